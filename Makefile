@@ -1,0 +1,57 @@
+# A thin front for the CMake tree: `make` builds build/bin/rill, build/lib/librill.so and .a with
+# Open MPI. Another MPI: make MPICC=/path/to/mpicc MPIEXEC=/path/to/mpiexec.
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+CMAKE ?= cmake
+CMAKE_ARGS ?=
+# Looked up when used, since `make test` may install Open MPI first. The suffix is Debian's way to
+# name one MPI when several are installed.
+MPICC ?= $(shell command -v mpicc.openmpi || command -v mpicc)
+MPIEXEC ?= $(shell command -v mpirun.openmpi || command -v mpiexec)
+export CMAKE
+
+.PHONY: all configure test test-long bench demo install format tidy clean help
+all: configure
+	@$(CMAKE) --build $(BUILD) --parallel
+
+configure:
+	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/configure $(BUILD) $(CMAKE_ARGS)
+
+test:
+	@scripts/setup test
+	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/test-all quick
+
+test-long:
+	@scripts/setup long
+	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/test-all long
+
+demo:
+	@scripts/setup build
+	@$(MAKE) --no-print-directory all
+	@scripts/demo $(BUILD)/bin/rill
+
+bench: all
+	@if [ -x bench/run ]; then bench/run; else echo "There is no bench/run yet." >&2; exit 1; fi
+
+install: all
+	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD) --prefix '$(PREFIX)'
+
+format:
+	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' | xargs clang-format -i
+
+tidy: all
+	@git ls-files --cached --others --exclude-standard -- 'src/*.c' 'tools/*.c' | \
+	  xargs clang-tidy --quiet -p $(BUILD)
+
+clean:
+	@rm -rf build build-*
+
+help:
+	@echo 'make            build $(BUILD)/bin/rill, $(BUILD)/lib/librill.so and librill.a'
+	@echo 'make demo       set up this machine, build, show what rill does'
+	@echo 'make test       set up this machine, build and test (Open MPI, MPICH, sanitizers, SimGrid)'
+	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
+	@echo 'make bench      run the benchmarks'
+	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make format, make tidy, make clean'

@@ -1,0 +1,37 @@
+# make install: libraries, headers, pkg-config file, CMake package, manual pages, licence.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS ${rill_libraries} EXPORT rillTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/rill DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+foreach(section IN ITEMS 1 3 5 7)
+  file(GLOB pages CONFIGURE_DEPENDS man/*.${section})
+  if(pages)
+    install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+  endif()
+endforeach()
+
+# find_package(rill) gives rill::rill and rill::rill_static.
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rill)
+install(EXPORT rillTargets NAMESPACE rill:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/rillConfig.cmake.in ${PROJECT_BINARY_DIR}/rillConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/rillConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/rillConfig.cmake ${PROJECT_BINARY_DIR}/rillConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+# The public header includes mpi.h and programs call MPI themselves, so rill.pc carries the flags
+# of the MPI that rill was built with: cc prog.c $(pkg-config --cflags --libs rill) is enough.
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH PC_PREFIX /${pc_dir} /)
+string(REGEX REPLACE "/$" "" PC_PREFIX "${PC_PREFIX}")
+set(PC_MPI_CFLAGS "")
+foreach(folder IN LISTS MPI_C_INCLUDE_DIRS)
+  string(APPEND PC_MPI_CFLAGS " -I${folder}")
+endforeach()
+string(REPLACE ";" " " PC_MPI_LIBS "${MPI_C_LIBRARIES}")
+configure_file(cmake/rill.pc.in ${PROJECT_BINARY_DIR}/rill.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/rill.pc DESTINATION ${pc_dir})

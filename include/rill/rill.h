@@ -1,0 +1,274 @@
+/* rill: sparse collectives for distributed machine learning, on MPI.
+ *
+ * Three levels, each usable alone:
+ *   stream      a vector of dimension N that is sparse or dense, and switches by itself
+ *   collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
+ *   reducer     one object for a training step (rill_reducer_*, in preparation)
+ *
+ * Every fallible call returns a rill_status: RILL_OK is 0, errors are negative, and
+ * rill_last_error() then has a sentence that names the argument and its value. The library never
+ * exits, aborts or prints.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef RILL_RILL_H
+#define RILL_RILL_H
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RILL_API __attribute__((visibility("default")))
+#else
+#define RILL_API
+#endif
+
+#define RILL_VERSION_MAJOR 0
+#define RILL_VERSION_MINOR 1
+#define RILL_VERSION_PATCH 0
+RILL_API const char *rill_version(void); /* "0.1.0" of the library that is linked */
+
+/* ---- status ------------------------------------------------------------------------------- */
+
+typedef enum rill_status {
+    RILL_OK = 0,
+    RILL_IN_PROGRESS = 1,      /* internal to requests; public calls never return it */
+    RILL_ERR_ARGUMENT = -1,    /* an argument is invalid; the detail names it and its value */
+    RILL_ERR_RANGE = -2,       /* an index lies outside of the dimension */
+    RILL_ERR_UNKNOWN = -3,     /* an algorithm, codec, partition or option of that name is unknown */
+    RILL_ERR_UNSUPPORTED = -4, /* what was asked for exists, but can't serve this call */
+    RILL_ERR_MISMATCH = -5,    /* ranks called with different arguments */
+    RILL_ERR_MESSAGE = -6,     /* a message is malformed */
+    RILL_ERR_OVERLAP = -7,     /* supports that must be disjoint overlap */
+    RILL_ERR_MEMORY = -8,
+    RILL_ERR_MPI = -9,         /* MPI reported an error */
+    RILL_ERR_STATE = -10,      /* the object is not in a state that allows the call */
+    RILL_ERR_IO = -11
+} rill_status;
+
+RILL_API const char *rill_strerror(rill_status); /* a short phrase; never NULL */
+RILL_API const char *rill_last_error(void);      /* detail of this thread's last failed call */
+
+/* ---- types, operations -------------------------------------------------------------------- */
+
+typedef enum rill_type { RILL_F32 = 0, RILL_F64 = 1, RILL_F16 = 2, RILL_BF16 = 3 } rill_type;
+
+RILL_API size_t rill_type_size(rill_type);      /* bytes of one value; 0 for an unknown type */
+RILL_API const char *rill_type_name(rill_type); /* "f32", "f64", "f16", "bf16" */
+
+typedef struct rill_op rill_op;
+extern RILL_API const rill_op rill_op_sum, rill_op_min, rill_op_max, rill_op_prod;
+#define RILL_SUM (&rill_op_sum)
+#define RILL_MIN (&rill_op_min) /* a NaN on either side gives NaN, as with RILL_MAX */
+#define RILL_MAX (&rill_op_max)
+#define RILL_PROD (&rill_op_prod)
+
+/* result[i] = lower[i] op upper[i] for n values; lower comes from the lower ranks. result may be
+ * lower. Must be commutative and associative (up to rounding), and callable from any thread. */
+typedef void rill_op_fn(const void *lower, const void *upper, void *result, uint64_t n,
+                        rill_type type, void *context);
+
+/* types: OR of RILL_TYPE_BIT(t) that fn serves; 0 means all. neutral: x op neutral = x. It becomes
+ * the fill of results. The name (copied) appears in errors and must be the same on all ranks. */
+#define RILL_TYPE_BIT(type) (1u << (type))
+RILL_API rill_status rill_op_create(const char *name, rill_op_fn *fn, void *context, double neutral,
+                                    unsigned types, rill_op **out);
+RILL_API rill_status rill_op_free(rill_op **);
+RILL_API const char *rill_op_name(const rill_op *);
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+/* A vector of dimension dim. Sparse: sorted unique indices and their values; dense: all values.
+ * An absent entry stands for the stream's fill: 0, or the neutral element of the operation that
+ * made the stream. In the dense form an entry equal to the fill counts as absent. A stream is used
+ * by one thread at a time. */
+typedef struct rill_stream rill_stream;
+
+RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **out);
+RILL_API rill_status rill_stream_free(rill_stream **); /* NULL and pointer to NULL are fine */
+
+/* Replace the contents. Indices may be unsorted and repeat: they are sorted, values of equal
+ * indices summed in the order given. Explicit zeros are kept. The arrays are copied. */
+RILL_API rill_status rill_stream_set_pairs(rill_stream *, uint64_t nnz, const uint32_t *idx,
+                                           const void *val);
+RILL_API rill_status rill_stream_set_pairs64(rill_stream *, uint64_t nnz, const uint64_t *idx,
+                                             const void *val);
+/* Keeps the non-zeros as pairs, or stays dense where that is cheaper. */
+RILL_API rill_status rill_stream_set_dense(rill_stream *, const void *dense);
+RILL_API rill_status rill_stream_get_dense(const rill_stream *, void *dense);
+RILL_API rill_status rill_stream_clear(rill_stream *); /* no entries, fill 0; keeps its memory */
+RILL_API rill_status rill_stream_copy(rill_stream *into, const rill_stream *from);
+
+RILL_API uint64_t rill_stream_nnz(const rill_stream *); /* stored entries; dim when dense */
+RILL_API uint64_t rill_stream_dim(const rill_stream *);
+RILL_API rill_type rill_stream_type(const rill_stream *);
+RILL_API int rill_stream_is_dense(const rill_stream *);
+RILL_API rill_status rill_stream_fill(const rill_stream *, void *fill); /* one value of the type */
+
+/* Views: valid until the stream is next changed or takes part in a collective as output.
+ * indices32 is NULL for dim > 2^32 (then indices64 is set) and for dense streams, whose values
+ * are all dim entries in order. */
+RILL_API const uint32_t *rill_stream_indices32(const rill_stream *);
+RILL_API const uint64_t *rill_stream_indices64(const rill_stream *);
+RILL_API const void *rill_stream_values(const rill_stream *);
+
+/* Force a form. To sparse: keeps the entries that differ from the fill. */
+RILL_API rill_status rill_stream_to_dense(rill_stream *);
+RILL_API rill_status rill_stream_to_sparse(rill_stream *);
+
+/* Checks every invariant; on failure *reason (if not NULL) names the first broken one. */
+RILL_API rill_status rill_stream_validate(const rill_stream *, const char **reason);
+
+/* into = into op from. Any pair of forms; into switches to dense where that is cheaper. */
+RILL_API rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *);
+/* out = in[0] op in[1] op ... op in[n-1], in one pass; out must not be among the inputs. */
+RILL_API rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *in,
+                                     const rill_op *);
+/* Union of disjoint supports; an index in both is RILL_ERR_OVERLAP, and into is unchanged. */
+RILL_API rill_status rill_stream_concat(rill_stream *into, const rill_stream *from);
+
+/* ---- communicators ------------------------------------------------------------------------ */
+
+typedef struct rill_comm rill_comm;
+
+/* Settings of a communicator. Precedence of every setting: this struct or rill_options, then
+ * MPI_Info (this struct's, then the communicator's own; keys "rill_algorithm", "rill_codec", ...),
+ * then rank 0's environment (RILL_ALGORITHM, RILL_CODEC, ...). */
+typedef struct rill_config {
+    size_t size;
+    MPI_Info info;        /* MPI_INFO_NULL: none */
+    int check;            /* 1: agree on all arguments before each call; 0: no; -1: unset */
+    uint64_t split_limit; /* most bytes in one MPI message; 0: default, 1 GiB */
+} rill_config;
+#define RILL_CONFIG_INIT                                                                           \
+    { sizeof(rill_config), MPI_INFO_NULL, -1, 0 }
+
+typedef struct rill_stats {
+    size_t size;
+    uint64_t sent_bytes; /* of this rank, headers included; for "dense" the ring's 2(P-1)/P N */
+    uint64_t recv_bytes;
+    uint64_t messages; /* sent by this rank */
+    uint64_t rounds;   /* dependent steps of this rank */
+    uint64_t nnz_in;
+    uint64_t nnz_out;
+    uint64_t selected_k;   /* reducers: entries selected by this rank; else 0 */
+    const char *algorithm; /* what ran; static storage */
+    const char *codec;
+    double predicted_s; /* the planner's estimate */
+    double elapsed_s;
+} rill_stats;
+#define RILL_STATS_INIT                                                                            \
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0 }
+
+/* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
+RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
+/* Collective; also after a failed call. All requests must be freed first. */
+RILL_API rill_status rill_comm_free(rill_comm **);
+RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *); /* of the last blocking call */
+RILL_API int rill_comm_rank(const rill_comm *);
+RILL_API int rill_comm_size(const rill_comm *);
+
+/* ---- collectives -------------------------------------------------------------------------- */
+
+typedef struct rill_options {
+    size_t size;
+    const char *algorithm; /* "auto" or a name from rill_algorithm_at; NULL: unset */
+    const char *codec;     /* "auto" or a name from rill_codec_at; NULL: unset */
+    int value_bits;        /* 0 raw, 16, 8, 4, 2; -1: unset */
+    uint64_t expected_nnz; /* expected non-zeros of the result; 0: unknown */
+    const char *partition; /* "uniform", "balanced"; NULL: unset */
+} rill_options;
+#define RILL_OPTIONS_INIT                                                                          \
+    { sizeof(rill_options), NULL, NULL, -1, 0, NULL }
+
+/* All ranks call in the same order with the same dim, type, op, root and options. out has the dim
+ * and type of in, and may be in. Results are bitwise the same on all ranks. */
+RILL_API rill_status rill_allreduce(rill_comm *, const rill_stream *in, rill_stream *out,
+                                    const rill_op *op, const rill_options *or_null);
+/* out is used on the root only, and may be NULL elsewhere. */
+RILL_API rill_status rill_reduce(rill_comm *, const rill_stream *in, rill_stream *out,
+                                 const rill_op *op, int root, const rill_options *or_null);
+/* This rank gets the indices [*first, *first + *count) of the result; out keeps dimension dim.
+ * first and count may be NULL. */
+RILL_API rill_status rill_reduce_scatter(rill_comm *, const rill_stream *in, rill_stream *out,
+                                         const rill_op *op, uint64_t *first, uint64_t *count,
+                                         const rill_options *or_null);
+/* Union of disjoint supports; an overlap is RILL_ERR_OVERLAP on all ranks. */
+RILL_API rill_status rill_allgather(rill_comm *, const rill_stream *in, rill_stream *out,
+                                    const rill_options *or_null);
+RILL_API rill_status rill_bcast(rill_comm *, rill_stream *, int root, const rill_options *or_null);
+
+/* ---- requests ----------------------------------------------------------------------------- */
+
+/* Non-blocking forms return a started request, persistent forms (_init) one to start with
+ * rill_start as often as wanted. Streams must stay untouched from start to completion, and first
+ * and count alive. Start order is the same on all ranks; completion order is free. */
+typedef struct rill_request rill_request;
+
+RILL_API rill_status rill_iallreduce(rill_comm *, const rill_stream *in, rill_stream *out,
+                                     const rill_op *op, const rill_options *or_null,
+                                     rill_request **);
+RILL_API rill_status rill_ireduce(rill_comm *, const rill_stream *in, rill_stream *out,
+                                  const rill_op *op, int root, const rill_options *or_null,
+                                  rill_request **);
+RILL_API rill_status rill_ireduce_scatter(rill_comm *, const rill_stream *in, rill_stream *out,
+                                          const rill_op *op, uint64_t *first, uint64_t *count,
+                                          const rill_options *or_null, rill_request **);
+RILL_API rill_status rill_iallgather(rill_comm *, const rill_stream *in, rill_stream *out,
+                                     const rill_options *or_null, rill_request **);
+RILL_API rill_status rill_ibcast(rill_comm *, rill_stream *, int root, const rill_options *or_null,
+                                 rill_request **);
+
+RILL_API rill_status rill_allreduce_init(rill_comm *, const rill_stream *in, rill_stream *out,
+                                         const rill_op *op, const rill_options *or_null,
+                                         rill_request **);
+RILL_API rill_status rill_reduce_init(rill_comm *, const rill_stream *in, rill_stream *out,
+                                      const rill_op *op, int root, const rill_options *or_null,
+                                      rill_request **);
+RILL_API rill_status rill_reduce_scatter_init(rill_comm *, const rill_stream *in, rill_stream *out,
+                                              const rill_op *op, uint64_t *first, uint64_t *count,
+                                              const rill_options *or_null, rill_request **);
+RILL_API rill_status rill_allgather_init(rill_comm *, const rill_stream *in, rill_stream *out,
+                                         const rill_options *or_null, rill_request **);
+RILL_API rill_status rill_bcast_init(rill_comm *, rill_stream *, int root,
+                                     const rill_options *or_null, rill_request **);
+
+RILL_API rill_status rill_start(rill_request *);
+/* Test and wait return the operation's status once it is complete, and do not free the request. */
+RILL_API rill_status rill_test(rill_request *, int *done);
+RILL_API rill_status rill_wait(rill_request *);
+RILL_API rill_status rill_waitall(int n, rill_request **); /* the first failure, after all ended */
+/* *index = the first complete request, or -1 if all are NULL or were never started. */
+RILL_API rill_status rill_waitany(int n, rill_request **, int *index);
+RILL_API rill_status rill_progress(rill_comm *); /* advances all requests; never blocks */
+RILL_API rill_status rill_request_stats(const rill_request *, rill_stats *);
+/* An active request is completed first. */
+RILL_API rill_status rill_request_free(rill_request **);
+
+/* ---- what there is ------------------------------------------------------------------------ */
+
+typedef enum rill_collective {
+    RILL_ALLREDUCE = 0,
+    RILL_REDUCE = 1,
+    RILL_REDUCE_SCATTER = 2,
+    RILL_ALLGATHER = 3,
+    RILL_BCAST = 4
+} rill_collective;
+#define RILL_COLLECTIVES 5
+RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... */
+
+/* The i-th algorithm of a collective or the i-th codec: NULL past the end. The description (if
+ * asked for) is one line. */
+RILL_API const char *rill_algorithm_at(rill_collective, int i, const char **description);
+RILL_API const char *rill_codec_at(int i, const char **description);
+RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2", "avx512" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

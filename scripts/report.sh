@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# Sourced by the test scripts: runs test cases and counts them. Results go to the file
+# $RILL_RESULTS, one line "pass|fail|skip NAME" each, so that scripts that call each other share one
+# count; whoever created the file prints the closing line.
+
+if [[ -z ${RILL_RESULTS:-} ]]; then
+    RILL_RESULTS=$(mktemp)
+    export RILL_RESULTS
+    report_owner=1
+    trap 'rm -f "$RILL_RESULTS"' EXIT
+fi
+
+report_add() { # report_add pass|fail|skip NAME [DETAIL]
+    local mark
+    case $1 in
+    pass) mark="ok  " ;;
+    fail) mark="FAIL" ;;
+    skip) mark="skip" ;;
+    esac
+    printf '  %s  %s%s\n' "$mark" "$2" "${3:+  ($3)}"
+    printf '%s %s\n' "$1" "$2" >>"$RILL_RESULTS"
+}
+
+# report_run NAME LOG LIMIT COMMAND...: one case. Status 0 passes, 77 skips, and a command that
+# takes more than LIMIT seconds is ended and fails.
+report_run() {
+    local name=$1 log=$2 limit=$3 status=0 start=$SECONDS
+    shift 3
+    mkdir -p "$(dirname "$log")"
+    timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+    case $status in
+    0) report_add pass "$name" "$((SECONDS - start)) s" ;;
+    77) report_add skip "$name" "$(tail -n 1 "$log")" ;;
+    *)
+        local reason="exit status $status"
+        if ((status == 124 || status == 137)); then reason="hung: ended after $limit s"; fi
+        report_add fail "$name" "$reason"
+        { echo "$*" && tail -n 40 "$log"; } | sed 's/^/        | /'
+        echo "        | (all of it: $log)"
+        ;;
+    esac
+}
+
+report_count() { grep -c "^$1 " "$RILL_RESULTS" || true; }
+
+# The closing line, by the script that opened the results; fails if a case failed.
+report_close() {
+    local failed skipped
+    failed=$(report_count fail)
+    if [[ -n ${report_owner:-} ]]; then
+        skipped=$(report_count skip)
+        if ((failed > 0)); then
+            echo
+            echo "Failed:"
+            sed -n 's/^fail /  /p' "$RILL_RESULTS"
+        fi
+        echo
+        echo "$(report_count pass) passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
+    fi
+    ((failed == 0))
+}

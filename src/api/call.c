@@ -1,0 +1,330 @@
+/* A call from its arguments to its end. Phases: agree on the arguments (RILL_CHECK), plan, agree on
+ * nnz where nothing is known, run the algorithm.
+ *
+ * An argument that is wrong on this rank alone leaves it without a part to play: the others are told
+ * by an abort (or, under RILL_CHECK, in the agreement). */
+#include "api/call.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- arguments --------------------------------------------------------------------------------------- */
+
+static rill_status check_streams(const rill_comm *comm, const rill__arguments *a, const char *name) {
+    if (!a->in) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in is NULL", name);
+    bool needs_out = a->collective != RILL_REDUCE || a->root == comm->engine.rank;
+    if (needs_out && !a->out) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: out is NULL", name);
+    if (!needs_out || a->in == a->out) return RILL_OK;
+    if (a->in->dim != a->out->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in has dimension %llu, out %llu", name,
+                          (unsigned long long)a->in->dim, (unsigned long long)a->out->dim);
+    if (a->in->type != a->out->type)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in has type %s, out %s", name,
+                          rill_type_name(a->in->type), rill_type_name(a->out->type));
+    return RILL_OK;
+}
+
+static rill_status check_arguments(const rill_comm *comm, const rill__arguments *a) {
+    const char *name = rill_collective_name(a->collective);
+    bool reduces = a->collective <= RILL_REDUCE_SCATTER;
+    bool rooted = a->collective == RILL_REDUCE || a->collective == RILL_BCAST;
+    if (rooted && (a->root < 0 || a->root >= comm->engine.size))
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: root = %d is not a rank (0 to %d)", name,
+                          a->root, comm->engine.size - 1);
+    RILL_TRY(check_streams(comm, a, name));
+    if (!reduces) return RILL_OK;
+    if (!a->op) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: op is NULL", name);
+    if (!(a->op->types & RILL_TYPE_BIT(a->in->type)))
+        return rill__fail(RILL_ERR_UNSUPPORTED, "rill_%s: op '%s' does not serve type %s", name,
+                          a->op->name, rill_type_name(a->in->type));
+    return RILL_OK;
+}
+
+/* What all ranks must have alike, in one word. */
+static uint64_t arguments_word(const rill_request *r) {
+    const rill__settings *s = &r->settings;
+    uint64_t words[] = {(uint64_t)r->collective,
+                        r->task.expect.dim,
+                        (uint64_t)r->task.shape.type,
+                        r->task.expect.op,
+                        (uint64_t)(int64_t)r->root,
+                        s->algorithm ? rill__name_hash(s->algorithm->name) : 0,
+                        s->codec ? s->codec->id + 1u : 0,
+                        (uint64_t)s->value_bits,
+                        (uint64_t)s->partition,
+                        s->expected_nnz};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        hash ^= words[i];
+        hash *= UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* ---- run ----------------------------------------------------------------------------------------------- */
+
+/* The input with absent entries as the algorithms want them: neutral, or none at all. */
+static rill_status prepare_input(rill_request *r) {
+    const rill_stream *in = r->in;
+    rill_type type = r->task.shape.type;
+    r->input = rill__stream_part(in);
+    if (r->collective == RILL_BCAST || in->form != RILL__DENSE) return RILL_OK;
+    bool gather = r->collective == RILL_ALLGATHER;
+    if (!gather && rill__value_equal(type, in->fill, r->fill)) return RILL_OK;
+    rill_stream *normal = &r->normal;
+    normal->type = type;
+    normal->dim = in->dim;
+    normal->index_bytes = in->index_bytes;
+    if (gather) {
+        RILL_TRY(rill_stream_copy(normal, in));
+        RILL_TRY(rill_stream_to_sparse(normal));
+    } else {
+        RILL_TRY(rill__stream_reserve_dense(normal));
+        rill__kernels_get()->replace(type, normal->val.data, in->val.data, in->dim, in->fill, r->fill);
+    }
+    r->input = rill__stream_part(normal);
+    return RILL_OK;
+}
+
+static rill_status run_alone(rill_request *r) {
+    if (r->first) *r->first = 0;
+    if (r->count) *r->count = r->task.expect.dim;
+    if (r->collective == RILL_BCAST) return RILL_OK;
+    return rill__finish_parts(r, 1, &r->input);
+}
+
+/* After planning: headers now name the algorithm, and its state is fresh. */
+static rill_status enter_run(rill_request *r) {
+    r->phase = RILL__P_RUN;
+    r->may_post = r->algorithm->posts_mpi_collective;
+    r->task.expect.algorithm = rill__name_hash(r->algorithm->name);
+    r->task.codec = r->settings.codec ? r->settings.codec : &rill__codec_raw;
+    r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
+    r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
+                     r->collective == RILL_REDUCE_SCATTER;
+    RILL_TRY(rill__buffer_reserve(&r->state, r->algorithm->state_size));
+    memset(r->state.data, 0, r->algorithm->state_size);
+    return RILL_OK;
+}
+
+static rill_status step_call(rill_request *r) {
+    rill_comm *comm = r->comm;
+    rill_status status;
+    if (r->phase == RILL__P_CHECK) {
+        status = rill__agree_step(r, &r->agree);
+        if (status != RILL_OK) return status;
+        if (r->agree.args_min != r->agree.args_max)
+            rill__task_fail(r, rill__fail(RILL_ERR_MISMATCH,
+                                          "rill_%s: arguments differ between ranks",
+                                          rill_collective_name(r->collective)));
+        if (rill__task_failed(r)) { /* everybody knows now */
+            r->may_post = false;
+            return RILL_OK;
+        }
+        r->phase = RILL__P_PLAN;
+    }
+    if (r->phase == RILL__P_PLAN) {
+        status = rill__plan(&comm->planner, r);
+        if (status == RILL_IN_PROGRESS) return status;
+        if (status == RILL_ERR_STATE) {
+            r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
+            rill__agree_start(&r->agree, 0, NULL, 0);
+            r->phase = RILL__P_AGREE;
+        } else if (status < 0) {
+            return status;
+        } else {
+            RILL_TRY(enter_run(r));
+        }
+    }
+    if (r->phase == RILL__P_AGREE) {
+        status = rill__agree_step(r, &r->agree);
+        if (status != RILL_OK) return status;
+        if (rill__task_failed(r)) {
+            r->may_post = false;
+            return RILL_OK;
+        }
+        rill__observed seen = {.known = true, .nnz_sum = r->task.nnz_sum, .nnz_max = r->task.nnz_max};
+        RILL_TRY(rill__plan_choose(&comm->planner, r, &seen));
+        RILL_TRY(enter_run(r));
+    }
+    return r->task.engine->size == 1 ? run_alone(r) : r->algorithm->step(r);
+}
+
+static void call_completed(rill_request *r) {
+    r->may_post = false;
+    r->elapsed = MPI_Wtime() - r->started;
+    r->nnz_out = r->out && !rill__task_failed(r) ? r->out->nnz : 0;
+    rill__plan_end(&r->comm->planner, r);
+}
+
+rill_status rill__request_begin(rill_request *r) {
+    rill_comm *comm = r->comm;
+    rill__task *task = &r->task;
+    r->started = MPI_Wtime();
+    task->engine = &comm->engine;
+    task->step = step_call;
+    task->completed = call_completed;
+    task->shape = rill__stream_shape(r->in);
+    task->codec = &rill__codec_raw;
+    task->expect = (rill__expect){.collective = (uint8_t)r->collective,
+                                  .type = (uint8_t)task->shape.type,
+                                  .op = r->op ? rill__name_hash(r->op->name) : 0,
+                                  .dim = r->in->dim};
+    r->nnz_in = r->in->nnz;
+    task->nnz_sum = task->nnz_max = r->nnz_in;
+    memset(r->fill, 0, sizeof r->fill);
+    if (r->op) rill__neutral(r->op, task->shape.type, r->fill);
+    else memcpy(r->fill, r->in->fill, sizeof r->fill);
+    memcpy(&task->fill, r->fill, sizeof task->fill);
+    r->algorithm = r->settings.algorithm;
+    r->predicted = 0;
+    r->may_post = !r->algorithm || r->algorithm->posts_mpi_collective;
+    r->agree = (rill__agree){0};
+    rill__task_start(r);
+    rill__plan_begin(&comm->planner, r);
+    r->phase = RILL__P_PLAN;
+    if (comm->defaults.check) {
+        r->phase = RILL__P_CHECK;
+        rill__agree_start(&r->agree, arguments_word(r), NULL, 0);
+    }
+    rill_status status = prepare_input(r);
+    if (status != RILL_OK) {
+        rill__task_fail(r, status);
+        r->input = rill__part_empty(0, r->in->dim);
+    }
+    return RILL_OK;
+}
+
+/* ---- entry ----------------------------------------------------------------------------------------------- */
+
+static rill_request *take_request(rill_comm *comm) {
+    rill_request *r = comm->idle;
+    if (r) comm->idle = r->next_idle;
+    else r = calloc(1, sizeof *r);
+    return r;
+}
+
+void rill__request_recycle(rill_request *r) {
+    r->next_idle = r->comm->idle;
+    r->comm->idle = r;
+}
+
+void rill__request_destroy(rill_request *r) {
+    rill__stream_release(&r->normal);
+    rill__piece_free(&r->piece[0]);
+    rill__piece_free(&r->piece[1]);
+    rill__buffer_free(&r->scratch);
+    rill__buffer_free(&r->state);
+    free(r->task.sends.at);
+    free(r->task.receives.at);
+    free(r);
+}
+
+rill_status rill__request_result(const rill_request *r) {
+    if (r->task.status != RILL_OK) rill__set_error(r->task.error);
+    return r->task.status;
+}
+
+void rill__request_statistics(const rill_request *r, rill_stats *stats) {
+    *stats = (rill_stats){.size = sizeof *stats,
+                          .sent_bytes = r->task.sent_bytes,
+                          .recv_bytes = r->task.recv_bytes,
+                          .messages = r->task.messages,
+                          .rounds = r->task.rounds,
+                          .nnz_in = r->nnz_in,
+                          .nnz_out = r->nnz_out,
+                          .algorithm = r->algorithm ? r->algorithm->name : "",
+                          .codec = r->task.codec ? r->task.codec->name : "",
+                          .predicted_s = r->predicted,
+                          .elapsed_s = r->elapsed};
+}
+
+/* The arguments are wrong here: the others may be right, and must not wait. */
+static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode mode,
+                          rill_status status) {
+    if (mode == RILL__PERSISTENT) return status; /* nothing has been started */
+    char detail[256];
+    strncpy(detail, rill_last_error(), sizeof detail - 1);
+    detail[sizeof detail - 1] = '\0';
+    if (comm->defaults.check) {
+        rill_stream nothing;
+        rill__stream_init(&nothing, RILL_F32, 0);
+        rill_request *r = take_request(comm);
+        if (r) {
+            r->comm = comm;
+            r->collective = a->collective;
+            r->in = r->out = &nothing;
+            r->op = NULL;
+            r->root = -1;
+            r->settings = (rill__settings){0};
+            r->blocking = true;
+            rill__request_begin(r);
+            rill__set_error(detail);
+            rill__task_fail(r, status);
+            pthread_mutex_unlock(&comm->engine.lock);
+            rill__engine_wait(r);
+            pthread_mutex_lock(&comm->engine.lock);
+            rill__request_recycle(r);
+        }
+    } else {
+        rill__abort(&comm->engine, comm->engine.seq++, status, comm->engine.rank, detail);
+    }
+    rill__set_error(detail);
+    return status;
+}
+
+static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode mode,
+                           rill_request **out) {
+    rill__settings settings = {0};
+    rill_status status = check_arguments(comm, a);
+    if (status == RILL_OK)
+        status = rill__settings_resolve(comm, a->collective, a->options, &settings);
+    if (status != RILL_OK) return refuse(comm, a, mode, status);
+    rill_request *r = take_request(comm);
+    if (!r) return refuse(comm, a, mode, rill__fail(RILL_ERR_MEMORY, "out of memory for a request"));
+    r->comm = comm;
+    r->collective = a->collective;
+    r->in = a->in;
+    r->out = a->out;
+    if (a->collective == RILL_REDUCE && a->root != comm->engine.rank) r->out = NULL;
+    r->op = a->op;
+    r->root = a->root;
+    r->first = a->first;
+    r->count = a->count;
+    r->settings = settings;
+    r->blocking = mode == RILL__BLOCKING;
+    r->persistent = mode == RILL__PERSISTENT;
+    r->task.life = RILL__IDLE;
+    r->task.status = RILL_OK;
+    if (mode != RILL__PERSISTENT) RILL_TRY(rill__request_begin(r));
+    *out = r;
+    return RILL_OK;
+}
+
+rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mode,
+                       rill_request **request) {
+    if (!comm)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: comm is NULL",
+                          rill_collective_name(a->collective));
+    if (request) *request = NULL;
+    rill_request *r = NULL;
+    pthread_mutex_lock(&comm->engine.lock);
+    rill_status status = prepare(comm, a, mode, &r);
+    if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__engine_progress(&comm->engine);
+    if (status == RILL_OK && mode != RILL__BLOCKING) comm->requests++;
+    pthread_mutex_unlock(&comm->engine.lock);
+    if (status != RILL_OK) return status;
+    if (mode != RILL__BLOCKING) {
+        *request = r;
+        return RILL_OK;
+    }
+    rill__engine_wait(r);
+    pthread_mutex_lock(&comm->engine.lock);
+    rill__request_statistics(r, &comm->last);
+    status = rill__request_result(r);
+    rill__request_recycle(r);
+    pthread_mutex_unlock(&comm->engine.lock);
+    return status;
+}

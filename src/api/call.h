@@ -1,0 +1,28 @@
+/* A call: arguments checked, settings resolved, planned, run. */
+#ifndef RILL_API_CALL_H
+#define RILL_API_CALL_H
+
+#include "api/comm.h"
+
+typedef enum rill__mode { RILL__BLOCKING, RILL__NONBLOCKING, RILL__PERSISTENT } rill__mode;
+
+typedef struct rill__arguments {
+    rill_collective collective;
+    const rill_stream *in;
+    rill_stream *out;
+    const rill_op *op; /* NULL: the collective has none */
+    int root;          /* -1: the collective has none */
+    uint64_t *first, *count;
+    const rill_options *options;
+} rill__arguments;
+
+/* The one way into all collectives. request: NULL when blocking. */
+rill_status rill__call(rill_comm *, const rill__arguments *, rill__mode, rill_request **request);
+rill_status rill__request_begin(rill_request *); /* start or restart; lock held */
+rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
+void rill__request_statistics(const rill_request *, rill_stats *);
+void rill__request_destroy(rill_request *);
+void rill__request_recycle(rill_request *); /* lock held */
+void rill__stats_copy(rill_stats *to, const rill_stats *from);
+
+#endif

@@ -1,0 +1,103 @@
+/* Communicators: create, free, statistics. */
+#include "api/comm.h"
+#include "api/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Number of hosts, by who shares memory with whom. */
+static int count_hosts(MPI_Comm mpi, int rank) {
+    MPI_Comm host;
+    int leader = 0, hosts = 1, mine = 0;
+    if (MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host) != MPI_SUCCESS)
+        return 1;
+    MPI_Comm_rank(host, &mine);
+    leader = mine == 0;
+    MPI_Comm_free(&host);
+    MPI_Allreduce(&leader, &hosts, 1, MPI_INT, MPI_SUM, mpi);
+    return hosts;
+}
+
+static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
+    RILL_TRY(rill__engine_init(&comm->engine, dup));
+    RILL_TRY(rill__defaults_agree(config, user, dup, &comm->defaults));
+    comm->engine.split_limit = comm->defaults.split_limit;
+    rill__constants_default(&comm->planner.constants, count_hosts(dup, comm->engine.rank));
+    comm->last = (rill_stats)RILL_STATS_INIT;
+    return rill__mpi_ops_create(comm);
+}
+
+rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm **out) {
+    if (!out) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: out is NULL");
+    *out = NULL;
+    if (user == MPI_COMM_NULL)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: the communicator is MPI_COMM_NULL");
+    int up = 0;
+    MPI_Initialized(&up);
+    if (!up) return rill__fail(RILL_ERR_STATE, "rill_comm_create: MPI is not initialised");
+    MPI_Comm dup;
+    int code = MPI_Comm_dup(user, &dup);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+
+    /* One agreement before the first collective that assumes everybody has a communicator. */
+    rill_comm *comm = calloc(1, sizeof *comm);
+    int failed = comm == NULL, any = 0;
+    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, dup);
+    if (any) {
+        free(comm);
+        MPI_Comm_free(&dup);
+        return rill__fail(RILL_ERR_MEMORY, "rill_comm_create: out of memory on a rank");
+    }
+    rill_status status = set_up(comm, user, dup, config);
+    if (status != RILL_OK) { /* all ranks take the same way here */
+        rill__engine_free(&comm->engine);
+        free(comm);
+        MPI_Comm_free(&dup);
+        return status;
+    }
+    *out = comm;
+    return RILL_OK;
+}
+
+rill_status rill_comm_free(rill_comm **pointer) {
+    if (!pointer || !*pointer) return RILL_OK;
+    rill_comm *comm = *pointer;
+    if (comm->requests)
+        return rill__fail(RILL_ERR_STATE, "rill_comm_free: %d requests are not freed", comm->requests);
+    rill_status status = rill__engine_drain(&comm->engine);
+    while (comm->idle) {
+        rill_request *r = comm->idle;
+        comm->idle = r->next_idle;
+        rill__request_destroy(r);
+    }
+    rill__mpi_ops_free(comm);
+    MPI_Comm mpi = comm->engine.mpi;
+    rill__engine_free(&comm->engine);
+    free(comm);
+    *pointer = NULL;
+    int code = MPI_Comm_free(&mpi);
+    if (status == RILL_OK && code != MPI_SUCCESS) status = rill__mpi_error(code, "MPI_Comm_free");
+    return status;
+}
+
+/* Older programs have a shorter struct: only what fits is written. One that forgot to set the size
+ * has at least the first version's fields. */
+void rill__stats_copy(rill_stats *to, const rill_stats *from) {
+    size_t size = to->size < sizeof *to ? to->size : sizeof *to;
+    const size_t first_version = offsetof(rill_stats, elapsed_s) + sizeof(double);
+    if (size < first_version) size = first_version;
+    memcpy((char *)to + sizeof to->size, (const char *)from + sizeof from->size,
+           size - sizeof to->size);
+}
+
+rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
+    if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_stats: comm is NULL");
+    if (!stats) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_stats: stats is NULL");
+    rill__stats_copy(stats, &comm->last);
+    return RILL_OK;
+}
+
+int rill_comm_rank(const rill_comm *comm) { return comm ? comm->engine.rank : -1; }
+int rill_comm_size(const rill_comm *comm) { return comm ? comm->engine.size : 0; }
+const char *rill_isa(void) { return rill__kernels_get()->isa; }

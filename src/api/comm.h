@@ -1,0 +1,38 @@
+/* The communicator: engine, settings, planner, and requests kept for the next call. */
+#ifndef RILL_API_COMM_H
+#define RILL_API_COMM_H
+
+#include "plan/plan.h"
+
+/* Settings below the options struct: MPI_Info over rank 0's environment, the same on all ranks. */
+typedef struct rill__defaults {
+    char algorithm[32]; /* empty: unset */
+    char codec[32];
+    char partition[32];
+    int32_t value_bits; /* -1: unset */
+    int32_t check;
+    uint64_t expected_nnz;
+    uint64_t split_limit;
+} rill__defaults;
+
+struct rill_comm {
+    rill__engine engine; /* first */
+    rill__defaults defaults;
+    rill__planner planner;
+    MPI_Op min, max, half[2][4]; /* half: f16 and bf16 by kind */
+    rill_stats last;
+    rill_request *idle; /* complete requests with their memory */
+    int requests;       /* that the user holds */
+};
+
+/* settings.c: merges info and environment on rank 0, agrees on them. Collective. */
+rill_status rill__defaults_agree(const rill_config *, MPI_Comm user, MPI_Comm dup, rill__defaults *);
+/* Resolves the options of a call; an unknown name is an error that says so. */
+rill_status rill__settings_resolve(const rill_comm *, rill_collective, const rill_options *,
+                                   rill__settings *);
+
+/* mpi_op.c */
+rill_status rill__mpi_ops_create(rill_comm *);
+void rill__mpi_ops_free(rill_comm *);
+
+#endif

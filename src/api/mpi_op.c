@@ -1,0 +1,75 @@
+/* MPI operations for `dense`: those that MPI has not, or not as we promise them. MPI calls them as
+ * inout = in op inout. */
+#include "api/comm.h"
+
+#define COMBINE(name, type, op)                                                                    \
+    static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
+        (void)datatype;                                                                            \
+        combine(type, op, in, inout, (uint64_t)*n);                                                \
+    }
+
+/* MPI's buffers have no slack: whole registers first, then the rest through a padded copy. */
+static void combine(rill_type type, const rill_op *op, const void *in, void *inout, uint64_t n) {
+    const rill__kernels *k = rill__kernels_get();
+    size_t size = rill_type_size(type);
+    uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
+    k->combine(type, op, inout, in, inout, whole);
+    char lower[64 * 8 + RILL__SLACK] = {0}, upper[64 * 8 + RILL__SLACK] = {0};
+    __builtin_memcpy(lower, (const char *)in + whole * size, tail * size);
+    __builtin_memcpy(upper, (char *)inout + whole * size, tail * size);
+    k->combine(type, op, upper, lower, upper, tail);
+    __builtin_memcpy((char *)inout + whole * size, upper, tail * size);
+}
+
+COMBINE(f16_sum, RILL_F16, RILL_SUM)
+COMBINE(f16_min, RILL_F16, RILL_MIN)
+COMBINE(f16_max, RILL_F16, RILL_MAX)
+COMBINE(f16_prod, RILL_F16, RILL_PROD)
+COMBINE(bf16_sum, RILL_BF16, RILL_SUM)
+COMBINE(bf16_min, RILL_BF16, RILL_MIN)
+COMBINE(bf16_max, RILL_BF16, RILL_MAX)
+COMBINE(bf16_prod, RILL_BF16, RILL_PROD)
+
+/* MPI_MIN and MPI_MAX may lose a NaN. */
+static void real_min(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout, (uint64_t)*n);
+}
+static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout, (uint64_t)*n);
+}
+
+rill_status rill__mpi_ops_create(rill_comm *comm) {
+    static MPI_User_function *const halves[2][4] = {{f16_sum, f16_min, f16_max, f16_prod},
+                                                    {bf16_sum, bf16_min, bf16_max, bf16_prod}};
+    int code = MPI_Op_create(real_min, 1, &comm->min);
+    if (code == MPI_SUCCESS) code = MPI_Op_create(real_max, 1, &comm->max);
+    for (int i = 0; i < 8 && code == MPI_SUCCESS; i++)
+        code = MPI_Op_create(halves[i / 4][i % 4], 1, &comm->half[i / 4][i % 4]);
+    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Op_create");
+}
+
+void rill__mpi_ops_free(rill_comm *comm) {
+    MPI_Op_free(&comm->min);
+    MPI_Op_free(&comm->max);
+    for (int i = 0; i < 8; i++)
+        MPI_Op_free(&comm->half[i / 4][i % 4]);
+}
+
+bool rill__mpi_op(const rill_request *r, MPI_Datatype *type, MPI_Op *op) {
+    rill__op_kind kind = r->op->kind;
+    if (kind == RILL__USER) return false;
+    switch (r->task.shape.type) {
+    case RILL_F32:
+    case RILL_F64:
+        *type = r->task.shape.type == RILL_F32 ? MPI_FLOAT : MPI_DOUBLE;
+        *op = kind == RILL__SUM ? MPI_SUM
+              : kind == RILL__PROD ? MPI_PROD
+              : kind == RILL__MIN ? r->comm->min
+                                  : r->comm->max;
+        return true;
+    default:
+        *type = MPI_UINT16_T;
+        *op = r->comm->half[r->task.shape.type == RILL_F16 ? 0 : 1][kind];
+        return true;
+    }
+}

@@ -1,0 +1,118 @@
+/* Requests as the user sees them. */
+#include "api/call.h"
+
+#include <sched.h>
+
+static bool active(const rill_request *r) {
+    return r->task.life == RILL__ACTIVE || r->task.life == RILL__DRAINING;
+}
+
+rill_status rill_start(rill_request *r) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_start: request is NULL");
+    if (!r->persistent) return rill__fail(RILL_ERR_STATE, "rill_start: the request is not persistent");
+    rill__engine *engine = &r->comm->engine;
+    pthread_mutex_lock(&engine->lock);
+    rill_status status;
+    if (active(r)) {
+        status = rill__fail(RILL_ERR_STATE, "rill_start: the request is active");
+    } else {
+        status = rill__request_begin(r);
+        rill__engine_progress(engine);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+rill_status rill_test(rill_request *r, int *done) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_test: request is NULL");
+    if (!done) return rill__fail(RILL_ERR_ARGUMENT, "rill_test: done is NULL");
+    rill__engine *engine = &r->comm->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (active(r)) rill__engine_progress(engine);
+    *done = !active(r);
+    rill_status status = *done ? rill__request_result(r) : RILL_OK;
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+rill_status rill_wait(rill_request *r) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_wait: request is NULL");
+    rill__engine_wait(r);
+    return rill__request_result(r);
+}
+
+/* The requests may be of several communicators, so all of them are advanced in turn. */
+rill_status rill_waitall(int n, rill_request **requests) {
+    if (n < 0) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitall: n = %d is negative", n);
+    if (n && !requests) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitall: requests is NULL");
+    rill_status first = RILL_OK;
+    int failed = -1;
+    for (int open = 1; open;) {
+        open = 0;
+        for (int i = 0; i < n; i++) {
+            int done = 1;
+            if (!requests[i]) continue;
+            rill_status status = rill_test(requests[i], &done);
+            if (!done) open = 1;
+            else if (status != RILL_OK && first == RILL_OK) first = status, failed = i;
+        }
+        if (open) sched_yield();
+    }
+    return failed < 0 ? RILL_OK : rill__request_result(requests[failed]);
+}
+
+rill_status rill_waitany(int n, rill_request **requests, int *index) {
+    if (n < 0) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitany: n = %d is negative", n);
+    if (n && !requests) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitany: requests is NULL");
+    if (!index) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitany: index is NULL");
+    *index = -1;
+    for (;;) {
+        bool any = false;
+        for (int i = 0; i < n; i++) {
+            if (!requests[i] || requests[i]->task.life == RILL__IDLE) continue;
+            any = true;
+            int done = 0;
+            rill_status status = rill_test(requests[i], &done);
+            if (!done) continue;
+            *index = i;
+            return status;
+        }
+        if (!any) return RILL_OK;
+        sched_yield();
+    }
+}
+
+rill_status rill_progress(rill_comm *comm) {
+    if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_progress: comm is NULL");
+    pthread_mutex_lock(&comm->engine.lock);
+    rill__engine_progress(&comm->engine);
+    pthread_mutex_unlock(&comm->engine.lock);
+    return RILL_OK;
+}
+
+rill_status rill_request_stats(const rill_request *r, rill_stats *stats) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_request_stats: request is NULL");
+    if (!stats) return rill__fail(RILL_ERR_ARGUMENT, "rill_request_stats: stats is NULL");
+    if (active(r)) return rill__fail(RILL_ERR_STATE, "rill_request_stats: the request is active");
+    rill_stats now;
+    rill__request_statistics(r, &now);
+    rill__stats_copy(stats, &now);
+    return RILL_OK;
+}
+
+rill_status rill_request_free(rill_request **pointer) {
+    if (!pointer || !*pointer) return RILL_OK;
+    rill_request *r = *pointer;
+    rill_status status = RILL_OK;
+    if (active(r)) {
+        rill__engine_wait(r);
+        status = rill__request_result(r);
+    }
+    pthread_mutex_lock(&r->comm->engine.lock);
+    r->comm->requests--;
+    r->task.life = RILL__IDLE;
+    rill__request_recycle(r);
+    pthread_mutex_unlock(&r->comm->engine.lock);
+    *pointer = NULL;
+    return status;
+}

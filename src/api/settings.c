@@ -1,0 +1,179 @@
+/* Settings and where they come from: options struct, then MPI_Info, then rank 0's environment. */
+#include "api/comm.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_SPLIT_LIMIT (UINT64_C(1) << 30)
+#define LEAST_SPLIT_LIMIT 1024 /* a header must fit */
+
+/* ---- look-up on rank 0 --------------------------------------------------------------------------------- */
+
+static bool from_info(MPI_Info info, const char *name, char *value, int length) {
+    char key[64];
+    int found = 0;
+    if (info == MPI_INFO_NULL) return false;
+    snprintf(key, sizeof key, "rill_%s", name);
+    return MPI_Info_get(info, key, length - 1, value, &found) == MPI_SUCCESS && found;
+}
+
+static bool from_environment(const char *name, char *value, int length) {
+    char key[64] = "RILL_";
+    for (size_t i = 0; name[i] && i + 6 < sizeof key; i++)
+        key[5 + i] = (char)toupper((unsigned char)name[i]);
+    const char *found = getenv(key);
+    if (found && *found) snprintf(value, (size_t)length, "%s", found);
+    return found && *found;
+}
+
+typedef struct sources {
+    MPI_Info infos[2];
+} sources;
+
+static bool look_up(const sources *s, const char *name, char *value, int length) {
+    return from_info(s->infos[0], name, value, length) ||
+           from_info(s->infos[1], name, value, length) || from_environment(name, value, length);
+}
+
+static rill_status look_up_number(const sources *s, const char *name, uint64_t *number) {
+    char text[64], *end;
+    if (!look_up(s, name, text, sizeof text)) return RILL_OK;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || end == text || *end || text[0] == '-')
+        return rill__fail(RILL_ERR_ARGUMENT, "setting %s = '%s' is not a number", name, text);
+    *number = value;
+    return RILL_OK;
+}
+
+static rill_status check_names(const rill__defaults *d) {
+    if (d->algorithm[0] && strcmp(d->algorithm, "auto") != 0) {
+        bool known = false;
+        for (int c = 0; c < RILL_COLLECTIVES; c++)
+            known |= rill__algorithm_named((rill_collective)c, d->algorithm) != NULL;
+        if (!known) return rill__fail(RILL_ERR_UNKNOWN, "setting algorithm = '%s' is unknown", d->algorithm);
+    }
+    if (d->codec[0] && strcmp(d->codec, "auto") != 0 && !rill__index_codec_by_name(d->codec))
+        return rill__fail(RILL_ERR_UNKNOWN, "setting codec = '%s' is unknown", d->codec);
+    if (d->partition[0] && strcmp(d->partition, "uniform") != 0 && strcmp(d->partition, "balanced") != 0)
+        return rill__fail(RILL_ERR_UNKNOWN, "setting partition = '%s' is unknown", d->partition);
+    return RILL_OK;
+}
+
+static rill_status gather_defaults(const rill_config *config, const sources *s, rill__defaults *d) {
+    *d = (rill__defaults){.value_bits = -1, .check = -1, .split_limit = DEFAULT_SPLIT_LIMIT};
+    look_up(s, "algorithm", d->algorithm, sizeof d->algorithm);
+    look_up(s, "codec", d->codec, sizeof d->codec);
+    look_up(s, "partition", d->partition, sizeof d->partition);
+    uint64_t bits = UINT64_MAX, check = 0;
+    RILL_TRY(look_up_number(s, "value_bits", &bits));
+    RILL_TRY(look_up_number(s, "expected_nnz", &d->expected_nnz));
+    RILL_TRY(look_up_number(s, "split_limit", &d->split_limit));
+    RILL_TRY(look_up_number(s, "check", &check));
+    if (bits != UINT64_MAX) d->value_bits = (int32_t)rill__min_u64(bits, 1000);
+    d->check = check != 0;
+    if (config && config->check >= 0) d->check = config->check != 0;
+    if (config && config->split_limit) d->split_limit = config->split_limit;
+    if (d->split_limit < LEAST_SPLIT_LIMIT || d->split_limit > DEFAULT_SPLIT_LIMIT)
+        return rill__fail(RILL_ERR_ARGUMENT, "split_limit = %llu is not from %d to %llu",
+                          (unsigned long long)d->split_limit, LEAST_SPLIT_LIMIT,
+                          (unsigned long long)DEFAULT_SPLIT_LIMIT);
+    return check_names(d);
+}
+
+rill_status rill__defaults_agree(const rill_config *config, MPI_Comm user, MPI_Comm dup,
+                                 rill__defaults *d) {
+    struct {
+        rill__defaults defaults;
+        int32_t status;
+        char error[200];
+    } news;
+    memset(&news, 0, sizeof news);
+    int rank;
+    MPI_Comm_rank(dup, &rank);
+    if (rank == 0) {
+        MPI_Info own = MPI_INFO_NULL;
+        if (MPI_Comm_get_info(user, &own) != MPI_SUCCESS) own = MPI_INFO_NULL;
+        sources s = {{config ? config->info : MPI_INFO_NULL, own}};
+        news.status = (int32_t)gather_defaults(config, &s, &news.defaults);
+        if (news.status) snprintf(news.error, sizeof news.error, "%s", rill_last_error());
+        if (own != MPI_INFO_NULL) MPI_Info_free(&own);
+    }
+    int code = MPI_Bcast(&news, (int)sizeof news, MPI_BYTE, 0, dup);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Bcast");
+    *d = news.defaults;
+    return news.status ? rill__fail((rill_status)news.status, "rill_comm_create: %s", news.error)
+                       : RILL_OK;
+}
+
+/* ---- one call -------------------------------------------------------------------------------------------- */
+
+static rill_status resolve_algorithm(const rill_comm *comm, rill_collective collective,
+                                     const char *name, rill__settings *s) {
+    s->algorithm = NULL;
+    if (name) {
+        if (strcmp(name, "auto") == 0) return RILL_OK;
+        s->algorithm = rill__algorithm_named(collective, name);
+        if (s->algorithm) return RILL_OK;
+        return rill__fail(RILL_ERR_UNKNOWN, "%s: algorithm '%s' is unknown",
+                          rill_collective_name(collective), name);
+    }
+    /* A default for allreduce says nothing about collectives that have no such algorithm. */
+    if (comm->defaults.algorithm[0])
+        s->algorithm = rill__algorithm_named(collective, comm->defaults.algorithm);
+    return RILL_OK;
+}
+
+static rill_status resolve_codec(const rill_comm *comm, rill_collective collective,
+                                 const char *name, rill__settings *s) {
+    s->codec = NULL;
+    if (!name && comm->defaults.codec[0]) name = comm->defaults.codec;
+    if (!name || strcmp(name, "auto") == 0) return RILL_OK;
+    s->codec = rill__index_codec_by_name(name);
+    if (s->codec) return RILL_OK;
+    return rill__fail(RILL_ERR_UNKNOWN, "%s: codec '%s' is unknown", rill_collective_name(collective),
+                      name);
+}
+
+static rill_status resolve_partition(const rill_comm *comm, rill_collective collective,
+                                     const char *name, rill__settings *s) {
+    s->partition = RILL__UNIFORM;
+    if (!name && comm->defaults.partition[0]) name = comm->defaults.partition;
+    if (!name || strcmp(name, "uniform") == 0) return RILL_OK;
+    if (strcmp(name, "balanced") != 0)
+        return rill__fail(RILL_ERR_UNKNOWN, "%s: partition '%s' is unknown",
+                          rill_collective_name(collective), name);
+    s->partition = RILL__BALANCED;
+    return RILL_OK;
+}
+
+static rill_status resolve_value_bits(rill_collective collective, int bits, rill__settings *s) {
+    s->value_bits = bits < 0 ? 0 : bits;
+    switch (s->value_bits) {
+    case 0: return RILL_OK;
+    case 16:
+    case 8:
+    case 4:
+    case 2:
+        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: value_bits = %d: this build has no value codecs",
+                          rill_collective_name(collective), s->value_bits);
+    default:
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: value_bits = %d is none of 0, 16, 8, 4, 2",
+                          rill_collective_name(collective), bits);
+    }
+}
+
+rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collective,
+                                   const rill_options *o, rill__settings *s) {
+    static const rill_options unset = RILL_OPTIONS_INIT;
+    if (!o) o = &unset;
+    const rill__defaults *d = &comm->defaults;
+    RILL_TRY(resolve_algorithm(comm, collective, o->algorithm, s));
+    RILL_TRY(resolve_codec(comm, collective, o->codec, s));
+    RILL_TRY(resolve_partition(comm, collective, o->partition, s));
+    s->expected_nnz = o->expected_nnz ? o->expected_nnz : d->expected_nnz;
+    return resolve_value_bits(collective, o->value_bits < 0 ? d->value_bits : o->value_bits, s);
+}

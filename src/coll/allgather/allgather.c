@@ -1,0 +1,120 @@
+/* The allgather algorithms: the union of disjoint supports.
+ *
+ * All three gather the P messages (patterns/gather.h has idea, source and cost of each way) and unite
+ * them; an index that two ranks have is an error, which every rank sees alike.
+ *
+ * Restriction. None. Memory. The P messages and the result.
+ * Cost. gather of k pairs + P k (merge + pair copy) */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/gather.h"
+
+#include <string.h>
+
+typedef struct state {
+    bool started;
+    rill__gather gather;
+} state;
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double estimate(const rill__problem *p, rill__gather_kind kind) {
+    double bytes = p->nnz_max * rill__pair_bytes(p) + (double)sizeof(rill__header);
+    return p->c->overhead + rill__gather_estimate(p, kind, bytes) +
+           p->ranks * (p->nnz * p->c->merge + bytes * p->c->copy);
+}
+static double estimate_direct(const rill__problem *p) { return estimate(p, RILL__DIRECT); }
+static double estimate_bruck(const rill__problem *p) { return estimate(p, RILL__BRUCK); }
+static double estimate_ring(const rill__problem *p) { return estimate(p, RILL__RING); }
+
+/* Disjoint sums have as many entries as their inputs together. */
+static rill_status unite(rill_request *r, int n, const rill__part *parts) {
+    uint64_t total = 0, count = 0;
+    rill__shape shape = r->task.shape;
+    rill__pairs *pairs = rill__request_alloc(r, (size_t)n, sizeof *pairs);
+    if (!pairs || rill__task_failed(r)) return RILL_OK;
+    for (int i = 0; i < n; i++) {
+        if (parts[i].form == RILL__DENSE) {
+            rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "rank %d sent a dense part", i));
+            return RILL_OK;
+        }
+        pairs[i] = rill__part_pairs(&parts[i]);
+        total += parts[i].n;
+    }
+    rill__piece *piece = &r->piece[0];
+    rill_status status = rill__buffer_reserve(&piece->idx, total * shape.index_bytes);
+    if (status == RILL_OK)
+        status = rill__buffer_reserve(&piece->val, total * rill_type_size(shape.type));
+    if (status == RILL_OK)
+        status = rill__sum_pairs(rill__kernels_get(), shape, RILL_SUM, 0, r->task.expect.dim, n, pairs,
+                                 &r->scratch, piece->idx.data, piece->val.data, &count);
+    if (status == RILL_OK && count != total)
+        status = rill__fail(RILL_ERR_OVERLAP, "rill_allgather: %llu indices are on more than one rank",
+                            (unsigned long long)(total - count));
+    if (status != RILL_OK) return rill__task_fail(r, status);
+    piece->part = (rill__part){RILL__SPARSE, 0, r->task.expect.dim, count, piece->idx.data,
+                               piece->val.data};
+    RILL_TRY(rill__finish_piece(r, piece));
+    if (count > rill__dense_switch(shape.type, r->task.expect.dim))
+        return rill_stream_to_dense(r->out);
+    return RILL_OK;
+}
+
+static rill_status step(rill_request *r, rill__gather_kind kind) {
+    state *s = r->state.data;
+    int size = r->task.engine->size;
+    if (!s->started) {
+        rill__block *mine;
+        RILL_TRY(rill__encode(r, &r->input, &mine));
+        RILL_TRY(rill__gather_start(r, &s->gather, kind, mine));
+        s->started = true;
+    }
+    rill_status status = rill__gather_step(r, &s->gather);
+    if (status != RILL_OK) return status;
+    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    if (!parts) return RILL_ERR_MEMORY;
+    rill__gather_parts(r, &s->gather, parts);
+    for (int i = 0; i < size; i++)
+        if (i != r->task.engine->rank) rill__add_nnz(r, &s->gather.messages[i].header);
+    if (!rill__task_failed(r)) memcpy(r->fill, &s->gather.messages[0].header.fill, sizeof r->fill);
+    return unite(r, size, parts);
+}
+static rill_status step_direct(rill_request *r) { return step(r, RILL__DIRECT); }
+static rill_status step_bruck(rill_request *r) { return step(r, RILL__BRUCK); }
+static rill_status step_ring(rill_request *r) { return step(r, RILL__RING); }
+
+static const rill__algorithm allgather_direct = {
+    .name = "direct",
+    .description = "everybody sends to everybody: one round",
+    .supports = supports,
+    .estimate = estimate_direct,
+    .state_size = sizeof(state),
+    .step = step_direct,
+};
+
+static const rill__algorithm allgather_bruck = {
+    .name = "bruck",
+    .description = "log2 P rounds with bundled messages",
+    .supports = supports,
+    .estimate = estimate_bruck,
+    .state_size = sizeof(state),
+    .step = step_bruck,
+};
+
+static const rill__algorithm allgather_ring = {
+    .name = "ring",
+    .description = "messages travel round the ring; neighbours only",
+    .supports = supports,
+    .estimate = estimate_ring,
+    .state_size = sizeof(state),
+    .step = step_ring,
+};
+
+const rill__algorithm *const rill__allgather_table[] = {
+    &allgather_direct,
+    &allgather_bruck,
+    &allgather_ring,
+    NULL,
+};

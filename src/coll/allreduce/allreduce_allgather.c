@@ -1,0 +1,60 @@
+/* allgather: every rank gathers all contributions and sums them itself.
+ *
+ * Idea. No reduction on the way, so one pattern of messages and a P-way sum at the end.
+ * Source. TopkA; what PyTorch and Horovod do for sparse gradients.
+ * Restriction. None. Memory and time grow with P.
+ * Memory. All P contributions.
+ * Cost.  gather of k pairs (see patterns/gather.h) + P k sum + P k pair copy */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/gather.h"
+
+typedef struct state {
+    bool started;
+    rill__gather gather;
+} state;
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double own_bytes(const rill__problem *p) {
+    return rill__least_bytes(p, p->nnz_max, (double)p->dim) + (double)sizeof(rill__header);
+}
+
+static double estimate(const rill__problem *p) {
+    double bytes = own_bytes(p);
+    double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
+    return p->c->overhead + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           p->ranks * (p->nnz * sum + bytes * p->c->copy) + bytes * p->c->copy;
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    int size = r->task.engine->size;
+    if (!s->started) {
+        rill__block *mine;
+        RILL_TRY(rill__encode(r, &r->input, &mine));
+        RILL_TRY(rill__gather_start(
+            r, &s->gather, rill__gather_choose(&r->problem, own_bytes(&r->problem)), mine));
+        s->started = true;
+    }
+    rill_status status = rill__gather_step(r, &s->gather);
+    if (status != RILL_OK) return status;
+    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    if (!parts) return RILL_ERR_MEMORY;
+    rill__gather_parts(r, &s->gather, parts);
+    for (int i = 0; i < size; i++)
+        if (i != r->task.engine->rank) rill__add_nnz(r, &s->gather.messages[i].header);
+    rill__request_sum(r, 0, r->task.expect.dim, size, parts, false, &r->piece[0]);
+    return rill__finish_piece(r, &r->piece[0]);
+}
+
+const rill__algorithm rill__allreduce_allgather = {
+    .name = "allgather",
+    .description = "every rank gathers all contributions and sums them (TopkA, PyTorch, Horovod)",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+};

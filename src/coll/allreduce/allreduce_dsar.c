@@ -1,0 +1,41 @@
+/* dsar: sparse in, dense out.
+ *
+ * Idea. As split_allgather, but each owner sums its range into a dense vector, and the second phase
+ * gathers dense ranges: right where the result is dense although the inputs are not.
+ * Source. DSAR_Split_allgather of SparCML (section 5.3.3).
+ * Restriction. A dense vector of the dimension must fit in memory.
+ * Memory. The result, and the owned range twice.
+ * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy)      split
+ *      + k scatter + N/P size dense_add                      sum of the owned range
+ *      + gather of N/P values + N size 2 copy                second phase, result written */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/split_gather.h"
+
+static const char *supports(const rill__problem *p) {
+    return p->dim > (UINT64_MAX >> 4) ? "needs a dense vector, and the dimension is too large for one"
+                                      : NULL;
+}
+
+static double owned_bytes(const rill__problem *p) {
+    return (double)p->dim / p->ranks * (double)rill_type_size(p->type) + (double)sizeof(rill__header);
+}
+
+static double estimate(const rill__problem *p) {
+    double bytes = owned_bytes(p);
+    return p->c->overhead + rill__split_estimate(p) + p->nnz * p->c->scatter +
+           bytes * p->c->dense_add + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           (p->ranks + 1) * bytes * 2 * p->c->copy;
+}
+
+static rill_status step(rill_request *r) {
+    return rill__split_gather_step(r, r->state.data, true, owned_bytes(&r->problem));
+}
+
+const rill__algorithm rill__allreduce_dsar = {
+    .name = "dsar",
+    .description = "SparCML DSAR: split to owners that sum densely, dense allgather",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(rill__split_gather),
+    .step = step,
+};

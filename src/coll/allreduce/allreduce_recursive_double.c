@@ -1,0 +1,95 @@
+/* recursive_double: the latency-optimal allreduce of sparse streams.
+ *
+ * Idea. In round t each rank exchanges its partial sum with the rank whose number differs in bit t,
+ * and both add, lower ranks first. Partial sums grow, and turn dense where that is cheaper.
+ * Source. SSAR_Recursive_double of SparCML (Renggli et al., SC '19, section 5.3.1).
+ * Restriction. None; P that is no power of two folds to one and back (two more rounds).
+ * Memory. Two partial sums and one message.
+ * Cost. sum over rounds t of  latency + bytes(K(2^t)) (byte + 2 copy) + 2 K(2^t) merge,  where K(n) is
+ *   the expected number of entries in the union of n contributions. */
+#include "coll/allreduce/allreduce.h"
+
+typedef struct state {
+    int round;
+    bool sent, summed;
+    int last; /* piece that holds the sum */
+    rill__part sum;
+} state;
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double estimate(const rill__problem *p) {
+    double time = p->c->overhead, dim = (double)p->dim;
+    int power = 1;
+    while (power * 2 <= p->ranks)
+        power *= 2;
+    double limit = (double)rill__dense_switch(p->type, p->dim);
+    bool folds = power < p->ranks;
+    if (folds)
+        time += p->c->latency + rill__least_bytes(p, p->nnz, dim) * (p->c->byte + 2 * p->c->copy) +
+                2 * p->nnz * p->c->merge;
+    for (int n = 1; n < power; n *= 2) {
+        double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
+        double bytes = entries > limit ? dim * (double)rill_type_size(p->type)
+                                       : entries * rill__pair_bytes(p);
+        time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
+        time += entries > limit ? 3 * bytes * p->c->dense_add : 2 * entries * p->c->merge;
+    }
+    if (folds) time += p->c->latency + rill__least_bytes(p, p->result, dim) * (p->c->byte + 2 * p->c->copy);
+    return time;
+}
+
+static void add(rill_request *r, state *s, const rill__message *message, int peer) {
+    rill__add_nnz(r, &message->header);
+    rill__part received = rill__received_part(r, message);
+    bool lower = peer < r->task.engine->rank;
+    rill__part both[2] = {lower ? received : s->sum, lower ? s->sum : received};
+    int next = s->summed ? 1 - s->last : 0;
+    rill__request_sum(r, 0, r->task.expect.dim, 2, both, false, &r->piece[next]);
+    s->sum = r->piece[next].part;
+    s->last = next;
+    s->summed = true;
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    rill__engine *engine = r->task.engine;
+    if (!s->round && !s->sent && !s->summed) s->sum = r->input;
+    for (;; s->round++, s->sent = false) {
+        int peer;
+        rill__round_kind kind = rill__doubling_round(engine->rank, engine->size, s->round, &peer);
+        if (kind == RILL__ROUND_END) break;
+        if (kind != RILL__ROUND_RECEIVE && kind != RILL__ROUND_RESULT_RECEIVE && !s->sent) {
+            RILL_TRY(rill__send(r, peer, RILL__LANE_A, &s->sum));
+            r->task.rounds++;
+            s->sent = true;
+        }
+        if (kind == RILL__ROUND_SEND || kind == RILL__ROUND_RESULT_SEND) continue;
+        rill__message message;
+        rill__block *block;
+        rill_status status = rill__receive(r, peer, RILL__LANE_A, &message, &block, NULL);
+        if (status != RILL_OK) return status;
+        if (message.header.form == RILL__M_FAILED) continue;
+        if (kind == RILL__ROUND_RESULT_RECEIVE) {
+            r->task.nnz_sum = message.header.nnz_sum;
+            r->task.nnz_max = message.header.nnz_max;
+            s->sum = rill__received_part(r, &message);
+        } else {
+            add(r, s, &message, peer);
+        }
+    }
+    bool own = s->summed && s->sum.val == r->piece[s->last].part.val;
+    return own ? rill__finish_piece(r, &r->piece[s->last]) : rill__finish_parts(r, 1, &s->sum);
+}
+
+const rill__algorithm rill__allreduce_recursive_double = {
+    .name = "recursive_double",
+    .description = "SparCML SSAR: partial sums exchanged in log2 P rounds; latency-optimal",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+};

@@ -1,0 +1,59 @@
+/* ring: sparse ring reduce-scatter, then ring allgather.
+ *
+ * Idea. As the dense ring allreduce, with sparse ranges: each rank talks to its neighbours only.
+ * Source. SparCML's comparison ("ring-based sparse", section 8).
+ * Restriction. None. 2(P-1) dependent rounds.
+ * Memory. Two partial sums of a range, and the result.
+ * Cost.  sum over n = 1..P-1 of  latency + K(n)/P pair (byte + 2 copy) + (K(n) + k)/P merge
+ *      + (P-1) (latency + K/P pair byte) + K pair 2 copy */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/gather.h"
+#include "coll/patterns/ring.h"
+
+typedef struct state {
+    int stage;
+    rill__ring ring;
+    rill__gather gather;
+} state;
+
+enum { REDUCING, GATHERING };
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double estimate(const rill__problem *p) {
+    double bytes = rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
+                   (double)sizeof(rill__header);
+    return p->c->overhead + rill__ring_estimate(p) + rill__gather_estimate(p, RILL__RING, bytes) +
+           (p->ranks + 1) * bytes * 2 * p->c->copy;
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    int size = r->task.engine->size;
+    if (s->stage == REDUCING) {
+        rill_status status = rill__ring_step(r, &s->ring);
+        if (status != RILL_OK) return status;
+        rill__block *mine;
+        RILL_TRY(rill__encode(r, &r->piece[s->ring.last].part, &mine));
+        RILL_TRY(rill__gather_start(r, &s->gather, RILL__RING, mine));
+        s->stage = GATHERING;
+    }
+    rill_status status = rill__gather_step(r, &s->gather);
+    if (status != RILL_OK) return status;
+    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    if (!parts) return RILL_ERR_MEMORY;
+    rill__gather_parts(r, &s->gather, parts);
+    return rill__finish_parts(r, size, parts);
+}
+
+const rill__algorithm rill__allreduce_ring = {
+    .name = "ring",
+    .description = "sparse ring reduce-scatter and ring allgather: neighbours only",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+};

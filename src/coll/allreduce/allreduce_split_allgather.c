@@ -1,0 +1,44 @@
+/* split_allgather: the bandwidth-optimal allreduce of sparse streams.
+ *
+ * Idea. Split the index space in P ranges. Each rank sends to every owner its entries of the owner's
+ * range; owners sum; the sums, disjoint by construction, are gathered by all and concatenated.
+ * Source. SSAR_Split_allgather of SparCML (section 5.3.2). Balanced bounds: Ok-Topk (section 3.1).
+ * Restriction. None.
+ * Memory. The messages received: nnz of the range, then the result.
+ * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy)      split
+ *      + k sum                                               P-way sum of P parts of k/P entries
+ *      + gather of K/P pairs                                 see patterns/gather.h
+ *      + K pair 2 copy                                       concatenation */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/split_gather.h"
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double owned_bytes(const rill__problem *p) {
+    return rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
+           (double)sizeof(rill__header);
+}
+
+static double estimate(const rill__problem *p) {
+    double bytes = owned_bytes(p), all = bytes * p->ranks;
+    double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
+    return p->c->overhead + rill__split_estimate(p) + p->nnz * sum +
+           rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           (all + bytes) * 2 * p->c->copy;
+}
+
+static rill_status step(rill_request *r) {
+    return rill__split_gather_step(r, r->state.data, false, owned_bytes(&r->problem));
+}
+
+const rill__algorithm rill__allreduce_split_allgather = {
+    .name = "split_allgather",
+    .description = "SparCML SSAR: split by index range to owners, sum, sparse allgather",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(rill__split_gather),
+    .step = step,
+};

@@ -1,0 +1,132 @@
+/* What an algorithm is and what it works on.
+ *
+ * An algorithm is one file and one row of a table (coll/<collective>/<collective>_table.c). supports
+ * and estimate see only what all ranks know (rill__problem), so that all ranks choose alike. */
+#ifndef RILL_COLL_COLL_H
+#define RILL_COLL_COLL_H
+
+#include "req/request.h"
+
+typedef enum rill__partition { RILL__UNIFORM = 0, RILL__BALANCED = 1 } rill__partition;
+
+/* Constants of the cost model, the same on all ranks of a communicator. Seconds. */
+typedef struct rill__constants {
+    double latency;   /* of one message */
+    double byte;      /* per byte on the wire of one rank */
+    double overhead;  /* of a call, whatever the algorithm */
+    double merge;     /* per input entry of a two-way sparse sum */
+    double sum;       /* per input entry of a P-way sparse sum */
+    double scatter;   /* per sparse entry added to a dense vector */
+    double dense_add; /* per byte of a dense sum */
+    double copy;      /* per byte copied */
+    double mpi_byte;  /* per byte and rank step of MPI's own dense allreduce */
+} rill__constants;
+
+typedef struct rill__problem {
+    rill_collective collective;
+    int ranks;
+    uint64_t dim;
+    rill_type type;
+    const rill_op *op;
+    unsigned index_bytes;
+    double nnz;     /* entries per rank, mean */
+    double nnz_max; /* of one rank, the most */
+    double result;  /* expected entries of the result */
+    rill__partition partition;
+    const rill__constants *c;
+} rill__problem;
+
+typedef struct rill__algorithm {
+    const char *name; /* one spelling: option, table, statistics, legend, file */
+    const char *description;
+    /* NULL, or why it cannot serve: completes "algorithm 'x' ...". */
+    const char *(*supports)(const rill__problem *);
+    double (*estimate)(const rill__problem *); /* seconds; the formula at the head of the file */
+    size_t state_size;                         /* zeroed at start */
+    rill__step *step;
+    bool posts_mpi_collective; /* then it posts in the order of calls; see rill__may_post */
+} rill__algorithm;
+
+/* Resolved options of one call. */
+typedef struct rill__settings {
+    const rill__algorithm *algorithm; /* NULL: the planner chooses */
+    const rill__index_codec *codec;   /* NULL: the planner chooses */
+    int value_bits;
+    rill__partition partition;
+    uint64_t expected_nnz;
+} rill__settings;
+
+typedef enum rill__phase { RILL__P_CHECK, RILL__P_PLAN, RILL__P_AGREE, RILL__P_RUN } rill__phase;
+
+struct rill_request {
+    rill__task task; /* first */
+    rill_comm *comm;
+    rill_collective collective;
+    const rill_stream *in;
+    rill_stream *out; /* may be in; reduce: NULL except on the root */
+    const rill_op *op;
+    int root;
+    uint64_t *first, *count;
+    rill__settings settings;
+    bool blocking, persistent;
+
+    rill__phase phase;
+    rill__agree agree;
+    const rill__algorithm *algorithm;
+    rill__problem problem; /* as agreed; nnz and result are 0 while nothing is known */
+    double predicted;
+    bool may_post; /* it may still post a collective of MPI's */
+    bool stats_known; /* task.nnz_sum and nnz_max are those of all ranks when it completes */
+    int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
+    uint64_t key_born, call;
+
+    rill__part input;        /* in, its absent entries the neutral element */
+    unsigned char fill[8];   /* of the result */
+    rill_stream normal;      /* a changed copy of in, where one was needed */
+    rill__piece piece[2];    /* sums, kept for the next call */
+    rill__buffer scratch;    /* of the kernels */
+    rill__buffer state;      /* of the algorithm */
+    double started, elapsed;
+    uint64_t nnz_in, nnz_out;
+    rill_request *next_idle;
+};
+
+/* Tables: NULL past the end, or for an unknown name. */
+const rill__algorithm *rill__algorithm_at(rill_collective, int i);
+const rill__algorithm *rill__algorithm_named(rill_collective, const char *name);
+extern const rill__algorithm *const rill__allreduce_table[];
+extern const rill__algorithm *const rill__reduce_table[];
+extern const rill__algorithm *const rill__reduce_scatter_table[];
+extern const rill__algorithm *const rill__allgather_table[];
+extern const rill__algorithm *const rill__bcast_table[];
+
+/* ---- for algorithms ---- */
+
+/* First index of part i of n when [0, dim) is split evenly. */
+static inline uint64_t rill__uniform_bound(uint64_t dim, int i, int n) {
+    return (uint64_t)((unsigned __int128)dim * (unsigned)i / (unsigned)n);
+}
+
+/* Adds the statistics of a message to the request's. */
+static inline void rill__add_nnz(rill_request *r, const rill__header *h) {
+    r->task.nnz_sum += h->nnz_sum;
+    r->task.nnz_max = rill__max_u64(r->task.nnz_max, h->nnz_max);
+}
+
+/* piece = parts summed in order; on failure records it and gives an empty piece. */
+void rill__request_sum(rill_request *, uint64_t first, uint64_t range, int n, const rill__part *,
+                       bool force_dense, rill__piece *);
+/* Ends: out takes the piece's memory, or is put together from parts. */
+rill_status rill__finish_piece(rill_request *, rill__piece *);
+rill_status rill__finish_parts(rill_request *, int n, const rill__part *);
+
+/* No earlier call can still post a collective on the MPI communicator. */
+bool rill__may_post(const rill_request *);
+
+/* Memory for n things of a size, zeroed, until the request completes; NULL: recorded. */
+void *rill__request_alloc(rill_request *, size_t n, size_t size);
+
+/* MPI's type and operation for `dense`; false: MPI has none. */
+bool rill__mpi_op(const rill_request *, MPI_Datatype *, MPI_Op *);
+
+#endif

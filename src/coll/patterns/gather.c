@@ -1,0 +1,185 @@
+#include "coll/patterns/gather.h"
+
+#include <string.h>
+
+static int rounds_of(int ranks) {
+    int rounds = 0;
+    while ((1 << rounds) < ranks)
+        rounds++;
+    return rounds;
+}
+
+double rill__gather_estimate(const rill__problem *p, rill__gather_kind kind, double bytes) {
+    double all = bytes * (p->ranks - 1), wire = all * p->c->byte;
+    switch (kind) {
+    case RILL__BRUCK:
+        /* All but the first message of each rank are copied into bundles once. */
+        return rounds_of(p->ranks) * p->c->latency + wire + (all - bytes) * p->c->copy;
+    default: return (p->ranks - 1) * p->c->latency + wire;
+    }
+}
+
+rill__gather_kind rill__gather_choose(const rill__problem *p, double bytes) {
+    return rill__gather_estimate(p, RILL__BRUCK, bytes) < rill__gather_estimate(p, RILL__DIRECT, bytes)
+               ? RILL__BRUCK
+               : RILL__DIRECT;
+}
+
+rill_status rill__gather_start(rill_request *request, rill__gather *g, rill__gather_kind kind,
+                               rill__block *mine) {
+    rill__engine *engine = request->task.engine;
+    *g = (rill__gather){.kind = kind, .mine = mine};
+    g->messages = rill__request_alloc(request, (size_t)engine->size, sizeof *g->messages);
+    g->blocks = rill__request_alloc(request, (size_t)engine->size, sizeof *g->blocks);
+    if (!g->messages || !g->blocks) return RILL_ERR_MEMORY;
+    for (int i = 0; i < engine->size; i++)
+        g->messages[i].header.form = RILL__M_FAILED;
+    RILL_TRY(rill__message_parse(mine->buffer.data, mine->bytes, NULL, false,
+                                 &g->messages[engine->rank]));
+    g->blocks[engine->rank] = mine;
+    return RILL_OK;
+}
+
+static rill_status step_direct(rill_request *request, rill__gather *g) {
+    rill__engine *engine = request->task.engine;
+    if (!g->sent) {
+        for (int i = 1; i < engine->size; i++)
+            RILL_TRY(rill__send_block(request, (engine->rank + i) % engine->size, RILL__LANE_B,
+                                      g->mine));
+        g->sent = true;
+        request->task.rounds++;
+    }
+    while (g->received < engine->size - 1) {
+        rill__message message;
+        rill__block *block;
+        int from;
+        rill_status status =
+            rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block, &from);
+        if (status != RILL_OK) return status;
+        g->messages[from] = message;
+        g->received++;
+    }
+    return RILL_OK;
+}
+
+static rill_status step_ring(rill_request *request, rill__gather *g) {
+    int size = request->task.engine->size, rank = request->task.engine->rank;
+    for (; g->round < size - 1; g->round++) {
+        int sends = (rank - g->round + size) % size, comes = (sends - 1 + size) % size;
+        if (!g->sent) {
+            rill__block *block = g->blocks[sends];
+            rill__part nothing = rill__part_empty(0, 0);
+            if (rill__task_failed(request)) RILL_TRY(rill__encode(request, &nothing, &block));
+            RILL_TRY(rill__send_block(request, (rank + 1) % size, RILL__LANE_B, block));
+            request->task.rounds++;
+            g->sent = true;
+        }
+        rill_status status = rill__receive(request, (rank - 1 + size) % size, RILL__LANE_B,
+                                           &g->messages[comes], &g->blocks[comes], NULL);
+        if (status != RILL_OK) return status;
+        g->sent = false;
+    }
+    return RILL_OK;
+}
+
+/* ---- Bruck ------------------------------------------------------------------------------------------- */
+
+/* The messages of ranks rank, rank + 1, ... rank + n - 1 in one. A single one goes as it is; in a
+ * failed request the failure goes instead. */
+static rill_status bundle(rill_request *request, const rill__gather *g, int n, rill__block **out) {
+    int size = request->task.engine->size, rank = request->task.engine->rank;
+    rill__part nothing = rill__part_empty(0, 0);
+    if (rill__task_failed(request)) return rill__encode(request, &nothing, out);
+    if (n == 1) {
+        *out = g->mine;
+        return RILL_OK;
+    }
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        bytes += rill__message_padded(&g->messages[(rank + i) % size].header);
+    rill__block *block = rill__block_take(request, sizeof(rill__header) + bytes);
+    if (!block) {
+        rill__task_fail(request, RILL_ERR_MEMORY);
+        return rill__encode(request, &nothing, out);
+    }
+    rill__header h = g->messages[rank].header;
+    h.form = RILL__M_BUNDLE;
+    h.first = h.range = h.index_size = 0;
+    h.count = (uint64_t)n;
+    h.value_size = bytes;
+    char *at = block->buffer.data;
+    memcpy(at, &h, sizeof h);
+    at += sizeof h;
+    for (int i = 0; i < n; i++) {
+        const rill__message *m = &g->messages[(rank + i) % size];
+        size_t whole = rill__message_size(&m->header), padded = rill__message_padded(&m->header);
+        memcpy(at, m->payload - sizeof(rill__header), whole);
+        memset(at + whole, 0, padded - whole);
+        at += padded;
+    }
+    *out = block;
+    return RILL_OK;
+}
+
+static void unbundle(rill_request *request, rill__gather *g, const rill__message *received,
+                     int first, int n) {
+    int size = request->task.engine->size;
+    if (received->header.form == RILL__M_FAILED) return;
+    if (n == 1 && received->header.form != RILL__M_BUNDLE) {
+        g->messages[first % size] = *received;
+        return;
+    }
+    size_t offset = 0;
+    rill_status status = RILL_OK;
+    if (received->header.form != RILL__M_BUNDLE || received->header.count != (uint64_t)n)
+        status = rill__fail(RILL_ERR_MESSAGE, "malformed message: not a bundle of %d", n);
+    for (int i = 0; i < n && status == RILL_OK; i++) {
+        status = rill__message_next(received, &request->task.expect, &offset,
+                                    &g->messages[(first + i) % size]);
+        if (status == RILL_IN_PROGRESS)
+            status = rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is too short");
+    }
+    if (status != RILL_OK) rill__task_fail(request, status);
+}
+
+static rill_status step_bruck(rill_request *request, rill__gather *g) {
+    int size = request->task.engine->size, rank = request->task.engine->rank;
+    for (; (1 << g->round) < size; g->round++) {
+        int distance = 1 << g->round;
+        int n = distance < size - distance ? distance : size - distance;
+        if (!g->sent) {
+            rill__block *block;
+            RILL_TRY(bundle(request, g, n, &block));
+            RILL_TRY(rill__send_block(request, (rank - distance + size) % size, RILL__LANE_B, block));
+            request->task.rounds++;
+            g->sent = true;
+        }
+        rill__message message;
+        rill__block *block;
+        rill_status status = rill__receive(request, (rank + distance) % size, RILL__LANE_B, &message,
+                                           &block, NULL);
+        if (status != RILL_OK) return status;
+        unbundle(request, g, &message, rank + distance, n);
+        g->sent = false;
+    }
+    return RILL_OK;
+}
+
+rill_status rill__gather_step(rill_request *request, rill__gather *g) {
+    switch (g->kind) {
+    case RILL__DIRECT: return step_direct(request, g);
+    case RILL__RING: return step_ring(request, g);
+    default: return step_bruck(request, g);
+    }
+}
+
+void rill__gather_parts(rill_request *request, const rill__gather *g, rill__part *parts) {
+    for (int i = 0; i < request->task.engine->size; i++) {
+        if (g->messages[i].header.form == RILL__M_FAILED) {
+            rill__task_fail(request, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no data", i));
+            parts[i] = rill__part_empty(0, 0);
+        } else {
+            parts[i] = rill__received_part(request, &g->messages[i]);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+#include "coll/patterns/ring.h"
+#include "coll/allreduce/allreduce.h"
+
+double rill__ring_estimate(const rill__problem *p) {
+    double time = 0, range = (double)p->dim / p->ranks;
+    double limit = (double)rill__dense_switch(p->type, p->dim) / p->ranks;
+    for (int n = 1; n < p->ranks; n++) {
+        double entries = rill__expected_union(p, n) / p->ranks;
+        bool dense = entries > limit;
+        double bytes = (dense ? range * (double)rill_type_size(p->type)
+                              : entries * rill__pair_bytes(p)) + (double)sizeof(rill__header);
+        time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
+        time += dense ? 3 * bytes * p->c->dense_add
+                      : (entries + p->nnz / p->ranks) * p->c->merge;
+    }
+    return time;
+}
+
+/* My entries of a range, with what came from the left added; the left is the earlier part. */
+static rill__part add_own(rill_request *r, rill__ring *ring, int segment, const rill__part *left) {
+    rill__split *split = &ring->split;
+    uint64_t first = rill__split_first(split, segment), range = rill__split_range(split, segment);
+    rill__part both[2] = {*left,
+                          rill__part_slice(r->task.shape, &r->input, first, range)};
+    if (left->first != first || left->range != range) {
+        rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "a message has another range than expected"));
+        return rill__part_empty(first, range);
+    }
+    ring->last = 1 - ring->last;
+    rill__request_sum(r, first, range, 2, both, false, &r->piece[ring->last]);
+    return r->piece[ring->last].part;
+}
+
+rill_status rill__ring_step(rill_request *r, rill__ring *ring) {
+    int size = r->task.engine->size, rank = r->task.engine->rank;
+    if (!ring->known) {
+        rill_status status = rill__split_bounds(r, &ring->split);
+        if (status != RILL_OK) return status;
+        ring->known = true;
+        ring->own_nnz = r->nnz_in;
+    }
+    for (; ring->round < size - 1; ring->round++, ring->sent = false) {
+        int sends = ((rank - 1 - ring->round) % size + size) % size;
+        int comes = (sends - 1 + size) % size;
+        if (!ring->sent) {
+            rill__part first = rill__part_slice(r->task.shape, &r->input,
+                                                rill__split_first(&ring->split, sends),
+                                                rill__split_range(&ring->split, sends));
+            RILL_TRY(rill__send(r, (rank + 1) % size, RILL__LANE_A,
+                                ring->round ? &r->piece[ring->last].part : &first));
+            r->task.rounds++;
+            ring->sent = true;
+        }
+        rill__message message;
+        rill__block *block;
+        rill_status status =
+            rill__receive(r, (rank - 1 + size) % size, RILL__LANE_A, &message, &block, NULL);
+        if (status != RILL_OK) return status;
+        rill__part left = rill__part_empty(rill__split_first(&ring->split, comes),
+                                           rill__split_range(&ring->split, comes));
+        if (message.header.form != RILL__M_FAILED) {
+            /* The message speaks for the ranks that it came through; with this one, for one more. */
+            if (r->settings.partition != RILL__BALANCED) {
+                r->task.nnz_sum = ring->own_nnz + message.header.nnz_sum;
+                r->task.nnz_max = rill__max_u64(r->task.nnz_max, message.header.nnz_max);
+            }
+            left = rill__received_part(r, &message);
+        }
+        add_own(r, ring, comes, &left);
+    }
+    return RILL_OK;
+}

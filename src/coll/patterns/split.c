@@ -1,0 +1,98 @@
+#include "coll/patterns/split.h"
+
+enum { START, AGREEING, BOUNDS_KNOWN, RECEIVING, DONE };
+
+double rill__split_estimate(const rill__problem *p) {
+    double entry = p->index_bytes + (double)rill_type_size(p->type);
+    double agree = 0;
+    if (p->partition == RILL__BALANCED)
+        for (int reach = 1; reach < p->ranks; reach *= 2)
+            agree += p->c->latency + 8 * p->ranks * p->c->byte;
+    double sent = p->nnz_max * entry * (p->ranks - 1) / p->ranks;
+    return agree + (p->ranks - 1) * p->c->latency + sent * (p->c->byte + 2 * p->c->copy);
+}
+
+/* bounds[1..P-1] = this rank's quantiles; ranks without entries or with dense ones are uniform. */
+static void own_quantiles(const rill_request *request, uint64_t *bounds) {
+    int size = request->task.engine->size;
+    const rill__part *in = &request->input;
+    for (int i = 0; i <= size; i++) {
+        bounds[i] = rill__uniform_bound(request->task.expect.dim, i, size);
+        if (i == 0 || i == size || in->form == RILL__DENSE || !in->n) continue;
+        uint64_t at = rill__uniform_bound(in->n, i, size);
+        bounds[i] = request->task.shape.index_bytes == 4 ? ((const uint32_t *)in->idx)[at]
+                                                         : ((const uint64_t *)in->idx)[at];
+    }
+}
+
+rill_status rill__split_bounds(rill_request *request, rill__split *s) {
+    int size = request->task.engine->size;
+    if (s->stage == START) {
+        s->bounds = rill__request_alloc(request, (size_t)size + 1, sizeof *s->bounds);
+        if (!s->bounds) return RILL_ERR_MEMORY;
+        s->stage = BOUNDS_KNOWN;
+        for (int i = 0; i <= size; i++)
+            s->bounds[i] = rill__uniform_bound(request->task.expect.dim, i, size);
+        if (request->settings.partition == RILL__BALANCED) {
+            own_quantiles(request, s->bounds);
+            /* Sums of bounds near 2^64 would overflow: average before adding. The remainders that
+             * this drops move a bound by less than P. */
+            for (int i = 1; i < size; i++)
+                s->bounds[i] /= (uint64_t)size;
+            rill__agree_start(&s->agree, 0, s->bounds + 1, (uint64_t)size - 1);
+            s->stage = AGREEING;
+        }
+    }
+    if (s->stage == AGREEING) {
+        rill_status status = rill__agree_step(request, &s->agree);
+        if (status != RILL_OK) return status;
+        s->stage = BOUNDS_KNOWN;
+    }
+    return RILL_OK;
+}
+
+rill_status rill__split_step(rill_request *request, rill__split *s) {
+    rill__engine *engine = request->task.engine;
+    if (s->stage < BOUNDS_KNOWN) {
+        rill_status status = rill__split_bounds(request, s);
+        if (status != RILL_OK) return status;
+    }
+    int rank = engine->rank, size = engine->size;
+    uint64_t first = rill__split_first(s, rank), range = rill__split_range(s, rank);
+    if (s->stage == BOUNDS_KNOWN) {
+        s->parts = rill__request_alloc(request, (size_t)size, sizeof *s->parts);
+        if (!s->parts) return RILL_ERR_MEMORY;
+        for (int i = 0; i < size; i++)
+            s->parts[i] = rill__part_empty(first, range);
+        for (int i = 1; i < size; i++) {
+            int to = (rank + i) % size;
+            rill__part slice = rill__part_slice(request->task.shape, &request->input,
+                                                rill__split_first(s, to), rill__split_range(s, to));
+            RILL_TRY(rill__send(request, to, RILL__LANE_A, &slice));
+        }
+        s->parts[rank] = rill__part_slice(request->task.shape, &request->input, first, range);
+        request->task.rounds++;
+        s->stage = RECEIVING;
+    }
+    while (s->received < size - 1) {
+        rill__message message;
+        rill__block *block;
+        int from;
+        rill_status status =
+            rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block, &from);
+        if (status != RILL_OK) return status;
+        s->received++;
+        if (message.header.form == RILL__M_FAILED) continue;
+        /* An agreement on the bounds has brought everybody's statistics already. */
+        if (request->settings.partition != RILL__BALANCED)
+            rill__add_nnz(request, &message.header);
+        s->parts[from] = rill__received_part(request, &message);
+        if (s->parts[from].first != first || s->parts[from].range != range) {
+            s->parts[from] = rill__part_empty(first, range);
+            rill__task_fail(request, rill__fail(RILL_ERR_MESSAGE,
+                                                "rank %d sent another range than this rank's", from));
+        }
+    }
+    s->stage = DONE;
+    return RILL_OK;
+}

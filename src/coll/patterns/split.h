@@ -1,0 +1,29 @@
+/* The index space is split in P ranges; each rank gets from all others their entries of its range.
+ * One round, P-1 messages of about nnz/P entries. Destinations rotate, so that no rank is
+ * everybody's first.
+ *
+ * Bounds are uniform, or balanced: the averages over all ranks of each rank's own quantiles, as
+ * Ok-Topk has them, at the price of one agreement. */
+#ifndef RILL_COLL_PATTERNS_SPLIT_H
+#define RILL_COLL_PATTERNS_SPLIT_H
+
+#include "coll/coll.h"
+
+typedef struct rill__split {
+    int stage, received;
+    rill__agree agree;
+    uint64_t *bounds; /* P + 1 */
+    rill__part *parts; /* of rank i for my range */
+} rill__split;
+
+/* Bounds only (for ring, which sends otherwise); then the whole split. */
+rill_status rill__split_bounds(rill_request *, rill__split *);
+rill_status rill__split_step(rill_request *, rill__split *);
+double rill__split_estimate(const rill__problem *); /* exchange, without the sum */
+
+static inline uint64_t rill__split_first(const rill__split *s, int i) { return s->bounds[i]; }
+static inline uint64_t rill__split_range(const rill__split *s, int i) {
+    return s->bounds[i + 1] - s->bounds[i];
+}
+
+#endif

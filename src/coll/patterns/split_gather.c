@@ -1,0 +1,30 @@
+#include "coll/patterns/split_gather.h"
+
+rill_status rill__split_sum_step(rill_request *r, rill__split *split, bool dense) {
+    rill_status status = rill__split_step(r, split);
+    if (status != RILL_OK) return status;
+    int me = r->task.engine->rank;
+    rill__request_sum(r, rill__split_first(split, me), rill__split_range(split, me),
+                      r->task.engine->size, split->parts, dense, &r->piece[0]);
+    return RILL_OK;
+}
+
+rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool dense,
+                                    double owned_bytes) {
+    if (!s->gathering) {
+        rill_status status = rill__split_sum_step(r, &s->split, dense);
+        if (status != RILL_OK) return status;
+        rill__block *mine;
+        RILL_TRY(rill__encode(r, &r->piece[0].part, &mine));
+        RILL_TRY(rill__gather_start(r, &s->gather, rill__gather_choose(&r->problem, owned_bytes),
+                                    mine));
+        s->gathering = true;
+    }
+    rill_status status = rill__gather_step(r, &s->gather);
+    if (status != RILL_OK) return status;
+    int size = r->task.engine->size;
+    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    if (!parts) return RILL_ERR_MEMORY;
+    rill__gather_parts(r, &s->gather, parts);
+    return rill__finish_parts(r, size, parts);
+}

@@ -1,0 +1,8 @@
+#ifndef RILL_COLL_REDUCE_REDUCE_H
+#define RILL_COLL_REDUCE_REDUCE_H
+
+#include "coll/coll.h"
+
+extern const rill__algorithm rill__reduce_tree, rill__reduce_split_gather;
+
+#endif

@@ -1,0 +1,8 @@
+/* The reduce algorithms. */
+#include "coll/reduce/reduce.h"
+
+const rill__algorithm *const rill__reduce_table[] = {
+    &rill__reduce_tree,
+    &rill__reduce_split_gather,
+    NULL,
+};

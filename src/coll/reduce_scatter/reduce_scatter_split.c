@@ -1,0 +1,32 @@
+/* split: everybody sends to every owner its entries of the owner's range; owners sum.
+ *
+ * Source. The first phase of SparCML's split algorithms.
+ * Restriction. None.
+ * Memory. The messages received.
+ * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy) + k sum */
+#include "coll/patterns/split_gather.h"
+#include "coll/reduce_scatter/reduce_scatter.h"
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double estimate(const rill__problem *p) {
+    return p->c->overhead + rill__split_estimate(p) + p->nnz * p->c->sum;
+}
+
+static rill_status step(rill_request *r) {
+    rill__split *split = r->state.data;
+    rill_status status = rill__split_sum_step(r, split, false);
+    return status == RILL_OK ? rill__finish_range(r, split, &r->piece[0].part) : status;
+}
+
+const rill__algorithm rill__reduce_scatter_split = {
+    .name = "split",
+    .description = "all send to every owner its range; owners sum in one go",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(rill__split),
+    .step = step,
+};

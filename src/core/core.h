@@ -1,0 +1,47 @@
+/* What every part of the library uses: status macros, buffers with slack, small arithmetic. */
+#ifndef RILL_CORE_CORE_H
+#define RILL_CORE_CORE_H
+
+#include "rill/rill.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Sets the thread's detail (printf style) and returns the status, so that a failure is one line:
+ *     return rill__fail(RILL_ERR_ARGUMENT, "root %d is not a rank (0 to %d)", root, size - 1); */
+rill_status rill__fail(rill_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rill__set_error(const char *text); /* restores a detail that was kept elsewhere */
+
+#define RILL_TRY(expression)                                                                       \
+    do {                                                                                           \
+        rill_status rill__try_status = (expression);                                               \
+        if (rill__try_status < 0) return rill__try_status;                                         \
+    } while (0)
+
+/* SIMD kernels load and store whole registers: every array of ours is readable and writable this
+ * many bytes past its end. */
+#define RILL__SLACK 128
+
+/* A growable array of bytes that keeps its memory. data is 64-byte aligned and has RILL__SLACK
+ * bytes past capacity. */
+typedef struct rill__buffer {
+    void *data;
+    size_t capacity;
+} rill__buffer;
+
+/* Room for bytes; the old contents are lost if it has to grow. */
+rill_status rill__buffer_reserve(rill__buffer *, size_t bytes);
+void rill__buffer_free(rill__buffer *);
+void *rill__aligned_alloc(size_t bytes); /* 64-byte aligned with slack, or NULL; free() frees */
+
+/* Multiplies sizes; false on overflow. */
+static inline bool rill__size_mul(size_t a, size_t b, size_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline uint64_t rill__min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t rill__max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static inline size_t rill__align8(size_t n) { return (n + 7) & ~(size_t)7; }
+
+#endif

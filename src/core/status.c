@@ -1,0 +1,46 @@
+#include "core/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Thread-local, because two threads may fail in two communicators at once. */
+static _Thread_local char last_error[512];
+
+const char *rill_last_error(void) { return last_error; }
+
+rill_status rill__fail(rill_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+    return status;
+}
+
+void rill__set_error(const char *text) {
+    if (text != last_error) snprintf(last_error, sizeof last_error, "%s", text);
+}
+
+const char *rill_strerror(rill_status status) {
+    switch (status) {
+    case RILL_OK: return "success";
+    case RILL_IN_PROGRESS: return "in progress";
+    case RILL_ERR_ARGUMENT: return "invalid argument";
+    case RILL_ERR_RANGE: return "index out of range";
+    case RILL_ERR_UNKNOWN: return "unknown name";
+    case RILL_ERR_UNSUPPORTED: return "not supported for this call";
+    case RILL_ERR_MISMATCH: return "arguments differ between ranks";
+    case RILL_ERR_MESSAGE: return "malformed message";
+    case RILL_ERR_OVERLAP: return "supports overlap";
+    case RILL_ERR_MEMORY: return "out of memory";
+    case RILL_ERR_MPI: return "MPI error";
+    case RILL_ERR_STATE: return "wrong state for this call";
+    case RILL_ERR_IO: return "input/output error";
+    }
+    return "unknown status";
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+const char *rill_version(void) {
+    return TEXT(RILL_VERSION_MAJOR) "." TEXT(RILL_VERSION_MINOR) "." TEXT(RILL_VERSION_PATCH);
+}

@@ -1,0 +1,161 @@
+#include "plan/plan.h"
+#include "coll/allreduce/allreduce.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- keys ------------------------------------------------------------------------------------------- */
+
+static bool matches(const rill__plan_key *k, const rill_request *r) {
+    return k->used && k->collective == r->collective && k->type == r->task.shape.type &&
+           k->dim == r->task.expect.dim && k->op == r->task.expect.op;
+}
+
+/* All ranks call in the same order, so that all evict the same key. */
+void rill__plan_begin(rill__planner *planner, rill_request *r) {
+    rill__plan_key *keys = planner->keys;
+    int oldest = 0;
+    for (int i = 0; i < RILL__PLAN_KEYS; i++) {
+        if (matches(&keys[i], r)) {
+            r->key = i;
+            r->key_born = keys[i].born;
+            r->call = keys[i].calls++;
+            return;
+        }
+        if (keys[i].born < keys[oldest].born) oldest = i; /* unused: 0 */
+    }
+    rill__plan_key *k = &keys[oldest];
+    memset(k, 0, sizeof *k);
+    k->used = true;
+    k->born = ++planner->births;
+    k->collective = r->collective;
+    k->type = r->task.shape.type;
+    k->dim = r->task.expect.dim;
+    k->op = r->task.expect.op;
+    k->calls = 1;
+    r->key = oldest;
+    r->key_born = k->born;
+    r->call = 0;
+}
+
+/* ---- choice ----------------------------------------------------------------------------------------- */
+
+static rill__problem problem_of(const rill__planner *planner, const rill_request *r,
+                                const rill__observed *seen) {
+    int ranks = r->task.engine->size;
+    rill__problem p = {.collective = r->collective,
+                       .ranks = ranks,
+                       .dim = r->task.expect.dim,
+                       .type = r->task.shape.type,
+                       .op = r->op,
+                       .index_bytes = r->task.shape.index_bytes,
+                       .partition = r->settings.partition,
+                       .c = &planner->constants};
+    double dim = (double)p.dim;
+    if (seen->known) {
+        p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
+        p.nnz_max = fmin((double)seen->nnz_max, dim);
+        p.result = rill__uniform_union(dim, p.nnz, ranks);
+    }
+    if (seen->result) p.result = (double)seen->result;
+    else if (r->settings.expected_nnz) p.result = fmin((double)r->settings.expected_nnz, dim);
+    return p;
+}
+
+static bool close_to(uint64_t a, uint64_t b) {
+    uint64_t more = rill__max_u64(a, b);
+    return more - rill__min_u64(a, b) <= more / 32;
+}
+
+/* Estimates cost more than a small call: the choice stands while its grounds do. */
+static bool still_good(const rill__plan_key *k, const rill__observed *seen, const rill_request *r) {
+    return k->chosen && k->chosen_from.known == seen->known &&
+           close_to(k->chosen_from.nnz_sum, seen->nnz_sum) &&
+           close_to(k->chosen_from.nnz_max, seen->nnz_max) &&
+           close_to(k->chosen_from.result, seen->result) &&
+           k->chosen_for.algorithm == r->settings.algorithm &&
+           k->chosen_for.expected_nnz == r->settings.expected_nnz &&
+           k->chosen_for.partition == r->settings.partition;
+}
+
+static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
+    return rill__fail(RILL_ERR_UNSUPPORTED, "algorithm '%s' %s", a->name, why);
+}
+
+rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const rill__observed *seen) {
+    rill__plan_key *k = &planner->keys[r->key];
+    if (k->born != r->key_born || !still_good(k, seen, r)) {
+        rill__problem p = problem_of(planner, r, seen);
+        const rill__algorithm *best = r->settings.algorithm;
+        double least = 0;
+        if (best) {
+            const char *why = best->supports(&p);
+            if (why) return cannot_serve(best, why);
+            least = best->estimate(&p);
+        } else {
+            for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
+                const rill__algorithm *a = rill__algorithm_at(r->collective, i);
+                if (a->supports(&p)) continue;
+                double time = a->estimate(&p);
+                if (best && time >= least) continue;
+                best = a;
+                least = time;
+            }
+        }
+        if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
+        r->algorithm = best;
+        r->problem = p;
+        r->predicted = least;
+        if (k->born == r->key_born) {
+            k->chosen = best;
+            k->chosen_from = *seen;
+            k->chosen_for = r->settings;
+            k->problem = p;
+            k->predicted = least;
+        }
+        return RILL_OK;
+    }
+    r->algorithm = k->chosen;
+    r->problem = k->problem;
+    r->predicted = k->predicted;
+    return RILL_OK;
+}
+
+rill_status rill__plan(rill__planner *planner, rill_request *r) {
+    rill__plan_key *k = &planner->keys[r->key];
+    rill__observed seen = {0};
+    if (k->born == r->key_born && !k->broken) {
+        if (k->planned != r->call) return RILL_IN_PROGRESS;
+        int slot = (int)(r->call % RILL__PLAN_LAG);
+        if (k->slot[slot].pending) {
+            if (!k->slot[slot].done) return RILL_IN_PROGRESS;
+            rill__observed *old = &k->slot[slot].observed;
+            if (old->known && (!k->last.known || old->call > k->last.call)) k->last = *old;
+        }
+        k->slot[slot].pending = !r->blocking;
+        k->slot[slot].done = false;
+        k->planned++;
+        seen = k->last;
+    }
+    if (!seen.known && !r->settings.algorithm) return RILL_ERR_STATE;
+    return rill__plan_choose(planner, r, &seen);
+}
+
+void rill__plan_end(rill__planner *planner, rill_request *r) {
+    rill__plan_key *k = &planner->keys[r->key];
+    if (k->born != r->key_born) return;
+    if (k->planned <= r->call) k->broken = true; /* it failed before it was planned */
+    rill__observed seen = {.known = r->task.status == RILL_OK && r->stats_known,
+                           .call = r->call,
+                           .nnz_sum = r->task.nnz_sum,
+                           .nnz_max = r->task.nnz_max};
+    if (r->collective == RILL_ALLREDUCE && r->out && r->out->form == RILL__SPARSE)
+        seen.result = r->nnz_out;
+    int slot = (int)(r->call % RILL__PLAN_LAG);
+    if (r->blocking) {
+        if (seen.known) k->last = seen;
+    } else if (k->slot[slot].pending) {
+        k->slot[slot].observed = seen;
+        k->slot[slot].done = true;
+    }
+}

@@ -1,0 +1,63 @@
+/* The planner: what is known of past calls, and which algorithm the next one takes.
+ *
+ * Every rank must choose alike, so it sees only agreed values. Statistics of a call (entries of all
+ * ranks, of the result) travel with its messages and are the same everywhere when it completes; but
+ * non-blocking calls complete on different ranks at different times. So a call is planned in the
+ * order of starts, and from: the last blocking call before it, or the call RILL__PLAN_LAG earlier,
+ * for whose completion it waits. */
+#ifndef RILL_PLAN_PLAN_H
+#define RILL_PLAN_PLAN_H
+
+#include "coll/coll.h"
+
+enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8 };
+
+typedef struct rill__observed {
+    bool known;
+    uint64_t call;
+    uint64_t nnz_sum, nnz_max;
+    uint64_t result; /* 0: not known (dense, or on some ranks only) */
+} rill__observed;
+
+/* Calls of one kind. */
+typedef struct rill__plan_key {
+    bool used;
+    uint64_t born;
+    rill_collective collective;
+    rill_type type;
+    uint64_t dim;
+    uint32_t op;
+    uint64_t calls, planned; /* started; planned so far */
+    bool broken;             /* a call failed before it was planned: nobody waits for another */
+    rill__observed last;
+    struct {
+        bool pending, done;
+        rill__observed observed;
+    } slot[RILL__PLAN_LAG];
+    /* the last choice, and what it was made from */
+    rill__observed chosen_from;
+    rill__settings chosen_for;
+    const rill__algorithm *chosen;
+    rill__problem problem;
+    double predicted;
+} rill__plan_key;
+
+typedef struct rill__planner {
+    rill__constants constants;
+    uint64_t births;
+    rill__plan_key keys[RILL__PLAN_KEYS];
+} rill__planner;
+
+void rill__constants_default(rill__constants *, int hosts);
+
+/* At the start of a call: its key and number. */
+void rill__plan_begin(rill__planner *, rill_request *);
+/* RILL_OK: planned (request->algorithm, problem, predicted). RILL_IN_PROGRESS: an earlier call must
+ * come first. RILL_ERR_STATE: nothing is known yet, so agree on task.nnz_sum and nnz_max, and call
+ * rill__plan_choose. Other failures: a forced algorithm cannot serve. */
+rill_status rill__plan(rill__planner *, rill_request *);
+rill_status rill__plan_choose(rill__planner *, rill_request *, const rill__observed *);
+/* When a call is complete: what was observed. */
+void rill__plan_end(rill__planner *, rill_request *);
+
+#endif

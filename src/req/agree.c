@@ -1,0 +1,74 @@
+/* Agreement on a few words: status, nnz statistics, smallest and largest of a word, sums of others.
+ * By recursive doubling (req/pattern.c): ceil(log2 P) small messages, two more where P folds. Used
+ * before the first planned call, under RILL_CHECK, for balanced partitions, and before MPI's own
+ * collective, which cannot carry a status. */
+#include "req/request.h"
+
+#include <string.h>
+
+enum { ARGS = 2 }; /* words before the sums */
+
+void rill__agree_start(rill__agree *a, uint64_t args, uint64_t *sums, uint64_t n) {
+    *a = (rill__agree){.args_min = args, .args_max = args, .sums = sums, .n = n};
+}
+
+static rill_status send(rill_request *request, rill__agree *a, int peer) {
+    rill__task *task = RILL__TASK(request);
+    if (!a->words) {
+        a->words = rill__block_take(request, (ARGS + a->n) * sizeof(uint64_t));
+        if (!a->words) return RILL_ERR_MEMORY;
+    }
+    uint64_t *words = a->words->buffer.data;
+    words[0] = a->args_min;
+    words[1] = a->args_max;
+    if (a->n) memcpy(words + ARGS, a->sums, a->n * sizeof *words);
+    task->rounds++;
+    return rill__send_words(request, peer, RILL__LANE_AGREE, words, ARGS + a->n);
+}
+
+static void merge(rill_request *request, rill__agree *a, const rill__message *m, bool replace) {
+    rill__task *task = RILL__TASK(request);
+    if (m->header.form == RILL__M_FAILED) return;
+    if (m->header.form != RILL__M_AGREE || m->header.count != ARGS + a->n) {
+        rill__task_abort(request,
+                         rill__fail(RILL_ERR_MISMATCH, "another rank agrees on other things"));
+        return;
+    }
+    uint64_t words[ARGS];
+    memcpy(words, m->payload, sizeof words);
+    a->args_min = rill__min_u64(a->args_min, words[0]);
+    a->args_max = rill__max_u64(a->args_max, words[1]);
+    task->nnz_sum = m->header.nnz_sum + (replace ? 0 : task->nnz_sum);
+    task->nnz_max = rill__max_u64(task->nnz_max, m->header.nnz_max);
+    for (uint64_t i = 0; i < a->n; i++) {
+        uint64_t word;
+        memcpy(&word, m->payload + (ARGS + i) * sizeof word, sizeof word);
+        a->sums[i] = word + (replace ? 0 : a->sums[i]);
+    }
+}
+
+rill_status rill__agree_step(rill_request *request, rill__agree *a) {
+    rill__engine *engine = RILL__TASK(request)->engine;
+    for (;;) {
+        int peer;
+        rill__round_kind kind = rill__doubling_round(engine->rank, engine->size, a->stage, &peer);
+        if (kind == RILL__ROUND_END) return RILL_OK;
+        bool sends = kind == RILL__ROUND_SEND || kind == RILL__ROUND_EXCHANGE ||
+                     kind == RILL__ROUND_RESULT_SEND;
+        bool receives = kind != RILL__ROUND_SEND && kind != RILL__ROUND_RESULT_SEND;
+        if (sends && !a->sent) {
+            RILL_TRY(send(request, a, peer));
+            a->sent = true;
+        }
+        if (receives) {
+            rill__message message;
+            rill__block *block;
+            rill_status status =
+                rill__receive(request, peer, RILL__LANE_AGREE, &message, &block, NULL);
+            if (status != RILL_OK) return status;
+            merge(request, a, &message, kind == RILL__ROUND_RESULT_RECEIVE);
+        }
+        a->sent = false;
+        a->stage++;
+    }
+}

@@ -1,0 +1,314 @@
+/* The engine of a communicator: starts, advances and completes requests, carries aborts, and
+ * empties the network before the communicator is freed. */
+#include "req/request.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* MPI promises tags up to 32767. Each call takes RILL__LANES tags; the last tag is for aborts. */
+enum { TAG_CALLS = 8191, TAG_ABORT = 32767 };
+
+/* How long to spin before giving the processor away, and how often to look for aborts. */
+enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_ABORT_PROBES = 64 };
+
+rill_status rill__mpi_error(int code, const char *call) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return rill__fail(RILL_ERR_MPI, "%s: %s", call, text);
+}
+
+rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
+    engine->mpi = mpi;
+    MPI_Comm_rank(mpi, &engine->rank);
+    MPI_Comm_size(mpi, &engine->size);
+    if (pthread_mutex_init(&engine->lock, NULL) != 0)
+        return rill__fail(RILL_ERR_MEMORY, "pthread_mutex_init failed");
+    return RILL_OK;
+}
+
+void rill__engine_free(rill__engine *engine) {
+    while (engine->free_blocks) {
+        rill__block *block = engine->free_blocks;
+        engine->free_blocks = block->next;
+        rill__buffer_free(&block->buffer);
+        free(block);
+    }
+    while (engine->aborts) {
+        rill__abort_note *note = engine->aborts;
+        engine->aborts = note->next;
+        free(note);
+    }
+    free(engine->orphans.at);
+    pthread_mutex_destroy(&engine->lock);
+}
+
+/* ---- failures ------------------------------------------------------------------------------------- */
+
+rill_status rill__task_fail(rill_request *request, rill_status status) {
+    rill__task *task = RILL__TASK(request);
+    if (task->status != RILL_OK) return RILL_OK;
+    task->status = status;
+    task->origin = task->engine->rank;
+    snprintf(task->error, sizeof task->error, "%s", rill_last_error());
+    return RILL_OK;
+}
+
+rill_status rill__task_abort(rill_request *request, rill_status status) {
+    rill__task *task = RILL__TASK(request);
+    if (task->status != RILL_OK) return RILL_OK;
+    rill__task_fail(request, status);
+    rill__abort(task->engine, task->seq, task->status, task->origin, task->error);
+    return RILL_OK;
+}
+
+static void note_abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
+                       const char *text, size_t length) {
+    rill__abort_note *note = calloc(1, sizeof *note);
+    if (!note) return; /* the caller finds the next one */
+    *note = (rill__abort_note){
+        .seq = seq, .status = status, .origin = origin, .next = engine->aborts};
+    snprintf(note->text, sizeof note->text, "%.*s", (int)length, text);
+    engine->aborts = note;
+}
+
+void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
+                 const char *text) {
+    note_abort(engine, seq, status, origin, text, strnlen(text, 150));
+    for (int to = 0; to < engine->size; to++) {
+        if (to == engine->rank) continue;
+        rill__block *block = calloc(1, sizeof *block);
+        if (!block) return; /* nothing more can be done */
+        size_t length = strnlen(text, 150);
+        if (rill__buffer_reserve(&block->buffer, sizeof(rill__header) + length) != RILL_OK) {
+            free(block);
+            return;
+        }
+        rill__header h = {.magic = RILL__MAGIC, .version = RILL__VERSION, .form = RILL__M_FAILED,
+                          .status = (int32_t)status, .origin = origin, .seq = seq,
+                          .value_size = length};
+        memcpy(block->buffer.data, &h, sizeof h);
+        memcpy((char *)block->buffer.data + sizeof h, text, length);
+        block->users = 1;
+        rill__transfer send = {.block = block, .peer = to};
+        if (rill__transfers_add(&engine->orphans, send) != RILL_OK) return;
+        MPI_Isend(block->buffer.data, (int)(sizeof h + length), MPI_BYTE, to, TAG_ABORT, engine->mpi,
+                  &engine->orphans.at[engine->orphans.n - 1].mpi);
+    }
+}
+
+/* Collects aborts that have arrived; requests find theirs by number, also when started later. */
+static void receive_aborts(rill__engine *engine) {
+    for (;;) {
+        int there = 0, bytes = 0;
+        MPI_Status status;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_ABORT, engine->mpi, &there, &status) != MPI_SUCCESS ||
+            !there)
+            return;
+        char buffer[sizeof(rill__header) + 256];
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        if (bytes < 0 || (size_t)bytes > sizeof buffer) return;
+        if (MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, TAG_ABORT, engine->mpi,
+                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        rill__message message;
+        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &message) == RILL_OK &&
+            message.header.form == RILL__M_FAILED)
+            note_abort(engine, message.header.seq, (rill_status)message.header.status,
+                       message.header.origin, message.payload, message.header.value_size);
+    }
+}
+
+/* Notes of calls that are over. */
+static void forget_aborts(rill__engine *engine) {
+    for (rill__abort_note **at = &engine->aborts; *at;) {
+        rill__abort_note *note = *at;
+        if (note->seq >= engine->seq) {
+            at = &note->next;
+        } else {
+            *at = note->next;
+            free(note);
+        }
+    }
+}
+
+/* MPI may still read or write the buffers, so they outlive the request. */
+static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
+    for (int i = 0; i < transfers->n; i++) {
+        rill__transfer *t = &transfers->at[i];
+        if (rill__transfers_add(&engine->orphans, *t) == RILL_OK) t->block->users++;
+    }
+    transfers->n = 0;
+}
+
+static bool apply_abort(rill__engine *engine, rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    for (rill__abort_note *note = engine->aborts; note; note = note->next) {
+        if (note->seq != task->seq) continue;
+        if (task->status == RILL_OK) {
+            task->status = note->status;
+            task->origin = note->origin;
+            snprintf(task->error, sizeof task->error, "rank %d: %s", note->origin, note->text);
+        }
+        orphan_transfers(engine, &task->sends);
+        orphan_transfers(engine, &task->receives);
+        return true;
+    }
+    return false;
+}
+
+/* ---- life of a request ------------------------------------------------------------------------------ */
+
+void rill__task_start(rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    rill__engine *engine = task->engine;
+    task->seq = engine->seq++;
+    task->tag = (int)(task->seq % TAG_CALLS) * RILL__LANES;
+    task->expect.seq = task->seq;
+    task->status = RILL_OK;
+    task->origin = engine->rank;
+    task->error[0] = '\0';
+    task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
+    task->life = RILL__ACTIVE;
+    task->next = NULL;
+    if (engine->active_last) RILL__TASK(engine->active_last)->next = request;
+    else engine->active = request;
+    engine->active_last = request;
+}
+
+/* All sends have left; completed ones give their blocks back. */
+static bool sends_done(rill__task *task) {
+    for (int i = 0; i < task->sends.n;) {
+        rill__transfer *t = &task->sends.at[i];
+        int done = 0;
+        if (MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+        if (!done) {
+            i++;
+            continue;
+        }
+        task->sends.at[i] = task->sends.at[--task->sends.n];
+        task->moved = true;
+    }
+    return task->sends.n == 0;
+}
+
+static void complete(rill__engine *engine, rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    while (task->held) {
+        rill__block *block = task->held;
+        task->held = block->next;
+        rill__block_return(engine, block);
+    }
+    task->life = RILL__COMPLETE;
+    if (task->completed) task->completed(request);
+}
+
+static void advance(rill__engine *engine, rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    if (engine->aborts && apply_abort(engine, request)) {
+        complete(engine, request);
+        return;
+    }
+    if (task->life == RILL__ACTIVE) {
+        rill_status status = task->step(request);
+        if (status == RILL_IN_PROGRESS) return;
+        if (status < 0) { /* this rank cannot go on taking part */
+            rill__task_fail(request, status);
+            rill__abort(engine, task->seq, task->status, task->origin, task->error);
+            return;
+        }
+        task->life = RILL__DRAINING;
+        task->moved = true;
+    }
+    if (task->life == RILL__DRAINING && sends_done(task)) complete(engine, request);
+}
+
+bool rill__engine_progress(rill__engine *engine) {
+    bool moved = false;
+    rill_request *before = NULL;
+    for (rill_request *r = engine->active; r;) {
+        rill__task *task = RILL__TASK(r);
+        rill_request *next;
+        task->moved = false;
+        advance(engine, r);
+        moved |= task->moved;
+        next = task->next;
+        if (task->life == RILL__COMPLETE) {
+            if (before) RILL__TASK(before)->next = next;
+            else engine->active = next;
+            if (engine->active_last == r) engine->active_last = before;
+            task->next = NULL;
+            moved = true;
+        } else {
+            before = r;
+        }
+        r = next;
+    }
+    if (engine->aborts && !engine->active) forget_aborts(engine);
+    if (moved) engine->idle_polls = 0;
+    else if (++engine->idle_polls % POLLS_BETWEEN_ABORT_PROBES == 0) receive_aborts(engine);
+    return moved;
+}
+
+void rill__engine_wait(rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    rill__engine *engine = task->engine;
+    pthread_mutex_lock(&engine->lock);
+    while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
+        bool moved = rill__engine_progress(engine);
+        if (!moved && engine->idle_polls > SPINS_BEFORE_YIELD) {
+            pthread_mutex_unlock(&engine->lock); /* another thread may have what is waited for */
+            sched_yield();
+            pthread_mutex_lock(&engine->lock);
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* ---- before the communicator is freed ------------------------------------------------------------------ */
+
+static bool orphans_done(rill__engine *engine) {
+    rill__transfers *all = &engine->orphans;
+    for (int i = 0; i < all->n;) {
+        int done = 0;
+        if (MPI_Test(&all->at[i].mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+        if (!done) {
+            i++;
+            continue;
+        }
+        rill__block_return(engine, all->at[i].block);
+        all->at[i] = all->at[--all->n];
+    }
+    return all->n == 0;
+}
+
+/* After failed calls messages may be under way that nobody awaits. Each rank takes in whatever
+ * comes until its own sends have left and all ranks say the same (Hoefler's NBX consensus). */
+rill_status rill__engine_drain(rill__engine *engine) {
+    MPI_Request barrier = MPI_REQUEST_NULL;
+    rill__buffer sink = {NULL, 0};
+    bool joined = false;
+    int code = MPI_SUCCESS, over = 0;
+    while (!over && code == MPI_SUCCESS) {
+        int there = 0, bytes = 0;
+        MPI_Status status;
+        code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, engine->mpi, &there, &status);
+        if (code == MPI_SUCCESS && there) {
+            MPI_Get_count(&status, MPI_BYTE, &bytes);
+            if (rill__buffer_reserve(&sink, (size_t)bytes) != RILL_OK) break;
+            code = MPI_Recv(sink.data, bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG,
+                            engine->mpi, MPI_STATUS_IGNORE);
+            continue;
+        }
+        if (!joined && orphans_done(engine)) {
+            code = MPI_Ibarrier(engine->mpi, &barrier);
+            joined = true;
+        }
+        if (joined && code == MPI_SUCCESS) code = MPI_Test(&barrier, &over, MPI_STATUS_IGNORE);
+        if (!over) sched_yield();
+    }
+    rill__buffer_free(&sink);
+    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "while freeing a communicator");
+}

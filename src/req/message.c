@@ -1,0 +1,203 @@
+#include "req/message.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(rill__header) == 112, "the header is a wire format");
+
+uint32_t rill__name_hash(const char *name) {
+    uint32_t hash = 2166136261u; /* FNV-1a: names are short, and this runs per call */
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 16777619u;
+    return hash;
+}
+
+size_t rill__message_size(const rill__header *h) {
+    uint64_t size;
+    if (__builtin_add_overflow(h->index_size, h->value_size, &size) ||
+        __builtin_add_overflow(size, sizeof *h, &size) || size > SIZE_MAX / 2)
+        return 0;
+    return (size_t)size;
+}
+
+/* ---- encode --------------------------------------------------------------------------------------- */
+
+size_t rill__message_bound(rill__shape shape, const rill__index_codec *codec,
+                           const rill__part *part) {
+    size_t size = sizeof(rill__header) + part->n * rill_type_size(shape.type);
+    if (part->form == RILL__SPARSE)
+        size += rill__align8(codec->bound(shape.index_bytes, part->n, part->range));
+    return size;
+}
+
+size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__index_codec *codec,
+                            const rill__part *part, void *out) {
+    h->magic = RILL__MAGIC;
+    h->version = RILL__VERSION;
+    h->type = (uint8_t)shape.type;
+    h->index_bytes = (uint8_t)shape.index_bytes;
+    h->index_codec = codec->id;
+    h->value_codec = 0;
+    h->first = part->first;
+    h->range = part->range;
+    h->count = part->n;
+    h->index_size = 0;
+    h->value_size = part->n * rill_type_size(shape.type);
+    char *at = (char *)out + sizeof *h;
+    if (part->form == RILL__SPARSE) {
+        h->form = RILL__M_SPARSE;
+        if (part->n) {
+            size_t used = codec->encode(shape.index_bytes, part->idx, part->n, part->first,
+                                        part->range, at);
+            h->index_size = rill__align8(used);
+            memset(at + used, 0, h->index_size - used);
+        }
+    } else {
+        h->form = RILL__M_DENSE;
+    }
+    if (part->n) memcpy(at + h->index_size, part->val, h->value_size);
+    memcpy(out, h, sizeof *h);
+    return rill__message_size(h);
+}
+
+/* ---- parse ------------------------------------------------------------------------------------------ */
+
+/* Sums, but not the payload's contents, which their own decoders check. */
+static const char *broken_field(const rill__header *h) {
+    if (h->magic != RILL__MAGIC) return "not a rill message";
+    if (h->version != RILL__VERSION) return "unknown version";
+    if (h->form > RILL__M_FAILED) return "unknown form";
+    if (!rill__message_size(h)) return "sizes overflow";
+    if (h->status > 0) return "positive status";
+    if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
+    if (h->status < 0) return "a status without a failure";
+    size_t size = rill_type_size((rill_type)h->type);
+    if (!size) return "unknown type";
+    if (h->range > h->dim || h->first > h->dim - h->range) return "range outside of the dimension";
+    switch (h->form) {
+    case RILL__M_SPARSE:
+        if (h->index_bytes != rill__index_bytes(h->dim)) return "wrong index width";
+        if (!rill__index_codec_by_id(h->index_codec)) return "unknown index codec";
+        if (h->value_codec) return "unknown value codec";
+        if (h->count > h->range) return "more entries than the range";
+        if (h->count > SIZE_MAX / 16) return "too many entries";
+        if (h->value_size != h->count * size) return "size of the values does not fit the count";
+        if (h->index_size % 8) return "size of the indices is not padded";
+        if (!h->count && h->index_size) return "indices without entries";
+        return NULL;
+    case RILL__M_DENSE:
+        if (h->value_codec) return "unknown value codec";
+        if (h->count != h->range) return "dense, but the count is not the range";
+        if (h->count > SIZE_MAX / 16) return "too many entries";
+        if (h->value_size != h->count * size) return "size of the values does not fit the range";
+        return h->index_size ? "dense, but with indices" : NULL;
+    case RILL__M_BUNDLE:
+        if (h->index_size) return "a bundle with indices";
+        if (h->count > h->value_size / sizeof *h) return "more messages than the bundle can hold";
+        return NULL;
+    default: /* RILL__M_AGREE */
+        if (h->index_size) return "an agreement with indices";
+        if (h->count > h->value_size / 8 || h->value_size != h->count * 8)
+            return "size of the words does not fit the count";
+        return NULL;
+    }
+}
+
+static rill_status check_expected(const rill__header *h, const rill__expect *e) {
+    if (h->seq != e->seq)
+        return rill__fail(RILL_ERR_MISMATCH, "a message of call %llu came in call %llu",
+                          (unsigned long long)h->seq, (unsigned long long)e->seq);
+    if (h->collective != e->collective)
+        return rill__fail(RILL_ERR_MISMATCH, "another rank is in %s, this one in %s",
+                          rill_collective_name((rill_collective)h->collective),
+                          rill_collective_name((rill_collective)e->collective));
+    if (h->form == RILL__M_FAILED) return RILL_OK;
+    if (h->dim != e->dim)
+        return rill__fail(RILL_ERR_MISMATCH, "another rank has dimension %llu, this one %llu",
+                          (unsigned long long)h->dim, (unsigned long long)e->dim);
+    if (h->type != e->type)
+        return rill__fail(RILL_ERR_MISMATCH, "another rank has type %s, this one %s",
+                          rill_type_name((rill_type)h->type), rill_type_name((rill_type)e->type));
+    if (h->op != e->op) return rill__fail(RILL_ERR_MISMATCH, "another rank has another op");
+    if (h->algorithm != e->algorithm)
+        return rill__fail(RILL_ERR_MISMATCH, "another rank runs another algorithm");
+    return RILL_OK;
+}
+
+rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *expect,
+                                bool partial, rill__message *message) {
+    if (size < sizeof(rill__header))
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes are less than a header",
+                          size);
+    memcpy(&message->header, bytes, sizeof message->header);
+    message->payload = (const char *)bytes + sizeof message->header;
+    const char *broken = broken_field(&message->header);
+    if (broken) return rill__fail(RILL_ERR_MESSAGE, "malformed message: %s", broken);
+    size_t whole = rill__message_size(&message->header);
+    if (partial ? size > whole : size != whole)
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes instead of %zu", size,
+                          whole);
+    return expect ? check_expected(&message->header, expect) : RILL_OK;
+}
+
+/* ---- contents --------------------------------------------------------------------------------------- */
+
+size_t rill__message_room(const rill__message *m) {
+    if (m->header.form != RILL__M_SPARSE || m->header.index_codec == rill__codec_raw.id) return 0;
+    return m->header.count * m->header.index_bytes;
+}
+
+static rill_status sparse_part(const rill__message *m, void *room, rill__part *part) {
+    const rill__header *h = &m->header;
+    size_t used;
+    *part = (rill__part){RILL__SPARSE, h->first, h->range, h->count, room, m->payload + h->index_size};
+    if (!h->count) return RILL_OK;
+    if (h->index_codec == rill__codec_raw.id) {
+        if (h->index_size != rill__align8(h->count * h->index_bytes))
+            return rill__fail(RILL_ERR_MESSAGE,
+                              "malformed message: size of the indices does not fit the count");
+        part->idx = m->payload;
+        uint64_t at = rill__kernels_get()->check(h->index_bytes, part->idx, h->count, h->first,
+                                                 h->range);
+        if (at < h->count)
+            return rill__fail(RILL_ERR_MESSAGE,
+                              "malformed message: index %llu is out of order or range",
+                              (unsigned long long)at);
+        return RILL_OK;
+    }
+    RILL_TRY(rill__index_codec_by_id(h->index_codec)
+                 ->decode(h->index_bytes, m->payload, h->index_size, h->count, h->first, h->range,
+                          room, &used));
+    if (rill__align8(used) != h->index_size)
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes of indices instead of %llu",
+                          used, (unsigned long long)h->index_size);
+    return RILL_OK;
+}
+
+rill_status rill__message_part(const rill__message *m, void *room, rill__part *part) {
+    const rill__header *h = &m->header;
+    if (h->form == RILL__M_SPARSE) return sparse_part(m, room, part);
+    if (h->form != RILL__M_DENSE)
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: form %d has no entries", h->form);
+    *part = (rill__part){RILL__DENSE, h->first, h->range, h->range, NULL, m->payload};
+    return RILL_OK;
+}
+
+rill_status rill__message_next(const rill__message *bundle, const rill__expect *expect,
+                               size_t *offset, rill__message *message) {
+    size_t left = bundle->header.value_size - *offset;
+    if (!left) return RILL_IN_PROGRESS;
+    const char *at = bundle->payload + *offset;
+    rill__header h;
+    size_t size = 0;
+    if (left >= sizeof h) {
+        memcpy(&h, at, sizeof h);
+        size = rill__message_size(&h);
+    }
+    if (!size || size > left || rill__align8(size) > left)
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is cut off");
+    RILL_TRY(rill__message_parse(at, size, expect, false, message));
+    if (h.form == RILL__M_BUNDLE)
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle in a bundle");
+    *offset += rill__align8(size);
+    return RILL_OK;
+}

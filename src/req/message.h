@@ -1,0 +1,90 @@
+/* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
+ * specification.
+ *
+ * A receiver trusts nothing: sizes, counts, ranges and order are checked before a byte is used. */
+#ifndef RILL_REQ_MESSAGE_H
+#define RILL_REQ_MESSAGE_H
+
+#include "codec/codec.h"
+#include "stream/part.h"
+
+#define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */
+#define RILL__VERSION 1
+
+typedef enum rill__message_form {
+    RILL__M_SPARSE = 0, /* count indices, count values */
+    RILL__M_DENSE = 1,  /* range values */
+    RILL__M_BUNDLE = 2, /* count messages, one after the other, each padded to 8 bytes */
+    RILL__M_AGREE = 3,  /* 64-bit words */
+    RILL__M_FAILED = 4  /* text of the error in status */
+} rill__message_form;
+
+typedef struct rill__header {
+    uint32_t magic;
+    uint16_t version;
+    uint8_t form; /* rill__message_form */
+    uint8_t type; /* rill_type */
+    uint8_t index_bytes;
+    uint8_t index_codec;
+    uint8_t value_codec; /* 0: raw */
+    uint8_t collective;
+    uint32_t algorithm; /* hash of its name */
+    uint32_t op;        /* hash of its name */
+    int32_t status;     /* 0, or the sender's error */
+    int32_t origin;     /* FAILED: rank where the error arose; bundles: 0; else the range's owner */
+    uint64_t seq;       /* number of the call on its communicator */
+    uint64_t dim;
+    uint64_t first, range;
+    uint64_t count;
+    uint64_t index_size; /* bytes after the header, padded to 8 */
+    uint64_t value_size; /* bytes after the indices */
+    uint64_t nnz_sum;    /* statistics for the planner, of the ranks that this message speaks for: */
+    uint64_t nnz_max;    /* their entries, and the most of one rank */
+    uint64_t fill;       /* bits of what an absent entry stands for */
+} rill__header;
+
+/* What the receiver is waiting for; a difference is RILL_ERR_MISMATCH. */
+typedef struct rill__expect {
+    uint8_t collective;
+    uint8_t type;
+    uint32_t algorithm;
+    uint32_t op;
+    uint64_t seq;
+    uint64_t dim;
+} rill__expect;
+
+typedef struct rill__message {
+    rill__header header;
+    const char *payload; /* the bytes after the header: index_size + value_size */
+} rill__message;
+
+uint32_t rill__name_hash(const char *);
+
+/* Bytes of a whole message; 0 if the header's sizes overflow. */
+size_t rill__message_size(const rill__header *);
+static inline size_t rill__message_padded(const rill__header *h) {
+    return rill__align8(rill__message_size(h));
+}
+
+/* Most bytes that encoding the part may take, header included. */
+size_t rill__message_bound(rill__shape, const rill__index_codec *, const rill__part *);
+/* Writes header and payload to out, which has room for the bound and slack. Fields of *header that
+ * describe the call (collective, algorithm, op, seq, dim, status, statistics) are the caller's;
+ * the others are set here. Returns the size. */
+size_t rill__message_encode(rill__header *, rill__shape, const rill__index_codec *,
+                            const rill__part *, void *out);
+
+/* Checks the header of a message of size bytes (all there, or just its first part when partial) and
+ * that it is the one expected. */
+rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *, bool partial,
+                                rill__message *);
+/* Gives the entries of a SPARSE or DENSE message. Raw indices are borrowed from the message, others
+ * decoded into room (header.count * index_bytes). The message must lie in memory with slack. */
+rill_status rill__message_part(const rill__message *, void *room, rill__part *);
+/* Room that rill__message_part needs; 0 when it borrows. */
+size_t rill__message_room(const rill__message *);
+/* The message at *offset of a bundle; advances it. RILL_IN_PROGRESS past the last. */
+rill_status rill__message_next(const rill__message *bundle, const rill__expect *, size_t *offset,
+                               rill__message *);
+
+#endif

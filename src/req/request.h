@@ -1,0 +1,161 @@
+/* Requests: state machines that a communicator advances, and what they need of MPI.
+ *
+ * A request is started, advanced by its step function until that says done, then drained (its
+ * sends complete) and complete. step never blocks. Everything here runs under the communicator's
+ * lock, which also makes probe and receive one action.
+ *
+ * Failures. A request that fails goes on to take part: rill__send then sends an empty message with
+ * the status in it, and the status of a received message becomes the request's own. A rank that
+ * cannot take part (it does not know in what) sends an abort to all ranks; see rill__abort. */
+#ifndef RILL_REQ_REQUEST_H
+#define RILL_REQ_REQUEST_H
+
+#include "req/message.h"
+
+#include <mpi.h>
+#include <pthread.h>
+
+/* Messages of one request travel in lanes, which keep phases apart when any source is awaited. */
+enum { RILL__LANE_A = 0, RILL__LANE_B = 1, RILL__LANE_AGREE = 2, RILL__LANES = 4 };
+
+/* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
+typedef struct rill__block {
+    rill__buffer buffer;
+    size_t bytes; /* in use */
+    int users;
+    struct rill__block *next;
+} rill__block;
+
+/* An MPI operation under way on a block. */
+typedef struct rill__transfer {
+    MPI_Request mpi;
+    rill__block *block;
+    int peer, lane;
+    bool rest; /* receive: a later part of a split message, into the same block */
+} rill__transfer;
+
+typedef struct rill__transfers {
+    rill__transfer *at;
+    int n, capacity;
+} rill__transfers;
+
+typedef struct rill__abort_note {
+    uint64_t seq;
+    rill_status status;
+    int origin;
+    char text[160];
+    struct rill__abort_note *next;
+} rill__abort_note;
+
+/* What requests need of a communicator; rill_comm starts with it. */
+typedef struct rill__engine {
+    MPI_Comm mpi;
+    int rank, size;
+    uint64_t split_limit;
+    uint64_t seq; /* of the next call */
+    pthread_mutex_t lock;
+    rill_request *active, *active_last; /* in order of seq */
+    rill__block *free_blocks;
+    rill__transfers orphans; /* of aborted requests: finished when the communicator is freed */
+    rill__abort_note *aborts;
+    unsigned idle_polls;
+} rill__engine;
+
+typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;
+
+typedef rill_status rill__step(rill_request *); /* RILL_OK done, RILL_IN_PROGRESS, or a failure */
+
+/* The part of a request that moves messages. struct rill_request (api/call.h) starts with it. */
+typedef struct rill__task {
+    rill__engine *engine;
+    rill_request *next;
+    rill__step *step;
+    void (*completed)(rill_request *); /* may be NULL */
+    rill__life life;
+    bool moved; /* a message moved in this step: the engine is not idle */
+    uint64_t seq;
+    int tag;
+    rill__expect expect;
+    rill__shape shape;
+    const rill__index_codec *codec;
+    rill_status status;
+    int origin; /* rank where the failure arose */
+    char error[200];
+    uint64_t nnz_sum, nnz_max; /* of the ranks heard of so far; travel with messages */
+    uint64_t fill;             /* bits; travel with messages */
+    uint64_t sent_bytes, recv_bytes, messages, rounds;
+    rill__transfers sends, receives;
+    rill__block *held; /* received or made in this request; given back at completion */
+} rill__task;
+
+#define RILL__TASK(request) ((rill__task *)(request))
+
+/* ---- engine.c ---- */
+rill_status rill__engine_init(rill__engine *, MPI_Comm);
+rill_status rill__engine_drain(rill__engine *); /* collective: no message stays behind */
+void rill__engine_free(rill__engine *);
+rill_status rill__mpi_error(int code, const char *call);
+void rill__task_start(rill_request *); /* takes the next seq and becomes active */
+/* Steps all active requests once. Returns whether anything moved. Lock held. */
+bool rill__engine_progress(rill__engine *);
+/* Locks, progresses until the request is complete, unlocks. */
+void rill__engine_wait(rill_request *);
+/* Tells all ranks, this one's request included, that the call of that number is over. */
+void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);
+/* Records a failure (status and this thread's detail) unless one is there; returns RILL_OK, so that
+ * the state machine goes on taking part. */
+rill_status rill__task_fail(rill_request *, rill_status);
+/* The same where the ranks may be in different calls, and wait for messages that never come. */
+rill_status rill__task_abort(rill_request *, rill_status);
+static inline bool rill__task_failed(const rill_request *r) {
+    return ((const rill__task *)r)->status != RILL_OK;
+}
+
+/* ---- transport.c ---- */
+/* A block with room for bytes, held by the request. NULL: out of memory. */
+rill__block *rill__block_take(rill_request *, size_t bytes);
+void rill__block_return(rill__engine *, rill__block *);
+rill_status rill__transfers_add(rill__transfers *, rill__transfer);
+
+/* Encodes the part (or, in a failed request, the failure) and sends it. */
+rill_status rill__send(rill_request *, int to, int lane, const rill__part *);
+/* Encodes into a block of the request, to be sent with rill__send_block, perhaps to several. */
+rill_status rill__encode(rill_request *, const rill__part *, rill__block **out);
+rill_status rill__send_block(rill_request *, int to, int lane, rill__block *);
+/* A message of words (RILL__M_AGREE). */
+rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *, uint64_t n);
+
+/* Receives one message from source (or MPI_ANY_SOURCE; *from tells). RILL_IN_PROGRESS: not there
+ * yet. A failed or malformed message gives RILL_OK, has been recorded as this request's
+ * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
+rill_status rill__receive(rill_request *, int source, int lane, rill__message *, rill__block **,
+                          int *from);
+/* The entries of a received message; a failure is recorded and gives an empty part. */
+rill__part rill__received_part(rill_request *, const rill__message *);
+
+/* ---- agree.c ---- */
+/* An allreduce of a few words, by recursive doubling: status, nnz statistics, the smallest and
+ * largest args word, and sums. Same result on all ranks. */
+typedef struct rill__agree {
+    int stage;
+    bool sent;
+    uint64_t args_min, args_max;
+    uint64_t *sums; /* n of them, or NULL; borrowed */
+    uint64_t n;
+    rill__block *words; /* as sent */
+} rill__agree;
+void rill__agree_start(rill__agree *, uint64_t args, uint64_t *sums, uint64_t n);
+rill_status rill__agree_step(rill_request *, rill__agree *);
+
+/* ---- pattern.c: who talks to whom in recursive doubling for any number of ranks ---- */
+typedef enum rill__round_kind {
+    RILL__ROUND_SEND,     /* fold in: my data to peer */
+    RILL__ROUND_RECEIVE,  /* fold in: peer's data to me */
+    RILL__ROUND_EXCHANGE, /* both ways */
+    RILL__ROUND_RESULT_SEND,
+    RILL__ROUND_RESULT_RECEIVE, /* fold out: the result */
+    RILL__ROUND_END
+} rill__round_kind;
+rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer);
+
+#endif

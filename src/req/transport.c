@@ -1,0 +1,337 @@
+/* Blocks and messages: encode and send, probe and receive, split what is over the limit.
+ *
+ * Sizes are learned by probing, so no round announces them and no receive is larger than its
+ * message. A message over the split limit goes out in parts of that size on the same tag; MPI keeps
+ * their order, and the header in the first part tells how much follows. */
+#include "req/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
+enum { SMALL = 2048 };
+
+rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) {
+    if (list->n == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 8;
+        rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
+        if (!at) return rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
+        list->at = at;
+        list->capacity = capacity;
+    }
+    list->at[list->n++] = transfer;
+    return RILL_OK;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------- */
+
+/* The smallest free block that is large enough; else the largest is grown, so that the pool does
+ * not collect blocks that are too small. */
+static rill__block *from_pool(rill__engine *engine, size_t bytes) {
+    rill__block **best = NULL, **largest = NULL;
+    for (rill__block **at = &engine->free_blocks; *at; at = &(*at)->next) {
+        size_t capacity = (*at)->buffer.capacity;
+        if (capacity >= bytes && (!best || capacity < (*best)->buffer.capacity)) best = at;
+        if (!largest || capacity > (*largest)->buffer.capacity) largest = at;
+    }
+    rill__block **at = best ? best : largest;
+    if (!at) return calloc(1, sizeof(rill__block));
+    rill__block *block = *at;
+    *at = block->next;
+    return block;
+}
+
+rill__block *rill__block_take(rill_request *request, size_t bytes) {
+    rill__task *task = RILL__TASK(request);
+    rill__block *block = from_pool(task->engine, bytes);
+    if (!block) {
+        rill__fail(RILL_ERR_MEMORY, "out of memory for a block");
+        return NULL;
+    }
+    block->users = 1;
+    block->bytes = bytes;
+    block->next = task->held;
+    task->held = block;
+    if (rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) return NULL;
+    return block;
+}
+
+void rill__block_return(rill__engine *engine, rill__block *block) {
+    if (--block->users > 0) return;
+    block->next = engine->free_blocks;
+    engine->free_blocks = block;
+}
+
+/* ---- send ------------------------------------------------------------------------------------------- */
+
+static rill__header call_header(const rill__task *task) {
+    return (rill__header){.magic = RILL__MAGIC,
+                          .version = RILL__VERSION,
+                          .type = (uint8_t)task->shape.type,
+                          .index_bytes = (uint8_t)task->shape.index_bytes,
+                          .collective = task->expect.collective,
+                          .algorithm = task->expect.algorithm,
+                          .op = task->expect.op,
+                          .origin = task->engine->rank,
+                          .seq = task->seq,
+                          .dim = task->expect.dim,
+                          .nnz_sum = task->nnz_sum,
+                          .nnz_max = task->nnz_max,
+                          .fill = task->fill};
+}
+
+static rill_status encode_failure(rill_request *request, rill__block **out) {
+    rill__task *task = RILL__TASK(request);
+    size_t length = strnlen(task->error, sizeof task->error);
+    rill__block *block = rill__block_take(request, sizeof(rill__header) + length);
+    if (!block) return RILL_ERR_MEMORY;
+    rill__header h = call_header(task);
+    h.form = RILL__M_FAILED;
+    h.status = (int32_t)task->status;
+    h.origin = task->origin;
+    h.value_size = length;
+    memcpy(block->buffer.data, &h, sizeof h);
+    memcpy((char *)block->buffer.data + sizeof h, task->error, length);
+    *out = block;
+    return RILL_OK;
+}
+
+rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
+    rill__task *task = RILL__TASK(request);
+    if (task->status == RILL_OK) {
+        rill__block *block =
+            rill__block_take(request, rill__message_bound(task->shape, task->codec, part));
+        if (block) {
+            rill__header h = call_header(task);
+            block->bytes = rill__message_encode(&h, task->shape, task->codec, part,
+                                                block->buffer.data);
+            *out = block;
+            return RILL_OK;
+        }
+        rill__task_fail(request, RILL_ERR_MEMORY);
+    }
+    return encode_failure(request, out);
+}
+
+rill_status rill__send_block(rill_request *request, int to, int lane, rill__block *block) {
+    rill__task *task = RILL__TASK(request);
+    rill__engine *engine = task->engine;
+    for (size_t at = 0; at < block->bytes;) {
+        size_t bytes = rill__min_u64(block->bytes - at, engine->split_limit);
+        MPI_Request mpi;
+        int code = MPI_Isend((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, to,
+                             task->tag + lane, engine->mpi, &mpi);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Isend");
+        RILL_TRY(rill__transfers_add(
+            &task->sends, (rill__transfer){.mpi = mpi, .block = block, .peer = to, .lane = lane}));
+        at += bytes;
+        task->messages++;
+    }
+    task->sent_bytes += block->bytes;
+    task->moved = true;
+    return RILL_OK;
+}
+
+rill_status rill__send(rill_request *request, int to, int lane, const rill__part *part) {
+    rill__block *block;
+    RILL_TRY(rill__encode(request, part, &block));
+    return rill__send_block(request, to, lane, block);
+}
+
+rill_status rill__send_words(rill_request *request, int to, int lane, const uint64_t *words,
+                             uint64_t n) {
+    rill__task *task = RILL__TASK(request);
+    rill__block *block;
+    if (task->status == RILL_OK) {
+        block = rill__block_take(request, sizeof(rill__header) + n * sizeof *words);
+        if (!block) return RILL_ERR_MEMORY;
+        rill__header h = call_header(task);
+        h.form = RILL__M_AGREE;
+        h.count = n;
+        h.value_size = n * sizeof *words;
+        memcpy(block->buffer.data, &h, sizeof h);
+        memcpy((char *)block->buffer.data + sizeof h, words, n * sizeof *words);
+    } else {
+        RILL_TRY(encode_failure(request, &block));
+    }
+    return rill__send_block(request, to, lane, block);
+}
+
+/* ---- receive ------------------------------------------------------------------------------------------ */
+
+/* The first part of a split message is in and tells the size of the whole. Receives for all other
+ * parts are posted at once: a probe must not find them. */
+static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
+    rill__task *task = RILL__TASK(request);
+    rill__engine *engine = task->engine;
+    rill__transfer first = task->receives.at[slot];
+    size_t at = first.block->bytes;
+    rill__block *block = rill__block_take(request, whole);
+    if (!block) return RILL_ERR_MEMORY;
+    memcpy(block->buffer.data, first.block->buffer.data, at);
+    task->receives.at[slot].block = block;
+    while (at < whole) {
+        size_t bytes = rill__min_u64(whole - at, engine->split_limit);
+        rill__transfer t = {.block = block, .peer = first.peer, .lane = first.lane, .rest = true};
+        int code = MPI_Irecv((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, t.peer,
+                             task->tag + t.lane, engine->mpi, &t.mpi);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Irecv");
+        RILL_TRY(rill__transfers_add(&task->receives, t));
+        at += bytes;
+    }
+    return RILL_OK;
+}
+
+/* A whole message is in: checks it, takes its statistics and its failure, if any. False: it is
+ * left over from an earlier, aborted call with the same tag. */
+static bool take_in(rill_request *request, const rill__transfer *t, rill__message *message,
+                    rill__block **block, int *from) {
+    rill__task *task = RILL__TASK(request);
+    rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, false,
+                                             message);
+    if (status == RILL_OK && message->header.seq < task->seq) return false;
+    if (status == RILL_OK)
+        status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect, false,
+                                     message);
+    task->recv_bytes += t->block->bytes;
+    task->moved = true;
+    *block = t->block;
+    if (from) *from = t->peer;
+    if (status != RILL_OK) {
+        char detail[160];
+        snprintf(detail, sizeof detail, "%s", rill_last_error());
+        rill__fail(status, "from rank %d: %s", t->peer, detail);
+        if (status == RILL_ERR_MISMATCH) rill__task_abort(request, status);
+        else rill__task_fail(request, status);
+        message->header = (rill__header){.form = RILL__M_FAILED, .status = (int32_t)status};
+    } else if (message->header.form == RILL__M_FAILED) {
+        if (task->status == RILL_OK) {
+            task->status = message->header.status ? (rill_status)message->header.status
+                                                  : RILL_ERR_MESSAGE;
+            task->origin = message->header.origin;
+            snprintf(task->error, sizeof task->error, "rank %d: %.*s", task->origin,
+                     (int)rill__min_u64(message->header.value_size, 150), message->payload);
+        }
+        message->header.count = 0;
+    }
+    return true;
+}
+
+static rill_status post_receive(rill_request *request, const MPI_Status *probed, int lane,
+                                rill__transfer *t, bool *complete) {
+    rill__task *task = RILL__TASK(request);
+    rill__engine *engine = task->engine;
+    int bytes = 0;
+    MPI_Get_count(probed, MPI_BYTE, &bytes);
+    *t = (rill__transfer){.mpi = MPI_REQUEST_NULL, .peer = probed->MPI_SOURCE, .lane = lane};
+    t->block = rill__block_take(request, (size_t)bytes);
+    if (!t->block) return RILL_ERR_MEMORY;
+    *complete = bytes <= SMALL && (uint64_t)bytes < engine->split_limit;
+    int code = *complete ? MPI_Recv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
+                                    task->tag + lane, engine->mpi, MPI_STATUS_IGNORE)
+                         : MPI_Irecv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
+                                     task->tag + lane, engine->mpi, &t->mpi);
+    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Recv");
+}
+
+/* Whether all later parts of the block's message are in; those that are leave the list. */
+static bool rest_is_in(rill__task *task, const rill__block *block) {
+    bool all = true;
+    for (int i = 0; i < task->receives.n;) {
+        rill__transfer *t = &task->receives.at[i];
+        int done = 0;
+        if (t->rest && t->block == block) {
+            if (MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+            all &= done != 0;
+        }
+        if (done) task->receives.at[i] = task->receives.at[--task->receives.n];
+        else i++;
+    }
+    return all;
+}
+
+static int find_slot(const rill__task *task, const rill__block *block) {
+    int i = 0;
+    while (task->receives.at[i].block != block || task->receives.at[i].rest)
+        i++;
+    return i;
+}
+
+/* One receive that is under way: RILL_OK when its message is whole, and then it left the list. */
+static rill_status finish_receive(rill_request *request, int slot, rill__transfer *finished) {
+    rill__task *task = RILL__TASK(request);
+    rill__transfer *t = &task->receives.at[slot];
+    int done = 0;
+    int code = MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
+    if (!done) return RILL_IN_PROGRESS;
+    rill__message head;
+    if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &head) == RILL_OK &&
+        rill__message_size(&head.header) > t->block->bytes) {
+        RILL_TRY(receive_rest(request, slot, rill__message_size(&head.header)));
+        return RILL_IN_PROGRESS;
+    }
+    rill__block *block = t->block;
+    if (!rest_is_in(task, block)) return RILL_IN_PROGRESS;
+    slot = find_slot(task, block);
+    *finished = task->receives.at[slot];
+    task->receives.at[slot] = task->receives.at[--task->receives.n];
+    return RILL_OK;
+}
+
+rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
+                          rill__block **block, int *from) {
+    rill__task *task = RILL__TASK(request);
+    rill__engine *engine = task->engine;
+    rill__transfer t;
+    for (int i = 0; i < task->receives.n; i++) {
+        rill__transfer *under_way = &task->receives.at[i];
+        if (under_way->rest || under_way->lane != lane) continue;
+        if (source != MPI_ANY_SOURCE && under_way->peer != source) continue;
+        /* Until the first part of a split message is read, a probe could find its second. */
+        bool exclusive = source != MPI_ANY_SOURCE || under_way->block->bytes == engine->split_limit;
+        rill_status status = finish_receive(request, i, &t);
+        if (status < 0) return status;
+        if (status == RILL_OK && take_in(request, &t, message, block, from)) return RILL_OK;
+        if (exclusive) return RILL_IN_PROGRESS;
+    }
+    for (;;) {
+        int there = 0;
+        MPI_Status probed;
+        int code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
+        if (!there) return RILL_IN_PROGRESS;
+        bool complete;
+        RILL_TRY(post_receive(request, &probed, lane, &t, &complete));
+        if (complete) {
+            if (take_in(request, &t, message, block, from)) return RILL_OK;
+            continue;
+        }
+        RILL_TRY(rill__transfers_add(&task->receives, t));
+        task->moved = true;
+        if (source != MPI_ANY_SOURCE || t.block->bytes == engine->split_limit)
+            return RILL_IN_PROGRESS;
+    }
+}
+
+rill__part rill__received_part(rill_request *request, const rill__message *message) {
+    rill__task *task = RILL__TASK(request);
+    const rill__header *h = &message->header;
+    rill__part part = rill__part_empty(h->first, h->range);
+    if (task->status != RILL_OK) return part;
+    size_t room = rill__message_room(message);
+    void *at = NULL;
+    rill_status status = RILL_OK;
+    if (room) {
+        rill__block *block = rill__block_take(request, room);
+        if (block) at = block->buffer.data;
+        else status = RILL_ERR_MEMORY;
+    }
+    if (status == RILL_OK) status = rill__message_part(message, at, &part);
+    if (status != RILL_OK) {
+        rill__task_fail(request, status);
+        part = rill__part_empty(h->first, h->range);
+    }
+    return part;
+}

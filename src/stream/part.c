@@ -1,0 +1,305 @@
+/* Sums and assembly of parts. The dense sum goes through the range in blocks that stay in the
+ * second-level cache, so that the result is written to memory once however many inputs there are.
+ *
+ * Memory: result, and for 16-bit types one block of f32. Cost: one pass over inputs and result. */
+#include "stream/part.h"
+
+#include <string.h>
+
+enum { BLOCK = 32768 }; /* entries of a block: 128 KiB of f32 */
+
+void rill__piece_free(rill__piece *piece) {
+    rill__buffer_free(&piece->idx);
+    rill__buffer_free(&piece->val);
+}
+
+/* Position of the first index >= bound, at or after from. */
+static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t from, uint64_t n,
+                            uint64_t bound) {
+    uint64_t low = from, high = n;
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        uint64_t at = index_bytes == 4 ? ((const uint32_t *)idx)[mid] : ((const uint64_t *)idx)[mid];
+        if (at < bound) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t first,
+                            uint64_t range) {
+    size_t size = rill_type_size(shape.type);
+    rill__part slice = {part->form, first, range, range, NULL, NULL};
+    if (part->form == RILL__DENSE) {
+        slice.val = (const char *)part->val + (first - part->first) * size;
+        return slice;
+    }
+    if (!part->n) {
+        slice.n = 0;
+        return slice;
+    }
+    uint64_t from = lower_bound(shape.index_bytes, part->idx, 0, part->n, first);
+    uint64_t to = lower_bound(shape.index_bytes, part->idx, from, part->n, first + range);
+    slice.n = to - from;
+    slice.idx = (const char *)part->idx + from * shape.index_bytes;
+    slice.val = (const char *)part->val + from * size;
+    return slice;
+}
+
+rill__part rill__stream_part(const rill_stream *s) {
+    return (rill__part){s->form, 0, s->dim, s->nnz, s->idx.data, s->val.data};
+}
+
+/* ---- dense sum ---------------------------------------------------------------------------------- */
+
+static bool accumulates_wide(rill_type type, const rill_op *op) {
+    return (type == RILL_F16 || type == RILL_BF16) && op->kind != RILL__USER;
+}
+
+static void widen(rill_type type, float *to, const uint16_t *from, uint64_t n) {
+    if (type == RILL_F16)
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = rill__f16_to_f32(from[i]);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = rill__bf16_to_f32(from[i]);
+}
+
+static void narrow(rill_type type, uint16_t *to, const float *from, uint64_t n) {
+    if (type == RILL_F16)
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = rill__f16_from_f32(from[i]);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = rill__bf16_from_f32(from[i]);
+}
+
+/* One block [at, at + count) of the dense sum. cursor[i] is how far sparse input i has been read. */
+static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_t count, int n,
+                      const rill__part *in, uint64_t *cursor, void *out) {
+    const rill__kernels *k = rill__kernels_get();
+    size_t size = rill_type_size(shape.type);
+    int i = 0;
+    if (in[0].form == RILL__DENSE) {
+        const void *head = (const char *)in[0].val + (at - in[0].first) * size;
+        if (n > 1 && in[1].form == RILL__DENSE) {
+            k->combine(shape.type, op, out, head,
+                       (const char *)in[1].val + (at - in[1].first) * size, count);
+            i = 2;
+        } else {
+            memcpy(out, head, count * size);
+            i = 1;
+        }
+    } else {
+        unsigned char neutral[8];
+        rill__neutral(op, shape.type, neutral);
+        rill__assign_fill(shape.type, out, count, neutral);
+    }
+    for (; i < n; i++) {
+        if (in[i].form == RILL__DENSE) {
+            k->combine(shape.type, op, out, out,
+                       (const char *)in[i].val + (at - in[i].first) * size, count);
+        } else if (in[i].n) {
+            uint64_t from = cursor[i];
+            uint64_t to = lower_bound(shape.index_bytes, in[i].idx, from, in[i].n, at + count);
+            k->scatter(shape, op, out, at,
+                       (rill__pairs){to - from, (const char *)in[i].idx + from * shape.index_bytes,
+                                     (const char *)in[i].val + from * size});
+            cursor[i] = to;
+        }
+    }
+}
+
+/* The same for a 16-bit type, in f32, rounded once. wide holds the sum, values one input's. */
+static void sum_block_wide(rill__shape shape, const rill_op *op, uint64_t at, uint64_t count, int n,
+                           const rill__part *in, uint64_t *cursor, float *wide, float *values,
+                           uint16_t *out) {
+    const rill__kernels *k = rill__kernels_get();
+    unsigned char neutral[8];
+    rill__neutral(op, RILL_F32, neutral);
+    rill__assign_fill(RILL_F32, wide, count, neutral);
+    for (int i = 0; i < n; i++) {
+        const uint16_t *val = in[i].val;
+        if (in[i].form == RILL__DENSE) {
+            widen(shape.type, values, val + (at - in[i].first), count);
+            k->combine(RILL_F32, op, wide, wide, values, count);
+        } else if (in[i].n) {
+            uint64_t from = cursor[i];
+            uint64_t to = lower_bound(shape.index_bytes, in[i].idx, from, in[i].n, at + count);
+            widen(shape.type, values, val + from, to - from);
+            k->scatter((rill__shape){RILL_F32, shape.index_bytes}, op, wide, at,
+                       (rill__pairs){to - from, (const char *)in[i].idx + from * shape.index_bytes,
+                                     values});
+            cursor[i] = to;
+        }
+    }
+    narrow(shape.type, out, wide, count);
+}
+
+static rill_status sum_dense(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
+                             int n, const rill__part *in, rill__buffer *scratch, void *out) {
+    size_t size = rill_type_size(shape.type);
+    bool wide = accumulates_wide(shape.type, op);
+    size_t cursors = ((size_t)n * sizeof(uint64_t) + 63) & ~(size_t)63;
+    size_t floats = wide ? BLOCK * sizeof(float) + RILL__SLACK : 0;
+    RILL_TRY(rill__buffer_reserve(scratch, cursors + 2 * floats));
+    uint64_t *cursor = scratch->data;
+    memset(cursor, 0, (size_t)n * sizeof *cursor);
+    float *sums = (float *)((char *)scratch->data + cursors);
+    float *values = (float *)((char *)scratch->data + cursors + floats);
+    for (uint64_t done = 0; done < range; done += BLOCK) {
+        uint64_t count = rill__min_u64(BLOCK, range - done);
+        char *to = (char *)out + done * size;
+        if (wide)
+            sum_block_wide(shape, op, first + done, count, n, in, cursor, sums, values,
+                           (uint16_t *)to);
+        else
+            sum_block(shape, op, first + done, count, n, in, cursor, to);
+    }
+    return RILL_OK;
+}
+
+/* ---- sums of parts ------------------------------------------------------------------------------- */
+
+static rill_status reserve_entries(rill__buffer *buffer, uint64_t n, size_t size) {
+    size_t bytes;
+    if (!rill__size_mul(n, size, &bytes))
+        return rill__fail(RILL_ERR_MEMORY, "out of memory: %llu entries", (unsigned long long)n);
+    return rill__buffer_reserve(buffer, bytes);
+}
+
+static rill_status densify(rill__shape shape, const rill_op *op, rill__buffer *scratch,
+                           rill__piece *piece) {
+    rill__part *part = &piece->part;
+    RILL_TRY(reserve_entries(scratch, part->range, rill_type_size(shape.type)));
+    unsigned char neutral[8];
+    rill__neutral(op, shape.type, neutral);
+    rill__assign_fill(shape.type, scratch->data, part->range, neutral);
+    rill__assign_pairs(shape, scratch->data, part->first, rill__part_pairs(part));
+    rill__buffer sparse_values = piece->val;
+    piece->val = *scratch;
+    *scratch = sparse_values;
+    *part = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, piece->val.data};
+    return RILL_OK;
+}
+
+rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
+                            int n, const rill__part *in, bool force_dense, rill__buffer *scratch,
+                            rill__piece *out) {
+    size_t size = rill_type_size(shape.type);
+    uint64_t limit = rill__dense_switch(shape.type, range), total = 0, most = 0;
+    bool dense = force_dense;
+    for (int i = 0; i < n; i++) {
+        if (in[i].form == RILL__DENSE) {
+            dense = true;
+        } else {
+            total += in[i].n;
+            most = rill__max_u64(most, in[i].n);
+        }
+    }
+    if (dense || most > limit) {
+        RILL_TRY(reserve_entries(&out->val, range, size));
+        RILL_TRY(sum_dense(shape, op, first, range, n, in, scratch, out->val.data));
+        out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data};
+        return RILL_OK;
+    }
+    RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
+    RILL_TRY(reserve_entries(&out->val, total, size));
+    uint64_t count = 0;
+    const rill__kernels *k = rill__kernels_get();
+    if (n == 2) {
+        count = k->merge(shape, op, rill__part_pairs(&in[0]), rill__part_pairs(&in[1]),
+                         out->idx.data, out->val.data);
+    } else {
+        rill__pairs few[64], *pairs = few;
+        rill__buffer many = {NULL, 0};
+        if (n > 64) {
+            RILL_TRY(reserve_entries(&many, (uint64_t)n, sizeof *pairs));
+            pairs = many.data;
+        }
+        for (int i = 0; i < n; i++)
+            pairs[i] = rill__part_pairs(&in[i]);
+        rill_status status = rill__sum_pairs(k, shape, op, first, range, n, pairs, scratch,
+                                             out->idx.data, out->val.data, &count);
+        rill__buffer_free(&many);
+        RILL_TRY(status);
+    }
+    out->part = (rill__part){RILL__SPARSE, first, range, count, out->idx.data, out->val.data};
+    return count > limit ? densify(shape, op, scratch, out) : RILL_OK;
+}
+
+/* ---- parts to streams ------------------------------------------------------------------------------ */
+
+void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) {
+    memcpy(out->fill, fill, rill_type_size(out->type));
+    out->form = piece->part.form;
+    out->nnz = piece->part.n;
+    rill__buffer val = out->val;
+    out->val = piece->val;
+    piece->val = val;
+    if (out->form == RILL__SPARSE) {
+        rill__buffer idx = out->idx;
+        out->idx = piece->idx;
+        piece->idx = idx;
+    }
+}
+
+static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
+    rill__shape shape = rill__stream_shape(out);
+    size_t size = rill_type_size(out->type);
+    for (int i = 0; i < n; i++) {
+        if (!in[i].range) continue;
+        char *to = (char *)out->val.data + in[i].first * size;
+        if (in[i].form == RILL__DENSE) {
+            memcpy(to, in[i].val, in[i].range * size);
+        } else {
+            rill__assign_fill(out->type, to, in[i].range, out->fill);
+            rill__assign_pairs(shape, to, in[i].first, rill__part_pairs(&in[i]));
+        }
+    }
+}
+
+rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in) {
+    uint64_t total = 0;
+    for (int i = 0; i < n; i++)
+        total += in[i].n;
+    memcpy(out->fill, fill, rill_type_size(out->type));
+    if (total > rill__dense_switch(out->type, out->dim)) {
+        RILL_TRY(rill__stream_reserve_dense(out));
+        assemble_dense(out, n, in);
+        return RILL_OK;
+    }
+    RILL_TRY(rill__stream_reserve_pairs(out, total));
+    size_t size = rill_type_size(out->type);
+    rill__shape shape = rill__stream_shape(out);
+    uint64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        if (!in[i].n) continue;
+        char *idx = (char *)out->idx.data + at * shape.index_bytes;
+        char *val = (char *)out->val.data + at * size;
+        if (in[i].form == RILL__DENSE) {
+            at += rill__kernels_get()->compact(shape, in[i].val, in[i].first, in[i].range, out->fill,
+                                               in[i].range, idx, val);
+        } else {
+            memcpy(idx, in[i].idx, in[i].n * shape.index_bytes);
+            memcpy(val, in[i].val, in[i].n * size);
+            at += in[i].n;
+        }
+    }
+    out->nnz = at;
+    return RILL_OK;
+}
+
+rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *part) {
+    size_t size = rill_type_size(out->type);
+    memcpy(out->fill, fill, size);
+    if (part->form == RILL__DENSE) {
+        RILL_TRY(rill__stream_reserve_dense(out));
+    } else {
+        RILL_TRY(rill__stream_reserve_pairs(out, part->n));
+        if (part->n) memcpy(out->idx.data, part->idx, part->n * out->index_bytes);
+    }
+    if (part->n) memcpy(out->val.data, part->val, part->n * size);
+    out->nnz = part->n;
+    return RILL_OK;
+}

@@ -1,0 +1,55 @@
+/* Parts: borrowed views of an index range of a vector, sparse or dense, and sums of them. The
+ * collectives take streams apart into parts, send parts, sum parts, and put parts together again.
+ *
+ * In a dense part an entry equal to the operation's neutral element is an absent one. */
+#ifndef RILL_STREAM_PART_H
+#define RILL_STREAM_PART_H
+
+#include "stream/stream.h"
+
+typedef struct rill__part {
+    rill__form form;
+    uint64_t first, range; /* all indices lie in [first, first + range) */
+    uint64_t n;            /* sparse: pairs; dense: range */
+    const void *idx;       /* sparse only; absolute indices */
+    const void *val;
+} rill__part;
+
+/* A part with its own memory. */
+typedef struct rill__piece {
+    rill__part part;
+    rill__buffer idx, val;
+} rill__piece;
+
+void rill__piece_free(rill__piece *);
+
+static inline rill__pairs rill__part_pairs(const rill__part *p) {
+    return (rill__pairs){p->n, p->idx, p->val};
+}
+
+/* The part of a part that lies in [first, first + range), which it must contain. */
+rill__part rill__part_slice(rill__shape, const rill__part *, uint64_t first, uint64_t range);
+rill__part rill__stream_part(const rill_stream *);
+
+/* out = in[0] op in[1] op ...: every input lies in [first, first + range). Dense if an input is, or
+ * where the dense form is cheaper; force_dense makes it so. scratch is kept by the caller. */
+rill_status rill__sum_parts(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
+                            const rill__part *in, bool force_dense, rill__buffer *scratch,
+                            rill__piece *out);
+
+/* out = the parts, whose ranges follow each other from 0 to dim; absent entries stand for *fill.
+ * Dense where the total of entries is above the switch. */
+rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in);
+
+/* out = one part of the whole dimension, in the part's form. */
+rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *);
+
+/* Takes over the memory of a piece that covers the whole dimension. */
+void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *);
+
+/* An empty sparse part. */
+static inline rill__part rill__part_empty(uint64_t first, uint64_t range) {
+    return (rill__part){RILL__SPARSE, first, range, 0, NULL, NULL};
+}
+
+#endif

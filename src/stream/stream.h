@@ -1,0 +1,48 @@
+/* Inside of rill_stream: for the collectives, which build and take apart streams. */
+#ifndef RILL_STREAM_STREAM_H
+#define RILL_STREAM_STREAM_H
+
+#include "stream/kernels.h"
+
+typedef enum rill__form { RILL__SPARSE = 0, RILL__DENSE = 1 } rill__form;
+
+struct rill_stream {
+    rill_type type;
+    unsigned index_bytes; /* 4 for dim <= 2^32, else 8 */
+    rill__form form;
+    uint64_t dim;
+    uint64_t nnz;          /* sparse: pairs; dense: dim */
+    unsigned char fill[8]; /* one value of the type */
+    rill__buffer idx;      /* sparse only */
+    rill__buffer val;      /* sparse: nnz values; dense: dim values */
+    rill__buffer spare_idx, spare_val, scratch; /* of the last sum, kept for the next */
+};
+
+static inline rill__shape rill__stream_shape(const rill_stream *s) {
+    return (rill__shape){s->type, s->index_bytes};
+}
+static inline rill__pairs rill__stream_pairs(const rill_stream *s) {
+    return (rill__pairs){s->nnz, s->idx.data, s->val.data};
+}
+static inline unsigned rill__index_bytes(uint64_t dim) { return dim <= UINT64_C(1) << 32 ? 4 : 8; }
+
+/* Entries above which the dense form is cheaper; measured, see docs/COST.md. */
+uint64_t rill__dense_switch(rill_type, uint64_t dim);
+
+void rill__neutral(const rill_op *, rill_type, void *value);
+
+/* A stack or member object instead of rill_stream_create. */
+void rill__stream_init(rill_stream *, rill_type, uint64_t dim);
+void rill__stream_release(rill_stream *);
+/* Exchanges the array just written to spare_idx/spare_val with the current one. */
+void rill__stream_take_spare(rill_stream *);
+rill_status rill__stream_reserve_pairs(rill_stream *, uint64_t nnz); /* becomes sparse, empty */
+rill_status rill__stream_reserve_dense(rill_stream *); /* becomes dense, values not set */
+
+/* dense[idx - first] = val for each pair: exact bounds, so also for the user's memory. */
+void rill__assign_pairs(rill__shape, void *dense, uint64_t first, rill__pairs);
+/* dense[0..n) = *value; writes nothing past the end. */
+void rill__assign_fill(rill_type, void *dense, uint64_t n, const void *value);
+bool rill__value_equal(rill_type, const void *a, const void *b); /* as numbers; NaN equals NaN */
+
+#endif

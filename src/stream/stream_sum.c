@@ -1,0 +1,171 @@
+/* Sums of whole streams: add, n-way sum, disjoint union; and the switch between the forms. */
+#include "stream/part.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Share of the dimension above which the dense form is cheaper, by bytes of a value: a sum of
+ * sparse vectors costs several times more per entry than a dense one, so the switch lies below the
+ * byte formula N * size / (4 + size). Measured with `rill bench kernels`; see docs/COST.md. */
+uint64_t rill__dense_switch(rill_type type, uint64_t dim) {
+    switch (rill_type_size(type)) {
+    case 2: return dim / 8;
+    case 4: return dim / 4;
+    default: return dim / 3;
+    }
+}
+
+static rill_status check_pair(const char *call, const rill_stream *into, const rill_stream *from) {
+    if (!into) return rill__fail(RILL_ERR_ARGUMENT, "%s: into is NULL", call);
+    if (!from) return rill__fail(RILL_ERR_ARGUMENT, "%s: from is NULL", call);
+    if (into->dim != from->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: dimensions differ (%llu and %llu)", call,
+                          (unsigned long long)into->dim, (unsigned long long)from->dim);
+    if (into->type != from->type)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: types differ (%s and %s)", call,
+                          rill_type_name(into->type), rill_type_name(from->type));
+    return RILL_OK;
+}
+
+static rill_status check_op(const char *call, const rill_op *op, rill_type type) {
+    if (!op) return rill__fail(RILL_ERR_ARGUMENT, "%s: op is NULL", call);
+    if (!(op->types & RILL_TYPE_BIT(type)))
+        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: op '%s' does not serve type %s", call, op->name,
+                          rill_type_name(type));
+    return RILL_OK;
+}
+
+/* A dense stream made under another operation marks absent entries with another fill. */
+static bool needs_refill(const rill_stream *s, const void *neutral) {
+    return s->form == RILL__DENSE && !rill__value_equal(s->type, s->fill, neutral);
+}
+
+/* The stream as a part whose absent entries are the neutral element. temp takes a changed copy. */
+static rill_status normal_part(const rill_stream *s, const void *neutral, rill__buffer *temp,
+                               rill__part *part) {
+    *part = rill__stream_part(s);
+    if (!needs_refill(s, neutral)) return RILL_OK;
+    RILL_TRY(rill__buffer_reserve(temp, s->dim * rill_type_size(s->type)));
+    rill__kernels_get()->replace(s->type, temp->data, s->val.data, s->dim, s->fill, neutral);
+    part->val = temp->data;
+    return RILL_OK;
+}
+
+/* Sums parts of the whole dimension into the stream's spare arrays, which it then takes. */
+static rill_status sum_into(rill_stream *out, const rill_op *op, int n, const rill__part *parts) {
+    rill__piece piece = {.idx = out->spare_idx, .val = out->spare_val};
+    rill_status status = rill__sum_parts(rill__stream_shape(out), op, 0, out->dim, n, parts, false,
+                                         &out->scratch, &piece);
+    if (status == RILL_OK) {
+        unsigned char neutral[8];
+        rill__neutral(op, out->type, neutral);
+        rill__stream_adopt(out, neutral, &piece);
+    }
+    out->spare_idx = piece.idx;
+    out->spare_val = piece.val;
+    return status;
+}
+
+rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *op) {
+    RILL_TRY(check_pair("rill_stream_add", into, from));
+    RILL_TRY(check_op("rill_stream_add", op, into->type));
+    const rill__kernels *k = rill__kernels_get();
+    unsigned char neutral[8] = {0};
+    rill__neutral(op, into->type, neutral);
+    rill__buffer temp = {NULL, 0};
+    rill__part part;
+    RILL_TRY(normal_part(from, neutral, &temp, &part));
+    rill_status status = RILL_OK;
+    if (into->form == RILL__DENSE) {
+        if (needs_refill(into, neutral))
+            k->replace(into->type, into->val.data, into->val.data, into->dim, into->fill, neutral);
+        memcpy(into->fill, neutral, sizeof into->fill);
+        if (into == from) part = rill__stream_part(into);
+        if (part.form == RILL__DENSE)
+            k->combine(into->type, op, into->val.data, into->val.data, part.val, into->dim);
+        else
+            k->scatter(rill__stream_shape(into), op, into->val.data, 0, rill__part_pairs(&part));
+    } else {
+        rill__part both[2] = {rill__stream_part(into), part};
+        status = sum_into(into, op, 2, both);
+    }
+    rill__buffer_free(&temp);
+    return status;
+}
+
+rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *in,
+                            const rill_op *op) {
+    if (!out) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: out is NULL");
+    if (n < 1) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: n = %d is below 1", n);
+    if (!in) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: in is NULL");
+    RILL_TRY(check_op("rill_stream_sum", op, out->type));
+    for (int i = 0; i < n; i++) {
+        if (!in[i]) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: in[%d] is NULL", i);
+        if (in[i] == out) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: in[%d] is out", i);
+        RILL_TRY(check_pair("rill_stream_sum", out, in[i]));
+    }
+    unsigned char neutral[8] = {0};
+    rill__neutral(op, out->type, neutral);
+    rill__part *parts = malloc((size_t)n * sizeof *parts);
+    rill__buffer *temp = calloc((size_t)n, sizeof *temp);
+    rill_status status = parts && temp ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < n && status == RILL_OK; i++)
+        status = normal_part(in[i], neutral, &temp[i], &parts[i]);
+    if (status == RILL_OK) status = sum_into(out, op, n, parts);
+    for (int i = 0; temp && i < n; i++)
+        rill__buffer_free(&temp[i]);
+    free(temp);
+    free(parts);
+    return status;
+}
+
+/* The union has as many entries as both together, or the supports were not disjoint. Dense
+ * streams are first made sparse, in copies. */
+static rill_status concat_sparse(rill_stream *into, const rill_stream *from) {
+    rill__shape shape = rill__stream_shape(into);
+    uint64_t most = into->nnz + from->nnz;
+    RILL_TRY(rill__buffer_reserve(&into->spare_idx, most * shape.index_bytes));
+    RILL_TRY(rill__buffer_reserve(&into->spare_val, most * rill_type_size(shape.type)));
+    uint64_t count = rill__kernels_get()->merge(shape, RILL_SUM, rill__stream_pairs(into),
+                                                rill__stream_pairs(from), into->spare_idx.data,
+                                                into->spare_val.data);
+    if (count != most)
+        return rill__fail(RILL_ERR_OVERLAP, "rill_stream_concat: %llu indices are in both streams",
+                          (unsigned long long)(most - count));
+    rill__stream_take_spare(into);
+    into->nnz = count;
+    return RILL_OK;
+}
+
+rill_status rill_stream_concat(rill_stream *into, const rill_stream *from) {
+    RILL_TRY(check_pair("rill_stream_concat", into, from));
+    if (!rill__value_equal(into->type, into->fill, from->fill) && into->nnz && from->nnz)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_concat: fills differ (%g and %g)",
+                          rill__value_load(into->type, into->fill),
+                          rill__value_load(from->type, from->fill));
+    rill_stream left, right;
+    rill__stream_init(&left, into->type, into->dim);
+    rill__stream_init(&right, into->type, into->dim);
+    rill_status status = RILL_OK;
+    if (into->form == RILL__DENSE) {
+        status = rill_stream_copy(&left, into);
+        if (status == RILL_OK) status = rill_stream_to_sparse(&left);
+    }
+    if (status == RILL_OK && from->form == RILL__DENSE) {
+        status = rill_stream_copy(&right, from);
+        if (status == RILL_OK) status = rill_stream_to_sparse(&right);
+        from = &right;
+    }
+    if (status == RILL_OK && into->form == RILL__DENSE) {
+        status = concat_sparse(&left, from);
+        if (status == RILL_OK) status = rill_stream_copy(into, &left);
+    } else if (status == RILL_OK) {
+        if (!into->nnz) memcpy(into->fill, from->fill, sizeof into->fill);
+        status = concat_sparse(into, from);
+    }
+    if (status == RILL_OK && into->nnz > rill__dense_switch(into->type, into->dim))
+        status = rill_stream_to_dense(into);
+    rill__stream_release(&left);
+    rill__stream_release(&right);
+    return status;
+}

@@ -1,0 +1,163 @@
+/* Union of P sorted inputs: a tree of 2-way merges, or blocks.
+ *
+ * The tree costs ceil(log2 P) merges per element and its bandwidth is the cache's: the inputs are cut
+ * at common indices into chunks whose whole tree stays in the second-level cache, so that memory is
+ * read and written once. Blocks cost the same for every P, plus a scan of all indices of the range.
+ * Hence the tree for few inputs of low density, blocks otherwise.
+ *
+ * The choice uses counts only; neither the cuts nor the block size change the order in which the
+ * values of an index are combined, so equal counts give equal bits. */
+#include "stream/kernels.h"
+
+#include <string.h>
+
+#define CHUNK 16384u     /* pairs of all inputs in a chunk: 128 KiB, and as much per level */
+#define CHUNK_PART 256u  /* at least this many of one input, or searching for the cuts dominates */
+
+/* True if blocks are cheaper. */
+static bool prefer_blocks(rill__shape shape, uint64_t range, int n, uint64_t total) {
+    (void)shape;
+    if (n <= 2) return false;
+    unsigned levels = 64 - (unsigned)__builtin_clzll((uint64_t)n - 1);
+    return (double)total * levels > 0.16 * (double)range;
+}
+
+/* Position of the first index >= bound in [low, high). */
+static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t low, uint64_t high,
+                            uint64_t bound) {
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        uint64_t x = index_bytes == 4 ? ((const uint32_t *)idx)[middle]
+                                      : ((const uint64_t *)idx)[middle];
+        if (x < bound)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+typedef struct tree {
+    const rill__kernels *kernels;
+    rill__shape shape;
+    const rill_op *op;
+    size_t value_bytes;
+    rill__pairs *node;  /* the inputs of the level being merged */
+    char *idx[2], *val[2];
+} tree;
+
+/* Merges the nodes of a chunk level by level between the two halves of the scratch memory; the last
+ * level writes to idx and val. Returns the count. */
+static uint64_t merge_chunk(tree *t, int n, void *idx, void *val) {
+    unsigned ib = t->shape.index_bytes;
+    size_t vb = t->value_bytes;
+    for (int side = 0; n > 2; side = !side) {
+        uint64_t at = 0;
+        int made = 0;
+        for (int i = 0; i < n; i += 2) {
+            void *to_idx = t->idx[side] + at * ib, *to_val = t->val[side] + at * vb;
+            rill__pairs a = t->node[i];
+            if (i + 1 < n) {
+                a.n = t->kernels->merge(t->shape, t->op, a, t->node[i + 1], to_idx, to_val);
+            } else if (a.n) { /* moves along, as the level after next overwrites where it lies */
+                memcpy(to_idx, a.idx, a.n * ib);
+                memcpy(to_val, a.val, a.n * vb);
+            }
+            t->node[made++] = (rill__pairs){a.n, to_idx, to_val};
+            at += a.n;
+        }
+        n = made;
+    }
+    return t->kernels->merge(t->shape, t->op, t->node[0], t->node[1], idx, val);
+}
+
+static uint64_t merge_tree(tree *t, int n, const rill__pairs *in, uint64_t *at, uint64_t part,
+                           char *idx, char *val) {
+    unsigned ib = t->shape.index_bytes;
+    uint64_t count = 0;
+    for (bool more = true; more;) {
+        /* The cut: no input has more than part pairs below it. */
+        uint64_t cut = UINT64_MAX;
+        more = false;
+        for (int i = 0; i < n; i++) {
+            if (in[i].n - at[i] <= part) continue;
+            cut = rill__min_u64(cut, ib == 4 ? ((const uint32_t *)in[i].idx)[at[i] + part]
+                                             : ((const uint64_t *)in[i].idx)[at[i] + part]);
+            more = true;
+        }
+        for (int i = 0; i < n; i++) {
+            uint64_t end = rill__min_u64(in[i].n, at[i] + part);
+            if (more) end = lower_bound(ib, in[i].idx, at[i], end, cut);
+            t->node[i] = (rill__pairs){end - at[i], (const char *)in[i].idx + at[i] * ib,
+                                       (const char *)in[i].val + at[i] * t->value_bytes};
+            at[i] = end;
+        }
+        count += merge_chunk(t, n, idx + count * ib, val + count * t->value_bytes);
+    }
+    return count;
+}
+
+/* Next piece of the scratch memory, 64-byte aligned and followed by slack. */
+static void *carve(char *base, size_t *used, size_t bytes) {
+    void *piece = base ? base + *used : NULL;
+    *used += (bytes + RILL__SLACK + 63) & ~(size_t)63;
+    return piece;
+}
+
+/* Lays out the scratch memory; with base NULL it only measures. */
+static size_t layout(tree *t, char *base, int n, uint64_t part, rill__pairs **live, uint64_t **at) {
+    size_t used = 0, most = (size_t)n * (size_t)part;
+    *live = carve(base, &used, (size_t)n * sizeof **live);
+    *at = carve(base, &used, (size_t)n * sizeof **at);
+    t->node = carve(base, &used, (size_t)n * sizeof *t->node);
+    for (int side = 0; side < 2; side++) {
+        t->idx[side] = carve(base, &used, most * t->shape.index_bytes);
+        t->val[side] = carve(base, &used, most * t->value_bytes);
+    }
+    return used;
+}
+
+rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
+                            uint64_t first, uint64_t range, int n, const rill__pairs *in,
+                            rill__buffer *scratch, void *idx, void *val, uint64_t *count) {
+    uint64_t total = 0;
+    int live_count = 0;
+    rill__pairs some[2] = {{0, NULL, NULL}, {0, NULL, NULL}};
+    for (int i = 0; i < n; i++) {
+        if (!in[i].n) continue;
+        total += in[i].n;
+        if (live_count < 2) some[live_count] = in[i];
+        live_count++;
+    }
+    size_t value_bytes = rill_type_size(shape.type);
+    *count = 0;
+    if (live_count == 0) return RILL_OK;
+    if (live_count == 1) {
+        memcpy(idx, some[0].idx, total * shape.index_bytes);
+        memcpy(val, some[0].val, total * value_bytes);
+        *count = total;
+        return RILL_OK;
+    }
+    if (live_count == 2) {
+        *count = kernels->merge(shape, op, some[0], some[1], idx, val);
+        return RILL_OK;
+    }
+    if (prefer_blocks(shape, range, live_count, total)) {
+        RILL_TRY(rill__buffer_reserve(scratch, rill__blocks_workspace(shape)));
+        *count = kernels->sum_blocks(shape, op, first, range, n, in, idx, val, scratch->data);
+        return RILL_OK;
+    }
+
+    tree t = {kernels, shape, op, value_bytes, NULL, {NULL, NULL}, {NULL, NULL}};
+    uint64_t part = rill__max_u64(CHUNK / (uint64_t)live_count, CHUNK_PART);
+    rill__pairs *live;
+    uint64_t *at;
+    RILL_TRY(rill__buffer_reserve(scratch, layout(&t, NULL, live_count, part, &live, &at)));
+    layout(&t, scratch->data, live_count, part, &live, &at);
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (in[i].n) live[k++] = in[i];
+    memset(at, 0, (size_t)live_count * sizeof *at);
+    *count = merge_tree(&t, live_count, live, at, part, idx, val);
+    return RILL_OK;
+}

@@ -1,0 +1,80 @@
+/* The decoder of messages on any bytes: it refuses them, or gives parts that keep what the rest of
+ * the library relies on, and that encode to a message with the same entries. */
+#include "req/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) abort();                                                                 \
+    } while (0)
+
+static void entries(const rill__message *m) {
+    const rill__header *h = &m->header;
+    void *room = rill__aligned_alloc(rill__message_room(m));
+    rill__part part;
+    MUST(room);
+    if (rill__message_part(m, room, &part) == RILL_OK) {
+        rill__shape shape = {(rill_type)h->type, h->index_bytes};
+        MUST(part.n == h->count && part.n <= part.range);
+        MUST(part.range <= h->dim && part.first <= h->dim - part.range);
+        if (part.form == RILL__SPARSE)
+            MUST(rill__kernels_scalar.check(h->index_bytes, part.idx, part.n, part.first,
+                                            part.range) == part.n);
+        /* Once more through the encoder. */
+        const rill__index_codec *codec = rill__index_codec_by_id(h->index_codec);
+        if (!codec) codec = &rill__codec_raw; /* dense messages have none */
+        rill__header again = *h;
+        void *bytes = rill__aligned_alloc(rill__message_bound(shape, codec, &part));
+        MUST(bytes);
+        size_t size = rill__message_encode(&again, shape, codec, &part, bytes);
+        rill__message back;
+        rill__part other;
+        MUST(rill__message_parse(bytes, size, NULL, false, &back) == RILL_OK);
+        void *room_back = rill__aligned_alloc(rill__message_room(&back));
+        MUST(room_back && rill__message_part(&back, room_back, &other) == RILL_OK);
+        MUST(other.n == part.n && other.form == part.form);
+        MUST(!part.n || !part.idx || !memcmp(other.idx, part.idx, part.n * h->index_bytes));
+        MUST(!part.n || !memcmp(other.val, part.val, part.n * rill_type_size(shape.type)));
+        free(room_back);
+        free(bytes);
+    }
+    free(room);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    /* Messages lie in memory with slack; what is behind them must not matter. */
+    uint8_t *bytes = rill__aligned_alloc(size);
+    rill__message m;
+    MUST(bytes);
+    memset(bytes + size, 0xEE, RILL__SLACK);
+    if (size) memcpy(bytes, data, size);
+    rill__message_parse(bytes, size, NULL, true, &m);
+    if (rill__message_parse(bytes, size, NULL, false, &m) == RILL_OK) {
+        rill__expect expect = {.collective = m.header.collective,
+                               .type = m.header.type,
+                               .algorithm = m.header.algorithm,
+                               .op = m.header.op,
+                               .seq = m.header.seq,
+                               .dim = m.header.dim};
+        MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_OK);
+        expect.seq++;
+        MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_ERR_MISMATCH);
+        expect.seq--;
+        if (m.header.form <= RILL__M_DENSE) {
+            entries(&m);
+        } else if (m.header.form == RILL__M_BUNDLE) {
+            size_t offset = 0;
+            rill__message inner;
+            while (rill__message_next(&m, &expect, &offset, &inner) == RILL_OK) {
+                MUST(offset <= m.header.value_size);
+                if (inner.header.form <= RILL__M_DENSE) entries(&inner);
+            }
+        }
+    }
+    free(bytes);
+    return 0;
+}

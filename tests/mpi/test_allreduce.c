@@ -1,0 +1,227 @@
+/* Allreduce: every algorithm x operation x type with forms, supports, dimensions, partitions and
+ * codecs, against MPI's dense reduction, exactly. A seeded sample of the product by default;
+ *   --rounds N   samples of each (algorithm, operation, type)
+ *   --full       every support, form and dimension with each of them
+ *   --only N     that case alone */
+#include "runs.h"
+
+static rill_comm *comm;
+static long number, only = -1;
+
+static void renew(void) {
+    CHECK_OK(rill_comm_free(&comm));
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+}
+
+static void one_case(const test_case *c) {
+    if (only >= 0 && number++ != only) return;
+    case_announce(c, only >= 0 ? only : number++);
+    test_run run = run_make(c);
+    uint64_t nnz_in = rill_stream_nnz(run.in);
+    uint64_t before = stream_hash(run.in);
+    if (run_is_unsupported(c)) {
+        CHECK_STATUS(run_call(&run, comm, RUN_BLOCKING), RILL_ERR_UNSUPPORTED);
+        CHECK_DETAIL("dense");
+        renew();
+    } else if (CHECK_OK(run_call(&run, comm, RUN_BLOCKING))) {
+        run_verify(&run);
+        if (!c->in_place) CHECK(stream_hash(run.in) == before);
+        rill_stats stats = RILL_STATS_INIT;
+        CHECK_OK(rill_comm_stats(comm, &stats));
+        run_check_stats(c, &stats, nnz_in, run.out);
+    } else {
+        renew();
+    }
+    run_free(&run);
+}
+
+static void product(uint64_t rounds, int full) {
+    uint64_t draw = 0;
+    for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
+        for (int op = 0; op < OP_COUNT; op++)
+            for (int t = 0; t < TYPE_COUNT; t++) {
+                uint64_t inner = full ? SUPPORT_COUNT * FORM_COUNT * 8 : rounds;
+                for (uint64_t i = 0; i < inner; i++) {
+                    test_case c = run_random_case(RILL_ALLREDUCE, check.seed, draw++, 65539);
+                    c.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+                    c.op = (test_op)op;
+                    c.type = test_types[t];
+                    if (full) {
+                        uint64_t size = (uint64_t)check.size;
+                        uint64_t dims[] = {1,    2,    7,    size > 1 ? size - 1 : 3,
+                                           size, 1000, 4099, 65539};
+                        c.support = (support)(i % SUPPORT_COUNT);
+                        c.form = (form)(i / SUPPORT_COUNT % FORM_COUNT);
+                        c.dim = dims[i / (SUPPORT_COUNT * FORM_COUNT)];
+                    }
+                    one_case(&c);
+                }
+            }
+    /* Indices over 2^24, which no f32 holds. */
+    for (int a = 0; check.size <= 4 && case_algorithm(RILL_ALLREDUCE, a); a++) {
+        test_case c = run_random_case(RILL_ALLREDUCE, check.seed, draw++, 65539);
+        c.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+        c.type = RILL_F32;
+        c.op = OP_SUM;
+        c.dim = (1 << 24) + 5;
+        c.gap = 5000;
+        c.form = FORM_SPARSE;
+        c.support = SUPPORT_UNIFORM;
+        one_case(&c);
+    }
+}
+
+/* Values whose sums round: the same bits on all ranks and in every run, close to doubles. */
+static void rounding(uint64_t rounds) {
+    for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
+        for (uint64_t i = 0; i < rounds * TYPE_COUNT; i++) {
+            test_case c = run_random_case(RILL_ALLREDUCE, check.seed + 77, i, 65539);
+            c.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+            c.op = OP_SUM;
+            c.type = test_types[i % TYPE_COUNT];
+            c.inexact = 1;
+            c.in_place = 0;
+            if (only >= 0 && number++ != only) continue;
+            case_announce(&c, only >= 0 ? only : number++);
+            test_run run = run_make(&c);
+            /* Sum of magnitudes: what rounding errors are relative to. */
+            contribution k = case_contribution(&c, check.rank, check.size);
+            for (uint64_t j = 0; j < k.n; j++)
+                k.val[j] = fabs(k.val[j]);
+            double *scale = case_expected(&c, &k);
+            contribution_free(&k);
+            uint64_t hashes[2] = {0, 0};
+            for (int again = 0; again < 2; again++) {
+                if (!CHECK_OK(run_call(&run, comm, RUN_BLOCKING))) break;
+                hashes[again] = stream_hash(run.out);
+                check_same_on_all_ranks("the stored result", hashes[again]);
+                /* At most one rounding a contribution, each of a partial sum. */
+                check_values(run.out, run.want, 0, c.dim, 0, scale,
+                             (check.size + 1) * value_epsilon(c.type));
+            }
+            CHECK(hashes[0] == hashes[1]);
+            free(scale);
+            run_free(&run);
+        }
+}
+
+/* Dimensions that no dense vector has: indices beyond 2^32, few entries. */
+static void huge(void) {
+    static const uint64_t dims[] = {UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
+                                    (UINT64_C(1) << 60) + 3, UINT64_MAX};
+    for (int d = 0; d < 5; d++)
+        for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
+            for (int s = 0; s < SUPPORT_FULL; s++) {
+                test_case c = run_random_case(RILL_ALLREDUCE, check.seed + 99, (uint64_t)s, 65539);
+                c.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+                c.dim = dims[d];
+                c.gap = c.dim / 50;
+                c.form = FORM_SPARSE;
+                c.support = (support)s;
+                c.expected_nnz = 0;
+                if (c.codec && strcmp(c.codec, "bitmap") == 0) c.codec = NULL; /* a bit an index */
+                int densifies = !strcmp(c.algorithm, "dense") || !strcmp(c.algorithm, "dsar");
+                /* A dense vector of 2^32 might just fit into memory: not tried. */
+                if (densifies && c.dim < UINT64_C(1) << 60) continue;
+                if (densifies && s) continue;
+                if (only >= 0 && number++ != only) continue;
+                case_announce(&c, only >= 0 ? only : number++);
+                rill_stream *in = NULL, *out = NULL;
+                CHECK_OK(rill_stream_create(c.type, c.dim, &in));
+                CHECK_OK(rill_stream_create(c.type, c.dim, &out));
+                contribution k = case_contribution(&c, check.rank, check.size);
+                case_fill_stream(&c, check.rank, &k, in);
+                contribution_free(&k);
+                rill_options o = case_options(&c);
+                rill_status status = rill_allreduce(comm, in, out, case_op(&c), &o);
+                if (densifies) {
+                    CHECK(status == RILL_ERR_MEMORY || status == RILL_ERR_UNSUPPORTED);
+                    renew();
+                } else if (CHECK_OK(status)) {
+                    check_valid(out);
+                    CHECK(!rill_stream_is_dense(out));
+                    check_same_on_all_ranks("the stored result", stream_hash(out));
+                    /* Every rank knows what all contribute: for each result, ask each of them. */
+                    uint64_t n = rill_stream_nnz(out), seen = 0;
+                    const uint32_t *i32 = rill_stream_indices32(out);
+                    const uint64_t *i64 = rill_stream_indices64(out);
+                    double *want = malloc((n + 1) * sizeof(double));
+                    char *has = calloc(n + 1, 1);
+                    for (int p = 0; p < check.size; p++) {
+                        contribution q = case_contribution(&c, p, check.size);
+                        for (uint64_t j = 0, i = 0; j < q.n; j++) {
+                            while (i < n && (i32 ? i32[i] : i64[i]) < q.idx[j])
+                                i++;
+                            if (!CHECK(i < n && (i32 ? i32[i] : i64[i]) == q.idx[j])) break;
+                            want[i] = has[i] ? op_apply(c.op, want[i], q.val[j]) : q.val[j];
+                            has[i] = 1;
+                        }
+                        contribution_free(&q);
+                    }
+                    for (uint64_t i = 0; i < n; i++) {
+                        seen += (uint64_t)has[i];
+                        if (!has[i]) continue;
+                        CHECK_NUMBER(value_load(c.type, rill_stream_values(out), i), want[i]);
+                    }
+                    CHECK_INT(seen, ==, n);
+                    CHECK_NUMBER(stream_fill(out), op_neutral(c.op));
+                    free(want);
+                    free(has);
+                } else {
+                    renew();
+                }
+                rill_stream_free(&in);
+                rill_stream_free(&out);
+            }
+}
+
+/* NaN, infinities and what cancels, through every algorithm. */
+static void special_values(void) {
+    static const double mine[][6] = {{1, (double)INFINITY, 3, (double)NAN, 0, -2},
+                                     {-1, 2, -(double)INFINITY, 1, 5, 2}};
+    static const uint32_t idx[6] = {0, 17, 40, 41, 98, 99};
+    for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
+        for (int t = 0; t < TYPE_COUNT; t++)
+            for (int op = 0; op < OP_PROD; op++) {
+                if (only >= 0 && number++ != only) continue;
+                rill_options o = RILL_OPTIONS_INIT;
+                o.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+                check_case("case %ld: special values, %s %s %s", only >= 0 ? only : number++,
+                           o.algorithm, rill_type_name(test_types[t]), test_op_names[op]);
+                rill_stream *s = NULL;
+                double val[6];
+                for (uint64_t i = 0; i < 6; i++)
+                    value_store(test_types[t], val, i, mine[check.rank % 2][i]);
+                CHECK_OK(rill_stream_create(test_types[t], 100, &s));
+                CHECK_OK(rill_stream_set_pairs(s, 6, idx, val));
+                if (CHECK_OK(rill_allreduce(comm, s, s, op_rill((test_op)op, NULL), &o))) {
+                    double want[100];
+                    for (int i = 0; i < 100; i++)
+                        want[i] = op_neutral((test_op)op);
+                    for (int i = 0; i < 6; i++) {
+                        want[idx[i]] = mine[0][i];
+                        for (int p = 1; p < check.size; p++)
+                            want[idx[i]] = op_apply((test_op)op, want[idx[i]], mine[p % 2][i]);
+                    }
+                    check_values(s, want, 0, 100, op_neutral((test_op)op), NULL, 0);
+                    check_same_on_all_ranks("the stored result", stream_hash(s));
+                }
+                rill_stream_free(&s);
+            }
+}
+
+int main(int argc, char **argv) {
+    check_init(&argc, &argv);
+    cases_init();
+    const char *one = check_argument(argc, argv, "--only");
+    if (one) only = atol(one);
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    uint64_t rounds = check_number(argc, argv, "--rounds", 4);
+    product(rounds, check_argument(argc, argv, "--full") != NULL);
+    rounding(rounds);
+    huge();
+    special_values();
+    CHECK_OK(rill_comm_free(&comm));
+    CHECK(comm == NULL);
+    return cases_finish(only >= 0 ? 1 : 7 * OP_COUNT * TYPE_COUNT);
+}

@@ -1,0 +1,45 @@
+/* Messages over the split limit travel in parts: with a limit of a few bytes every message of every
+ * collective does, and the results are the same. */
+#include "runs.h"
+
+int main(int argc, char **argv) {
+    check_init(&argc, &argv);
+    cases_init();
+    static const uint64_t limits[] = {64, 1000, 4096, 65536};
+    uint64_t rounds = check_number(argc, argv, "--rounds", 3);
+    long number = 0;
+    for (int l = 0; l < 4; l++) {
+        rill_config config = RILL_CONFIG_INIT;
+        rill_comm *split = NULL, *whole = NULL;
+        config.split_limit = limits[l];
+        CHECK_OK(rill_comm_create(MPI_COMM_WORLD, &config, &split));
+        CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &whole));
+        for (int collective = 0; collective < RILL_COLLECTIVES; collective++)
+            for (int a = 0; case_algorithm((rill_collective)collective, a); a++)
+                for (uint64_t i = 0; i < rounds; i++) {
+                    test_case c = run_random_case((rill_collective)collective, check.seed,
+                                                  (uint64_t)number, 65539);
+                    c.algorithm = case_algorithm(c.collective, a);
+                    c.dim = limits[l] < 1000 ? 1500 : limits[l] < 10000 ? 20011 : 300007;
+                    c.gap = c.gap > 20 ? 20 : c.gap;
+                    c.in_place = 0;
+                    c.inexact = c.op == OP_SUM && run_has_op(&c);
+                    if (limits[l] > 10000 && check.size > 4 && i) continue;
+                    if (run_is_unsupported(&c)) c.op = OP_MIN;
+                    case_announce(&c, number++);
+                    test_run run = run_make(&c), other = run_make(&c);
+                    if (CHECK_OK(run_call(&run, split, i ? RUN_NONBLOCKING : RUN_BLOCKING)) &&
+                        CHECK_OK(run_call(&other, whole, RUN_BLOCKING))) {
+                        if (run.request) CHECK_OK(rill_wait(run.request));
+                        if (!c.inexact) run_verify(&run);
+                        if (c.collective != RILL_REDUCE || check.rank == c.root)
+                            CHECK(stream_hash(run.out) == stream_hash(other.out));
+                    }
+                    run_free(&run);
+                    run_free(&other);
+                }
+        CHECK_OK(rill_comm_free(&split));
+        CHECK_OK(rill_comm_free(&whole));
+    }
+    return cases_finish(4 * RILL_COLLECTIVES);
+}

@@ -1,0 +1,22 @@
+# rill info, as text and as JSON.
+. "$(dirname "$0")/common.bash"
+not_simulated
+
+run 0 "$RILL" info
+has "$tmp/out" "MPI library" "instruction set" "f32 f64 f16 bf16" "sum min max prod" \
+    "Algorithms of allreduce" "Algorithms of bcast" "Codecs:" RILL_ALGORITHM
+for name in dense recursive_double split_allgather dsar ring allgather; do
+    grep -qE "^  $name +[A-Za-z]" "$tmp/out" || fail "no algorithm $name with a description"
+done
+run 0 env RILL_ALGORITHM=ring "$RILL" info
+has "$tmp/out" "[now: ring]"
+
+run 0 "$RILL" info --json
+has "$tmp/out" '"version"' '"allreduce"' '"codecs"' '"isa"'
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+info = json.load(open(sys.argv[1]))
+assert {a["name"] for a in info["algorithms"]["allreduce"]} >= {"dense", "ring", "dsar"}, info
+assert all(a["description"] for a in info["algorithms"]["allreduce"] + info["codecs"])' \
+        "$tmp/out" || fail "the JSON is not as expected"
+fi

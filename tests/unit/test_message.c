@@ -1,0 +1,209 @@
+/* The decoder of messages: what the encoder writes comes back; what is broken is refused.
+ * With RILL_WRITE_CORPUS=FOLDER the valid messages are written there, as seeds of fuzz_message. */
+#include "../support/unit.h"
+
+#include "../support/messages.h"
+
+#include <stdio.h>
+
+static void samples_are_accepted(void **state) {
+    (void)state;
+    int n = 0, with_entries = 0;
+    for (;; n++) {
+        size_t size;
+        rill__expect expect;
+        rill__message m;
+        void *bytes = sample_message(n, &size, &expect);
+        if (!bytes) break;
+        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        assert_ok(rill__message_parse(bytes, size, NULL, false, &m));
+        assert_int_equal(rill__message_size(&m.header), size);
+        assert_ptr_equal(m.payload, (char *)bytes + sizeof(rill__header));
+        if (m.header.form <= RILL__M_DENSE) {
+            rill__part part;
+            void *room = rill__aligned_alloc(rill__message_room(&m));
+            assert_ok(rill__message_part(&m, room, &part));
+            assert_int_equal(part.n, m.header.count);
+            assert_int_equal(part.first, m.header.first);
+            assert_int_equal(part.range, m.header.range);
+            for (uint64_t i = 0; part.form == RILL__SPARSE && i < part.n; i++) {
+                uint64_t at = m.header.index_bytes == 8 ? ((const uint64_t *)part.idx)[i]
+                                                        : ((const uint32_t *)part.idx)[i];
+                assert_int_equal(at, part.first + 3 * i);
+            }
+            for (uint64_t i = 0; i < part.n * rill_type_size((rill_type)m.header.type); i++)
+                assert_int_equal(((const unsigned char *)part.val)[i], 0x3C);
+            with_entries += part.n > 0;
+            free(room);
+        } else {
+            rill__part part;
+            assert_int_equal(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE);
+        }
+        const char *folder = getenv("RILL_WRITE_CORPUS");
+        if (folder) {
+            char path[512];
+            snprintf(path, sizeof path, "%s/sample-%02d", folder, n);
+            FILE *f = fopen(path, "wb");
+            assert_non_null(f);
+            assert_int_equal(fwrite(bytes, 1, size, f), size);
+            fclose(f);
+        }
+        free(bytes);
+    }
+    assert_true(n >= 13 && with_entries >= 6);
+}
+
+static void bundles_are_taken_apart(void **state) {
+    (void)state;
+    size_t size, offset = 0;
+    rill__expect expect;
+    rill__message bundle, m;
+    void *bytes = sample_message(0, &size, &expect);
+    assert_ok(rill__message_parse(bytes, size, &expect, false, &bundle));
+    assert_ok(rill__message_next(&bundle, &expect, &offset, &m));
+    assert_int_equal(m.header.form, RILL__M_SPARSE);
+    assert_int_equal(m.header.count, 5);
+    assert_ok(rill__message_next(&bundle, &expect, &offset, &m));
+    assert_int_equal(m.header.form, RILL__M_DENSE);
+    assert_int_equal(m.header.range, 9);
+    assert_int_equal(rill__message_next(&bundle, &expect, &offset, &m), RILL_IN_PROGRESS);
+    free(bytes);
+}
+
+static void cut_and_padded_messages_are_refused(void **state) {
+    (void)state;
+    for (int n = 0;; n++) {
+        size_t size;
+        rill__expect expect;
+        rill__message m;
+        char *bytes = sample_message(n, &size, &expect);
+        if (!bytes) break;
+        for (size_t cut = 0; cut < size; cut++) {
+            assert_int_equal(rill__message_parse(bytes, cut, &expect, false, &m), RILL_ERR_MESSAGE);
+            /* The first part of a split message is fine from the header on. */
+            if (cut >= sizeof(rill__header))
+                assert_ok(rill__message_parse(bytes, cut, &expect, true, &m));
+        }
+        assert_int_equal(rill__message_parse(bytes, size + 1, &expect, false, &m),
+                         RILL_ERR_MESSAGE);
+        assert_int_equal(rill__message_parse(bytes, size + 1, &expect, true, &m), RILL_ERR_MESSAGE);
+        free(bytes);
+    }
+}
+
+/* Field by field: the sample of five sparse entries in [50, 100). */
+static void broken_headers_are_refused(void **state) {
+    (void)state;
+    size_t size;
+    rill__expect expect = sample_expect(RILL_F32, 100);
+    char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
+    rill__header good, h;
+    memcpy(&good, bytes, sizeof good);
+    rill__message m;
+#define REFUSED(change, expected)                                                                  \
+    do {                                                                                           \
+        h = good;                                                                                  \
+        h.change;                                                                                  \
+        memcpy(bytes, &h, sizeof h);                                                               \
+        assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), (expected));        \
+        assert_true(strlen(rill_last_error()) > 0);                                                \
+    } while (0)
+    REFUSED(magic ^= 1, RILL_ERR_MESSAGE);
+    REFUSED(version++, RILL_ERR_MESSAGE);
+    REFUSED(form = 5, RILL_ERR_MESSAGE);
+    REFUSED(form = 255, RILL_ERR_MESSAGE);
+    REFUSED(form = RILL__M_DENSE, RILL_ERR_MESSAGE);
+    REFUSED(form = RILL__M_AGREE, RILL_ERR_MESSAGE);
+    REFUSED(form = RILL__M_BUNDLE, RILL_ERR_MESSAGE);
+    REFUSED(form = RILL__M_FAILED, RILL_ERR_MESSAGE);
+    REFUSED(type = 9, RILL_ERR_MESSAGE);
+    REFUSED(type = RILL_F64, RILL_ERR_MESSAGE);
+    REFUSED(index_bytes = 8, RILL_ERR_MESSAGE);
+    REFUSED(index_bytes = 0, RILL_ERR_MESSAGE);
+    REFUSED(index_codec = 200, RILL_ERR_MESSAGE);
+    REFUSED(value_codec = 200, RILL_ERR_MESSAGE);
+    REFUSED(status = 1, RILL_ERR_MESSAGE);
+    REFUSED(status = -1, RILL_ERR_MESSAGE);
+    REFUSED(first = 51, RILL_ERR_MESSAGE);
+    REFUSED(first = UINT64_MAX, RILL_ERR_MESSAGE);
+    REFUSED(range = 51, RILL_ERR_MESSAGE);
+    REFUSED(range = UINT64_MAX, RILL_ERR_MESSAGE);
+    REFUSED(range = 6, RILL_ERR_MESSAGE);
+    REFUSED(count = 8, RILL_ERR_MESSAGE);
+    REFUSED(count = 0, RILL_ERR_MESSAGE);
+    REFUSED(count = UINT64_MAX / 4 + 8, RILL_ERR_MESSAGE);
+    REFUSED(index_size = 24, RILL_ERR_MESSAGE);
+    REFUSED(index_size = UINT64_MAX - 7, RILL_ERR_MESSAGE);
+    REFUSED(value_size = 27, RILL_ERR_MESSAGE);
+    REFUSED(value_size = UINT64_MAX, RILL_ERR_MESSAGE);
+    REFUSED(seq++, RILL_ERR_MISMATCH);
+    REFUSED(collective++, RILL_ERR_MISMATCH);
+    REFUSED(collective = 77, RILL_ERR_MISMATCH);
+    REFUSED(algorithm++, RILL_ERR_MISMATCH);
+    REFUSED(op++, RILL_ERR_MISMATCH);
+    REFUSED(dim++, RILL_ERR_MISMATCH);
+#undef REFUSED
+    free(bytes);
+}
+
+static void broken_indices_are_refused(void **state) {
+    (void)state;
+    static const uint32_t bad[][2] = {{0, 49}, {0, 53},  {3, 56},
+                                      {3, 10}, {6, 100}, {6, UINT32_MAX}};
+    rill__expect expect = sample_expect(RILL_F32, 100);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        size_t size;
+        char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
+        rill__message m;
+        rill__part part;
+        memcpy(bytes + sizeof(rill__header) + 4 * bad[i][0], &bad[i][1], 4);
+        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        assert_fails(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE, "");
+        free(bytes);
+    }
+}
+
+/* Any byte of any sample changed to anything: refused, or decoded to something in order. */
+static void flipped_bytes(void **state) {
+    (void)state;
+    static const unsigned char masks[] = {1, 0x80, 0xFF};
+    long accepted = 0, refused = 0;
+    for (int n = 0;; n++) {
+        size_t size;
+        rill__expect expect;
+        unsigned char *bytes = sample_message(n, &size, &expect);
+        if (!bytes) break;
+        for (size_t at = 0; at < size; at++)
+            for (int k = 0; k < 3; k++) {
+                rill__message m;
+                rill__part part;
+                bytes[at] ^= masks[k];
+                rill_status status = rill__message_parse(bytes, size, NULL, false, &m);
+                if (status == RILL_OK && m.header.form <= RILL__M_DENSE) {
+                    void *room = rill__aligned_alloc(rill__message_room(&m));
+                    status = rill__message_part(&m, room, &part);
+                    if (status == RILL_OK && part.form == RILL__SPARSE)
+                        assert_int_equal(rill__kernels_scalar.check(m.header.index_bytes, part.idx,
+                                                                    part.n, part.first, part.range),
+                                         part.n);
+                    free(room);
+                }
+                *(status == RILL_OK ? &accepted : &refused) += 1;
+                bytes[at] ^= masks[k];
+            }
+        free(bytes);
+    }
+    assert_true(accepted > 0 && refused > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_are_accepted),
+        cmocka_unit_test(bundles_are_taken_apart),
+        cmocka_unit_test(cut_and_padded_messages_are_refused),
+        cmocka_unit_test(broken_headers_are_refused),
+        cmocka_unit_test(broken_indices_are_refused),
+        cmocka_unit_test(flipped_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

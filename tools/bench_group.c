@@ -1,0 +1,134 @@
+/* One group: all cases of one (dim, density), timed as the NCCL tests do. Verify, warm up, then
+ * for each repetition a barrier and one call of each case in turn, so that noise hits all alike;
+ * the time of a repetition is that of its slowest rank. The last results are verified again:
+ * algorithms may use what they learned in earlier calls.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "bench.h"
+#include "launch.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bench_progress(const bench_config *config, const char *format, ...) {
+    static double last;
+    if (!tool_speaks() || config->quiet || !launch_progress()) return;
+    double now = MPI_Wtime();
+    if (*format && now - last < 0.1) return;
+    last = now;
+    va_list args;
+    va_start(args, format);
+    fputs("\r\033[K", stderr);
+    vfprintf(stderr, format, args);
+    fflush(stderr);
+    va_end(args);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_quantile(double *values, int n, double q) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    double place = q * (n - 1);
+    int below = (int)place;
+    if (below + 1 >= n) return values[n - 1];
+    return values[below] + (place - below) * (values[below + 1] - values[below]);
+}
+
+/* Runs once on all ranks and agrees on how it went; a case that failed is not run again, for its
+ * communicator is of no further use. */
+static void run(const bench_config *config, const bench_world *world, const bench_input *input,
+                bench_case *c, double *seconds) {
+    rill_status status = bench_case_run(config, world, input, c, seconds);
+    int mine = status, worst;
+    MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (worst == RILL_OK) return;
+    char text[sizeof c->detail] = "";
+    if (status != RILL_OK)
+        snprintf(text, sizeof text, "%s%s%.*s", rill_strerror(status), *rill_last_error() ? ": " : "",
+                 (int)sizeof text - 64, rill_last_error());
+    bench_agree(world, status == RILL_OK, text, sizeof text);
+    memcpy(c->detail, text, sizeof text);
+    int least;
+    MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    /* Unsupported must be what every rank says. */
+    bool unsupported = worst == RILL_ERR_UNSUPPORTED && least == RILL_ERR_UNSUPPORTED;
+    c->state = unsupported && c->may_be_unsupported ? CASE_UNSUPPORTED : CASE_FAILED;
+}
+
+static void check(const bench_config *config, const bench_world *world, const bench_input *input,
+                  bench_case *cases, int n, bool *going) {
+    bench_progress(config, "checking");
+    *going = bench_oracle(config, world, input, cases, n);
+}
+
+/* What the ranks measured and counted, put together. */
+static void gather(const bench_config *config, const bench_world *world, bench_case *c) {
+    (void)world;
+    MPI_Allreduce(MPI_IN_PLACE, c->times, config->reps, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    double *sorted = malloc((size_t)config->reps * sizeof *sorted);
+    if (sorted) {
+        memcpy(sorted, c->times, (size_t)config->reps * sizeof *sorted);
+        c->median = bench_quantile(sorted, config->reps, 0.5);
+        c->p25 = bench_quantile(sorted, config->reps, 0.25);
+        c->p75 = bench_quantile(sorted, config->reps, 0.75);
+        free(sorted);
+    }
+    uint64_t counts[7] = {c->stats.sent_bytes, c->stats.recv_bytes, c->stats.messages,
+                          c->stats.rounds,     c->stats.nnz_in,     c->stats.nnz_out,
+                          c->is_mpi || (c->out && rill_stream_is_dense(c->out))};
+    MPI_Allreduce(MPI_IN_PLACE, counts, 7, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    c->sent = counts[0];
+    c->received = counts[1];
+    c->messages = counts[2];
+    c->rounds = counts[3];
+    c->nnz_in = counts[4];
+    c->nnz_out = counts[5];
+    c->out_dense = counts[6] != 0;
+    c->predicted = c->is_mpi ? -1 : c->stats.predicted_s;
+}
+
+static void turn(const bench_config *config, const bench_world *world, const bench_input *input,
+                 bench_case *c, int repetition) {
+    double seconds = 0;
+    if (c->state != CASE_READY) return;
+    run(config, world, input, c, &seconds);
+    if (repetition >= 0) c->times[repetition] = seconds;
+}
+
+bool bench_group_run(const bench_config *config, const bench_world *world, const bench_input *input,
+                     bench_case *cases, int n, const char *label) {
+    bool going = true;
+    for (int i = 0; i < n; i++) {
+        bench_progress(config, "%s: first run of %s", label, cases[i].requested);
+        turn(config, world, input, &cases[i], -1);
+    }
+    check(config, world, input, cases, n, &going);
+    if (!going) return false;
+    int rounds = config->warmup + config->reps;
+    if (config->interleave) {
+        for (int r = 0; r < rounds; r++)
+            for (int i = 0; i < n; i++) {
+                bench_progress(config, "%s: repetition %d of %d, %s", label, r - config->warmup + 1,
+                               config->reps, cases[i].requested);
+                turn(config, world, input, &cases[i], r - config->warmup);
+            }
+    } else {
+        for (int i = 0; i < n; i++)
+            for (int r = 0; r < rounds; r++) {
+                bench_progress(config, "%s: %s, repetition %d of %d", label, cases[i].requested,
+                               r - config->warmup + 1, config->reps);
+                turn(config, world, input, &cases[i], r - config->warmup);
+            }
+    }
+    check(config, world, input, cases, n, &going);
+    if (!going) return false;
+    for (int i = 0; i < n; i++)
+        if (cases[i].state == CASE_READY) gather(config, world, &cases[i]);
+    bench_progress(config, "%s", "");
+    return true;
+}

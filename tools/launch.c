@@ -1,0 +1,198 @@
+/* Starting the tool on several ranks: finds the launcher that belongs to the MPI library at hand,
+ * runs it with this very program, and explains how it ended.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "launch.h"
+#include "parse.h"
+#include "tool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__GLIBC__) && !defined(SMPI_H) /* SimGrid makes malloc a macro */
+#include <malloc.h>
+#endif
+
+#define MMAP_THRESHOLD "1073741824"
+#define TRIM_THRESHOLD "4294967296"
+#define PROGRESS "RILL_BENCH_PROGRESS"
+
+bool launch_tune_malloc(void) {
+    if (getenv("MALLOC_MMAP_THRESHOLD_")) return true;
+#if defined(__GLIBC__) && !defined(SMPI_H)
+    /* As the environment would, where a launcher of the user's started us without it. */
+    return mallopt(M_MMAP_THRESHOLD, 1 << 30) && mallopt(M_TRIM_THRESHOLD, -1);
+#else
+    return false;
+#endif
+}
+
+bool launch_progress(void) { return isatty(STDERR_FILENO) || getenv(PROGRESS); }
+
+#ifdef SMPI_H
+/* In SimGrid all ranks are contexts of one process: there is nothing to start. */
+bool launch_is_under(void) { return true; }
+
+int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
+    (void)ranks, (void)argc, (void)argv, (void)tune_malloc;
+    return EXIT_FAILED;
+}
+#else
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+bool launch_is_under(void) {
+    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+                                        "PMI_SIZE",             "PMI_FD",    NULL};
+    for (int i = 0; marks[i]; i++)
+        if (getenv(marks[i])) return true;
+    return false;
+}
+
+#if defined(OPEN_MPI)
+static const char *const launchers[] = {"mpirun.openmpi", "mpirun", NULL};
+static const char *const library = "Open MPI";
+static const char *const package = "openmpi-bin";
+#elif defined(MPICH_VERSION)
+static const char *const launchers[] = {"mpirun.mpich", "mpiexec.hydra", "mpirun", NULL};
+static const char *const library = "MPICH";
+static const char *const package = "mpich";
+#else
+static const char *const launchers[] = {"mpiexec", "mpirun", NULL};
+static const char *const library = "this MPI library";
+static const char *const package = "its launcher";
+#endif
+
+static bool in_path(const char *program) {
+    const char *path = getenv("PATH");
+    if (!path) path = "/usr/local/bin:/usr/bin:/bin";
+    while (*path) {
+        size_t n = strcspn(path, ":");
+        char file[PATH_MAX];
+        int length = snprintf(file, sizeof file, "%.*s/%s", (int)n, path, program);
+        if (length < (int)sizeof file && access(file, X_OK) == 0) return true;
+        path += n + (path[n] == ':');
+    }
+    return false;
+}
+
+static int cores(void) {
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int explain(int status, const char *launcher) {
+    if (WIFEXITED(status)) {
+        int code = WEXITSTATUS(status);
+        if (code <= EXIT_USAGE) return code;
+        if (code > 128 && code < 128 + 65 && code != 132) {
+            tool_error("a rank was ended by signal %d (%s)%s", code - 128, strsignal(code - 128),
+                       code == 128 + SIGKILL ? ": out of memory?" : "");
+            return EXIT_FAILED;
+        }
+        tool_error("%s failed with status %d", launcher, code);
+        return EXIT_FAILED;
+    }
+    tool_error("%s was ended by signal %d (%s)", launcher, WTERMSIG(status),
+               strsignal(WTERMSIG(status)));
+    return EXIT_FAILED;
+}
+
+static int spawn(char **words) {
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
+#ifdef __linux__
+        /* If we are killed, the ranks must go as well. */
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) _exit(127);
+#endif
+        execvp(words[0], words);
+        fprintf(stderr, "rill: cannot run %s: %s\n", words[0], strerror(errno));
+        _exit(127);
+    }
+    if (child < 0) {
+        tool_error("cannot start %s: %s", words[0], strerror(errno));
+        return EXIT_FAILED;
+    }
+    /* Ctrl-C goes to the launcher too, which cleans up; wait for that. */
+    signal(SIGINT, SIG_IGN);
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return EXIT_FAILED;
+    return explain(status, words[0]);
+}
+
+int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0) {
+        tool_error("cannot find this program (/proc/self/exe): %s; start it under mpirun",
+                   strerror(errno));
+        return EXIT_FAILED;
+    }
+    self[n] = '\0';
+
+    text_list user = {0};
+    const char *override = getenv("RILL_MPIRUN");
+    if (override && !list_split(override, " \t", &user)) return EXIT_FAILED;
+    char **words = calloc((size_t)user.n + (size_t)argc + 16, sizeof *words);
+    if (!words) {
+        tool_error("out of memory");
+        return EXIT_FAILED;
+    }
+    int k = 0;
+    char count[16];
+    snprintf(count, sizeof count, "%d", ranks);
+    for (int i = 0; i < user.n; i++)
+        words[k++] = user.item[i];
+    for (int i = 0; !k && launchers[i]; i++)
+        if (in_path(launchers[i])) words[k++] = (char *)(uintptr_t)launchers[i];
+    if (!k) {
+        tool_error("no launcher for %s in PATH (looked for %s, %s): install %s, or set RILL_MPIRUN",
+                   library, launchers[0], launchers[1], package);
+        free(words);
+        return EXIT_FAILED;
+    }
+#ifdef OPEN_MPI
+    if (!user.n) {
+        words[k++] = "-q"; /* explain() says what is to be said */
+        words[k++] = "--oversubscribe";
+        if (geteuid() == 0) words[k++] = "--allow-run-as-root";
+        if (ranks > cores()) {
+            words[k++] = "--bind-to";
+            words[k++] = "none";
+        }
+    }
+#else
+    (void)cores;
+#endif
+    words[k++] = "-n";
+    words[k++] = count;
+    words[k++] = self;
+    for (int i = 0; i < argc; i++)
+        words[k++] = argv[i];
+
+    if (tune_malloc) {
+        setenv("MALLOC_MMAP_THRESHOLD_", MMAP_THRESHOLD, 0);
+        setenv("MALLOC_TRIM_THRESHOLD_", TRIM_THRESHOLD, 0);
+    }
+    if (isatty(STDERR_FILENO)) setenv(PROGRESS, "1", 0);
+    fflush(NULL);
+    int status = spawn(words);
+    free(words);
+    list_free(&user);
+    return status;
+}
+#endif

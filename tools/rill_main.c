@@ -1,0 +1,109 @@
+/* rill: one binary, one table of commands.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "launch.h"
+#include "tool.h"
+
+#include <mpi.h>
+#include <rill/rill.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const tool_command commands[] = {
+    {"info", "algorithms, codecs, instruction set, MPI and environment", cmd_info, cmd_info_help,
+     MPI_THREAD_MULTIPLE},
+    {"bench", "time collectives against MPI, every result checked", cmd_bench, cmd_bench_help,
+     MPI_THREAD_SINGLE},
+};
+#define COMMANDS ((int)(sizeof commands / sizeof *commands))
+
+static void main_help(FILE *out) {
+    fprintf(out, "usage: rill COMMAND [OPTION...]\n"
+                 "\n"
+                 "Sparse collectives for distributed machine learning, on MPI.\n"
+                 "\n"
+                 "Commands:\n");
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "  %-16s %s\n", "bench kernels", "time sums and conversions of streams alone");
+    fprintf(out, "\n"
+                 "  rill help COMMAND, rill COMMAND --help   what a command does and its options\n"
+                 "  rill --version                           version, commit and MPI library\n"
+                 "\n"
+                 "Exit status: 0 success, 1 a run or a check failed, 2 wrong usage.\n");
+}
+
+static const tool_command *find_command(const char *name) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(commands[i].name, name)) return &commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name) {
+    const char *names[COMMANDS + 2];
+    for (int i = 0; i < COMMANDS; i++)
+        names[i] = commands[i].name;
+    names[COMMANDS] = "help";
+    names[COMMANDS + 1] = NULL;
+    const char *meant = tool_suggest(name, names);
+    if (meant) tool_error("unknown command '%s'; did you mean '%s'?", name, meant);
+    else tool_error("unknown command '%s'; 'rill --help' lists them", name);
+    return EXIT_USAGE;
+}
+
+static int help_for(int argc, char **argv) {
+    if (argc < 2) {
+        if (tool_speaks()) main_help(stdout);
+        return EXIT_OK;
+    }
+    const tool_command *c = find_command(argv[1]);
+    if (!c) return unknown_command(argv[1]);
+    if (argc > 2 && !strcmp(argv[1], "bench") && !strcmp(argv[2], "kernels")) {
+        if (tool_speaks()) cmd_bench_kernels_help(stdout);
+        return EXIT_OK;
+    }
+    if (tool_speaks()) c->help(stdout);
+    return EXIT_OK;
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) {
+        if (tool_speaks()) main_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *name = argv[1];
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) return help_for(1, argv);
+    if (!strcmp(name, "help")) return help_for(argc - 1, argv + 1);
+    if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
+        if (tool_speaks())
+            printf("rill %s\ncommit %s\n%s\n", rill_version(), tool_commit(), tool_mpi_library());
+        return EXIT_OK;
+    }
+    if (name[0] == '-') {
+        static const char *const options[] = {"--help", "--version", NULL};
+        const char *meant = tool_suggest(name, options);
+        if (meant) tool_error("unknown option '%s'; did you mean '%s'?", name, meant);
+        else tool_error("unknown option '%s'; 'rill --help' lists commands and options", name);
+        return EXIT_USAGE;
+    }
+    const tool_command *c = find_command(name);
+    return c ? c->run(argc - 1, argv + 1) : unknown_command(name);
+}
+
+int main(int argc, char **argv) {
+    /* Under a launcher MPI comes first, so that usage errors are reported by one rank only. */
+    if (launch_is_under()) {
+        const tool_command *c = argc > 1 ? find_command(argv[1]) : NULL;
+        tool_mpi_begin(c ? c->thread_level : MPI_THREAD_SINGLE);
+    }
+    int status = dispatch(argc, argv);
+    if (fflush(stdout) || ferror(stdout)) {
+        if (status == EXIT_OK) status = EXIT_FAILED;
+        tool_error("writing to standard output failed");
+    }
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    if (initialized) MPI_Finalize();
+    return status;
+}

@@ -1,0 +1,135 @@
+/* Messages, option scanning, suggestions, and what the build and MPI are called.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "tool.h"
+
+#include <ctype.h>
+#include <mpi.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef RILL_COMMIT
+#define RILL_COMMIT "unknown"
+#endif
+
+static bool silent;
+
+bool tool_speaks(void) { return !silent; }
+
+void tool_mpi_begin(int thread_level) {
+    int initialized = 0, provided, rank;
+    MPI_Initialized(&initialized);
+    if (!initialized) MPI_Init_thread(NULL, NULL, thread_level, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    silent = rank != 0;
+}
+
+void tool_error(const char *format, ...) {
+    if (silent) return;
+    va_list args;
+    va_start(args, format);
+    fflush(stdout);
+    fputs("rill: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+int tool_usage(const char *command, const char *format, ...) {
+    if (silent) return EXIT_USAGE;
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "rill %s: ", command);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\nTry 'rill %s --help'.\n", command);
+    va_end(args);
+    return EXIT_USAGE;
+}
+
+void tool_getopt_reset(void) { optind = 0; }
+
+int tool_getopt(const char *command, int argc, char **argv, const struct option *options) {
+    opterr = 0;
+    int at = optind ? optind : 1;
+    int c = getopt_long(argc, argv, "+:h", options, NULL);
+    if (c == 'h' || (c != '?' && c != ':')) return c;
+    const char *word = at < argc ? argv[at] : "";
+    if (c == ':') {
+        tool_usage(command, "option '%s' needs an argument", word);
+        return '?';
+    }
+    size_t length = strcspn(word, "=");
+    const char *names[64];
+    int n = 0, prefixes = 0;
+    bool known = false;
+    for (const struct option *o = options; o->name && n < 63; o++) {
+        names[n++] = o->name;
+        if (length < 3 || strncmp(word, "--", 2)) continue;
+        prefixes += !strncmp(o->name, word + 2, length - 2);
+        known |= strlen(o->name) == length - 2 && !strncmp(o->name, word + 2, length - 2);
+    }
+    names[n] = NULL;
+    char given[64];
+    snprintf(given, sizeof given, "%.*s", (int)length, word);
+    const char *meant = strncmp(given, "--", 2) ? NULL : tool_suggest(given + 2, names);
+    if (known) tool_usage(command, "option '%s' takes no argument", given);
+    else if (prefixes > 1) tool_usage(command, "option '%s' is ambiguous", given);
+    else if (meant) tool_usage(command, "unknown option '%s'; did you mean '--%s'?", given, meant);
+    else tool_usage(command, "unknown option '%s'", given);
+    return '?';
+}
+
+/* Levenshtein distance of two short words, ignoring case. */
+static int distance(const char *a, const char *b) {
+    enum { LONGEST = 48 };
+    size_t n = strlen(b);
+    if (strlen(a) > LONGEST || n > LONGEST) return LONGEST;
+    int row[LONGEST + 1];
+    for (size_t j = 0; j <= n; j++)
+        row[j] = (int)j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= n; j++) {
+            int cost = tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]);
+            int best = diagonal + cost;
+            diagonal = row[j];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+const char *tool_suggest(const char *given, const char *const *candidates) {
+    const char *best = NULL;
+    int least = (int)strlen(given) / 3 + 1;
+    if (least < 2) least = 2;
+    for (; *candidates; candidates++) {
+        int d = distance(given, *candidates);
+        if (d < least) {
+            least = d;
+            best = *candidates;
+        }
+    }
+    return best;
+}
+
+const char *tool_mpi_library(void) {
+    static char name[64];
+    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    const char *version = strstr(text, "Version:");
+    if (version) /* "MPICH Version:<tab>4.0.2" */
+        snprintf(name, sizeof name, "%.*s%s", (int)(version - text), text,
+                 version + 8 + strspn(version + 8, " \t"));
+    else snprintf(name, sizeof name, "%.63s", text);
+    return name;
+}
+
+const char *tool_commit(void) { return RILL_COMMIT; }

@@ -1,0 +1,58 @@
+/* What the files of the rill tool share: commands, exit statuses, messages.
+ *
+ * The tool is a program like any other on top of librill: it includes the public header only. A
+ * command is a row of the table in rill_main.c; it gets its own argv (argv[0] is its name) and
+ * returns an exit status. Only rank 0 speaks, except for a rank's own failure.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef RILL_TOOL_H
+#define RILL_TOOL_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef struct tool_command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+    void (*help)(FILE *);
+    int thread_level; /* asked of MPI_Init_thread; more than needed makes MPI slower */
+} tool_command;
+
+int cmd_info(int argc, char **argv);
+void cmd_info_help(FILE *);
+int cmd_bench(int argc, char **argv);
+void cmd_bench_help(FILE *);
+int cmd_bench_kernels(int argc, char **argv);
+void cmd_bench_kernels_help(FILE *);
+
+/* MPI is initialised at most once: by main under a launcher, else by the command that needs it.
+ * main finalises. */
+void tool_mpi_begin(int thread_level);
+
+/* Whether this process prints: false on ranks other than 0. */
+bool tool_speaks(void);
+/* "rill: " and the text on stderr, on the rank that speaks. */
+void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with a hint at the command's help; returns EXIT_USAGE. */
+int tool_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* getopt_long with our messages: returns the option's value, -1 at the end, or '?' after it has
+ * reported an unknown option, a missing or a superfluous argument. */
+int tool_getopt(const char *command, int argc, char **argv, const struct option *options);
+/* Starts a new scan. */
+void tool_getopt_reset(void);
+
+/* The name among candidates (NULL-terminated) that was probably meant, or NULL. */
+const char *tool_suggest(const char *given, const char *const *candidates);
+
+/* "Open MPI v4.1.4", "MPICH 4.0.2": the first words of MPI_Get_library_version. */
+const char *tool_mpi_library(void);
+/* The commit that the tool was built from, or "unknown". */
+const char *tool_commit(void);
+
+#endif
