@@ -22,10 +22,20 @@
 
 enum { ROOT = 0 };
 
-typedef enum bench_overlap { OVERLAP_UNIFORM, OVERLAP_NONE, OVERLAP_FULL, OVERLAP_ZIPF } bench_overlap;
+typedef enum bench_overlap {
+    OVERLAP_UNIFORM,
+    OVERLAP_NONE,
+    OVERLAP_FULL,
+    OVERLAP_ZIPF
+} bench_overlap;
 typedef enum bench_mode { MODE_BLOCKING, MODE_NONBLOCKING, MODE_PERSISTENT } bench_mode;
 typedef enum bench_form { FORM_AUTO, FORM_SPARSE, FORM_DENSE } bench_form;
-typedef enum bench_operation { OPERATION_SUM, OPERATION_MIN, OPERATION_MAX, OPERATION_PROD } bench_operation;
+typedef enum bench_operation {
+    OPERATION_SUM,
+    OPERATION_MIN,
+    OPERATION_MAX,
+    OPERATION_PROD
+} bench_operation;
 
 extern const char *const bench_overlap_names[]; /* NULL-terminated, by enum value; likewise: */
 extern const char *const bench_mode_names[];

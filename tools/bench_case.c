@@ -90,8 +90,7 @@ static bool mpi_prepare(const bench_config *config, const bench_world *world,
     uint64_t bytes = input->dim * size;
     c->first = 0;
     c->count = input->dim;
-    bool ranges =
-        config->collective == RILL_REDUCE_SCATTER || config->collective == RILL_ALLGATHER;
+    bool ranges = config->collective == RILL_REDUCE_SCATTER || config->collective == RILL_ALLGATHER;
     if (ranges) equal_range(input->dim, world->size, world->rank, &c->first, &c->count);
     if (input->dim > UINT64_MAX / 64 ||
         2 * bytes > world->memory / 10 * 6 / (uint64_t)world->ranks_per_host) {
@@ -103,8 +102,9 @@ static bool mpi_prepare(const bench_config *config, const bench_world *world,
         snprintf(c->detail, sizeof c->detail, "MPI counts in int: dimension over 2^31 - 1");
         return false;
     }
-    c->send = malloc(bytes);
-    c->receive = malloc(bytes);
+    /* On cache lines, as the library's own: the baseline must not be slow by accident. */
+    c->send = aligned_alloc(64, (bytes + 64) & ~(uint64_t)63);
+    c->receive = aligned_alloc(64, (bytes + 64) & ~(uint64_t)63);
     if (!c->send || !c->receive) {
         snprintf(c->detail, sizeof c->detail, "out of memory");
         return false;
@@ -179,8 +179,7 @@ static rill_status request(const bench_config *config, const bench_world *world,
 static rill_status rill_run(const bench_config *config, const bench_world *world,
                             const bench_input *input, bench_case *c, double *seconds) {
     rill_status status = RILL_OK;
-    if (config->mode == MODE_PERSISTENT && !c->request)
-        status = request(config, world, input, c);
+    if (config->mode == MODE_PERSISTENT && !c->request) status = request(config, world, input, c);
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     switch (config->mode) {
@@ -267,15 +266,16 @@ bench_case *bench_cases_make(const bench_config *config, const bench_world *worl
         for (int k = 0; k < codecs; k++)
             for (int b = 0; b < config->bits; b++)
                 for (int p = 0; p < partitions; p++) {
-                    const bench_choice *codec =
-                        config->codecs.n ? &config->codecs.item[k] : &not_given;
+                    const bench_choice *codec = config->codecs.n ? &config->codecs.item[k]
+                                                                 : &not_given;
                     bench_case *c = &cases[(*n)++];
-                    *c = (bench_case){
-                        .requested = algorithm->name,
-                        .codec = codec->name,
-                        .partition = config->partitions.n ? config->partitions.item[p].name : NULL,
-                        .value_bits = config->value_bits[b],
-                        .may_be_unsupported = algorithm->from_all || codec->from_all};
+                    *c = (bench_case){.requested = algorithm->name,
+                                      .codec = codec->name,
+                                      .partition = config->partitions.n
+                                                       ? config->partitions.item[p].name
+                                                       : NULL,
+                                      .value_bits = config->value_bits[b],
+                                      .may_be_unsupported = algorithm->from_all || codec->from_all};
                     prepare(config, world, input, c);
                 }
     }

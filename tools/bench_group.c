@@ -49,8 +49,8 @@ static void run(const bench_config *config, const bench_world *world, const benc
     if (worst == RILL_OK) return;
     char text[sizeof c->detail] = "";
     if (status != RILL_OK)
-        snprintf(text, sizeof text, "%s%s%.*s", rill_strerror(status), *rill_last_error() ? ": " : "",
-                 (int)sizeof text - 64, rill_last_error());
+        snprintf(text, sizeof text, "%s",
+                 *rill_last_error() ? rill_last_error() : rill_strerror(status));
     bench_agree(world, status == RILL_OK, text, sizeof text);
     memcpy(c->detail, text, sizeof text);
     int least;
@@ -78,8 +78,12 @@ static void gather(const bench_config *config, const bench_world *world, bench_c
         c->p75 = bench_quantile(sorted, config->reps, 0.75);
         free(sorted);
     }
-    uint64_t counts[7] = {c->stats.sent_bytes, c->stats.recv_bytes, c->stats.messages,
-                          c->stats.rounds,     c->stats.nnz_in,     c->stats.nnz_out,
+    uint64_t counts[7] = {c->stats.sent_bytes,
+                          c->stats.recv_bytes,
+                          c->stats.messages,
+                          c->stats.rounds,
+                          c->stats.nnz_in,
+                          c->stats.nnz_out,
                           c->is_mpi || (c->out && rill_stream_is_dense(c->out))};
     MPI_Allreduce(MPI_IN_PLACE, counts, 7, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
     c->sent = counts[0];

@@ -33,10 +33,10 @@ typedef struct kernel {
     const char *name;
     kernel_kind kind;
     int inputs;
-    uint64_t nnz;      /* of each sparse input; DIM: dense */
-    bool into_dense;   /* add: the stream added to is dense, and stays so */
+    uint64_t nnz;    /* of each sparse input; DIM: dense */
+    bool into_dense; /* add: the stream added to is dense, and stays so */
     bool evict;
-    double goal;       /* ns per input element (LIMITS.md); 0: none */
+    double goal; /* ns per input element (LIMITS.md); 0: none */
 } kernel;
 
 static const kernel kernels[] = {
@@ -57,17 +57,18 @@ static const kernel kernels[] = {
 #define KERNELS ((int)(sizeof kernels / sizeof *kernels))
 
 void cmd_bench_kernels_help(FILE *out) {
-    fputs("usage: rill bench kernels [OPTION...]\n"
-          "\n"
-          "Times sums and conversions of streams of dimension 2^24 on one core, and the bound that\n"
-          "memory sets: reading what must be read and writing what must be written.\n"
-          "\n"
-          "  --type T       f32 (default), f64, f16, bf16\n"
-          "  --reps N       timed repetitions (15)\n"
-          "  --json FILE    one JSON object per kernel and line; - is stdout, without table\n"
-          "  --quiet        no table, no progress line\n"
-          "  -h, --help     this text\n",
-          out);
+    fputs(
+        "usage: rill bench kernels [OPTION...]\n"
+        "\n"
+        "Times sums and conversions of streams of dimension 2^24 on one core, and the bound that\n"
+        "memory sets: reading what must be read and writing what must be written.\n"
+        "\n"
+        "  --type T       f32 (default), f64, f16, bf16\n"
+        "  --reps N       timed repetitions (15)\n"
+        "  --json FILE    one JSON object per kernel and line; - is stdout, without table\n"
+        "  --quiet        no table, no progress line\n"
+        "  -h, --help     this text\n",
+        out);
 }
 
 typedef struct bench_memory {
@@ -259,8 +260,7 @@ static rill_status measure(const kernel *k, rill_type type, int reps, const benc
     for (int r = -1; r < reps && status == RILL_OK; r++) {
         for (int kind = PLAIN; kind <= STREAM; kind++) {
             if (k->evict) read_pass(memory->evict, EVICTION);
-            bound[kind] =
-                bound_pass(memory, m->reads, m->writes, k->into_dense ? IN_PLACE : kind);
+            bound[kind] = bound_pass(memory, m->reads, m->writes, k->into_dense ? IN_PLACE : kind);
         }
         if (k->evict) read_pass(memory->evict, EVICTION);
         status = call(k, work, in, dense, &seconds);
@@ -306,7 +306,8 @@ static void add_row(table *t, const kernel *k, rill_type type, const measured *m
 
 static bool write_record(FILE *out, const kernel *k, rill_type type, int reps, const measured *m) {
     json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:f, s:f, s:f, s:i, "
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:f, s:f, s:f, "
+        "s:i, "
         "s:s, s:s}",
         "kernel", k->name, "from", k->evict ? "memory" : "cache", "type", bench_type_names[type],
         "inputs", k->inputs + (k->into_dense ? 1 : 0), "dim", (json_int_t)DIM, "elements",
@@ -370,7 +371,8 @@ static int run_kernels(rill_type type, int reps, FILE *json, FILE *out, bool qui
     }
     bench_progress(&progress, "%s", "");
     if (out && status == EXIT_OK) {
-        fprintf(out, "rill %s  %s  %s values, dimension 2^24, one core, median of %d repetitions\n\n",
+        fprintf(out,
+                "rill %s  %s  %s values, dimension 2^24, one core, median of %d repetitions\n\n",
                 rill_version(), rill_isa(), bench_type_names[type], reps);
         table_print(&t, out);
     }
@@ -382,10 +384,12 @@ static int run_kernels(rill_type type, int reps, FILE *json, FILE *out, bool qui
 }
 
 int cmd_bench_kernels(int argc, char **argv) {
-    static const struct option options[] = {
-        {"type", required_argument, NULL, 't'}, {"reps", required_argument, NULL, 'r'},
-        {"json", required_argument, NULL, 'j'}, {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},       {0}};
+    static const struct option options[] = {{"type", required_argument, NULL, 't'},
+                                            {"reps", required_argument, NULL, 'r'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"quiet", no_argument, NULL, 'q'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     int type = RILL_F32, reps = 15;
     const char *path = NULL;
     bool quiet = false, found;

@@ -121,7 +121,8 @@ static int number_list(bench_config *c, int option, const char *name, const char
         switch (option) {
         case OPT_DIM:
             if (!parse_count(item, &c->dim[i]) || !c->dim[i])
-                status = bad(name, item, "a dimension of 1 or more, such as 16777216, 2^24, 16M or 1e6");
+                status = bad(name, item,
+                             "a dimension of 1 or more, such as 16777216, 2^24, 16M or 1e6");
             c->dims = list.n;
             break;
         case OPT_DENSITY:
@@ -135,7 +136,8 @@ static int number_list(bench_config *c, int option, const char *name, const char
             c->nnzs = list.n;
             break;
         default:
-            if (!parse_int(item, 0, 16, &bits) || !(bits == 0 || (bits > 1 && !(bits & (bits - 1)))))
+            if (!parse_int(item, 0, 16, &bits) ||
+                !(bits == 0 || (bits > 1 && !(bits & (bits - 1)))))
                 status = bad(name, item, "one of 0, 16, 8, 4, 2");
             else c->value_bits[i] = bits;
             c->bits = list.n;
@@ -299,8 +301,9 @@ static int finish(bench_config *c) {
                                   (unsigned long long)c->nnz[k], (unsigned long long)c->dim[d]);
     if (c->collective == RILL_ALLGATHER) {
         if (c->overlap_given && c->overlap != OVERLAP_NONE)
-            return tool_usage("bench", "--overlap: '%s' can't serve allgather, which is of "
-                                       "disjoint supports: none",
+            return tool_usage("bench",
+                              "--overlap: '%s' can't serve allgather, which is of "
+                              "disjoint supports: none",
                               bench_overlap_names[c->overlap]);
         c->overlap = OVERLAP_NONE;
     }

@@ -50,16 +50,15 @@ static bool same_everywhere(rill_collective collective) {
     return collective == RILL_ALLREDUCE || collective == RILL_ALLGATHER || collective == RILL_BCAST;
 }
 
-static double tolerance(const bench_config *config, const bench_world *world,
-                        const bench_case *c) {
+static double tolerance(const bench_config *config, const bench_world *world, const bench_case *c) {
     if (!c->value_bits || (size_t)c->value_bits >= 8 * rill_type_size(config->type)) return 0;
     double q = c->value_bits == 16 ? 0x1p-8 : 1 / (ldexp(1, c->value_bits - 1) - 1);
     double bound = bench_value_bound(config->type, config->operation, world->size);
     return (pow(1 + q, (double)c->stats.rounds + 1) - 1) * bound * world->size;
 }
 
-static void open_mpi(const bench_config *config, const bench_world *world,
-                     const bench_input *input, const bench_case *c, view *v) {
+static void open_mpi(const bench_config *config, const bench_world *world, const bench_input *input,
+                     const bench_case *c, view *v) {
     bench_store(config->type, v->fill, 0, bench_neutral(config->operation));
     v->dense = true;
     v->values = c->receive;
@@ -178,8 +177,8 @@ static bool ranges_tile(const bench_world *world, const view *v, uint64_t dim) {
     return covered == dim && total == dim;
 }
 
-static void conclude(const bench_config *config, const bench_world *world,
-                     const bench_input *input, bench_case *c, view *v) {
+static void conclude(const bench_config *config, const bench_world *world, const bench_input *input,
+                     bench_case *c, view *v) {
     bool ok = bench_agree(world, v->ok, c->detail, sizeof c->detail);
     if (same_everywhere(config->collective)) {
         uint64_t mine[2] = {v->hash, ~v->hash}, least[2];

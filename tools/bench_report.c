@@ -63,8 +63,9 @@ void bench_report_group(const bench_config *config, const bench_input *input,
         if (!row) break;
         label(c, row->cell[0]);
         if (c->state != CASE_READY) {
-            snprintf(row->note, sizeof row->note, "%s: %.140s",
-                     c->state == CASE_UNSUPPORTED ? "n/a" : "FAILED", c->detail);
+            snprintf(row->note, sizeof row->note, "%s%s%s: %.120s", c->codec ? c->codec : "",
+                     c->codec ? "  " : "", c->state == CASE_UNSUPPORTED ? "n/a" : "FAILED",
+                     c->detail);
             continue;
         }
         codec(c, row->cell[1]);
@@ -101,11 +102,11 @@ static json_t *record(const bench_config *config, const bench_world *world,
         (json_int_t)input->dim, "density", input->density, "nnz_in", (json_int_t)c->nnz_in,
         "nnz_out", (json_int_t)c->nnz_out, "median_s", c->median, "p25_s", c->p25, "p75_s", c->p75,
         "predicted_s", real_or_null(c->predicted));
-    json_t *more = json_pack(
-        "{s:I, s:I, s:I, s:I, s:o, s:b, s:s}", "sent_bytes_max", (json_int_t)c->sent,
-        "recv_bytes_max", (json_int_t)c->received, "messages_max", (json_int_t)c->messages,
-        "rounds", (json_int_t)c->rounds, "speedup", real_or_null(speedup(c, base)), "correct",
-        c->correct, "commit", tool_commit());
+    json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:o, s:b, s:s}", "sent_bytes_max",
+                             (json_int_t)c->sent, "recv_bytes_max", (json_int_t)c->received,
+                             "messages_max", (json_int_t)c->messages, "rounds",
+                             (json_int_t)c->rounds, "speedup", real_or_null(speedup(c, base)),
+                             "correct", c->correct, "commit", tool_commit());
     json_t *extra = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:b, s:s, s:s, s:s, s:s, s:I, s:i, s:I, "
         "s:o}",

@@ -20,8 +20,8 @@
 static const struct {
     int significand; /* bits, the hidden one included */
     int exponent;    /* 2^exponent and 2^-exponent are normal */
-} traits[] = {[RILL_F32] = {24, 126}, [RILL_F64] = {53, 1022}, [RILL_F16] = {11, 14},
-              [RILL_BF16] = {8, 126}};
+} traits[] = {
+    [RILL_F32] = {24, 126}, [RILL_F64] = {53, 1022}, [RILL_F16] = {11, 14}, [RILL_BF16] = {8, 126}};
 
 static uint64_t mix(uint64_t x) { /* the finaliser of splitmix64 */
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -183,8 +183,8 @@ static inline float most(float a, float b) { return a > b ? a : b; }
 /* Every processor with AVX2 has F16C, which not every compiler knows how to ask for. */
 #define F16_OP(OP, VECTOR)                                                                         \
     SCALAR_OP(f16, OP)                                                                             \
-    __attribute__((target("avx,f16c"))) static void f16_##OP##_f16c(const uint16_t *in,           \
-                                                                    uint16_t *io, int n) {        \
+    __attribute__((target("avx,f16c"))) static void f16_##OP##_f16c(const uint16_t *in,            \
+                                                                    uint16_t *io, int n) {         \
         int i = 0;                                                                                 \
         for (; i + 8 <= n; i += 8) {                                                               \
             __m256 a = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in + i)));  \

@@ -12,53 +12,54 @@
 #include <time.h>
 
 void cmd_bench_help(FILE *out) {
-    fputs("usage: rill bench [OPTION...]\n"
-          "       rill bench kernels [OPTION...]\n"
-          "\n"
-          "Times sparse collectives against MPI's own on dense vectors (the row 'mpi', on which\n"
-          "the speedups are based) and checks every result against a dense oracle. Started\n"
-          "without mpirun it starts mpirun itself.\n"
-          "\n"
-          "What runs (lists are separated by commas):\n"
-          "  --ranks P              ranks to start (2)\n"
-          "  --collective C         allreduce (default), reduce, reduce_scatter, allgather, bcast\n"
-          "  --algorithm LIST       names from 'rill info', auto, mpi, or all (default)\n"
-          "  --codec LIST           names from 'rill info', auto, or all\n"
-          "  --value-bits LIST      bits per value in messages: 0 (as they are), 16, 8, 4, 2\n"
-          "  --partition LIST       uniform, balanced\n"
-          "  --expected-nnz K       hint: expected non-zeros of the result\n"
-          "  --nonblocking          the non-blocking form, and wait\n"
-          "  --persistent           the persistent form: start and wait are timed\n"
-          "\n"
-          "On what:\n"
-          "  --dim LIST             dimensions: 16777216, 2^24, 16M (of 1024), 1e6 (2^20)\n"
-          "  --density LIST         non-zeros of a rank per dimension: 0.01, 1% (1%)\n"
-          "  --nnz LIST             or their number\n"
-          "  --op OP                sum (default), min, max, prod\n"
-          "  --type T               f32 (default), f64, f16, bf16\n"
-          "  --overlap O            supports of the ranks: uniform (random, default), none, full\n"
-          "                         (the same), zipf (skewed to low indices)\n"
-          "  --form F               of the input stream: auto (default), sparse, dense\n"
-          "  --seed N               of supports and values (1)\n"
-          "\n"
-          "How:\n"
-          "  --reps N               timed repetitions (20)\n"
-          "  --warmup N             repetitions before (3)\n"
-          "  --order O              interleaved: one repetition of each case in turn (default);\n"
-          "                         blocks: case after case, caches warm\n"
-          "  --no-baseline          without 'mpi', unless it is named\n"
-          "  --no-malloc-tuning     leave malloc alone; the baseline then pays page faults\n"
-          "  --json FILE            one JSON object per case and line; - is stdout, without table\n"
-          "  --dump PREFIX          write each rank's input: PREFIX-<dim>-<nnz>-<rank>.idx (uint64)\n"
-          "                         and .val (of the type)\n"
-          "  --quiet                no table, no progress line\n"
-          "  -h, --help             this text\n"
-          "\n"
-          "Environment: RILL_MPIRUN, a launcher and its options instead of the one found.\n"
-          "Exit status: 0, 1 if a case failed or was incorrect, 2 for wrong usage.\n"
-          "\n"
-          "Example: rill bench --ranks 4 --dim 2^24 --density 0.1%,1% --json out.jsonl\n",
-          out);
+    fputs(
+        "usage: rill bench [OPTION...]\n"
+        "       rill bench kernels [OPTION...]\n"
+        "\n"
+        "Times sparse collectives against MPI's own on dense vectors (the row 'mpi', on which\n"
+        "the speedups are based) and checks every result against a dense oracle. Started\n"
+        "without mpirun it starts mpirun itself.\n"
+        "\n"
+        "What runs (lists are separated by commas):\n"
+        "  --ranks P              ranks to start (2)\n"
+        "  --collective C         allreduce (default), reduce, reduce_scatter, allgather, bcast\n"
+        "  --algorithm LIST       names from 'rill info', auto, mpi, or all (default)\n"
+        "  --codec LIST           names from 'rill info', auto, or all\n"
+        "  --value-bits LIST      bits per value in messages: 0 (as they are), 16, 8, 4, 2\n"
+        "  --partition LIST       uniform, balanced\n"
+        "  --expected-nnz K       hint: expected non-zeros of the result\n"
+        "  --nonblocking          the non-blocking form, and wait\n"
+        "  --persistent           the persistent form: start and wait are timed\n"
+        "\n"
+        "On what:\n"
+        "  --dim LIST             dimensions: 16777216, 2^24, 16M (of 1024), 1e6 (2^20)\n"
+        "  --density LIST         non-zeros of a rank per dimension: 0.01, 1% (1%)\n"
+        "  --nnz LIST             or their number\n"
+        "  --op OP                sum (default), min, max, prod\n"
+        "  --type T               f32 (default), f64, f16, bf16\n"
+        "  --overlap O            supports of the ranks: uniform (random, default), none, full\n"
+        "                         (the same), zipf (skewed to low indices)\n"
+        "  --form F               of the input stream: auto (default), sparse, dense\n"
+        "  --seed N               of supports and values (1)\n"
+        "\n"
+        "How:\n"
+        "  --reps N               timed repetitions (20)\n"
+        "  --warmup N             repetitions before (3)\n"
+        "  --order O              interleaved: one repetition of each case in turn (default);\n"
+        "                         blocks: case after case, caches warm\n"
+        "  --no-baseline          without 'mpi', unless it is named\n"
+        "  --no-malloc-tuning     leave malloc alone; the baseline then pays page faults\n"
+        "  --json FILE            one JSON object per case and line; - is stdout, without table\n"
+        "  --dump PREFIX          write each rank's input: PREFIX-<dim>-<nnz>-<rank>.idx (uint64)\n"
+        "                         and .val (of the type)\n"
+        "  --quiet                no table, no progress line\n"
+        "  -h, --help             this text\n"
+        "\n"
+        "Environment: RILL_MPIRUN, a launcher and its options instead of the one found.\n"
+        "Exit status: 0, 1 if a case failed or was incorrect, 2 for wrong usage.\n"
+        "\n"
+        "Example: rill bench --ranks 4 --dim 2^24 --density 0.1%,1% --json out.jsonl\n",
+        out);
 }
 
 /* The value of a line "key : value" in a file of /proc; empty if there is none. */
@@ -119,9 +120,11 @@ static int judge(const bench_case *cases, int n) {
     int status = EXIT_OK;
     for (int i = 0; i < n; i++) {
         const bench_case *c = &cases[i];
-        if (c->state == CASE_FAILED) tool_error("bench: %s: %s", c->requested, c->detail);
+        const char *gap = c->codec ? " " : "", *codec = c->codec ? c->codec : "";
+        if (c->state == CASE_FAILED)
+            tool_error("bench: %s%s%s: %s", c->requested, gap, codec, c->detail);
         else if (c->state == CASE_READY && !c->correct)
-            tool_error("bench: %s: incorrect: %s", c->requested, c->detail);
+            tool_error("bench: %s%s%s: incorrect: %s", c->requested, gap, codec, c->detail);
         else continue;
         status = EXIT_FAILED;
     }
@@ -208,7 +211,8 @@ static int run_all(const bench_config *config) {
         json = to_stdout ? stdout : fopen(config->json_path, "w");
         opened = json != NULL;
         if (!opened)
-            tool_usage("bench", "--json: cannot write '%s': %s", config->json_path, strerror(errno));
+            tool_usage("bench", "--json: cannot write '%s': %s", config->json_path,
+                       strerror(errno));
     }
     MPI_Bcast(&opened, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
     if (!opened) return EXIT_USAGE;

@@ -84,8 +84,8 @@ static void print_text(void) {
     printf("\nEnvironment:\n");
     for (int i = 0; i < VARIABLES; i++) {
         const char *value = getenv(variables[i].name);
-        printf("  %-19s%s%s%s%s\n", variables[i].name, variables[i].meaning,
-               value ? " [now: " : "", value ? value : "", value ? "]" : "");
+        printf("  %-19s%s%s%s%s\n", variables[i].name, variables[i].meaning, value ? " [now: " : "",
+               value ? value : "", value ? "]" : "");
     }
 }
 
@@ -118,11 +118,12 @@ static int print_json(void) {
     }
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version", rill_version(),
-        "commit", tool_commit(), "mpi_library", tool_mpi_library(), "mpi_standard", standard,
-        "mpi_threads", thread_level(), "isa", rill_isa(), "types", types, "operations", ops,
-        "algorithms", collectives, "codecs", codecs, "environment", environment);
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version",
+                             rill_version(), "commit", tool_commit(), "mpi_library",
+                             tool_mpi_library(), "mpi_standard", standard, "mpi_threads",
+                             thread_level(), "isa", rill_isa(), "types", types, "operations", ops,
+                             "algorithms", collectives, "codecs", codecs, "environment",
+                             environment);
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);
@@ -130,8 +131,9 @@ static int print_json(void) {
 }
 
 int cmd_info(int argc, char **argv) {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     bool json = false;
     tool_getopt_reset();
     for (int c; (c = tool_getopt("info", argc, argv, options)) != -1;) {

@@ -51,8 +51,8 @@ int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
 #endif
 
 bool launch_is_under(void) {
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
-                                        "PMI_SIZE",             "PMI_FD",    NULL};
+    static const char *const marks[] = {
+        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD", NULL};
     for (int i = 0; marks[i]; i++)
         if (getenv(marks[i])) return true;
     return false;

@@ -29,9 +29,9 @@ void table_free(table *);
 
 /* Each writes one cell. */
 void cell_text(char *cell, const char *text);
-void cell_time(char *cell, double seconds);   /* "12.3 ms" */
-void cell_bytes(char *cell, double bytes);    /* "1.25 MB" (10^6) */
-void cell_count(char *cell, uint64_t count);  /* "16,777,216" */
-void cell_ratio(char *cell, double ratio);    /* "15.2x" */
+void cell_time(char *cell, double seconds);  /* "12.3 ms" */
+void cell_bytes(char *cell, double bytes);   /* "1.25 MB" (10^6) */
+void cell_count(char *cell, uint64_t count); /* "16,777,216" */
+void cell_ratio(char *cell, double ratio);   /* "15.2x" */
 
 #endif

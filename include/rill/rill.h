@@ -250,6 +250,38 @@ RILL_API rill_status rill_request_stats(const rill_request *, rill_stats *);
 /* An active request is completed first. */
 RILL_API rill_status rill_request_free(rill_request **);
 
+/* ---- selection ---------------------------------------------------------------------------- */
+
+/* Picks the entries of a dense vector that are worth sending. A selector keeps the state that
+ * some methods carry from call to call, and its memory. */
+typedef struct rill_selector rill_selector;
+
+typedef struct rill_select_options {
+    size_t size;
+    const char *method; /* a name from rill_selector_at; NULL: "topk" */
+    double density;     /* share of the dimension to select, when k is 0 */
+    uint64_t k;         /* entries to select; 0: by density */
+    uint64_t bucket;    /* "bucket": entries of a bucket; 0: 512 */
+    uint64_t block;     /* "block": entries of a block; 0: 256 */
+    double threshold;   /* "threshold": fixed; 0: found and steered */
+    uint64_t interval;  /* "threshold": calls between exact evaluations; 0: 32 */
+    uint64_t seed;      /* "random": the same on all ranks */
+    int threads;        /* 0 or 1: this thread alone */
+} rill_select_options;
+#define RILL_SELECT_OPTIONS_INIT                                                                   \
+    { sizeof(rill_select_options), NULL, 0.0, 0, 0, 0, 0.0, 0, 0, 1 }
+
+RILL_API rill_status rill_selector_create(rill_type, uint64_t dim, const rill_select_options *,
+                                          rill_selector **out);
+RILL_API rill_status rill_selector_free(rill_selector **);
+/* out = the selected entries of dense. Largest magnitudes; a NaN counts as the largest, ties go to
+ * the lower index. */
+RILL_API rill_status rill_select(rill_selector *, const void *dense, rill_stream *out);
+/* residual += gradient; out = what is selected of it, and those entries of residual become 0. */
+RILL_API rill_status rill_select_residual(rill_selector *, const void *gradient, void *residual,
+                                          rill_stream *out);
+RILL_API const char *rill_selector_at(int i, const char **description);
+
 /* ---- what there is ------------------------------------------------------------------------ */
 
 typedef enum rill_collective {

@@ -99,7 +99,7 @@ static rill_status run_alone(rill_request *r) {
 static rill_status enter_run(rill_request *r) {
     r->phase = RILL__P_RUN;
     r->may_post = r->algorithm->posts_mpi_collective;
-    r->task.expect.algorithm = rill__name_hash(r->algorithm->name);
+    r->task.expect.algorithm = r->algorithm_hash;
     r->task.codec = r->settings.codec ? r->settings.codec : &rill__codec_raw;
     r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
@@ -263,9 +263,7 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
             rill__request_begin(r);
             rill__set_error(detail);
             rill__task_fail(r, status);
-            pthread_mutex_unlock(&comm->engine.lock);
             rill__engine_wait(r);
-            pthread_mutex_lock(&comm->engine.lock);
             rill__request_recycle(r);
         }
     } else {
@@ -314,17 +312,14 @@ rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mod
     rill_status status = prepare(comm, a, mode, &r);
     if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__engine_progress(&comm->engine);
     if (status == RILL_OK && mode != RILL__BLOCKING) comm->requests++;
-    pthread_mutex_unlock(&comm->engine.lock);
-    if (status != RILL_OK) return status;
-    if (mode != RILL__BLOCKING) {
+    if (status == RILL_OK && mode == RILL__BLOCKING) {
+        rill__engine_wait(r);
+        rill__request_statistics(r, &comm->last);
+        status = rill__request_result(r);
+        rill__request_recycle(r);
+    } else if (status == RILL_OK) {
         *request = r;
-        return RILL_OK;
     }
-    rill__engine_wait(r);
-    pthread_mutex_lock(&comm->engine.lock);
-    rill__request_statistics(r, &comm->last);
-    status = rill__request_result(r);
-    rill__request_recycle(r);
     pthread_mutex_unlock(&comm->engine.lock);
     return status;
 }

@@ -37,8 +37,11 @@ rill_status rill_test(rill_request *r, int *done) {
 
 rill_status rill_wait(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_wait: request is NULL");
+    pthread_mutex_lock(&r->comm->engine.lock);
     rill__engine_wait(r);
-    return rill__request_result(r);
+    rill_status status = rill__request_result(r);
+    pthread_mutex_unlock(&r->comm->engine.lock);
+    return status;
 }
 
 /* The requests may be of several communicators, so all of them are advanced in turn. */
@@ -104,11 +107,11 @@ rill_status rill_request_free(rill_request **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_request *r = *pointer;
     rill_status status = RILL_OK;
+    pthread_mutex_lock(&r->comm->engine.lock);
     if (active(r)) {
         rill__engine_wait(r);
         status = rill__request_result(r);
     }
-    pthread_mutex_lock(&r->comm->engine.lock);
     r->comm->requests--;
     r->task.life = RILL__IDLE;
     rill__request_recycle(r);

@@ -24,11 +24,11 @@ static inline __mmask16 group_lanes(unsigned n, unsigned g) {
                             : (__mmask16)((1u << (n - 16 * g)) - 1);
 }
 
-/* The largest index - previous of the n from i on. n is a constant 128 for whole blocks, which leaves no
+/* Width of the n gaps from i on. n is a constant 128 for whole blocks, which leaves no
  * trace of the masks. The previous ones come by loads one entry lower, which cost less than
  * shuffles; something must lie before idx[i]. */
-static inline __attribute__((always_inline)) uint64_t
-largest_step(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
+static inline __attribute__((always_inline)) unsigned
+block_width(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
     __m512i most = _mm512_setzero_si512();
     UNROLL for (unsigned g = 0; g < GROUPS; g++) {
         __mmask16 lanes = group_lanes(n, g);
@@ -47,7 +47,9 @@ largest_step(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
             }
         }
     }
-    return index_bytes == 4 ? _mm512_reduce_max_epu32(most) : _mm512_reduce_max_epu64(most);
+    uint64_t step =
+        index_bytes == 4 ? _mm512_reduce_max_epu32(most) : _mm512_reduce_max_epu64(most);
+    return step ? rill__bit_width(step - 1) : 0;
 }
 
 static inline __attribute__((always_inline)) uint8_t *
@@ -90,19 +92,22 @@ static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes,
     uint64_t copy[RILL__PACK_BLOCK + 8], i = rill__min_u64(count, RILL__PACK_BLOCK);
     rill__index_put(index_bytes, copy, 0, first - 1);
     memcpy((char *)copy + index_bytes, idx, i * index_bytes);
-    *widths = (uint8_t)rill__bit_width(largest_step(index_bytes, copy, 1, (unsigned)i) - 1);
+    unsigned w = block_width(index_bytes, copy, 1, (unsigned)i);
+    /* The first step may be 2^32, which is 0 in 32 bits. */
+    unsigned w0 = rill__bit_width(rill__index_at(index_bytes, idx, 0) - first);
+    *widths = (uint8_t)(w > w0 ? w : w0);
     out = pack_block(index_bytes, copy, 1, (unsigned)i, *widths++, out);
     while (i + RILL__PACK_BLOCK <= count) {
         uint64_t blocks = rill__min_u64((count - i) / RILL__PACK_BLOCK, BATCH);
         for (uint64_t k = 0; k < blocks; k++)
-            widths[k] = (uint8_t)rill__bit_width(
-                largest_step(index_bytes, idx, i + k * RILL__PACK_BLOCK, RILL__PACK_BLOCK) - 1);
+            widths[k] = (uint8_t)block_width(index_bytes, idx, i + k * RILL__PACK_BLOCK,
+                                             RILL__PACK_BLOCK);
         for (uint64_t k = 0; k < blocks; k++, i += RILL__PACK_BLOCK)
             out = pack_block(index_bytes, idx, i, RILL__PACK_BLOCK, *widths++, out);
     }
     if (i < count) {
         unsigned n = (unsigned)(count - i);
-        *widths = (uint8_t)rill__bit_width(largest_step(index_bytes, idx, i, n) - 1);
+        *widths = (uint8_t)block_width(index_bytes, idx, i, n);
         out = pack_block(index_bytes, idx, i, n, *widths, out);
     }
     return out;

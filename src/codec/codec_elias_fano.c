@@ -24,7 +24,7 @@ static unsigned best_low(uint64_t count, uint64_t span) {
     uint64_t mean = span / count;
     if (!mean) return 0; /* one low bit would cost more than all zeros of the bitmap */
     unsigned low = rill__bit_width(mean) - 1; /* the mean is in [2^low, 2^(low + 1)) */
-    if (size_with(count, span, low + 1) < size_with(count, span, low)) return low + 1;
+    if (low < 63 && size_with(count, span, low + 1) < size_with(count, span, low)) return low + 1;
     return low && size_with(count, span, low - 1) <= size_with(count, span, low) ? low - 1 : low;
 }
 
@@ -63,7 +63,8 @@ static rill_status decode(unsigned index_bytes, const void *in, size_t bytes, ui
     if (count > range) return malformed("more indices than the range");
     if (!bytes || count / 8 > bytes) return malformed("fewer bits than indices");
     unsigned low = at[0];
-    if (low > rill__bit_width(range - count)) return malformed("low bits are wider than the range");
+    if (low > 63 || low > rill__bit_width(range - count))
+        return malformed("low bits are wider than the range");
     uint64_t low_bits;
     if (__builtin_mul_overflow(count, (uint64_t)low, &low_bits) || low_bits / 8 > bytes - 1)
         return malformed("the low bits are cut off");

@@ -73,6 +73,7 @@ struct rill_request {
     rill__phase phase;
     rill__agree agree;
     const rill__algorithm *algorithm;
+    uint32_t algorithm_hash;
     rill__problem problem; /* as agreed; nnz and result are 0 while nothing is known */
     double predicted;
     bool may_post; /* it may still post a collective of MPI's */

@@ -104,10 +104,12 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
         }
         if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
         r->algorithm = best;
+        r->algorithm_hash = rill__name_hash(best->name);
         r->problem = p;
         r->predicted = least;
         if (k->born == r->key_born) {
             k->chosen = best;
+            k->chosen_hash = r->algorithm_hash;
             k->chosen_from = *seen;
             k->chosen_for = r->settings;
             k->problem = p;
@@ -116,6 +118,7 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
         return RILL_OK;
     }
     r->algorithm = k->chosen;
+    r->algorithm_hash = k->chosen_hash;
     r->problem = k->problem;
     r->predicted = k->predicted;
     return RILL_OK;

@@ -38,6 +38,7 @@ typedef struct rill__plan_key {
     rill__observed chosen_from;
     rill__settings chosen_for;
     const rill__algorithm *chosen;
+    uint32_t chosen_hash;
     rill__problem problem;
     double predicted;
 } rill__plan_key;

@@ -255,16 +255,16 @@ bool rill__engine_progress(rill__engine *engine) {
 void rill__engine_wait(rill_request *request) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
-    pthread_mutex_lock(&engine->lock);
     while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
+        engine->alone = engine->active == request && !task->next;
         bool moved = rill__engine_progress(engine);
+        engine->alone = false;
         if (!moved && engine->idle_polls > SPINS_BEFORE_YIELD) {
             pthread_mutex_unlock(&engine->lock); /* another thread may have what is waited for */
             sched_yield();
             pthread_mutex_lock(&engine->lock);
         }
     }
-    pthread_mutex_unlock(&engine->lock);
 }
 
 /* ---- before the communicator is freed ------------------------------------------------------------------ */

@@ -59,6 +59,7 @@ typedef struct rill__engine {
     rill__transfers orphans; /* of aborted requests: finished when the communicator is freed */
     rill__abort_note *aborts;
     unsigned idle_polls;
+    bool alone; /* one request, and its caller waits: a receive may spin a little */
 } rill__engine;
 
 typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;
@@ -98,7 +99,7 @@ rill_status rill__mpi_error(int code, const char *call);
 void rill__task_start(rill_request *); /* takes the next seq and becomes active */
 /* Steps all active requests once. Returns whether anything moved. Lock held. */
 bool rill__engine_progress(rill__engine *);
-/* Locks, progresses until the request is complete, unlocks. */
+/* Progresses until the request is complete. Lock held, and given away now and then. */
 void rill__engine_wait(rill_request *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
 void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);

@@ -12,6 +12,9 @@
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
 
+/* Probes before the way back through the state machine, where nothing else could be done there. */
+enum { SPINS = 32 };
+
 rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) {
     if (list->n == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 8;
@@ -29,6 +32,11 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
 /* The smallest free block that is large enough; else the largest is grown, so that the pool does
  * not collect blocks that are too small. */
 static rill__block *from_pool(rill__engine *engine, size_t bytes) {
+    rill__block *head = engine->free_blocks;
+    if (head && head->buffer.capacity >= bytes && head->buffer.capacity <= 4 * bytes + 4096) {
+        engine->free_blocks = head->next;
+        return head;
+    }
     rill__block **best = NULL, **largest = NULL;
     for (rill__block **at = &engine->free_blocks; *at; at = &(*at)->next) {
         size_t capacity = (*at)->buffer.capacity;
@@ -188,12 +196,9 @@ static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
 static bool take_in(rill_request *request, const rill__transfer *t, rill__message *message,
                     rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
-    rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, false,
-                                             message);
-    if (status == RILL_OK && message->header.seq < task->seq) return false;
-    if (status == RILL_OK)
-        status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect, false,
-                                     message);
+    rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
+                                             false, message);
+    if (status == RILL_ERR_MISMATCH && message->header.seq < task->seq) return false;
     task->recv_bytes += t->block->bytes;
     task->moved = true;
     *block = t->block;
@@ -297,9 +302,10 @@ rill_status rill__receive(rill_request *request, int source, int lane, rill__mes
         if (exclusive) return RILL_IN_PROGRESS;
     }
     for (;;) {
-        int there = 0;
+        int there = 0, code = MPI_SUCCESS;
         MPI_Status probed;
-        int code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
+        for (int spins = engine->alone ? SPINS : 1; !there && spins && code == MPI_SUCCESS; spins--)
+            code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
         if (!there) return RILL_IN_PROGRESS;
         bool complete;

@@ -208,6 +208,13 @@ static inline double *case_expected(const test_case *c, const contribution *k) {
     return all;
 }
 
+/* Whether the call succeeded on all ranks: what they do next must be the same. Collective. */
+static inline int check_all_ok(rill_status status) {
+    int ok = CHECK_OK(status), all = 0;
+    MPI_Allreduce(&ok, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return all;
+}
+
 /* ---- checks of a result ------------------------------------------------------------------- */
 
 static inline uint64_t hash_bytes(uint64_t h, const void *data, size_t n) {

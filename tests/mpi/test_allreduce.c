@@ -23,7 +23,7 @@ static void one_case(const test_case *c) {
         CHECK_STATUS(run_call(&run, comm, RUN_BLOCKING), RILL_ERR_UNSUPPORTED);
         CHECK_DETAIL("dense");
         renew();
-    } else if (CHECK_OK(run_call(&run, comm, RUN_BLOCKING))) {
+    } else if (check_all_ok(run_call(&run, comm, RUN_BLOCKING))) {
         run_verify(&run);
         if (!c->in_place) CHECK(stream_hash(run.in) == before);
         rill_stats stats = RILL_STATS_INIT;
@@ -92,7 +92,7 @@ static void rounding(uint64_t rounds) {
             contribution_free(&k);
             uint64_t hashes[2] = {0, 0};
             for (int again = 0; again < 2; again++) {
-                if (!CHECK_OK(run_call(&run, comm, RUN_BLOCKING))) break;
+                if (!check_all_ok(run_call(&run, comm, RUN_BLOCKING))) break;
                 hashes[again] = stream_hash(run.out);
                 check_same_on_all_ranks("the stored result", hashes[again]);
                 /* At most one rounding a contribution, each of a partial sum. */
@@ -137,7 +137,7 @@ static void huge(void) {
                 if (densifies) {
                     CHECK(status == RILL_ERR_MEMORY || status == RILL_ERR_UNSUPPORTED);
                     renew();
-                } else if (CHECK_OK(status)) {
+                } else if (check_all_ok(status)) {
                     check_valid(out);
                     CHECK(!rill_stream_is_dense(out));
                     check_same_on_all_ranks("the stored result", stream_hash(out));
@@ -194,7 +194,7 @@ static void special_values(void) {
                     value_store(test_types[t], val, i, mine[check.rank % 2][i]);
                 CHECK_OK(rill_stream_create(test_types[t], 100, &s));
                 CHECK_OK(rill_stream_set_pairs(s, 6, idx, val));
-                if (CHECK_OK(rill_allreduce(comm, s, s, op_rill((test_op)op, NULL), &o))) {
+                if (check_all_ok(rill_allreduce(comm, s, s, op_rill((test_op)op, NULL), &o))) {
                     double want[100];
                     for (int i = 0; i < 100; i++)
                         want[i] = op_neutral((test_op)op);

@@ -18,7 +18,7 @@ static void one_case(const test_case *c) {
     if (run_is_unsupported(c)) {
         CHECK_STATUS(run_call(&run, comm, RUN_BLOCKING), RILL_ERR_UNSUPPORTED);
         renew();
-    } else if (CHECK_OK(run_call(&run, comm, RUN_BLOCKING))) {
+    } else if (check_all_ok(run_call(&run, comm, RUN_BLOCKING))) {
         run_verify(&run);
         if (run.in != run.out) CHECK(stream_hash(run.in) == before);
         rill_stats stats = RILL_STATS_INIT;
@@ -106,7 +106,7 @@ static void bcast_keeps_the_fill(void) {
                     CHECK_OK(rill_stream_add(s, t, check.rank % 2 ? RILL_MAX : RILL_SUM));
                     if (check.rank % 3 == 1) CHECK_OK(rill_stream_to_dense(s));
                 }
-                if (CHECK_OK(rill_bcast(comm, s, root, &o))) {
+                if (check_all_ok(rill_bcast(comm, s, root, &o))) {
                     double want[50];
                     for (int i = 0; i < 50; i++)
                         want[i] = (double)INFINITY;
@@ -141,7 +141,8 @@ static void results_as_inputs(void) {
                     CHECK_OK(rill_stream_add(s, t, op_rill((test_op)first, NULL)));
                     if (form_of == FORM_DENSE || (form_of == FORM_MIXED && check.rank % 2))
                         CHECK_OK(rill_stream_to_dense(s));
-                    if (CHECK_OK(rill_allreduce(comm, s, s, op_rill((test_op)second, NULL), &o))) {
+                    if (check_all_ok(
+                            rill_allreduce(comm, s, s, op_rill((test_op)second, NULL), &o))) {
                         double want[70], four = 4;
                         for (int i = 0; i < 70; i++)
                             want[i] = op_neutral((test_op)second);

@@ -141,7 +141,7 @@ static void check_setting(void) {
             if (run_is_unsupported(&k)) k.op = OP_SUM;
             case_announce(&k, a);
             test_run run = run_make(&k);
-            if (CHECK_OK(run_call(&run, comm, RUN_BLOCKING))) run_verify(&run);
+            if (check_all_ok(run_call(&run, comm, RUN_BLOCKING))) run_verify(&run);
             run_free(&run);
         }
     CHECK_OK(rill_comm_free(&comm));

@@ -28,8 +28,8 @@ int main(int argc, char **argv) {
                     if (run_is_unsupported(&c)) c.op = OP_MIN;
                     case_announce(&c, number++);
                     test_run run = run_make(&c), other = run_make(&c);
-                    if (CHECK_OK(run_call(&run, split, i ? RUN_NONBLOCKING : RUN_BLOCKING)) &&
-                        CHECK_OK(run_call(&other, whole, RUN_BLOCKING))) {
+                    if (check_all_ok(run_call(&run, split, i ? RUN_NONBLOCKING : RUN_BLOCKING)) &&
+                        check_all_ok(run_call(&other, whole, RUN_BLOCKING))) {
                         if (run.request) CHECK_OK(rill_wait(run.request));
                         if (!c.inexact) run_verify(&run);
                         if (c.collective != RILL_REDUCE || check.rank == c.root)

@@ -81,7 +81,12 @@ static void round_trips(void **state) {
                         char *out = rill__aligned_alloc(bound);
                         memset(out, 0xAA, bound + RILL__SLACK);
                         size_t size = codec->encode(index_bytes, idx, count, first, range, out);
-                        assert_true(size <= bound);
+                        if (size > bound)
+                            fail_msg(
+                                "%s: %zu bytes, bound %zu: layout %d, %llu indices of %u bytes "
+                                "in %llu + %llu",
+                                codec->name, size, bound, how, (unsigned long long)count,
+                                index_bytes, (unsigned long long)first, (unsigned long long)range);
                         assert_ok(codec->decode(index_bytes, out, size, count, first, range, back,
                                                 &used));
                         assert_int_equal(used, size);
