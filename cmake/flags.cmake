@@ -9,7 +9,8 @@ target_compile_options(rill_flags INTERFACE
   $<$<BOOL:${RILL_WERROR}>:-Werror> -ffp-contract=off -fno-math-errno)
 
 if(RILL_SANITIZE)
-  set(sanitize -fsanitize=${RILL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # -O1: instrumented kernels take minutes to compile at -O3.
+  set(sanitize -O1 -fsanitize=${RILL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_compile_options(rill_flags INTERFACE ${sanitize})
   target_link_options(rill_flags INTERFACE ${sanitize})
 endif()

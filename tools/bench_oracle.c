@@ -4,7 +4,9 @@
  * In chunks of 2^20 indices, so that memory stays bounded for any dimension, each rank spreads its
  * contributions over the neutral element in double precision and MPI reduces them. The values are
  * such that every order of reduction is exact in the type (bench_values.c), so the comparison is
- * exact. All cases of a group are checked in one pass. Also checked: the invariants of the result
+ * exact. All cases of a group are checked in one pass. If all results are sparse, the pass jumps
+ * from entry to entry of any rank, and only looks at small chunks: what lies between is absent on
+ * all ranks, in inputs and results alike. Also checked: the invariants of the result
  * (rill_stream_validate), its fill, that all ranks have the same bits, and for reduce_scatter that
  * the ranges tile the dimension and nothing lies outside of them.
  *
@@ -22,6 +24,7 @@
 #include <string.h>
 
 #define CHUNK ((uint64_t)1 << 20)
+#define SMALL_CHUNK ((uint64_t)1 << 12)
 
 bool bench_agree(const bench_world *world, bool ok, char *text, size_t size) {
     int mine = ok ? world->size : world->rank, lowest;
@@ -200,62 +203,85 @@ static void conclude(const bench_config *config, const bench_world *world, const
     c->checked = true;
 }
 
+/* The first index from start on that is in the input or in a result of any rank. Collective. */
+static uint64_t next_entry(const bench_input *input, uint64_t cursor, const view *views, int n) {
+    uint64_t mine = cursor < input->nnz ? input->index[cursor] : UINT64_MAX, next;
+    for (int i = 0; i < n; i++) {
+        const view *v = &views[i];
+        if (!v->ok || !v->values || v->cursor >= v->entries) continue;
+        uint64_t index = v->index32 ? v->index32[v->cursor] : v->index64[v->cursor];
+        if (index < mine) mine = index;
+    }
+    MPI_Allreduce(&mine, &next, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    return next;
+}
+
 /* For the test of this very check: RILL_BENCH_FAULT makes the last rank's results wrong. */
 static void inject(const bench_world *world, size_t size, char *raw) {
-    static int fault = -1;
-    if (fault < 0) fault = getenv("RILL_BENCH_FAULT") != NULL;
-    if (fault && world->rank == world->size - 1) raw[size - 1] ^= 0x40;
+    if (getenv("RILL_BENCH_FAULT") && world->rank == world->size - 1) raw[size - 1] ^= 0x40;
+}
+
+/* The pass over the dimension. Buffers are of chunk elements. */
+static void pass(const bench_config *config, const bench_world *world, const bench_input *input,
+                 bench_case *cases, view *views, int n, uint64_t chunk, bool jump, double *mine,
+                 double *expected, double *got, char *raw) {
+    /* A broadcast is the root's input alone. An allgather by MPI is of dense ranges, not of these
+     * inputs: there only the sameness of the bits is checked. */
+    bool contributes = config->collective != RILL_BCAST || world->rank == ROOT;
+    size_t size = rill_type_size(config->type);
+    uint64_t cursor = contributes ? 0 : input->nnz, start = 0;
+    double neutral = bench_neutral(config->operation);
+    for (bool first = true;; first = false, start += chunk) {
+        if (jump) start = next_entry(input, cursor, views, n);
+        if (start >= input->dim) break;
+        uint64_t m = input->dim - start < chunk ? input->dim - start : chunk;
+        for (uint64_t i = 0; i < m; i++)
+            mine[i] = neutral;
+        for (; cursor < input->nnz && input->index[cursor] < start + m; cursor++)
+            bench_to_double(config->type, (char *)input->value + cursor * size, 1,
+                            &mine[input->index[cursor] - start]);
+        MPI_Allreduce(mine, expected, (int)m, MPI_DOUBLE, bench_mpi_op_double(config->operation),
+                      MPI_COMM_WORLD);
+        for (int i = 0; i < n; i++) {
+            if (!views[i].ok || !views[i].values) continue;
+            read_chunk(&views[i], size, start, m, raw);
+            if (first) inject(world, size, raw);
+            views[i].hash = hash_bytes(views[i].hash, raw, m * size);
+            bench_to_double(config->type, raw, m, got);
+            if (!(cases[i].is_mpi && config->collective == RILL_ALLGATHER))
+                compare(world, config, start, m, expected, got, &views[i], &cases[i]);
+        }
+    }
 }
 
 bool bench_oracle(const bench_config *config, const bench_world *world, const bench_input *input,
                   bench_case *cases, int n) {
-    size_t size = rill_type_size(config->type);
-    uint64_t chunk = input->dim < CHUNK ? input->dim : CHUNK;
-    double *expected = malloc(chunk * sizeof *expected), *got = malloc(chunk * sizeof *got);
-    char *raw = malloc(chunk * size), text[64] = "the oracle is out of memory";
+    char text[64] = "the oracle is out of memory";
     view *views = calloc((size_t)n, sizeof *views);
-    double *mine = malloc(chunk * sizeof *mine);
-    bool enough = bench_agree(world, expected && got && mine && raw && views, text, sizeof text);
-    if (!enough) {
-        tool_error("%s", text);
-    } else {
-        for (int i = 0; i < n; i++) {
-            if (cases[i].state != CASE_READY) continue;
-            views[i].ok = true;
-            views[i].tolerance = tolerance(config, world, &cases[i]);
-            if (cases[i].is_mpi) open_mpi(config, world, input, &cases[i], &views[i]);
-            else open_rill(config, world, input, &cases[i], &views[i]);
-        }
-        /* A broadcast is the root's input alone. An allgather by MPI is of dense ranges, not of
-         * these inputs: there only the sameness of the bits is checked. */
-        bool contributes = config->collective != RILL_BCAST || world->rank == ROOT;
-        uint64_t cursor = 0;
-        double neutral = bench_neutral(config->operation);
-        for (uint64_t start = 0; start < input->dim; start += chunk) {
-            uint64_t m = input->dim - start < chunk ? input->dim - start : chunk;
-            for (uint64_t i = 0; i < m; i++)
-                mine[i] = neutral;
-            for (; contributes && cursor < input->nnz && input->index[cursor] < start + m; cursor++)
-                bench_to_double(config->type, (char *)input->value + cursor * size, 1,
-                                &mine[input->index[cursor] - start]);
-            MPI_Allreduce(mine, expected, (int)m, MPI_DOUBLE,
-                          bench_mpi_op_double(config->operation), MPI_COMM_WORLD);
-            for (int i = 0; i < n; i++) {
-                if (!views[i].ok || !views[i].values) continue;
-                read_chunk(&views[i], size, start, m, raw);
-                if (start == 0) inject(world, size, raw);
-                views[i].hash = hash_bytes(views[i].hash, raw, m * size);
-                bench_to_double(config->type, raw, m, got);
-                if (!(cases[i].is_mpi && config->collective == RILL_ALLGATHER))
-                    compare(world, config, start, m, expected, got, &views[i], &cases[i]);
-            }
-        }
+    int dense = 0;
+    for (int i = 0; views && i < n; i++) {
+        if (cases[i].state != CASE_READY) continue;
+        views[i].ok = true;
+        views[i].tolerance = tolerance(config, world, &cases[i]);
+        if (cases[i].is_mpi) open_mpi(config, world, input, &cases[i], &views[i]);
+        else open_rill(config, world, input, &cases[i], &views[i]);
+        dense |= views[i].dense;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &dense, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    uint64_t chunk = dense ? CHUNK : SMALL_CHUNK;
+    if (input->dim < chunk) chunk = input->dim;
+    double *numbers = malloc(3 * chunk * sizeof *numbers);
+    char *raw = malloc(chunk * rill_type_size(config->type));
+    bool enough = bench_agree(world, views && numbers && raw, text, sizeof text);
+    if (enough) {
+        pass(config, world, input, cases, views, n, chunk, !dense, numbers, numbers + chunk,
+             numbers + 2 * chunk, raw);
         for (int i = 0; i < n; i++)
             if (cases[i].state == CASE_READY) conclude(config, world, input, &cases[i], &views[i]);
+    } else {
+        tool_error("%s", text);
     }
-    free(expected);
-    free(got);
-    free(mine);
+    free(numbers);
     free(raw);
     free(views);
     return enough;

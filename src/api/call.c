@@ -159,6 +159,13 @@ static void call_completed(rill_request *r) {
     rill__plan_end(&r->comm->planner, r);
 }
 
+/* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
+static uint32_t details_of(const rill_request *r) {
+    const rill__algorithm *forced = r->settings.algorithm;
+    uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->settings.partition == RILL__BALANCED);
+    return rest ^ (forced ? rill__name_hash(forced->name) : 0);
+}
+
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
@@ -171,6 +178,7 @@ rill_status rill__request_begin(rill_request *r) {
     task->expect = (rill__expect){.collective = (uint8_t)r->collective,
                                   .type = (uint8_t)task->shape.type,
                                   .op = r->op ? rill__name_hash(r->op->name) : 0,
+                                  .details = details_of(r),
                                   .dim = r->in->dim};
     r->nnz_in = r->in->nnz;
     task->nnz_sum = task->nnz_max = r->nnz_in;

@@ -23,8 +23,8 @@ typedef struct rill__index_codec {
                           uint64_t first, uint64_t range, void *idx, size_t *used);
 } rill__index_codec;
 
-const rill__index_codec *rill__index_codec_at(int i);          /* NULL past the end */
-const rill__index_codec *rill__index_codec_by_id(uint8_t id);  /* NULL: unknown */
+const rill__index_codec *rill__index_codec_at(int i);         /* NULL past the end */
+const rill__index_codec *rill__index_codec_by_id(uint8_t id); /* NULL: unknown */
 const rill__index_codec *rill__index_codec_by_name(const char *name);
 
 /* The codec with the smallest expected size for count indices that lie anywhere in the range. */

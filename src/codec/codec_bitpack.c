@@ -9,7 +9,7 @@
  * block). A gap is index - previous - 1; before the first index comes first - 1.
  *
  * Cost: for uniform supports 1.5 to 1.6 bits over the entropy: the largest of 128 gaps is about 5.4
- * times the mean. 0.15-0.2 ns an index each way with AVX-512. No memory. */
+ * times the mean. 0.22 ns an index to encode, 0.19 ns to decode with AVX-512. No memory. */
 #include "codec/codec.h"
 #include "codec/codec_bits.h"
 #include "codec/codec_kernels.h"
@@ -55,9 +55,9 @@ static size_t encode(unsigned index_bytes, const void *idx, uint64_t count, uint
                      uint64_t range, void *out) {
     (void)range;
     uint8_t *widths = out, *gaps = widths + blocks_of(count);
-    return (size_t)(rill__codec_kernels_get()->pack_gaps(index_bytes, idx, count, first, widths,
-                                                         gaps) -
-                    widths);
+    return (
+        size_t)(rill__codec_kernels_get()->pack_gaps(index_bytes, idx, count, first, widths, gaps) -
+                widths);
 }
 
 static rill_status malformed(const char *what) {

@@ -1,7 +1,7 @@
 /* Bit-packed gaps in AVX-512: 8 groups of 16 gaps a block, see codec_pack_avx512.h.
  *
- * Packing finds the widths of a batch of blocks first, then writes it from the cache: with one block
- * at a time, everything waits for the way of the width from vector to general registers and back.
+ * Packing finds the widths of a batch of blocks first, then writes it from the cache: with one
+ * block at a time, everything waits for the way of the width to general registers and back.
  * Unpacking sums within a group by four shifted additions. Blocks wider than 24 bits are rare in
  * what can be sent (each takes 2^24 of the range) and go through the portable code. */
 #include "codec/codec_index_portable.h"
@@ -47,14 +47,15 @@ block_width(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
             }
         }
     }
-    uint64_t step =
-        index_bytes == 4 ? _mm512_reduce_max_epu32(most) : _mm512_reduce_max_epu64(most);
+    uint64_t step = index_bytes == 4 ? _mm512_reduce_max_epu32(most)
+                                     : _mm512_reduce_max_epu64(most);
     return step ? rill__bit_width(step - 1) : 0;
 }
 
-static inline __attribute__((always_inline)) uint8_t *
-pack_block(unsigned index_bytes, const void *idx, uint64_t i, unsigned n, unsigned w,
-           uint8_t *out) {
+static inline __attribute__((always_inline)) uint8_t *pack_block(unsigned index_bytes,
+                                                                 const void *idx, uint64_t i,
+                                                                 unsigned n, unsigned w,
+                                                                 uint8_t *out) {
     const __m512i minus4 = _mm512_set1_epi32(-1);
     if (__builtin_expect(w > RILL__PACK_SIMD, 0)) {
         uint8_t width;
@@ -131,9 +132,10 @@ static inline __m512i prefix_sum(__m512i v) {
 }
 
 /* Block of n gaps of w <= 24 bits; at[0] >= next. Returns the sum of gaps + 1, below 2^32. */
-static inline __attribute__((always_inline)) uint64_t
-unpack_block(unsigned index_bytes, const uint8_t *in, unsigned w, unsigned n, uint64_t next,
-             void *at) {
+static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned index_bytes,
+                                                                   const uint8_t *in, unsigned w,
+                                                                   unsigned n, uint64_t next,
+                                                                   void *at) {
     const __m512i step = _mm512_add_epi32(rill__iota32(), _mm512_set1_epi32(1));
     const __m512i last_lane = _mm512_set1_epi32(15);
     rill__unpacker u = rill__unpacker_make(w, 0);
@@ -162,9 +164,10 @@ unpack_block(unsigned index_bytes, const uint8_t *in, unsigned w, unsigned n, ui
     return (uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(carry)) - origin;
 }
 
-static inline __attribute__((always_inline)) bool
-unpack(unsigned index_bytes, const uint8_t *widths, const uint8_t *in, uint64_t count,
-       uint64_t first, uint64_t range, void *idx) {
+static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
+                                                         const uint8_t *widths, const uint8_t *in,
+                                                         uint64_t count, uint64_t first,
+                                                         uint64_t range, void *idx) {
     uint64_t next = first, left = range, i = 0;
     for (; i < count; i += RILL__PACK_BLOCK) {
         unsigned w = *widths++;

@@ -1,7 +1,8 @@
 /* Bits in memory: streams of little-endian bits, bit b in byte b / 8 at 1 << b % 8. Shared by the
  * portable kernels and by the ends of the SIMD ones.
  *
- * Loads may touch up to 8 bytes past the bits asked for, stores up to 16: RILL__SLACK covers both. */
+ * Loads may touch up to 8 bytes past the bits asked for, stores up to 16: RILL__SLACK covers
+ * both. */
 #ifndef RILL_CODEC_CODEC_BITS_H
 #define RILL_CODEC_CODEC_BITS_H
 
@@ -47,10 +48,8 @@ static inline uint64_t rill__index_at(unsigned index_bytes, const void *idx, uin
 }
 
 static inline void rill__index_put(unsigned index_bytes, void *idx, uint64_t i, uint64_t index) {
-    if (index_bytes == 4)
-        ((uint32_t *)idx)[i] = (uint32_t)index;
-    else
-        ((uint64_t *)idx)[i] = index;
+    if (index_bytes == 4) ((uint32_t *)idx)[i] = (uint32_t)index;
+    else ((uint64_t *)idx)[i] = index;
 }
 
 /* Appends values of a fixed width. */

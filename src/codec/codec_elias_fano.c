@@ -4,9 +4,9 @@
  * x[i] = index[i] - first - i, which never falls and has a smaller range; this saves up to a bit at
  * high densities. The number of low bits is the one that gives the fewest bytes.
  *
- * Layout: one byte l; count low parts of l bits (x mod 2^l), from the lowest bit up, padded with zero
- * bits to a byte; then a bitmap with bit (x[i] >> l) + i set for every i, which ends with the byte
- * of its last bit.
+ * Layout: one byte l; count low parts of l bits (x mod 2^l), from the lowest bit up, padded with
+ * zero bits to a byte; then a bitmap with bit (x[i] >> l) + i set for every i, which ends with the
+ * byte of its last bit.
  *
  * Cost: count (l + 1) + (range - count) / 2^l bits, at most 0.56 bits an index over the entropy of
  * a uniform support. 0.4 ns to encode and 0.3 ns to decode an index with AVX-512. No memory. */

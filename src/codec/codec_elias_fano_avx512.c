@@ -34,10 +34,8 @@ static inline __m512i or_lanes(const __m512i v[8]) {
 static inline void store_low(const rill__packer *p, __m512i x, uint8_t *at, const uint8_t *end,
                              unsigned low) {
     /* The high part may follow at once and is being written: nothing may go past the end. */
-    if (__builtin_expect(end - at >= 64, 1))
-        _mm512_storeu_si512(at, rill__pack16(p, x));
-    else
-        _mm512_mask_storeu_epi8(at, (UINT64_C(1) << 2 * low) - 1, rill__pack16(p, x));
+    if (__builtin_expect(end - at >= 64, 1)) _mm512_storeu_si512(at, rill__pack16(p, x));
+    else _mm512_mask_storeu_epi8(at, (UINT64_C(1) << 2 * low) - 1, rill__pack16(p, x));
 }
 
 /* Low parts of 64 indices to at; the words of their 8 groups, relative to the first bit of each, to
@@ -101,15 +99,13 @@ static inline bool pack64_8(const uint64_t *idx, uint64_t start, unsigned low,
         base = _mm512_add_epi64(base, eight);
         __m512i high = _mm512_srl_epi64(x[k & 1], shift);
         first_high[k] = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(high));
-        __m512i off = _mm512_sub_epi64(
-            high, _mm512_broadcastq_epi64(_mm512_castsi512_si128(high)));
+        __m512i off = _mm512_sub_epi64(high, _mm512_broadcastq_epi64(_mm512_castsi512_si128(high)));
         off = _mm512_add_epi64(off, rank);
         all = _mm512_or_si512(all, off);
         v[k] = _mm512_sllv_epi64(one, off);
         if (k & 1) {
-            __m512i both =
-                _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(x[0])),
-                                   _mm512_cvtepi64_epi32(x[1]), 1);
+            __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(x[0])),
+                                              _mm512_cvtepi64_epi32(x[1]), 1);
             store_low(p, both, at + 2 * low * (unsigned)(k / 2), end, low);
         }
     }
@@ -118,9 +114,10 @@ static inline bool pack64_8(const uint64_t *idx, uint64_t start, unsigned low,
     return !_mm512_test_epi64_mask(all, _mm512_set1_epi64(~63LL));
 }
 
-static inline __attribute__((always_inline)) uint8_t *
-pack(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first, unsigned low,
-     uint8_t *low_out, uint8_t *high_out) {
+static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes, const void *idx,
+                                                           uint64_t count, uint64_t first,
+                                                           unsigned low, uint8_t *low_out,
+                                                           uint8_t *high_out) {
     const uint8_t *low_end = low_out + (count * low + 7) / 8;
     const __m512i ranks = _mm512_setr_epi64(0, 8, 16, 24, 32, 40, 48, 56);
     rill__packer packer = rill__packer_make(low);
@@ -140,11 +137,12 @@ pack(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first, unsi
             continue;
         }
         uint64_t lows[8], highs[8], places[8];
-        __m512i bit = _mm512_add_epi64(heads, _mm512_add_epi64(ranks, _mm512_set1_epi64((long long)i)));
+        __m512i bit = _mm512_add_epi64(heads,
+                                       _mm512_add_epi64(ranks, _mm512_set1_epi64((long long)i)));
         __m512i shift = _mm512_and_si512(bit, _mm512_set1_epi64(63));
         _mm512_storeu_si512(lows, _mm512_sllv_epi64(words, shift));
-        _mm512_storeu_si512(
-            highs, _mm512_srlv_epi64(words, _mm512_sub_epi64(_mm512_set1_epi64(64), shift)));
+        _mm512_storeu_si512(highs, _mm512_srlv_epi64(words, _mm512_sub_epi64(_mm512_set1_epi64(64),
+                                                                             shift)));
         _mm512_storeu_si512(places, _mm512_srli_epi64(bit, 6));
         for (int k = 0; k < 8; k++)
             rill__bits_set(&setter, places[k], lows[k], highs[k]);
@@ -241,12 +239,11 @@ static inline bool emit_8(const uint16_t *position, unsigned n, uint64_t i, uint
     for (unsigned j = 0; j < n; j += 16, in += 2 * low) {
         __m512i lows = rill__unpack16(&u, in);
         for (unsigned k = 0; k < 2; k++) {
-            __m512i bit =
-                _mm512_cvtepu16_epi64(_mm_loadu_si128((const void *)(position + j + 8 * k)));
+            __m512i bit = _mm512_cvtepu16_epi64(
+                _mm_loadu_si128((const void *)(position + j + 8 * k)));
             __m512i part = _mm512_cvtepu32_epi64(k ? _mm512_extracti64x4_epi64(lows, 1)
                                                    : _mm512_castsi512_si256(lows));
-            __m512i x = _mm512_or_si512(
-                _mm512_sll_epi64(_mm512_add_epi64(bit, base), shift), part);
+            __m512i x = _mm512_or_si512(_mm512_sll_epi64(_mm512_add_epi64(bit, base), shift), part);
             _mm512_storeu_si512(idx + i + j + 8 * k, _mm512_add_epi64(x, rank));
             unsigned less = _mm512_cmplt_epu64_mask(x, _mm512_alignr_epi64(x, before, 7));
             unsigned there = n - j > 8 * k ? n - j - 8 * k : 0;
@@ -277,9 +274,8 @@ bool rill__unpack_high_low_avx512(unsigned index_bytes, const uint8_t *low_in,
         unsigned n = positions(high_in + at, high_bytes - at, count - i, position);
         if (n > count - i) n = (unsigned)(count - i);
         if (!n) continue;
-        falls |= index_bytes == 4
-                     ? emit_4(position, n, i, 8 * at, low_in, low, first, idx, &last)
-                     : emit_8(position, n, i, 8 * at, low_in, low, first, idx, &last);
+        falls |= index_bytes == 4 ? emit_4(position, n, i, 8 * at, low_in, low, first, idx, &last)
+                                  : emit_8(position, n, i, 8 * at, low_in, low, first, idx, &last);
         i += n;
         if (i == count)
             return rill__high_low_end(high_in, 8 * at + position[n - 1], last, count, range, low,

@@ -7,7 +7,19 @@
 
 #include "core/core.h"
 
-#define RILL__PACK_BLOCK 128u
+#define RILL__PACK_BLOCK 128u /* indices */
+#define RILL__BUCKET 1024u    /* values with one scale */
+
+typedef enum rill__scale_mode {
+    RILL__SCALE_MAX = 0, /* largest magnitude of the bucket */
+    RILL__SCALE_L2 = 1   /* its Euclidean norm, as in the QSGD paper */
+} rill__scale_mode;
+
+/* One message's random numbers: Philox 4x32-7 with this key, and these words above the block's
+ * number in the counter. */
+typedef struct rill__quant_stream {
+    uint32_t key[2], high[2];
+} rill__quant_stream;
 
 typedef struct rill__codec_kernels {
     const char *isa;
@@ -31,6 +43,19 @@ typedef struct rill__codec_kernels {
     bool (*unpack_high_low)(unsigned index_bytes, const uint8_t *low_in, const uint8_t *high_in,
                             size_t high_bytes, uint64_t count, uint64_t first, uint64_t range,
                             unsigned low, void *idx, size_t *high_used);
+
+    /* n values of a type from and to f32; to nearest even. */
+    void (*to_f32)(rill_type, const void *in, uint64_t n, float *out);
+    void (*from_f32)(rill_type, const float *in, uint64_t n, void *out);
+
+    /* QSGD (value_qsgd.c) with 8, 4 or 2 bits. values[0] is the first of bucket number `bucket`;
+     * one f32 a bucket to units, which need not be aligned. */
+    void (*quantize)(const float *values, uint64_t count, unsigned bits, rill__scale_mode mode,
+                     const rill__quant_stream *stream, uint64_t bucket, uint8_t *units,
+                     uint8_t *levels);
+    /* values[i] = or, if add is set, += what the levels stand for. Units are finite. */
+    void (*dequantize)(const uint8_t *units, const uint8_t *levels, uint64_t count, unsigned bits,
+                       bool add, float *values);
 } rill__codec_kernels;
 
 const rill__codec_kernels *rill__codec_kernels_get(void);

@@ -16,4 +16,12 @@ bool rill__unpack_high_low_avx512(unsigned index_bytes, const uint8_t *low_in,
                                   uint64_t first, uint64_t range, unsigned low, void *idx,
                                   size_t *high_used);
 
+void rill__to_f32_avx512(rill_type, const void *in, uint64_t n, float *out);
+void rill__from_f32_avx512(rill_type, const float *in, uint64_t n, void *out);
+void rill__quantize_avx512(const float *values, uint64_t count, unsigned bits,
+                           rill__scale_mode mode, const rill__quant_stream *stream, uint64_t bucket,
+                           uint8_t *units, uint8_t *levels);
+void rill__dequantize_avx512(const uint8_t *units, const uint8_t *levels, uint64_t count,
+                             unsigned bits, bool add, float *values);
+
 #endif

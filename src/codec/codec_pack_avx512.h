@@ -1,13 +1,13 @@
 /* 16 values of w <= 24 bits from and to a stream of bits, in AVX-512 with VBMI.
  *
  * Unpack: every value lies in the 4 bytes from byte (lane * w + start) / 8 on, as w + 7 <= 32: one
- * byte permutation brings them to the lanes, then shift and mask. 16 w bits are whole bytes, so that
- * one control serves all groups of a block.
+ * byte permutation brings them to the lanes, then shift and mask. 16 w bits are whole bytes, so
+ * that one control serves all groups of a block.
  *
- * Pack: pairs of lanes are joined in 64 bits (2w bits used), pairs of those in 128 bits (4w), and the
- * four quarters are moved together by byte permutations. For odd w, 4w bits end amid a byte: odd
- * quarters are made 4 bits further up, and the shared byte comes from an OR of the even and the
- * odd quarters. 10 instructions for 16 values. */
+ * Pack: pairs of lanes are joined in 64 bits (2w bits used), pairs of those in 128 bits (4w), and
+ * the four quarters are moved together by byte permutations. For odd w, 4w bits end amid a byte:
+ * odd quarters are made 4 bits further up, and the shared byte comes from an OR of the even and
+ * the odd quarters. 10 instructions for 16 values. */
 #ifndef RILL_CODEC_CODEC_PACK_AVX512_H
 #define RILL_CODEC_CODEC_PACK_AVX512_H
 
@@ -31,10 +31,12 @@ static inline __m512i rill__iota32(void) {
 }
 
 static inline __m512i rill__iota8(void) {
-    static const uint8_t iota[64] __attribute__((aligned(64))) = {
-        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-        22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
-        44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
+    static const uint8_t iota[64]
+        __attribute__((aligned(64))) = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
+                                        13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25,
+                                        26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38,
+                                        39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51,
+                                        52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
     return _mm512_load_si512(iota);
 }
 
@@ -97,8 +99,8 @@ static inline __m512i rill__pack16(const rill__packer *p, __m512i v) {
     __m512i pair = _mm512_ternarylogic_epi64(v, p->low, high, 0xEA); /* (v & low) | high */
     __m512i turned = _mm512_rolv_epi64(pair, p->rotate);
     __m512i swapped = _mm512_shuffle_epi32(turned, _MM_PERM_BADC);
-    __m512i four = _mm512_ternarylogic_epi64(turned, p->keep,
-                                             _mm512_and_si512(swapped, p->move), 0xEA);
+    __m512i four = _mm512_ternarylogic_epi64(turned, p->keep, _mm512_and_si512(swapped, p->move),
+                                             0xEA);
     return _mm512_or_si512(_mm512_maskz_permutexvar_epi8(p->even_mask, p->even, four),
                            _mm512_maskz_permutexvar_epi8(p->odd_mask, p->odd, four));
 }

@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI promises tags up to 32767. Each call takes RILL__LANES tags; the last tag is for aborts. */
-enum { TAG_CALLS = 8191, TAG_ABORT = 32767 };
+/* MPI promises tags up to 32767. Each call takes RILL__LANES tags; the last tag is for notes. */
+enum { TAG_CALLS = 8191, TAG_NOTE = 32767 };
 
-/* How long to spin before giving the processor away, and how often to look for aborts. */
-enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_ABORT_PROBES = 64 };
+/* How long to spin before giving the processor away, and how often to look for notes. */
+enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
+
+/* Seconds without progress after which a rank asks the others what they are in. */
+#define PATIENCE 0.2
 
 rill_status rill__mpi_error(int code, const char *call) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -36,9 +39,9 @@ void rill__engine_free(rill__engine *engine) {
         rill__buffer_free(&block->buffer);
         free(block);
     }
-    while (engine->aborts) {
-        rill__abort_note *note = engine->aborts;
-        engine->aborts = note->next;
+    while (engine->notes) {
+        rill__note *note = engine->notes;
+        engine->notes = note->next;
         free(note);
     }
     free(engine->orphans.at);
@@ -64,68 +67,85 @@ rill_status rill__task_abort(rill_request *request, rill_status status) {
     return RILL_OK;
 }
 
-static void note_abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
-                       const char *text, size_t length) {
-    rill__abort_note *note = calloc(1, sizeof *note);
-    if (!note) return; /* the caller finds the next one */
-    *note = (rill__abort_note){
-        .seq = seq, .status = status, .origin = origin, .next = engine->aborts};
-    snprintf(note->text, sizeof note->text, "%.*s", (int)length, text);
-    engine->aborts = note;
+/* ---- notes: aborts and inquiries, on a tag of their own ------------------------------------------------ */
+
+static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
+    rill__note *note = calloc(1, sizeof *note);
+    if (!note) return; /* the sender's rank still has the error */
+    note->header = *header;
+    note->next = engine->notes;
+    snprintf(note->text, sizeof note->text, "%.*s", (int)header->value_size, text);
+    engine->notes = note;
 }
 
-void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
-                 const char *text) {
-    note_abort(engine, seq, status, origin, text, strnlen(text, 150));
+static void send_note(rill__engine *engine, const rill__header *header, const char *text) {
     for (int to = 0; to < engine->size; to++) {
         if (to == engine->rank) continue;
         rill__block *block = calloc(1, sizeof *block);
-        if (!block) return; /* nothing more can be done */
-        size_t length = strnlen(text, 150);
-        if (rill__buffer_reserve(&block->buffer, sizeof(rill__header) + length) != RILL_OK) {
+        size_t bytes = sizeof *header + header->value_size;
+        if (!block || rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) {
             free(block);
-            return;
+            return; /* no memory for a note: nothing more can be done */
         }
-        rill__header h = {.magic = RILL__MAGIC, .version = RILL__VERSION, .form = RILL__M_FAILED,
-                          .status = (int32_t)status, .origin = origin, .seq = seq,
-                          .value_size = length};
-        memcpy(block->buffer.data, &h, sizeof h);
-        memcpy((char *)block->buffer.data + sizeof h, text, length);
+        memcpy(block->buffer.data, header, sizeof *header);
+        memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
         block->users = 1;
-        rill__transfer send = {.block = block, .peer = to};
-        if (rill__transfers_add(&engine->orphans, send) != RILL_OK) return;
-        MPI_Isend(block->buffer.data, (int)(sizeof h + length), MPI_BYTE, to, TAG_ABORT, engine->mpi,
+        if (rill__transfers_add(&engine->orphans, (rill__transfer){.block = block, .peer = to}) !=
+            RILL_OK)
+            return;
+        MPI_Isend(block->buffer.data, (int)bytes, MPI_BYTE, to, TAG_NOTE, engine->mpi,
                   &engine->orphans.at[engine->orphans.n - 1].mpi);
     }
 }
 
-/* Collects aborts that have arrived; requests find theirs by number, also when started later. */
-static void receive_aborts(rill__engine *engine) {
+void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
+                 const char *text) {
+    rill__header header = {.magic = RILL__MAGIC, .version = RILL__VERSION, .form = RILL__M_FAILED,
+                           .status = (int32_t)status, .origin = origin, .seq = seq,
+                           .value_size = strnlen(text, 150)};
+    keep_note(engine, &header, text);
+    send_note(engine, &header, text);
+}
+
+/* Ranks in different calls may wait for each other on different tags: after a while each tells the
+ * others what it is in, and whoever is in something else aborts. */
+static void inquire(rill__engine *engine) {
+    for (rill_request *r = engine->active; r; r = RILL__TASK(r)->next) {
+        rill__task *task = RILL__TASK(r);
+        if (task->inquired || task->life != RILL__ACTIVE) continue;
+        task->inquired = true;
+        rill__header header = rill__call_header(task);
+        header.form = RILL__M_INQUIRY;
+        send_note(engine, &header, "");
+    }
+}
+
+static void receive_notes(rill__engine *engine) {
     for (;;) {
         int there = 0, bytes = 0;
         MPI_Status status;
-        if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_ABORT, engine->mpi, &there, &status) != MPI_SUCCESS ||
+        if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTE, engine->mpi, &there, &status) != MPI_SUCCESS ||
             !there)
             return;
         char buffer[sizeof(rill__header) + 256];
         MPI_Get_count(&status, MPI_BYTE, &bytes);
         if (bytes < 0 || (size_t)bytes > sizeof buffer) return;
-        if (MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, TAG_ABORT, engine->mpi,
+        if (MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, TAG_NOTE, engine->mpi,
                      MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
-        rill__message message;
-        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &message) == RILL_OK &&
-            message.header.form == RILL__M_FAILED)
-            note_abort(engine, message.header.seq, (rill_status)message.header.status,
-                       message.header.origin, message.payload, message.header.value_size);
+        rill__message m;
+        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) == RILL_OK &&
+            (m.header.form == RILL__M_FAILED || m.header.form == RILL__M_INQUIRY))
+            keep_note(engine, &m.header, m.payload);
     }
 }
 
 /* Notes of calls that are over. */
-static void forget_aborts(rill__engine *engine) {
-    for (rill__abort_note **at = &engine->aborts; *at;) {
-        rill__abort_note *note = *at;
-        if (note->seq >= engine->seq) {
+static void forget_notes(rill__engine *engine) {
+    uint64_t oldest = engine->active ? RILL__TASK(engine->active)->seq : engine->seq;
+    for (rill__note **at = &engine->notes; *at;) {
+        rill__note *note = *at;
+        if (note->header.seq >= oldest) {
             at = &note->next;
         } else {
             *at = note->next;
@@ -143,14 +163,23 @@ static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     transfers->n = 0;
 }
 
-static bool apply_abort(rill__engine *engine, rill_request *request) {
+/* True: the call is aborted, and the request gave up its transfers. */
+static bool apply_notes(rill__engine *engine, rill_request *request) {
     rill__task *task = RILL__TASK(request);
-    for (rill__abort_note *note = engine->aborts; note; note = note->next) {
-        if (note->seq != task->seq) continue;
+    for (rill__note *note = engine->notes; note; note = note->next) {
+        const rill__header *h = &note->header;
+        if (h->seq != task->seq) continue;
+        if (h->form == RILL__M_INQUIRY) {
+            rill__header asked = *h; /* before the choice neither side has an algorithm */
+            if (!asked.algorithm || !task->expect.algorithm) asked.algorithm = task->expect.algorithm;
+            rill_status status = rill__message_check(&asked, &task->expect);
+            if (status != RILL_OK) rill__task_abort(request, status);
+            continue;
+        }
         if (task->status == RILL_OK) {
-            task->status = note->status;
-            task->origin = note->origin;
-            snprintf(task->error, sizeof task->error, "rank %d: %s", note->origin, note->text);
+            task->status = (rill_status)h->status;
+            task->origin = h->origin;
+            snprintf(task->error, sizeof task->error, "rank %d: %s", h->origin, note->text);
         }
         orphan_transfers(engine, &task->sends);
         orphan_transfers(engine, &task->receives);
@@ -170,6 +199,7 @@ void rill__task_start(rill_request *request) {
     task->status = RILL_OK;
     task->origin = engine->rank;
     task->error[0] = '\0';
+    task->inquired = false;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
     task->next = NULL;
@@ -207,7 +237,7 @@ static void complete(rill__engine *engine, rill_request *request) {
 
 static void advance(rill__engine *engine, rill_request *request) {
     rill__task *task = RILL__TASK(request);
-    if (engine->aborts && apply_abort(engine, request)) {
+    if (engine->notes && apply_notes(engine, request)) {
         complete(engine, request);
         return;
     }
@@ -223,6 +253,30 @@ static void advance(rill__engine *engine, rill_request *request) {
         task->moved = true;
     }
     if (task->life == RILL__DRAINING && sends_done(task)) complete(engine, request);
+}
+
+static bool orphans_done(rill__engine *engine) {
+    rill__transfers *all = &engine->orphans;
+    for (int i = 0; i < all->n;) {
+        int done = 0;
+        if (MPI_Test(&all->at[i].mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+        if (!done) {
+            i++;
+            continue;
+        }
+        rill__block_return(engine, all->at[i].block);
+        all->at[i] = all->at[--all->n];
+    }
+    return all->n == 0;
+}
+
+/* Nothing has moved for a while: is something wrong? */
+static void idle(rill__engine *engine) {
+    double now = MPI_Wtime();
+    if (engine->idle_polls == POLLS_BETWEEN_NOTE_PROBES) engine->idle_since = now;
+    receive_notes(engine);
+    if (now - engine->idle_since > PATIENCE) inquire(engine);
+    if (engine->orphans.n) orphans_done(engine);
 }
 
 bool rill__engine_progress(rill__engine *engine) {
@@ -246,9 +300,12 @@ bool rill__engine_progress(rill__engine *engine) {
         }
         r = next;
     }
-    if (engine->aborts && !engine->active) forget_aborts(engine);
-    if (moved) engine->idle_polls = 0;
-    else if (++engine->idle_polls % POLLS_BETWEEN_ABORT_PROBES == 0) receive_aborts(engine);
+    if (moved) {
+        engine->idle_polls = 0;
+        if (engine->notes) forget_notes(engine);
+    } else if (++engine->idle_polls % POLLS_BETWEEN_NOTE_PROBES == 0) {
+        idle(engine);
+    }
     return moved;
 }
 
@@ -268,21 +325,6 @@ void rill__engine_wait(rill_request *request) {
 }
 
 /* ---- before the communicator is freed ------------------------------------------------------------------ */
-
-static bool orphans_done(rill__engine *engine) {
-    rill__transfers *all = &engine->orphans;
-    for (int i = 0; i < all->n;) {
-        int done = 0;
-        if (MPI_Test(&all->at[i].mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
-        if (!done) {
-            i++;
-            continue;
-        }
-        rill__block_return(engine, all->at[i].block);
-        all->at[i] = all->at[--all->n];
-    }
-    return all->n == 0;
-}
 
 /* After failed calls messages may be under way that nobody awaits. Each rank takes in whatever
  * comes until its own sends have left and all ranks say the same (Hoefler's NBX consensus). */

@@ -65,7 +65,7 @@ size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__inde
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
-    if (h->form > RILL__M_FAILED) return "unknown form";
+    if (h->form > RILL__M_INQUIRY) return "unknown form";
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
@@ -94,6 +94,7 @@ static const char *broken_field(const rill__header *h) {
         if (h->index_size) return "a bundle with indices";
         if (h->count > h->value_size / sizeof *h) return "more messages than the bundle can hold";
         return NULL;
+    case RILL__M_INQUIRY: return h->index_size || h->value_size ? "an inquiry with a payload" : NULL;
     default: /* RILL__M_AGREE */
         if (h->index_size) return "an agreement with indices";
         if (h->count > h->value_size / 8 || h->value_size != h->count * 8)
@@ -102,7 +103,7 @@ static const char *broken_field(const rill__header *h) {
     }
 }
 
-static rill_status check_expected(const rill__header *h, const rill__expect *e) {
+rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
     if (h->seq != e->seq)
         return rill__fail(RILL_ERR_MISMATCH, "a message of call %llu came in call %llu",
                           (unsigned long long)h->seq, (unsigned long long)e->seq);
@@ -120,6 +121,8 @@ static rill_status check_expected(const rill__header *h, const rill__expect *e) 
     if (h->op != e->op) return rill__fail(RILL_ERR_MISMATCH, "another rank has another op");
     if (h->algorithm != e->algorithm)
         return rill__fail(RILL_ERR_MISMATCH, "another rank runs another algorithm");
+    if (h->details != e->details)
+        return rill__fail(RILL_ERR_MISMATCH, "another rank has another root, partition or forced algorithm");
     return RILL_OK;
 }
 
@@ -136,7 +139,7 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
     if (partial ? size > whole : size != whole)
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes instead of %zu", size,
                           whole);
-    return expect ? check_expected(&message->header, expect) : RILL_OK;
+    return expect ? rill__message_check(&message->header, expect) : RILL_OK;
 }
 
 /* ---- contents --------------------------------------------------------------------------------------- */

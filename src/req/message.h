@@ -16,7 +16,8 @@ typedef enum rill__message_form {
     RILL__M_DENSE = 1,  /* range values */
     RILL__M_BUNDLE = 2, /* count messages, one after the other, each padded to 8 bytes */
     RILL__M_AGREE = 3,  /* 64-bit words */
-    RILL__M_FAILED = 4  /* text of the error in status */
+    RILL__M_FAILED = 4, /* text of the error in status */
+    RILL__M_INQUIRY = 5 /* no payload: what the sender is waiting in */
 } rill__message_form;
 
 typedef struct rill__header {
@@ -31,7 +32,8 @@ typedef struct rill__header {
     uint32_t algorithm; /* hash of its name */
     uint32_t op;        /* hash of its name */
     int32_t status;     /* 0, or the sender's error */
-    int32_t origin;     /* FAILED: rank where the error arose; bundles: 0; else the range's owner */
+    int32_t origin;     /* rank that encoded it; FAILED: where the error arose */
+    uint32_t details;   /* what else must be the same on all ranks: root, options */
     uint64_t seq;       /* number of the call on its communicator */
     uint64_t dim;
     uint64_t first, range;
@@ -49,6 +51,7 @@ typedef struct rill__expect {
     uint8_t type;
     uint32_t algorithm;
     uint32_t op;
+    uint32_t details;
     uint64_t seq;
     uint64_t dim;
 } rill__expect;
@@ -59,6 +62,9 @@ typedef struct rill__message {
 } rill__message;
 
 uint32_t rill__name_hash(const char *);
+
+/* Whether a header belongs to the expected call; RILL_ERR_MISMATCH says in what it differs. */
+rill_status rill__message_check(const rill__header *, const rill__expect *);
 
 /* Bytes of a whole message; 0 if the header's sizes overflow. */
 size_t rill__message_size(const rill__header *);

@@ -6,7 +6,8 @@
  *
  * Failures. A request that fails goes on to take part: rill__send then sends an empty message with
  * the status in it, and the status of a received message becomes the request's own. A rank that
- * cannot take part (it does not know in what) sends an abort to all ranks; see rill__abort. */
+ * cannot take part (it does not know in what) sends an abort to all ranks; see rill__abort. One that
+ * waits for long asks the others what they are in, so that ranks in different calls find out. */
 #ifndef RILL_REQ_REQUEST_H
 #define RILL_REQ_REQUEST_H
 
@@ -39,13 +40,12 @@ typedef struct rill__transfers {
     int n, capacity;
 } rill__transfers;
 
-typedef struct rill__abort_note {
-    uint64_t seq;
-    rill_status status;
-    int origin;
+/* An abort or an inquiry of another rank, kept until the call it speaks of is over. */
+typedef struct rill__note {
+    rill__header header;
     char text[160];
-    struct rill__abort_note *next;
-} rill__abort_note;
+    struct rill__note *next;
+} rill__note;
 
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
@@ -56,9 +56,10 @@ typedef struct rill__engine {
     pthread_mutex_t lock;
     rill_request *active, *active_last; /* in order of seq */
     rill__block *free_blocks;
-    rill__transfers orphans; /* of aborted requests: finished when the communicator is freed */
-    rill__abort_note *aborts;
+    rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
+    rill__note *notes;
     unsigned idle_polls;
+    double idle_since;
     bool alone; /* one request, and its caller waits: a receive may spin a little */
 } rill__engine;
 
@@ -73,6 +74,7 @@ typedef struct rill__task {
     rill__step *step;
     void (*completed)(rill_request *); /* may be NULL */
     rill__life life;
+    bool inquired; /* it has asked the others what they are in */
     bool moved; /* a message moved in this step: the engine is not idle */
     uint64_t seq;
     int tag;
@@ -118,6 +120,7 @@ rill__block *rill__block_take(rill_request *, size_t bytes);
 void rill__block_return(rill__engine *, rill__block *);
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
 
+rill__header rill__call_header(const rill__task *);
 /* Encodes the part (or, in a failed request, the failure) and sends it. */
 rill_status rill__send(rill_request *, int to, int lane, const rill__part *);
 /* Encodes into a block of the request, to be sent with rill__send_block, perhaps to several. */

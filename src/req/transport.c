@@ -73,7 +73,7 @@ void rill__block_return(rill__engine *engine, rill__block *block) {
 
 /* ---- send ------------------------------------------------------------------------------------------- */
 
-static rill__header call_header(const rill__task *task) {
+rill__header rill__call_header(const rill__task *task) {
     return (rill__header){.magic = RILL__MAGIC,
                           .version = RILL__VERSION,
                           .type = (uint8_t)task->shape.type,
@@ -82,6 +82,7 @@ static rill__header call_header(const rill__task *task) {
                           .algorithm = task->expect.algorithm,
                           .op = task->expect.op,
                           .origin = task->engine->rank,
+                          .details = task->expect.details,
                           .seq = task->seq,
                           .dim = task->expect.dim,
                           .nnz_sum = task->nnz_sum,
@@ -94,7 +95,7 @@ static rill_status encode_failure(rill_request *request, rill__block **out) {
     size_t length = strnlen(task->error, sizeof task->error);
     rill__block *block = rill__block_take(request, sizeof(rill__header) + length);
     if (!block) return RILL_ERR_MEMORY;
-    rill__header h = call_header(task);
+    rill__header h = rill__call_header(task);
     h.form = RILL__M_FAILED;
     h.status = (int32_t)task->status;
     h.origin = task->origin;
@@ -111,7 +112,7 @@ rill_status rill__encode(rill_request *request, const rill__part *part, rill__bl
         rill__block *block =
             rill__block_take(request, rill__message_bound(task->shape, task->codec, part));
         if (block) {
-            rill__header h = call_header(task);
+            rill__header h = rill__call_header(task);
             block->bytes = rill__message_encode(&h, task->shape, task->codec, part,
                                                 block->buffer.data);
             *out = block;
@@ -154,7 +155,7 @@ rill_status rill__send_words(rill_request *request, int to, int lane, const uint
     if (task->status == RILL_OK) {
         block = rill__block_take(request, sizeof(rill__header) + n * sizeof *words);
         if (!block) return RILL_ERR_MEMORY;
-        rill__header h = call_header(task);
+        rill__header h = rill__call_header(task);
         h.form = RILL__M_AGREE;
         h.count = n;
         h.value_size = n * sizeof *words;

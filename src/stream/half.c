@@ -60,8 +60,8 @@ uint16_t rill__bf16_from_f32(float f) {
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-/* Double to f32 with the last bit set if anything was lost ("round to odd"): rounding that once more
- * to 16 bits then gives what a single rounding would. */
+/* Double to f32 with the last bit set if anything was lost ("round to odd"): rounding that once
+ * more to 16 bits then gives what a single rounding would. */
 static float float_to_odd(double d) {
     float f = (float)d;
     if (d != d || (double)f == d || (bits_of(f) & 0x7fffffffu) == 0x7f800000u) return f;

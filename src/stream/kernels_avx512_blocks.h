@@ -6,12 +6,12 @@
  *   marked  an accumulator differs from the identity of the operation. Only values that are the
  *           identity (-0.0 for sums, infinity for MIN) leave no trace: they set a byte in a map.
  *           Costs nothing while adding, and a read of all accumulators at the end.
- *   mapped  every value sets a byte in the map, which is a quarter to an eighth to read, and less to
- *           restore. Cheaper below a density of about 10 %; needed for products, which can come back
- *           to 1, and where denormals are flushed, as a sum then can become -0.0.
+ *   mapped  every value sets a byte in the map, which is a quarter to an eighth to read, and less
+ *           to restore. Cheaper below a density of about 10 %; needed for products, which can come
+ *           back to 1, and where denormals are flushed, as a sum then can become -0.0.
  * The parts of the next block are prefetched: many short streams defeat the hardware's prefetcher
- * (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). Block size: 4K to 64K indices, so
- * that an input has about 128 elements in a block, as each visit costs a few wrong guesses. */
+ * (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). Block size: 4K to 64K indices,
+ * so that an input has about 128 elements in a block, as a visit costs a few wrong guesses. */
 #include "stream/kernels_avx512_simd.h"
 
 #define BLOCK_MIN 4096u

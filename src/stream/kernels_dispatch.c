@@ -1,5 +1,5 @@
-/* Chooses the instruction set once per process: the best that is built in and that CPU and operating
- * system both support, or the one RILL_ISA names, if supported. */
+/* Chooses the instruction set once per process: the best that is built in and that CPU and
+ * operating system both support, or the one RILL_ISA names, if supported. */
 #include "stream/kernels.h"
 
 #include <stdatomic.h>

@@ -84,6 +84,16 @@ RILL__INLINE uint64_t rill__index_at(unsigned index_bytes, const void *idx, uint
     return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
 }
 
+/* Prefetches the next pairs of an input of sum_blocks: many short streams defeat the hardware. */
+RILL__INLINE void rill__prefetch(rill__pairs p, uint64_t at, uint64_t ahead, size_t index_bytes,
+                                 size_t value_bytes) {
+    uint64_t end = rill__min_u64(p.n, at + ahead);
+    for (uint64_t q = at; q < end; q += 64 / index_bytes)
+        __builtin_prefetch((const char *)p.idx + q * index_bytes, 0, 2);
+    for (uint64_t q = at; q < end; q += 64 / value_bytes)
+        __builtin_prefetch((const char *)p.val + q * value_bytes, 0, 2);
+}
+
 /* Of n ascending indices: position of the first that is not in [first, first + range). A search is
  * enough, as only the first can lie below. */
 RILL__INLINE uint64_t rill__check_range(unsigned index_bytes, const void *idx, uint64_t n,

@@ -3,13 +3,17 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 
+# MPICH spins: with more ranks than cores everything takes milliseconds.
+three=3
+if "$RILL" --version | grep -q MPICH; then three=2; fi
+
 bench() {
     run 0 "$RILL" bench --reps 2 --warmup 1 --quiet --json "$tmp/json" "$@"
     [[ ! -s $tmp/out ]] || fail "--quiet, and there is something on stdout"
     all_correct "$tmp/json"
 }
 
-bench --ranks 3 --dim 1000,1 --density 10%,0,100%
+bench --ranks $three --dim 1000,1 --density 10%,0,100%
 [[ $(grep -c '"requested":"mpi"' "$tmp/json") == 6 ]] || fail "not 6 records of the baseline"
 [[ $(grep -c '"requested":"auto"' "$tmp/json") == 6 ]] || fail "not 6 records of auto"
 for key in requested algorithm codec value_bits op type ranks hosts dim density nnz_in nnz_out \
@@ -17,19 +21,19 @@ for key in requested algorithm codec value_bits op type ranks hosts dim density 
     correct commit collective overlap mpi_library times_s; do
     [[ $(grep -c "\"$key\":" "$tmp/json") == $(wc -l <"$tmp/json") ]] || fail "no $key in records"
 done
-has "$tmp/json" '"ranks":3,"hosts":1,"dim":1000,"density":0.1,"nnz_in":100'
+has "$tmp/json" "\"ranks\":$three,\"hosts\":1,\"dim\":1000,\"density\":0.1,\"nnz_in\":100"
 
 for collective in reduce reduce_scatter allgather bcast; do
-    bench --ranks 3 --dim 1003 --density 7% --collective "$collective"
+    bench --ranks $three --dim 1003 --density 7% --collective "$collective"
 done
 for type in f64 f16 bf16; do bench --ranks 2 --dim 5000 --type $type; done
-for op in min max prod; do bench --ranks 3 --dim 5000 --density 20% --op $op; done
+for op in min max prod; do bench --ranks $three --dim 5000 --density 20% --op $op; done
 bench --ranks 2 --dim 3000 --type f16 --op prod --density 30%
 bench --ranks 2 --dim 3000 --type bf16 --op max --density 30%
-for overlap in none full zipf; do bench --ranks 3 --dim 20000 --density 2% --overlap $overlap; done
+for overlap in none full zipf; do bench --ranks $three --dim 20000 --density 2% --overlap $overlap; done
 for form in sparse dense; do bench --ranks 2 --dim 5000 --density 30% --form $form; done
 for mode in --nonblocking --persistent; do
-    bench --ranks 3 --dim 5000 $mode
+    bench --ranks $three --dim 5000 $mode
     bench --ranks 2 --dim 5000 $mode --collective reduce_scatter
 done
 bench --ranks 2 --dim 5000 --codec all --algorithm recursive_double,split_allgather --order blocks

@@ -29,10 +29,8 @@ static void check_guard(const uint8_t *p, size_t bytes) {
 }
 
 static void put(unsigned width, void *idx, uint64_t i, uint64_t value) {
-    if (width == 4)
-        ((uint32_t *)idx)[i] = (uint32_t)value;
-    else
-        ((uint64_t *)idx)[i] = value;
+    if (width == 4) ((uint32_t *)idx)[i] = (uint32_t)value;
+    else ((uint64_t *)idx)[i] = value;
 }
 
 /* Encodes and decodes with every codec and instruction set; sizes[codec] gets the bytes. */
@@ -79,9 +77,8 @@ static void round_trip(unsigned width, const void *idx, uint64_t count, uint64_t
             uint8_t *in = guarded(size - 1);
             memcpy(in, reference, size - 1);
             size_t used;
-            assert_int_equal(
-                codec->decode(width, in, size - 1, count, first, range, back, &used),
-                RILL_ERR_MESSAGE);
+            assert_int_equal(codec->decode(width, in, size - 1, count, first, range, back, &used),
+                             RILL_ERR_MESSAGE);
             free(in);
         }
         if (sizes) sizes[c] = reference_size;
@@ -110,8 +107,8 @@ static uint64_t geometric(rng *r, unsigned width, double density, uint64_t most,
 static void densities(void **state) {
     (void)state;
     static const double density[] = {1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.9, 0.99, 1.0};
-    static const uint64_t counts[] = {1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 128, 129, 191, 255, 256,
-                                      257, 1000, 4096, 10000};
+    static const uint64_t counts[] = {1,   2,   3,   15,  16,  17,  63,   64,   65,   127,
+                                      128, 129, 191, 255, 256, 257, 1000, 4096, 10000};
     rng r = rng_make(1, 1);
     uint64_t idx[10000];
     for (size_t d = 0; d < sizeof density / sizeof *density; d++)
@@ -130,8 +127,9 @@ static void densities(void **state) {
 /* The ends of the number line, first and last of the range, and clusters. */
 static void corners(void **state) {
     (void)state;
-    static const uint64_t tops[] = {UINT64_C(1) << 32, (UINT64_C(1) << 32) + 5, UINT64_C(1) << 33,
-                                    (UINT64_C(1) << 34) + 1, UINT64_C(1) << 62, UINT64_MAX};
+    static const uint64_t tops[] = {UINT64_C(1) << 32, (UINT64_C(1) << 32) + 5,
+                                    UINT64_C(1) << 33, (UINT64_C(1) << 34) + 1,
+                                    UINT64_C(1) << 62, UINT64_MAX};
     uint64_t idx[600];
     for (size_t t = 0; t < sizeof tops / sizeof *tops; t++)
         for (unsigned width = 4; width <= 8; width += 4) {
@@ -139,9 +137,11 @@ static void corners(void **state) {
             for (unsigned n = 1; n <= 300; n += n < 4 ? 1 : 37) {
                 uint64_t range = tops[t], k = 0;
                 /* n at the start, n at the end */
-                for (uint64_t i = 0; i < n; i++) put(width, idx, k++, i);
+                for (uint64_t i = 0; i < n; i++)
+                    put(width, idx, k++, i);
                 round_trip(width, idx, n, 0, range, NULL);
-                for (uint64_t i = 0; i < n; i++) put(width, idx, k++, range - n + i);
+                for (uint64_t i = 0; i < n; i++)
+                    put(width, idx, k++, range - n + i);
                 round_trip(width, idx, k, 0, range, NULL);
                 round_trip(width, (char *)idx + (size_t)n * width, n, range - n, n, NULL);
                 round_trip(width, (char *)idx + (size_t)n * width, n, range / 2, range - range / 2,
@@ -177,7 +177,8 @@ static void worst_cases(void **state) {
                 uint64_t n = 1 + rng_below(&r, MOST), at = 0;
                 for (uint64_t i = 0; i < n; i++) {
                     if (i % 128 == (variant & 1 ? 127 : 0)) at += UINT64_C(1) << log;
-                    if (variant & 2 && rng_below(&r, 300) == 0) at += rng_below(&r, UINT64_C(1) << log / 2);
+                    if (variant & 2 && rng_below(&r, 300) == 0)
+                        at += rng_below(&r, UINT64_C(1) << log / 2);
                     put(width, idx, i, at++);
                 }
                 if (width == 4 && at > UINT64_C(1) << 32) continue;
@@ -305,7 +306,8 @@ static void malformed(void **state) {
                 refused(codec, width, zeros, 1, 300, 0, 1000);
                 /* An index past the range: the same bytes fit a larger one. */
                 uint64_t space[200];
-                for (uint64_t i = 0; i < 200; i++) put(width, space, i, 7 * i);
+                for (uint64_t i = 0; i < 200; i++)
+                    put(width, space, i, 7 * i);
                 for (uint64_t n = 1; n <= 200; n += 33) {
                     uint64_t range = 7 * (n - 1) + 1;
                     uint8_t *out = guarded(codec->bound(width, n, range));

@@ -1,0 +1,295 @@
+/* Value kernels in plain C: the definition of the bits, and what the SIMD kernels fall back to.
+ * value_qsgd.c has the idea and the layout.
+ *
+ * Loops run over arrays of lanes, which compilers turn into whatever SIMD there is. Cost: quantize
+ * about 1.2 ns a value with SSE2, dequantize 0.5 ns. */
+#ifndef RILL_CODEC_VALUE_PORTABLE_H
+#define RILL_CODEC_VALUE_PORTABLE_H
+
+#include "codec/codec_kernels.h"
+#include "stream/kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#define RILL__QUANT_GROUP 64u /* values that share 8 blocks of random bits */
+
+static inline uint32_t rill__float_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+static inline float rill__float_from_bits(uint32_t u) {
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+/* Largest level: 127, 7, 1. */
+static inline int rill__quant_levels(unsigned bits) { return (1 << (bits - 1)) - 1; }
+static inline size_t rill__quant_bytes(unsigned bits, uint64_t n) {
+    return (size_t)(n / 8 * bits + (n % 8 * bits + 7) / 8);
+}
+
+/* ---- random bits ---------------------------------------------------------------------------- */
+
+#define RILL__PHILOX_M0 0xD2511F53u
+#define RILL__PHILOX_M1 0xCD9E8D57u
+#define RILL__PHILOX_W0 0x9E3779B9u
+#define RILL__PHILOX_W1 0xBB67AE85u
+
+/* Blocks 8 group to 8 group + 7 of Philox 4x32-7 (Salmon et al., 2011; Random123). Value e of the
+ * group takes word 2 (e / 32) + e % 2 of block e % 16 / 2: its lower half if e / 16 is even. */
+static inline void rill__quant_random(const rill__quant_stream *stream, uint64_t group,
+                                      uint16_t random[RILL__QUANT_GROUP]) {
+    uint32_t c0[8], c1[8], c2[8], c3[8];
+    for (unsigned j = 0; j < 8; j++) {
+        c0[j] = (uint32_t)(8 * group + j);
+        c1[j] = (uint32_t)(8 * group >> 32);
+        c2[j] = stream->high[0];
+        c3[j] = stream->high[1];
+    }
+    uint32_t k0 = stream->key[0], k1 = stream->key[1];
+    for (int round = 0; round < 7; round++, k0 += RILL__PHILOX_W0, k1 += RILL__PHILOX_W1)
+        for (unsigned j = 0; j < 8; j++) {
+            uint64_t p0 = (uint64_t)c0[j] * RILL__PHILOX_M0, p1 = (uint64_t)c2[j] * RILL__PHILOX_M1;
+            c0[j] = (uint32_t)(p1 >> 32) ^ c1[j] ^ k0;
+            c1[j] = (uint32_t)p1;
+            c2[j] = (uint32_t)(p0 >> 32) ^ c3[j] ^ k1;
+            c3[j] = (uint32_t)p0;
+        }
+    for (unsigned j = 0; j < 8; j++) {
+        random[2 * j] = (uint16_t)c0[j];
+        random[2 * j + 1] = (uint16_t)c1[j];
+        random[2 * j + 16] = (uint16_t)(c0[j] >> 16);
+        random[2 * j + 17] = (uint16_t)(c1[j] >> 16);
+        random[2 * j + 32] = (uint16_t)c2[j];
+        random[2 * j + 33] = (uint16_t)c3[j];
+        random[2 * j + 48] = (uint16_t)(c2[j] >> 16);
+        random[2 * j + 49] = (uint16_t)(c3[j] >> 16);
+    }
+}
+
+/* ---- scale ---------------------------------------------------------------------------------- */
+
+/* What one level is worth. Rounding it down is harmless (levels are clamped, off by 2^-24), except
+ * among subnormals, where it is rounded up; and it is rounded down where the largest level would
+ * give infinity. */
+static inline float rill__quant_unit(double norm, int levels) {
+    double exact = norm / levels;
+    if (exact >= (double)FLT_MAX) return FLT_MAX;
+    float unit = (float)exact;
+    if (unit < FLT_MIN && (double)unit < exact)
+        unit = rill__float_from_bits(rill__float_bits(unit) + 1);
+    if (norm <= (double)FLT_MAX && (double)unit * levels > (double)FLT_MAX)
+        unit = rill__float_from_bits(rill__float_bits(unit) - 1);
+    return unit;
+}
+
+/* Sum of 16 partial sums; every kernel adds in this order. */
+static inline double rill__quant_norm(double sum[16]) {
+    for (unsigned w = 8; w; w /= 2)
+        for (unsigned j = 0; j < w; j++)
+            sum[j] += sum[j + w];
+    return sqrt(sum[0]);
+}
+
+static inline uint32_t rill__quant_max_bits(const float *x, unsigned n) {
+    int32_t most = 0;
+    for (unsigned i = 0; i < n; i++) {
+        int32_t magnitude = (int32_t)(rill__float_bits(x[i]) & 0x7fffffffu);
+        most = magnitude > most ? magnitude : most;
+    }
+    return (uint32_t)most;
+}
+
+/* ---- quantize ------------------------------------------------------------------------------- */
+
+/* Levels of b bits, packed from the lowest bits up; n is a multiple of 8. */
+static inline void rill__quant_pack(const int8_t *level, unsigned n, unsigned bits, uint8_t *out) {
+    if (bits == 8) {
+        memcpy(out, level, n);
+    } else if (bits == 4) {
+        for (unsigned i = 0; i < n / 2; i++)
+            out[i] = (uint8_t)((level[2 * i] & 15) | (level[2 * i + 1] & 15) << 4);
+    } else {
+        for (unsigned i = 0; i < n / 4; i++)
+            out[i] = (uint8_t)((level[4 * i] & 3) | (level[4 * i + 1] & 3) << 2 |
+                               (level[4 * i + 2] & 3) << 4 | (level[4 * i + 3] & 3) << 6);
+    }
+}
+
+/* One bucket, also with values that are not finite, with subnormal scales, or cut short. */
+static inline void rill__quantize_bucket(const float *values, unsigned n, unsigned bits,
+                                         rill__scale_mode mode, const rill__quant_stream *stream,
+                                         uint64_t bucket, uint8_t *unit_out, uint8_t *levels) {
+    float x[RILL__BUCKET];
+    int8_t level[RILL__BUCKET];
+    memcpy(x, values, n * sizeof *x);
+    memset(x + n, 0, (RILL__BUCKET - n) * sizeof *x);
+    int most = rill__quant_levels(bits);
+    uint32_t max_bits = rill__quant_max_bits(x, n);
+    bool special = max_bits >= 0x7f800000u;
+    if (special) {
+        if (bits > 2) most--; /* the outermost levels stand for infinities */
+        for (unsigned i = 0; i < n; i++)
+            x[i] = isfinite(x[i]) ? x[i] : 0.0f;
+        max_bits = rill__quant_max_bits(x, n);
+    }
+    double norm = (double)rill__float_from_bits(max_bits);
+    if (mode == RILL__SCALE_L2) {
+        double sum[16] = {0};
+        for (unsigned i = 0; i < RILL__BUCKET; i += 16)
+            for (unsigned j = 0; j < 16; j++)
+                sum[j] += (double)x[i + j] * (double)x[i + j];
+        norm = rill__quant_norm(sum);
+    }
+    float unit = rill__quant_unit(norm, most);
+    /* 65536 / unit would overflow for tiny units. */
+    float before = unit < 0x1p-100f ? 0x1p64f : 1.0f;
+    float factor = unit > 0.0f ? 65536.0f / (unit * before) : 0.0f;
+    for (unsigned i = 0; i < n; i += RILL__QUANT_GROUP) {
+        uint16_t random[RILL__QUANT_GROUP];
+        rill__quant_random(stream,
+                           bucket * (RILL__BUCKET / RILL__QUANT_GROUP) + i / RILL__QUANT_GROUP,
+                           random);
+        for (unsigned j = 0; j < RILL__QUANT_GROUP; j++) {
+            /* To the nearest integer, as 1.5 * 2^52 leaves no fraction. */
+            double shifted = (double)(x[i + j] * before * factor) + 0x1.8p52;
+            uint64_t word;
+            memcpy(&word, &shifted, 8);
+            int32_t sum = (int32_t)((uint32_t)word + random[j]);
+            int32_t l = sum >> 16;
+            l = l > most ? most : l;
+            level[i + j] = (int8_t)(l < -most ? -most : l);
+        }
+    }
+    if (special) {
+        for (unsigned i = 0; i < n; i++) {
+            float v = values[i];
+            if (isfinite(v)) continue;
+            level[i] = (int8_t)(isnan(v) || bits == 2 ? -most - (bits == 2 ? 1 : 2)
+                                : v > 0               ? most + 1
+                                                      : -most - 1);
+        }
+        unit = -unit;
+    }
+    memcpy(unit_out, &unit, 4);
+    rill__quant_pack(level, (n + 7) / 8 * 8, bits, (uint8_t *)level);
+    memcpy(levels, level, rill__quant_bytes(bits, n));
+}
+
+static inline void rill__quantize(const float *values, uint64_t count, unsigned bits,
+                                  rill__scale_mode mode, const rill__quant_stream *stream,
+                                  uint64_t bucket, uint8_t *units, uint8_t *levels) {
+    for (uint64_t i = 0; i < count; i += RILL__BUCKET) {
+        unsigned n = (unsigned)rill__min_u64(RILL__BUCKET, count - i);
+        rill__quantize_bucket(values + i, n, bits, mode, stream, bucket++, units, levels);
+        units += 4;
+        levels += rill__quant_bytes(bits, n);
+    }
+}
+
+/* ---- dequantize ----------------------------------------------------------------------------- */
+
+static inline int rill__quant_level_at(const uint8_t *levels, unsigned bits, unsigned i) {
+    unsigned per_byte = 8 / bits, shift = bits * (i % per_byte);
+    int code = levels[i / per_byte] >> shift & ((1 << bits) - 1), half = 1 << (bits - 1);
+    return (code ^ half) - half; /* sign extension */
+}
+
+/* A bucket whose unit has its sign set: it had values that are not finite. */
+static inline void rill__dequantize_special(float unit, const uint8_t *levels, unsigned n,
+                                            unsigned bits, bool add, float *values) {
+    int most = rill__quant_levels(bits) - (bits > 2);
+    for (unsigned i = 0; i < n; i++) {
+        int l = rill__quant_level_at(levels, bits, i);
+        float v = l < -rill__quant_levels(bits) ? NAN
+                  : l > most                    ? INFINITY
+                  : l < -most                   ? -INFINITY
+                                                : (float)l * -unit;
+        values[i] = add ? values[i] + v : v;
+    }
+}
+
+static inline __attribute__((always_inline)) void rill__dequantize_bucket(float unit,
+                                                                          const uint8_t *levels,
+                                                                          unsigned n, unsigned bits,
+                                                                          bool add, float *values) {
+    if (bits == 8) {
+        for (unsigned i = 0; i < n; i++) {
+            float v = (float)(int8_t)levels[i] * unit;
+            values[i] = add ? values[i] + v : v;
+        }
+        return;
+    }
+    float of_code[16]; /* what each code is worth */
+    int half = 1 << (bits - 1);
+    for (int code = 0; code < 2 * half; code++)
+        of_code[code] = (float)((code ^ half) - half) * unit;
+    unsigned per_byte = 8 / bits;
+    for (unsigned i = 0; i < n; i++) {
+        float v = of_code[levels[i / per_byte] >> bits * (i % per_byte) & (2 * half - 1)];
+        values[i] = add ? values[i] + v : v;
+    }
+}
+
+static inline void rill__dequantize(const uint8_t *units, const uint8_t *levels, uint64_t count,
+                                    unsigned bits, bool add, float *values) {
+    for (uint64_t i = 0; i < count; i += RILL__BUCKET) {
+        unsigned n = (unsigned)rill__min_u64(RILL__BUCKET, count - i);
+        float unit;
+        memcpy(&unit, units, 4);
+        if (signbit(unit)) rill__dequantize_special(unit, levels, n, bits, add, values + i);
+        else if (bits == 8) rill__dequantize_bucket(unit, levels, n, 8, add, values + i);
+        else if (bits == 4) rill__dequantize_bucket(unit, levels, n, 4, add, values + i);
+        else rill__dequantize_bucket(unit, levels, n, 2, add, values + i);
+        units += 4;
+        levels += rill__quant_bytes(bits, n);
+    }
+}
+
+/* ---- conversion ----------------------------------------------------------------------------- */
+
+static inline void rill__to_f32(rill_type type, const void *in, uint64_t n, float *out) {
+    const uint16_t *half = in;
+    const double *wide = in;
+    switch (type) {
+    case RILL_F32: memcpy(out, in, n * 4); break;
+    case RILL_F64:
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = (float)wide[i];
+        break;
+    case RILL_F16:
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = rill__f16_to_f32(half[i]);
+        break;
+    case RILL_BF16:
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = rill__float_from_bits((uint32_t)half[i] << 16);
+        break;
+    }
+}
+
+static inline void rill__from_f32(rill_type type, const float *in, uint64_t n, void *out) {
+    uint16_t *half = out;
+    double *wide = out;
+    switch (type) {
+    case RILL_F32: memcpy(out, in, n * 4); break;
+    case RILL_F64:
+        for (uint64_t i = 0; i < n; i++)
+            wide[i] = (double)in[i];
+        break;
+    case RILL_F16:
+        for (uint64_t i = 0; i < n; i++)
+            half[i] = rill__f16_from_f32(in[i]);
+        break;
+    case RILL_BF16:
+        for (uint64_t i = 0; i < n; i++)
+            half[i] = rill__bf16_from_f32(in[i]);
+        break;
+    }
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* The selector: options in, calls checked, state kept. The methods are in their own files. */
+#include "select/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_BUCKET = 512, DEFAULT_BLOCK = 256, DEFAULT_INTERVAL = 32, MOST_THREADS = 1024 };
+static const double default_block_density = 1.0 / 32;
+static const uint64_t most_bucket = UINT64_C(1) << 31; /* offsets inside have 32 bits */
+
+/* ---- options ------------------------------------------------------------------------------ */
+
+#define CREATE "rill_selector_create: "
+
+static rill_status check_options(const rill__select_method *method, const rill_select_options *o) {
+    if (o->density != 0 && !(o->density > 0 && o->density <= 1))
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "density %g is not in (0, 1]", o->density);
+    if (!(o->threshold >= 0))
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "threshold %g is negative or NaN", o->threshold);
+    if (o->threads < 0 || o->threads > MOST_THREADS)
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "threads %d is not in 0 to %d", o->threads,
+                          MOST_THREADS);
+    if (o->bucket > most_bucket)
+        return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "bucket %llu is above 2^31",
+                          (unsigned long long)o->bucket);
+    if (o->block > most_bucket)
+        return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "block %llu is above 2^31",
+                          (unsigned long long)o->block);
+    bool share = o->k > 0 || o->density > 0;
+    if (method->needs_share && !share)
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "k and density are 0, and method '%s' needs one",
+                          method->name);
+    if (method == &rill__select_threshold && !share && o->threshold == 0)
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "threshold, k and density are 0, and method "
+                                                    "'threshold' needs one");
+    return RILL_OK;
+}
+
+static void resolve(rill_selector *s, const rill_select_options *o) {
+    double dim = (double)s->dim;
+    s->density = o->density;
+    if (o->k) {
+        s->k = rill__min_u64(o->k, s->dim);
+        s->density = s->dim ? (double)s->k / dim : 1;
+    } else if (o->density > 0) {
+        double k = floor(o->density * dim + 0.5);
+        s->k = o->density == 1 ? s->dim : rill__min_u64(s->dim, rill__max_u64(1, (uint64_t)k));
+    }
+    if (s->density == 0) s->density = default_block_density;
+    /* No larger than the vector, so that memory is not reserved for nothing. */
+    uint64_t most = rill__max_u64(1, rill__min_u64(s->dim, most_bucket));
+    s->bucket = rill__min_u64(o->bucket ? o->bucket : DEFAULT_BUCKET, most);
+    s->block = rill__min_u64(o->block ? o->block : DEFAULT_BLOCK, most);
+    s->interval = o->interval ? o->interval : DEFAULT_INTERVAL;
+    s->seed = o->seed;
+    s->threshold = o->threshold;
+    s->threads = o->threads ? o->threads : 1;
+}
+
+/* ---- life cycle --------------------------------------------------------------------------- */
+
+rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select_options *given,
+                                 rill_selector **out) {
+    if (!out) return rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
+    *out = NULL;
+    if (!rill_type_size(type))
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
+    if (!given) return rill__fail(RILL_ERR_ARGUMENT, CREATE "options is NULL");
+    if (given->size < offsetof(rill_select_options, bucket))
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "options.size %zu: use RILL_SELECT_OPTIONS_INIT",
+                          given->size);
+    /* A program built against an older header has a shorter struct. */
+    rill_select_options o = RILL_SELECT_OPTIONS_INIT;
+    memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+    const char *name = o.method ? o.method : "topk";
+    const rill__select_method *method = rill__select_method_named(name);
+    if (!method) return rill__fail(RILL_ERR_UNKNOWN, CREATE "method '%s' is unknown", name);
+    RILL_TRY(check_options(method, &o));
+
+    rill_selector *s = calloc(1, sizeof *s);
+    if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a selector");
+    s->shape = (rill__shape){type, rill__index_bytes(dim)};
+    s->size = (unsigned)rill_type_size(type);
+    s->dim = dim;
+    s->method = method;
+    s->kernels = rill__select_kernels_get();
+    resolve(s, &o);
+    s->parts = calloc((size_t)s->threads, sizeof *s->parts);
+    if (!s->parts) {
+        free(s);
+        return rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", o.threads);
+    }
+    *out = s;
+    return RILL_OK;
+}
+
+rill_status rill_selector_free(rill_selector **selector) {
+    if (!selector || !*selector) return RILL_OK;
+    rill_selector *s = *selector;
+    for (int i = 0; i < s->threads; i++) {
+        rill__part *p = &s->parts[i];
+        rill__buffer *buffers[] = {&p->keys,    &p->own_idx,    &p->own_val,
+                                   &p->scratch, &p->reject_idx, &p->reject_val};
+        for (size_t j = 0; j < sizeof buffers / sizeof *buffers; j++)
+            rill__buffer_free(buffers[j]);
+    }
+    free(s->parts);
+    rill__buffer_free(&s->sample);
+    rill__buffer_free(&s->addend);
+    rill__buffer_free(&s->work);
+    free(s);
+    *selector = NULL;
+    return RILL_OK;
+}
+
+/* ---- calls -------------------------------------------------------------------------------- */
+
+static rill_status check_call(const char *call, const rill_selector *s, const rill_stream *out) {
+    if (!s) return rill__fail(RILL_ERR_ARGUMENT, "%s: selector is NULL", call);
+    if (!out) return rill__fail(RILL_ERR_ARGUMENT, "%s: out is NULL", call);
+    if (out->type != s->shape.type)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: out has type %s, the selector %s", call,
+                          rill_type_name(out->type), rill_type_name(s->shape.type));
+    if (out->dim != s->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: out has dimension %llu, the selector %llu", call,
+                          (unsigned long long)out->dim, (unsigned long long)s->dim);
+    return RILL_OK;
+}
+
+static rill_status run(rill_selector *s, rill__source source, rill_stream *out) {
+    RILL_TRY(rill__stream_reserve_pairs(out, 0));
+    memset(out->fill, 0, sizeof out->fill);
+    if (s->dim) {
+        rill_status status = s->method->select(s, source, out);
+        if (status < 0) {
+            out->nnz = 0;
+            return status;
+        }
+    }
+    s->calls++;
+    return RILL_OK;
+}
+
+rill_status rill_select(rill_selector *s, const void *dense, rill_stream *out) {
+    RILL_TRY(check_call("rill_select", s, out));
+    if (!dense && s->dim) return rill__fail(RILL_ERR_ARGUMENT, "rill_select: dense is NULL");
+    return run(s, (rill__source){dense, NULL, NULL}, out);
+}
+
+rill_status rill_select_residual(rill_selector *s, const void *gradient, void *residual,
+                                 rill_stream *out) {
+    RILL_TRY(check_call("rill_select_residual", s, out));
+    if (!gradient && s->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_select_residual: gradient is NULL");
+    if (!residual && s->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_select_residual: residual is NULL");
+    if (gradient == residual && s->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_select_residual: gradient is residual");
+    return run(s, (rill__source){residual, residual, gradient}, out);
+}
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+double rill__key_value(rill_type type, uint64_t key) {
+    if (key >= rill__key_nan(type)) return INFINITY;
+    uint64_t bits = key; /* values are little-endian, as their bits */
+    return rill__value_load(type, &bits);
+}
+
+uint64_t rill__key_from(rill_type type, double magnitude) {
+    uint64_t bits = 0;
+    rill__value_store(type, &bits, magnitude);
+    /* Rounding to nearest may have gone below. */
+    return rill__key_value(type, bits) < magnitude ? bits + 1 : bits;
+}

@@ -1,0 +1,116 @@
+/* Inside of rill_selector: what the methods share. */
+#ifndef RILL_SELECT_SELECT_H
+#define RILL_SELECT_SELECT_H
+
+#include "select/select_kernels.h"
+#include "stream/stream.h"
+
+/* Where entries come from. dense is selected from; residual is dense once more where the selected
+ * entries must become 0, else NULL; gradient, unless NULL, is still to be added to residual. */
+typedef struct rill__source {
+    const void *dense;
+    void *residual;
+    const void *gradient;
+} rill__source;
+
+/* A row of the table. select gives out the sorted pairs and clears them in residual; out is sparse
+ * and empty before. Entries that are 0 are never selected, except by "random". */
+typedef struct rill__select_method {
+    const char *name;
+    const char *description;
+    bool needs_share; /* k or density must be given */
+    rill_status (*select)(rill_selector *, rill__source, rill_stream *out);
+} rill__select_method;
+
+extern const rill__select_method rill__select_topk, rill__select_bucket, rill__select_block,
+    rill__select_threshold, rill__select_gaussian, rill__select_random;
+const rill__select_method *rill__select_method_named(const char *name); /* NULL: unknown */
+
+/* A range of the vector, served by one thread. The pairs found lie in *idx and *val: the stream's
+ * own arrays for the first part, so that a single thread copies nothing. */
+typedef struct rill__part {
+    rill_selector *selector;
+    uint64_t first, n;
+    rill__buffer *idx, *val;
+    uint64_t count;
+    rill__buffer keys; /* of the pairs below the scan's high */
+    uint64_t n_keys;
+    bool pruned; /* then keys is of no use */
+    rill_status status;
+    rill__buffer own_idx, own_val, scratch, reject_idx, reject_val;
+} rill__part;
+
+struct rill_selector {
+    rill__shape shape;
+    unsigned size; /* bytes of a value */
+    uint64_t dim;
+    const rill__select_method *method;
+    const rill__select_kernels *kernels;
+    uint64_t k; /* 0: neither k nor density was given */
+    double density;
+    uint64_t bucket, block, interval, seed;
+    double threshold;
+    int threads;
+
+    uint64_t calls;    /* that succeeded */
+    double margin;     /* topk: standard deviations by which the sample is distrusted */
+    double level;      /* threshold: the steered one */
+    uint64_t exact_at; /* threshold: the call that finds it anew */
+    uint64_t expected; /* threshold: what the last call found */
+    rill__part *parts; /* as many as threads */
+    int n_parts;       /* in use by the present call */
+    rill__buffer sample, addend, work;
+};
+
+/* ---- parts (select_parts.c) --------------------------------------------------------------- */
+
+/* Parts start at multiples of align. */
+void rill__parts_split(rill_selector *, uint64_t align, rill_stream *out);
+/* Runs work on every part, each in a thread; the first failure. */
+rill_status rill__parts_run(rill_selector *, rill_status (*work)(rill__part *, const void *context),
+                            const void *context);
+uint64_t rill__parts_count(const rill_selector *); /* pairs in all parts */
+/* Appends the pairs of all parts to out, whose arrays hold those of the first. */
+rill_status rill__parts_join(rill_selector *, rill_stream *out);
+/* Room for bytes; keeps the first used bytes when it grows. */
+rill_status rill__buffer_grow(rill__buffer *, size_t used, size_t bytes);
+rill_status rill__part_room(rill__part *, uint64_t more); /* pairs */
+/* Appends x[idx - first of x] for n offsets from at on: index, value, and 0 to clear. */
+void rill__part_take(rill__part *, rill__source, uint64_t at, uint64_t n, const uint32_t *offsets);
+
+/* ---- scans (select_scan.c) ---------------------------------------------------------------- */
+
+/* One pass: adds the gradient, takes every entry with at least this key, clears it in residual. */
+typedef struct rill__scan {
+    rill__source source;
+    uint64_t key;    /* at least 1 */
+    uint64_t high;   /* collect the keys below this; 0: none */
+    uint64_t limit;  /* a part that has many more pairs keeps the limit largest; 0: all */
+    uint64_t expect; /* room to start with, in pairs */
+} rill__scan;
+rill_status rill__scan_run(rill_selector *, const rill__scan *, rill_stream *out);
+/* Of the pairs that a scan left in its parts, keeps the k largest, and puts the others back into
+ * residual. At least k pairs must be there. *least, unless NULL, is the smallest key kept. */
+rill_status rill__scan_cut(rill_selector *, const rill__scan *, uint64_t k, uint64_t *least);
+/* Puts all pairs of the parts back into residual. */
+void rill__scan_undo(rill_selector *, const rill__scan *);
+/* residual += gradient and nothing else; without a gradient nothing at all. */
+rill_status rill__add_gradient(rill_selector *, rill__source *, rill_stream *out);
+
+/* ---- exact selection (select_topk.c) ------------------------------------------------------ */
+
+/* The k largest; *least, unless NULL, is the smallest key selected (0: nothing was). */
+rill_status rill__topk(rill_selector *, rill__source, uint64_t k, rill_stream *out,
+                       uint64_t *least);
+
+static inline uint64_t rill__key_at(const rill_selector *s, const void *val, uint64_t i) {
+    uint64_t bits = s->size == 2   ? ((const uint16_t *)val)[i]
+                    : s->size == 4 ? ((const uint32_t *)val)[i]
+                                   : ((const uint64_t *)val)[i];
+    return rill__min_u64(bits & (rill__key_none(s->shape.type) - 1), rill__key_nan(s->shape.type));
+}
+/* The smallest key whose value is at least this magnitude, and the value of a key. */
+uint64_t rill__key_from(rill_type, double magnitude);
+double rill__key_value(rill_type, uint64_t key);
+
+#endif

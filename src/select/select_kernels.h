@@ -1,0 +1,80 @@
+/* The inner loops of selection, one implementation per instruction set (select_kernels_<isa>.c).
+ * Every one gives the same results as select_kernels_scalar.c.
+ *
+ * Magnitudes are compared as integers: the key of a value is its bits without the sign, which order
+ * as the magnitudes do, zeros and subnormals included. All NaNs have the key just above infinity's.
+ * Keys travel as uint64_t; arrays of keys hold uint32_t, or uint64_t for f64. */
+#ifndef RILL_SELECT_SELECT_KERNELS_H
+#define RILL_SELECT_SELECT_KERNELS_H
+
+#include "stream/kernels.h"
+
+/* Entries that one call of filter takes at most: source, residual and output stay in L1/L2. */
+#define RILL__SELECT_CHUNK 4096
+
+/* A key that is above all others: no value passes it. */
+static inline uint64_t rill__key_none(rill_type type) {
+    return UINT64_C(1) << (rill_type_size(type) * 8 - 1);
+}
+static inline uint64_t rill__key_nan(rill_type type) {
+    switch (type) {
+    case RILL_F32: return 0x7f800001u;
+    case RILL_F16: return 0x7c01u;
+    case RILL_BF16: return 0x7f81u;
+    default: return UINT64_C(0x7ff0000000000001);
+    }
+}
+static inline size_t rill__key_bytes(rill_type type) { return type == RILL_F64 ? 8 : 4; }
+
+typedef struct rill__kth {
+    uint64_t key;   /* the rank-th largest */
+    uint64_t above; /* how many are larger */
+    uint64_t equal; /* how many are the same, itself included */
+} rill__kth;
+
+/* src, residual and gradient are the user's memory: nothing past their end is touched. The other
+ * arrays are ours and have RILL__SLACK bytes past their end. */
+typedef struct rill__select_kernels {
+    const char *isa;
+
+    /* idx = base + i for each i < n whose src[i] has at least this key; returns how many. Room for
+     * n entries; for none (slack only) where the key is rill__key_none, which a key above
+     * rill__key_nan must be. */
+    uint64_t (*filter)(rill_type, const void *src, uint64_t n, uint64_t key, uint32_t base,
+                       uint32_t *idx);
+
+    /* The same after residual[i] += gradient[i] (16-bit types: in f32, rounded to nearest even). */
+    uint64_t (*add_filter)(rill_type, void *residual, const void *gradient, uint64_t n,
+                           uint64_t key, uint32_t base, uint32_t *idx);
+
+    /* The pairs whose key is in [low, high), in order; outputs may be the inputs. */
+    uint64_t (*keep)(rill__shape, const void *idx, const void *val, uint64_t n, uint64_t low,
+                     uint64_t high, void *out_idx, void *out_val);
+
+    /* The keys in [low, high) of n values, in order. val may be the user's memory. */
+    uint64_t (*keys)(rill_type, const void *val, uint64_t n, uint64_t low, uint64_t high,
+                     void *keys);
+
+    /* The rank-th largest (1 to n) of n keys. scratch has room for n keys, and may be keys itself
+     * if those need not be kept. */
+    rill__kth (*kth)(rill_type, const void *keys, uint64_t n, uint64_t rank, void *scratch);
+
+    /* sums[0] = sum, sums[1] = sum of squares, in double and in a fixed order. */
+    void (*moments)(rill_type, const void *src, uint64_t n, double *sums);
+} rill__select_kernels;
+
+/* Those of the instruction set that the stream kernels use; by name for tests (NULL when not built
+ * or not supported here); and force, for tests, until the next force (NULL: the default again). */
+const rill__select_kernels *rill__select_kernels_get(void);
+const rill__select_kernels *rill__select_kernels_named(const char *isa);
+void rill__select_kernels_force(const rill__select_kernels *);
+
+extern const rill__select_kernels rill__select_kernels_scalar;
+#ifdef RILL_HAVE_AVX2
+extern const rill__select_kernels rill__select_kernels_avx2;
+#endif
+#ifdef RILL_HAVE_AVX512
+extern const rill__select_kernels rill__select_kernels_avx512;
+#endif
+
+#endif

@@ -1,0 +1,226 @@
+/* One pass over the vector with a known key, and the exact cut among what it found.
+ *
+ * Scan: chunk by chunk the kernel adds the gradient and lists the entries that reach the key; their
+ * values are then taken, and cleared, while the chunk is in L1. Entries are found in the order of
+ * their index, so the result is sorted. With a limit, a part that holds half as many pairs more than
+ * that keeps the limit largest of them and goes on with the key above the smallest of these: an
+ * entry that comes later must beat it, since ties go to the lower index (which is also why the key
+ * rises by one as soon as limit pairs are there: constant data ends here). So a key that is far too low
+ * costs time, never memory or exactness. What is thrown out is put back into the residual.
+ *
+ * Cut: the k-th largest key is sought among the keys below `high` only, if at most k entries are
+ * above that: a scan with a good guess leaves a few percent of the pairs there.
+ *
+ * Memory: min(1.5 limit, entries found) pairs, and their keys below high. Cost: one read of dense,
+ * or two reads and a write of gradient and residual, plus about 2 ns per pair. */
+#include "select/select.h"
+
+#include <string.h>
+
+static const uint64_t all_keys = UINT64_MAX;
+
+/* ---- cut ---------------------------------------------------------------------------------- */
+
+static void put_back(rill__part *p, const rill__source *source, rill__pairs pairs) {
+    rill__assign_pairs(p->selector->shape, source->residual, 0, pairs);
+}
+
+/* Keeps the pairs [from, to) that have at least this key; they move to p->count. */
+static rill_status cut_range(rill__part *p, const rill__source *source, uint64_t from, uint64_t to,
+                             uint64_t key) {
+    const rill_selector *s = p->selector;
+    unsigned width = s->shape.index_bytes;
+    uint64_t n = to - from;
+    char *idx = p->idx->data, *val = p->val->data;
+    if (source->residual && n) {
+        RILL_TRY(rill__buffer_reserve(&p->reject_idx, n * width));
+        RILL_TRY(rill__buffer_reserve(&p->reject_val, n * s->size));
+        uint64_t rejected =
+            s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n, 0, key,
+                             p->reject_idx.data, p->reject_val.data);
+        put_back(p, source, (rill__pairs){rejected, p->reject_idx.data, p->reject_val.data});
+    }
+    p->count += s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n, key,
+                                 all_keys, idx + p->count * width, val + p->count * s->size);
+    return RILL_OK;
+}
+
+/* Keeps the pairs above key and the first `ties` of the `equal` ones. */
+static rill_status cut_part(rill__part *p, const rill__source *source, uint64_t key, uint64_t ties,
+                            uint64_t equal) {
+    const rill_selector *s = p->selector;
+    uint64_t count = p->count, last;
+    /* Up to `last` an equal one stays, from there on it goes: sought from the nearer end. */
+    if (ties >= equal - ties) {
+        for (last = count; equal > ties; last--)
+            equal -= rill__key_at(s, p->val->data, last - 1) == key;
+    } else {
+        for (last = 0; ties; last++)
+            ties -= rill__key_at(s, p->val->data, last) == key;
+    }
+    p->count = 0;
+    RILL_TRY(cut_range(p, source, 0, last, key));
+    return cut_range(p, source, last, count, key + 1);
+}
+
+static rill_status all_part_keys(rill__part *p) {
+    const rill_selector *s = p->selector;
+    RILL_TRY(rill__buffer_reserve(&p->keys, p->count * rill__key_bytes(s->shape.type)));
+    p->n_keys = s->kernels->keys(s->shape.type, p->val->data, p->count, 0, all_keys, p->keys.data);
+    return RILL_OK;
+}
+
+static uint64_t above_key(rill_type type, uint64_t key) {
+    return key < rill__key_nan(type) ? key + 1 : rill__key_none(type);
+}
+
+/* Keeps the limit largest. The key from which on a later entry counts is returned in *key. */
+static rill_status prune(rill__part *p, const rill__scan *scan, uint64_t *key) {
+    const rill_selector *s = p->selector;
+    rill_type type = s->shape.type;
+    RILL_TRY(all_part_keys(p));
+    rill__kth kth = s->kernels->kth(type, p->keys.data, p->n_keys, scan->limit, p->keys.data);
+    RILL_TRY(cut_part(p, &scan->source, kth.key, scan->limit - kth.above, kth.equal));
+    p->pruned = true;
+    *key = above_key(type, kth.key);
+    return RILL_OK;
+}
+
+typedef struct cut {
+    const rill__source *source;
+    uint64_t key;
+    struct {
+        uint64_t ties, equal;
+    } part[];
+} cut;
+
+static rill_status cut_work(rill__part *p, const void *context) {
+    const cut *c = context;
+    int i = (int)(p - p->selector->parts);
+    return cut_part(p, c->source, c->key, c->part[i].ties, c->part[i].equal);
+}
+
+rill_status rill__scan_cut(rill_selector *s, const rill__scan *scan, uint64_t k, uint64_t *least) {
+    rill__part *parts = s->parts;
+    size_t key_bytes = rill__key_bytes(s->shape.type);
+    bool known = scan->high != 0;
+    uint64_t above = 0, total = 0;
+    cut *c;
+    for (int i = 0; i < s->n_parts; i++) {
+        known = known && !parts[i].pruned;
+        above += parts[i].count - parts[i].n_keys;
+    }
+    if (!known || above >= k) { /* the guess of high was no good */
+        above = 0;
+        for (int i = 0; i < s->n_parts; i++)
+            RILL_TRY(all_part_keys(&parts[i]));
+    }
+    for (int i = 0; i < s->n_parts; i++) {
+        uint64_t end = total + parts[i].n_keys;
+        if (i) {
+            RILL_TRY(rill__buffer_grow(&parts[0].keys, total * key_bytes, end * key_bytes));
+            if (parts[i].n_keys)
+                memcpy((char *)parts[0].keys.data + total * key_bytes, parts[i].keys.data,
+                       parts[i].n_keys * key_bytes);
+        }
+        total = end;
+    }
+    void *keys = parts[0].keys.data;
+    rill__kth kth = s->kernels->kth(s->shape.type, keys, total, k - above, keys);
+    if (least) *least = kth.key;
+    uint64_t ties = k - above - kth.above;
+
+    /* Equal keys are kept from the first part on. */
+    RILL_TRY(rill__buffer_reserve(&s->work, sizeof(cut) + (size_t)s->n_parts * sizeof *c->part));
+    c = s->work.data;
+    c->source = &scan->source;
+    c->key = kth.key;
+    for (int i = 0; i < s->n_parts; i++) {
+        rill__part *p = &parts[i];
+        uint64_t equal = kth.equal;
+        if (s->n_parts > 1) {
+            RILL_TRY(rill__buffer_reserve(&p->scratch, p->count * key_bytes));
+            equal = s->kernels->keys(s->shape.type, p->val->data, p->count, kth.key, kth.key + 1,
+                                     p->scratch.data);
+        }
+        c->part[i].equal = equal;
+        c->part[i].ties = rill__min_u64(ties, equal);
+        ties -= c->part[i].ties;
+    }
+    return rill__parts_run(s, cut_work, c);
+}
+
+void rill__scan_undo(rill_selector *s, const rill__scan *scan) {
+    for (int i = 0; i < s->n_parts && scan->source.residual; i++) {
+        rill__part *p = &s->parts[i];
+        if (p->count)
+            put_back(p, &scan->source, (rill__pairs){p->count, p->idx->data, p->val->data});
+        p->count = 0;
+    }
+}
+
+/* ---- scan --------------------------------------------------------------------------------- */
+
+static rill_status scan_work(rill__part *p, const void *context) {
+    const rill__scan *scan = context;
+    const rill_selector *s = p->selector;
+    const rill__select_kernels *kernels = s->kernels;
+    const rill__source source = scan->source;
+    rill_type type = s->shape.type;
+    uint32_t offsets[RILL__SELECT_CHUNK + RILL__SLACK / sizeof(uint32_t)];
+    size_t key_bytes = rill__key_bytes(type);
+    uint64_t key = scan->key, full = scan->limit + scan->limit / 2 + RILL__SELECT_CHUNK;
+    RILL_TRY(rill__part_room(p, rill__min_u64(p->n, scan->expect)));
+    for (uint64_t at = p->first, end = p->first + p->n; at < end; at += RILL__SELECT_CHUNK) {
+        uint64_t n = rill__min_u64(end - at, RILL__SELECT_CHUNK);
+        uint64_t found;
+        if (source.gradient)
+            found = kernels->add_filter(type, (char *)source.residual + at * s->size,
+                                        (const char *)source.gradient + at * s->size, n, key, 0,
+                                        offsets);
+        else
+            found = kernels->filter(type, (const char *)source.dense + at * s->size, n, key, 0,
+                                    offsets);
+        if (!found) continue;
+        RILL_TRY(rill__part_room(p, found));
+        rill__part_take(p, source, at, found, offsets);
+        if (scan->high && !p->pruned) {
+            RILL_TRY(rill__buffer_grow(&p->keys, p->n_keys * key_bytes,
+                                       (p->n_keys + found) * key_bytes));
+            p->n_keys += kernels->keys(type, (char *)p->val->data + (p->count - found) * s->size,
+                                       found, 0, scan->high,
+                                       (char *)p->keys.data + p->n_keys * key_bytes);
+        }
+        /* limit pairs with at least this key beat any later one with just that. */
+        if (scan->limit && p->count >= scan->limit && key == scan->key) key = above_key(type, key);
+        if (scan->limit && p->count >= full) RILL_TRY(prune(p, scan, &key));
+    }
+    return RILL_OK;
+}
+
+rill_status rill__scan_run(rill_selector *s, const rill__scan *scan, rill_stream *out) {
+    rill__parts_split(s, RILL__SELECT_CHUNK, out);
+    rill__scan each = *scan;
+    if (s->n_parts > 1) each.expect = scan->expect / (uint64_t)s->n_parts / 4 * 5;
+    return rill__parts_run(s, scan_work, &each);
+}
+
+static rill_status add_work(rill__part *p, const void *context) {
+    const rill__source *source = context;
+    const rill_selector *s = p->selector;
+    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
+    for (uint64_t at = p->first, end = p->first + p->n; at < end; at += RILL__SELECT_CHUNK)
+        s->kernels->add_filter(s->shape.type, (char *)source->residual + at * s->size,
+                               (const char *)source->gradient + at * s->size,
+                               rill__min_u64(end - at, RILL__SELECT_CHUNK),
+                               rill__key_none(s->shape.type), 0, none);
+    return RILL_OK;
+}
+
+rill_status rill__add_gradient(rill_selector *s, rill__source *source, rill_stream *out) {
+    if (!source->gradient) return RILL_OK;
+    rill__parts_split(s, RILL__SELECT_CHUNK, out);
+    RILL_TRY(rill__parts_run(s, add_work, source));
+    source->gradient = NULL;
+    return RILL_OK;
+}

@@ -1,0 +1,99 @@
+/* The choice of auto: the same on all ranks whatever they contribute, over many calls whose sizes
+ * change by orders of magnitude, with forced algorithms in between and several calls in flight.
+ *   --calls N   (400) */
+#include "runs.h"
+
+#define FLIGHT 5
+
+/* Every rank has its own number of entries, which jumps from call to call. */
+static test_case changing_case(uint64_t number, int key) {
+    static const uint64_t dims[] = {2000, 20011, 200003};
+    static const uint64_t gaps[] = {1, 3, 10, 100, 1000, 10000};
+    rng r = rng_make(check.seed, 4000 + number);
+    test_case c = {.collective = RILL_ALLREDUCE, .seed = rng_next(&r)};
+    int algorithms = 0;
+    while (case_algorithm(RILL_ALLREDUCE, algorithms))
+        algorithms++;
+    /* Two of three calls leave the choice to auto. */
+    uint64_t pick = rng_below(&r, (uint64_t)algorithms * 3);
+    c.algorithm = pick < (uint64_t)algorithms ? case_algorithm(RILL_ALLREDUCE, (int)pick) : "auto";
+    c.op = key % 2 ? OP_MAX : OP_SUM;
+    c.type = test_types[key % TYPE_COUNT];
+    c.dim = dims[key % 3];
+    c.gap = gaps[rng_below(&r, 6)];
+    c.form = (form)rng_below(&r, FORM_COUNT);
+    c.support = (support)rng_below(&r, SUPPORT_COUNT);
+    if (c.dim > 100000 && check.size > 4) c.dim = 5003;
+    c.partition = case_random_partition(&r);
+    c.codec = case_random_codec(&r);
+    c.expected_nnz = rng_below(&r, 5) ? 0 : rng_below(&r, c.dim);
+    return c;
+}
+
+static void same_choice(const rill_stats *s) {
+    check_same_on_all_ranks("the algorithm", hash_bytes(1, s->algorithm, strlen(s->algorithm)));
+    check_same_on_all_ranks("the codec", hash_bytes(1, s->codec, strlen(s->codec)));
+    CHECK(s->predicted_s >= 0 && s->predicted_s < 1000);
+}
+
+int main(int argc, char **argv) {
+    check_init(&argc, &argv);
+    cases_init();
+    uint64_t calls = check_number(argc, argv, "--calls", 400), number = 0;
+    rill_comm *comm = NULL;
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    rng r = rng_make(check.seed, 3);
+    char seen[16][32] = {{0}};
+    int kinds = 0;
+    while (number < calls) {
+        /* The same few keys (dim, type, op) again and again, or rarely one of many: keys are evicted. */
+        int flight = 1 + (int)rng_below(&r, FLIGHT);
+        test_run runs[FLIGHT];
+        for (int i = 0; i < flight; i++) {
+            int key = (int)rng_below(&r, 8);
+            test_case c = changing_case(number + (uint64_t)i, key);
+            if (rng_below(&r, 6) == 0) c.dim = 100 + rng_below(&r, 300);
+            case_announce(&c, (long)number + i);
+            runs[i] = run_make(&c);
+        }
+        for (int i = 0; i < flight; i++) {
+            case_announce(&runs[i].c, (long)number + i);
+            CHECK_OK(run_call(&runs[i], comm, rng_below(&r, 3) ? RUN_NONBLOCKING : RUN_BLOCKING));
+            if (runs[i].request) continue;
+            rill_stats stats = RILL_STATS_INIT;
+            CHECK_OK(rill_comm_stats(comm, &stats));
+            same_choice(&stats);
+        }
+        for (int i = 0; i < flight; i++) {
+            test_run *run = &runs[(i + check.rank) % flight];
+            if (run->request) CHECK_OK(rill_wait(run->request));
+        }
+        for (int i = 0; i < flight; i++) {
+            case_announce(&runs[i].c, (long)number + i);
+            run_verify(&runs[i]);
+            if (runs[i].request) {
+                rill_stats stats = RILL_STATS_INIT;
+                CHECK_OK(rill_request_stats(runs[i].request, &stats));
+                same_choice(&stats);
+                int k = 0;
+                if (strcmp(runs[i].c.algorithm, "auto") == 0) {
+                    while (k < kinds && strcmp(seen[k], stats.algorithm) != 0)
+                        k++;
+                    if (k == kinds && kinds < 16)
+                        snprintf(seen[kinds++], sizeof seen[0], "%s", stats.algorithm);
+                }
+            }
+            run_free(&runs[i]);
+        }
+        number += (uint64_t)flight;
+        if (check.failures) break; /* ranks may have lost step */
+    }
+    check_case("what auto chose");
+    if (check.size > 1 && !check.failures) CHECK_INT(kinds, >=, 2);
+    if (check.rank == 0)
+        for (int k = 0; k < kinds; k++)
+            printf("%s%s", k ? ", " : "auto chose ", seen[k]);
+    if (check.rank == 0) printf("\n");
+    if (!check.failures) CHECK_OK(rill_comm_free(&comm));
+    return cases_finish(10);
+}
