@@ -55,8 +55,9 @@ static void run(const bench_config *config, const bench_world *world, const benc
     memcpy(c->detail, text, sizeof text);
     int least;
     MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    /* Unsupported must be what every rank says. */
-    bool unsupported = worst == RILL_ERR_UNSUPPORTED && least == RILL_ERR_UNSUPPORTED;
+    /* Unsupported or too large must be what every rank says. */
+    bool unsupported = worst == least &&
+                       (worst == RILL_ERR_UNSUPPORTED || worst == RILL_ERR_MEMORY);
     c->state = unsupported && c->may_be_unsupported ? CASE_UNSUPPORTED : CASE_FAILED;
 }
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 void cmd_bench_help(FILE *out) {
@@ -85,6 +86,22 @@ static uint64_t available_memory(void) {
     return kib ? kib << 10 : UINT64_MAX / 2;
 }
 
+/* What does not fit shall fail in malloc, where it is one case's error, and not meet the kernel's
+ * killer. Sanitizers map terabytes in advance: no limit for those. */
+static void limit_memory(uint64_t bytes) {
+#if defined(RLIMIT_DATA) && !defined(SMPI_H)
+    char text[64];
+    proc_value("/proc/self/status", "VmData", text, sizeof text);
+    uint64_t used = strtoull(text, NULL, 10) << 10;
+    struct rlimit limit;
+    if (!used || used >> 40 || getrlimit(RLIMIT_DATA, &limit)) return;
+    if (limit.rlim_cur > used + bytes) limit.rlim_cur = used + bytes;
+    setrlimit(RLIMIT_DATA, &limit);
+#else
+    (void)bytes;
+#endif
+}
+
 static bool world_make(const bench_config *config, bench_world *world) {
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
@@ -106,6 +123,8 @@ static bool world_make(const bench_config *config, bench_world *world) {
     MPI_Allreduce(&here, &world->ranks_per_host, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     uint64_t memory = available_memory();
     MPI_Allreduce(&memory, &world->memory, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    if (world->memory < UINT64_MAX / 2)
+        limit_memory(world->memory / 10 * 9 / (uint64_t)world->ranks_per_host);
     world->malloc_tuned = config->tune_malloc && launch_tune_malloc();
     proc_value("/proc/cpuinfo", "model name", world->cpu, sizeof world->cpu);
     time_t now = time(NULL);

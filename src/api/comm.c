@@ -4,14 +4,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* Number of hosts, by who shares memory with whom. */
-static int count_hosts(MPI_Comm mpi, int rank) {
+/* Number of hosts, by who shares memory with whom; and of ranks on this one. */
+static int count_hosts(MPI_Comm mpi, int rank, int *ranks_here) {
     MPI_Comm host;
     int leader = 0, hosts = 1, mine = 0;
+    *ranks_here = 1;
     if (MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host) != MPI_SUCCESS)
         return 1;
     MPI_Comm_rank(host, &mine);
+    MPI_Comm_size(host, ranks_here);
     leader = mine == 0;
     MPI_Comm_free(&host);
     MPI_Allreduce(&leader, &hosts, 1, MPI_INT, MPI_SUM, mpi);
@@ -22,7 +25,9 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
     RILL_TRY(rill__engine_init(&comm->engine, dup));
     RILL_TRY(rill__defaults_agree(config, user, dup, &comm->defaults));
     comm->engine.split_limit = comm->defaults.split_limit;
-    rill__constants_default(&comm->planner.constants, count_hosts(dup, comm->engine.rank));
+    int ranks_here, hosts = count_hosts(dup, comm->engine.rank, &ranks_here);
+    comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);
+    rill__constants_default(&comm->planner.constants, hosts);
     comm->last = (rill_stats)RILL_STATS_INIT;
     return rill__mpi_ops_create(comm);
 }

@@ -39,10 +39,11 @@ static inline size_t rill__quant_bytes(unsigned bits, uint64_t n) {
 #define RILL__PHILOX_W0 0x9E3779B9u
 #define RILL__PHILOX_W1 0xBB67AE85u
 
-/* Blocks 8 group to 8 group + 7 of Philox 4x32-7 (Salmon et al., 2011; Random123). Value e of the
- * group takes word 2 (e / 32) + e % 2 of block e % 16 / 2: its lower half if e / 16 is even. */
+/* Blocks 8 group to 8 group + 7 of Philox 4x32-7 (Salmon et al., 2011; Random123). word[0] has
+ * words 0 and 1 of each block, word[1] words 2 and 3: value e of the group takes word[e / 32][e % 16],
+ * its lower half if e / 16 is even, else its upper half. */
 static inline void rill__quant_random(const rill__quant_stream *stream, uint64_t group,
-                                      uint16_t random[RILL__QUANT_GROUP]) {
+                                      uint32_t word[2][16]) {
     uint32_t c0[8], c1[8], c2[8], c3[8];
     for (unsigned j = 0; j < 8; j++) {
         c0[j] = (uint32_t)(8 * group + j);
@@ -60,14 +61,10 @@ static inline void rill__quant_random(const rill__quant_stream *stream, uint64_t
             c3[j] = (uint32_t)p0;
         }
     for (unsigned j = 0; j < 8; j++) {
-        random[2 * j] = (uint16_t)c0[j];
-        random[2 * j + 1] = (uint16_t)c1[j];
-        random[2 * j + 16] = (uint16_t)(c0[j] >> 16);
-        random[2 * j + 17] = (uint16_t)(c1[j] >> 16);
-        random[2 * j + 32] = (uint16_t)c2[j];
-        random[2 * j + 33] = (uint16_t)c3[j];
-        random[2 * j + 48] = (uint16_t)(c2[j] >> 16);
-        random[2 * j + 49] = (uint16_t)(c3[j] >> 16);
+        word[0][2 * j] = c0[j];
+        word[0][2 * j + 1] = c1[j];
+        word[1][2 * j] = c2[j];
+        word[1][2 * j + 1] = c3[j];
     }
 }
 
@@ -105,6 +102,12 @@ static inline uint32_t rill__quant_max_bits(const float *x, unsigned n) {
 }
 
 /* ---- quantize ------------------------------------------------------------------------------- */
+
+/* To the nearest integer, ties to even, for magnitudes below 2^23: above that f32 has no fraction. */
+static inline float rill__quant_rint(float y) {
+    float large = rill__float_from_bits((rill__float_bits(y) & 0x80000000u) | 0x4b000000u);
+    return (y + large) - large;
+}
 
 /* Levels of b bits, packed from the lowest bits up; n is a multiple of 8. */
 static inline void rill__quant_pack(const int8_t *level, unsigned n, unsigned bits, uint8_t *out) {
@@ -150,20 +153,17 @@ static inline void rill__quantize_bucket(const float *values, unsigned n, unsign
     float before = unit < 0x1p-100f ? 0x1p64f : 1.0f;
     float factor = unit > 0.0f ? 65536.0f / (unit * before) : 0.0f;
     for (unsigned i = 0; i < n; i += RILL__QUANT_GROUP) {
-        uint16_t random[RILL__QUANT_GROUP];
-        rill__quant_random(stream,
-                           bucket * (RILL__BUCKET / RILL__QUANT_GROUP) + i / RILL__QUANT_GROUP,
-                           random);
-        for (unsigned j = 0; j < RILL__QUANT_GROUP; j++) {
-            /* To the nearest integer, as 1.5 * 2^52 leaves no fraction. */
-            double shifted = (double)(x[i + j] * before * factor) + 0x1.8p52;
-            uint64_t word;
-            memcpy(&word, &shifted, 8);
-            int32_t sum = (int32_t)((uint32_t)word + random[j]);
-            int32_t l = sum >> 16;
-            l = l > most ? most : l;
-            level[i + j] = (int8_t)(l < -most ? -most : l);
-        }
+        uint32_t word[2][16];
+        uint64_t group = bucket * (RILL__BUCKET / RILL__QUANT_GROUP) + i / RILL__QUANT_GROUP;
+        rill__quant_random(stream, group, word);
+        for (unsigned part = 0; part < 4; part++)
+            for (unsigned j = 0; j < 16; j++) {
+                float y = rill__quant_rint(x[i + 16 * part + j] * before * factor);
+                uint32_t random = word[part / 2][j] >> 16 * (part % 2) & 0xffffu;
+                int32_t l = ((int32_t)y + (int32_t)random) >> 16;
+                l = l > most ? most : l;
+                level[i + 16 * part + j] = (int8_t)(l < -most ? -most : l);
+            }
     }
     if (special) {
         for (unsigned i = 0; i < n; i++) {

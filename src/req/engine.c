@@ -120,6 +120,23 @@ static void inquire(rill__engine *engine) {
     }
 }
 
+/* Another rank waits in a call that this one has behind it: was it the same call? */
+static void answer(rill__engine *engine, const rill__header *asked) {
+    const rill__expect *past = &engine->past[asked->seq % RILL__REMEMBERED];
+    if (past->seq != asked->seq || !past->algorithm) return;
+    rill__header h = *asked;
+    if (!h.algorithm) h.algorithm = past->algorithm;
+    rill_status status = rill__message_check(&h, past);
+    if (status != RILL_OK)
+        rill__abort(engine, asked->seq, status, engine->rank, rill_last_error());
+}
+
+static bool is_active(const rill__engine *engine, uint64_t seq) {
+    for (rill_request *r = engine->active; r; r = RILL__TASK(r)->next)
+        if (RILL__TASK(r)->seq == seq) return true;
+    return false;
+}
+
 static void receive_notes(rill__engine *engine) {
     for (;;) {
         int there = 0, bytes = 0;
@@ -134,8 +151,11 @@ static void receive_notes(rill__engine *engine) {
                      MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
         rill__message m;
-        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) == RILL_OK &&
-            (m.header.form == RILL__M_FAILED || m.header.form == RILL__M_INQUIRY))
+        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) != RILL_OK) continue;
+        bool asks = m.header.form == RILL__M_INQUIRY;
+        if (asks && m.header.seq < engine->seq && !is_active(engine, m.header.seq))
+            answer(engine, &m.header);
+        else if (asks || m.header.form == RILL__M_FAILED)
             keep_note(engine, &m.header, m.payload);
     }
 }
@@ -232,6 +252,7 @@ static void complete(rill__engine *engine, rill_request *request) {
         rill__block_return(engine, block);
     }
     task->life = RILL__COMPLETE;
+    engine->past[task->seq % RILL__REMEMBERED] = task->expect;
     if (task->completed) task->completed(request);
 }
 
@@ -313,10 +334,10 @@ void rill__engine_wait(rill_request *request) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
-        engine->alone = engine->active == request && !task->next;
+        engine->alone = !engine->crowded && engine->active == request && !task->next;
         bool moved = rill__engine_progress(engine);
         engine->alone = false;
-        if (!moved && engine->idle_polls > SPINS_BEFORE_YIELD) {
+        if (!moved && (engine->crowded || engine->idle_polls > SPINS_BEFORE_YIELD)) {
             pthread_mutex_unlock(&engine->lock); /* another thread may have what is waited for */
             sched_yield();
             pthread_mutex_lock(&engine->lock);
@@ -336,6 +357,7 @@ rill_status rill__engine_drain(rill__engine *engine) {
     while (!over && code == MPI_SUCCESS) {
         int there = 0, bytes = 0;
         MPI_Status status;
+        receive_notes(engine);
         code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, engine->mpi, &there, &status);
         if (code == MPI_SUCCESS && there) {
             MPI_Get_count(&status, MPI_BYTE, &bytes);

@@ -47,6 +47,9 @@ typedef struct rill__note {
     struct rill__note *next;
 } rill__note;
 
+/* Calls that this rank has behind it, and may be asked about. */
+enum { RILL__REMEMBERED = 64 };
+
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
     MPI_Comm mpi;
@@ -58,9 +61,11 @@ typedef struct rill__engine {
     rill__block *free_blocks;
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes;
+    rill__expect past[RILL__REMEMBERED]; /* by seq */
     unsigned idle_polls;
     double idle_since;
-    bool alone; /* one request, and its caller waits: a receive may spin a little */
+    bool crowded; /* more ranks on this host than processors: who waits must make way */
+    bool alone;   /* one request, and its caller waits: a receive may spin a little */
 } rill__engine;
 
 typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;

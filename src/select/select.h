@@ -75,8 +75,10 @@ rill_status rill__parts_join(rill_selector *, rill_stream *out);
 /* Room for bytes; keeps the first used bytes when it grows. */
 rill_status rill__buffer_grow(rill__buffer *, size_t used, size_t bytes);
 rill_status rill__part_room(rill__part *, uint64_t more); /* pairs */
-/* Appends x[idx - first of x] for n offsets from at on: index, value, and 0 to clear. */
+/* Appends the entries at + offsets[0..n) and clears them in residual. There must be room. */
 void rill__part_take(rill__part *, rill__source, uint64_t at, uint64_t n, const uint32_t *offsets);
+/* Appends their indices only: the values are there. */
+void rill__part_place(rill__part *, uint64_t at, uint64_t n, const uint32_t *offsets);
 
 /* ---- scans (select_scan.c) ---------------------------------------------------------------- */
 

@@ -47,6 +47,12 @@ typedef struct rill__select_kernels {
     uint64_t (*add_filter)(rill_type, void *residual, const void *gradient, uint64_t n,
                            uint64_t key, uint32_t base, uint32_t *idx);
 
+    /* As add_filter from base 0, and takes the entries at once: val[j] = residual[idx[j]], which
+     * becomes 0. Room for n entries in both. Faster than add_filter where about 1 in 24 or more is
+     * taken. */
+    uint64_t (*add_take)(rill_type, void *residual, const void *gradient, uint64_t n, uint64_t key,
+                         uint32_t *idx, void *val);
+
     /* The pairs whose key is in [low, high), in order; outputs may be the inputs. */
     uint64_t (*keep)(rill__shape, const void *idx, const void *val, uint64_t n, uint64_t low,
                      uint64_t high, void *out_idx, void *out_val);

@@ -45,24 +45,13 @@ RILL__INLINE uint64_t mask_8(const uint64_t *x, __m512i key) {
     return mask;
 }
 
-/* The same after x += g. */
-RILL__INLINE uint64_t add_mask_f32(float *x, const float *g, __m512i key) {
-    uint64_t mask = 0;
-    for (unsigned q = 0; q < 4; q++) {
-        __m512 v = _mm512_add_ps(_mm512_loadu_ps(x + 16 * q), _mm512_loadu_ps(g + 16 * q));
-        _mm512_storeu_ps(x + 16 * q, v);
-        mask |= (uint64_t)pass_4(_mm512_castps_si512(v), key) << 16 * q;
-    }
-    return mask;
+/* ---- sums of 64 entries, one register at a time ---------------------------------------------- */
+
+RILL__INLINE __m512i add_f32(const float *x, const float *g) {
+    return _mm512_castps_si512(_mm512_add_ps(_mm512_loadu_ps(x), _mm512_loadu_ps(g)));
 }
-RILL__INLINE uint64_t add_mask_f64(double *x, const double *g, __m512i key) {
-    uint64_t mask = 0;
-    for (unsigned q = 0; q < 8; q++) {
-        __m512d v = _mm512_add_pd(_mm512_loadu_pd(x + 8 * q), _mm512_loadu_pd(g + 8 * q));
-        _mm512_storeu_pd(x + 8 * q, v);
-        mask |= (uint64_t)pass_8(_mm512_castpd_si512(v), key) << 8 * q;
-    }
-    return mask;
+RILL__INLINE __m512i add_f64(const double *x, const double *g) {
+    return _mm512_castpd_si512(_mm512_add_pd(_mm512_loadu_pd(x), _mm512_loadu_pd(g)));
 }
 RILL__INLINE __m512 load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
@@ -75,21 +64,71 @@ RILL__INLINE __m256i narrow_f16(__m512 f) {
 }
 RILL__INLINE __m256i narrow_bf16(__m512 f) { return _mm512_cvtepi32_epi16(bf16_store(f)); }
 
-#define ADD_MASK_16(type)                                                                          \
-    RILL__INLINE uint64_t add_mask_##type(uint16_t *x, const uint16_t *g, __m512i key) {           \
+#define ADD_16(type)                                                                               \
+    RILL__INLINE __m512i add_##type(const uint16_t *x, const uint16_t *g) {                        \
+        __m512 low = _mm512_add_ps(load_##type(x), load_##type(g));                                \
+        __m512 high = _mm512_add_ps(load_##type(x + 16), load_##type(g + 16));                     \
+        return _mm512_inserti64x4(_mm512_castsi256_si512(narrow_##type(low)),                      \
+                                  narrow_##type(high), 1);                                         \
+    }
+ADD_16(f16)
+ADD_16(bf16)
+
+RILL__INLINE __m512i squeeze_2(__mmask32 mask, __m512i v) {
+    return _mm512_maskz_compress_epi16(mask, v);
+}
+RILL__INLINE __m512i squeeze_4(__mmask16 mask, __m512i v) {
+    return _mm512_maskz_compress_epi32(mask, v);
+}
+RILL__INLINE __m512i squeeze_8(__mmask8 mask, __m512i v) {
+    return _mm512_maskz_compress_epi64(mask, v);
+}
+RILL__INLINE __m512i drop_2(__mmask32 mask, __m512i v) {
+    return _mm512_mask_mov_epi16(v, mask, _mm512_setzero_si512());
+}
+RILL__INLINE __m512i drop_4(__mmask16 mask, __m512i v) {
+    return _mm512_mask_mov_epi32(v, mask, _mm512_setzero_si512());
+}
+RILL__INLINE __m512i drop_8(__mmask8 mask, __m512i v) {
+    return _mm512_mask_mov_epi64(v, mask, _mm512_setzero_si512());
+}
+
+/* x += g; the mask of those that pass. take_mask also appends them to *val and clears them, and
+ * ignores entries that are not live. */
+#define MASKS(type, width, value_t, bits_t)                                                        \
+    RILL__INLINE uint64_t add_mask_##type(value_t *x, const value_t *g, __m512i key) {             \
+        const unsigned lanes = 64 / width;                                                         \
         uint64_t mask = 0;                                                                         \
-        for (unsigned q = 0; q < 64; q += 32) {                                                    \
-            __m512 low = _mm512_add_ps(load_##type(x + q), load_##type(g + q));                    \
-            __m512 high = _mm512_add_ps(load_##type(x + q + 16), load_##type(g + q + 16));         \
-            __m512i v = _mm512_inserti64x4(_mm512_castsi256_si512(narrow_##type(low)),             \
-                                           narrow_##type(high), 1);                                \
-            _mm512_storeu_si512(x + q, v);                                                         \
-            mask |= (uint64_t)pass_2(v, key) << q;                                                 \
+        for (unsigned at = 0; at < BLOCK; at += lanes) {                                           \
+            __m512i v = add_##type(x + at, g + at);                                                \
+            _mm512_storeu_si512(x + at, v);                                                        \
+            mask |= (uint64_t)pass_##width(v, key) << at;                                          \
         }                                                                                          \
         return mask;                                                                               \
+    }                                                                                              \
+    RILL__INLINE uint64_t take_mask_##type(value_t *x, const value_t *g, __m512i key,              \
+                                           uint64_t live, bits_t **val) {                          \
+        const unsigned lanes = 64 / width;                                                         \
+        uint64_t all = 0;                                                                          \
+        for (unsigned at = 0; at < BLOCK; at += lanes) {                                           \
+            __m512i v = add_##type(x + at, g + at);                                                \
+            uint64_t mask = (uint64_t)pass_##width(v, key) & (live >> at);                         \
+            _mm512_storeu_si512(x + at, drop_##width((mask_t_##width)mask, v));                    \
+            v = squeeze_##width((mask_t_##width)mask, v);                                          \
+            IN_REGISTER(v);                                                                        \
+            _mm512_storeu_si512(*val, v);                                                          \
+            *val += _mm_popcnt_u64(mask);                                                          \
+            all |= mask << at;                                                                     \
+        }                                                                                          \
+        return all;                                                                                \
     }
-ADD_MASK_16(f16)
-ADD_MASK_16(bf16)
+typedef __mmask32 mask_t_2;
+typedef __mmask16 mask_t_4;
+typedef __mmask8 mask_t_8;
+MASKS(f16, 2, uint16_t, uint16_t)
+MASKS(bf16, 2, uint16_t, uint16_t)
+MASKS(f32, 4, float, uint32_t)
+MASKS(f64, 8, double, uint64_t)
 
 /* ---- filter --------------------------------------------------------------------------------- */
 
@@ -160,10 +199,33 @@ FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
         }                                                                                          \
         return (uint64_t)(out - idx);                                                              \
     }
-ADD_FILTER(f16, uint16_t, _mm512_set1_epi16((short)key))
-ADD_FILTER(bf16, uint16_t, _mm512_set1_epi16((short)key))
-ADD_FILTER(f32, float, _mm512_set1_epi32((int)key))
-ADD_FILTER(f64, double, _mm512_set1_epi64((long long)key))
+
+#define ADD_TAKE(type, value_t, bits_t, set_key)                                                   \
+    static uint64_t add_take_##type(value_t *x, const value_t *g, uint64_t n, uint64_t key,        \
+                                    uint32_t *idx, bits_t *val) {                                  \
+        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key;      \
+        __m512i at = _mm512_setzero_si512();                                                       \
+        uint32_t *out = idx;                                                                       \
+        uint64_t i = 0;                                                                            \
+        for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
+            out = emit(take_mask_##type(x + i, g + i, least, UINT64_MAX, &val), at, bytes, out);   \
+        if (i < n) {                                                                               \
+            value_t tail[BLOCK] = {0}, addend[BLOCK] = {0};                                        \
+            memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
+            memcpy(addend, g + i, (n - i) * sizeof *x);                                            \
+            uint64_t live = (UINT64_C(1) << (n - i)) - 1;                                          \
+            out = emit(take_mask_##type(tail, addend, least, live, &val), at, bytes, out);         \
+            memcpy(x + i, tail, (n - i) * sizeof *x);                                              \
+        }                                                                                          \
+        return (uint64_t)(out - idx);                                                              \
+    }
+#define ADD_BOTH(type, value_t, bits_t, set_key)                                                   \
+    ADD_FILTER(type, value_t, set_key)                                                             \
+    ADD_TAKE(type, value_t, bits_t, set_key)
+ADD_BOTH(f16, uint16_t, uint16_t, _mm512_set1_epi16((short)key))
+ADD_BOTH(bf16, uint16_t, uint16_t, _mm512_set1_epi16((short)key))
+ADD_BOTH(f32, float, uint32_t, _mm512_set1_epi32((int)key))
+ADD_BOTH(f64, double, uint64_t, _mm512_set1_epi64((long long)key))
 
 static uint64_t filter(rill_type type, const void *src, uint64_t n, uint64_t key, uint32_t base,
                        uint32_t *idx) {
@@ -181,6 +243,16 @@ static uint64_t add_filter(rill_type type, void *residual, const void *gradient,
     case RILL_BF16: return add_filter_bf16(residual, gradient, n, key, base, idx);
     case RILL_F32: return add_filter_f32(residual, gradient, n, key, base, idx);
     default: return add_filter_f64(residual, gradient, n, key, base, idx);
+    }
+}
+
+static uint64_t add_take(rill_type type, void *residual, const void *gradient, uint64_t n,
+                         uint64_t key, uint32_t *idx, void *val) {
+    switch (type) {
+    case RILL_F16: return add_take_f16(residual, gradient, n, key, idx, val);
+    case RILL_BF16: return add_take_bf16(residual, gradient, n, key, idx, val);
+    case RILL_F32: return add_take_f32(residual, gradient, n, key, idx, val);
+    default: return add_take_f64(residual, gradient, n, key, idx, val);
     }
 }
 
@@ -437,8 +509,9 @@ static void moments(rill_type type, const void *src, uint64_t n, double *sums) {
     sums[1] = reduce(l.square[0], l.square[1]);
 }
 
-const rill__select_kernels rill__select_kernels_avx512 = {"avx512", filter, add_filter, keep,
-                                                          keys,     kth,    moments};
+const rill__select_kernels rill__select_kernels_avx512 = {"avx512", filter, add_filter,
+                                                          add_take, keep,   keys,
+                                                          kth,      moments};
 #else
 typedef int rill__no_select_avx512; /* a file must declare something */
 #endif

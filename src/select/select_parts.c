@@ -125,8 +125,16 @@ rill_status rill__part_room(rill__part *p, uint64_t more) {
 
 void rill__part_take(rill__part *p, rill__source source, uint64_t at, uint64_t n,
                      const uint32_t *offsets) {
-    const rill_selector *s = p->selector;
-    if (s->shape.index_bytes == 4) {
+    switch (p->selector->size) {
+    case 2: TAKE(uint16_t); break;
+    case 4: TAKE(uint32_t); break;
+    default: TAKE(uint64_t);
+    }
+    rill__part_place(p, at, n, offsets);
+}
+
+void rill__part_place(rill__part *p, uint64_t at, uint64_t n, const uint32_t *offsets) {
+    if (p->selector->shape.index_bytes == 4) {
         uint32_t *idx = (uint32_t *)p->idx->data + p->count;
         for (uint64_t i = 0; i < n; i++)
             idx[i] = (uint32_t)at + offsets[i];
@@ -134,11 +142,6 @@ void rill__part_take(rill__part *p, rill__source source, uint64_t at, uint64_t n
         uint64_t *idx = (uint64_t *)p->idx->data + p->count;
         for (uint64_t i = 0; i < n; i++)
             idx[i] = at + offsets[i];
-    }
-    switch (s->size) {
-    case 2: TAKE(uint16_t); break;
-    case 4: TAKE(uint32_t); break;
-    default: TAKE(uint64_t);
     }
     p->count += n;
 }

@@ -12,12 +12,17 @@
 
 #include <Random123/philox.h>
 
+enum { BATCH = 512 }; /* indices drawn before their values are read, so that reads overlap */
+
+/* Two strata share the 128 bits of a counter. */
 static uint64_t draw(const rill_selector *s, uint64_t stratum) {
-    philox4x32_ctr_t counter = {{(uint32_t)stratum, (uint32_t)(stratum >> 32), (uint32_t)s->calls,
+    uint64_t pair = stratum / 2;
+    philox4x32_ctr_t counter = {{(uint32_t)pair, (uint32_t)(pair >> 32), (uint32_t)s->calls,
                                  (uint32_t)(s->calls >> 32)}};
     philox4x32_key_t key = {{(uint32_t)s->seed, (uint32_t)(s->seed >> 32)}};
     philox4x32_ctr_t random = philox4x32(counter, key);
-    return (uint64_t)random.v[1] << 32 | random.v[0];
+    unsigned half = stratum & 1 ? 2 : 0;
+    return (uint64_t)random.v[half + 1] << 32 | random.v[half];
 }
 
 /* floor(random * n / 2^64). */
@@ -25,22 +30,33 @@ static uint64_t scale(uint64_t random, uint64_t n) {
     return (uint64_t)(((unsigned __int128)random * n) >> 64);
 }
 
+/* The first strata are longer by one: stratum i starts here. */
+static uint64_t stratum_start(const rill_selector *s, uint64_t i) {
+    return i * (s->dim / s->k) + rill__min_u64(i, s->dim % s->k);
+}
+
 static rill_status random_work(rill__part *p, const void *context) {
     const rill__source *source = context;
     const rill_selector *s = p->selector;
-    uint64_t size = s->dim / s->k, longer = s->dim % s->k; /* the first are longer by one */
-    uint64_t boundary = longer * (size + 1);
-    /* The strata that start in this part. */
-    uint64_t end = p->first + p->n;
-    uint64_t i = p->first <= boundary ? (p->first + size) / (size + 1)
-                                      : longer + (p->first - boundary + size - 1) / size;
-    RILL_TRY(rill__part_room(p, p->n / size + 2));
-    for (;; i++) {
-        uint64_t start = i < longer ? i * (size + 1) : boundary + (i - longer) * size;
-        if (i >= s->k || start >= end) return RILL_OK;
-        uint32_t zero = 0;
-        rill__part_take(p, *source, start + scale(draw(s, i), size + (i < longer)), 1, &zero);
+    /* As many strata per part, and not as many entries. */
+    uint64_t part = (uint64_t)(p - s->parts), parts = (uint64_t)s->n_parts;
+    uint64_t first = s->k / parts * part + rill__min_u64(part, s->k % parts);
+    uint64_t end = s->k / parts * (part + 1) + rill__min_u64(part + 1, s->k % parts);
+    uint32_t offsets[BATCH];
+    RILL_TRY(rill__part_room(p, end - first));
+    while (first < end) {
+        /* Offsets have 32 bits. */
+        uint64_t base = stratum_start(s, first), n = 0;
+        for (; n < BATCH && first < end; n++, first++) {
+            uint64_t start = stratum_start(s, first), size = stratum_start(s, first + 1) - start;
+            uint64_t index = start + scale(draw(s, first), size);
+            if (n == 0 && index - base > UINT32_MAX) base = index;
+            if (index - base > UINT32_MAX) break;
+            offsets[n] = (uint32_t)(index - base);
+        }
+        rill__part_take(p, *source, base, n, offsets);
     }
+    return RILL_OK;
 }
 
 static rill_status select_random(rill_selector *s, rill__source source, rill_stream *out) {

@@ -18,6 +18,7 @@
 #include <string.h>
 
 static const uint64_t all_keys = UINT64_MAX;
+enum { MANY = 24 }; /* one in that many taken: measured */
 
 /* ---- cut ---------------------------------------------------------------------------------- */
 
@@ -169,21 +170,29 @@ static rill_status scan_work(rill__part *p, const void *context) {
     rill_type type = s->shape.type;
     uint32_t offsets[RILL__SELECT_CHUNK + RILL__SLACK / sizeof(uint32_t)];
     size_t key_bytes = rill__key_bytes(type);
+    bool many = false; /* the chunk before tells */
     uint64_t key = scan->key, full = scan->limit + scan->limit / 2 + RILL__SELECT_CHUNK;
     RILL_TRY(rill__part_room(p, rill__min_u64(p->n, scan->expect)));
     for (uint64_t at = p->first, end = p->first + p->n; at < end; at += RILL__SELECT_CHUNK) {
         uint64_t n = rill__min_u64(end - at, RILL__SELECT_CHUNK);
         uint64_t found;
-        if (source.gradient)
-            found = kernels->add_filter(type, (char *)source.residual + at * s->size,
-                                        (const char *)source.gradient + at * s->size, n, key, 0,
-                                        offsets);
-        else
-            found = kernels->filter(type, (const char *)source.dense + at * s->size, n, key, 0,
-                                    offsets);
+        char *residual = source.gradient ? (char *)source.residual + at * s->size : NULL;
+        const char *gradient = source.gradient ? (const char *)source.gradient + at * s->size : NULL;
+        if (source.gradient && many) {
+            RILL_TRY(rill__part_room(p, n));
+            found = kernels->add_take(type, residual, gradient, n, key, offsets,
+                                      (char *)p->val->data + p->count * s->size);
+            rill__part_place(p, at, found, offsets);
+        } else {
+            found = source.gradient
+                        ? kernels->add_filter(type, residual, gradient, n, key, 0, offsets)
+                        : kernels->filter(type, (const char *)source.dense + at * s->size, n, key, 0,
+                                          offsets);
+            RILL_TRY(rill__part_room(p, found));
+            rill__part_take(p, source, at, found, offsets);
+        }
+        many = found > n / MANY;
         if (!found) continue;
-        RILL_TRY(rill__part_room(p, found));
-        rill__part_take(p, source, at, found, offsets);
         if (scan->high && !p->pruned) {
             RILL_TRY(rill__buffer_grow(&p->keys, p->n_keys * key_bytes,
                                        (p->n_keys + found) * key_bytes));

