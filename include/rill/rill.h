@@ -182,9 +182,12 @@ typedef struct rill_options {
     int value_bits;        /* 0 raw, 16, 8, 4, 2; -1: unset */
     uint64_t expected_nnz; /* expected non-zeros of the result; 0: unknown */
     const char *partition; /* "uniform", "balanced"; NULL: unset */
+    const char *value_scope; /* what value_bits applies to. "auto", as the papers have it: the second
+                                phase of "dsar", every message of the others; "all": every message of
+                                "dsar" too; NULL: unset */
 } rill_options;
 #define RILL_OPTIONS_INIT                                                                          \
-    { sizeof(rill_options), NULL, NULL, -1, 0, NULL }
+    { sizeof(rill_options), NULL, NULL, -1, 0, NULL, NULL }
 
 /* All ranks call in the same order with the same dim, type, op, root and options. out has the dim
  * and type of in, and may be in. Results are bitwise the same on all ranks. */

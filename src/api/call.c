@@ -52,6 +52,7 @@ static uint64_t arguments_word(const rill_request *r) {
                         s->algorithm ? rill__name_hash(s->algorithm->name) : 0,
                         s->codec ? s->codec->id + 1u : 0,
                         (uint64_t)s->value_bits,
+                        (uint64_t)s->all_values,
                         (uint64_t)s->partition,
                         s->expected_nnz};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -100,7 +101,11 @@ static rill_status enter_run(rill_request *r) {
     r->phase = RILL__P_RUN;
     r->may_post = r->algorithm->posts_mpi_collective;
     r->task.expect.algorithm = r->algorithm_hash;
-    r->task.codec = r->settings.codec ? r->settings.codec : &rill__codec_raw;
+    r->task.coding = (rill__coding){
+        .index = r->settings.codec,
+        .value = rill__value_codec_for_bits(r->task.shape.type, r->settings.value_bits),
+        .key.seed = r->comm->defaults.seed};
+    r->task.squeeze = rill__codec_pays(&r->comm->planner.constants);
     r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                      r->collective == RILL_REDUCE_SCATTER;
@@ -174,7 +179,7 @@ rill_status rill__request_begin(rill_request *r) {
     task->step = step_call;
     task->completed = call_completed;
     task->shape = rill__stream_shape(r->in);
-    task->codec = &rill__codec_raw;
+    task->coding = (rill__coding){.index = &rill__codec_raw, .value = &rill__value_raw};
     task->expect = (rill__expect){.collective = (uint8_t)r->collective,
                                   .type = (uint8_t)task->shape.type,
                                   .op = r->op ? rill__name_hash(r->op->name) : 0,
@@ -244,7 +249,7 @@ void rill__request_statistics(const rill_request *r, rill_stats *stats) {
                           .nnz_in = r->nnz_in,
                           .nnz_out = r->nnz_out,
                           .algorithm = r->algorithm ? r->algorithm->name : "",
-                          .codec = r->task.codec ? r->task.codec->name : "",
+                          .codec = r->task.codec_used ? r->task.codec_used->name : "",
                           .predicted_s = r->predicted,
                           .elapsed_s = r->elapsed};
 }

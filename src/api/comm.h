@@ -13,6 +13,7 @@ typedef struct rill__defaults {
     int32_t check;
     uint64_t expected_nnz;
     uint64_t split_limit;
+    uint64_t seed; /* of random rounding */
 } rill__defaults;
 
 struct rill_comm {

@@ -73,6 +73,7 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     RILL_TRY(look_up_number(s, "expected_nnz", &d->expected_nnz));
     RILL_TRY(look_up_number(s, "split_limit", &d->split_limit));
     RILL_TRY(look_up_number(s, "check", &check));
+    RILL_TRY(look_up_number(s, "seed", &d->seed));
     if (bits != UINT64_MAX) d->value_bits = (int32_t)rill__min_u64(bits, 1000);
     d->check = check != 0;
     if (config && config->check >= 0) d->check = config->check != 0;
@@ -157,13 +158,18 @@ static rill_status resolve_value_bits(rill_collective collective, int bits, rill
     case 16:
     case 8:
     case 4:
-    case 2:
-        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: value_bits = %d: this build has no value codecs",
-                          rill_collective_name(collective), s->value_bits);
+    case 2: return RILL_OK;
     default:
         return rill__fail(RILL_ERR_ARGUMENT, "%s: value_bits = %d is none of 0, 16, 8, 4, 2",
                           rill_collective_name(collective), bits);
     }
+}
+
+static rill_status resolve_scope(rill_collective collective, const char *name, rill__settings *s) {
+    s->all_values = name && strcmp(name, "all") == 0;
+    if (!name || s->all_values || strcmp(name, "auto") == 0) return RILL_OK;
+    return rill__fail(RILL_ERR_UNKNOWN, "%s: value_scope '%s' is unknown",
+                      rill_collective_name(collective), name);
 }
 
 rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collective,
@@ -174,6 +180,9 @@ rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collec
     RILL_TRY(resolve_algorithm(comm, collective, o->algorithm, s));
     RILL_TRY(resolve_codec(comm, collective, o->codec, s));
     RILL_TRY(resolve_partition(comm, collective, o->partition, s));
+    /* Programs built before value_scope have a shorter struct. */
+    bool has_scope = o->size >= offsetof(rill_options, value_scope) + sizeof o->value_scope;
+    RILL_TRY(resolve_scope(collective, has_scope ? o->value_scope : NULL, s));
     s->expected_nnz = o->expected_nnz ? o->expected_nnz : d->expected_nnz;
     return resolve_value_bits(collective, o->value_bits < 0 ? d->value_bits : o->value_bits, s);
 }

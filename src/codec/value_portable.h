@@ -1,8 +1,8 @@
 /* Value kernels in plain C: the definition of the bits, and what the SIMD kernels fall back to.
  * value_qsgd.c has the idea and the layout.
  *
- * Loops run over arrays of lanes, which compilers turn into whatever SIMD there is. Cost: quantize
- * about 1.2 ns a value with SSE2, dequantize 0.5 ns. */
+ * Written so that compilers find the SIMD there is, but for the generator. Cost: quantize 1.4 ns a
+ * value with SSE2, dequantize 0.2 ns with 8 bits, else 0.7 ns. */
 #ifndef RILL_CODEC_VALUE_PORTABLE_H
 #define RILL_CODEC_VALUE_PORTABLE_H
 
@@ -40,31 +40,26 @@ static inline size_t rill__quant_bytes(unsigned bits, uint64_t n) {
 #define RILL__PHILOX_W1 0xBB67AE85u
 
 /* Blocks 8 group to 8 group + 7 of Philox 4x32-7 (Salmon et al., 2011; Random123). word[0] has
- * words 0 and 1 of each block, word[1] words 2 and 3: value e of the group takes word[e / 32][e % 16],
- * its lower half if e / 16 is even, else its upper half. */
+ * words 0 and 1 of each block, word[1] words 2 and 3. Value e of the group takes
+ * word[e / 32][e % 16], its lower half if e / 16 is even, else its upper half. */
 static inline void rill__quant_random(const rill__quant_stream *stream, uint64_t group,
                                       uint32_t word[2][16]) {
-    uint32_t c0[8], c1[8], c2[8], c3[8];
+    /* Block by block, in registers: compilers make a mess of arrays of lanes here. */
     for (unsigned j = 0; j < 8; j++) {
-        c0[j] = (uint32_t)(8 * group + j);
-        c1[j] = (uint32_t)(8 * group >> 32);
-        c2[j] = stream->high[0];
-        c3[j] = stream->high[1];
-    }
-    uint32_t k0 = stream->key[0], k1 = stream->key[1];
-    for (int round = 0; round < 7; round++, k0 += RILL__PHILOX_W0, k1 += RILL__PHILOX_W1)
-        for (unsigned j = 0; j < 8; j++) {
-            uint64_t p0 = (uint64_t)c0[j] * RILL__PHILOX_M0, p1 = (uint64_t)c2[j] * RILL__PHILOX_M1;
-            c0[j] = (uint32_t)(p1 >> 32) ^ c1[j] ^ k0;
-            c1[j] = (uint32_t)p1;
-            c2[j] = (uint32_t)(p0 >> 32) ^ c3[j] ^ k1;
-            c3[j] = (uint32_t)p0;
+        uint32_t c0 = (uint32_t)(8 * group + j), c1 = (uint32_t)(8 * group >> 32);
+        uint32_t c2 = stream->high[0], c3 = stream->high[1];
+        uint32_t k0 = stream->key[0], k1 = stream->key[1];
+        for (int round = 0; round < 7; round++, k0 += RILL__PHILOX_W0, k1 += RILL__PHILOX_W1) {
+            uint64_t p0 = (uint64_t)c0 * RILL__PHILOX_M0, p1 = (uint64_t)c2 * RILL__PHILOX_M1;
+            c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+            c1 = (uint32_t)p1;
+            c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+            c3 = (uint32_t)p0;
         }
-    for (unsigned j = 0; j < 8; j++) {
-        word[0][2 * j] = c0[j];
-        word[0][2 * j + 1] = c1[j];
-        word[1][2 * j] = c2[j];
-        word[1][2 * j + 1] = c3[j];
+        word[0][2 * j] = c0;
+        word[0][2 * j + 1] = c1;
+        word[1][2 * j] = c2;
+        word[1][2 * j + 1] = c3;
     }
 }
 
@@ -103,14 +98,15 @@ static inline uint32_t rill__quant_max_bits(const float *x, unsigned n) {
 
 /* ---- quantize ------------------------------------------------------------------------------- */
 
-/* To the nearest integer, ties to even, for magnitudes below 2^23: above that f32 has no fraction. */
+/* To the nearest integer, ties to even, for magnitudes below 2^23, where f32 has no fraction. */
 static inline float rill__quant_rint(float y) {
     float large = rill__float_from_bits((rill__float_bits(y) & 0x80000000u) | 0x4b000000u);
     return (y + large) - large;
 }
 
 /* Levels of b bits, packed from the lowest bits up; n is a multiple of 8. */
-static inline void rill__quant_pack(const int8_t *level, unsigned n, unsigned bits, uint8_t *out) {
+static inline void rill__quant_pack(const int8_t *restrict level, unsigned n, unsigned bits,
+                                    uint8_t *restrict out) {
     if (bits == 8) {
         memcpy(out, level, n);
     } else if (bits == 4) {
@@ -127,17 +123,17 @@ static inline void rill__quant_pack(const int8_t *level, unsigned n, unsigned bi
 static inline void rill__quantize_bucket(const float *values, unsigned n, unsigned bits,
                                          rill__scale_mode mode, const rill__quant_stream *stream,
                                          uint64_t bucket, uint8_t *unit_out, uint8_t *levels) {
-    float x[RILL__BUCKET];
+    float copy[RILL__BUCKET];
+    const float *x = values;
     int8_t level[RILL__BUCKET];
-    memcpy(x, values, n * sizeof *x);
-    memset(x + n, 0, (RILL__BUCKET - n) * sizeof *x);
     int most = rill__quant_levels(bits);
     uint32_t max_bits = rill__quant_max_bits(x, n);
     bool special = max_bits >= 0x7f800000u;
-    if (special) {
-        if (bits > 2) most--; /* the outermost levels stand for infinities */
-        for (unsigned i = 0; i < n; i++)
-            x[i] = isfinite(x[i]) ? x[i] : 0.0f;
+    if (special && bits > 2) most--; /* the outermost levels stand for infinities */
+    if (special || n < RILL__BUCKET) {
+        for (unsigned i = 0; i < RILL__BUCKET; i++)
+            copy[i] = i < n && isfinite(values[i]) ? values[i] : 0.0f;
+        x = copy;
         max_bits = rill__quant_max_bits(x, n);
     }
     double norm = (double)rill__float_from_bits(max_bits);
@@ -176,8 +172,9 @@ static inline void rill__quantize_bucket(const float *values, unsigned n, unsign
         unit = -unit;
     }
     memcpy(unit_out, &unit, 4);
-    rill__quant_pack(level, (n + 7) / 8 * 8, bits, (uint8_t *)level);
-    memcpy(levels, level, rill__quant_bytes(bits, n));
+    uint8_t packed[RILL__BUCKET];
+    rill__quant_pack(level, (n + 7) / 8 * 8, bits, packed);
+    memcpy(levels, packed, rill__quant_bytes(bits, n));
 }
 
 static inline void rill__quantize(const float *values, uint64_t count, unsigned bits,

@@ -29,6 +29,8 @@ typedef struct rill__problem {
     rill_type type;
     const rill_op *op;
     unsigned index_bytes;
+    int value_bits;
+    double index_cost, value_cost; /* expected bytes of an index and a value in a message */
     double nnz;     /* entries per rank, mean */
     double nnz_max; /* of one rank, the most */
     double result;  /* expected entries of the result */
@@ -52,6 +54,7 @@ typedef struct rill__settings {
     const rill__algorithm *algorithm; /* NULL: the planner chooses */
     const rill__index_codec *codec;   /* NULL: the planner chooses */
     int value_bits;
+    bool all_values; /* value_bits for every message, where the paper has a phase of its own for it */
     rill__partition partition;
     uint64_t expected_nnz;
 } rill__settings;
@@ -120,6 +123,13 @@ void rill__request_sum(rill_request *, uint64_t first, uint64_t range, int n, co
 /* Ends: out takes the piece's memory, or is put together from parts. */
 rill_status rill__finish_piece(rill_request *, rill__piece *);
 rill_status rill__finish_parts(rill_request *, int n, const rill__part *);
+
+static inline bool rill__request_is_lossy(const rill_request *r) {
+    return r->task.coding.value->bits != 0;
+}
+/* What the others decode from a message of ours: where values are coded, all ranks must go on from
+ * the same. */
+rill__part rill__own_part(rill_request *, const rill__block *);
 
 /* No earlier call can still post a collective on the MPI communicator. */
 bool rill__may_post(const rill_request *);

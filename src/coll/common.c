@@ -58,6 +58,14 @@ rill_status rill__finish_parts(rill_request *request, int n, const rill__part *p
     return status;
 }
 
+rill__part rill__own_part(rill_request *r, const rill__block *block) {
+    rill__message message;
+    if (rill__task_failed(r) || rill__message_parse(block->buffer.data, block->bytes, NULL, false,
+                                                    &message) != RILL_OK)
+        return rill__part_empty(0, r->task.expect.dim);
+    return rill__received_part(r, &message);
+}
+
 bool rill__may_post(const rill_request *request) {
     for (const rill_request *r = request->task.engine->active; r && r != request; r = r->task.next)
         if (r->may_post) return false;

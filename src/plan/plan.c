@@ -49,13 +49,21 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
                        .type = r->task.shape.type,
                        .op = r->op,
                        .index_bytes = r->task.shape.index_bytes,
+                       .value_bits = r->settings.value_bits,
                        .partition = r->settings.partition,
                        .c = &planner->constants};
     double dim = (double)p.dim;
+    p.index_cost = p.index_bytes;
+    p.value_cost = p.value_bits ? p.value_bits / 8.0 + 4.0 / RILL__BUCKET
+                                : (double)rill_type_size(p.type);
     if (seen->known) {
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
         p.nnz_max = fmin((double)seen->nnz_max, dim);
         p.result = rill__uniform_union(dim, p.nnz, ranks);
+        bool coded = r->settings.codec ? r->settings.codec != &rill__codec_raw
+                                       : rill__codec_pays(&planner->constants);
+        if (coded && p.nnz >= 1)
+            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz / 8;
     }
     if (seen->result) p.result = (double)seen->result;
     else if (r->settings.expected_nnz) p.result = fmin((double)r->settings.expected_nnz, dim);
@@ -75,7 +83,9 @@ static bool still_good(const rill__plan_key *k, const rill__observed *seen, cons
            close_to(k->chosen_from.result, seen->result) &&
            k->chosen_for.algorithm == r->settings.algorithm &&
            k->chosen_for.expected_nnz == r->settings.expected_nnz &&
-           k->chosen_for.partition == r->settings.partition;
+           k->chosen_for.partition == r->settings.partition &&
+           k->chosen_for.codec == r->settings.codec &&
+           k->chosen_for.value_bits == r->settings.value_bits;
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {

@@ -50,6 +50,8 @@ typedef struct rill__planner {
 } rill__planner;
 
 void rill__constants_default(rill__constants *, int hosts);
+/* Whether coding the indices costs less time than the bytes that it saves. */
+bool rill__codec_pays(const rill__constants *);
 
 /* At the start of a call: its key and number. */
 void rill__plan_begin(rill__planner *, rill_request *);

@@ -220,6 +220,8 @@ void rill__task_start(rill_request *request) {
     task->origin = engine->rank;
     task->error[0] = '\0';
     task->inquired = false;
+    task->hops = 0;
+    task->codec_used = &rill__codec_raw;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
     task->next = NULL;

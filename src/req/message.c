@@ -21,47 +21,56 @@ size_t rill__message_size(const rill__header *h) {
 
 /* ---- encode --------------------------------------------------------------------------------------- */
 
-size_t rill__message_bound(rill__shape shape, const rill__index_codec *codec,
-                           const rill__part *part) {
-    size_t size = sizeof(rill__header) + part->n * rill_type_size(shape.type);
+size_t rill__message_bound(rill__shape shape, const rill__coding *coding, const rill__part *part) {
+    size_t size = sizeof(rill__header) + coding->value->bound(shape.type, part->n);
     if (part->form == RILL__SPARSE)
-        size += rill__align8(codec->bound(shape.index_bytes, part->n, part->range));
+        size += rill__align8(coding->index->bound(shape.index_bytes, part->n, part->range));
     return size;
 }
 
-size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__index_codec *codec,
+size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__coding *coding,
                             const rill__part *part, void *out) {
     h->magic = RILL__MAGIC;
     h->version = RILL__VERSION;
     h->type = (uint8_t)shape.type;
     h->index_bytes = (uint8_t)shape.index_bytes;
-    h->index_codec = codec->id;
-    h->value_codec = 0;
+    h->index_codec = coding->index->id;
+    h->value_codec = coding->value->id;
     h->first = part->first;
     h->range = part->range;
     h->count = part->n;
-    h->index_size = 0;
-    h->value_size = part->n * rill_type_size(shape.type);
+    h->index_size = h->value_size = 0;
     char *at = (char *)out + sizeof *h;
     if (part->form == RILL__SPARSE) {
         h->form = RILL__M_SPARSE;
         if (part->n) {
-            size_t used = codec->encode(shape.index_bytes, part->idx, part->n, part->first,
-                                        part->range, at);
+            size_t used = coding->index->encode(shape.index_bytes, part->idx, part->n, part->first,
+                                                part->range, at);
             h->index_size = rill__align8(used);
             memset(at + used, 0, h->index_size - used);
         }
     } else {
         h->form = RILL__M_DENSE;
     }
-    if (part->n) memcpy(at + h->index_size, part->val, h->value_size);
+    if (part->n)
+        h->value_size = coding->value->encode(shape.type, part->val, part->n, &coding->key,
+                                              RILL__SCALE_MAX, at + h->index_size);
     memcpy(out, h, sizeof *h);
     return rill__message_size(h);
 }
 
 /* ---- parse ------------------------------------------------------------------------------------------ */
 
-/* Sums, but not the payload's contents, which their own decoders check. */
+static const char *broken_values(const rill__header *h) {
+    const rill__value_codec *codec = rill__value_codec_by_id(h->value_codec);
+    if (!codec || !codec->supports((rill_type)h->type)) return "unknown value codec";
+    if (h->count > SIZE_MAX / 64) return "too many entries";
+    if (h->value_size != (h->count ? codec->bound((rill_type)h->type, h->count) : 0))
+        return "size of the values does not fit the count";
+    return NULL;
+}
+
+/* Fields and sizes; the payload's contents are for their own decoders. */
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
@@ -70,25 +79,21 @@ static const char *broken_field(const rill__header *h) {
     if (h->status > 0) return "positive status";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
     if (h->status < 0) return "a status without a failure";
-    size_t size = rill_type_size((rill_type)h->type);
-    if (!size) return "unknown type";
+    const char *broken;
+    if (!rill_type_size((rill_type)h->type)) return "unknown type";
     if (h->range > h->dim || h->first > h->dim - h->range) return "range outside of the dimension";
     switch (h->form) {
     case RILL__M_SPARSE:
         if (h->index_bytes != rill__index_bytes(h->dim)) return "wrong index width";
         if (!rill__index_codec_by_id(h->index_codec)) return "unknown index codec";
-        if (h->value_codec) return "unknown value codec";
         if (h->count > h->range) return "more entries than the range";
-        if (h->count > SIZE_MAX / 16) return "too many entries";
-        if (h->value_size != h->count * size) return "size of the values does not fit the count";
+        if ((broken = broken_values(h))) return broken;
         if (h->index_size % 8) return "size of the indices is not padded";
         if (!h->count && h->index_size) return "indices without entries";
         return NULL;
     case RILL__M_DENSE:
-        if (h->value_codec) return "unknown value codec";
         if (h->count != h->range) return "dense, but the count is not the range";
-        if (h->count > SIZE_MAX / 16) return "too many entries";
-        if (h->value_size != h->count * size) return "size of the values does not fit the range";
+        if ((broken = broken_values(h))) return broken;
         return h->index_size ? "dense, but with indices" : NULL;
     case RILL__M_BUNDLE:
         if (h->index_size) return "a bundle with indices";
@@ -144,29 +149,35 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
 
 /* ---- contents --------------------------------------------------------------------------------------- */
 
-size_t rill__message_room(const rill__message *m) {
-    if (m->header.form != RILL__M_SPARSE || m->header.index_codec == rill__codec_raw.id) return 0;
-    return m->header.count * m->header.index_bytes;
+/* Indices first, then values, each with slack. */
+static size_t index_room(const rill__header *h) {
+    if (h->form != RILL__M_SPARSE || h->index_codec == rill__codec_raw.id) return 0;
+    return (h->count * h->index_bytes + RILL__SLACK + 63) & ~(size_t)63;
 }
 
-static rill_status sparse_part(const rill__message *m, void *room, rill__part *part) {
+size_t rill__message_room(const rill__message *m) {
+    const rill__header *h = &m->header;
+    if (h->form != RILL__M_SPARSE && h->form != RILL__M_DENSE) return 0;
+    bool raw = h->value_codec == rill__value_raw.id;
+    return index_room(h) + (raw ? 0 : h->count * rill_type_size((rill_type)h->type) + RILL__SLACK);
+}
+
+static rill_status decode_indices(const rill__message *m, void *room, const void **idx) {
     const rill__header *h = &m->header;
     size_t used;
-    *part = (rill__part){RILL__SPARSE, h->first, h->range, h->count, room, m->payload + h->index_size};
-    if (!h->count) return RILL_OK;
     if (h->index_codec == rill__codec_raw.id) {
         if (h->index_size != rill__align8(h->count * h->index_bytes))
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: size of the indices does not fit the count");
-        part->idx = m->payload;
-        uint64_t at = rill__kernels_get()->check(h->index_bytes, part->idx, h->count, h->first,
-                                                 h->range);
+        *idx = m->payload;
+        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, h->count, h->first, h->range);
         if (at < h->count)
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: index %llu is out of order or range",
                               (unsigned long long)at);
         return RILL_OK;
     }
+    *idx = room;
     RILL_TRY(rill__index_codec_by_id(h->index_codec)
                  ->decode(h->index_bytes, m->payload, h->index_size, h->count, h->first, h->range,
                           room, &used));
@@ -176,13 +187,26 @@ static rill_status sparse_part(const rill__message *m, void *room, rill__part *p
     return RILL_OK;
 }
 
+static rill_status decode_values(const rill__message *m, void *room, const void **val) {
+    const rill__header *h = &m->header;
+    size_t used;
+    *val = m->payload + h->index_size;
+    if (h->value_codec == rill__value_raw.id) return RILL_OK;
+    RILL_TRY(rill__value_codec_by_id(h->value_codec)
+                 ->decode((rill_type)h->type, *val, h->value_size, h->count, room, &used));
+    *val = room;
+    return RILL_OK;
+}
+
 rill_status rill__message_part(const rill__message *m, void *room, rill__part *part) {
     const rill__header *h = &m->header;
-    if (h->form == RILL__M_SPARSE) return sparse_part(m, room, part);
-    if (h->form != RILL__M_DENSE)
+    if (h->form != RILL__M_SPARSE && h->form != RILL__M_DENSE)
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: form %d has no entries", h->form);
-    *part = (rill__part){RILL__DENSE, h->first, h->range, h->range, NULL, m->payload};
-    return RILL_OK;
+    *part = (rill__part){h->form == RILL__M_SPARSE ? RILL__SPARSE : RILL__DENSE, h->first, h->range,
+                         h->count, NULL, NULL};
+    if (!h->count) return RILL_OK;
+    if (h->form == RILL__M_SPARSE) RILL_TRY(decode_indices(m, room, &part->idx));
+    return decode_values(m, (char *)room + index_room(h), &part->val);
 }
 
 rill_status rill__message_next(const rill__message *bundle, const rill__expect *expect,

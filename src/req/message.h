@@ -6,6 +6,7 @@
 #define RILL_REQ_MESSAGE_H
 
 #include "codec/codec.h"
+#include "codec/value_codec.h"
 #include "stream/part.h"
 
 #define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */
@@ -27,7 +28,7 @@ typedef struct rill__header {
     uint8_t type; /* rill_type */
     uint8_t index_bytes;
     uint8_t index_codec;
-    uint8_t value_codec; /* 0: raw */
+    uint8_t value_codec;
     uint8_t collective;
     uint32_t algorithm; /* hash of its name */
     uint32_t op;        /* hash of its name */
@@ -72,20 +73,27 @@ static inline size_t rill__message_padded(const rill__header *h) {
     return rill__align8(rill__message_size(h));
 }
 
+/* How a message is written. */
+typedef struct rill__coding {
+    const rill__index_codec *index;
+    const rill__value_codec *value;
+    rill__quant_key key; /* of the random rounding; lossy value codecs only */
+} rill__coding;
+
 /* Most bytes that encoding the part may take, header included. */
-size_t rill__message_bound(rill__shape, const rill__index_codec *, const rill__part *);
+size_t rill__message_bound(rill__shape, const rill__coding *, const rill__part *);
 /* Writes header and payload to out, which has room for the bound and slack. Fields of *header that
  * describe the call (collective, algorithm, op, seq, dim, status, statistics) are the caller's;
  * the others are set here. Returns the size. */
-size_t rill__message_encode(rill__header *, rill__shape, const rill__index_codec *,
-                            const rill__part *, void *out);
+size_t rill__message_encode(rill__header *, rill__shape, const rill__coding *, const rill__part *,
+                            void *out);
 
 /* Checks the header of a message of size bytes (all there, or just its first part when partial) and
  * that it is the one expected. */
 rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *, bool partial,
                                 rill__message *);
-/* Gives the entries of a SPARSE or DENSE message. Raw indices are borrowed from the message, others
- * decoded into room (header.count * index_bytes). The message must lie in memory with slack. */
+/* Gives the entries of a SPARSE or DENSE message. What is raw is borrowed from the message, the rest
+ * decoded into room. The message must lie in memory with slack. */
 rill_status rill__message_part(const rill__message *, void *room, rill__part *);
 /* Room that rill__message_part needs; 0 when it borrows. */
 size_t rill__message_room(const rill__message *);

@@ -85,7 +85,10 @@ typedef struct rill__task {
     int tag;
     rill__expect expect;
     rill__shape shape;
-    const rill__index_codec *codec;
+    rill__coding coding; /* index: NULL when each message chooses its own */
+    bool squeeze;        /* bytes cost more than their coding */
+    uint32_t hops;       /* messages encoded so far */
+    const rill__index_codec *codec_used;
     rill_status status;
     int origin; /* rank where the failure arose */
     char error[200];

@@ -106,15 +106,30 @@ static rill_status encode_failure(rill_request *request, rill__block **out) {
     return RILL_OK;
 }
 
+/* Each message has a hop of its own, so that no two share random numbers. Without a given codec the
+ * smallest is taken, where small messages pay. */
+static rill__coding next_coding(rill__task *task, const rill__part *part) {
+    rill__coding coding = task->coding;
+    coding.key.step = task->seq;
+    coding.key.sender = (uint32_t)task->engine->rank;
+    coding.key.hop = task->hops++;
+    if (!coding.index)
+        coding.index = task->squeeze && part->form == RILL__SPARSE && part->n
+                           ? rill__index_codec_choose(task->shape.index_bytes, part->n, part->range)
+                           : &rill__codec_raw;
+    if (coding.index != &rill__codec_raw) task->codec_used = coding.index;
+    return coding;
+}
+
 rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
     rill__task *task = RILL__TASK(request);
     if (task->status == RILL_OK) {
+        rill__coding coding = next_coding(task, part);
         rill__block *block =
-            rill__block_take(request, rill__message_bound(task->shape, task->codec, part));
+            rill__block_take(request, rill__message_bound(task->shape, &coding, part));
         if (block) {
             rill__header h = rill__call_header(task);
-            block->bytes = rill__message_encode(&h, task->shape, task->codec, part,
-                                                block->buffer.data);
+            block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
             *out = block;
             return RILL_OK;
         }

@@ -14,15 +14,21 @@
 
 enum { BATCH = 512 }; /* indices drawn before their values are read, so that reads overlap */
 
-/* Two strata share the 128 bits of a counter. */
-static uint64_t draw(const rill_selector *s, uint64_t stratum) {
-    uint64_t pair = stratum / 2;
-    philox4x32_ctr_t counter = {{(uint32_t)pair, (uint32_t)(pair >> 32), (uint32_t)s->calls,
-                                 (uint32_t)(s->calls >> 32)}};
-    philox4x32_key_t key = {{(uint32_t)s->seed, (uint32_t)(s->seed >> 32)}};
-    philox4x32_ctr_t random = philox4x32(counter, key);
+typedef struct draws {
+    uint64_t pair; /* of strata, which share the 128 bits of a counter */
+    philox4x32_ctr_t random;
+} draws;
+
+static uint64_t draw(const rill_selector *s, draws *d, uint64_t stratum) {
+    if (d->pair != stratum / 2) {
+        d->pair = stratum / 2;
+        philox4x32_ctr_t counter = {{(uint32_t)d->pair, (uint32_t)(d->pair >> 32),
+                                     (uint32_t)s->calls, (uint32_t)(s->calls >> 32)}};
+        philox4x32_key_t key = {{(uint32_t)s->seed, (uint32_t)(s->seed >> 32)}};
+        d->random = philox4x32(counter, key);
+    }
     unsigned half = stratum & 1 ? 2 : 0;
-    return (uint64_t)random.v[half + 1] << 32 | random.v[half];
+    return (uint64_t)d->random.v[half + 1] << 32 | d->random.v[half];
 }
 
 /* floor(random * n / 2^64). */
@@ -43,13 +49,14 @@ static rill_status random_work(rill__part *p, const void *context) {
     uint64_t first = s->k / parts * part + rill__min_u64(part, s->k % parts);
     uint64_t end = s->k / parts * (part + 1) + rill__min_u64(part + 1, s->k % parts);
     uint32_t offsets[BATCH];
+    draws d = {.pair = UINT64_MAX};
     RILL_TRY(rill__part_room(p, end - first));
     while (first < end) {
         /* Offsets have 32 bits. */
         uint64_t base = stratum_start(s, first), n = 0;
         for (; n < BATCH && first < end; n++, first++) {
             uint64_t start = stratum_start(s, first), size = stratum_start(s, first + 1) - start;
-            uint64_t index = start + scale(draw(s, first), size);
+            uint64_t index = start + scale(draw(s, &d, first), size);
             if (n == 0 && index - base > UINT32_MAX) base = index;
             if (index - base > UINT32_MAX) break;
             offsets[n] = (uint32_t)(index - base);

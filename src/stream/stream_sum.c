@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Share of the dimension above which the dense form is cheaper, by bytes of a value: a sum of
- * sparse vectors costs several times more per entry than a dense one, so the switch lies below the
- * byte formula N * size / (4 + size). Measured with `rill bench kernels`; see docs/COST.md. */
+/* Entries of a sum above which the dense form is cheaper: a share of the dimension by bytes of a
+ * value. Sums of sparse vectors cost more per entry than dense ones, so it lies below the byte
+ * formula N * size / (4 + size), which gives 33, 50 and 67 %. Measured; see docs/COST.md. */
 uint64_t rill__dense_switch(rill_type type, uint64_t dim) {
     switch (rill_type_size(type)) {
-    case 2: return dim / 8;
-    case 4: return dim / 4;
-    default: return dim / 3;
+    case 2: return dim / 10 * 3;
+    case 4: return dim / 20 * 9;
+    default: return dim / 20 * 11;
     }
 }
 

@@ -9,10 +9,10 @@ extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_do
 
 /* Bytes of a pair, and of n pairs or the dense range, whichever is less. */
 static inline double rill__pair_bytes(const rill__problem *p) {
-    return p->index_bytes + (double)rill_type_size(p->type);
+    return p->index_cost + p->value_cost;
 }
 static inline double rill__least_bytes(const rill__problem *p, double pairs, double range) {
-    double sparse = pairs * rill__pair_bytes(p), dense = range * (double)rill_type_size(p->type);
+    double sparse = pairs * rill__pair_bytes(p), dense = range * p->value_cost;
     return sparse < dense ? sparse : dense;
 }
 

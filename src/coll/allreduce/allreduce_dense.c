@@ -25,6 +25,7 @@ enum { DENSIFYING, AGREEING, POSTING, WAITING };
 
 static const char *supports(const rill__problem *p) {
     if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
+    if (p->value_bits) return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
     return p->dim > (UINT64_MAX >> 4) ? "needs a dense vector, and the dimension is too large for one"
                                       : NULL;
 }

@@ -17,7 +17,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double owned_bytes(const rill__problem *p) {
-    return (double)p->dim / p->ranks * (double)rill_type_size(p->type) + (double)sizeof(rill__header);
+    return (double)p->dim / p->ranks * p->value_cost + (double)sizeof(rill__header);
 }
 
 static double estimate(const rill__problem *p) {

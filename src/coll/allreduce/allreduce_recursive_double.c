@@ -33,8 +33,7 @@ static double estimate(const rill__problem *p) {
                 2 * p->nnz * p->c->merge;
     for (int n = 1; n < power; n *= 2) {
         double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
-        double bytes = entries > limit ? dim * (double)rill_type_size(p->type)
-                                       : entries * rill__pair_bytes(p);
+        double bytes = entries > limit ? dim * p->value_cost : entries * rill__pair_bytes(p);
         time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
         time += entries > limit ? 3 * bytes * p->c->dense_add : 2 * entries * p->c->merge;
     }
@@ -54,6 +53,16 @@ static void add(rill_request *r, state *s, const rill__message *message, int pee
     s->summed = true;
 }
 
+/* Where values are coded, both partners go on from what was sent, and the result goes to a folded
+ * rank as it is, so that all ranks end with the same bits. */
+static rill_status send(rill_request *r, state *s, int peer, rill__round_kind kind) {
+    rill__block *block;
+    if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
+    RILL_TRY(rill__encode(r, &s->sum, &block));
+    if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r)) s->sum = rill__own_part(r, block);
+    return rill__send_block(r, peer, RILL__LANE_A, block);
+}
+
 static rill_status step(rill_request *r) {
     state *s = r->state.data;
     rill__engine *engine = r->task.engine;
@@ -63,7 +72,7 @@ static rill_status step(rill_request *r) {
         rill__round_kind kind = rill__doubling_round(engine->rank, engine->size, s->round, &peer);
         if (kind == RILL__ROUND_END) break;
         if (kind != RILL__ROUND_RECEIVE && kind != RILL__ROUND_RESULT_RECEIVE && !s->sent) {
-            RILL_TRY(rill__send(r, peer, RILL__LANE_A, &s->sum));
+            RILL_TRY(send(r, s, peer, kind));
             r->task.rounds++;
             s->sent = true;
         }

@@ -37,6 +37,10 @@ static rill_status step(rill_request *r) {
         if (!from_root) {
             RILL_TRY(rill__encode(r, &r->input, &s->block));
             s->have = true;
+            if (rill__request_is_lossy(r)) { /* the root ends with what the others get */
+                rill__part part = rill__own_part(r, s->block);
+                if (!rill__task_failed(r)) RILL_TRY(rill__stream_set_part(r->out, r->fill, &part));
+            }
         }
     }
     if (!s->have) {

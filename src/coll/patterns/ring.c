@@ -7,8 +7,8 @@ double rill__ring_estimate(const rill__problem *p) {
     for (int n = 1; n < p->ranks; n++) {
         double entries = rill__expected_union(p, n) / p->ranks;
         bool dense = entries > limit;
-        double bytes = (dense ? range * (double)rill_type_size(p->type)
-                              : entries * rill__pair_bytes(p)) + (double)sizeof(rill__header);
+        double bytes = (dense ? range * p->value_cost : entries * rill__pair_bytes(p)) +
+                       (double)sizeof(rill__header);
         time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
         time += dense ? 3 * bytes * p->c->dense_add
                       : (entries + p->nnz / p->ranks) * p->c->merge;

@@ -3,7 +3,7 @@
 enum { START, AGREEING, BOUNDS_KNOWN, RECEIVING, DONE };
 
 double rill__split_estimate(const rill__problem *p) {
-    double entry = p->index_bytes + (double)rill_type_size(p->type);
+    double entry = p->index_cost + p->value_cost;
     double agree = 0;
     if (p->partition == RILL__BALANCED)
         for (int reach = 1; reach < p->ranks; reach *= 2)

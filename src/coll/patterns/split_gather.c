@@ -12,7 +12,10 @@ rill_status rill__split_sum_step(rill_request *r, rill__split *split, bool dense
 rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool dense,
                                     double owned_bytes) {
     if (!s->gathering) {
+        const rill__value_codec *coded = r->task.coding.value;
+        if (dense && !r->settings.all_values) r->task.coding.value = &rill__value_raw;
         rill_status status = rill__split_sum_step(r, &s->split, dense);
+        r->task.coding.value = coded;
         if (status != RILL_OK) return status;
         rill__block *mine;
         RILL_TRY(rill__encode(r, &r->piece[0].part, &mine));
