@@ -45,7 +45,7 @@ extern const char *const bench_type_names[]; /* by rill_type */
 
 /* An algorithm or codec to run; from_all: because of "all", so that it may be unsupported. */
 typedef struct bench_choice {
-    const char *name;
+    char *name;
     bool from_all;
 } bench_choice;
 
@@ -173,6 +173,7 @@ bool bench_agree(const bench_world *, bool ok, char *text, size_t size);
 /* Runs, checks and times all cases. Collective. False: could not go on; says why. */
 bool bench_group_run(const bench_config *, const bench_world *, const bench_input *, bench_case *,
                      int n, const char *label);
+/* A line on the terminal, now and then; NULL wipes it off. */
 void bench_progress(const bench_config *, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Linear interpolation between order statistics; sorts. */

@@ -16,8 +16,12 @@ void bench_progress(const bench_config *config, const char *format, ...) {
     static double last;
     if (!tool_speaks() || config->quiet || !launch_progress()) return;
     double now = MPI_Wtime();
-    if (*format && now - last < 0.1) return;
+    if (format && now - last < 0.1) return;
     last = now;
+    if (!format) { /* wipe it off */
+        fputs("\r\033[K", stderr);
+        return;
+    }
     va_list args;
     va_start(args, format);
     fputs("\r\033[K", stderr);
@@ -114,26 +118,21 @@ bool bench_group_run(const bench_config *config, const bench_world *world, const
     }
     check(config, world, input, cases, n, &going);
     if (!going) return false;
-    int rounds = config->warmup + config->reps;
-    if (config->interleave) {
-        for (int r = 0; r < rounds; r++)
-            for (int i = 0; i < n; i++) {
-                bench_progress(config, "%s: repetition %d of %d, %s", label, r - config->warmup + 1,
-                               config->reps, cases[i].requested);
-                turn(config, world, input, &cases[i], r - config->warmup);
-            }
-    } else {
-        for (int i = 0; i < n; i++)
-            for (int r = 0; r < rounds; r++) {
-                bench_progress(config, "%s: %s, repetition %d of %d", label, cases[i].requested,
-                               r - config->warmup + 1, config->reps);
-                turn(config, world, input, &cases[i], r - config->warmup);
-            }
+    int rounds = config->warmup + config->reps, total = rounds * n;
+    for (int k = 0; k < total; k++) {
+        int r = config->interleave ? k / n : k % rounds,
+            i = config->interleave ? k % n : k / rounds;
+        if (r < config->warmup)
+            bench_progress(config, "%s: warm-up, %s", label, cases[i].requested);
+        else
+            bench_progress(config, "%s: repetition %d of %d, %s", label, r - config->warmup + 1,
+                           config->reps, cases[i].requested);
+        turn(config, world, input, &cases[i], r - config->warmup);
     }
     check(config, world, input, cases, n, &going);
     if (!going) return false;
     for (int i = 0; i < n; i++)
         if (cases[i].state == CASE_READY) gather(config, world, &cases[i]);
-    bench_progress(config, "%s", "");
+    bench_progress(config, NULL);
     return true;
 }

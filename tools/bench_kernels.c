@@ -369,7 +369,7 @@ static int run_kernels(rill_type type, int reps, FILE *json, FILE *out, bool qui
             status = EXIT_FAILED;
         }
     }
-    bench_progress(&progress, "%s", "");
+    bench_progress(&progress, NULL);
     if (out && status == EXIT_OK) {
         fprintf(out,
                 "rill %s  %s  %s values, dimension 2^24, one core, median of %d repetitions\n\n",

@@ -162,7 +162,7 @@ static int choices_set(bench_choices *choices, const char *text) {
 
 static void choices_free(bench_choices *choices) {
     for (int i = 0; i < choices->n; i++)
-        free((void *)(uintptr_t)choices->item[i].name);
+        free(choices->item[i].name);
     free(choices->item);
     choices->item = NULL;
     choices->n = 0;
@@ -181,10 +181,10 @@ static int choices_expand(bench_choices *choices, const char *option, const char
         const char *name = choices->item[i].name;
         bool all = !strcmp(name, "all"), found = all;
         for (int k = 0; k < known; k++) {
-            if (!(all && k >= special) && strcmp(name, names[k])) continue;
+            if (!(all && k >= special) && strcmp(name, names[k]) != 0) continue;
             found = true;
             int at = 0;
-            while (at < out.n && strcmp(out.item[at].name, names[k]))
+            while (at < out.n && strcmp(out.item[at].name, names[k]) != 0)
                 at++;
             if (at == out.n) {
                 out.item[out.n].name = strdup(names[k]);

@@ -10,10 +10,12 @@
  * (rill_stream_validate), its fill, that all ranks have the same bits, and for reduce_scatter that
  * the ranges tile the dimension and nothing lies outside of them.
  *
- * Lossy values (value_bits): one rounding moves a value by at most q times the largest magnitude A
- * in its bucket; q = 2^-8 for 16 bits (bf16's spacing) and 1/(2^(b-1) - 1) for b-bit QSGD levels.
- * A result is a sum of partial sums of at most A each, rounded in at most rounds + 1 places, so
- * the error is at most ((1 + q)^(rounds + 1) - 1) A ranks.
+ * Lossy values (value_bits): one rounding moves a value by at most q times the largest magnitude in
+ * its bucket; q = 2^-8 for 16 bits (bf16's spacing) and 1/(2^(b-1) - 1) for b-bit QSGD levels. The
+ * partial sums that are rounded in one round and end in the same result are of different ranks, so
+ * their magnitudes add up to at most A, the bound of a result. With rounds + 1 places of rounding
+ * the error is at most ((1 + q)^(rounds + 1) - 1) A. The errors of the factors of a product do not
+ * add up like that: ranks times as much.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -57,7 +59,8 @@ static double tolerance(const bench_config *config, const bench_world *world, co
     if (!c->value_bits || (size_t)c->value_bits >= 8 * rill_type_size(config->type)) return 0;
     double q = c->value_bits == 16 ? 0x1p-8 : 1 / (ldexp(1, c->value_bits - 1) - 1);
     double bound = bench_value_bound(config->type, config->operation, world->size);
-    return (pow(1 + q, (double)c->stats.rounds + 1) - 1) * bound * world->size;
+    if (config->operation == OPERATION_PROD) bound *= world->size;
+    return (pow(1 + q, (double)c->stats.rounds + 1) - 1) * bound;
 }
 
 static void open_mpi(const bench_config *config, const bench_world *world, const bench_input *input,
@@ -162,20 +165,19 @@ static void compare(const bench_world *world, const bench_config *config, uint64
 
 /* Whether the ranges of all ranks tile the dimension. */
 static bool ranges_tile(const bench_world *world, const view *v, uint64_t dim) {
-    uint64_t mine[2] = {v->first, v->count}, covered = 0;
-    uint64_t *all = malloc(2 * (size_t)world->size * sizeof *all);
+    uint64_t mine[2] = {v->first, v->count}, covered = 0, total = 0;
+    uint64_t(*all)[2] = malloc((size_t)world->size * sizeof *all);
     if (!all) return false;
     MPI_Allgather(mine, 2, MPI_UINT64_T, all, 2, MPI_UINT64_T, MPI_COMM_WORLD);
     /* Each turn takes the range that starts where the last ended; empty ranges are anywhere. */
     for (int turn = 0; turn < world->size && covered < dim; turn++)
         for (int r = 0; r < world->size; r++)
-            if (all[2 * r] == covered && all[2 * r + 1]) {
-                covered += all[2 * r + 1];
+            if (all[r][0] == covered && all[r][1]) {
+                covered += all[r][1];
                 break;
             }
-    uint64_t total = 0;
     for (int r = 0; r < world->size; r++)
-        total += all[2 * r + 1];
+        total += all[r][1];
     free(all);
     return covered == dim && total == dim;
 }
@@ -273,7 +275,7 @@ bool bench_oracle(const bench_config *config, const bench_world *world, const be
     double *numbers = malloc(3 * chunk * sizeof *numbers);
     char *raw = malloc(chunk * rill_type_size(config->type));
     bool enough = bench_agree(world, views && numbers && raw, text, sizeof text);
-    if (enough) {
+    if (enough && views && numbers) {
         pass(config, world, input, cases, views, n, chunk, !dense, numbers, numbers + chunk,
              numbers + 2 * chunk, raw);
         for (int i = 0; i < n; i++)

@@ -35,6 +35,12 @@ static int sum_range(rill_type type, int ranks) {
     return most < 1 ? 1 : most > 8 ? 8 : most;
 }
 
+/* Minima and maxima are of +-1 ... +-2^bits eighths: exact, and in the range of f16 when values
+ * travel as that. */
+static int extreme_bits(rill_type type) {
+    return traits[type].significand < 16 ? traits[type].significand : 16;
+}
+
 double bench_value(rill_type type, bench_operation operation, int ranks, int rank, uint64_t index,
                    uint64_t seed) {
     uint64_t h = mix(index * 0x9e3779b97f4a7c15ull + mix((uint64_t)rank + (seed << 20)));
@@ -46,7 +52,7 @@ double bench_value(rill_type type, bench_operation operation, int ranks, int ran
         /* Only so many ranks scale that the product stays in range. */
         return sign * (rank < traits[type].exponent ? ldexp(1, (int)(h % 3) - 1) : 1);
     default: {
-        int bits = traits[type].significand < 24 ? traits[type].significand : 24;
+        int bits = extreme_bits(type);
         return sign * (double)(1 + (h & ((1u << bits) - 1))) / 8;
     }
     }
@@ -57,7 +63,7 @@ double bench_value_bound(rill_type type, bench_operation operation, int ranks) {
     case OPERATION_SUM: return (double)ranks * sum_range(type, ranks) / 8;
     case OPERATION_PROD:
         return ldexp(1, ranks < traits[type].exponent ? ranks : traits[type].exponent);
-    default: return ldexp(1, traits[type].significand < 24 ? traits[type].significand : 24) / 8;
+    default: return ldexp(1, extreme_bits(type)) / 8;
     }
 }
 

@@ -71,7 +71,7 @@ static void proc_value(const char *path, const char *key, char *value, size_t si
     char line[256];
     while (!value[0] && fgets(line, sizeof line, file)) {
         char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, key, strlen(key))) continue;
+        if (!colon || strncmp(line, key, strlen(key)) != 0) continue;
         colon += 1 + strspn(colon + 1, " \t");
         colon[strcspn(colon, "\n")] = '\0';
         snprintf(value, size, "%s", colon);
@@ -114,7 +114,7 @@ static bool world_make(const bench_config *config, bench_world *world) {
     MPI_Allgather(name, sizeof name, MPI_CHAR, names, sizeof name, MPI_CHAR, MPI_COMM_WORLD);
     int first = 1, here = 0;
     for (int r = 0; r < world->size; r++) {
-        if (strcmp(names[r], name)) continue;
+        if (strcmp(names[r], name) != 0) continue;
         here++;
         if (r < world->rank) first = 0;
     }
@@ -165,7 +165,7 @@ static int run_group(const bench_config *config, const bench_world *world, uint6
     }
     int n, status = EXIT_FAILED;
     bench_case *cases = bench_cases_make(config, world, &input, &n, error, sizeof error);
-    if (!bench_agree(world, cases != NULL, error, sizeof error)) {
+    if (!bench_agree(world, cases != NULL, error, sizeof error) || !cases) {
         tool_error("bench: %s: %s", label, error);
     } else if (bench_group_run(config, world, &input, cases, n, label)) {
         uint64_t most = 0;

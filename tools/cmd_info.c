@@ -25,8 +25,8 @@ static const struct {
 };
 #define VARIABLES ((int)(sizeof variables / sizeof *variables))
 
-static const rill_op *const operations[] = {RILL_SUM, RILL_MIN, RILL_MAX, RILL_PROD};
-#define OPERATIONS ((int)(sizeof operations / sizeof *operations))
+enum { OPERATIONS = 4 };
+static const rill_op *const operations[OPERATIONS] = {RILL_SUM, RILL_MIN, RILL_MAX, RILL_PROD};
 
 static const struct {
     int level;

@@ -59,15 +59,15 @@ bool launch_is_under(void) {
 }
 
 #if defined(OPEN_MPI)
-static const char *const launchers[] = {"mpirun.openmpi", "mpirun", NULL};
+static char *const launchers[] = {"mpirun.openmpi", "mpirun", NULL};
 static const char *const library = "Open MPI";
 static const char *const package = "openmpi-bin";
 #elif defined(MPICH_VERSION)
-static const char *const launchers[] = {"mpirun.mpich", "mpiexec.hydra", "mpirun", NULL};
+static char *const launchers[] = {"mpirun.mpich", "mpiexec.hydra", "mpirun", NULL};
 static const char *const library = "MPICH";
 static const char *const package = "mpich";
 #else
-static const char *const launchers[] = {"mpiexec", "mpirun", NULL};
+static char *const launchers[] = {"mpiexec", "mpirun", NULL};
 static const char *const library = "this MPI library";
 static const char *const package = "its launcher";
 #endif
@@ -158,7 +158,7 @@ int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
     for (int i = 0; i < user.n; i++)
         words[k++] = user.item[i];
     for (int i = 0; !k && launchers[i]; i++)
-        if (in_path(launchers[i])) words[k++] = (char *)(uintptr_t)launchers[i];
+        if (in_path(launchers[i])) words[k++] = launchers[i];
     if (!k) {
         tool_error("no launcher for %s in PATH (looked for %s, %s): install %s, or set RILL_MPIRUN",
                    library, launchers[0], launchers[1], package);

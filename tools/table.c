@@ -24,7 +24,7 @@ static void print_cell(const table *t, FILE *out, int column, const char *text, 
 }
 
 void table_print(const table *t, FILE *out) {
-    int width[TABLE_COLUMNS];
+    int width[TABLE_COLUMNS] = {0};
     for (int c = 0; c < t->columns; c++) {
         width[c] = (int)strlen(t->head[c]);
         for (int r = 0; r < t->rows; r++)

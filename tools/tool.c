@@ -66,7 +66,7 @@ int tool_getopt(const char *command, int argc, char **argv, const struct option 
     bool known = false;
     for (const struct option *o = options; o->name && n < 63; o++) {
         names[n++] = o->name;
-        if (length < 3 || strncmp(word, "--", 2)) continue;
+        if (length < 3 || strncmp(word, "--", 2) != 0) continue;
         prefixes += !strncmp(o->name, word + 2, length - 2);
         known |= strlen(o->name) == length - 2 && !strncmp(o->name, word + 2, length - 2);
     }

@@ -210,7 +210,8 @@ RILL_API rill_status rill_bcast(rill_comm *, rill_stream *, int root, const rill
 
 /* Non-blocking forms return a started request, persistent forms (_init) one to start with
  * rill_start as often as wanted. Streams must stay untouched from start to completion, and first
- * and count alive. Start order is the same on all ranks; completion order is free. */
+ * and count alive. Start order is the same on all ranks; completion order is free. Waiting advances
+ * the requests of one communicator: across several, use rill_waitall or rill_progress. */
 typedef struct rill_request rill_request;
 
 RILL_API rill_status rill_iallreduce(rill_comm *, const rill_stream *in, rill_stream *out,

@@ -27,8 +27,12 @@ rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
     engine->mpi = mpi;
     MPI_Comm_rank(mpi, &engine->rank);
     MPI_Comm_size(mpi, &engine->size);
-    if (pthread_mutex_init(&engine->lock, NULL) != 0)
-        return rill__fail(RILL_ERR_MEMORY, "pthread_mutex_init failed");
+    for (int i = 0; i < RILL__REMEMBERED; i++)
+        engine->past[i].seq = UINT64_MAX;
+    engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
+    engine->received = calloc((size_t)engine->size, sizeof *engine->received);
+    if (!engine->sent || !engine->received || pthread_mutex_init(&engine->lock, NULL) != 0)
+        return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     return RILL_OK;
 }
 
@@ -45,6 +49,8 @@ void rill__engine_free(rill__engine *engine) {
         free(note);
     }
     free(engine->orphans.at);
+    free(engine->sent);
+    free(engine->received);
     pthread_mutex_destroy(&engine->lock);
 }
 
@@ -95,6 +101,7 @@ static void send_note(rill__engine *engine, const rill__header *header, const ch
             return;
         MPI_Isend(block->buffer.data, (int)bytes, MPI_BYTE, to, TAG_NOTE, engine->mpi,
                   &engine->orphans.at[engine->orphans.n - 1].mpi);
+        engine->sent[to]++;
     }
 }
 
@@ -112,7 +119,9 @@ void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int ori
 static void inquire(rill__engine *engine) {
     for (rill_request *r = engine->active; r; r = RILL__TASK(r)->next) {
         rill__task *task = RILL__TASK(r);
-        if (task->inquired || task->life != RILL__ACTIVE) continue;
+        if (task->life != RILL__ACTIVE) continue;
+        rill__peek(r);
+        if (task->inquired) continue;
         task->inquired = true;
         rill__header header = rill__call_header(task);
         header.form = RILL__M_INQUIRY;
@@ -123,9 +132,9 @@ static void inquire(rill__engine *engine) {
 /* Another rank waits in a call that this one has behind it: was it the same call? */
 static void answer(rill__engine *engine, const rill__header *asked) {
     const rill__expect *past = &engine->past[asked->seq % RILL__REMEMBERED];
-    if (past->seq != asked->seq || !past->algorithm) return;
+    if (past->seq != asked->seq) return;
     rill__header h = *asked;
-    if (!h.algorithm) h.algorithm = past->algorithm;
+    if (!h.algorithm || !past->algorithm) h.algorithm = past->algorithm;
     rill_status status = rill__message_check(&h, past);
     if (status != RILL_OK)
         rill__abort(engine, asked->seq, status, engine->rank, rill_last_error());
@@ -150,11 +159,12 @@ static void receive_notes(rill__engine *engine) {
         if (MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, TAG_NOTE, engine->mpi,
                      MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
+        engine->received[status.MPI_SOURCE]++;
         rill__message m;
         if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) != RILL_OK) continue;
         bool asks = m.header.form == RILL__M_INQUIRY;
         if (asks && m.header.seq < engine->seq && !is_active(engine, m.header.seq))
-            answer(engine, &m.header);
+            answer(engine, &m.header); /* the asker is not in rill_comm_free, so we may still send */
         else if (asks || m.header.form == RILL__M_FAILED)
             keep_note(engine, &m.header, m.payload);
     }
@@ -298,7 +308,10 @@ static void idle(rill__engine *engine) {
     double now = MPI_Wtime();
     if (engine->idle_polls == POLLS_BETWEEN_NOTE_PROBES) engine->idle_since = now;
     receive_notes(engine);
-    if (now - engine->idle_since > PATIENCE) inquire(engine);
+    if (now - engine->idle_since > PATIENCE) {
+        inquire(engine);
+        engine->idle_since = now;
+    }
     if (engine->orphans.n) orphans_done(engine);
 }
 
@@ -349,32 +362,53 @@ void rill__engine_wait(rill_request *request) {
 
 /* ---- before the communicator is freed ------------------------------------------------------------------ */
 
-/* After failed calls messages may be under way that nobody awaits. Each rank takes in whatever
- * comes until its own sends have left and all ranks say the same (Hoefler's NBX consensus). */
+/* Takes in a message that nobody awaits, if there is one. */
+static int discard_one(rill__engine *engine, rill__buffer *sink) {
+    int there = 0, bytes = 0;
+    MPI_Status status;
+    receive_notes(engine);
+    int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, engine->mpi, &there, &status);
+    if (code != MPI_SUCCESS || !there || status.MPI_TAG == TAG_NOTE) return code;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (rill__buffer_reserve(sink, (size_t)bytes) != RILL_OK) return MPI_ERR_NO_MEM;
+    engine->received[status.MPI_SOURCE]++;
+    return MPI_Recv(sink->data, bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, engine->mpi,
+                    MPI_STATUS_IGNORE);
+}
+
+static bool all_received(const rill__engine *engine, const uint64_t *expected) {
+    for (int i = 0; i < engine->size; i++)
+        if (engine->received[i] < expected[i]) return false;
+    return true;
+}
+
+/* After failed calls messages may be under way that nobody awaits, and MPI gives the number of a freed
+ * communicator to the next one: they would turn up there. So all ranks first come here (a barrier,
+ * behind which nobody sends; until then inquiries are answered), then tell each other how many
+ * messages they have sent, and take in until that many have come. */
 rill_status rill__engine_drain(rill__engine *engine) {
-    MPI_Request barrier = MPI_REQUEST_NULL;
+    MPI_Request here, counts;
     rill__buffer sink = {NULL, 0};
-    bool joined = false;
-    int code = MPI_SUCCESS, over = 0;
+    uint64_t *expected = calloc((size_t)engine->size, sizeof *expected);
+    if (!expected) return rill__fail(RILL_ERR_MEMORY, "out of memory while freeing a communicator");
+    int over = 0, code = MPI_Ibarrier(engine->mpi, &here);
     while (!over && code == MPI_SUCCESS) {
-        int there = 0, bytes = 0;
-        MPI_Status status;
-        receive_notes(engine);
-        code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, engine->mpi, &there, &status);
-        if (code == MPI_SUCCESS && there) {
-            MPI_Get_count(&status, MPI_BYTE, &bytes);
-            if (rill__buffer_reserve(&sink, (size_t)bytes) != RILL_OK) break;
-            code = MPI_Recv(sink.data, bytes, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG,
-                            engine->mpi, MPI_STATUS_IGNORE);
-            continue;
-        }
-        if (!joined && orphans_done(engine)) {
-            code = MPI_Ibarrier(engine->mpi, &barrier);
-            joined = true;
-        }
-        if (joined && code == MPI_SUCCESS) code = MPI_Test(&barrier, &over, MPI_STATUS_IGNORE);
+        code = discard_one(engine, &sink);
+        if (code == MPI_SUCCESS) code = MPI_Test(&here, &over, MPI_STATUS_IGNORE);
         if (!over) sched_yield();
     }
+    if (code == MPI_SUCCESS)
+        code = MPI_Ialltoall(engine->sent, 1, MPI_UINT64_T, expected, 1, MPI_UINT64_T, engine->mpi,
+                             &counts);
+    for (bool known = false; code == MPI_SUCCESS;) {
+        code = discard_one(engine, &sink);
+        over = 0;
+        if (code == MPI_SUCCESS && !known) code = MPI_Test(&counts, &over, MPI_STATUS_IGNORE);
+        known |= over != 0;
+        if (known && all_received(engine, expected) && orphans_done(engine)) break;
+        sched_yield();
+    }
+    free(expected);
     rill__buffer_free(&sink);
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "while freeing a communicator");
 }

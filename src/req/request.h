@@ -62,6 +62,7 @@ typedef struct rill__engine {
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes;
     rill__expect past[RILL__REMEMBERED]; /* by seq */
+    uint64_t *sent, *received;           /* messages to and from each rank, for the drain */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
@@ -142,6 +143,9 @@ rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *,
  * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
 rill_status rill__receive(rill_request *, int source, int lane, rill__message *, rill__block **,
                           int *from);
+/* For a request that has waited long: takes in what has come in other lanes, to be received when its
+ * turn comes, and aborts if a header shows that ranks are in different calls. */
+void rill__peek(rill_request *);
 /* The entries of a received message; a failure is recorded and gives an empty part. */
 rill__part rill__received_part(rill_request *, const rill__message *);
 

@@ -147,6 +147,7 @@ rill_status rill__send_block(rill_request *request, int to, int lane, rill__bloc
         int code = MPI_Isend((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, to,
                              task->tag + lane, engine->mpi, &mpi);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Isend");
+        engine->sent[to]++;
         RILL_TRY(rill__transfers_add(
             &task->sends, (rill__transfer){.mpi = mpi, .block = block, .peer = to, .lane = lane}));
         at += bytes;
@@ -201,6 +202,7 @@ static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
         int code = MPI_Irecv((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, t.peer,
                              task->tag + t.lane, engine->mpi, &t.mpi);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Irecv");
+        engine->received[t.peer]++;
         RILL_TRY(rill__transfers_add(&task->receives, t));
         at += bytes;
     }
@@ -253,6 +255,7 @@ static rill_status post_receive(rill_request *request, const MPI_Status *probed,
                                     task->tag + lane, engine->mpi, MPI_STATUS_IGNORE)
                          : MPI_Irecv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
                                      task->tag + lane, engine->mpi, &t->mpi);
+    engine->received[t->peer]++;
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Recv");
 }
 
@@ -301,6 +304,15 @@ static rill_status finish_receive(rill_request *request, int slot, rill__transfe
     return RILL_OK;
 }
 
+/* Until the first part of a split message is read, a probe could find its second. */
+static bool reads_split(const rill__task *task, int lane) {
+    for (int i = 0; i < task->receives.n; i++) {
+        const rill__transfer *t = &task->receives.at[i];
+        if (!t->rest && t->lane == lane && t->block->bytes == task->engine->split_limit) return true;
+    }
+    return false;
+}
+
 rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
                           rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
@@ -310,13 +322,12 @@ rill_status rill__receive(rill_request *request, int source, int lane, rill__mes
         rill__transfer *under_way = &task->receives.at[i];
         if (under_way->rest || under_way->lane != lane) continue;
         if (source != MPI_ANY_SOURCE && under_way->peer != source) continue;
-        /* Until the first part of a split message is read, a probe could find its second. */
-        bool exclusive = source != MPI_ANY_SOURCE || under_way->block->bytes == engine->split_limit;
         rill_status status = finish_receive(request, i, &t);
         if (status < 0) return status;
         if (status == RILL_OK && take_in(request, &t, message, block, from)) return RILL_OK;
-        if (exclusive) return RILL_IN_PROGRESS;
+        if (source != MPI_ANY_SOURCE) return RILL_IN_PROGRESS;
     }
+    if (reads_split(task, lane)) return RILL_IN_PROGRESS;
     for (;;) {
         int there = 0, code = MPI_SUCCESS;
         MPI_Status probed;
@@ -334,6 +345,44 @@ rill_status rill__receive(rill_request *request, int source, int lane, rill__mes
         task->moved = true;
         if (source != MPI_ANY_SOURCE || t.block->bytes == engine->split_limit)
             return RILL_IN_PROGRESS;
+    }
+}
+
+static bool has_receive(const rill__task *task, int peer, int lane) {
+    for (int i = 0; i < task->receives.n; i++)
+        if (task->receives.at[i].peer == peer && task->receives.at[i].lane == lane) return true;
+    return false;
+}
+
+void rill__peek(rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    for (int lane = 0; lane < RILL__LANES; lane++) {
+        int there = 0;
+        MPI_Status probed;
+        bool complete;
+        rill__transfer t;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, task->tag + lane, task->engine->mpi, &there, &probed) !=
+                MPI_SUCCESS ||
+            !there || has_receive(task, probed.MPI_SOURCE, lane) || reads_split(task, lane))
+            continue;
+        if (post_receive(request, &probed, lane, &t, &complete) != RILL_OK ||
+            rill__transfers_add(&task->receives, t) != RILL_OK)
+            return;
+    }
+    for (int i = 0; i < task->receives.n && !rill__task_failed(request); i++) {
+        rill__transfer *t = &task->receives.at[i];
+        int done = 0;
+        rill__message message;
+        if (t->rest || MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
+        if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &message) !=
+            RILL_OK)
+            continue; /* whoever receives it reports it */
+        if (message.header.form == RILL__M_FAILED || message.header.seq != task->seq) continue;
+        /* Before the choice neither side has an algorithm. */
+        if (!message.header.algorithm || !task->expect.algorithm)
+            message.header.algorithm = task->expect.algorithm;
+        rill_status status = rill__message_check(&message.header, &task->expect);
+        if (status != RILL_OK) rill__task_abort(request, status);
     }
 }
 

@@ -17,7 +17,8 @@ static rill_status check_options(const rill__select_method *method, const rill_s
     if (o->density != 0 && !(o->density > 0 && o->density <= 1))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "density %g is not in (0, 1]", o->density);
     if (!(o->threshold >= 0))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "threshold %g is negative or NaN", o->threshold);
+        return rill__fail(RILL_ERR_ARGUMENT, CREATE "threshold %g is negative or NaN",
+                          o->threshold);
     if (o->threads < 0 || o->threads > MOST_THREADS)
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "threads %d is not in 0 to %d", o->threads,
                           MOST_THREADS);
@@ -29,8 +30,8 @@ static rill_status check_options(const rill__select_method *method, const rill_s
                           (unsigned long long)o->block);
     bool share = o->k > 0 || o->density > 0;
     if (method->needs_share && !share)
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "k and density are 0, and method '%s' needs one",
-                          method->name);
+        return rill__fail(RILL_ERR_ARGUMENT,
+                          CREATE "k and density are 0, and method '%s' needs one", method->name);
     if (method == &rill__select_threshold && !share && o->threshold == 0)
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "threshold, k and density are 0, and method "
                                                     "'threshold' needs one");
@@ -68,8 +69,8 @@ rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     if (!given) return rill__fail(RILL_ERR_ARGUMENT, CREATE "options is NULL");
     if (given->size < offsetof(rill_select_options, bucket))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "options.size %zu: use RILL_SELECT_OPTIONS_INIT",
-                          given->size);
+        return rill__fail(RILL_ERR_ARGUMENT,
+                          CREATE "options.size %zu: use RILL_SELECT_OPTIONS_INIT", given->size);
     /* A program built against an older header has a shorter struct. */
     rill_select_options o = RILL_SELECT_OPTIONS_INIT;
     memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);

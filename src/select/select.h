@@ -77,8 +77,10 @@ rill_status rill__buffer_grow(rill__buffer *, size_t used, size_t bytes);
 rill_status rill__part_room(rill__part *, uint64_t more); /* pairs */
 /* Appends the entries at + offsets[0..n) and clears them in residual. There must be room. */
 void rill__part_take(rill__part *, rill__source, uint64_t at, uint64_t n, const uint32_t *offsets);
-/* Appends their indices only: the values are there. */
-void rill__part_place(rill__part *, uint64_t at, uint64_t n, const uint32_t *offsets);
+/* Its halves, which write from p->count on but leave that as it is. */
+void rill__part_values(rill__part *, rill__source, uint64_t at, uint64_t n,
+                       const uint32_t *offsets);
+void rill__part_indices(rill__part *, uint64_t at, uint64_t n, const uint32_t *offsets);
 
 /* ---- scans (select_scan.c) ---------------------------------------------------------------- */
 

@@ -89,5 +89,5 @@ static rill_status select_block(rill_selector *s, rill__source source, rill_stre
     return rill__parts_join(s, out);
 }
 
-const rill__select_method rill__select_block = {
-    "block", "the blocks with the largest L2 norm", false, select_block};
+const rill__select_method rill__select_block = {"block", "the blocks with the largest L2 norm",
+                                                false, select_block};

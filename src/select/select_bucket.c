@@ -1,9 +1,9 @@
 /* bucket: the k largest magnitudes of every b consecutive entries.
  *
  * Idea: a bucket is small enough for L1, so its exact selection costs no memory traffic, no sample
- * and no second look, and every region of the vector gets its share. The k-th largest of one bucket,
- * less a margin, is the guess for the next: only what reaches it is searched, and if that is less
- * than k, the whole bucket is.
+ * and no second look, and every region of the vector gets its share. The k-th largest of one
+ * bucket, less a margin, is the guess for the next: only what reaches it is searched, and the whole
+ * bucket if that is less than k.
  * Source: SparCML (Renggli et al., SC 2019), b = 512.
  * Restriction: k of a bucket is max(1, round(b * density)), where density is k / dim if k is given;
  * it holds for a shorter last bucket too. Entries that are 0 are left out. b is at most 2^31.
@@ -43,8 +43,8 @@ static void keys_at(const rill_selector *s, const void *x, uint64_t n, const uin
 
 /* How far the guess stays below: an eighth of an octave, more for few, whose k-th varies more. */
 static uint64_t margin_of(rill_type type, uint64_t k) {
-    static const unsigned fraction_bits[] = {[RILL_F32] = 23, [RILL_F64] = 52, [RILL_F16] = 10,
-                                             [RILL_BF16] = 7};
+    static const unsigned fraction_bits[] = {
+        [RILL_F32] = 23, [RILL_F64] = 52, [RILL_F16] = 10, [RILL_BF16] = 7};
     return UINT64_C(1) << (fraction_bits[type] - (k < 16 ? 2 : 3));
 }
 
@@ -65,10 +65,9 @@ static rill_status bucket_work(rill__part *p, const void *context) {
         const char *x = (const char *)b->source.dense + at * s->size;
         if (b->source.gradient)
             found = kernels->add_filter(type, (char *)b->source.residual + at * s->size,
-                                        (const char *)b->source.gradient + at * s->size, n, guess, 0,
-                                        offsets);
-        else
-            found = kernels->filter(type, x, n, guess, 0, offsets);
+                                        (const char *)b->source.gradient + at * s->size, n, guess,
+                                        0, offsets);
+        else found = kernels->filter(type, x, n, guess, 0, offsets);
         bool wrong = found < b->k || found > 3 * b->k + 16;
         if (found < b->k && guess > 1) found = kernels->filter(type, x, n, 1, 0, offsets);
         uint64_t key = 1;

@@ -4,11 +4,11 @@
  * P(|X| >= t) = k / dim for X ~ N(mean, sigma). If it selects less than 3k/4, it is halved, up to
  * ADJUSTMENTS times, and then all entries compete; if it selects more than 5k/4, or competition was
  * open, the k largest of what it selected are kept, which needs no further pass.
- * Source: Gaussian-k (Shi et al., 2019), with the bounds 3k/4 and 5k/4 that they use, made certain.
- * Restriction: the count lies within the bounds if that many entries are not 0. With NaN or infinity
- * in the data there are no moments, and the selection is that of topk.
- * Memory: up to 1.5 k pairs; 16 bytes per 64K entries. Cost: two reads of N on normal data (fused: one
- * more write and read), and one more per adjustment. */
+ * Source: Gaussian-k (Shi et al., 2019), with the count made certain.
+ * Restriction: the count lies within the bounds if that many entries are not 0. With NaN or
+ * infinity in the data there are no moments, and the selection is that of topk.
+ * Memory: up to 1.9 k pairs; 16 bytes per 64K entries. Cost: two reads of N on normal data
+ * (fused: one more write and read), and one more per adjustment. */
 #include "select/select.h"
 
 #include <math.h>
@@ -35,7 +35,8 @@ static rill_status moments_work(rill__part *p, const void *context) {
                 s->kernels->add_filter(s->shape.type, (char *)c->source.residual + i * s->size,
                                        (const char *)c->source.gradient + i * s->size, n,
                                        rill__key_none(s->shape.type), 0, none);
-            s->kernels->moments(s->shape.type, (const char *)c->source.dense + i * s->size, n, part);
+            s->kernels->moments(s->shape.type, (const char *)c->source.dense + i * s->size, n,
+                                part);
             total[0] += part[0];
             total[1] += part[1];
         }
@@ -76,7 +77,9 @@ static rill_status select_gaussian(rill_selector *s, rill__source source, rill_s
 
     double level = quantile((double)s->k / (double)s->dim, mean, sqrt(fmax(variance, 0)));
     uint64_t least = s->k - s->k / 4, most = s->k + s->k / 4; /* 3k/4 rounded up, 5k/4 down */
-    rill__scan scan = {.source = source, .limit = s->k,
+    /* From the limit on a part's count is not exact, but then it is too many in any case. */
+    rill__scan scan = {.source = source,
+                       .limit = most + 1,
                        .expect = rill__min_u64(s->dim, most + 2 * RILL__SELECT_CHUNK)};
     for (int i = 0;; i++, level *= 0.5) {
         scan.key = i > ADJUSTMENTS ? 1 : rill__max_u64(1, rill__key_from(s->shape.type, level));
@@ -84,10 +87,7 @@ static rill_status select_gaussian(rill_selector *s, rill__source source, rill_s
         if (scan.key == 1 || rill__parts_count(s) >= least) break;
         rill__scan_undo(s, &scan);
     }
-    bool pruned = false; /* then there were more than a part's count says */
-    for (int i = 0; i < s->n_parts; i++)
-        pruned |= s->parts[i].pruned;
-    if (pruned || rill__parts_count(s) > most) RILL_TRY(rill__scan_cut(s, &scan, s->k, NULL));
+    if (rill__parts_count(s) > most) RILL_TRY(rill__scan_cut(s, &scan, s->k, NULL));
     return rill__parts_join(s, out);
 }
 

@@ -9,8 +9,9 @@
 
 #include "stream/kernels.h"
 
-/* Entries that one call of filter takes at most: source, residual and output stay in L1/L2. */
-#define RILL__SELECT_CHUNK 4096
+/* Entries that a scan gives to filter at once. Values are taken behind it, from L1; the shorter the
+ * chunk, the better that overlaps with the reads of the next, and the more calls there are. */
+#define RILL__SELECT_CHUNK 1024
 
 /* A key that is above all others: no value passes it. */
 static inline uint64_t rill__key_none(rill_type type) {
@@ -47,11 +48,11 @@ typedef struct rill__select_kernels {
     uint64_t (*add_filter)(rill_type, void *residual, const void *gradient, uint64_t n,
                            uint64_t key, uint32_t base, uint32_t *idx);
 
-    /* As add_filter from base 0, and takes the entries at once: val[j] = residual[idx[j]], which
-     * becomes 0. Room for n entries in both. Faster than add_filter where about 1 in 24 or more is
+    /* As add_filter, and takes the entries at once: val[j] = residual[idx[j] - base], which becomes
+     * 0. Room for n entries in both. Faster than add_filter where about 1 in 24 or more is
      * taken. */
     uint64_t (*add_take)(rill_type, void *residual, const void *gradient, uint64_t n, uint64_t key,
-                         uint32_t *idx, void *val);
+                         uint32_t base, uint32_t *idx, void *val);
 
     /* The pairs whose key is in [low, high), in order; outputs may be the inputs, or lie before
      * them in the same array. Nothing from the n-th output on is written. */

@@ -80,9 +80,9 @@ FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
 
 #define ADD_TAKE(type, value_t, bits_t, set_key)                                                   \
     static uint64_t add_take_##type(value_t *x, const value_t *g, uint64_t n, uint64_t key,        \
-                                    uint32_t *idx, bits_t *val) {                                  \
+                                    uint32_t base, uint32_t *idx, bits_t *val) {                   \
         const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key;      \
-        __m512i at = _mm512_setzero_si512();                                                       \
+        __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
         for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
@@ -125,18 +125,18 @@ static uint64_t add_filter(rill_type type, void *residual, const void *gradient,
 }
 
 static uint64_t add_take(rill_type type, void *residual, const void *gradient, uint64_t n,
-                         uint64_t key, uint32_t *idx, void *val) {
+                         uint64_t key, uint32_t base, uint32_t *idx, void *val) {
     switch (type) {
-    case RILL_F16: return add_take_f16(residual, gradient, n, key, idx, val);
-    case RILL_BF16: return add_take_bf16(residual, gradient, n, key, idx, val);
-    case RILL_F32: return add_take_f32(residual, gradient, n, key, idx, val);
-    default: return add_take_f64(residual, gradient, n, key, idx, val);
+    case RILL_F16: return add_take_f16(residual, gradient, n, key, base, idx, val);
+    case RILL_BF16: return add_take_bf16(residual, gradient, n, key, base, idx, val);
+    case RILL_F32: return add_take_f32(residual, gradient, n, key, base, idx, val);
+    default: return add_take_f64(residual, gradient, n, key, base, idx, val);
     }
 }
 
 /* ---- keep, keys ----------------------------------------------------------------------------- */
 
-/* Keys of 16 values in lanes as wide as arrays of keys have them. Masked: nothing past n is read. */
+/* Values in lanes as wide as arrays of keys have them. Masked: nothing past n is read. */
 RILL__INLINE __m512i load_2(const uint16_t *p, unsigned live) {
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((__mmask16)live, p));
 }
@@ -297,8 +297,8 @@ static uint64_t keep(rill__shape shape, const void *idx, const void *val, uint64
         uint64_t count = 0, i = 0;                                                                 \
         for (; i + 4 * lanes <= n; i += 4 * lanes)                                                 \
             for (unsigned q = 0; q < 4; q++)                                                       \
-                count += (uint64_t)_mm_popcnt_u32(_mm512_cmpge_epu##width##_mask(                  \
-                    _mm512_loadu_si512(x + i + q * lanes), t));                                    \
+                count += (uint64_t)_mm_popcnt_u32(                                                 \
+                    _mm512_cmpge_epu##width##_mask(_mm512_loadu_si512(x + i + q * lanes), t));     \
         for (; i < n; i++)                                                                         \
             count += x[i] >= least;                                                                \
         return count;                                                                              \
@@ -400,9 +400,8 @@ static void moments(rill_type type, const void *src, uint64_t n, double *sums) {
     sums[1] = reduce(l.square[0], l.square[1]);
 }
 
-const rill__select_kernels rill__select_kernels_avx512 = {"avx512", filter, add_filter,
-                                                          add_take, keep,   keys,
-                                                          kth,      moments};
+const rill__select_kernels rill__select_kernels_avx512 = {"avx512", filter, add_filter, add_take,
+                                                          keep,     keys,   kth,        moments};
 #else
 typedef int rill__no_select_avx512; /* a file must declare something */
 #endif

@@ -1,4 +1,4 @@
-/* Registers of 64 entries for select_kernels_avx512.c: masks of those that reach a key, and sums. */
+/* Blocks of 64 entries for select_kernels_avx512.c: masks of those that reach a key, and sums. */
 #ifndef RILL_SELECT_SELECT_KERNELS_AVX512_SIMD_H
 #define RILL_SELECT_SELECT_KERNELS_AVX512_SIMD_H
 
@@ -64,8 +64,8 @@ RILL__INLINE __m256i narrow_bf16(__m512 f) { return _mm512_cvtepi32_epi16(bf16_s
     RILL__INLINE __m512i add_##type(const uint16_t *x, const uint16_t *g) {                        \
         __m512 low = _mm512_add_ps(load_##type(x), load_##type(g));                                \
         __m512 high = _mm512_add_ps(load_##type(x + 16), load_##type(g + 16));                     \
-        return _mm512_inserti64x4(_mm512_castsi256_si512(narrow_##type(low)),                      \
-                                  narrow_##type(high), 1);                                         \
+        return _mm512_inserti64x4(_mm512_castsi256_si512(narrow_##type(low)), narrow_##type(high), \
+                                  1);                                                              \
     }
 ADD_16(f16)
 ADD_16(bf16)

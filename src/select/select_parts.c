@@ -19,8 +19,9 @@ void rill__parts_split(rill_selector *s, uint64_t align, rill_stream *out) {
     uint64_t first = 0;
     for (uint64_t i = 0; i < parts; i++) {
         rill__part *p = &s->parts[i];
-        uint64_t end = rill__min_u64(s->dim, (units / parts * (i + 1) +
-                                              rill__min_u64(i + 1, units % parts)) * align);
+        uint64_t end =
+            rill__min_u64(s->dim,
+                          (units / parts * (i + 1) + rill__min_u64(i + 1, units % parts)) * align);
         p->selector = s;
         p->first = first;
         p->n = end - first;
@@ -65,7 +66,8 @@ rill_status rill__parts_run(rill_selector *s, rill_status (*work)(rill__part *, 
     }
     free(jobs);
     /* The detail is that of a thread which is gone. */
-    if (status < 0) return rill__fail(status, "selection: out of memory in one of %d threads", s->n_parts);
+    if (status < 0)
+        return rill__fail(status, "selection: out of memory in one of %d threads", s->n_parts);
     return RILL_OK;
 }
 
@@ -123,17 +125,16 @@ rill_status rill__part_room(rill__part *p, uint64_t more) {
         }                                                                                          \
     } while (0)
 
-void rill__part_take(rill__part *p, rill__source source, uint64_t at, uint64_t n,
-                     const uint32_t *offsets) {
+void rill__part_values(rill__part *p, rill__source source, uint64_t at, uint64_t n,
+                       const uint32_t *offsets) {
     switch (p->selector->size) {
     case 2: TAKE(uint16_t); break;
     case 4: TAKE(uint32_t); break;
     default: TAKE(uint64_t);
     }
-    rill__part_place(p, at, n, offsets);
 }
 
-void rill__part_place(rill__part *p, uint64_t at, uint64_t n, const uint32_t *offsets) {
+void rill__part_indices(rill__part *p, uint64_t at, uint64_t n, const uint32_t *offsets) {
     if (p->selector->shape.index_bytes == 4) {
         uint32_t *idx = (uint32_t *)p->idx->data + p->count;
         for (uint64_t i = 0; i < n; i++)
@@ -143,5 +144,11 @@ void rill__part_place(rill__part *p, uint64_t at, uint64_t n, const uint32_t *of
         for (uint64_t i = 0; i < n; i++)
             idx[i] = at + offsets[i];
     }
+}
+
+void rill__part_take(rill__part *p, rill__source source, uint64_t at, uint64_t n,
+                     const uint32_t *offsets) {
+    rill__part_values(p, source, at, n, offsets);
+    rill__part_indices(p, at, n, offsets);
     p->count += n;
 }

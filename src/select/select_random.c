@@ -3,11 +3,11 @@
  * Idea: the vector is cut into k strata of equal size (to 1), and each gives one index, drawn by a
  * counter-based generator from (seed, call, stratum). Nothing is communicated, the result is sorted
  * as it comes, each entry has the chance k / dim, and any part of it can be computed alone.
- * Source: random-k with a shared seed (e.g. Stich et al., NeurIPS 2018), stratified; Philox4x32-10 of
- * Random123 (Salmon et al., SC 2011), integer arithmetic only, so that all machines agree.
+ * Source: random-k with a shared seed (e.g. Stich et al., NeurIPS 2018), stratified; Philox4x32-10
+ * of Random123 (Salmon et al., SC 2011), integer arithmetic only, so that all machines agree.
  * Restriction: entries that are 0 are selected like others, as the support must be the same on all
- * ranks; those must make the same calls. Not every k-subset occurs: at most two indices lie within
- * dim / k of each other. Memory: the pairs. Cost: k random reads; fused: also two reads and a write. */
+ * ranks; those must make the same calls. Not every k-subset occurs: no stratum gives two indices.
+ * Memory: the pairs. Cost: k random reads; fused: also two reads and a write. */
 #include "select/select.h"
 
 #include <Random123/philox.h>
@@ -73,5 +73,5 @@ static rill_status select_random(rill_selector *s, rill__source source, rill_str
     return rill__parts_join(s, out);
 }
 
-const rill__select_method rill__select_random = {
-    "random", "k indices drawn alike on all ranks", true, select_random};
+const rill__select_method rill__select_random = {"random", "k indices drawn alike on all ranks",
+                                                 true, select_random};

@@ -2,10 +2,10 @@
  *
  * Scan: chunk by chunk the kernel adds the gradient and lists the entries that reach the key; their
  * values are then taken, and cleared, while the chunk is in L1. Entries are found in the order of
- * their index, so the result is sorted. With a limit, a part that holds half as many pairs more than
- * that keeps the limit largest of them and goes on with the key above the smallest of these: an
- * entry that comes later must beat it, since ties go to the lower index (which is also why the key
- * rises by one as soon as limit pairs are there: constant data ends here). So a key that is far too low
+ * their index, so the result is sorted. With a limit, a part that holds 1.5 times as many pairs
+ * keeps the limit largest of them and goes on with the key above the smallest of these: an entry
+ * that comes later must beat it, since ties go to the lower index (which is also why the key rises
+ * by one as soon as limit pairs are there: constant data ends here). So a key that is far too low
  * costs time, never memory or exactness. What is thrown out is put back into the residual.
  *
  * Cut: the k-th largest key is sought among the keys below `high` only, if at most k entries are
@@ -36,9 +36,8 @@ static rill_status cut_range(rill__part *p, const rill__source *source, uint64_t
     if (source->residual && n) {
         RILL_TRY(rill__buffer_reserve(&p->reject_idx, n * width));
         RILL_TRY(rill__buffer_reserve(&p->reject_val, n * s->size));
-        uint64_t rejected =
-            s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n, 0, key,
-                             p->reject_idx.data, p->reject_val.data);
+        uint64_t rejected = s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n,
+                                             0, key, p->reject_idx.data, p->reject_val.data);
         put_back(p, source, (rill__pairs){rejected, p->reject_idx.data, p->reject_val.data});
     }
     p->count += s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n, key,
@@ -46,22 +45,33 @@ static rill_status cut_range(rill__part *p, const rill__source *source, uint64_t
     return RILL_OK;
 }
 
+/* Where the pairs that may be equal to key end: behind the `ties`-th that is. */
+static rill_status end_of_ties(rill__part *p, uint64_t key, uint64_t ties, uint64_t *end) {
+    enum { STEP = 4096 };
+    const rill_selector *s = p->selector;
+    RILL_TRY(rill__buffer_reserve(&p->scratch, STEP * rill__key_bytes(s->shape.type)));
+    uint64_t at = 0;
+    for (; at < p->count; at += STEP) { /* the step that has it, by the kernel */
+        uint64_t n = rill__min_u64(STEP, p->count - at);
+        const char *val = (const char *)p->val->data + at * s->size;
+        uint64_t equal = s->kernels->keys(s->shape.type, val, n, key, key + 1, p->scratch.data);
+        if (equal >= ties) break;
+        ties -= equal;
+    }
+    for (; ties && at < p->count; at++)
+        ties -= rill__key_at(s, p->val->data, at) == key;
+    *end = at;
+    return RILL_OK;
+}
+
 /* Keeps the pairs above key and the first `ties` of the `equal` ones. */
 static rill_status cut_part(rill__part *p, const rill__source *source, uint64_t key, uint64_t ties,
                             uint64_t equal) {
-    const rill_selector *s = p->selector;
-    uint64_t count = p->count, last;
-    /* Up to `last` an equal one stays, from there on it goes: sought from the nearer end. */
-    if (ties >= equal - ties) {
-        for (last = count; equal > ties; last--)
-            equal -= rill__key_at(s, p->val->data, last - 1) == key;
-    } else {
-        for (last = 0; ties; last++)
-            ties -= rill__key_at(s, p->val->data, last) == key;
-    }
+    uint64_t count = p->count, end = ties < equal ? 0 : count;
+    if (ties && ties < equal) RILL_TRY(end_of_ties(p, key, ties, &end));
     p->count = 0;
-    RILL_TRY(cut_range(p, source, 0, last, key));
-    return cut_range(p, source, last, count, key + 1);
+    RILL_TRY(cut_range(p, source, 0, end, key));
+    return cut_range(p, source, end, count, key + 1);
 }
 
 static rill_status all_part_keys(rill__part *p) {
@@ -171,26 +181,32 @@ static rill_status scan_work(rill__part *p, const void *context) {
     uint32_t offsets[RILL__SELECT_CHUNK + RILL__SLACK / sizeof(uint32_t)];
     size_t key_bytes = rill__key_bytes(type);
     bool many = false; /* the chunk before tells */
+    bool wide = s->shape.index_bytes == 8;
     uint64_t key = scan->key, full = scan->limit + scan->limit / 2 + RILL__SELECT_CHUNK;
     RILL_TRY(rill__part_room(p, rill__min_u64(p->n, scan->expect)));
-    for (uint64_t at = p->first, end = p->first + p->n; at < end; at += RILL__SELECT_CHUNK) {
-        uint64_t n = rill__min_u64(end - at, RILL__SELECT_CHUNK);
-        uint64_t found;
+    for (uint64_t at = p->first, end = p->first + p->n, n; at < end; at += n) {
+        uint64_t step = RILL__SELECT_CHUNK, found;
+        if (many && !source.gradient) step /= 2; /* taking is most of the work: overlap it more */
+        n = rill__min_u64(end - at, step);
         char *residual = source.gradient ? (char *)source.residual + at * s->size : NULL;
-        const char *gradient = source.gradient ? (const char *)source.gradient + at * s->size : NULL;
-        if (source.gradient && many) {
-            RILL_TRY(rill__part_room(p, n));
-            found = kernels->add_take(type, residual, gradient, n, key, offsets,
+        const char *gradient = source.gradient ? (const char *)source.gradient + at * s->size
+                                               : NULL;
+        RILL_TRY(rill__part_room(p, n));
+        /* Indices of 32 bits go where they belong at once, those of 64 by way of offsets. */
+        uint32_t base = wide ? 0 : (uint32_t)at;
+        uint32_t *idx = wide ? offsets : (uint32_t *)p->idx->data + p->count;
+        if (many && source.gradient) {
+            found = kernels->add_take(type, residual, gradient, n, key, base, idx,
                                       (char *)p->val->data + p->count * s->size);
-            rill__part_place(p, at, found, offsets);
         } else {
             found = source.gradient
-                        ? kernels->add_filter(type, residual, gradient, n, key, 0, offsets)
-                        : kernels->filter(type, (const char *)source.dense + at * s->size, n, key, 0,
-                                          offsets);
-            RILL_TRY(rill__part_room(p, found));
-            rill__part_take(p, source, at, found, offsets);
+                        ? kernels->add_filter(type, residual, gradient, n, key, base, idx)
+                        : kernels->filter(type, (const char *)source.dense + at * s->size, n, key,
+                                          base, idx);
+            rill__part_values(p, source, wide ? at : 0, found, idx);
         }
+        if (wide) rill__part_indices(p, at, found, offsets);
+        p->count += found;
         many = found > n / MANY;
         if (!found) continue;
         if (scan->high && !p->pruned) {

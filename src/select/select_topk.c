@@ -22,7 +22,7 @@
 
 /* Up to SMALL entries all are sampled, and the bounds are exact. */
 enum { SMALL = 8192, LEAST_SAMPLE = 4096, MOST_SAMPLE = 65536, SAMPLE_SHARE = 256, LINE = 64 };
-#define MARGIN 4.0      /* standard deviations; a miss costs one more pass */
+#define MARGIN 4.0 /* standard deviations; a miss costs one more pass */
 #define MOST_MARGIN 64.0
 
 static uint64_t mix(uint64_t x) {
@@ -103,7 +103,8 @@ rill_status rill__topk(rill_selector *s, rill__source source, uint64_t k, rill_s
         found = rill__parts_count(s);
     }
     if (least) *least = 0;
-    if (found > k || (least && found)) RILL_TRY(rill__scan_cut(s, &scan, rill__min_u64(k, found), least));
+    if (found > k || (least && found))
+        RILL_TRY(rill__scan_cut(s, &scan, rill__min_u64(k, found), least));
     return rill__parts_join(s, out);
 }
 
@@ -111,5 +112,5 @@ static rill_status select_topk(rill_selector *s, rill__source source, rill_strea
     return rill__topk(s, source, s->k, out, NULL);
 }
 
-const rill__select_method rill__select_topk = {
-    "topk", "the k largest magnitudes, exactly", true, select_topk};
+const rill__select_method rill__select_topk = {"topk", "the k largest magnitudes, exactly", true,
+                                               select_topk};

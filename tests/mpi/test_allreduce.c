@@ -57,8 +57,8 @@ static void product(uint64_t rounds, int full) {
                     one_case(&c);
                 }
             }
-    /* Indices over 2^24, which no f32 holds. */
-    for (int a = 0; check.size <= 4 && case_algorithm(RILL_ALLREDUCE, a); a++) {
+    /* Indices over 2^24, which no f32 holds; with more ranks see huge. */
+    for (int a = 0; check.size <= 2 && case_algorithm(RILL_ALLREDUCE, a); a++) {
         test_case c = run_random_case(RILL_ALLREDUCE, check.seed, draw++, 65539);
         c.algorithm = case_algorithm(RILL_ALLREDUCE, a);
         c.type = RILL_F32;
@@ -109,9 +109,10 @@ static void rounding(uint64_t rounds) {
 
 /* Dimensions that no dense vector has: indices beyond 2^32, few entries. */
 static void huge(void) {
-    static const uint64_t dims[] = {UINT64_C(1) << 32, (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
+    static const uint64_t dims[] = {(UINT64_C(1) << 24) + 5, UINT64_C(1) << 32,
+                                    (UINT64_C(1) << 32) + 1, UINT64_C(1) << 40,
                                     (UINT64_C(1) << 60) + 3, UINT64_MAX};
-    for (int d = 0; d < 5; d++)
+    for (int d = 0; d < 6; d++)
         for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
             for (int s = 0; s < SUPPORT_FULL; s++) {
                 test_case c = run_random_case(RILL_ALLREDUCE, check.seed + 99, (uint64_t)s, 65539);
@@ -212,6 +213,51 @@ static void special_values(void) {
             }
 }
 
+/* Takes the lower rank's value: tells whether sums are in the order of ranks. */
+static void take_lower(const void *lower, const void *upper, void *result, uint64_t n,
+                       rill_type type, void *context) {
+    (void)context;
+    for (uint64_t i = 0; i < n; i++) {
+        double a = value_load(type, lower, i), b = value_load(type, upper, i);
+        value_store(type, result, i, a == USER_NEUTRAL ? b : a);
+    }
+}
+
+/* The lower argument of an operation comes from the lower ranks, in either form. */
+static void order_of_ranks(void) {
+    rill_op *op = NULL;
+    CHECK_OK(rill_op_create("lower", take_lower, NULL, USER_NEUTRAL, 0, &op));
+    for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
+        for (uint32_t step = 1; step < 40; step += 19) {
+            rill_options o = RILL_OPTIONS_INIT;
+            o.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+            /* The order of the ring is that of the ring; dense has no such operations. */
+            if (!strcmp(o.algorithm, "ring") || !strcmp(o.algorithm, "dense") || a == 0) continue;
+            if (only >= 0 && number++ != only) continue;
+            check_case("case %ld: order of ranks, %s, every %u", only >= 0 ? only : number++,
+                       o.algorithm, step);
+            rill_stream *s = NULL;
+            uint32_t idx[1000], n = 0;
+            float val[1000];
+            double want[1000];
+            for (uint32_t i = 0; i < 1000; i++) {
+                int lowest = -1;
+                for (int p = check.size - 1; i % step == 0 && p >= 0; p--)
+                    if ((i + (uint32_t)p) % 3) lowest = p;
+                want[i] = lowest < 0 ? USER_NEUTRAL : lowest + 1;
+                if (i % step || !((i + (uint32_t)check.rank) % 3)) continue;
+                idx[n] = i;
+                val[n++] = (float)(check.rank + 1);
+            }
+            CHECK_OK(rill_stream_create(RILL_F32, 1000, &s));
+            CHECK_OK(rill_stream_set_pairs(s, n, idx, val));
+            if (check_all_ok(rill_allreduce(comm, s, s, op, &o)))
+                check_values(s, want, 0, 1000, USER_NEUTRAL, NULL, 0);
+            rill_stream_free(&s);
+        }
+    rill_op_free(&op);
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     cases_init();
@@ -223,6 +269,7 @@ int main(int argc, char **argv) {
     rounding(rounds);
     huge();
     special_values();
+    order_of_ranks();
     CHECK_OK(rill_comm_free(&comm));
     CHECK(comm == NULL);
     return cases_finish(only >= 0 ? 1 : 7 * OP_COUNT * TYPE_COUNT);

@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
     char seen[16][32] = {{0}};
     int kinds = 0;
     while (number < calls) {
-        /* The same few keys (dim, type, op) again and again, or rarely one of many: keys are evicted. */
+        /* The same few keys (dim, type, op) again and again, or rarely one of many (evicted). */
         int flight = 1 + (int)rng_below(&r, FLIGHT);
         test_run runs[FLIGHT];
         for (int i = 0; i < flight; i++) {

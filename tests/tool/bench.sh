@@ -14,6 +14,7 @@ bench() {
 }
 
 bench --ranks $three --dim 1000,1 --density 10%,0,100%
+has "$tmp/json" '"malloc_tuned":true'
 [[ $(grep -c '"requested":"mpi"' "$tmp/json") == 6 ]] || fail "not 6 records of the baseline"
 [[ $(grep -c '"requested":"auto"' "$tmp/json") == 6 ]] || fail "not 6 records of auto"
 for key in requested algorithm codec value_bits op type ranks hosts dim density nnz_in nnz_out \
