@@ -31,7 +31,8 @@ rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
         engine->past[i].seq = UINT64_MAX;
     engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
     engine->received = calloc((size_t)engine->size, sizeof *engine->received);
-    if (!engine->sent || !engine->received || pthread_mutex_init(&engine->lock, NULL) != 0)
+    engine->announced = calloc((size_t)engine->size, sizeof *engine->announced);
+    if (!engine->sent || !engine->received || !engine->announced || pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     return RILL_OK;
 }
@@ -51,6 +52,7 @@ void rill__engine_free(rill__engine *engine) {
     free(engine->orphans.at);
     free(engine->sent);
     free(engine->received);
+    free(engine->announced);
     pthread_mutex_destroy(&engine->lock);
 }
 
@@ -84,9 +86,10 @@ static void keep_note(rill__engine *engine, const rill__header *header, const ch
     engine->notes = note;
 }
 
-static void send_note(rill__engine *engine, const rill__header *header, const char *text) {
+static void send_note(rill__engine *engine, rill__header *header, const char *text) {
     for (int to = 0; to < engine->size; to++) {
         if (to == engine->rank) continue;
+        if (header->form == RILL__M_FAREWELL) header->count = engine->sent[to] + 1;
         rill__block *block = calloc(1, sizeof *block);
         size_t bytes = sizeof *header + header->value_size;
         if (!block || rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) {
@@ -132,7 +135,7 @@ static void inquire(rill__engine *engine) {
 /* Another rank waits in a call that this one has behind it: was it the same call? */
 static void answer(rill__engine *engine, const rill__header *asked) {
     const rill__expect *past = &engine->past[asked->seq % RILL__REMEMBERED];
-    if (past->seq != asked->seq) return;
+    if (past->seq != asked->seq || engine->closing) return;
     rill__header h = *asked;
     if (!h.algorithm || !past->algorithm) h.algorithm = past->algorithm;
     rill_status status = rill__message_check(&h, past);
@@ -162,9 +165,14 @@ static void receive_notes(rill__engine *engine) {
         engine->received[status.MPI_SOURCE]++;
         rill__message m;
         if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) != RILL_OK) continue;
+        if (m.header.form == RILL__M_FAREWELL) {
+            engine->farewells[m.header.first != 0]++;
+            engine->announced[status.MPI_SOURCE] = m.header.count;
+            continue;
+        }
         bool asks = m.header.form == RILL__M_INQUIRY;
         if (asks && m.header.seq < engine->seq && !is_active(engine, m.header.seq))
-            answer(engine, &m.header); /* the asker is not in rill_comm_free, so we may still send */
+            answer(engine, &m.header);
         else if (asks || m.header.form == RILL__M_FAILED)
             keep_note(engine, &m.header, m.payload);
     }
@@ -376,39 +384,35 @@ static int discard_one(rill__engine *engine, rill__buffer *sink) {
                     MPI_STATUS_IGNORE);
 }
 
-static bool all_received(const rill__engine *engine, const uint64_t *expected) {
+static bool all_received(const rill__engine *engine) {
     for (int i = 0; i < engine->size; i++)
-        if (engine->received[i] < expected[i]) return false;
+        if (engine->received[i] < engine->announced[i]) return false;
     return true;
 }
 
 /* After failed calls messages may be under way that nobody awaits, and MPI gives the number of a freed
- * communicator to the next one: they would turn up there. So all ranks first come here (a barrier,
- * behind which nobody sends; until then inquiries are answered), then tell each other how many
- * messages they have sent, and take in until that many have come. */
+ * communicator to the next one: they would turn up there. So all ranks first say that they have come
+ * here (until all have, inquiries are answered; then nobody is in a call), then how many messages they
+ * have sent, and take in until that many have come. By messages of our own: with stray messages about,
+ * MPI_Ibarrier and MPI_Ialltoall of Open MPI 4.1.4 were seen to wait for ever. */
 rill_status rill__engine_drain(rill__engine *engine) {
-    MPI_Request here, counts;
     rill__buffer sink = {NULL, 0};
-    uint64_t *expected = calloc((size_t)engine->size, sizeof *expected);
-    if (!expected) return rill__fail(RILL_ERR_MEMORY, "out of memory while freeing a communicator");
-    int over = 0, code = MPI_Ibarrier(engine->mpi, &here);
-    while (!over && code == MPI_SUCCESS) {
-        code = discard_one(engine, &sink);
-        if (code == MPI_SUCCESS) code = MPI_Test(&here, &over, MPI_STATUS_IGNORE);
-        if (!over) sched_yield();
+    int code = MPI_SUCCESS;
+    for (int step = 0; step < 2 && code == MPI_SUCCESS; step++) {
+        rill__header header = {.magic = RILL__MAGIC, .version = RILL__VERSION,
+                               .form = RILL__M_FAREWELL, .first = (uint64_t)step,
+                               .dim = UINT64_MAX};
+        engine->closing = step == 1;
+        send_note(engine, &header, "");
+        while (code == MPI_SUCCESS && engine->farewells[step] < engine->size - 1) {
+            code = discard_one(engine, &sink);
+            sched_yield();
+        }
     }
-    if (code == MPI_SUCCESS)
-        code = MPI_Ialltoall(engine->sent, 1, MPI_UINT64_T, expected, 1, MPI_UINT64_T, engine->mpi,
-                             &counts);
-    for (bool known = false; code == MPI_SUCCESS;) {
+    while (code == MPI_SUCCESS && !(all_received(engine) && orphans_done(engine))) {
         code = discard_one(engine, &sink);
-        over = 0;
-        if (code == MPI_SUCCESS && !known) code = MPI_Test(&counts, &over, MPI_STATUS_IGNORE);
-        known |= over != 0;
-        if (known && all_received(engine, expected) && orphans_done(engine)) break;
         sched_yield();
     }
-    free(expected);
     rill__buffer_free(&sink);
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "while freeing a communicator");
 }

@@ -74,7 +74,7 @@ static const char *broken_values(const rill__header *h) {
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
-    if (h->form > RILL__M_INQUIRY) return "unknown form";
+    if (h->form > RILL__M_FAREWELL) return "unknown form";
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
@@ -99,7 +99,8 @@ static const char *broken_field(const rill__header *h) {
         if (h->index_size) return "a bundle with indices";
         if (h->count > h->value_size / sizeof *h) return "more messages than the bundle can hold";
         return NULL;
-    case RILL__M_INQUIRY: return h->index_size || h->value_size ? "an inquiry with a payload" : NULL;
+    case RILL__M_INQUIRY:
+    case RILL__M_FAREWELL: return h->index_size || h->value_size ? "a note with a payload" : NULL;
     default: /* RILL__M_AGREE */
         if (h->index_size) return "an agreement with indices";
         if (h->count > h->value_size / 8 || h->value_size != h->count * 8)

@@ -62,7 +62,10 @@ typedef struct rill__engine {
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes;
     rill__expect past[RILL__REMEMBERED]; /* by seq */
-    uint64_t *sent, *received;           /* messages to and from each rank, for the drain */
+    uint64_t *sent, *received;           /* messages to and from each rank */
+    uint64_t *announced;                 /* messages that each rank says it has sent to this one */
+    int farewells[2];                    /* ranks that came to the first and second step of freeing */
+    bool closing;                        /* nobody is in a call any more */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
