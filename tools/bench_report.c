@@ -51,7 +51,8 @@ void bench_report_group(const bench_config *config, const bench_input *input,
     char dim[TABLE_CELL], nnz[TABLE_CELL];
     cell_count(dim, input->dim);
     cell_count(nnz, nnz_in);
-    fprintf(out, "\ndim %s  density %.4g %%  nnz per rank %s\n\n", dim, 100 * input->density, nnz);
+    fprintf(out, "\ndim %s  density %.4g %%  nnz per rank %s%s\n\n", dim, 100 * input->density, nnz,
+            rill_stream_is_dense(input->stream) ? "  dense input" : "");
     table t = {.columns = 11,
                .left = 2,
                .head = {"algorithm", "codec", "nnz out", "median", "p25", "p75", "predicted",
@@ -108,13 +109,15 @@ static json_t *record(const bench_config *config, const bench_world *world,
                              (json_int_t)c->rounds, "speedup", real_or_null(speedup(c, base)),
                              "correct", c->correct, "commit", tool_commit());
     json_t *extra = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:b, s:s, s:s, s:s, s:s, s:I, s:i, s:I, "
+        "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:b, s:s, s:s, s:s, s:s, s:I, s:i, "
+        "s:I, "
         "s:o}",
         "collective", rill_collective_name(config->collective), "overlap",
         bench_overlap_names[config->overlap], "mode", bench_mode_names[config->mode], "form",
         bench_form_names[config->form], "order", config->interleave ? "interleaved" : "blocks",
         "requested_codec", text_or_null(c->codec), "partition", text_or_null(c->partition),
-        "out_form", c->out_dense ? "dense" : "sparse", "traffic", c->is_mpi ? "model" : "counted",
+        "in_form", rill_stream_is_dense(input->stream) ? "dense" : "sparse", "out_form",
+        c->out_dense ? "dense" : "sparse", "traffic", c->is_mpi ? "model" : "counted",
         "malloc_tuned", world->malloc_tuned, "mpi_library", tool_mpi_library(), "isa", rill_isa(),
         "cpu", world->cpu, "date", world->date, "expected_nnz", (json_int_t)config->expected_nnz,
         "warmup", config->warmup, "seed", (json_int_t)config->seed, "times_s", times);

@@ -286,6 +286,30 @@ RILL_API rill_status rill_select_residual(rill_selector *, const void *gradient,
                                           rill_stream *out);
 RILL_API const char *rill_selector_at(int i, const char **description);
 
+/* ---- codecs by themselves ------------------------------------------------------------------ */
+
+/* What the collectives do to the indices and values of a message, for those who write their own
+ * transport or measure. Indices are strictly ascending in [first, first + range) and have index_bytes
+ * (4 or 8) each. Kernels load and store whole registers: every array must be readable, and outputs
+ * writable, RILL_SLACK bytes past its end. Decoders accept any bytes, and report malformed ones. */
+#define RILL_SLACK 128
+RILL_API rill_status rill_indices_bound(const char *codec, unsigned index_bytes, uint64_t count,
+                                        uint64_t range, size_t *bound);
+RILL_API rill_status rill_indices_encode(const char *codec, unsigned index_bytes, const void *idx,
+                                         uint64_t count, uint64_t first, uint64_t range, void *out,
+                                         size_t *size);
+RILL_API rill_status rill_indices_decode(const char *codec, unsigned index_bytes, const void *in,
+                                         size_t size, uint64_t count, uint64_t first, uint64_t range,
+                                         void *idx);
+/* value_bits of 0 (as they are), 16, 8, 4 or 2; below 16 by QSGD: stochastic and unbiased, in buckets of
+ * 1024 with one scale. The same seed and sender give the same bytes. */
+RILL_API rill_status rill_values_bound(rill_type, int value_bits, uint64_t count, size_t *bound);
+RILL_API rill_status rill_values_encode(rill_type, int value_bits, const void *values, uint64_t count,
+                                        uint64_t seed, uint32_t sender, void *out, size_t *size);
+/* add: values += what was decoded (RILL_F32 only), in the same pass. */
+RILL_API rill_status rill_values_decode(rill_type, int value_bits, const void *in, size_t size,
+                                        uint64_t count, int add, void *values);
+
 /* ---- what there is ------------------------------------------------------------------------ */
 
 typedef enum rill_collective {

@@ -159,7 +159,7 @@ static rill_status step_call(rill_request *r) {
 
 static void call_completed(rill_request *r) {
     r->may_post = false;
-    r->elapsed = MPI_Wtime() - r->started;
+    r->elapsed = rill__ticks() - r->started;
     r->nnz_out = r->out && !rill__task_failed(r) ? r->out->nnz : 0;
     rill__plan_end(&r->comm->planner, r);
 }
@@ -174,7 +174,7 @@ static uint32_t details_of(const rill_request *r) {
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
-    r->started = MPI_Wtime();
+    r->started = rill__ticks();
     task->engine = &comm->engine;
     task->step = step_call;
     task->completed = call_completed;
@@ -250,8 +250,7 @@ void rill__request_statistics(const rill_request *r, rill_stats *stats) {
                           .nnz_out = r->nnz_out,
                           .algorithm = r->algorithm ? r->algorithm->name : "",
                           .codec = r->task.codec_used ? r->task.codec_used->name : "",
-                          .predicted_s = r->predicted,
-                          .elapsed_s = r->elapsed};
+                          .predicted_s = r->predicted};
 }
 
 /* The arguments are wrong here: the others may be right, and must not wait. */
@@ -321,18 +320,19 @@ rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mod
                           rill_collective_name(a->collective));
     if (request) *request = NULL;
     rill_request *r = NULL;
-    pthread_mutex_lock(&comm->engine.lock);
+    rill__lock(&comm->engine);
     rill_status status = prepare(comm, a, mode, &r);
     if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__engine_progress(&comm->engine);
     if (status == RILL_OK && mode != RILL__BLOCKING) comm->requests++;
     if (status == RILL_OK && mode == RILL__BLOCKING) {
         rill__engine_wait(r);
         rill__request_statistics(r, &comm->last);
+        comm->last_elapsed = r->elapsed;
         status = rill__request_result(r);
         rill__request_recycle(r);
     } else if (status == RILL_OK) {
         *request = r;
     }
-    pthread_mutex_unlock(&comm->engine.lock);
+    rill__unlock(&comm->engine);
     return status;
 }

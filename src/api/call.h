@@ -20,7 +20,7 @@ typedef struct rill__arguments {
 rill_status rill__call(rill_comm *, const rill__arguments *, rill__mode, rill_request **request);
 rill_status rill__request_begin(rill_request *); /* start or restart; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
-void rill__request_statistics(const rill_request *, rill_stats *);
+void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */
 void rill__request_destroy(rill_request *);
 void rill__request_recycle(rill_request *); /* lock held */
 void rill__stats_copy(rill_stats *to, const rill_stats *from);

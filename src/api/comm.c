@@ -29,6 +29,7 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
     comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);
     rill__constants_default(&comm->planner.constants, hosts);
     comm->last = (rill_stats)RILL_STATS_INIT;
+    comm->clock = rill__clock_start();
     return rill__mpi_ops_create(comm);
 }
 
@@ -100,6 +101,7 @@ rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_stats: comm is NULL");
     if (!stats) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_stats: stats is NULL");
     rill__stats_copy(stats, &comm->last);
+    stats->elapsed_s = rill__clock_seconds(&comm->clock, comm->last_elapsed);
     return RILL_OK;
 }
 

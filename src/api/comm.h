@@ -2,6 +2,7 @@
 #ifndef RILL_API_COMM_H
 #define RILL_API_COMM_H
 
+#include "core/clock.h"
 #include "plan/plan.h"
 
 /* Settings below the options struct: MPI_Info over rank 0's environment, the same on all ranks. */
@@ -21,7 +22,9 @@ struct rill_comm {
     rill__defaults defaults;
     rill__planner planner;
     MPI_Op min, max, half[2][4]; /* half: f16 and bf16 by kind */
-    rill_stats last;
+    rill__clock clock;
+    rill_stats last; /* of the last blocking call, but for the time */
+    uint64_t last_elapsed;
     rill_request *idle; /* complete requests with their memory */
     int requests;       /* that the user holds */
 };

@@ -11,7 +11,7 @@ rill_status rill_start(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_start: request is NULL");
     if (!r->persistent) return rill__fail(RILL_ERR_STATE, "rill_start: the request is not persistent");
     rill__engine *engine = &r->comm->engine;
-    pthread_mutex_lock(&engine->lock);
+    rill__lock(engine);
     rill_status status;
     if (active(r)) {
         status = rill__fail(RILL_ERR_STATE, "rill_start: the request is active");
@@ -19,7 +19,7 @@ rill_status rill_start(rill_request *r) {
         status = rill__request_begin(r);
         rill__engine_progress(engine);
     }
-    pthread_mutex_unlock(&engine->lock);
+    rill__unlock(engine);
     return status;
 }
 
@@ -27,20 +27,20 @@ rill_status rill_test(rill_request *r, int *done) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_test: request is NULL");
     if (!done) return rill__fail(RILL_ERR_ARGUMENT, "rill_test: done is NULL");
     rill__engine *engine = &r->comm->engine;
-    pthread_mutex_lock(&engine->lock);
+    rill__lock(engine);
     if (active(r)) rill__engine_progress(engine);
     *done = !active(r);
     rill_status status = *done ? rill__request_result(r) : RILL_OK;
-    pthread_mutex_unlock(&engine->lock);
+    rill__unlock(engine);
     return status;
 }
 
 rill_status rill_wait(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_wait: request is NULL");
-    pthread_mutex_lock(&r->comm->engine.lock);
+    rill__lock(&r->comm->engine);
     rill__engine_wait(r);
     rill_status status = rill__request_result(r);
-    pthread_mutex_unlock(&r->comm->engine.lock);
+    rill__unlock(&r->comm->engine);
     return status;
 }
 
@@ -87,9 +87,9 @@ rill_status rill_waitany(int n, rill_request **requests, int *index) {
 
 rill_status rill_progress(rill_comm *comm) {
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_progress: comm is NULL");
-    pthread_mutex_lock(&comm->engine.lock);
+    rill__lock(&comm->engine);
     rill__engine_progress(&comm->engine);
-    pthread_mutex_unlock(&comm->engine.lock);
+    rill__unlock(&comm->engine);
     return RILL_OK;
 }
 
@@ -99,6 +99,7 @@ rill_status rill_request_stats(const rill_request *r, rill_stats *stats) {
     if (active(r)) return rill__fail(RILL_ERR_STATE, "rill_request_stats: the request is active");
     rill_stats now;
     rill__request_statistics(r, &now);
+    now.elapsed_s = rill__clock_seconds(&r->comm->clock, r->elapsed);
     rill__stats_copy(stats, &now);
     return RILL_OK;
 }
@@ -107,7 +108,7 @@ rill_status rill_request_free(rill_request **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_request *r = *pointer;
     rill_status status = RILL_OK;
-    pthread_mutex_lock(&r->comm->engine.lock);
+    rill__lock(&r->comm->engine);
     if (active(r)) {
         rill__engine_wait(r);
         status = rill__request_result(r);
@@ -115,7 +116,7 @@ rill_status rill_request_free(rill_request **pointer) {
     r->comm->requests--;
     r->task.life = RILL__IDLE;
     rill__request_recycle(r);
-    pthread_mutex_unlock(&r->comm->engine.lock);
+    rill__unlock(&r->comm->engine);
     *pointer = NULL;
     return status;
 }

@@ -90,7 +90,7 @@ struct rill_request {
     rill__piece piece[2];    /* sums, kept for the next call */
     rill__buffer scratch;    /* of the kernels */
     rill__buffer state;      /* of the algorithm */
-    double started, elapsed;
+    uint64_t started, elapsed; /* ticks */
     uint64_t nnz_in, nnz_out;
     rill_request *next_idle;
 };

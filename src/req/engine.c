@@ -27,6 +27,9 @@ rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
     engine->mpi = mpi;
     MPI_Comm_rank(mpi, &engine->rank);
     MPI_Comm_size(mpi, &engine->size);
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    engine->threaded = level == MPI_THREAD_MULTIPLE;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
     engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
@@ -361,9 +364,9 @@ void rill__engine_wait(rill_request *request) {
         bool moved = rill__engine_progress(engine);
         engine->alone = false;
         if (!moved && (engine->crowded || engine->idle_polls > SPINS_BEFORE_YIELD)) {
-            pthread_mutex_unlock(&engine->lock); /* another thread may have what is waited for */
+            rill__unlock(engine); /* another thread may have what is waited for */
             sched_yield();
-            pthread_mutex_lock(&engine->lock);
+            rill__lock(engine);
         }
     }
 }

@@ -55,7 +55,7 @@ size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__codi
     if (part->n)
         h->value_size = coding->value->encode(shape.type, part->val, part->n, &coding->key,
                                               RILL__SCALE_MAX, at + h->index_size);
-    memcpy(out, h, sizeof *h);
+    if ((void *)h != out) memcpy(out, h, sizeof *h);
     return rill__message_size(h);
 }
 

@@ -83,7 +83,8 @@ typedef struct rill__coding {
 
 /* Most bytes that encoding the part may take, header included. */
 size_t rill__message_bound(rill__shape, const rill__coding *, const rill__part *);
-/* Writes header and payload to out, which has room for the bound and slack. Fields of *header that
+/* Writes header and payload to out, which has room for the bound and slack, and may start with the
+ * header given. Fields of *header that
  * describe the call (collective, algorithm, op, seq, dim, status, statistics) are the caller's;
  * the others are set here. Returns the size. */
 size_t rill__message_encode(rill__header *, rill__shape, const rill__coding *, const rill__part *,

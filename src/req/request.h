@@ -57,6 +57,7 @@ typedef struct rill__engine {
     uint64_t split_limit;
     uint64_t seq; /* of the next call */
     pthread_mutex_t lock;
+    bool threaded;
     rill_request *active, *active_last; /* in order of seq */
     rill__block *free_blocks;
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
@@ -104,6 +105,14 @@ typedef struct rill__task {
 } rill__task;
 
 #define RILL__TASK(request) ((rill__task *)(request))
+
+/* Without MPI_THREAD_MULTIPLE only one thread at a time may be in MPI, and so in here. */
+static inline void rill__lock(rill__engine *e) {
+    if (e->threaded) pthread_mutex_lock(&e->lock);
+}
+static inline void rill__unlock(rill__engine *e) {
+    if (e->threaded) pthread_mutex_unlock(&e->lock);
+}
 
 /* ---- engine.c ---- */
 rill_status rill__engine_init(rill__engine *, MPI_Comm);

@@ -128,8 +128,9 @@ rill_status rill__encode(rill_request *request, const rill__part *part, rill__bl
         rill__block *block =
             rill__block_take(request, rill__message_bound(task->shape, &coding, part));
         if (block) {
-            rill__header h = rill__call_header(task);
-            block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
+            rill__header *h = block->buffer.data;
+            *h = rill__call_header(task);
+            block->bytes = rill__message_encode(h, task->shape, &coding, part, h);
             *out = block;
             return RILL_OK;
         }
