@@ -1,31 +1,23 @@
-/* rill bench kernels: sums and conversions of streams on one core, through public calls, beside
- * the bound that memory sets.
+/* rill bench kernels: kernels on one core, through public calls, beside the bound that memory sets.
+ * Here are the options, and the sums and conversions of streams; bench_kernels_select.c and
+ * bench_kernels_codec.c are the other groups.
  *
- * The bound of a kernel that must read R bytes and write W is measured in the same run, in turns
- * with the kernel and from the same level of the memory: a copy of min(R, W) bytes (the faster of
- * plain and non-temporal stores; for a kernel that updates in place, an update in place), and a
- * read pass (a vectorised sum) over the rest of R or a fill of the rest of W, on huge pages where
- * there are. "cache" rows repeat on the same data; before each repetition of a "memory" row a
- * larger array is walked through, so that neither the data nor the bound's buffers are left in
- * any cache.
+ * The bound is measured in the same run, in turns with the kernel and from the same level of the
+ * memory, with the faster of plain and non-temporal stores (bench_memory.h). "cache" rows repeat on
+ * the same data; before each repetition of a "memory" row a larger array is walked through, so that
+ * neither the data nor the bound's buffers are left in any cache.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "bench.h"
+#include "bench_kernels.h"
 #include "launch.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
 
 enum { MOST_INPUTS = 64 };
-#define DIM ((uint64_t)1 << 24)
-#define EVICTION ((size_t)128 << 20)
+#define DIM KERNEL_DIM
 
 typedef enum kernel_kind { KERNEL_ADD, KERNEL_SUM, KERNEL_SET, KERNEL_GET } kernel_kind;
 
@@ -57,98 +49,20 @@ static const kernel kernels[] = {
 #define KERNELS ((int)(sizeof kernels / sizeof *kernels))
 
 void cmd_bench_kernels_help(FILE *out) {
-    fputs(
-        "usage: rill bench kernels [OPTION...]\n"
-        "\n"
-        "Times sums and conversions of streams of dimension 2^24 on one core, and the bound that\n"
-        "memory sets: reading what must be read and writing what must be written.\n"
-        "\n"
-        "  --type T       f32 (default), f64, f16, bf16\n"
-        "  --reps N       timed repetitions (15)\n"
-        "  --json FILE    one JSON object per kernel and line; - is stdout, without table\n"
-        "  --quiet        no table, no progress line\n"
-        "  -h, --help     this text\n",
-        out);
-}
-
-typedef struct bench_memory {
-    char *evict, *from, *into;
-    size_t capacity;
-} bench_memory;
-
-/* ---- passes over memory -------------------------------------------------------------------- */
-
-static volatile uint64_t sink; /* keeps the sums from being optimised away */
-
-#define READ_PASS                                                                                  \
-    typedef uint64_t lanes __attribute__((vector_size(64), may_alias));                            \
-    const lanes *v = (const lanes *)data;                                                          \
-    size_t n = bytes / sizeof *v;                                                                  \
-    lanes a = {0}, b = {0}, c = {0}, d = {0};                                                      \
-    size_t i = 0;                                                                                  \
-    for (; i < n / 4 * 4; i += 4) {                                                                \
-        a += v[i];                                                                                 \
-        b += v[i + 1];                                                                             \
-        c += v[i + 2];                                                                             \
-        d += v[i + 3];                                                                             \
-    }                                                                                              \
-    for (; i < n; i++)                                                                             \
-        a += v[i];                                                                                 \
-    a += b + c + d;                                                                                \
-    sink += a[0] + a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7];
-
-static void read_plain(const void *data, size_t bytes) { READ_PASS }
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static void read_avx2(const void *data, size_t bytes) { READ_PASS }
-__attribute__((target("avx512f"))) static void read_avx512(const void *data, size_t bytes) {
-    READ_PASS
-}
-#endif
-
-static void read_pass(const void *data, size_t bytes) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return read_avx512(data, bytes);
-    if (__builtin_cpu_supports("avx2")) return read_avx2(data, bytes);
-#endif
-    read_plain(data, bytes);
-}
-
-typedef uint64_t words __attribute__((vector_size(64), may_alias));
-
-static void copy_plain(char *into, const char *from, size_t bytes) {
-    for (size_t i = 0; i + 64 <= bytes; i += 64)
-        *(words *)(void *)(into + i) = *(const words *)(const void *)(from + i);
-}
-
-static void copy_stream(char *into, const char *from, size_t bytes) {
-#if defined(__x86_64__)
-    for (size_t i = 0; i + 16 <= bytes; i += 16)
-        _mm_stream_si128((__m128i *)(void *)(into + i),
-                         _mm_load_si128((const __m128i *)(const void *)(from + i)));
-    _mm_sfence();
-#else
-    memcpy(into, from, bytes);
-#endif
-}
-
-static void update(char *into, const char *from, size_t bytes) {
-    for (size_t i = 0; i + 64 <= bytes; i += 64)
-        *(words *)(void *)(into + i) += *(const words *)(const void *)(from + i);
-}
-
-enum { PLAIN, STREAM, IN_PLACE };
-
-static double bound_pass(const bench_memory *m, size_t reads, size_t writes, int kind) {
-    double start = MPI_Wtime();
-    size_t both = reads < writes ? reads : writes;
-    if (kind == IN_PLACE) {
-        update(m->into, m->from, writes);
-        both = reads < 2 * writes ? reads : 2 * writes;
-    } else if (kind == STREAM) copy_stream(m->into, m->from, both);
-    else copy_plain(m->into, m->from, both);
-    if (reads > both) read_pass(m->from + (both & ~(size_t)63), (reads - both) & ~(size_t)63);
-    if (writes > both) memset(m->into + both, 1, writes - both);
-    return MPI_Wtime() - start;
+    fputs("usage: rill bench kernels [OPTION...]\n"
+          "\n"
+          "Times kernels on one core beside the bound that memory sets (reading what must be read "
+          "and\n"
+          "writing what must be written) and the goals, and checks their results.\n"
+          "\n"
+          "  --group G      sums (of streams of dimension 2^24, and conversions), select (of 2^24\n"
+          "                 values), codecs (of indices and values), all (default)\n"
+          "  --type T       f32 (default), f64, f16, bf16; codecs and fused selection: f32 only\n"
+          "  --reps N       timed repetitions (15)\n"
+          "  --json FILE    one JSON object per kernel and line; - is stdout, without table\n"
+          "  --quiet        no table, no progress line\n"
+          "  -h, --help     this text\n",
+          out);
 }
 
 /* ---- one kernel ---------------------------------------------------------------------------- */
@@ -258,16 +172,17 @@ static rill_status measure(const kernel *k, rill_type type, int reps, const benc
     if (status == RILL_OK && (m->reads > memory->capacity || m->writes > memory->capacity))
         status = RILL_ERR_MEMORY;
     for (int r = -1; r < reps && status == RILL_OK; r++) {
-        for (int kind = PLAIN; kind <= STREAM; kind++) {
-            if (k->evict) read_pass(memory->evict, EVICTION);
-            bound[kind] = bound_pass(memory, m->reads, m->writes, k->into_dense ? IN_PLACE : kind);
+        for (int kind = BOUND_PLAIN; kind <= BOUND_STREAM; kind++) {
+            if (k->evict) bench_evict(memory);
+            bound[kind] = bench_bound_pass(memory, m->reads, m->writes,
+                                           k->into_dense ? BOUND_IN_PLACE : (bench_bound)kind);
         }
-        if (k->evict) read_pass(memory->evict, EVICTION);
+        if (k->evict) bench_evict(memory);
         status = call(k, work, in, dense, &seconds);
         if (r < 0) continue;
         times[r] = seconds;
-        plain[r] = bound[PLAIN];
-        stream[r] = bound[STREAM];
+        plain[r] = bound[BOUND_PLAIN];
+        stream[r] = bound[BOUND_STREAM];
     }
     if (status == RILL_OK) {
         m->seconds = bench_quantile(times, reps, 0.5);
@@ -305,97 +220,152 @@ static void add_row(table *t, const kernel *k, rill_type type, const measured *m
 }
 
 static bool write_record(FILE *out, const kernel *k, rill_type type, int reps, const measured *m) {
-    json_t *o = json_pack(
-        "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:f, s:f, s:f, "
-        "s:i, "
-        "s:s, s:s}",
-        "kernel", k->name, "from", k->evict ? "memory" : "cache", "type", bench_type_names[type],
-        "inputs", k->inputs + (k->into_dense ? 1 : 0), "dim", (json_int_t)DIM, "elements",
-        (json_int_t)m->elements, "nnz_out", (json_int_t)m->nnz_out, "median_s", m->seconds, "p25_s",
-        m->p25, "p75_s", m->p75, "ns_per_element", 1e9 * m->seconds / (double)m->elements,
-        "goal_ns", k->goal > 0 && type == RILL_F32 ? json_real(k->goal) : json_null(), "read_bytes",
-        (json_int_t)m->reads, "written_bytes", (json_int_t)m->writes, "gb_per_s",
-        1e-9 * (double)(m->reads + m->writes) / m->seconds, "bound_s", m->bound, "ratio_to_bound",
-        m->seconds / m->bound, "reps", reps, "isa", rill_isa(), "commit", tool_commit());
-    bool ok = o && !json_dumpf(o, out, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    json_decref(o);
-    fputc('\n', out);
-    return ok && fflush(out) == 0;
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:I, "
+                          "s:I, s:f, s:f, s:f, "
+                          "s:i, "
+                          "s:s, s:s}",
+                          "group", "sums", "kernel", k->name, "from", k->evict ? "memory" : "cache",
+                          "type", bench_type_names[type], "inputs",
+                          k->inputs + (k->into_dense ? 1 : 0), "dim", (json_int_t)DIM, "elements",
+                          (json_int_t)m->elements, "nnz_out", (json_int_t)m->nnz_out, "median_s",
+                          m->seconds, "p25_s", m->p25, "p75_s", m->p75, "ns_per_element",
+                          1e9 * m->seconds / (double)m->elements, "goal_ns",
+                          k->goal > 0 && type == RILL_F32 ? json_real(k->goal) : json_null(),
+                          "read_bytes", (json_int_t)m->reads, "written_bytes",
+                          (json_int_t)m->writes, "gb_per_s",
+                          1e-9 * (double)(m->reads + m->writes) / m->seconds, "bound_s", m->bound,
+                          "ratio_to_bound", m->seconds / m->bound, "reps", reps, "isa", rill_isa(),
+                          "commit", tool_commit());
+    return kernel_write(out, o);
 }
 
-static bool memory_make(rill_type type, bench_memory *m) {
-    /* Two dense inputs, or 64 sparse ones of 160k pairs. */
-    m->capacity = 2 * DIM * rill_type_size(type) + ((size_t)128 << 20);
-    size_t page = (size_t)2 << 20;
-    m->evict = aligned_alloc(page, EVICTION);
-    m->from = aligned_alloc(page, m->capacity);
-    m->into = aligned_alloc(page, m->capacity);
-    if (!m->evict || !m->from || !m->into) return false;
-#ifdef MADV_HUGEPAGE
-    madvise(m->from, m->capacity, MADV_HUGEPAGE);
-    madvise(m->into, m->capacity, MADV_HUGEPAGE);
-#endif
-    memset(m->evict, 1, EVICTION);
-    memset(m->from, 1, m->capacity);
-    memset(m->into, 1, m->capacity);
-    return true;
-}
-
-static int run_kernels(rill_type type, int reps, FILE *json, FILE *out, bool quiet) {
-    bench_memory memory = {0};
+static int run_sums(const kernel_run *run) {
     int status = EXIT_OK;
-    bench_config progress = {.quiet = quiet};
+    bench_config progress = {.quiet = run->quiet};
     table t = {.columns = 10,
                .left = 2,
                .head = {"kernel", "from", "elements in", "nnz out", "median", "ns/element", "goal",
                         "GB/s", "memory bound", "ratio"}};
-    if (!memory_make(type, &memory)) {
-        tool_error("bench kernels: out of memory");
-        status = EXIT_FAILED;
-    }
     for (int i = 0; i < KERNELS && status == EXIT_OK; i++) {
         measured m = {0};
         bench_progress(&progress, "%s", kernels[i].name);
-        rill_status s = measure(&kernels[i], type, reps, &memory, &m);
+        rill_status s = measure(&kernels[i], run->type, run->reps, run->memory, &m);
         if (s != RILL_OK) {
-            tool_error("bench kernels: %s: %s: %s", kernels[i].name, rill_strerror(s),
-                       rill_last_error());
-            status = EXIT_FAILED;
+            status = kernel_failed(kernels[i].name, s);
             break;
         }
-        add_row(&t, &kernels[i], type, &m);
-        if (json && !write_record(json, &kernels[i], type, reps, &m)) {
-            tool_error("bench kernels: --json: writing failed");
+        add_row(&t, &kernels[i], run->type, &m);
+        if (run->json && !write_record(run->json, &kernels[i], run->type, run->reps, &m))
             status = EXIT_FAILED;
-        }
     }
     bench_progress(&progress, NULL);
-    if (out && status == EXIT_OK) {
-        fprintf(out,
-                "rill %s  %s  %s values, dimension 2^24, one core, median of %d repetitions\n\n",
-                rill_version(), rill_isa(), bench_type_names[type], reps);
-        table_print(&t, out);
-    }
+    if (status == EXIT_OK) kernel_table(run, &t, "sums and conversions of streams");
     table_free(&t);
-    free(memory.evict);
-    free(memory.from);
-    free(memory.into);
+    return status;
+}
+
+/* ---- all groups ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int (*run)(const kernel_run *);
+} groups[] = {{"sums", run_sums}, {"select", kernel_select}, {"codecs", kernel_codecs}};
+enum { GROUPS = sizeof groups / sizeof *groups };
+
+double kernel_draw(uint64_t *state) { /* splitmix64 */
+    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    x ^= x >> 31;
+    return ((double)(x >> 12) + 0.5) * 0x1p-52;
+}
+
+double kernel_draw_normal(uint64_t *state) {
+    double radius = sqrt(-2 * log(kernel_draw(state)));
+    return radius * cos(2 * acos(-1) * kernel_draw(state));
+}
+
+bool kernel_write(FILE *out, json_t *record) {
+    bool ok = record && !json_dumpf(record, out, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    json_decref(record);
+    ok = fputc('\n', out) != EOF && ok && fflush(out) == 0;
+    if (!ok) tool_error("bench kernels: --json: writing failed");
+    return ok;
+}
+
+int kernel_failed(const char *name, rill_status status) {
+    tool_error("bench kernels: %s: %s: %s", name, rill_strerror(status), rill_last_error());
+    return EXIT_FAILED;
+}
+
+void kernel_table(const kernel_run *run, const table *t, const char *title) {
+    if (!run->out) return;
+    fprintf(run->out, "%s\n\n", title);
+    table_print(t, run->out);
+    fputc('\n', run->out);
+}
+
+bool kernel_goal_met(kernel_goal g) { return g.at_least ? g.value >= g.limit : g.value <= g.limit; }
+
+void kernel_goal_cell(char *cell, kernel_goal g) {
+    if (g.limit > 0)
+        snprintf(cell, TABLE_CELL, "%s %g %s", g.at_least ? ">=" : "<=", g.limit,
+                 kernel_goal_met(g) ? "met" : "NOT met");
+    else cell_text(cell, "-");
+}
+
+json_t *kernel_goals_json(int n, const kernel_goal *goals) {
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        if (goals[i].limit > 0)
+            json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:b, s:b}", "what",
+                                                  goals[i].what, "value", goals[i].value, "limit",
+                                                  goals[i].limit, "at_least", goals[i].at_least,
+                                                  "met", kernel_goal_met(goals[i])));
+    return list;
+}
+
+static int run_groups(kernel_run *run, int group) {
+    bench_memory memory = {0};
+    int status = EXIT_OK;
+    /* Two dense inputs, or 64 sparse ones of 160k pairs. */
+    size_t capacity = 2 * DIM * rill_type_size(run->type) + ((size_t)128 << 20);
+    if (!bench_memory_make(capacity, &memory)) {
+        tool_error("bench kernels: out of memory");
+        status = EXIT_FAILED;
+    }
+    run->memory = &memory;
+    if (run->out && status == EXIT_OK)
+        fprintf(run->out, "rill %s  %s  %s values, one core, median of %d repetitions\n\n",
+                rill_version(), rill_isa(), bench_type_names[run->type], run->reps);
+    /* All groups run, even if one fails. */
+    for (int i = 0; i < GROUPS && memory.into; i++)
+        if ((group == GROUPS || group == i) && groups[i].run(run) != EXIT_OK) status = EXIT_FAILED;
+    bench_memory_free(&memory);
     return status;
 }
 
 int cmd_bench_kernels(int argc, char **argv) {
-    static const struct option options[] = {{"type", required_argument, NULL, 't'},
+    static const struct option options[] = {{"group", required_argument, NULL, 'g'},
+                                            {"type", required_argument, NULL, 't'},
                                             {"reps", required_argument, NULL, 'r'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
-    int type = RILL_F32, reps = 15;
+    int type = RILL_F32, reps = 15, group = GROUPS;
     const char *path = NULL;
     bool quiet = false, found;
     tool_getopt_reset();
     for (int c; (c = tool_getopt("bench kernels", argc, argv, options)) != -1;)
         switch (c) {
+        case 'g':
+            for (group = 0; group < GROUPS && strcmp(groups[group].name, optarg) != 0;)
+                group++;
+            if (group == GROUPS && strcmp(optarg, "all") != 0)
+                return tool_usage("bench kernels",
+                                  "--group: unknown '%s' (sums, select, codecs, all)", optarg);
+            break;
         case 't':
             found = false;
             for (int i = 0; bench_type_names[i]; i++)
@@ -426,8 +396,13 @@ int cmd_bench_kernels(int argc, char **argv) {
     bool to_stdout = path && !strcmp(path, "-");
     FILE *json = !path ? NULL : to_stdout ? stdout : fopen(path, "w");
     if (path && !json) return tool_usage("bench kernels", "--json: cannot write '%s'", path);
-    int status = run_kernels((rill_type)type, reps, json, quiet || to_stdout ? NULL : stdout,
-                             quiet || to_stdout);
+    quiet = quiet || to_stdout;
+    kernel_run run = {.type = (rill_type)type,
+                      .reps = reps,
+                      .json = json,
+                      .out = quiet ? NULL : stdout,
+                      .quiet = quiet};
+    int status = run_groups(&run, group);
     if (json && !to_stdout && fclose(json)) status = EXIT_FAILED;
     return status;
 }

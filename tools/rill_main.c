@@ -26,7 +26,8 @@ static void main_help(FILE *out) {
                  "Commands:\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "  %-16s %s\n", "bench kernels", "time sums and conversions of streams alone");
+    fprintf(out, "  %-16s %s\n", "bench kernels",
+            "time sums, selection and codecs alone, on one core");
     fprintf(out, "\n"
                  "  rill help COMMAND, rill COMMAND --help   what a command does and its options\n"
                  "  rill --version                           version, commit and MPI library\n"

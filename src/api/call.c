@@ -66,18 +66,35 @@ static uint64_t arguments_word(const rill_request *r) {
 
 /* ---- run ----------------------------------------------------------------------------------------------- */
 
+/* An empty stream of the same kind, with the memory that it has. */
+static void normal_like(rill_stream *normal, const rill_stream *in) {
+    normal->type = in->type;
+    normal->dim = in->dim;
+    normal->index_bytes = in->index_bytes;
+    normal->form = RILL__SPARSE;
+    normal->nnz = 0;
+}
+
 /* The input with absent entries as the algorithms want them: neutral, or none at all. */
 static rill_status prepare_input(rill_request *r) {
     const rill_stream *in = r->in;
     rill_type type = r->task.shape.type;
     r->input = rill__stream_part(in);
-    if (r->collective == RILL_BCAST || in->form != RILL__DENSE) return RILL_OK;
     bool gather = r->collective == RILL_ALLGATHER;
+    if (r->collective == RILL_BCAST) return RILL_OK;
+    if (in->form == RILL__SPARSE) {
+        /* Pairs that the user gave, but more than the dense form would take. */
+        if (gather || in->nnz <= rill__dense_switch(type, in->dim)) return RILL_OK;
+        normal_like(&r->normal, in);
+        RILL_TRY(rill__stream_reserve_dense(&r->normal));
+        rill__assign_fill(type, r->normal.val.data, in->dim, r->fill);
+        rill__assign_pairs(r->task.shape, r->normal.val.data, 0, rill__stream_pairs(in));
+        r->input = rill__stream_part(&r->normal);
+        return RILL_OK;
+    }
     if (!gather && rill__value_equal(type, in->fill, r->fill)) return RILL_OK;
     rill_stream *normal = &r->normal;
-    normal->type = type;
-    normal->dim = in->dim;
-    normal->index_bytes = in->index_bytes;
+    normal_like(normal, in);
     if (gather) {
         RILL_TRY(rill_stream_copy(normal, in));
         RILL_TRY(rill_stream_to_sparse(normal));

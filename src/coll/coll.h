@@ -19,7 +19,7 @@ typedef struct rill__constants {
     double scatter;   /* per sparse entry added to a dense vector */
     double dense_add; /* per byte of a dense sum */
     double copy;      /* per byte copied */
-    double mpi_byte;  /* per byte and rank step of MPI's own dense allreduce */
+    double mpi_latency, mpi_byte; /* of MPI's own dense allreduce, as a ring */
 } rill__constants;
 
 typedef struct rill__problem {

@@ -5,22 +5,36 @@
  * order of the algorithms is the same, on faster ones dense vectors gain. */
 #include "plan/plan.h"
 
-void rill__constants_default(rill__constants *c, int hosts) {
+#include <math.h>
+
+void rill__constants_default(rill__constants *c, int hosts, double crowding) {
     *c = (rill__constants){
-        .latency = 1.0e-6,
-        .byte = 0.14e-9,
-        .overhead = 1.0e-6,
-        .merge = 1.5e-9,
-        .sum = 2.5e-9,
-        .scatter = 1.5e-9,
-        .dense_add = 0.05e-9,
-        .copy = 0.05e-9,
-        .mpi_byte = 0.20e-9,
+        .latency = 0.5e-6,
+        .byte = 0.18e-9,
+        .overhead = 0.3e-6,
+        .merge = 1.0e-9,
+        .sum = 2.0e-9,
+        .scatter = 0.6e-9,
+        .dense_add = 0.06e-9,
+        .copy = 0.06e-9,
+        .mpi_latency = 0.3e-6,
+        .mpi_byte = 0.33e-9,
     };
     if (hosts > 1) {
-        c->latency = 25e-6;
-        c->byte = 0.9e-9;
-        c->mpi_byte = 0.9e-9;
+        c->latency = c->mpi_latency = 25e-6;
+        c->byte = c->mpi_byte = 0.9e-9;
+    }
+    if (crowding > 1) { /* ranks take turns on the processors */
+        c->latency = fmax(c->latency, 2e-6);
+        c->mpi_latency = fmax(c->mpi_latency, 1.5e-6);
+        double *each[] = {&c->latency, &c->overhead, &c->merge, &c->sum, &c->scatter, &c->dense_add,
+                          &c->copy, &c->mpi_latency};
+        for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
+            *each[i] *= crowding;
+        if (hosts == 1) {
+            c->byte *= crowding;
+            c->mpi_byte *= crowding;
+        }
     }
 }
 

@@ -49,7 +49,8 @@ typedef struct rill__planner {
     rill__plan_key keys[RILL__PLAN_KEYS];
 } rill__planner;
 
-void rill__constants_default(rill__constants *, int hosts);
+/* crowding: ranks per processor of the fullest host. The same arguments on all ranks. */
+void rill__constants_default(rill__constants *, int hosts, double crowding);
 /* Whether coding the indices costs less time than the bytes that it saves. */
 bool rill__codec_pays(const rill__constants *);
 

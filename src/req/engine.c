@@ -14,7 +14,11 @@ enum { TAG_CALLS = 8191, TAG_NOTE = 32767 };
 enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
 
 /* Seconds without progress after which a rank asks the others what they are in. */
+#ifdef SMPI_H
+#define PATIENCE 0.002 /* simulated: each poll takes a microsecond there, and real time to simulate */
+#else
 #define PATIENCE 0.2
+#endif
 
 rill_status rill__mpi_error(int code, const char *call) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -242,6 +246,7 @@ void rill__task_start(rill_request *request) {
     task->error[0] = '\0';
     task->inquired = false;
     task->hops = 0;
+    task->sender = (uint32_t)engine->rank;
     task->codec_used = &rill__codec_raw;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
@@ -256,7 +261,7 @@ static bool sends_done(rill__task *task) {
     for (int i = 0; i < task->sends.n;) {
         rill__transfer *t = &task->sends.at[i];
         int done = 0;
-        if (MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+        if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
         if (!done) {
             i++;
             continue;
@@ -303,7 +308,7 @@ static bool orphans_done(rill__engine *engine) {
     rill__transfers *all = &engine->orphans;
     for (int i = 0; i < all->n;) {
         int done = 0;
-        if (MPI_Test(&all->at[i].mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+        if (rill__mpi_test(&all->at[i].mpi, &done) != MPI_SUCCESS) done = 1;
         if (!done) {
             i++;
             continue;

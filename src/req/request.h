@@ -93,6 +93,7 @@ typedef struct rill__task {
     rill__coding coding; /* index: NULL when each message chooses its own */
     bool squeeze;        /* bytes cost more than their coding */
     uint32_t hops;       /* messages encoded so far */
+    uint32_t sender;     /* for random rounding: this rank, or who else encodes the same */
     const rill__index_codec *codec_used;
     rill_status status;
     int origin; /* rank where the failure arose */
@@ -119,6 +120,11 @@ rill_status rill__engine_init(rill__engine *, MPI_Comm);
 rill_status rill__engine_drain(rill__engine *); /* collective: no message stays behind */
 void rill__engine_free(rill__engine *);
 rill_status rill__mpi_error(int code, const char *call);
+/* MPI_Test, also where (SimGrid) it does not know a null request as done. */
+static inline int rill__mpi_test(MPI_Request *request, int *done) {
+    *done = *request == MPI_REQUEST_NULL;
+    return *done ? MPI_SUCCESS : MPI_Test(request, done, MPI_STATUS_IGNORE);
+}
 void rill__task_start(rill_request *); /* takes the next seq and becomes active */
 /* Steps all active requests once. Returns whether anything moved. Lock held. */
 bool rill__engine_progress(rill__engine *);
@@ -185,5 +191,7 @@ typedef enum rill__round_kind {
     RILL__ROUND_END
 } rill__round_kind;
 rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer);
+/* In an exchange: a number that those ranks share who have the same partial sum. */
+uint32_t rill__doubling_group(int rank, int size, int round);
 
 #endif

@@ -12,6 +12,9 @@
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
 
+/* Entries from which on coding the indices is worth its fixed cost. */
+enum { WORTH_CODING = 256 };
+
 /* Probes before the way back through the state machine, where nothing else could be done there. */
 enum { SPINS = 32 };
 
@@ -111,10 +114,10 @@ static rill_status encode_failure(rill_request *request, rill__block **out) {
 static rill__coding next_coding(rill__task *task, const rill__part *part) {
     rill__coding coding = task->coding;
     coding.key.step = task->seq;
-    coding.key.sender = (uint32_t)task->engine->rank;
+    coding.key.sender = task->sender;
     coding.key.hop = task->hops++;
     if (!coding.index)
-        coding.index = task->squeeze && part->form == RILL__SPARSE && part->n
+        coding.index = task->squeeze && part->form == RILL__SPARSE && part->n >= WORTH_CODING
                            ? rill__index_codec_choose(task->shape.index_bytes, part->n, part->range)
                            : &rill__codec_raw;
     if (coding.index != &rill__codec_raw) task->codec_used = coding.index;
@@ -267,7 +270,7 @@ static bool rest_is_in(rill__task *task, const rill__block *block) {
         rill__transfer *t = &task->receives.at[i];
         int done = 0;
         if (t->rest && t->block == block) {
-            if (MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) done = 1;
+            if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
             all &= done != 0;
         }
         if (done) task->receives.at[i] = task->receives.at[--task->receives.n];
@@ -288,7 +291,7 @@ static rill_status finish_receive(rill_request *request, int slot, rill__transfe
     rill__task *task = RILL__TASK(request);
     rill__transfer *t = &task->receives.at[slot];
     int done = 0;
-    int code = MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE);
+    int code = rill__mpi_test(&t->mpi, &done);
     if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
     if (!done) return RILL_IN_PROGRESS;
     rill__message head;
@@ -374,7 +377,7 @@ void rill__peek(rill_request *request) {
         rill__transfer *t = &task->receives.at[i];
         int done = 0;
         rill__message message;
-        if (t->rest || MPI_Test(&t->mpi, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) continue;
+        if (t->rest || rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS || !done) continue;
         if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &message) !=
             RILL_OK)
             continue; /* whoever receives it reports it */

@@ -43,6 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         MUST(used <= size);
         MUST(rill__kernels_scalar.check(index_bytes, idx, count, first, range) == count);
         size_t bound = codec->bound(index_bytes, count, range), again = 0;
+        if (bound > (size_t)1 << 28) { /* a bitmap of a huge range: its bound is honest */
+            free(in);
+            free(idx);
+            return 0;
+        }
         uint8_t *out = rill__aligned_alloc(bound),
                 *back = rill__aligned_alloc((size_t)count * index_bytes);
         MUST(out && back);

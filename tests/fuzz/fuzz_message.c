@@ -59,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                .type = m.header.type,
                                .algorithm = m.header.algorithm,
                                .op = m.header.op,
+                               .details = m.header.details,
                                .seq = m.header.seq,
                                .dim = m.header.dim};
         MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_OK);

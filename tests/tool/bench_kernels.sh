@@ -1,11 +1,39 @@
-# rill bench kernels: a table with goals, and complete records.
+# rill bench kernels: tables with goals, and complete records.
 . "$(dirname "$0")/common.bash"
 not_simulated
 
-run 0 "$RILL" bench kernels --reps 1 --json "$tmp/json"
+# keys KEY...: every record has each.
+keys() {
+    local key
+    [[ -s $tmp/json ]] || fail "no records"
+    for key; do
+        [[ $(grep -c "\"$key\":" "$tmp/json") == $(wc -l <"$tmp/json") ]] ||
+            fail "no $key in records"
+    done
+}
+
+run 0 "$RILL" bench kernels --group sums --reps 1 --json "$tmp/json"
 has "$tmp/out" "ns/element" "goal" "memory bound" "add 2 x 20k" "sum 8 x 160k" "sum 64 x 160k" \
     "add dense + dense" set_dense get_dense
-for key in kernel from type elements nnz_out median_s ns_per_element gb_per_s bound_s \
-    ratio_to_bound isa commit; do
-    [[ $(grep -c "\"$key\":" "$tmp/json") == $(wc -l <"$tmp/json") ]] || fail "no $key in records"
-done
+if grep -q "topk\|bitpack" "$tmp/out"; then fail "--group sums runs other groups"; fi
+keys group kernel from type elements nnz_out median_s ns_per_element gb_per_s bound_s \
+    ratio_to_bound isa commit
+
+run 0 "$RILL" bench kernels --group select --reps 1 --json "$tmp/json"
+has "$tmp/out" "read pass" "goal" topk threshold bucket block random "fused threshold, known" \
+    "fused topk" nth_element heavy constant zeros
+keys group kernel data share type nnz_out median_s min_s read_pass_s read_passes bound_s \
+    ratio_to_bound goals isa commit
+all_correct "$tmp/json"
+
+run 0 "$RILL" bench kernels --group select --reps 1 --type bf16 --json "$tmp/json"
+all_correct "$tmp/json"
+
+run 0 "$RILL" bench kernels --group codecs --reps 1 --json "$tmp/json"
+has "$tmp/out" entropy excess "encode G/s" "decode G/s" bitpack elias_fano bitmap "qsgd quantize" \
+    "qsgd dequantize-add"
+keys group kernel from elements goals coded_bytes isa commit
+all_correct "$tmp/json"
+
+run 2 "$RILL" bench kernels --group nonsense
+has "$tmp/err" "--group: unknown 'nonsense' (sums, select, codecs, all)"

@@ -16,6 +16,24 @@ static inline double rill__least_bytes(const rill__problem *p, double pairs, dou
     return sparse < dense ? sparse : dense;
 }
 
+/* Time to write that many entries into a fresh dense vector; nothing where it is dense already. */
+static inline double rill__densify_estimate(const rill__problem *p, double entries) {
+    if (entries >= (double)p->dim) return 0;
+    return entries * p->c->scatter +
+           (double)p->dim * (double)rill_type_size(p->type) * p->c->dense_add;
+}
+/* The same where a sparse input is above the switch to dense, so that every algorithm does it. */
+static inline double rill__prepare_estimate(const rill__problem *p) {
+    bool over = p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
+    return over ? rill__densify_estimate(p, p->nnz_max) : 0;
+}
+
+/* The same for a sparse sum that turns out to be above the switch. */
+static inline double rill__turn_estimate(const rill__problem *p) {
+    double limit = (double)rill__dense_switch(p->type, p->dim);
+    return p->nnz_max <= limit && p->result > limit ? rill__densify_estimate(p, p->result) : 0;
+}
+
 /* Entries in the union of n of the P contributions: K(n), from the expected K(P) of all. */
 double rill__expected_union(const rill__problem *, double n);
 /* The same in a space of that size. */

@@ -4,7 +4,8 @@
  * Source. TopkA; what PyTorch and Horovod do for sparse gradients.
  * Restriction. None. Memory and time grow with P.
  * Memory. All P contributions.
- * Cost.  gather of k pairs (see patterns/gather.h) + P k sum + P k pair copy */
+ * Cost.  gather of k pairs (see patterns/gather.h) + P k sum + P k pair copy
+ *      + K scatter + N size dense_add                        where the sum turns dense */
 #include "coll/allreduce/allreduce.h"
 #include "coll/patterns/gather.h"
 
@@ -25,8 +26,8 @@ static double own_bytes(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double bytes = own_bytes(p);
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
-    return p->c->overhead + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           p->ranks * (p->nnz * sum + bytes * p->c->copy) + bytes * p->c->copy;
+    return p->c->overhead + rill__prepare_estimate(p) + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           p->ranks * (p->nnz * sum + bytes * p->c->copy) + bytes * p->c->copy + rill__turn_estimate(p);
 }
 
 static rill_status step(rill_request *r) {

@@ -7,7 +7,7 @@
  * Memory. Two dense vectors, and what MPI takes.
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
- *      + 2 (P-1) latency + 2 (P-1) N size mpi_byte         measured on one host; see plan/constants.c */
+ *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte */
 #include "coll/allreduce/allreduce.h"
 
 typedef struct state {
@@ -33,10 +33,9 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double bytes = (double)p->dim * (double)rill_type_size(p->type), agree = 0;
     for (int reach = 1; reach < p->ranks; reach *= 2)
-        agree += p->c->latency;
-    bool sparse_input = p->nnz_max < (double)p->dim;
-    double densify = sparse_input ? p->nnz * p->c->scatter + bytes * p->c->dense_add : 0;
-    return p->c->overhead + 2 * agree + densify + 2.0 * (p->ranks - 1) * bytes * p->c->mpi_byte;
+        agree += p->c->latency + 2 * p->c->mpi_latency;
+    return p->c->overhead + agree + rill__densify_estimate(p, p->nnz_max) +
+           2.0 * (p->ranks - 1) / p->ranks * bytes * p->c->mpi_byte;
 }
 
 static void densify(rill_request *r, state *s) {
@@ -96,7 +95,7 @@ static rill_status step(rill_request *r) {
             if (s->done + s->posted == dim) r->may_post = false;
         }
         int over = 0;
-        int code = MPI_Test(&s->mpi, &over, MPI_STATUS_IGNORE);
+        int code = rill__mpi_test(&s->mpi, &over);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
         if (!over) return RILL_IN_PROGRESS;
         s->done += s->posted;

@@ -6,11 +6,12 @@
  * Restriction. None; P that is no power of two folds to one and back (two more rounds).
  * Memory. Two partial sums and one message.
  * Cost. sum over rounds t of  latency + bytes(K(2^t)) (byte + 2 copy) + 2 K(2^t) merge,  where K(n) is
- *   the expected number of entries in the union of n contributions. */
+ *   the expected number of entries in the union of n contributions; where the sum turns dense, plus
+ *   K(2^(t+1)) scatter + N size dense_add, and from then on 3 N size dense_add instead of the merge. */
 #include "coll/allreduce/allreduce.h"
 
 typedef struct state {
-    int round;
+    int round, exchanges;
     bool sent, summed;
     int last; /* piece that holds the sum */
     rill__part sum;
@@ -22,7 +23,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    double time = p->c->overhead, dim = (double)p->dim;
+    double time = p->c->overhead + rill__prepare_estimate(p), dim = (double)p->dim;
     int power = 1;
     while (power * 2 <= p->ranks)
         power *= 2;
@@ -36,6 +37,8 @@ static double estimate(const rill__problem *p) {
         double bytes = entries > limit ? dim * p->value_cost : entries * rill__pair_bytes(p);
         time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
         time += entries > limit ? 3 * bytes * p->c->dense_add : 2 * entries * p->c->merge;
+        double sum = rill__expected_union(p, 2 * n * (folds ? 1.5 : 1));
+        if (entries <= limit && sum > limit) time += rill__densify_estimate(p, sum);
     }
     if (folds) time += p->c->latency + rill__least_bytes(p, p->result, dim) * (p->c->byte + 2 * p->c->copy);
     return time;
@@ -53,10 +56,15 @@ static void add(rill_request *r, state *s, const rill__message *message, int pee
     s->summed = true;
 }
 
-/* Where values are coded, both partners go on from what was sent, and the result goes to a folded
- * rank as it is, so that all ranks end with the same bits. */
+/* Where values are coded, all ranks must end with the same bits. Both partners go on from what was
+ * sent; those who hold the same partial sum round it alike, as if the lowest of them had sent it; and
+ * the result goes to a folded rank as it is. */
 static rill_status send(rill_request *r, state *s, int peer, rill__round_kind kind) {
     rill__block *block;
+    if (kind == RILL__ROUND_EXCHANGE) {
+        r->task.sender = rill__doubling_group(r->task.engine->rank, r->task.engine->size, s->round);
+        r->task.hops = 1 + (uint32_t)s->exchanges++;
+    }
     if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
     RILL_TRY(rill__encode(r, &s->sum, &block));
     if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r)) s->sum = rill__own_part(r, block);

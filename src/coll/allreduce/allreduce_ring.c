@@ -26,7 +26,7 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double bytes = rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
                    (double)sizeof(rill__header);
-    return p->c->overhead + rill__ring_estimate(p) + rill__gather_estimate(p, RILL__RING, bytes) +
+    return p->c->overhead + rill__prepare_estimate(p) + rill__ring_estimate(p) + rill__gather_estimate(p, RILL__RING, bytes) +
            (p->ranks + 1) * bytes * 2 * p->c->copy;
 }
 

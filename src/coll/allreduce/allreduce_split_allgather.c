@@ -8,7 +8,8 @@
  * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy)      split
  *      + k sum                                               P-way sum of P parts of k/P entries
  *      + gather of K/P pairs                                 see patterns/gather.h
- *      + K pair 2 copy                                       concatenation */
+ *      + K pair 2 copy                                       concatenation
+ *      + K/P scatter + N/P size dense_add                    where the sum turns dense */
 #include "coll/allreduce/allreduce.h"
 #include "coll/patterns/split_gather.h"
 
@@ -25,9 +26,9 @@ static double owned_bytes(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double bytes = owned_bytes(p), all = bytes * p->ranks;
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
-    return p->c->overhead + rill__split_estimate(p) + p->nnz * sum +
+    return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) + p->nnz * sum +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (all + bytes) * 2 * p->c->copy;
+           rill__turn_estimate(p) / p->ranks + (all + bytes) * 2 * p->c->copy;
 }
 
 static rill_status step(rill_request *r) {
