@@ -53,7 +53,7 @@ rill_status rill_indices_decode(const char *name, unsigned index_bytes, const vo
 
 static rill_status find_value_codec(const char *call, rill_type type, int value_bits,
                                     const rill__value_codec **codec) {
-    if (!rill_type_size(type))
+    if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, "%s: unknown type %d", call, (int)type);
     *codec = rill__value_codec_for_bits(type, value_bits);
     if (!*codec)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static bool supports_all(rill_type type) { return rill_type_size(type) != 0; }
+static bool supports_all(rill_type type) { return rill__type_size(type) != 0; }
 static bool supports_wide(rill_type type) { return type == RILL_F32 || type == RILL_F64; }
 
 static rill_status check_size(const char *name, size_t bytes, uint64_t count, size_t size) {
@@ -19,7 +19,7 @@ static rill_status check_size(const char *name, size_t bytes, uint64_t count, si
 /* ---- raw ------------------------------------------------------------------------------------ */
 
 static size_t raw_bound(rill_type type, uint64_t count) {
-    return (size_t)count * rill_type_size(type);
+    return (size_t)count * rill__type_size(type);
 }
 
 static size_t raw_encode(rill_type type, const void *values, uint64_t count,
@@ -31,7 +31,7 @@ static size_t raw_encode(rill_type type, const void *values, uint64_t count,
 
 static rill_status raw_decode(rill_type type, const void *in, size_t bytes, uint64_t count,
                               void *values, size_t *used) {
-    RILL_TRY(check_size("raw", bytes, count, rill_type_size(type)));
+    RILL_TRY(check_size("raw", bytes, count, rill__type_size(type)));
     *used = raw_bound(type, count);
     if (count) memcpy(values, in, *used);
     return RILL_OK;
@@ -68,7 +68,7 @@ static size_t half_encode(rill_type to, rill_type type, const void *values, uint
     float chunk[CHUNK + RILL__SLACK / 4];
     for (uint64_t i = 0; i < count; i += CHUNK) {
         uint64_t n = rill__min_u64(CHUNK, count - i);
-        kernels->to_f32(type, (const char *)values + i * rill_type_size(type), n, chunk);
+        kernels->to_f32(type, (const char *)values + i * rill__type_size(type), n, chunk);
         kernels->from_f32(to, chunk, n, (char *)out + 2 * i);
     }
     return (size_t)count * 2;
@@ -87,7 +87,7 @@ static rill_status half_decode(rill_type from, rill_type type, const void *in, s
     for (uint64_t i = 0; i < count; i += CHUNK) {
         uint64_t n = rill__min_u64(CHUNK, count - i);
         kernels->to_f32(from, (const char *)in + 2 * i, n, chunk);
-        kernels->from_f32(type, chunk, n, (char *)values + i * rill_type_size(type));
+        kernels->from_f32(type, chunk, n, (char *)values + i * rill__type_size(type));
     }
     return RILL_OK;
 }
@@ -181,7 +181,7 @@ const rill__value_codec *rill__value_codec_by_id(uint8_t id) {
 }
 
 const rill__value_codec *rill__value_codec_for_bits(rill_type type, int value_bits) {
-    if (value_bits == 0 || (value_bits == 16 && rill_type_size(type) == 2)) return &rill__value_raw;
+    if (value_bits == 0 || (value_bits == 16 && rill__type_size(type) == 2)) return &rill__value_raw;
     for (int i = 1; i < COUNT; i++)
         if (table[i]->bits == value_bits && table[i]->supports(type)) return table[i];
     return NULL;

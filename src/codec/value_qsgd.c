@@ -49,7 +49,7 @@ static uint64_t buckets_of(uint64_t count) {
     return count / RILL__BUCKET + (count % RILL__BUCKET != 0);
 }
 
-static bool supports(rill_type type) { return rill_type_size(type) != 0; }
+static bool supports(rill_type type) { return rill__type_size(type) != 0; }
 
 static size_t bound(unsigned bits, uint64_t count) {
     return (size_t)buckets_of(count) * 4 + rill__quant_bytes(bits, count);
@@ -67,7 +67,7 @@ static size_t encode(unsigned bits, rill_type type, const void *values, uint64_t
     float chunk[RILL__BUCKET + RILL__SLACK / 4];
     for (uint64_t i = 0, bucket = 0; i < count; i += RILL__BUCKET, bucket++) {
         uint64_t n = rill__min_u64(RILL__BUCKET, count - i);
-        kernels->to_f32(type, (const char *)values + i * rill_type_size(type), n, chunk);
+        kernels->to_f32(type, (const char *)values + i * rill__type_size(type), n, chunk);
         kernels->quantize(chunk, n, bits, mode, &stream, bucket, units, levels);
         units += 4;
         levels += rill__quant_bytes(bits, n);
@@ -108,7 +108,7 @@ static rill_status decode(unsigned bits, rill_type type, const void *in, size_t 
     for (uint64_t i = 0; i < count; i += RILL__BUCKET) {
         uint64_t n = rill__min_u64(RILL__BUCKET, count - i);
         kernels->dequantize(units, levels, n, bits, false, chunk);
-        kernels->from_f32(type, chunk, n, (char *)values + i * rill_type_size(type));
+        kernels->from_f32(type, chunk, n, (char *)values + i * rill__type_size(type));
         units += 4;
         levels += rill__quant_bytes(bits, n);
     }

@@ -30,10 +30,19 @@ typedef struct rill__buffer {
     size_t capacity;
 } rill__buffer;
 
+rill_status rill__buffer_allocate(rill__buffer *, size_t bytes);
 /* Room for bytes; the old contents are lost if it has to grow. */
-rill_status rill__buffer_reserve(rill__buffer *, size_t bytes);
+static inline rill_status rill__buffer_reserve(rill__buffer *buffer, size_t bytes) {
+    return bytes <= buffer->capacity && buffer->data ? RILL_OK : rill__buffer_allocate(buffer, bytes);
+}
 void rill__buffer_free(rill__buffer *);
 void *rill__aligned_alloc(size_t bytes); /* 64-byte aligned with slack, or NULL; free() frees */
+
+/* rill_type_size, for inner paths. */
+static inline size_t rill__type_size(rill_type type) {
+    static const unsigned char sizes[4] = {4, 8, 2, 2};
+    return (unsigned)type < 4 ? sizes[type] : 0;
+}
 
 /* Multiplies sizes; false on overflow. */
 static inline bool rill__size_mul(size_t a, size_t b, size_t *out) {

@@ -18,8 +18,7 @@ void *rill__aligned_alloc(size_t bytes) {
     return aligned_alloc(64, padded & ~(size_t)63);
 }
 
-rill_status rill__buffer_reserve(rill__buffer *buffer, size_t bytes) {
-    if (bytes <= buffer->capacity && buffer->data) return RILL_OK;
+rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
     size_t capacity;
     if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;

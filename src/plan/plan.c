@@ -55,7 +55,7 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
     double dim = (double)p.dim;
     p.index_cost = p.index_bytes;
     p.value_cost = p.value_bits ? p.value_bits / 8.0 + 4.0 / RILL__BUCKET
-                                : (double)rill_type_size(p.type);
+                                : (double)rill__type_size(p.type);
     if (seen->known) {
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
         p.nnz_max = fmin((double)seen->nnz_max, dim);

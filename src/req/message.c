@@ -80,7 +80,7 @@ static const char *broken_field(const rill__header *h) {
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
     if (h->status < 0) return "a status without a failure";
     const char *broken;
-    if (!rill_type_size((rill_type)h->type)) return "unknown type";
+    if (!rill__type_size((rill_type)h->type)) return "unknown type";
     if (h->range > h->dim || h->first > h->dim - h->range) return "range outside of the dimension";
     switch (h->form) {
     case RILL__M_SPARSE:
@@ -160,7 +160,7 @@ size_t rill__message_room(const rill__message *m) {
     const rill__header *h = &m->header;
     if (h->form != RILL__M_SPARSE && h->form != RILL__M_DENSE) return 0;
     bool raw = h->value_codec == rill__value_raw.id;
-    return index_room(h) + (raw ? 0 : h->count * rill_type_size((rill_type)h->type) + RILL__SLACK);
+    return index_room(h) + (raw ? 0 : h->count * rill__type_size((rill_type)h->type) + RILL__SLACK);
 }
 
 static rill_status decode_indices(const rill__message *m, void *room, const void **idx) {

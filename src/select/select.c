@@ -65,7 +65,7 @@ rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select
                                  rill_selector **out) {
     if (!out) return rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
     *out = NULL;
-    if (!rill_type_size(type))
+    if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     if (!given) return rill__fail(RILL_ERR_ARGUMENT, CREATE "options is NULL");
     if (given->size < offsetof(rill_select_options, bucket))
@@ -82,7 +82,7 @@ rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select
     rill_selector *s = calloc(1, sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a selector");
     s->shape = (rill__shape){type, rill__index_bytes(dim)};
-    s->size = (unsigned)rill_type_size(type);
+    s->size = (unsigned)rill__type_size(type);
     s->dim = dim;
     s->method = method;
     s->kernels = rill__select_kernels_get();

@@ -15,7 +15,7 @@
 
 /* A key that is above all others: no value passes it. */
 static inline uint64_t rill__key_none(rill_type type) {
-    return UINT64_C(1) << (rill_type_size(type) * 8 - 1);
+    return UINT64_C(1) << (rill__type_size(type) * 8 - 1);
 }
 static inline uint64_t rill__key_nan(rill_type type) {
     switch (type) {

@@ -107,7 +107,7 @@ ADD_BOTH(f64, double, uint64_t, _mm512_set1_epi64((long long)key))
 
 static uint64_t filter(rill_type type, const void *src, uint64_t n, uint64_t key, uint32_t base,
                        uint32_t *idx) {
-    switch (rill_type_size(type)) {
+    switch (rill__type_size(type)) {
     case 2: return filter_2(src, n, (uint16_t)key, base, idx);
     case 4: return filter_4(src, n, (uint32_t)key, base, idx);
     default: return filter_8(src, n, key, base, idx);
@@ -211,7 +211,7 @@ static uint64_t keys(rill_type type, const void *val, uint64_t n, uint64_t low, 
                      void *out) {
     if (EMPTY_RANGE(low, high, type)) return 0;
     const bounds b = bounds_of(type, low, high);
-    switch (rill_type_size(type)) {
+    switch (rill__type_size(type)) {
     case 2: return keys_2(val, n, &b, out);
     case 4: return keys_4(val, n, &b, out);
     default: return keys_8(val, n, &b, out);
@@ -275,7 +275,7 @@ static uint64_t keep(rill__shape shape, const void *idx, const void *val, uint64
                      uint64_t high, void *out_idx, void *out_val) {
     if (EMPTY_RANGE(low, high, shape.type)) return 0;
     bounds b = bounds_of(shape.type, low, high);
-    size_t size = rill_type_size(shape.type);
+    size_t size = rill__type_size(shape.type);
     if (shape.index_bytes == 4) {
         if (size == 2) return keep_4_2(idx, val, n, &b, out_idx, out_val);
         if (size == 4) return keep_4_4(idx, val, n, &b, out_idx, out_val);

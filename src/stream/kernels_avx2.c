@@ -55,7 +55,7 @@ static void combine(rill_type type, const rill_op *op, void *out, const void *lo
     case RILL__PROD: done = combine_type(RILL__PROD, type, out, lower, upper, n); break;
     case RILL__USER: break;
     }
-    size_t at = done * rill_type_size(type);
+    size_t at = done * rill__type_size(type);
     rill__kernels_scalar.combine(type, op, (char *)out + at, (const char *)lower + at,
                                  (const char *)upper + at, n - done);
 }
@@ -85,7 +85,7 @@ static uint64_t compact(rill__shape shape, const void *dense, uint64_t first, ui
             if (count > limit) return limit + 1;
         }
     }
-    size_t size = rill_type_size(shape.type);
+    size_t size = rill__type_size(shape.type);
     return count + rill__kernels_scalar.compact(shape, (const char *)dense + i * size, first + i,
                                                 n - i, fill_value, limit - count,
                                                 (char *)idx + count * shape.index_bytes,
@@ -128,12 +128,12 @@ RILL__INLINE __m256i spread(rill_type type, uint64_t bits) {
 }
 static __m256i spread_value(rill_type type, const void *value) {
     uint64_t bits = 0; /* little-endian */
-    memcpy(&bits, value, rill_type_size(type));
+    memcpy(&bits, value, rill__type_size(type));
     return spread(type, bits);
 }
 
 static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
-    size_t size = rill_type_size(type), bytes = n * size, i = 0;
+    size_t size = rill__type_size(type), bytes = n * size, i = 0;
     __m256i v = spread_value(type, value);
     for (; i + 32 <= bytes; i += 32) _mm256_storeu_si256((__m256i *)((char *)dst + i), v);
     rill__kernels_scalar.fill(type, (char *)dst + i, n - i / size, value);
@@ -142,7 +142,7 @@ static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
 static void replace(rill_type type, void *dst, const void *src, uint64_t n, const void *from,
                     const void *to) {
     rill__matcher match = rill__matcher_of(type, from);
-    size_t size = rill_type_size(type), bytes = n * size, i = 0;
+    size_t size = rill__type_size(type), bytes = n * size, i = 0;
     if (!match.nan) {
         const __m256i mask = spread(type, match.mask), want = spread(type, match.want);
         const __m256i new = spread_value(type, to);

@@ -102,7 +102,7 @@ RILL__INLINE uint64_t scatter_halves(rill__op_kind kind, rill__shape shape, uint
 static void scatter(rill__shape shape, const rill_op *op, void *dense, uint64_t first,
                     rill__pairs p) {
     uint64_t done = 0;
-    if (rill_type_size(shape.type) == 2) {
+    if (rill__type_size(shape.type) == 2) {
         switch (op->kind) {
         case RILL__SUM: done = scatter_halves(RILL__SUM, shape, dense, first, p); break;
         case RILL__MIN: done = scatter_halves(RILL__MIN, shape, dense, first, p); break;
@@ -112,7 +112,7 @@ static void scatter(rill__shape shape, const rill_op *op, void *dense, uint64_t 
         }
     }
     p = (rill__pairs){p.n - done, (const char *)p.idx + done * shape.index_bytes,
-                      (const char *)p.val + done * rill_type_size(shape.type)};
+                      (const char *)p.val + done * rill__type_size(shape.type)};
     rill__kernels_scalar.scatter(shape, op, dense, first, p);
 }
 
@@ -246,7 +246,7 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
 
 static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
     __m512i v = spread_value(type, value);
-    uint64_t bytes = n * rill_type_size(type), i = 0;
+    uint64_t bytes = n * rill__type_size(type), i = 0;
     for (; i + 64 <= bytes; i += 64) _mm512_storeu_si512((char *)dst + i, v);
     _mm512_mask_storeu_epi8((char *)dst + i, ((__mmask64)1 << (bytes - i)) - 1, v);
 }

@@ -167,7 +167,7 @@ static void combine_user(rill_type type, const rill_op *op, char *out, const cha
         return;
     }
     double piece[128];
-    size_t size = rill_type_size(type);
+    size_t size = rill__type_size(type);
     uint64_t most = sizeof piece / size;
     for (uint64_t i = 0; i < n; i += most) {
         uint64_t count = rill__min_u64(n - i, most);

@@ -28,7 +28,7 @@ static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t from
 
 rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t first,
                             uint64_t range) {
-    size_t size = rill_type_size(shape.type);
+    size_t size = rill__type_size(shape.type);
     rill__part slice = {part->form, first, range, range, NULL, NULL};
     if (part->form == RILL__DENSE) {
         slice.val = (const char *)part->val + (first - part->first) * size;
@@ -78,7 +78,7 @@ static void narrow(rill_type type, uint16_t *to, const float *from, uint64_t n) 
 static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_t count, int n,
                       const rill__part *in, uint64_t *cursor, void *out) {
     const rill__kernels *k = rill__kernels_get();
-    size_t size = rill_type_size(shape.type);
+    size_t size = rill__type_size(shape.type);
     int i = 0;
     if (in[0].form == RILL__DENSE) {
         const void *head = (const char *)in[0].val + (at - in[0].first) * size;
@@ -138,7 +138,7 @@ static void sum_block_wide(rill__shape shape, const rill_op *op, uint64_t at, ui
 
 static rill_status sum_dense(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
                              int n, const rill__part *in, rill__buffer *scratch, void *out) {
-    size_t size = rill_type_size(shape.type);
+    size_t size = rill__type_size(shape.type);
     bool wide = accumulates_wide(shape.type, op);
     size_t cursors = ((size_t)n * sizeof(uint64_t) + 63) & ~(size_t)63;
     size_t floats = wide ? BLOCK * sizeof(float) + RILL__SLACK : 0;
@@ -171,7 +171,7 @@ static rill_status reserve_entries(rill__buffer *buffer, uint64_t n, size_t size
 static rill_status densify(rill__shape shape, const rill_op *op, rill__buffer *scratch,
                            rill__piece *piece) {
     rill__part *part = &piece->part;
-    RILL_TRY(reserve_entries(scratch, part->range, rill_type_size(shape.type)));
+    RILL_TRY(reserve_entries(scratch, part->range, rill__type_size(shape.type)));
     unsigned char neutral[8];
     rill__neutral(op, shape.type, neutral);
     rill__assign_fill(shape.type, scratch->data, part->range, neutral);
@@ -186,7 +186,7 @@ static rill_status densify(rill__shape shape, const rill_op *op, rill__buffer *s
 rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
                             int n, const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out) {
-    size_t size = rill_type_size(shape.type);
+    size_t size = rill__type_size(shape.type);
     uint64_t limit = rill__dense_switch(shape.type, range), total = 0, most = 0;
     bool dense = force_dense;
     for (int i = 0; i < n; i++) {
@@ -231,7 +231,7 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
 /* ---- parts to streams ------------------------------------------------------------------------------ */
 
 void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) {
-    memcpy(out->fill, fill, rill_type_size(out->type));
+    memcpy(out->fill, fill, rill__type_size(out->type));
     out->form = piece->part.form;
     out->nnz = piece->part.n;
     rill__buffer val = out->val;
@@ -246,7 +246,7 @@ void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) 
 
 static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
     rill__shape shape = rill__stream_shape(out);
-    size_t size = rill_type_size(out->type);
+    size_t size = rill__type_size(out->type);
     for (int i = 0; i < n; i++) {
         if (!in[i].range) continue;
         char *to = (char *)out->val.data + in[i].first * size;
@@ -263,14 +263,14 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
     uint64_t total = 0;
     for (int i = 0; i < n; i++)
         total += in[i].n;
-    memcpy(out->fill, fill, rill_type_size(out->type));
+    memcpy(out->fill, fill, rill__type_size(out->type));
     if (total > rill__dense_switch(out->type, out->dim)) {
         RILL_TRY(rill__stream_reserve_dense(out));
         assemble_dense(out, n, in);
         return RILL_OK;
     }
     RILL_TRY(rill__stream_reserve_pairs(out, total));
-    size_t size = rill_type_size(out->type);
+    size_t size = rill__type_size(out->type);
     rill__shape shape = rill__stream_shape(out);
     uint64_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -291,7 +291,7 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
 }
 
 rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *part) {
-    size_t size = rill_type_size(out->type);
+    size_t size = rill__type_size(out->type);
     memcpy(out->fill, fill, size);
     if (part->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(out));

@@ -37,7 +37,7 @@ typedef struct digits {
 
 static void sort_pass(rill__shape shape, uint64_t n, const void *si, const void *sv, void *di,
                       void *dv, uint64_t *start, unsigned shift, uint64_t mask) {
-    size_t value_bytes = rill_type_size(shape.type);
+    size_t value_bytes = rill__type_size(shape.type);
     if (shape.index_bytes == 4) {
         if (value_bytes == 4)
             PASS(uint32_t, uint32_t);
@@ -134,7 +134,7 @@ static uint64_t sum_runs(rill__shape shape, uint64_t n, const void *si, const vo
 
 rill_status rill__sort_pairs(rill__shape shape, uint64_t n, const void *in_idx, const void *in_val,
                              void *idx, void *val, uint64_t *count) {
-    size_t value_bytes = rill_type_size(shape.type);
+    size_t value_bytes = rill__type_size(shape.type);
     uint64_t max = 0, last = 0;
     bool ascending = true;
     for (uint64_t i = 0; i < n; i++) {

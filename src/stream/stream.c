@@ -26,7 +26,7 @@ void rill__stream_release(rill_stream *s) {
 rill_status rill_stream_create(rill_type type, uint64_t dim, rill_stream **out) {
     if (!out) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_create: out is NULL");
     *out = NULL;
-    if (!rill_type_size(type))
+    if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_create: unknown type %d", (int)type);
     rill_stream *s = malloc(sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a stream");
@@ -46,7 +46,7 @@ rill_status rill_stream_free(rill_stream **stream) {
 rill_status rill__stream_reserve_pairs(rill_stream *s, uint64_t nnz) {
     size_t idx_bytes, val_bytes;
     if (!rill__size_mul(nnz, s->index_bytes, &idx_bytes) ||
-        !rill__size_mul(nnz, rill_type_size(s->type), &val_bytes))
+        !rill__size_mul(nnz, rill__type_size(s->type), &val_bytes))
         return rill__fail(RILL_ERR_MEMORY, "out of memory: %llu pairs", (unsigned long long)nnz);
     RILL_TRY(rill__buffer_reserve(&s->idx, idx_bytes));
     RILL_TRY(rill__buffer_reserve(&s->val, val_bytes));
@@ -57,7 +57,7 @@ rill_status rill__stream_reserve_pairs(rill_stream *s, uint64_t nnz) {
 
 rill_status rill__stream_reserve_dense(rill_stream *s) {
     size_t bytes;
-    if (!rill__size_mul(s->dim, rill_type_size(s->type), &bytes))
+    if (!rill__size_mul(s->dim, rill__type_size(s->type), &bytes))
         return rill__fail(RILL_ERR_MEMORY, "out of memory: a dense stream of dimension %llu",
                           (unsigned long long)s->dim);
     RILL_TRY(rill__buffer_reserve(&s->val, bytes));
@@ -87,7 +87,7 @@ void rill__stream_take_spare(rill_stream *s) {
 
 void rill__assign_pairs(rill__shape shape, void *dense, uint64_t first, rill__pairs p) {
     bool wide = shape.index_bytes == 8;
-    switch (rill_type_size(shape.type)) {
+    switch (rill__type_size(shape.type)) {
     case 2:
         if (wide) ASSIGN(uint16_t, uint64_t);
         else ASSIGN(uint16_t, uint32_t);
@@ -104,7 +104,7 @@ void rill__assign_pairs(rill__shape shape, void *dense, uint64_t first, rill__pa
 
 void rill__assign_fill(rill_type type, void *dense, uint64_t n, const void *value) {
     static const unsigned char zero[8];
-    size_t size = rill_type_size(type);
+    size_t size = rill__type_size(type);
     if (memcmp(value, zero, size) == 0) {
         memset(dense, 0, n * size);
         return;
@@ -173,7 +173,7 @@ static rill_status set_pairs(const char *call, rill_stream *s, uint64_t n, unsig
                           (unsigned long long)load_index(given_bytes, idx, at),
                           (unsigned long long)s->dim);
     }
-    size_t size = rill_type_size(s->type), bytes;
+    size_t size = rill__type_size(s->type), bytes;
     if (!rill__size_mul(n, 8, &bytes))
         return rill__fail(RILL_ERR_MEMORY, "%s: nnz %llu is too large", call, (unsigned long long)n);
     rill__buffer *to_idx = sorted ? &s->idx : &s->spare_idx;
@@ -210,7 +210,7 @@ static uint64_t compact_exact(const rill_stream *s, const void *from, const void
                               uint64_t limit, void *idx, void *val) {
     const rill__kernels *k = rill__kernels_get();
     rill__shape shape = rill__stream_shape(s);
-    size_t size = rill_type_size(s->type);
+    size_t size = rill__type_size(s->type);
     uint64_t whole = s->dim & ~(uint64_t)63, tail = s->dim - whole;
     uint64_t count = k->compact(shape, from, 0, whole, fill, limit, idx, val);
     if (count > limit || !tail) return count;
@@ -232,7 +232,7 @@ rill_status rill_stream_set_dense(rill_stream *s, const void *dense) {
         return RILL_OK;
     }
     RILL_TRY(rill__stream_reserve_dense(s));
-    memcpy(s->val.data, dense, s->dim * rill_type_size(s->type));
+    memcpy(s->val.data, dense, s->dim * rill__type_size(s->type));
     return RILL_OK;
 }
 
@@ -252,7 +252,7 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_copy: into is %s[%llu], from is %s[%llu]",
                           rill_type_name(into->type), (unsigned long long)into->dim,
                           rill_type_name(from->type), (unsigned long long)from->dim);
-    size_t size = rill_type_size(from->type);
+    size_t size = rill__type_size(from->type);
     if (from->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(into));
     } else {
@@ -272,7 +272,7 @@ rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
     if (s->dim == 0) return RILL_OK;
     if (!dense) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_get_dense: dense is NULL");
     if (s->form == RILL__DENSE) {
-        memcpy(dense, s->val.data, s->dim * rill_type_size(s->type));
+        memcpy(dense, s->val.data, s->dim * rill__type_size(s->type));
         return RILL_OK;
     }
     rill__assign_fill(s->type, dense, s->dim, s->fill);
@@ -284,7 +284,7 @@ rill_status rill_stream_to_dense(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_dense: stream is NULL");
     if (s->form == RILL__DENSE) return RILL_OK;
     size_t bytes;
-    if (!rill__size_mul(s->dim, rill_type_size(s->type), &bytes))
+    if (!rill__size_mul(s->dim, rill__type_size(s->type), &bytes))
         return rill__fail(RILL_ERR_MEMORY, "out of memory: a dense stream of dimension %llu",
                           (unsigned long long)s->dim);
     RILL_TRY(rill__buffer_reserve(&s->spare_val, bytes));
@@ -302,7 +302,7 @@ rill_status rill_stream_to_sparse(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_sparse: stream is NULL");
     if (s->form == RILL__SPARSE) return RILL_OK;
     RILL_TRY(rill__buffer_reserve(&s->spare_idx, s->dim * s->index_bytes));
-    RILL_TRY(rill__buffer_reserve(&s->spare_val, s->dim * rill_type_size(s->type)));
+    RILL_TRY(rill__buffer_reserve(&s->spare_val, s->dim * rill__type_size(s->type)));
     uint64_t count = s->dim ? compact_exact(s, s->val.data, s->fill, s->dim, s->spare_idx.data,
                                             s->spare_val.data)
                             : 0;
@@ -320,7 +320,7 @@ int rill_stream_is_dense(const rill_stream *s) { return s && s->form == RILL__DE
 rill_status rill_stream_fill(const rill_stream *s, void *fill) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_fill: stream is NULL");
     if (!fill) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_fill: fill is NULL");
-    memcpy(fill, s->fill, rill_type_size(s->type));
+    memcpy(fill, s->fill, rill__type_size(s->type));
     return RILL_OK;
 }
 
@@ -335,13 +335,13 @@ const void *rill_stream_values(const rill_stream *s) { return s ? s->val.data : 
 /* ---- invariants --------------------------------------------------------------------------------- */
 
 static const char *first_broken_invariant(const rill_stream *s) {
-    if (!rill_type_size(s->type)) return "type is unknown";
+    if (!rill__type_size(s->type)) return "type is unknown";
     if (s->index_bytes != rill__index_bytes(s->dim)) return "index width does not fit the dimension";
     if (s->form != RILL__SPARSE && s->form != RILL__DENSE) return "form is unknown";
     if (s->form == RILL__DENSE && s->nnz != s->dim) return "dense, but nnz is not the dimension";
     if (s->nnz > s->dim) return "more entries than the dimension";
     if (s->nnz && !s->val.data) return "entries, but no values";
-    if (s->val.capacity / rill_type_size(s->type) < s->nnz) return "values exceed their memory";
+    if (s->val.capacity / rill__type_size(s->type) < s->nnz) return "values exceed their memory";
     if (s->form == RILL__DENSE || !s->nnz) return NULL;
     if (!s->idx.data) return "entries, but no indices";
     if (s->idx.capacity / s->index_bytes < s->nnz) return "indices exceed their memory";

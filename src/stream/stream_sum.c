@@ -8,7 +8,7 @@
  * value. Sums of sparse vectors cost more per entry than dense ones, so it lies below the byte
  * formula N * size / (4 + size), which gives 33, 50 and 67 %. Measured; see docs/COST.md. */
 uint64_t rill__dense_switch(rill_type type, uint64_t dim) {
-    switch (rill_type_size(type)) {
+    switch (rill__type_size(type)) {
     case 2: return dim / 10 * 3;
     case 4: return dim / 20 * 9;
     default: return dim / 20 * 11;
@@ -45,7 +45,7 @@ static rill_status normal_part(const rill_stream *s, const void *neutral, rill__
                                rill__part *part) {
     *part = rill__stream_part(s);
     if (!needs_refill(s, neutral)) return RILL_OK;
-    RILL_TRY(rill__buffer_reserve(temp, s->dim * rill_type_size(s->type)));
+    RILL_TRY(rill__buffer_reserve(temp, s->dim * rill__type_size(s->type)));
     rill__kernels_get()->replace(s->type, temp->data, s->val.data, s->dim, s->fill, neutral);
     part->val = temp->data;
     return RILL_OK;
@@ -125,7 +125,7 @@ static rill_status concat_sparse(rill_stream *into, const rill_stream *from) {
     rill__shape shape = rill__stream_shape(into);
     uint64_t most = into->nnz + from->nnz;
     RILL_TRY(rill__buffer_reserve(&into->spare_idx, most * shape.index_bytes));
-    RILL_TRY(rill__buffer_reserve(&into->spare_val, most * rill_type_size(shape.type)));
+    RILL_TRY(rill__buffer_reserve(&into->spare_val, most * rill__type_size(shape.type)));
     uint64_t count = rill__kernels_get()->merge(shape, RILL_SUM, rill__stream_pairs(into),
                                                 rill__stream_pairs(from), into->spare_idx.data,
                                                 into->spare_val.data);

@@ -140,7 +140,7 @@ rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, con
         if (live_count < 2) some[live_count] = in[i];
         live_count++;
     }
-    size_t value_bytes = rill_type_size(shape.type);
+    size_t value_bytes = rill__type_size(shape.type);
     *count = 0;
     if (live_count == 0) return RILL_OK;
     if (live_count == 1) {

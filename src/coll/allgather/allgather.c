@@ -46,7 +46,7 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
     rill__piece *piece = &r->piece[0];
     rill_status status = rill__buffer_reserve(&piece->idx, total * shape.index_bytes);
     if (status == RILL_OK)
-        status = rill__buffer_reserve(&piece->val, total * rill_type_size(shape.type));
+        status = rill__buffer_reserve(&piece->val, total * rill__type_size(shape.type));
     if (status == RILL_OK)
         status = rill__sum_pairs(rill__kernels_get(), shape, RILL_SUM, 0, r->task.expect.dim, n, pairs,
                                  &r->scratch, piece->idx.data, piece->val.data, &count);

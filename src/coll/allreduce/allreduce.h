@@ -20,7 +20,7 @@ static inline double rill__least_bytes(const rill__problem *p, double pairs, dou
 static inline double rill__densify_estimate(const rill__problem *p, double entries) {
     if (entries >= (double)p->dim) return 0;
     return entries * p->c->scatter +
-           (double)p->dim * (double)rill_type_size(p->type) * p->c->dense_add;
+           (double)p->dim * (double)rill__type_size(p->type) * p->c->dense_add;
 }
 /* The same where a sparse input is above the switch to dense, so that every algorithm does it. */
 static inline double rill__prepare_estimate(const rill__problem *p) {

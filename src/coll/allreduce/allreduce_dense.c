@@ -31,7 +31,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    double bytes = (double)p->dim * (double)rill_type_size(p->type), agree = 0;
+    double bytes = (double)p->dim * (double)rill__type_size(p->type), agree = 0;
     for (int reach = 1; reach < p->ranks; reach *= 2)
         agree += p->c->latency + 2 * p->c->mpi_latency;
     return p->c->overhead + agree + rill__densify_estimate(p, p->nnz_max) +
@@ -46,7 +46,7 @@ static void densify(rill_request *r, state *s) {
         rill__request_sum(r, 0, dim, 1, &r->input, true, &r->piece[0]);
         s->from = r->piece[0].val.data;
     }
-    rill_status status = rill__buffer_reserve(&r->piece[1].val, dim * rill_type_size(r->task.shape.type));
+    rill_status status = rill__buffer_reserve(&r->piece[1].val, dim * rill__type_size(r->task.shape.type));
     if (status != RILL_OK) rill__task_fail(r, status);
 }
 
@@ -56,7 +56,7 @@ static rill_status post(rill_request *r, state *s) {
     MPI_Datatype type;
     MPI_Op op;
     if (!rill__mpi_op(r, &type, &op)) return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
-    size_t size = rill_type_size(r->task.shape.type);
+    size_t size = rill__type_size(r->task.shape.type);
     s->posted = rill__min_u64(MOST_AT_ONCE, r->task.expect.dim - s->done);
     const char *from = s->from + s->done * size;
     char *to = (char *)r->piece[1].val.data + s->done * size;
@@ -103,7 +103,7 @@ static rill_status step(rill_request *r) {
     }
     r->may_post = false;
     int ranks = r->task.engine->size;
-    uint64_t bytes = 2 * (dim * rill_type_size(r->task.shape.type) / (unsigned)ranks) *
+    uint64_t bytes = 2 * (dim * rill__type_size(r->task.shape.type) / (unsigned)ranks) *
                      (unsigned)(ranks - 1);
     r->task.sent_bytes += bytes;
     r->task.recv_bytes += bytes;
