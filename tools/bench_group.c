@@ -1,6 +1,6 @@
 /* One group: all cases of one (dim, density), timed as the NCCL tests do. Verify, warm up, then
- * for each repetition a barrier and one call of each case in turn, so that noise hits all alike;
- * the time of a repetition is that of its slowest rank. The last results are verified again:
+ * for each repetition a barrier and one call of each case, in changing order, so that noise hits
+ * all alike; the time of a repetition is that of its slowest rank. The last results are verified again:
  * algorithms may use what they learned in earlier calls.
  *
  * SPDX-License-Identifier: BSD-3-Clause
@@ -109,6 +109,22 @@ static void turn(const bench_config *config, const bench_world *world, const ben
     if (repetition >= 0) c->times[repetition] = seconds;
 }
 
+/* The case that has turn k of round r: another order each round, the same on all ranks, since who comes
+ * after whom decides what is still in the caches. */
+static int case_in_turn(int n, int r, int k) {
+    int stride = 1 + r / n % (n > 1 ? n - 1 : 1);
+    for (;; stride = stride % n + 1) { /* it must reach all: no common divisor with n */
+        int a = stride, b = n;
+        while (b) {
+            int rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) break;
+    }
+    return (int)(((long)k * stride + r) % n);
+}
+
 bool bench_group_run(const bench_config *config, const bench_world *world, const bench_input *input,
                      bench_case *cases, int n, const char *label) {
     bool going = true;
@@ -121,7 +137,7 @@ bool bench_group_run(const bench_config *config, const bench_world *world, const
     int rounds = config->warmup + config->reps, total = rounds * n;
     for (int k = 0; k < total; k++) {
         int r = config->interleave ? k / n : k % rounds,
-            i = config->interleave ? k % n : k / rounds;
+            i = config->interleave ? case_in_turn(n, r, k % n) : k / rounds;
         if (r < config->warmup)
             bench_progress(config, "%s: warm-up, %s", label, cases[i].requested);
         else

@@ -20,6 +20,7 @@ typedef struct rill__constants {
     double dense_add; /* per byte of a dense sum */
     double copy;      /* per byte copied */
     double mpi_latency, mpi_byte; /* of MPI's own dense allreduce, as a ring */
+    double doubt;     /* MPI's dense allreduce is kept unless another takes less than this share */
 } rill__constants;
 
 typedef struct rill__problem {

@@ -1,7 +1,10 @@
 #include "core/core.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+enum { HUGE = 2 << 20 }; /* bytes of a huge page */
 
 /* With overcommit malloc grants what the machine does not have, and the process dies on first
  * touch. More than the physical memory is refused here, where the caller still gets an error. */
@@ -15,7 +18,13 @@ void *rill__aligned_alloc(size_t bytes) {
     size_t padded;
     if (__builtin_add_overflow(bytes, (size_t)(RILL__SLACK + 63), &padded)) return NULL;
     if (exceeds_memory(padded)) return NULL;
-    return aligned_alloc(64, padded & ~(size_t)63);
+    if (padded < HUGE) return aligned_alloc(64, padded & ~(size_t)63);
+    /* Sums touch large buffers at random: on small pages they would miss the TLB all the time. */
+    void *data = aligned_alloc(HUGE, (padded + HUGE - 1) & ~(size_t)(HUGE - 1));
+#ifdef MADV_HUGEPAGE
+    if (data) madvise(data, padded & ~(size_t)(HUGE - 1), MADV_HUGEPAGE); /* a wish, no more */
+#endif
+    return data;
 }
 
 rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {

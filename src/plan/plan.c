@@ -103,11 +103,13 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
             if (why) return cannot_serve(best, why);
             least = best->estimate(&p);
         } else {
+            double weight = 1; /* on the choice so far; the first row of allreduce is MPI's */
             for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
                 const rill__algorithm *a = rill__algorithm_at(r->collective, i);
                 if (a->supports(&p)) continue;
                 double time = a->estimate(&p);
-                if (best && time >= least) continue;
+                if (best && time >= least * weight) continue;
+                weight = a->posts_mpi_collective ? planner->constants.doubt : 1;
                 best = a;
                 least = time;
             }

@@ -5,7 +5,8 @@
  * Restriction. None. 2(P-1) dependent rounds.
  * Memory. Two partial sums of a range, and the result.
  * Cost.  sum over n = 1..P-1 of  latency + K(n)/P pair (byte + 2 copy) + (K(n) + k)/P merge
- *      + (P-1) (latency + K/P pair byte) + K pair 2 copy */
+ *      + (P-1) (latency + K/P pair byte) + K pair 2 copy
+ *      + K/P scatter + N/P size dense_add                    where the sum turns dense */
 #include "coll/allreduce/allreduce.h"
 #include "coll/patterns/gather.h"
 #include "coll/patterns/ring.h"
@@ -27,7 +28,7 @@ static double estimate(const rill__problem *p) {
     double bytes = rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
                    (double)sizeof(rill__header);
     return p->c->overhead + rill__prepare_estimate(p) + rill__ring_estimate(p) + rill__gather_estimate(p, RILL__RING, bytes) +
-           (p->ranks + 1) * bytes * 2 * p->c->copy;
+           rill__turn_estimate(p) / p->ranks + (p->ranks + 1) * bytes * 2 * p->c->copy;
 }
 
 static rill_status step(rill_request *r) {
