@@ -37,17 +37,17 @@ RILL_API const char *rill_version(void); /* "0.1.0" of the library that is linke
 
 typedef enum rill_status {
     RILL_OK = 0,
-    RILL_IN_PROGRESS = 1,      /* internal to requests; public calls never return it */
-    RILL_ERR_ARGUMENT = -1,    /* an argument is invalid; the detail names it and its value */
-    RILL_ERR_RANGE = -2,       /* an index lies outside of the dimension */
-    RILL_ERR_UNKNOWN = -3,     /* an algorithm, codec, partition or option of that name is unknown */
+    RILL_IN_PROGRESS = 1,   /* internal to requests; public calls never return it */
+    RILL_ERR_ARGUMENT = -1, /* an argument is invalid; the detail names it and its value */
+    RILL_ERR_RANGE = -2,    /* an index lies outside of the dimension */
+    RILL_ERR_UNKNOWN = -3,  /* an algorithm, codec, partition or option of that name is unknown */
     RILL_ERR_UNSUPPORTED = -4, /* what was asked for exists, but can't serve this call */
     RILL_ERR_MISMATCH = -5,    /* ranks called with different arguments */
     RILL_ERR_MESSAGE = -6,     /* a message is malformed */
     RILL_ERR_OVERLAP = -7,     /* supports that must be disjoint overlap */
     RILL_ERR_MEMORY = -8,
-    RILL_ERR_MPI = -9,         /* MPI reported an error */
-    RILL_ERR_STATE = -10,      /* the object is not in a state that allows the call */
+    RILL_ERR_MPI = -9,    /* MPI reported an error */
+    RILL_ERR_STATE = -10, /* the object is not in a state that allows the call */
     RILL_ERR_IO = -11
 } rill_status;
 
@@ -169,7 +169,8 @@ typedef struct rill_stats {
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
 /* Collective; also after a failed call. All requests must be freed first. */
 RILL_API rill_status rill_comm_free(rill_comm **);
-RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *); /* of the last blocking call */
+/* Of the last blocking call. */
+RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *);
 RILL_API int rill_comm_rank(const rill_comm *);
 RILL_API int rill_comm_size(const rill_comm *);
 
@@ -182,9 +183,9 @@ typedef struct rill_options {
     int value_bits;        /* 0 raw, 16, 8, 4, 2; -1: unset */
     uint64_t expected_nnz; /* expected non-zeros of the result; 0: unknown */
     const char *partition; /* "uniform", "balanced"; NULL: unset */
-    const char *value_scope; /* what value_bits applies to. "auto", as the papers have it: the second
-                                phase of "dsar", every message of the others; "all": every message of
-                                "dsar" too; NULL: unset */
+    /* What value_bits applies to. "auto", as the papers have it: the second phase of "dsar", every
+     * message of the others; "all": every message of "dsar" too; NULL: unset. */
+    const char *value_scope;
 } rill_options;
 #define RILL_OPTIONS_INIT                                                                          \
     { sizeof(rill_options), NULL, NULL, -1, 0, NULL, NULL }
@@ -299,13 +300,14 @@ RILL_API rill_status rill_indices_encode(const char *codec, unsigned index_bytes
                                          uint64_t count, uint64_t first, uint64_t range, void *out,
                                          size_t *size);
 RILL_API rill_status rill_indices_decode(const char *codec, unsigned index_bytes, const void *in,
-                                         size_t size, uint64_t count, uint64_t first, uint64_t range,
-                                         void *idx);
+                                         size_t size, uint64_t count, uint64_t first,
+                                         uint64_t range, void *idx);
 /* value_bits of 0 (as they are), 16, 8, 4 or 2; below 16 by QSGD: stochastic and unbiased, in buckets of
  * 1024 with one scale. The same seed and sender give the same bytes. */
 RILL_API rill_status rill_values_bound(rill_type, int value_bits, uint64_t count, size_t *bound);
-RILL_API rill_status rill_values_encode(rill_type, int value_bits, const void *values, uint64_t count,
-                                        uint64_t seed, uint32_t sender, void *out, size_t *size);
+RILL_API rill_status rill_values_encode(rill_type, int value_bits, const void *values,
+                                        uint64_t count, uint64_t seed, uint32_t sender, void *out,
+                                        size_t *size);
 /* add: values += what was decoded (RILL_F32 only), in the same pass. */
 RILL_API rill_status rill_values_decode(rill_type, int value_bits, const void *in, size_t size,
                                         uint64_t count, int add, void *values);

@@ -11,7 +11,8 @@
 
 /* ---- arguments --------------------------------------------------------------------------------------- */
 
-static rill_status check_streams(const rill_comm *comm, const rill__arguments *a, const char *name) {
+static rill_status check_streams(const rill_comm *comm, const rill__arguments *a,
+                                 const char *name) {
     if (!a->in) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in is NULL", name);
     bool needs_out = a->collective != RILL_REDUCE || a->root == comm->engine.rank;
     if (needs_out && !a->out) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: out is NULL", name);
@@ -100,7 +101,8 @@ static rill_status prepare_input(rill_request *r) {
         RILL_TRY(rill_stream_to_sparse(normal));
     } else {
         RILL_TRY(rill__stream_reserve_dense(normal));
-        rill__kernels_get()->replace(type, normal->val.data, in->val.data, in->dim, in->fill, r->fill);
+        rill__kernels_get()->replace(type, normal->val.data, in->val.data, in->dim, in->fill,
+                                     r->fill);
     }
     r->input = rill__stream_part(normal);
     return RILL_OK;
@@ -118,10 +120,10 @@ static rill_status enter_run(rill_request *r) {
     r->phase = RILL__P_RUN;
     r->may_post = r->algorithm->posts_mpi_collective;
     r->task.expect.algorithm = r->algorithm_hash;
-    r->task.coding = (rill__coding){
-        .index = r->settings.codec,
-        .value = rill__value_codec_for_bits(r->task.shape.type, r->settings.value_bits),
-        .key.seed = r->comm->defaults.seed};
+    r->task.coding = (rill__coding){.index = r->settings.codec,
+                                    .value = rill__value_codec_for_bits(r->task.shape.type,
+                                                                        r->settings.value_bits),
+                                    .key.seed = r->comm->defaults.seed};
     r->task.squeeze = rill__codec_pays(&r->comm->planner.constants);
     r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
@@ -138,9 +140,9 @@ static rill_status step_call(rill_request *r) {
         status = rill__agree_step(r, &r->agree);
         if (status != RILL_OK) return status;
         if (r->agree.args_min != r->agree.args_max)
-            rill__task_fail(r, rill__fail(RILL_ERR_MISMATCH,
-                                          "rill_%s: arguments differ between ranks",
-                                          rill_collective_name(r->collective)));
+            rill__task_fail(r,
+                            rill__fail(RILL_ERR_MISMATCH, "rill_%s: arguments differ between ranks",
+                                       rill_collective_name(r->collective)));
         if (rill__task_failed(r)) { /* everybody knows now */
             r->may_post = false;
             return RILL_OK;
@@ -167,7 +169,9 @@ static rill_status step_call(rill_request *r) {
             r->may_post = false;
             return RILL_OK;
         }
-        rill__observed seen = {.known = true, .nnz_sum = r->task.nnz_sum, .nnz_max = r->task.nnz_max};
+        rill__observed seen = {.known = true,
+                               .nnz_sum = r->task.nnz_sum,
+                               .nnz_max = r->task.nnz_max};
         RILL_TRY(rill__plan_choose(&comm->planner, r, &seen));
         RILL_TRY(enter_run(r));
     }
@@ -310,7 +314,8 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
         status = rill__settings_resolve(comm, a->collective, a->options, &settings);
     if (status != RILL_OK) return refuse(comm, a, mode, status);
     rill_request *r = take_request(comm);
-    if (!r) return refuse(comm, a, mode, rill__fail(RILL_ERR_MEMORY, "out of memory for a request"));
+    if (!r)
+        return refuse(comm, a, mode, rill__fail(RILL_ERR_MEMORY, "out of memory for a request"));
     r->comm = comm;
     r->collective = a->collective;
     r->in = a->in;

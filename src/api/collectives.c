@@ -5,27 +5,42 @@
     if (!request) return rill__fail(RILL_ERR_ARGUMENT, name ": request is NULL")
 
 #define ALLREDUCE                                                                                  \
-    (&(rill__arguments){.collective = RILL_ALLREDUCE, .in = in, .out = out, .op = op, .root = -1,  \
+    (&(rill__arguments){.collective = RILL_ALLREDUCE,                                              \
+                        .in = in,                                                                  \
+                        .out = out,                                                                \
+                        .op = op,                                                                  \
+                        .root = -1,                                                                \
                         .options = options})
 #define REDUCE                                                                                     \
-    (&(rill__arguments){.collective = RILL_REDUCE, .in = in, .out = out, .op = op, .root = root,   \
+    (&(rill__arguments){.collective = RILL_REDUCE,                                                 \
+                        .in = in,                                                                  \
+                        .out = out,                                                                \
+                        .op = op,                                                                  \
+                        .root = root,                                                              \
                         .options = options})
 #define REDUCE_SCATTER                                                                             \
-    (&(rill__arguments){.collective = RILL_REDUCE_SCATTER, .in = in, .out = out, .op = op,         \
-                        .root = -1, .first = first, .count = count, .options = options})
+    (&(rill__arguments){.collective = RILL_REDUCE_SCATTER,                                         \
+                        .in = in,                                                                  \
+                        .out = out,                                                                \
+                        .op = op,                                                                  \
+                        .root = -1,                                                                \
+                        .first = first,                                                            \
+                        .count = count,                                                            \
+                        .options = options})
 #define ALLGATHER                                                                                  \
-    (&(rill__arguments){.collective = RILL_ALLGATHER, .in = in, .out = out, .root = -1,            \
-                        .options = options})
+    (&(rill__arguments){                                                                           \
+        .collective = RILL_ALLGATHER, .in = in, .out = out, .root = -1, .options = options})
 #define BCAST                                                                                      \
-    (&(rill__arguments){.collective = RILL_BCAST, .in = stream, .out = stream, .root = root,       \
-                        .options = options})
+    (&(rill__arguments){                                                                           \
+        .collective = RILL_BCAST, .in = stream, .out = stream, .root = root, .options = options})
 
 rill_status rill_allreduce(rill_comm *comm, const rill_stream *in, rill_stream *out,
                            const rill_op *op, const rill_options *options) {
     return rill__call(comm, ALLREDUCE, RILL__BLOCKING, NULL);
 }
 rill_status rill_iallreduce(rill_comm *comm, const rill_stream *in, rill_stream *out,
-                            const rill_op *op, const rill_options *options, rill_request **request) {
+                            const rill_op *op, const rill_options *options,
+                            rill_request **request) {
     CHECK_REQUEST("rill_iallreduce");
     return rill__call(comm, ALLREDUCE, RILL__NONBLOCKING, request);
 }
@@ -86,7 +101,8 @@ rill_status rill_allgather_init(rill_comm *comm, const rill_stream *in, rill_str
     return rill__call(comm, ALLGATHER, RILL__PERSISTENT, request);
 }
 
-rill_status rill_bcast(rill_comm *comm, rill_stream *stream, int root, const rill_options *options) {
+rill_status rill_bcast(rill_comm *comm, rill_stream *stream, int root,
+                       const rill_options *options) {
     return rill__call(comm, BCAST, RILL__BLOCKING, NULL);
 }
 rill_status rill_ibcast(rill_comm *comm, rill_stream *stream, int root, const rill_options *options,

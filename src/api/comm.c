@@ -73,7 +73,8 @@ rill_status rill_comm_free(rill_comm **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_comm *comm = *pointer;
     if (comm->requests)
-        return rill__fail(RILL_ERR_STATE, "rill_comm_free: %d requests are not freed", comm->requests);
+        return rill__fail(RILL_ERR_STATE, "rill_comm_free: %d requests are not freed",
+                          comm->requests);
     rill_status status = rill__engine_drain(&comm->engine);
     while (comm->idle) {
         rill_request *r = comm->idle;

@@ -30,7 +30,8 @@ struct rill_comm {
 };
 
 /* settings.c: merges info and environment on rank 0, agrees on them. Collective. */
-rill_status rill__defaults_agree(const rill_config *, MPI_Comm user, MPI_Comm dup, rill__defaults *);
+rill_status rill__defaults_agree(const rill_config *, MPI_Comm user, MPI_Comm dup,
+                                 rill__defaults *);
 /* Resolves the options of a call; an unknown name is an error that says so. */
 rill_status rill__settings_resolve(const rill_comm *, rill_collective, const rill_options *,
                                    rill__settings *);

@@ -62,10 +62,10 @@ bool rill__mpi_op(const rill_request *r, MPI_Datatype *type, MPI_Op *op) {
     case RILL_F32:
     case RILL_F64:
         *type = r->task.shape.type == RILL_F32 ? MPI_FLOAT : MPI_DOUBLE;
-        *op = kind == RILL__SUM ? MPI_SUM
+        *op = kind == RILL__SUM    ? MPI_SUM
               : kind == RILL__PROD ? MPI_PROD
-              : kind == RILL__MIN ? r->comm->min
-                                  : r->comm->max;
+              : kind == RILL__MIN  ? r->comm->min
+                                   : r->comm->max;
         return true;
     default:
         *type = MPI_UINT16_T;

@@ -9,7 +9,8 @@ static bool active(const rill_request *r) {
 
 rill_status rill_start(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_start: request is NULL");
-    if (!r->persistent) return rill__fail(RILL_ERR_STATE, "rill_start: the request is not persistent");
+    if (!r->persistent)
+        return rill__fail(RILL_ERR_STATE, "rill_start: the request is not persistent");
     rill__engine *engine = &r->comm->engine;
     rill__lock(engine);
     rill_status status;

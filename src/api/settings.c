@@ -54,11 +54,14 @@ static rill_status check_names(const rill__defaults *d) {
         bool known = false;
         for (int c = 0; c < RILL_COLLECTIVES; c++)
             known |= rill__algorithm_named((rill_collective)c, d->algorithm) != NULL;
-        if (!known) return rill__fail(RILL_ERR_UNKNOWN, "setting algorithm = '%s' is unknown", d->algorithm);
+        if (!known)
+            return rill__fail(RILL_ERR_UNKNOWN, "setting algorithm = '%s' is unknown",
+                              d->algorithm);
     }
     if (d->codec[0] && strcmp(d->codec, "auto") != 0 && !rill__index_codec_by_name(d->codec))
         return rill__fail(RILL_ERR_UNKNOWN, "setting codec = '%s' is unknown", d->codec);
-    if (d->partition[0] && strcmp(d->partition, "uniform") != 0 && strcmp(d->partition, "balanced") != 0)
+    if (d->partition[0] && strcmp(d->partition, "uniform") != 0 &&
+        strcmp(d->partition, "balanced") != 0)
         return rill__fail(RILL_ERR_UNKNOWN, "setting partition = '%s' is unknown", d->partition);
     return RILL_OK;
 }
@@ -135,8 +138,8 @@ static rill_status resolve_codec(const rill_comm *comm, rill_collective collecti
     if (!name || strcmp(name, "auto") == 0) return RILL_OK;
     s->codec = rill__index_codec_by_name(name);
     if (s->codec) return RILL_OK;
-    return rill__fail(RILL_ERR_UNKNOWN, "%s: codec '%s' is unknown", rill_collective_name(collective),
-                      name);
+    return rill__fail(RILL_ERR_UNKNOWN, "%s: codec '%s' is unknown",
+                      rill_collective_name(collective), name);
 }
 
 static rill_status resolve_partition(const rill_comm *comm, rill_collective collective,

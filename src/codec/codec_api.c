@@ -8,9 +8,11 @@ static rill_status find_index_codec(const char *call, const char *name, unsigned
                                     const rill__index_codec **codec) {
     *codec = name ? rill__index_codec_by_name(name) : NULL;
     if (!*codec)
-        return rill__fail(RILL_ERR_UNKNOWN, "%s: codec '%s' is unknown", call, name ? name : "NULL");
+        return rill__fail(RILL_ERR_UNKNOWN, "%s: codec '%s' is unknown", call,
+                          name ? name : "NULL");
     if (index_bytes != 4 && index_bytes != 8)
-        return rill__fail(RILL_ERR_ARGUMENT, "%s: index_bytes = %u is not 4 or 8", call, index_bytes);
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: index_bytes = %u is not 4 or 8", call,
+                          index_bytes);
     return RILL_OK;
 }
 
@@ -29,7 +31,9 @@ rill_status rill_indices_encode(const char *name, unsigned index_bytes, const vo
     const rill__index_codec *codec;
     if (!idx || !out || !size)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_indices_encode: %s is NULL",
-                          !idx ? "idx" : !out ? "out" : "size");
+                          !idx   ? "idx"
+                          : !out ? "out"
+                                 : "size");
     RILL_TRY(find_index_codec("rill_indices_encode", name, index_bytes, &codec));
     *size = count ? codec->encode(index_bytes, idx, count, first, range, out) : 0;
     return RILL_OK;
@@ -47,7 +51,8 @@ rill_status rill_indices_decode(const char *name, unsigned index_bytes, const vo
                           (unsigned long long)count, (unsigned long long)range);
     if (count) RILL_TRY(codec->decode(index_bytes, in, size, count, first, range, idx, &used));
     if (used != size)
-        return rill__fail(RILL_ERR_MESSAGE, "rill_indices_decode: %zu bytes instead of %zu", size, used);
+        return rill__fail(RILL_ERR_MESSAGE, "rill_indices_decode: %zu bytes instead of %zu", size,
+                          used);
     return RILL_OK;
 }
 
@@ -75,7 +80,9 @@ rill_status rill_values_encode(rill_type type, int value_bits, const void *value
     const rill__value_codec *codec;
     if (!values || !out || !size)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_values_encode: %s is NULL",
-                          !values ? "values" : !out ? "out" : "size");
+                          !values ? "values"
+                          : !out  ? "out"
+                                  : "size");
     RILL_TRY(find_value_codec("rill_values_encode", type, value_bits, &codec));
     rill__quant_key key = {.seed = seed, .sender = sender};
     *size = count ? codec->encode(type, values, count, &key, RILL__SCALE_MAX, out) : 0;
@@ -87,7 +94,8 @@ rill_status rill_values_decode(rill_type type, int value_bits, const void *in, s
     const rill__value_codec *codec;
     size_t used = 0;
     if (!in || !values)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_values_decode: %s is NULL", !in ? "in" : "values");
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_values_decode: %s is NULL",
+                          !in ? "in" : "values");
     RILL_TRY(find_value_codec("rill_values_decode", type, value_bits, &codec));
     if (add && type != RILL_F32)
         return rill__fail(RILL_ERR_UNSUPPORTED, "rill_values_decode: add is for type f32, not %s",
@@ -96,6 +104,7 @@ rill_status rill_values_decode(rill_type type, int value_bits, const void *in, s
         RILL_TRY(add ? codec->decode_add(in, size, count, values, &used)
                      : codec->decode(type, in, size, count, values, &used));
     if (used != size)
-        return rill__fail(RILL_ERR_MESSAGE, "rill_values_decode: %zu bytes instead of %zu", size, used);
+        return rill__fail(RILL_ERR_MESSAGE, "rill_values_decode: %zu bytes instead of %zu", size,
+                          used);
     return RILL_OK;
 }

@@ -181,7 +181,8 @@ const rill__value_codec *rill__value_codec_by_id(uint8_t id) {
 }
 
 const rill__value_codec *rill__value_codec_for_bits(rill_type type, int value_bits) {
-    if (value_bits == 0 || (value_bits == 16 && rill__type_size(type) == 2)) return &rill__value_raw;
+    if (value_bits == 0 || (value_bits == 16 && rill__type_size(type) == 2))
+        return &rill__value_raw;
     for (int i = 1; i < COUNT; i++)
         if (table[i]->bits == value_bits && table[i]->supports(type)) return table[i];
     return NULL;

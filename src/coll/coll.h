@@ -11,16 +11,16 @@ typedef enum rill__partition { RILL__UNIFORM = 0, RILL__BALANCED = 1 } rill__par
 
 /* Constants of the cost model, the same on all ranks of a communicator. Seconds. */
 typedef struct rill__constants {
-    double latency;   /* of one message */
-    double byte;      /* per byte on the wire of one rank */
-    double overhead;  /* of a call, whatever the algorithm */
-    double merge;     /* per input entry of a two-way sparse sum */
-    double sum;       /* per input entry of a P-way sparse sum */
-    double scatter;   /* per sparse entry added to a dense vector */
-    double dense_add; /* per byte of a dense sum */
-    double copy;      /* per byte copied */
+    double latency;               /* of one message */
+    double byte;                  /* per byte on the wire of one rank */
+    double overhead;              /* of a call, whatever the algorithm */
+    double merge;                 /* per input entry of a two-way sparse sum */
+    double sum;                   /* per input entry of a P-way sparse sum */
+    double scatter;               /* per sparse entry added to a dense vector */
+    double dense_add;             /* per byte of a dense sum */
+    double copy;                  /* per byte copied */
     double mpi_latency, mpi_byte; /* of MPI's own dense allreduce, as a ring */
-    double doubt;     /* MPI's dense allreduce is kept unless another takes less than this share */
+    double doubt; /* MPI's dense allreduce is kept unless another takes less than this share */
 } rill__constants;
 
 typedef struct rill__problem {
@@ -32,9 +32,9 @@ typedef struct rill__problem {
     unsigned index_bytes;
     int value_bits;
     double index_cost, value_cost; /* expected bytes of an index and a value in a message */
-    double nnz;     /* entries per rank, mean */
-    double nnz_max; /* of one rank, the most */
-    double result;  /* expected entries of the result */
+    double nnz;                    /* entries per rank, mean */
+    double nnz_max;                /* of one rank, the most */
+    double result;                 /* expected entries of the result */
     rill__partition partition;
     const rill__constants *c;
 } rill__problem;
@@ -55,7 +55,8 @@ typedef struct rill__settings {
     const rill__algorithm *algorithm; /* NULL: the planner chooses */
     const rill__index_codec *codec;   /* NULL: the planner chooses */
     int value_bits;
-    bool all_values; /* value_bits for every message, where the paper has a phase of its own for it */
+    bool
+        all_values; /* value_bits for every message, where the paper has a phase of its own for it */
     rill__partition partition;
     uint64_t expected_nnz;
 } rill__settings;
@@ -80,17 +81,17 @@ struct rill_request {
     uint32_t algorithm_hash;
     rill__problem problem; /* as agreed; nnz and result are 0 while nothing is known */
     double predicted;
-    bool may_post; /* it may still post a collective of MPI's */
+    bool may_post;    /* it may still post a collective of MPI's */
     bool stats_known; /* task.nnz_sum and nnz_max are those of all ranks when it completes */
-    int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
+    int key;          /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call;
 
-    rill__part input;        /* in, its absent entries the neutral element */
-    unsigned char fill[8];   /* of the result */
-    rill_stream normal;      /* a changed copy of in, where one was needed */
-    rill__piece piece[2];    /* sums, kept for the next call */
-    rill__buffer scratch;    /* of the kernels */
-    rill__buffer state;      /* of the algorithm */
+    rill__part input;          /* in, its absent entries the neutral element */
+    unsigned char fill[8];     /* of the result */
+    rill_stream normal;        /* a changed copy of in, where one was needed */
+    rill__piece piece[2];      /* sums, kept for the next call */
+    rill__buffer scratch;      /* of the kernels */
+    rill__buffer state;        /* of the algorithm */
     uint64_t started, elapsed; /* ticks */
     uint64_t nnz_in, nnz_out;
     rill_request *next_idle;

@@ -7,8 +7,8 @@ void *rill__request_alloc(rill_request *request, size_t n, size_t size) {
     size_t bytes;
     rill__block *block = rill__size_mul(n, size, &bytes) ? rill__block_take(request, bytes) : NULL;
     if (!block) {
-        rill__task_fail(request, rill__fail(RILL_ERR_MEMORY, "out of memory: %zu times %zu bytes", n,
-                                            size));
+        rill__task_fail(request,
+                        rill__fail(RILL_ERR_MEMORY, "out of memory: %zu times %zu bytes", n, size));
         return NULL;
     }
     return memset(block->buffer.data, 0, bytes);
@@ -17,8 +17,8 @@ void *rill__request_alloc(rill_request *request, size_t n, size_t size) {
 void rill__request_sum(rill_request *request, uint64_t first, uint64_t range, int n,
                        const rill__part *parts, bool force_dense, rill__piece *piece) {
     if (!rill__task_failed(request)) {
-        rill_status status = rill__sum_parts(request->task.shape, request->op, first, range, n, parts,
-                                             force_dense, &request->scratch, piece);
+        rill_status status = rill__sum_parts(request->task.shape, request->op, first, range, n,
+                                             parts, force_dense, &request->scratch, piece);
         if (status == RILL_OK) return;
         rill__task_fail(request, status);
     }
@@ -60,8 +60,8 @@ rill_status rill__finish_parts(rill_request *request, int n, const rill__part *p
 
 rill__part rill__own_part(rill_request *r, const rill__block *block) {
     rill__message message;
-    if (rill__task_failed(r) || rill__message_parse(block->buffer.data, block->bytes, NULL, false,
-                                                    &message) != RILL_OK)
+    if (rill__task_failed(r) ||
+        rill__message_parse(block->buffer.data, block->bytes, NULL, false, &message) != RILL_OK)
         return rill__part_empty(0, r->task.expect.dim);
     return rill__received_part(r, &message);
 }

@@ -33,7 +33,8 @@ typedef struct rill__buffer {
 rill_status rill__buffer_allocate(rill__buffer *, size_t bytes);
 /* Room for bytes; the old contents are lost if it has to grow. */
 static inline rill_status rill__buffer_reserve(rill__buffer *buffer, size_t bytes) {
-    return bytes <= buffer->capacity && buffer->data ? RILL_OK : rill__buffer_allocate(buffer, bytes);
+    return bytes <= buffer->capacity && buffer->data ? RILL_OK
+                                                     : rill__buffer_allocate(buffer, bytes);
 }
 void rill__buffer_free(rill__buffer *);
 void *rill__aligned_alloc(size_t bytes); /* 64-byte aligned with slack, or NULL; free() frees */

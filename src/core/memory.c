@@ -32,7 +32,8 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     size_t capacity;
     if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;
     void *data = rill__aligned_alloc(capacity);
-    if (!data) return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
+    if (!data)
+        return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
     free(buffer->data);
     buffer->data = data;
     buffer->capacity = capacity;

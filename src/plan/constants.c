@@ -30,8 +30,8 @@ void rill__constants_default(rill__constants *c, int hosts, double crowding) {
     if (crowding > 1) { /* ranks take turns on the processors */
         c->latency = fmax(c->latency, 2e-6);
         c->mpi_latency = fmax(c->mpi_latency, 1.5e-6);
-        double *each[] = {&c->latency, &c->overhead, &c->merge, &c->sum, &c->scatter, &c->dense_add,
-                          &c->copy, &c->mpi_latency};
+        double *each[] = {&c->latency, &c->overhead,  &c->merge, &c->sum,
+                          &c->scatter, &c->dense_add, &c->copy,  &c->mpi_latency};
         for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
             *each[i] *= crowding;
         if (hosts == 1) {

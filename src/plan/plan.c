@@ -63,7 +63,8 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
         bool coded = r->settings.codec ? r->settings.codec != &rill__codec_raw
                                        : rill__codec_pays(&planner->constants);
         if (coded && p.nnz >= 1)
-            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz / 8;
+            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz /
+                           8;
     }
     if (seen->result) p.result = (double)seen->result;
     else if (r->settings.expected_nnz) p.result = fmin((double)r->settings.expected_nnz, dim);

@@ -63,8 +63,8 @@ rill_status rill__agree_step(rill_request *request, rill__agree *a) {
         if (receives) {
             rill__message message;
             rill__block *block;
-            rill_status status =
-                rill__receive(request, peer, RILL__LANE_AGREE, &message, &block, NULL);
+            rill_status status = rill__receive(request, peer, RILL__LANE_AGREE, &message, &block,
+                                               NULL);
             if (status != RILL_OK) return status;
             merge(request, a, &message, kind == RILL__ROUND_RESULT_RECEIVE);
         }

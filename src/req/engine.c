@@ -15,7 +15,8 @@ enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
 
 /* Seconds without progress after which a rank asks the others what they are in. */
 #ifdef SMPI_H
-#define PATIENCE 0.002 /* simulated: each poll takes a microsecond there, and real time to simulate */
+#define PATIENCE                                                                                   \
+    0.002 /* simulated: each poll takes a microsecond there, and real time to simulate */
 #else
 #define PATIENCE 0.2
 #endif
@@ -39,7 +40,8 @@ rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
     engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
     engine->received = calloc((size_t)engine->size, sizeof *engine->received);
     engine->announced = calloc((size_t)engine->size, sizeof *engine->announced);
-    if (!engine->sent || !engine->received || !engine->announced || pthread_mutex_init(&engine->lock, NULL) != 0)
+    if (!engine->sent || !engine->received || !engine->announced ||
+        pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     return RILL_OK;
 }
@@ -117,8 +119,12 @@ static void send_note(rill__engine *engine, rill__header *header, const char *te
 
 void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
                  const char *text) {
-    rill__header header = {.magic = RILL__MAGIC, .version = RILL__VERSION, .form = RILL__M_FAILED,
-                           .status = (int32_t)status, .origin = origin, .seq = seq,
+    rill__header header = {.magic = RILL__MAGIC,
+                           .version = RILL__VERSION,
+                           .form = RILL__M_FAILED,
+                           .status = (int32_t)status,
+                           .origin = origin,
+                           .seq = seq,
                            .value_size = strnlen(text, 150)};
     keep_note(engine, &header, text);
     send_note(engine, &header, text);
@@ -146,8 +152,7 @@ static void answer(rill__engine *engine, const rill__header *asked) {
     rill__header h = *asked;
     if (!h.algorithm || !past->algorithm) h.algorithm = past->algorithm;
     rill_status status = rill__message_check(&h, past);
-    if (status != RILL_OK)
-        rill__abort(engine, asked->seq, status, engine->rank, rill_last_error());
+    if (status != RILL_OK) rill__abort(engine, asked->seq, status, engine->rank, rill_last_error());
 }
 
 static bool is_active(const rill__engine *engine, uint64_t seq) {
@@ -180,8 +185,7 @@ static void receive_notes(rill__engine *engine) {
         bool asks = m.header.form == RILL__M_INQUIRY;
         if (asks && m.header.seq < engine->seq && !is_active(engine, m.header.seq))
             answer(engine, &m.header);
-        else if (asks || m.header.form == RILL__M_FAILED)
-            keep_note(engine, &m.header, m.payload);
+        else if (asks || m.header.form == RILL__M_FAILED) keep_note(engine, &m.header, m.payload);
     }
 }
 
@@ -216,7 +220,8 @@ static bool apply_notes(rill__engine *engine, rill_request *request) {
         if (h->seq != task->seq) continue;
         if (h->form == RILL__M_INQUIRY) {
             rill__header asked = *h; /* before the choice neither side has an algorithm */
-            if (!asked.algorithm || !task->expect.algorithm) asked.algorithm = task->expect.algorithm;
+            if (!asked.algorithm || !task->expect.algorithm)
+                asked.algorithm = task->expect.algorithm;
             rill_status status = rill__message_check(&asked, &task->expect);
             if (status != RILL_OK) rill__task_abort(request, status);
             continue;
@@ -407,8 +412,10 @@ rill_status rill__engine_drain(rill__engine *engine) {
     rill__buffer sink = {NULL, 0};
     int code = MPI_SUCCESS;
     for (int step = 0; step < 2 && code == MPI_SUCCESS; step++) {
-        rill__header header = {.magic = RILL__MAGIC, .version = RILL__VERSION,
-                               .form = RILL__M_FAREWELL, .first = (uint64_t)step,
+        rill__header header = {.magic = RILL__MAGIC,
+                               .version = RILL__VERSION,
+                               .form = RILL__M_FAREWELL,
+                               .first = (uint64_t)step,
                                .dim = UINT64_MAX};
         engine->closing = step == 1;
         send_note(engine, &header, "");

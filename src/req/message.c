@@ -128,7 +128,8 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
     if (h->algorithm != e->algorithm)
         return rill__fail(RILL_ERR_MISMATCH, "another rank runs another algorithm");
     if (h->details != e->details)
-        return rill__fail(RILL_ERR_MISMATCH, "another rank has another root, partition or forced algorithm");
+        return rill__fail(RILL_ERR_MISMATCH,
+                          "another rank has another root, partition or forced algorithm");
     return RILL_OK;
 }
 
@@ -171,7 +172,8 @@ static rill_status decode_indices(const rill__message *m, void *room, const void
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: size of the indices does not fit the count");
         *idx = m->payload;
-        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, h->count, h->first, h->range);
+        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, h->count, h->first,
+                                                 h->range);
         if (at < h->count)
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: index %llu is out of order or range",
@@ -183,8 +185,9 @@ static rill_status decode_indices(const rill__message *m, void *room, const void
                  ->decode(h->index_bytes, m->payload, h->index_size, h->count, h->first, h->range,
                           room, &used));
     if (rill__align8(used) != h->index_size)
-        return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes of indices instead of %llu",
-                          used, (unsigned long long)h->index_size);
+        return rill__fail(RILL_ERR_MESSAGE,
+                          "malformed message: %zu bytes of indices instead of %llu", used,
+                          (unsigned long long)h->index_size);
     return RILL_OK;
 }
 
@@ -203,8 +206,12 @@ rill_status rill__message_part(const rill__message *m, void *room, rill__part *p
     const rill__header *h = &m->header;
     if (h->form != RILL__M_SPARSE && h->form != RILL__M_DENSE)
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: form %d has no entries", h->form);
-    *part = (rill__part){h->form == RILL__M_SPARSE ? RILL__SPARSE : RILL__DENSE, h->first, h->range,
-                         h->count, NULL, NULL};
+    *part = (rill__part){h->form == RILL__M_SPARSE ? RILL__SPARSE : RILL__DENSE,
+                         h->first,
+                         h->range,
+                         h->count,
+                         NULL,
+                         NULL};
     if (!h->count) return RILL_OK;
     if (h->form == RILL__M_SPARSE) RILL_TRY(decode_indices(m, room, &part->idx));
     return decode_values(m, (char *)room + index_room(h), &part->val);

@@ -13,11 +13,11 @@
 #define RILL__VERSION 1
 
 typedef enum rill__message_form {
-    RILL__M_SPARSE = 0, /* count indices, count values */
-    RILL__M_DENSE = 1,  /* range values */
-    RILL__M_BUNDLE = 2, /* count messages, one after the other, each padded to 8 bytes */
-    RILL__M_AGREE = 3,  /* 64-bit words */
-    RILL__M_FAILED = 4, /* text of the error in status */
+    RILL__M_SPARSE = 0,  /* count indices, count values */
+    RILL__M_DENSE = 1,   /* range values */
+    RILL__M_BUNDLE = 2,  /* count messages, one after the other, each padded to 8 bytes */
+    RILL__M_AGREE = 3,   /* 64-bit words */
+    RILL__M_FAILED = 4,  /* text of the error in status */
     RILL__M_INQUIRY = 5, /* no payload: what the sender is waiting in */
     RILL__M_FAREWELL = 6 /* no payload: the sender frees the communicator; first tells the step */
 } rill__message_form;
@@ -42,9 +42,9 @@ typedef struct rill__header {
     uint64_t count;
     uint64_t index_size; /* bytes after the header, padded to 8 */
     uint64_t value_size; /* bytes after the indices */
-    uint64_t nnz_sum;    /* statistics for the planner, of the ranks that this message speaks for: */
-    uint64_t nnz_max;    /* their entries, and the most of one rank */
-    uint64_t fill;       /* bits of what an absent entry stands for */
+    uint64_t nnz_sum; /* statistics for the planner, of the ranks that this message speaks for: */
+    uint64_t nnz_max; /* their entries, and the most of one rank */
+    uint64_t fill;    /* bits of what an absent entry stands for */
 } rill__header;
 
 /* What the receiver is waiting for; a difference is RILL_ERR_MISMATCH. */

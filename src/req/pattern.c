@@ -11,8 +11,9 @@ rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer) 
     if (rank < 2 * folded) {
         if (rank % 2) {
             *peer = rank - 1;
-            return round == 0 ? RILL__ROUND_SEND
-                              : round == 1 ? RILL__ROUND_RESULT_RECEIVE : RILL__ROUND_END;
+            return round == 0   ? RILL__ROUND_SEND
+                   : round == 1 ? RILL__ROUND_RESULT_RECEIVE
+                                : RILL__ROUND_END;
         }
         if (round == 0 || round == log + 1) {
             *peer = rank + 1;

@@ -65,8 +65,8 @@ typedef struct rill__engine {
     rill__expect past[RILL__REMEMBERED]; /* by seq */
     uint64_t *sent, *received;           /* messages to and from each rank */
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
-    int farewells[2];                    /* ranks that came to the first and second step of freeing */
-    bool closing;                        /* nobody is in a call any more */
+    int farewells[2]; /* ranks that came to the first and second step of freeing */
+    bool closing;     /* nobody is in a call any more */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
@@ -85,7 +85,7 @@ typedef struct rill__task {
     void (*completed)(rill_request *); /* may be NULL */
     rill__life life;
     bool inquired; /* it has asked the others what they are in */
-    bool moved; /* a message moved in this step: the engine is not idle */
+    bool moved;    /* a message moved in this step: the engine is not idle */
     uint64_t seq;
     int tag;
     rill__expect expect;

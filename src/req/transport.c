@@ -128,8 +128,8 @@ rill_status rill__encode(rill_request *request, const rill__part *part, rill__bl
     rill__task *task = RILL__TASK(request);
     if (task->status == RILL_OK) {
         rill__coding coding = next_coding(task, part);
-        rill__block *block =
-            rill__block_take(request, rill__message_bound(task->shape, &coding, part));
+        rill__block *block = rill__block_take(request,
+                                              rill__message_bound(task->shape, &coding, part));
         if (block) {
             rill__header *h = block->buffer.data;
             *h = rill__call_header(task);
@@ -312,7 +312,8 @@ static rill_status finish_receive(rill_request *request, int slot, rill__transfe
 static bool reads_split(const rill__task *task, int lane) {
     for (int i = 0; i < task->receives.n; i++) {
         const rill__transfer *t = &task->receives.at[i];
-        if (!t->rest && t->lane == lane && t->block->bytes == task->engine->split_limit) return true;
+        if (!t->rest && t->lane == lane && t->block->bytes == task->engine->split_limit)
+            return true;
     }
     return false;
 }

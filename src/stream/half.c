@@ -78,9 +78,7 @@ void rill__value_store(rill_type type, void *at, double value) {
         memcpy(at, &f, 4);
         break;
     }
-    case RILL_F64:
-        memcpy(at, &value, 8);
-        break;
+    case RILL_F64: memcpy(at, &value, 8); break;
     case RILL_F16:
     case RILL_BF16: {
         float f = float_to_odd(value);
@@ -96,18 +94,10 @@ double rill__value_load(rill_type type, const void *at) {
     double d;
     uint16_t h;
     switch (type) {
-    case RILL_F32:
-        memcpy(&f, at, 4);
-        return (double)f;
-    case RILL_F64:
-        memcpy(&d, at, 8);
-        return d;
-    case RILL_F16:
-        memcpy(&h, at, 2);
-        return (double)rill__f16_to_f32(h);
-    case RILL_BF16:
-        memcpy(&h, at, 2);
-        return (double)rill__bf16_to_f32(h);
+    case RILL_F32: memcpy(&f, at, 4); return (double)f;
+    case RILL_F64: memcpy(&d, at, 8); return d;
+    case RILL_F16: memcpy(&h, at, 2); return (double)rill__f16_to_f32(h);
+    case RILL_BF16: memcpy(&h, at, 2); return (double)rill__bf16_to_f32(h);
     }
     return 0.0;
 }

@@ -98,8 +98,8 @@ static uint64_t compact(rill__shape shape, const void *dense, uint64_t first, ui
  * of the range is moved below the lower. */
 RILL__INLINE uint64_t first_descent(unsigned index_bytes, const char *idx, uint64_t n) {
     const unsigned lanes = 32 / index_bytes;
-    const __m256i half =
-        index_bytes == 4 ? _mm256_set1_epi32(INT32_MIN) : _mm256_set1_epi64x(INT64_MIN);
+    const __m256i half = index_bytes == 4 ? _mm256_set1_epi32(INT32_MIN)
+                                          : _mm256_set1_epi64x(INT64_MIN);
     uint64_t i = 1;
     for (; i + lanes <= n; i += lanes) {
         const char *p = idx + i * index_bytes;
@@ -108,8 +108,7 @@ RILL__INLINE uint64_t first_descent(unsigned index_bytes, const char *idx, uint6
         __m256i good = index_bytes == 4 ? _mm256_cmpgt_epi32(x, y) : _mm256_cmpgt_epi64(x, y);
         if (_mm256_movemask_epi8(good) != -1) break;
     }
-    while (i < n &&
-           rill__index_at(index_bytes, idx, i - 1) < rill__index_at(index_bytes, idx, i))
+    while (i < n && rill__index_at(index_bytes, idx, i - 1) < rill__index_at(index_bytes, idx, i))
         i++;
     return i;
 }
@@ -135,7 +134,8 @@ static __m256i spread_value(rill_type type, const void *value) {
 static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
     size_t size = rill__type_size(type), bytes = n * size, i = 0;
     __m256i v = spread_value(type, value);
-    for (; i + 32 <= bytes; i += 32) _mm256_storeu_si256((__m256i *)((char *)dst + i), v);
+    for (; i + 32 <= bytes; i += 32)
+        _mm256_storeu_si256((__m256i *)((char *)dst + i), v);
     rill__kernels_scalar.fill(type, (char *)dst + i, n - i / size, value);
 }
 

@@ -22,26 +22,20 @@ RILL__INLINE __m256i sort_bitonic(__m256i x) {
 RILL__INLINE __m256 apply_ps(rill__op_kind kind, __m256 a, __m256 b) {
     /* vminps gives its second operand if either is NaN: right unless only b is. */
     __m256 r;
-    if (kind == RILL__MIN)
-        r = _mm256_min_ps(b, a);
-    else if (kind == RILL__MAX)
-        r = _mm256_max_ps(b, a);
-    else
-        return kind == RILL__PROD ? _mm256_mul_ps(a, b) : _mm256_add_ps(a, b);
-    __m256 only_b =
-        _mm256_and_ps(_mm256_cmp_ps(a, a, _CMP_ORD_Q), _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
+    if (kind == RILL__MIN) r = _mm256_min_ps(b, a);
+    else if (kind == RILL__MAX) r = _mm256_max_ps(b, a);
+    else return kind == RILL__PROD ? _mm256_mul_ps(a, b) : _mm256_add_ps(a, b);
+    __m256 only_b = _mm256_and_ps(_mm256_cmp_ps(a, a, _CMP_ORD_Q),
+                                  _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
     return _mm256_blendv_ps(r, b, only_b);
 }
 RILL__INLINE __m256d apply_pd(rill__op_kind kind, __m256d a, __m256d b) {
     __m256d r;
-    if (kind == RILL__MIN)
-        r = _mm256_min_pd(b, a);
-    else if (kind == RILL__MAX)
-        r = _mm256_max_pd(b, a);
-    else
-        return kind == RILL__PROD ? _mm256_mul_pd(a, b) : _mm256_add_pd(a, b);
-    __m256d only_b =
-        _mm256_and_pd(_mm256_cmp_pd(a, a, _CMP_ORD_Q), _mm256_cmp_pd(b, b, _CMP_UNORD_Q));
+    if (kind == RILL__MIN) r = _mm256_min_pd(b, a);
+    else if (kind == RILL__MAX) r = _mm256_max_pd(b, a);
+    else return kind == RILL__PROD ? _mm256_mul_pd(a, b) : _mm256_add_pd(a, b);
+    __m256d only_b = _mm256_and_pd(_mm256_cmp_pd(a, a, _CMP_ORD_Q),
+                                   _mm256_cmp_pd(b, b, _CMP_UNORD_Q));
     return _mm256_blendv_pd(r, b, only_b);
 }
 
@@ -55,10 +49,8 @@ RILL__INLINE __m256i load_values(rill_type type, const char *p) {
     return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 RILL__INLINE void store_values(rill_type type, char *p, __m256i v) {
-    if (type == RILL_F32)
-        _mm256_storeu_si256((__m256i *)p, v);
-    else
-        _mm_storeu_si128((__m128i *)p, narrow(v));
+    if (type == RILL_F32) _mm256_storeu_si256((__m256i *)p, v);
+    else _mm_storeu_si128((__m128i *)p, narrow(v));
 }
 RILL__INLINE __m256 to_f32(rill_type type, __m256i v) {
     if (type == RILL_F32) return _mm256_castsi256_ps(v);
@@ -74,9 +66,9 @@ RILL__INLINE __m256i from_f32(rill_type type, __m256 f) {
     __m256i even = _mm256_and_si256(top, _mm256_set1_epi32(1));
     __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7fff)), even);
     __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
-    return _mm256_castps_si256(_mm256_blendv_ps(
-        _mm256_castsi256_ps(_mm256_srli_epi32(up, 16)), _mm256_castsi256_ps(quiet),
-        _mm256_cmp_ps(f, f, _CMP_UNORD_Q)));
+    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(_mm256_srli_epi32(up, 16)),
+                                                _mm256_castsi256_ps(quiet),
+                                                _mm256_cmp_ps(f, f, _CMP_UNORD_Q)));
 }
 RILL__INLINE __m256i apply_values(rill_type type, rill__op_kind kind, __m256i a, __m256i b) {
     return from_f32(type, apply_ps(kind, to_f32(type, a), to_f32(type, b)));
@@ -178,10 +170,8 @@ RILL__INLINE uint64_t span_end(const uint32_t *idx, uint64_t low, uint64_t high,
     if (low == high || idx[high - 1] - base < MERGE_SPAN) return high;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (idx[middle] - base < MERGE_SPAN)
-            low = middle + 1;
-        else
-            high = middle;
+        if (idx[middle] - base < MERGE_SPAN) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
@@ -189,14 +179,25 @@ RILL__INLINE uint64_t span_end(const uint32_t *idx, uint64_t low, uint64_t high,
 RILL__INLINE uint64_t merge_type(rill_type type, rill__op_kind kind, rill__pairs a, rill__pairs b,
                                  uint32_t *idx, char *val) {
     const unsigned size = type == RILL_F32 ? 4 : 2;
-    merger m = {a.idx, b.idx, a.val, b.val, 0, 0, 0, idx, val, _mm256_setzero_si256(),
-                _mm256_setzero_si256(), 0};
+    merger m = {a.idx,
+                b.idx,
+                a.val,
+                b.val,
+                0,
+                0,
+                0,
+                idx,
+                val,
+                _mm256_setzero_si256(),
+                _mm256_setzero_si256(),
+                0};
     while (m.i < a.n && m.j < b.n) {
         /* A stretch of indices whose offsets leave room for the lane number. */
         uint32_t base = m.ai[m.i] < m.bi[m.j] ? m.ai[m.i] : m.bi[m.j];
         uint64_t end_a = span_end(m.ai, m.i, a.n, base), end_b = span_end(m.bi, m.j, b.n, base);
         m.open = 0xfe;
-        while (m.i + 8 <= end_a && m.j + 8 <= end_b) step(&m, type, kind, base, 8, 8);
+        while (m.i + 8 <= end_a && m.j + 8 <= end_b)
+            step(&m, type, kind, base, 8, 8);
         while ((m.i < end_a || m.j < end_b) && m.i < a.n && m.j < b.n)
             step(&m, type, kind, base, (unsigned)rill__min_u64(end_a - m.i, 8),
                  (unsigned)rill__min_u64(end_b - m.j, 8));
@@ -231,12 +232,9 @@ RILL__INLINE uint64_t merge_type(rill_type type, rill__op_kind kind, rill__pairs
 static uint64_t merge(rill__shape shape, const rill_op *op, rill__pairs a, rill__pairs b, void *idx,
                       void *val) {
     if (shape.index_bytes == 4) {
-        if (shape.type == RILL_F32)
-            MERGE_KINDS(RILL_F32)
-        else if (shape.type == RILL_F16)
-            MERGE_KINDS(RILL_F16)
-        else if (shape.type == RILL_BF16)
-            MERGE_KINDS(RILL_BF16)
+        if (shape.type == RILL_F32) MERGE_KINDS(RILL_F32)
+        else if (shape.type == RILL_F16) MERGE_KINDS(RILL_F16)
+        else if (shape.type == RILL_BF16) MERGE_KINDS(RILL_BF16)
     }
     return rill__kernels_scalar.merge(shape, op, a, b, idx, val);
 }

@@ -28,7 +28,8 @@ typedef struct block_plan {
 RILL__INLINE block_plan block_plan_of(rill__op_kind kind, uint64_t range, int n, uint64_t inputs) {
     double per_index = (double)inputs / (double)n / (double)range;
     uint64_t size = BLOCK_MIN;
-    while (size < RILL__BLOCK_MAX && per_index * (double)size < BLOCK_VISIT) size *= 2;
+    while (size < RILL__BLOCK_MAX && per_index * (double)size < BLOCK_VISIT)
+        size *= 2;
     size = rill__min_u64(size, (range + 63) & ~UINT64_C(63));
     uint64_t ahead = (uint64_t)(1.3 * per_index * (double)size);
     bool flushes = _mm_getcsr() & (_MM_FLUSH_ZERO_MASK | 0x0040); /* 0x0040: denormals are zeros */
@@ -38,10 +39,10 @@ RILL__INLINE block_plan block_plan_of(rill__op_kind kind, uint64_t range, int n,
 
 /* Writes the numbers of the set bits, plus offset; returns their count. */
 RILL__INLINE unsigned list_bits(uint16_t *list, uint64_t set, unsigned offset) {
-    const __m512i bytes =
-        _mm512_set_epi64(0x3f3e3d3c3b3a3938, 0x3736353433323130, 0x2f2e2d2c2b2a2928,
-                         0x2726252423222120, 0x1f1e1d1c1b1a1918, 0x1716151413121110,
-                         0x0f0e0d0c0b0a0908, 0x0706050403020100);
+    const __m512i bytes = _mm512_set_epi64(0x3f3e3d3c3b3a3938, 0x3736353433323130,
+                                           0x2f2e2d2c2b2a2928, 0x2726252423222120,
+                                           0x1f1e1d1c1b1a1918, 0x1716151413121110,
+                                           0x0f0e0d0c0b0a0908, 0x0706050403020100);
     __m512i packed = _mm512_maskz_compress_epi8(set, bytes);
     __m512i add = _mm512_set1_epi16((short)offset);
     unsigned count = (unsigned)_mm_popcnt_u64(set);

@@ -74,17 +74,17 @@ static void combine(rill_type type, const rill_op *op, void *out, const void *lo
 /* 16-bit values: 16 entries are collected, combined in registers and put back, which saves the
  * conversions one by one. No index occurs twice, so none can be missed. */
 RILL__INLINE void combine_halves(rill__op_kind kind, rill_type type, void *own, const char *val) {
-    if (type == RILL_F16)
-        combine_kind(kind, RILL_F16, own, own, val, 16);
-    else
-        combine_kind(kind, RILL_BF16, own, own, val, 16);
+    if (type == RILL_F16) combine_kind(kind, RILL_F16, own, own, val, 16);
+    else combine_kind(kind, RILL_BF16, own, own, val, 16);
 }
 #define SCATTER_16(INDEX)                                                                          \
     for (; i + 16 <= p.n; i += 16) {                                                               \
         const INDEX *x = (const INDEX *)p.idx + i;                                                 \
-        for (unsigned u = 0; u < 16; u++) own[u] = dense[x[u] - first];                            \
+        for (unsigned u = 0; u < 16; u++)                                                          \
+            own[u] = dense[x[u] - first];                                                          \
         combine_halves(kind, type, own, (const char *)p.val + i * 2);                              \
-        for (unsigned u = 0; u < 16; u++) dense[x[u] - first] = own[u];                            \
+        for (unsigned u = 0; u < 16; u++)                                                          \
+            dense[x[u] - first] = own[u];                                                          \
     }
 
 RILL__INLINE uint64_t scatter_halves(rill__op_kind kind, rill__shape shape, uint16_t *dense,
@@ -92,10 +92,8 @@ RILL__INLINE uint64_t scatter_halves(rill__op_kind kind, rill__shape shape, uint
     rill_type type = shape.type;
     uint16_t own[16];
     uint64_t i = 0;
-    if (shape.index_bytes == 4)
-        SCATTER_16(uint32_t)
-    else
-        SCATTER_16(uint64_t)
+    if (shape.index_bytes == 4) SCATTER_16(uint32_t)
+    else SCATTER_16(uint64_t)
     return i;
 }
 
@@ -145,12 +143,9 @@ RILL__INLINE __mmask32 matches(rill_type type, vector_matcher m, __m512i v) {
 
 /* Values in the lanes of keep, packed. */
 RILL__INLINE void store_packed(rill_type type, char *p, __mmask32 keep, __m512i v) {
-    if (type == RILL_F64)
-        v = _mm512_maskz_compress_epi64((__mmask8)keep, v);
-    else if (type == RILL_F32)
-        v = _mm512_maskz_compress_epi32((__mmask16)keep, v);
-    else
-        v = _mm512_maskz_compress_epi16(keep, v);
+    if (type == RILL_F64) v = _mm512_maskz_compress_epi64((__mmask8)keep, v);
+    else if (type == RILL_F32) v = _mm512_maskz_compress_epi32((__mmask16)keep, v);
+    else v = _mm512_maskz_compress_epi16(keep, v);
     _mm512_storeu_si512(p, v);
 }
 
@@ -158,10 +153,8 @@ RILL__INLINE void store_packed(rill_type type, char *p, __mmask32 keep, __m512i 
 RILL__INLINE void store_numbers(unsigned index_bytes, char *p, __mmask16 keep, uint64_t first) {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     __m512i x = _mm512_maskz_compress_epi32(keep, lanes);
-    if (index_bytes == 4)
-        store_offsets_4((uint32_t *)p, x, (uint32_t)first);
-    else
-        store_offsets_8((uint64_t *)p, x, first);
+    if (index_bytes == 4) store_offsets_4((uint32_t *)p, x, (uint32_t)first);
+    else store_offsets_8((uint64_t *)p, x, first);
 }
 
 RILL__INLINE uint64_t compact_type(rill_type type, unsigned index_bytes, const char *dense,
@@ -234,12 +227,9 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
                     const void *to) {
     vector_matcher m = vector_matcher_of(type, from);
     __m512i new = spread_value(type, to);
-    if (type == RILL_F32)
-        replace_type(RILL_F32, dst, src, n, m, new);
-    else if (type == RILL_F64)
-        replace_type(RILL_F64, dst, src, n, m, new);
-    else
-        replace_type(RILL_F16, dst, src, n, m, new);
+    if (type == RILL_F32) replace_type(RILL_F32, dst, src, n, m, new);
+    else if (type == RILL_F64) replace_type(RILL_F64, dst, src, n, m, new);
+    else replace_type(RILL_F16, dst, src, n, m, new);
 }
 
 /* ---- fill, check ---------------------------------------------------------------------------- */
@@ -247,7 +237,8 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
 static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
     __m512i v = spread_value(type, value);
     uint64_t bytes = n * rill__type_size(type), i = 0;
-    for (; i + 64 <= bytes; i += 64) _mm512_storeu_si512((char *)dst + i, v);
+    for (; i + 64 <= bytes; i += 64)
+        _mm512_storeu_si512((char *)dst + i, v);
     _mm512_mask_storeu_epi8((char *)dst + i, ((__mmask64)1 << (bytes - i)) - 1, v);
 }
 
@@ -262,8 +253,7 @@ RILL__INLINE uint64_t first_descent(unsigned index_bytes, const char *idx, uint6
                                         : _mm512_cmple_epu64_mask(x, before);
         if (bad) return i + (unsigned)__builtin_ctz(bad);
     }
-    while (i < n &&
-           rill__index_at(index_bytes, idx, i - 1) < rill__index_at(index_bytes, idx, i))
+    while (i < n && rill__index_at(index_bytes, idx, i - 1) < rill__index_at(index_bytes, idx, i))
         i++;
     return i;
 }

@@ -23,12 +23,9 @@ RILL__INLINE __m512i sort_bitonic(__m512i x) {
 RILL__INLINE __m512 apply_ps(rill__op_kind kind, __m512 a, __m512 b) {
     /* vminps gives its second operand if either is NaN: right unless only b is. */
     __m512 r;
-    if (kind == RILL__MIN)
-        r = _mm512_min_ps(b, a);
-    else if (kind == RILL__MAX)
-        r = _mm512_max_ps(b, a);
-    else
-        return kind == RILL__PROD ? _mm512_mul_ps(a, b) : _mm512_add_ps(a, b);
+    if (kind == RILL__MIN) r = _mm512_min_ps(b, a);
+    else if (kind == RILL__MAX) r = _mm512_max_ps(b, a);
+    else return kind == RILL__PROD ? _mm512_mul_ps(a, b) : _mm512_add_ps(a, b);
     __mmask16 only_b = _mm512_mask_cmp_ps_mask(_mm512_cmp_ps_mask(a, a, _CMP_ORD_Q), b, b,
                                                _CMP_UNORD_Q);
     return _mm512_mask_mov_ps(r, only_b, b);
@@ -36,12 +33,9 @@ RILL__INLINE __m512 apply_ps(rill__op_kind kind, __m512 a, __m512 b) {
 
 RILL__INLINE __m512d apply_pd(rill__op_kind kind, __m512d a, __m512d b) {
     __m512d r;
-    if (kind == RILL__MIN)
-        r = _mm512_min_pd(b, a);
-    else if (kind == RILL__MAX)
-        r = _mm512_max_pd(b, a);
-    else
-        return kind == RILL__PROD ? _mm512_mul_pd(a, b) : _mm512_add_pd(a, b);
+    if (kind == RILL__MIN) r = _mm512_min_pd(b, a);
+    else if (kind == RILL__MAX) r = _mm512_max_pd(b, a);
+    else return kind == RILL__PROD ? _mm512_mul_pd(a, b) : _mm512_add_pd(a, b);
     __mmask8 only_b = _mm512_mask_cmp_pd_mask(_mm512_cmp_pd_mask(a, a, _CMP_ORD_Q), b, b,
                                               _CMP_UNORD_Q);
     return _mm512_mask_mov_pd(r, only_b, b);
@@ -97,8 +91,7 @@ RILL__INLINE void store_values_4(uint32_t *p, __mmask16 keep, __m512i v) {
     _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(keep, v));
 }
 RILL__INLINE void store_values_2(uint16_t *p, __mmask16 keep, __m512i v) {
-    _mm256_storeu_si256((__m256i *)p,
-                        _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(keep, v)));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(keep, v)));
 }
 RILL__INLINE uint32_t lane_4(__m512i v, unsigned lane) {
     __m512i at = _mm512_permutexvar_epi32(_mm512_set1_epi32((int)lane), v);
@@ -142,9 +135,9 @@ RILL__INLINE void store_values_8(uint64_t *p, __mmask16 keep, pair_f64 v) {
 RILL__INLINE pair_f64 join_f64(rill__op_kind kind, pair_f64 v, __mmask16 mask, pair_f64 left) {
     __m512d low = apply_pd(kind, _mm512_castsi512_pd(left.low), _mm512_castsi512_pd(v.low));
     __m512d high = apply_pd(kind, _mm512_castsi512_pd(left.high), _mm512_castsi512_pd(v.high));
-    return (pair_f64){_mm512_mask_mov_epi64(v.low, (__mmask8)mask, _mm512_castpd_si512(low)),
-                      _mm512_mask_mov_epi64(v.high, (__mmask8)(mask >> 8),
-                                            _mm512_castpd_si512(high))};
+    return (
+        pair_f64){_mm512_mask_mov_epi64(v.low, (__mmask8)mask, _mm512_castpd_si512(low)),
+                  _mm512_mask_mov_epi64(v.high, (__mmask8)(mask >> 8), _mm512_castpd_si512(high))};
 }
 RILL__INLINE uint64_t lane_8(pair_f64 v, unsigned lane) {
     __m512i at = _mm512_permutex2var_epi64(v.low, _mm512_set1_epi64((long long)lane), v.high);

@@ -102,10 +102,8 @@ RILL__INLINE uint64_t rill__check_range(unsigned index_bytes, const void *idx, u
     uint64_t low = 0, high = n;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (rill__index_at(index_bytes, idx, middle) - first < range)
-            low = middle + 1;
-        else
-            high = middle;
+        if (rill__index_at(index_bytes, idx, middle) - first < range) low = middle + 1;
+        else high = middle;
     }
     return low;
 }

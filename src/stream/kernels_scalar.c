@@ -118,14 +118,10 @@ static int scatter_shape(rill__shape shape, const rill_op *op, void *dense, uint
                          rill__pairs p) {
 #define CALL_F(f) (f(op, dense, first, p), 0)
     switch (shape.type) {
-    case RILL_F32:
-        return shape.index_bytes == 4 ? CALL_F(scatter_f32_4) : CALL_F(scatter_f32_8);
-    case RILL_F64:
-        return shape.index_bytes == 4 ? CALL_F(scatter_f64_4) : CALL_F(scatter_f64_8);
-    case RILL_F16:
-        return shape.index_bytes == 4 ? CALL_F(scatter_f16_4) : CALL_F(scatter_f16_8);
-    case RILL_BF16:
-        return shape.index_bytes == 4 ? CALL_F(scatter_bf16_4) : CALL_F(scatter_bf16_8);
+    case RILL_F32: return shape.index_bytes == 4 ? CALL_F(scatter_f32_4) : CALL_F(scatter_f32_8);
+    case RILL_F64: return shape.index_bytes == 4 ? CALL_F(scatter_f64_4) : CALL_F(scatter_f64_8);
+    case RILL_F16: return shape.index_bytes == 4 ? CALL_F(scatter_f16_4) : CALL_F(scatter_f16_8);
+    case RILL_BF16: return shape.index_bytes == 4 ? CALL_F(scatter_bf16_4) : CALL_F(scatter_bf16_8);
     }
 #undef CALL_F
     return 0;
@@ -141,10 +137,12 @@ RILL__INLINE void combine_kind(rill__op_kind kind, rill_type type, void *out, co
                                const void *upper, uint64_t n) {
     if (type == RILL_F32) {
         const float *a = lower, *b = upper;
-        for (uint64_t i = 0; i < n; i++) ((float *)out)[i] = rill__apply_f32(kind, a[i], b[i]);
+        for (uint64_t i = 0; i < n; i++)
+            ((float *)out)[i] = rill__apply_f32(kind, a[i], b[i]);
     } else if (type == RILL_F64) {
         const double *a = lower, *b = upper;
-        for (uint64_t i = 0; i < n; i++) ((double *)out)[i] = rill__apply_f64(kind, a[i], b[i]);
+        for (uint64_t i = 0; i < n; i++)
+            ((double *)out)[i] = rill__apply_f64(kind, a[i], b[i]);
     } else if (type == RILL_F16) {
         const uint16_t *a = lower, *b = upper;
         for (uint64_t i = 0; i < n; i++)
@@ -204,15 +202,18 @@ static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
     if (type == RILL_F64) {
         uint64_t v;
         memcpy(&v, value, 8);
-        for (uint64_t i = 0; i < n; i++) ((uint64_t *)dst)[i] = v;
+        for (uint64_t i = 0; i < n; i++)
+            ((uint64_t *)dst)[i] = v;
     } else if (type == RILL_F32) {
         uint32_t v;
         memcpy(&v, value, 4);
-        for (uint64_t i = 0; i < n; i++) ((uint32_t *)dst)[i] = v;
+        for (uint64_t i = 0; i < n; i++)
+            ((uint32_t *)dst)[i] = v;
     } else {
         uint16_t v;
         memcpy(&v, value, 2);
-        for (uint64_t i = 0; i < n; i++) ((uint16_t *)dst)[i] = v;
+        for (uint64_t i = 0; i < n; i++)
+            ((uint16_t *)dst)[i] = v;
     }
 }
 
@@ -230,12 +231,9 @@ static void fill(rill_type type, void *dst, uint64_t n, const void *value) {
 static void replace(rill_type type, void *dst, const void *src, uint64_t n, const void *from,
                     const void *to) {
     rill__matcher m = rill__matcher_of(type, from);
-    if (type == RILL_F64)
-        REPLACE(uint64_t);
-    else if (type == RILL_F32)
-        REPLACE(uint32_t);
-    else
-        REPLACE(uint16_t);
+    if (type == RILL_F64) REPLACE(uint64_t);
+    else if (type == RILL_F32) REPLACE(uint32_t);
+    else REPLACE(uint16_t);
 }
 
 size_t rill__blocks_workspace(rill__shape shape) {

@@ -19,7 +19,8 @@ static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t from
     uint64_t low = from, high = n;
     while (low < high) {
         uint64_t mid = low + (high - low) / 2;
-        uint64_t at = index_bytes == 4 ? ((const uint32_t *)idx)[mid] : ((const uint64_t *)idx)[mid];
+        uint64_t at = index_bytes == 4 ? ((const uint32_t *)idx)[mid]
+                                       : ((const uint64_t *)idx)[mid];
         if (at < bound) low = mid + 1;
         else high = mid;
     }
@@ -153,8 +154,7 @@ static rill_status sum_dense(rill__shape shape, const rill_op *op, uint64_t firs
         if (wide)
             sum_block_wide(shape, op, first + done, count, n, in, cursor, sums, values,
                            (uint16_t *)to);
-        else
-            sum_block(shape, op, first + done, count, n, in, cursor, to);
+        else sum_block(shape, op, first + done, count, n, in, cursor, to);
     }
     return RILL_OK;
 }
@@ -278,8 +278,8 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
         char *idx = (char *)out->idx.data + at * shape.index_bytes;
         char *val = (char *)out->val.data + at * size;
         if (in[i].form == RILL__DENSE) {
-            at += rill__kernels_get()->compact(shape, in[i].val, in[i].first, in[i].range, out->fill,
-                                               in[i].range, idx, val);
+            at += rill__kernels_get()->compact(shape, in[i].val, in[i].first, in[i].range,
+                                               out->fill, in[i].range, idx, val);
         } else {
             memcpy(idx, in[i].idx, in[i].n * shape.index_bytes);
             memcpy(val, in[i].val, in[i].n * size);

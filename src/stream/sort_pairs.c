@@ -39,19 +39,13 @@ static void sort_pass(rill__shape shape, uint64_t n, const void *si, const void 
                       void *dv, uint64_t *start, unsigned shift, uint64_t mask) {
     size_t value_bytes = rill__type_size(shape.type);
     if (shape.index_bytes == 4) {
-        if (value_bytes == 4)
-            PASS(uint32_t, uint32_t);
-        else if (value_bytes == 8)
-            PASS(uint32_t, uint64_t);
-        else
-            PASS(uint32_t, uint16_t);
+        if (value_bytes == 4) PASS(uint32_t, uint32_t);
+        else if (value_bytes == 8) PASS(uint32_t, uint64_t);
+        else PASS(uint32_t, uint16_t);
     } else {
-        if (value_bytes == 4)
-            PASS(uint64_t, uint32_t);
-        else if (value_bytes == 8)
-            PASS(uint64_t, uint64_t);
-        else
-            PASS(uint64_t, uint16_t);
+        if (value_bytes == 4) PASS(uint64_t, uint32_t);
+        else if (value_bytes == 8) PASS(uint64_t, uint64_t);
+        else PASS(uint64_t, uint16_t);
     }
 }
 
@@ -65,7 +59,8 @@ static void count_digits(unsigned index_bytes, uint64_t n, const void *idx, uint
     memset(d->start, 0, sizeof d->start);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t x = index_at(index_bytes, idx, i);
-        for (unsigned p = 0; p < d->passes; p++, x >>= d->width) d->start[p][x & mask]++;
+        for (unsigned p = 0; p < d->passes; p++, x >>= d->width)
+            d->start[p][x & mask]++;
     }
     for (unsigned p = 0; p < d->passes; p++) {
         uint64_t sum = 0;
@@ -88,7 +83,8 @@ static void count_digits(unsigned index_bytes, uint64_t n, const void *idx, uint
             VALUE value = v[i++];                                                                  \
             if (i < n && x[i] == index) {                                                          \
                 ACC sum = LOAD(value);                                                             \
-                do sum += LOAD(v[i]);                                                              \
+                do                                                                                 \
+                    sum += LOAD(v[i]);                                                             \
                 while (++i < n && x[i] == index);                                                  \
                 value = STORE(sum);                                                                \
             }                                                                                      \
@@ -105,28 +101,20 @@ static uint64_t sum_runs(rill__shape shape, uint64_t n, const void *si, const vo
     bool narrow = shape.index_bytes == 4;
     switch (shape.type) {
     case RILL_F32:
-        if (narrow)
-            SUM_RUNS(uint32_t, float, float, KEEP, KEEP);
-        else
-            SUM_RUNS(uint64_t, float, float, KEEP, KEEP);
+        if (narrow) SUM_RUNS(uint32_t, float, float, KEEP, KEEP);
+        else SUM_RUNS(uint64_t, float, float, KEEP, KEEP);
         break;
     case RILL_F64:
-        if (narrow)
-            SUM_RUNS(uint32_t, double, double, KEEP, KEEP);
-        else
-            SUM_RUNS(uint64_t, double, double, KEEP, KEEP);
+        if (narrow) SUM_RUNS(uint32_t, double, double, KEEP, KEEP);
+        else SUM_RUNS(uint64_t, double, double, KEEP, KEEP);
         break;
     case RILL_F16:
-        if (narrow)
-            SUM_RUNS(uint32_t, uint16_t, float, rill__f16_to_f32, rill__f16_from_f32);
-        else
-            SUM_RUNS(uint64_t, uint16_t, float, rill__f16_to_f32, rill__f16_from_f32);
+        if (narrow) SUM_RUNS(uint32_t, uint16_t, float, rill__f16_to_f32, rill__f16_from_f32);
+        else SUM_RUNS(uint64_t, uint16_t, float, rill__f16_to_f32, rill__f16_from_f32);
         break;
     case RILL_BF16:
-        if (narrow)
-            SUM_RUNS(uint32_t, uint16_t, float, rill__bf16_to_f32, rill__bf16_from_f32);
-        else
-            SUM_RUNS(uint64_t, uint16_t, float, rill__bf16_to_f32, rill__bf16_from_f32);
+        if (narrow) SUM_RUNS(uint32_t, uint16_t, float, rill__bf16_to_f32, rill__bf16_from_f32);
+        else SUM_RUNS(uint64_t, uint16_t, float, rill__bf16_to_f32, rill__bf16_from_f32);
         break;
     }
     return count;

@@ -175,7 +175,8 @@ static rill_status set_pairs(const char *call, rill_stream *s, uint64_t n, unsig
     }
     size_t size = rill__type_size(s->type), bytes;
     if (!rill__size_mul(n, 8, &bytes))
-        return rill__fail(RILL_ERR_MEMORY, "%s: nnz %llu is too large", call, (unsigned long long)n);
+        return rill__fail(RILL_ERR_MEMORY, "%s: nnz %llu is too large", call,
+                          (unsigned long long)n);
     rill__buffer *to_idx = sorted ? &s->idx : &s->spare_idx;
     rill__buffer *to_val = sorted ? &s->val : &s->spare_val;
     RILL_TRY(rill__buffer_reserve(to_idx, n * s->index_bytes));
@@ -222,7 +223,8 @@ static uint64_t compact_exact(const rill_stream *s, const void *from, const void
 
 rill_status rill_stream_set_dense(rill_stream *s, const void *dense) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: stream is NULL");
-    if (!dense && s->dim) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: dense is NULL");
+    if (!dense && s->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: dense is NULL");
     memset(s->fill, 0, sizeof s->fill);
     uint64_t limit = rill__dense_switch(s->type, s->dim);
     RILL_TRY(rill__stream_reserve_pairs(s, limit));
@@ -336,7 +338,8 @@ const void *rill_stream_values(const rill_stream *s) { return s ? s->val.data : 
 
 static const char *first_broken_invariant(const rill_stream *s) {
     if (!rill__type_size(s->type)) return "type is unknown";
-    if (s->index_bytes != rill__index_bytes(s->dim)) return "index width does not fit the dimension";
+    if (s->index_bytes != rill__index_bytes(s->dim))
+        return "index width does not fit the dimension";
     if (s->form != RILL__SPARSE && s->form != RILL__DENSE) return "form is unknown";
     if (s->form == RILL__DENSE && s->nnz != s->dim) return "dense, but nnz is not the dimension";
     if (s->nnz > s->dim) return "more entries than the dimension";
@@ -347,7 +350,8 @@ static const char *first_broken_invariant(const rill_stream *s) {
     if (s->idx.capacity / s->index_bytes < s->nnz) return "indices exceed their memory";
     uint64_t at = rill__kernels_get()->check(s->index_bytes, s->idx.data, s->nnz, 0, s->dim);
     if (at == s->nnz) return NULL;
-    if (load_index(s->index_bytes, s->idx.data, at) >= s->dim) return "an index is not below the dimension";
+    if (load_index(s->index_bytes, s->idx.data, at) >= s->dim)
+        return "an index is not below the dimension";
     return "indices are not strictly ascending";
 }
 

@@ -11,10 +11,10 @@ struct rill_stream {
     unsigned index_bytes; /* 4 for dim <= 2^32, else 8 */
     rill__form form;
     uint64_t dim;
-    uint64_t nnz;          /* sparse: pairs; dense: dim */
-    unsigned char fill[8]; /* one value of the type */
-    rill__buffer idx;      /* sparse only */
-    rill__buffer val;      /* sparse: nnz values; dense: dim values */
+    uint64_t nnz;                               /* sparse: pairs; dense: dim */
+    unsigned char fill[8];                      /* one value of the type */
+    rill__buffer idx;                           /* sparse only */
+    rill__buffer val;                           /* sparse: nnz values; dense: dim values */
     rill__buffer spare_idx, spare_val, scratch; /* of the last sum, kept for the next */
 };
 

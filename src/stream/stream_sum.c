@@ -30,8 +30,8 @@ static rill_status check_pair(const char *call, const rill_stream *into, const r
 static rill_status check_op(const char *call, const rill_op *op, rill_type type) {
     if (!op) return rill__fail(RILL_ERR_ARGUMENT, "%s: op is NULL", call);
     if (!(op->types & RILL_TYPE_BIT(type)))
-        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: op '%s' does not serve type %s", call, op->name,
-                          rill_type_name(type));
+        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: op '%s' does not serve type %s", call,
+                          op->name, rill_type_name(type));
     return RILL_OK;
 }
 
@@ -83,8 +83,7 @@ rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const ri
         if (into == from) part = rill__stream_part(into);
         if (part.form == RILL__DENSE)
             k->combine(into->type, op, into->val.data, into->val.data, part.val, into->dim);
-        else
-            k->scatter(rill__stream_shape(into), op, into->val.data, 0, rill__part_pairs(&part));
+        else k->scatter(rill__stream_shape(into), op, into->val.data, 0, rill__part_pairs(&part));
     } else {
         rill__part both[2] = {rill__stream_part(into), part};
         status = sum_into(into, op, 2, both);

@@ -40,10 +40,8 @@ static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t low,
         uint64_t middle = low + (high - low) / 2;
         uint64_t x = index_bytes == 4 ? ((const uint32_t *)idx)[middle]
                                       : ((const uint64_t *)idx)[middle];
-        if (x < bound)
-            low = middle + 1;
-        else
-            high = middle;
+        if (x < bound) low = middle + 1;
+        else high = middle;
     }
     return low;
 }

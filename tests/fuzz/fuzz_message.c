@@ -28,10 +28,14 @@ static void entries(const rill__message *m) {
         const rill__index_codec *codec = rill__index_codec_by_id(h->index_codec);
         if (!codec) codec = &rill__codec_raw; /* dense messages have none */
         rill__header again = *h;
-        void *bytes = rill__aligned_alloc(rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw}, &part));
+        void *bytes = rill__aligned_alloc(
+            rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw},
+                                &part));
         MUST(bytes);
-        size_t size = rill__message_encode(
-            &again, shape, &(rill__coding){.index = codec, .value = &rill__value_raw}, &part, bytes);
+        size_t size = rill__message_encode(&again, shape,
+                                           &(rill__coding){.index = codec,
+                                                           .value = &rill__value_raw},
+                                           &part, bytes);
         rill__message back;
         rill__part other;
         MUST(rill__message_parse(bytes, size, NULL, false, &back) == RILL_OK);

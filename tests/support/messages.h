@@ -41,10 +41,13 @@ static inline void *sample_sparse(const rill__index_codec *codec, rill_type type
                shape.index_bytes == 8 ? (void *)&wide : (void *)&narrow, shape.index_bytes);
     }
     rill__part part = {RILL__SPARSE, first, dim - first, count, idx, val};
-    void *out = rill__aligned_alloc(rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw}, &part));
+    void *out = rill__aligned_alloc(
+        rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw},
+                            &part));
     if (!out) abort();
-    *size = rill__message_encode(
-        &h, shape, &(rill__coding){.index = codec, .value = &rill__value_raw}, &part, out);
+    *size = rill__message_encode(&h, shape,
+                                 &(rill__coding){.index = codec, .value = &rill__value_raw}, &part,
+                                 out);
     free(idx);
     free(val);
     return out;
@@ -61,8 +64,10 @@ static inline void *sample_dense(rill_type type, uint64_t dim, uint64_t first, u
     void *out = rill__aligned_alloc(rill__message_bound(
         shape, &(rill__coding){.index = &rill__codec_raw, .value = &rill__value_raw}, &part));
     if (!out) abort();
-    *size = rill__message_encode(
-        &h, shape, &(rill__coding){.index = &rill__codec_raw, .value = &rill__value_raw}, &part, out);
+    *size = rill__message_encode(&h, shape,
+                                 &(rill__coding){.index = &rill__codec_raw,
+                                                 .value = &rill__value_raw},
+                                 &part, out);
     free(val);
     return out;
 }

@@ -56,7 +56,8 @@ static void test_compact_replace_fill(void **state) {
                 }
             }
             isas[k]->fill(shape.type, out, n, to);
-            for (uint64_t i = 0; i < n; i++) assert_memory_equal(out + i * size, to, size);
+            for (uint64_t i = 0; i < n; i++)
+                assert_memory_equal(out + i * size, to, size);
             slack_check(out, n * size);
             free(out);
         }
@@ -71,7 +72,8 @@ static void test_check(void **state) {
         for (uint64_t n = 0; n < 70; n++) {
             void *idx = array_new(n * bytes);
             for (int k = 0; k < isa_count; k++) {
-                for (uint64_t i = 0; i < n; i++) index_set(bytes, idx, i, first + 3 * i);
+                for (uint64_t i = 0; i < n; i++)
+                    index_set(bytes, idx, i, first + 3 * i);
                 assert_int_equal(isas[k]->check(bytes, idx, n, first, 3 * n), n);
                 if (n) assert_int_equal(isas[k]->check(bytes, idx, n, first + 1, 3 * n), 0);
                 for (uint64_t i = 0; i < n; i++) {
@@ -95,7 +97,8 @@ static void test_check(void **state) {
         index_set(bytes, idx, 1, bytes == 4 ? UINT32_MAX : UINT64_MAX - 1);
         for (int k = 0; k < isa_count; k++)
             assert_int_equal(isas[k]->check(bytes, idx, 2, 0,
-                                            bytes == 4 ? UINT64_C(1) << 32 : UINT64_MAX), 2);
+                                            bytes == 4 ? UINT64_C(1) << 32 : UINT64_MAX),
+                             2);
         free(idx);
     }
 }
@@ -140,9 +143,11 @@ static void test_sort(void **state) {
     (void)state;
     for (unsigned s = 0; s < SHAPES; s++) {
         uint64_t top = shapes[s].index_bytes == 4 ? UINT64_C(1) << 32 : UINT64_MAX;
-        for (uint64_t n = 0; n < 40; n++) try_sort(shapes[s], n, n + 1);
+        for (uint64_t n = 0; n < 40; n++)
+            try_sort(shapes[s], n, n + 1);
         uint64_t ranges[] = {1, 2, 100, 512, 513, 70000, UINT64_C(1) << 27, top};
-        for (unsigned r = 0; r < 8; r++) try_sort(shapes[s], 600, ranges[r]);
+        for (unsigned r = 0; r < 8; r++)
+            try_sort(shapes[s], 600, ranges[r]);
     }
 }
 

@@ -50,10 +50,8 @@ static inline uint64_t index_at(unsigned index_bytes, const void *idx, uint64_t 
     return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
 }
 static inline void index_set(unsigned index_bytes, void *idx, uint64_t i, uint64_t x) {
-    if (index_bytes == 4)
-        ((uint32_t *)idx)[i] = (uint32_t)x;
-    else
-        ((uint64_t *)idx)[i] = x;
+    if (index_bytes == 4) ((uint32_t *)idx)[i] = (uint32_t)x;
+    else ((uint64_t *)idx)[i] = x;
 }
 
 typedef struct set {
@@ -67,7 +65,8 @@ static inline int compare_u64(const void *a, const void *b) {
 }
 static inline set set_random(uint64_t n, uint64_t first, uint64_t range) {
     set s = {0, malloc((n + 1) * sizeof *s.x)};
-    for (uint64_t i = 0; i < n; i++) s.x[i] = first + rnd() % range;
+    for (uint64_t i = 0; i < n; i++)
+        s.x[i] = first + rnd() % range;
     qsort(s.x, n, sizeof *s.x, compare_u64);
     for (uint64_t i = 0; i < n; i++)
         if (!s.n || s.x[i] != s.x[s.n - 1]) s.x[s.n++] = s.x[i];
@@ -75,7 +74,8 @@ static inline set set_random(uint64_t n, uint64_t first, uint64_t range) {
 }
 static inline set set_regular(uint64_t n, uint64_t first, uint64_t step) {
     set s = {n, malloc((n + 1) * sizeof *s.x)};
-    for (uint64_t i = 0; i < n; i++) s.x[i] = first + i * step;
+    for (uint64_t i = 0; i < n; i++)
+        s.x[i] = first + i * step;
     return s;
 }
 
@@ -90,12 +90,9 @@ static inline void value_random(rill_type type, void *at, bool special) {
         uint64_t bits8 = UINT64_C(0x7ff8000000000000) | rnd() % 1024 | rnd() << 63;
         uint32_t bits4 = (uint32_t)(0x7fc00000u | rnd() % 1024 | rnd() << 31);
         uint16_t bits2 = (uint16_t)((type == RILL_F16 ? 0x7e00u : 0x7fc0u) | rnd() % 16);
-        if (type == RILL_F64)
-            memcpy(at, &bits8, 8);
-        else if (type == RILL_F32)
-            memcpy(at, &bits4, 4);
-        else
-            memcpy(at, &bits2, 2);
+        if (type == RILL_F64) memcpy(at, &bits8, 8);
+        else if (type == RILL_F32) memcpy(at, &bits4, 4);
+        else memcpy(at, &bits2, 2);
     }
 }
 
@@ -116,8 +113,8 @@ static inline void pairs_free(rill__pairs p) {
 /* ---- references ------------------------------------------------------------------------------ */
 
 /* User operation: the one of larger magnitude, the lower one on ties. */
-static inline void absmax(const void *lower, const void *upper, void *result, uint64_t n, rill_type type,
-                   void *context) {
+static inline void absmax(const void *lower, const void *upper, void *result, uint64_t n,
+                          rill_type type, void *context) {
     size_t size = rill_type_size(type);
     ++*(uint64_t *)context;
     for (uint64_t i = 0; i < n; i++) {
@@ -157,15 +154,15 @@ static inline void join(rill_type type, const rill_op *op, const void *a, const 
         return;
     }
     double x = rill__value_load(type, a), y = rill__value_load(type, b);
-    if (type == RILL_F64)
-        rill__value_store(type, r, op->kind == RILL__SUM ? x + y : x * y);
+    if (type == RILL_F64) rill__value_store(type, r, op->kind == RILL__SUM ? x + y : x * y);
     else
-        rill__value_store(type, r, (double)(op->kind == RILL__SUM ? (float)x + (float)y
-                                                                  : (float)x * (float)y));
+        rill__value_store(type, r,
+                          (double)(op->kind == RILL__SUM ? (float)x + (float)y
+                                                         : (float)x * (float)y));
 }
 
-static inline uint64_t reference_merge(rill__shape shape, const rill_op *op, rill__pairs a, rill__pairs b,
-                                void *idx, char *val) {
+static inline uint64_t reference_merge(rill__shape shape, const rill_op *op, rill__pairs a,
+                                       rill__pairs b, void *idx, char *val) {
     size_t size = rill_type_size(shape.type);
     uint64_t i = 0, j = 0, n = 0;
     for (; i < a.n || j < b.n; n++) {
@@ -173,10 +170,8 @@ static inline uint64_t reference_merge(rill__shape shape, const rill_op *op, ril
         uint64_t y = j < b.n ? index_at(shape.index_bytes, b.idx, j) : UINT64_MAX;
         const char *v = (const char *)a.val + i * size, *w = (const char *)b.val + j * size;
         index_set(shape.index_bytes, idx, n, x < y ? x : y);
-        if (x == y && i < a.n && j < b.n)
-            join(shape.type, op, v, w, val + n * size);
-        else
-            memcpy(val + n * size, x < y || j == b.n ? v : w, size);
+        if (x == y && i < a.n && j < b.n) join(shape.type, op, v, w, val + n * size);
+        else memcpy(val + n * size, x < y || j == b.n ? v : w, size);
         bool from_a = i < a.n && (x <= y || j == b.n), from_b = j < b.n && (y <= x || i == a.n);
         i += from_a;
         j += from_b;
@@ -189,13 +184,13 @@ static inline uint64_t reference_merge(rill__shape shape, const rill_op *op, ril
 static const rill__kernels *isas[3];
 static int isa_count;
 
-static const rill__shape shapes[] = {{RILL_F32, 4}, {RILL_F32, 8},  {RILL_F64, 4},  {RILL_F64, 8},
+static const rill__shape shapes[] = {{RILL_F32, 4}, {RILL_F32, 8}, {RILL_F64, 4},  {RILL_F64, 8},
                                      {RILL_F16, 4}, {RILL_F16, 8}, {RILL_BF16, 4}, {RILL_BF16, 8}};
 #define SHAPES 8
 
 static inline void same_pairs(rill__shape shape, const rill_op *op, uint64_t n, const void *idx,
-                       const char *val, const void *want_idx, const char *want_val,
-                       const char *isa) {
+                              const char *val, const void *want_idx, const char *want_val,
+                              const char *isa) {
     size_t size = rill_type_size(shape.type);
     for (uint64_t i = 0; i < n; i++)
         if (index_at(shape.index_bytes, idx, i) != index_at(shape.index_bytes, want_idx, i) ||

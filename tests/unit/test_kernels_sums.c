@@ -130,7 +130,8 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
         free(idx);
         free(val);
     }
-    for (int i = 0; i < n; i++) pairs_free(in[i]);
+    for (int i = 0; i < n; i++)
+        pairs_free(in[i]);
     free(in);
     free(want_idx);
     free(want_val);

@@ -48,13 +48,14 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
     if (status == RILL_OK)
         status = rill__buffer_reserve(&piece->val, total * rill__type_size(shape.type));
     if (status == RILL_OK)
-        status = rill__sum_pairs(rill__kernels_get(), shape, RILL_SUM, 0, r->task.expect.dim, n, pairs,
-                                 &r->scratch, piece->idx.data, piece->val.data, &count);
+        status = rill__sum_pairs(rill__kernels_get(), shape, RILL_SUM, 0, r->task.expect.dim, n,
+                                 pairs, &r->scratch, piece->idx.data, piece->val.data, &count);
     if (status == RILL_OK && count != total)
-        status = rill__fail(RILL_ERR_OVERLAP, "rill_allgather: %llu indices are on more than one rank",
+        status = rill__fail(RILL_ERR_OVERLAP,
+                            "rill_allgather: %llu indices are on more than one rank",
                             (unsigned long long)(total - count));
     if (status != RILL_OK) return rill__task_fail(r, status);
-    piece->part = (rill__part){RILL__SPARSE, 0, r->task.expect.dim, count, piece->idx.data,
+    piece->part = (rill__part){RILL__SPARSE,   0, r->task.expect.dim, count, piece->idx.data,
                                piece->val.data};
     RILL_TRY(rill__finish_piece(r, piece));
     if (count > rill__dense_switch(shape.type, r->task.expect.dim))

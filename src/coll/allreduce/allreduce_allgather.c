@@ -26,8 +26,10 @@ static double own_bytes(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double bytes = own_bytes(p);
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
-    return p->c->overhead + rill__prepare_estimate(p) + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           p->ranks * (p->nnz * sum + bytes * p->c->copy) + bytes * p->c->copy + rill__turn_estimate(p);
+    return p->c->overhead + rill__prepare_estimate(p) +
+           rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           p->ranks * (p->nnz * sum + bytes * p->c->copy) + bytes * p->c->copy +
+           rill__turn_estimate(p);
 }
 
 static rill_status step(rill_request *r) {
@@ -36,8 +38,9 @@ static rill_status step(rill_request *r) {
     if (!s->started) {
         rill__block *mine;
         RILL_TRY(rill__encode(r, &r->input, &mine));
-        RILL_TRY(rill__gather_start(
-            r, &s->gather, rill__gather_choose(&r->problem, own_bytes(&r->problem)), mine));
+        RILL_TRY(rill__gather_start(r, &s->gather,
+                                    rill__gather_choose(&r->problem, own_bytes(&r->problem)),
+                                    mine));
         s->started = true;
     }
     rill_status status = rill__gather_step(r, &s->gather);

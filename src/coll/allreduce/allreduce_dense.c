@@ -25,9 +25,11 @@ enum { DENSIFYING, AGREEING, POSTING, WAITING };
 
 static const char *supports(const rill__problem *p) {
     if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
-    if (p->value_bits) return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
-    return p->dim > (UINT64_MAX >> 4) ? "needs a dense vector, and the dimension is too large for one"
-                                      : NULL;
+    if (p->value_bits)
+        return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
+    return p->dim > (UINT64_MAX >> 4)
+               ? "needs a dense vector, and the dimension is too large for one"
+               : NULL;
 }
 
 static double estimate(const rill__problem *p) {
@@ -46,7 +48,8 @@ static void densify(rill_request *r, state *s) {
         rill__request_sum(r, 0, dim, 1, &r->input, true, &r->piece[0]);
         s->from = r->piece[0].val.data;
     }
-    rill_status status = rill__buffer_reserve(&r->piece[1].val, dim * rill__type_size(r->task.shape.type));
+    rill_status status = rill__buffer_reserve(&r->piece[1].val,
+                                              dim * rill__type_size(r->task.shape.type));
     if (status != RILL_OK) rill__task_fail(r, status);
 }
 

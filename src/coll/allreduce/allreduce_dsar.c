@@ -12,8 +12,9 @@
 #include "coll/patterns/split_gather.h"
 
 static const char *supports(const rill__problem *p) {
-    return p->dim > (UINT64_MAX >> 4) ? "needs a dense vector, and the dimension is too large for one"
-                                      : NULL;
+    return p->dim > (UINT64_MAX >> 4)
+               ? "needs a dense vector, and the dimension is too large for one"
+               : NULL;
 }
 
 static double owned_bytes(const rill__problem *p) {
@@ -22,8 +23,9 @@ static double owned_bytes(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double bytes = owned_bytes(p);
-    return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) + p->nnz * p->c->scatter +
-           bytes * p->c->dense_add + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+    return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
+           p->nnz * p->c->scatter + bytes * p->c->dense_add +
+           rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
            (p->ranks + 1) * bytes * 2 * p->c->copy;
 }
 

@@ -40,7 +40,9 @@ static double estimate(const rill__problem *p) {
         double sum = rill__expected_union(p, 2 * n * (folds ? 1.5 : 1));
         if (entries <= limit && sum > limit) time += rill__densify_estimate(p, sum);
     }
-    if (folds) time += p->c->latency + rill__least_bytes(p, p->result, dim) * (p->c->byte + 2 * p->c->copy);
+    if (folds)
+        time += p->c->latency +
+                rill__least_bytes(p, p->result, dim) * (p->c->byte + 2 * p->c->copy);
     return time;
 }
 
@@ -67,7 +69,8 @@ static rill_status send(rill_request *r, state *s, int peer, rill__round_kind ki
     }
     if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
     RILL_TRY(rill__encode(r, &s->sum, &block));
-    if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r)) s->sum = rill__own_part(r, block);
+    if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r))
+        s->sum = rill__own_part(r, block);
     return rill__send_block(r, peer, RILL__LANE_A, block);
 }
 

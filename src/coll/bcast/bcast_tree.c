@@ -31,7 +31,8 @@ static rill_status step(rill_request *r) {
     state *s = r->state.data;
     int size = r->task.engine->size, from_root = (r->task.engine->rank - r->root + size) % size;
     if (!s->distance) {
-        s->distance = 1; /* the lowest bit set is the distance to the parent; the root's is over all */
+        s->distance =
+            1; /* the lowest bit set is the distance to the parent; the root's is over all */
         while (s->distance < size && !(from_root & s->distance))
             s->distance *= 2;
         if (!from_root) {

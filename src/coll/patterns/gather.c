@@ -20,7 +20,8 @@ double rill__gather_estimate(const rill__problem *p, rill__gather_kind kind, dou
 }
 
 rill__gather_kind rill__gather_choose(const rill__problem *p, double bytes) {
-    return rill__gather_estimate(p, RILL__BRUCK, bytes) < rill__gather_estimate(p, RILL__DIRECT, bytes)
+    return rill__gather_estimate(p, RILL__BRUCK, bytes) <
+                   rill__gather_estimate(p, RILL__DIRECT, bytes)
                ? RILL__BRUCK
                : RILL__DIRECT;
 }
@@ -53,8 +54,8 @@ static rill_status step_direct(rill_request *request, rill__gather *g) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status =
-            rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block, &from);
+        rill_status status = rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block,
+                                           &from);
         if (status != RILL_OK) return status;
         g->messages[from] = message;
         g->received++;
@@ -150,14 +151,15 @@ static rill_status step_bruck(rill_request *request, rill__gather *g) {
         if (!g->sent) {
             rill__block *block;
             RILL_TRY(bundle(request, g, n, &block));
-            RILL_TRY(rill__send_block(request, (rank - distance + size) % size, RILL__LANE_B, block));
+            RILL_TRY(
+                rill__send_block(request, (rank - distance + size) % size, RILL__LANE_B, block));
             request->task.rounds++;
             g->sent = true;
         }
         rill__message message;
         rill__block *block;
-        rill_status status = rill__receive(request, (rank + distance) % size, RILL__LANE_B, &message,
-                                           &block, NULL);
+        rill_status status = rill__receive(request, (rank + distance) % size, RILL__LANE_B,
+                                           &message, &block, NULL);
         if (status != RILL_OK) return status;
         unbundle(request, g, &message, rank + distance, n);
         g->sent = false;

@@ -26,7 +26,8 @@ typedef struct rill__gather {
 rill__gather_kind rill__gather_choose(const rill__problem *, double bytes);
 double rill__gather_estimate(const rill__problem *, rill__gather_kind, double bytes);
 
-rill_status rill__gather_start(rill_request *, rill__gather *, rill__gather_kind, rill__block *mine);
+rill_status rill__gather_start(rill_request *, rill__gather *, rill__gather_kind,
+                               rill__block *mine);
 rill_status rill__gather_step(rill_request *, rill__gather *);
 
 /* The parts of all messages, in rank order, into room for P. */

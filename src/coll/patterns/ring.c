@@ -10,8 +10,7 @@ double rill__ring_estimate(const rill__problem *p) {
         double bytes = (dense ? range * p->value_cost : entries * rill__pair_bytes(p)) +
                        (double)sizeof(rill__header);
         time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
-        time += dense ? 3 * bytes * p->c->dense_add
-                      : (entries + p->nnz / p->ranks) * p->c->merge;
+        time += dense ? 3 * bytes * p->c->dense_add : (entries + p->nnz / p->ranks) * p->c->merge;
     }
     return time;
 }
@@ -20,10 +19,10 @@ double rill__ring_estimate(const rill__problem *p) {
 static rill__part add_own(rill_request *r, rill__ring *ring, int segment, const rill__part *left) {
     rill__split *split = &ring->split;
     uint64_t first = rill__split_first(split, segment), range = rill__split_range(split, segment);
-    rill__part both[2] = {*left,
-                          rill__part_slice(r->task.shape, &r->input, first, range)};
+    rill__part both[2] = {*left, rill__part_slice(r->task.shape, &r->input, first, range)};
     if (left->first != first || left->range != range) {
-        rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "a message has another range than expected"));
+        rill__task_fail(r,
+                        rill__fail(RILL_ERR_MESSAGE, "a message has another range than expected"));
         return rill__part_empty(first, range);
     }
     ring->last = 1 - ring->last;
@@ -53,8 +52,8 @@ rill_status rill__ring_step(rill_request *r, rill__ring *ring) {
         }
         rill__message message;
         rill__block *block;
-        rill_status status =
-            rill__receive(r, (rank - 1 + size) % size, RILL__LANE_A, &message, &block, NULL);
+        rill_status status = rill__receive(r, (rank - 1 + size) % size, RILL__LANE_A, &message,
+                                           &block, NULL);
         if (status != RILL_OK) return status;
         rill__part left = rill__part_empty(rill__split_first(&ring->split, comes),
                                            rill__split_range(&ring->split, comes));

@@ -78,19 +78,19 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status =
-            rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block, &from);
+        rill_status status = rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block,
+                                           &from);
         if (status != RILL_OK) return status;
         s->received++;
         if (message.header.form == RILL__M_FAILED) continue;
         /* An agreement on the bounds has brought everybody's statistics already. */
-        if (request->settings.partition != RILL__BALANCED)
-            rill__add_nnz(request, &message.header);
+        if (request->settings.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
         s->parts[from] = rill__received_part(request, &message);
         if (s->parts[from].first != first || s->parts[from].range != range) {
             s->parts[from] = rill__part_empty(first, range);
-            rill__task_fail(request, rill__fail(RILL_ERR_MESSAGE,
-                                                "rank %d sent another range than this rank's", from));
+            rill__task_fail(request,
+                            rill__fail(RILL_ERR_MESSAGE,
+                                       "rank %d sent another range than this rank's", from));
         }
     }
     s->stage = DONE;

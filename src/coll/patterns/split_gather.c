@@ -19,8 +19,8 @@ rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool
         if (status != RILL_OK) return status;
         rill__block *mine;
         RILL_TRY(rill__encode(r, &r->piece[0].part, &mine));
-        RILL_TRY(rill__gather_start(r, &s->gather, rill__gather_choose(&r->problem, owned_bytes),
-                                    mine));
+        RILL_TRY(
+            rill__gather_start(r, &s->gather, rill__gather_choose(&r->problem, owned_bytes), mine));
         s->gathering = true;
     }
     rill_status status = rill__gather_step(r, &s->gather);

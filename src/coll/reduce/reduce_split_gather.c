@@ -45,11 +45,12 @@ static rill_status step(rill_request *r) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status =
-            rill__receive(r, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block, &from);
+        rill_status status = rill__receive(r, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block,
+                                           &from);
         if (status != RILL_OK) return status;
         s->received++;
-        if (message.header.form != RILL__M_FAILED) s->parts[from] = rill__received_part(r, &message);
+        if (message.header.form != RILL__M_FAILED)
+            s->parts[from] = rill__received_part(r, &message);
     }
     return rill__finish_parts(r, size, s->parts);
 }

@@ -60,7 +60,8 @@ static rill_status step(rill_request *r) {
         s->last = next;
         s->summed = true;
     }
-    return s->summed ? rill__finish_piece(r, &r->piece[s->last]) : rill__finish_parts(r, 1, &s->sum);
+    return s->summed ? rill__finish_piece(r, &r->piece[s->last])
+                     : rill__finish_parts(r, 1, &s->sum);
 }
 
 const rill__algorithm rill__reduce_tree = {
