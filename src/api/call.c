@@ -120,11 +120,11 @@ static rill_status enter_run(rill_request *r) {
     r->phase = RILL__P_RUN;
     r->may_post = r->algorithm->posts_mpi_collective;
     r->task.expect.algorithm = r->algorithm_hash;
-    r->task.coding = (rill__coding){.index = r->settings.codec,
+    r->task.coding = (rill__coding){.index = r->problem.codec,
                                     .value = rill__value_codec_for_bits(r->task.shape.type,
                                                                         r->settings.value_bits),
                                     .key.seed = r->comm->defaults.seed};
-    r->task.squeeze = rill__codec_pays(&r->comm->planner.constants);
+    r->task.codec_forced = r->settings.codec != NULL;
     r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                      r->collective == RILL_REDUCE_SCATTER;
@@ -261,6 +261,12 @@ rill_status rill__request_result(const rill_request *r) {
     return r->task.status;
 }
 
+/* What the planner chose, or the user forced; MPI's own collective has none. */
+static const char *codec_name(const rill_request *r) {
+    bool coded = r->algorithm && !r->algorithm->posts_mpi_collective && r->problem.codec;
+    return coded ? r->problem.codec->name : rill__codec_raw.name;
+}
+
 void rill__request_statistics(const rill_request *r, rill_stats *stats) {
     *stats = (rill_stats){.size = sizeof *stats,
                           .sent_bytes = r->task.sent_bytes,
@@ -270,7 +276,7 @@ void rill__request_statistics(const rill_request *r, rill_stats *stats) {
                           .nnz_in = r->nnz_in,
                           .nnz_out = r->nnz_out,
                           .algorithm = r->algorithm ? r->algorithm->name : "",
-                          .codec = r->task.codec_used ? r->task.codec_used->name : "",
+                          .codec = codec_name(r),
                           .predicted_s = r->predicted};
 }
 

@@ -30,6 +30,7 @@ typedef struct rill__problem {
     rill_type type;
     const rill_op *op;
     unsigned index_bytes;
+    const rill__index_codec *codec; /* of messages that are worth it */
     int value_bits;
     double index_cost, value_cost; /* expected bytes of an index and a value in a message */
     double nnz;                    /* entries per rank, mean */

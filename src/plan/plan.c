@@ -49,6 +49,7 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
                        .type = r->task.shape.type,
                        .op = r->op,
                        .index_bytes = r->task.shape.index_bytes,
+                       .codec = r->settings.codec ? r->settings.codec : &rill__codec_raw,
                        .value_bits = r->settings.value_bits,
                        .partition = r->settings.partition,
                        .c = &planner->constants};
@@ -60,11 +61,10 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
         p.nnz_max = fmin((double)seen->nnz_max, dim);
         p.result = rill__uniform_union(dim, p.nnz, ranks);
-        bool coded = r->settings.codec ? r->settings.codec != &rill__codec_raw
-                                       : rill__codec_pays(&planner->constants);
-        if (coded && p.nnz >= 1)
-            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz /
-                           8;
+        if (!r->settings.codec && rill__codec_pays(&planner->constants) && p.nnz >= 1)
+            p.codec = rill__index_codec_choose(p.index_bytes, (uint64_t)p.nnz, p.dim);
+        if (p.codec != &rill__codec_raw && p.nnz >= 1)
+            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz / 8;
     }
     if (seen->result) p.result = (double)seen->result;
     else if (r->settings.expected_nnz) p.result = fmin((double)r->settings.expected_nnz, dim);

@@ -252,7 +252,6 @@ void rill__task_start(rill_request *request) {
     task->inquired = false;
     task->hops = 0;
     task->sender = (uint32_t)engine->rank;
-    task->codec_used = &rill__codec_raw;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
     task->next = NULL;

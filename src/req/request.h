@@ -90,11 +90,10 @@ typedef struct rill__task {
     int tag;
     rill__expect expect;
     rill__shape shape;
-    rill__coding coding; /* index: NULL when each message chooses its own */
-    bool squeeze;        /* bytes cost more than their coding */
+    rill__coding coding;
+    bool codec_forced;   /* else small messages go raw */
     uint32_t hops;       /* messages encoded so far */
     uint32_t sender;     /* for random rounding: this rank, or who else encodes the same */
-    const rill__index_codec *codec_used;
     rill_status status;
     int origin; /* rank where the failure arose */
     char error[200];

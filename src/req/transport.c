@@ -109,18 +109,13 @@ static rill_status encode_failure(rill_request *request, rill__block **out) {
     return RILL_OK;
 }
 
-/* Each message has a hop of its own, so that no two share random numbers. Without a given codec the
- * smallest is taken, where small messages pay. */
+/* Each message has a hop of its own, so that no two share random numbers. */
 static rill__coding next_coding(rill__task *task, const rill__part *part) {
     rill__coding coding = task->coding;
     coding.key.step = task->seq;
     coding.key.sender = task->sender;
     coding.key.hop = task->hops++;
-    if (!coding.index)
-        coding.index = task->squeeze && part->form == RILL__SPARSE && part->n >= WORTH_CODING
-                           ? rill__index_codec_choose(task->shape.index_bytes, part->n, part->range)
-                           : &rill__codec_raw;
-    if (coding.index != &rill__codec_raw) task->codec_used = coding.index;
+    if (!task->codec_forced && part->n < WORTH_CODING) coding.index = &rill__codec_raw;
     return coding;
 }
 
