@@ -61,7 +61,8 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
         p.nnz_max = fmin((double)seen->nnz_max, dim);
         p.result = rill__uniform_union(dim, p.nnz, ranks);
-        if (!r->settings.codec && rill__codec_pays(&planner->constants) && p.nnz >= 1)
+        if (!r->settings.codec && rill__codec_pays(&planner->constants) &&
+            p.nnz >= RILL__WORTH_CODING)
             p.codec = rill__index_codec_choose(p.index_bytes, (uint64_t)p.nnz, p.dim);
         if (p.codec != &rill__codec_raw && p.nnz >= 1)
             p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz / 8;

@@ -19,6 +19,9 @@
 /* Messages of one request travel in lanes, which keep phases apart when any source is awaited. */
 enum { RILL__LANE_A = 0, RILL__LANE_B = 1, RILL__LANE_AGREE = 2, RILL__LANES = 4 };
 
+/* Entries from which on coding the indices is worth its fixed cost. */
+enum { RILL__WORTH_CODING = 256 };
+
 /* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
 typedef struct rill__block {
     rill__buffer buffer;

@@ -12,9 +12,6 @@
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
 
-/* Entries from which on coding the indices is worth its fixed cost. */
-enum { WORTH_CODING = 256 };
-
 /* Probes before the way back through the state machine, where nothing else could be done there. */
 enum { SPINS = 32 };
 
@@ -115,7 +112,7 @@ static rill__coding next_coding(rill__task *task, const rill__part *part) {
     coding.key.step = task->seq;
     coding.key.sender = task->sender;
     coding.key.hop = task->hops++;
-    if (!task->codec_forced && part->n < WORTH_CODING) coding.index = &rill__codec_raw;
+    if (!task->codec_forced && part->n < RILL__WORTH_CODING) coding.index = &rill__codec_raw;
     return coding;
 }
 
