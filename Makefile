@@ -11,7 +11,7 @@ MPICC ?= $(shell command -v mpicc.openmpi || command -v mpicc)
 MPIEXEC ?= $(shell command -v mpirun.openmpi || command -v mpiexec)
 export CMAKE
 
-.PHONY: all configure test test-long bench demo install format tidy clean help
+.PHONY: all configure test test-long fuzz bench demo install format tidy clean help
 all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
@@ -25,6 +25,15 @@ test:
 test-long:
 	@scripts/setup long
 	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/test-all long
+
+# Each fuzzer for SECONDS, as scripts/test-all builds them.
+SECONDS ?= 300
+fuzz:
+	@scripts/setup test
+	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/configure build-fuzz -DCMAKE_C_COMPILER=clang \
+	  -DRILL_FUZZ=ON -DRILL_SANITIZE=fuzzer-no-link,address,undefined
+	@$(CMAKE) --build build-fuzz --parallel
+	@RILL_FUZZ_SECONDS=$(SECONDS) scripts/test build-fuzz --parts fuzz
 
 demo:
 	@scripts/setup build
@@ -52,6 +61,7 @@ help:
 	@echo 'make demo       set up this machine, build, show what rill does'
 	@echo 'make test       set up this machine, build and test (Open MPI, MPICH, sanitizers, SimGrid)'
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
+	@echo 'make fuzz       fuzz every decoder, each for SECONDS=$(SECONDS)'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format, make tidy, make clean'

@@ -29,7 +29,7 @@ typedef enum bench_overlap {
     OVERLAP_ZIPF
 } bench_overlap;
 typedef enum bench_mode { MODE_BLOCKING, MODE_NONBLOCKING, MODE_PERSISTENT } bench_mode;
-typedef enum bench_form { FORM_AUTO, FORM_SPARSE, FORM_DENSE } bench_form;
+typedef enum bench_form { FORM_AUTO, FORM_SPARSE, FORM_DENSE, FORM_BLOCK } bench_form;
 typedef enum bench_operation {
     OPERATION_SUM,
     OPERATION_MIN,
@@ -69,6 +69,7 @@ typedef struct bench_config {
     int *value_bits;
     bench_choices algorithms, codecs, partitions;
     uint64_t expected_nnz, seed;
+    uint64_t block; /* supports are of whole blocks, and the library is told; 0: not given */
     int reps, warmup;
     bool baseline, tune_malloc, interleave, quiet;
     bool overlap_given;
@@ -95,6 +96,8 @@ typedef struct bench_input {
     void *value;         /* of the type; exactly summable, see bench_values.c */
     rill_stream *stream; /* the same as a stream */
 } bench_input;
+
+bench_form bench_form_of(const rill_stream *);
 
 /* On failure returns false with a message in error. Local, not collective. */
 bool bench_input_make(const bench_config *, const bench_world *, uint64_t dim, double density,
@@ -146,7 +149,7 @@ typedef struct bench_case {
     /* Over all ranks, once measured. */
     double median, p25, p75, predicted;
     uint64_t sent, received, messages, rounds, nnz_in, nnz_out;
-    bool out_dense;
+    bench_form out_form; /* FORM_SPARSE, FORM_BLOCK; FORM_DENSE if it is dense on a rank */
 } bench_case;
 
 /* All cases of a group. *n = 0 and a message in error on failure. Collective. */

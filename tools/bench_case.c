@@ -128,6 +128,7 @@ static rill_options options_of(const bench_config *config, const bench_case *c) 
     options.value_bits = c->value_bits;
     options.expected_nnz = config->expected_nnz;
     options.partition = c->partition;
+    options.block = config->block;
     return options;
 }
 

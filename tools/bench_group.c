@@ -83,21 +83,22 @@ static void gather(const bench_config *config, const bench_world *world, bench_c
         c->p75 = bench_quantile(sorted, config->reps, 0.75);
         free(sorted);
     }
-    uint64_t counts[7] = {c->stats.sent_bytes,
+    uint64_t counts[8] = {c->stats.sent_bytes,
                           c->stats.recv_bytes,
                           c->stats.messages,
                           c->stats.rounds,
                           c->stats.nnz_in,
                           c->stats.nnz_out,
-                          c->is_mpi || (c->out && rill_stream_is_dense(c->out))};
-    MPI_Allreduce(MPI_IN_PLACE, counts, 7, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+                          c->is_mpi || (c->out && rill_stream_is_dense(c->out)),
+                          c->out && rill_stream_block(c->out)};
+    MPI_Allreduce(MPI_IN_PLACE, counts, 8, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
     c->sent = counts[0];
     c->received = counts[1];
     c->messages = counts[2];
     c->rounds = counts[3];
     c->nnz_in = counts[4];
     c->nnz_out = counts[5];
-    c->out_dense = counts[6] != 0;
+    c->out_form = counts[6] ? FORM_DENSE : counts[7] ? FORM_BLOCK : FORM_SPARSE;
     c->predicted = c->is_mpi ? -1 : c->stats.predicted_s;
 }
 

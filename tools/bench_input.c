@@ -7,6 +7,8 @@
  *   zipf     index i with probability min(1, c/(i+1)), c such that nnz are expected: ranks share
  *            the low indices and differ in the tail; nnz varies a little from rank to rank
  *
+ * With --block these are numbers of blocks instead of indices, and all entries of a block are there.
+ *
  * All by jumping from one index to the next (geometric gaps), so that the cost is of the order of
  * nnz and not of dim. To get exactly nnz for the uniform kinds, a few more are drawn with equal
  * probability, and the surplus removed at random: that keeps all subsets equally likely.
@@ -71,10 +73,26 @@ static double zipf_constant(uint64_t n, uint64_t k) {
     return (low + high) / 2;
 }
 
-/* The support: index and nnz of the input. False when out of memory. */
-static bool make_support(const bench_config *config, const bench_world *world, uint64_t k,
-                         bench_input *input) {
-    uint64_t n = input->dim, stride = 1, offset = 0;
+/* From numbers of blocks to the indices of their entries. False when out of memory. */
+static bool expand_blocks(uint64_t block, bench_input *input) {
+    uint64_t count = 0, *index = malloc((input->nnz * block + 1) * sizeof *index);
+    if (!index) return false;
+    for (uint64_t i = 0; i < input->nnz; i++) {
+        uint64_t first = input->index[i] * block;
+        uint64_t n = input->dim - first < block ? input->dim - first : block;
+        for (uint64_t j = 0; j < n; j++)
+            index[count++] = first + j;
+    }
+    free(input->index);
+    input->index = index;
+    input->nnz = count;
+    return true;
+}
+
+/* The support: index and nnz of the input, k of n. False when out of memory. */
+static bool make_support(const bench_config *config, const bench_world *world, uint64_t n,
+                         uint64_t k, bench_input *input) {
+    uint64_t stride = 1, offset = 0;
     uint64_t state = config->seed * 0x2545f4914f6cdd1dull;
     if (config->overlap != OVERLAP_FULL) state += ((uint64_t)world->rank + 1) << 32;
     if (config->overlap == OVERLAP_NONE) {
@@ -106,6 +124,10 @@ static bool make_support(const bench_config *config, const bench_world *world, u
     return true;
 }
 
+bench_form bench_form_of(const rill_stream *s) {
+    return rill_stream_is_dense(s) ? FORM_DENSE : rill_stream_block(s) ? FORM_BLOCK : FORM_SPARSE;
+}
+
 static rill_status make_stream(const bench_config *config, bench_input *input) {
     rill_status status = rill_stream_create(config->type, input->dim, &input->stream);
     if (status != RILL_OK) return status;
@@ -123,6 +145,8 @@ static rill_status make_stream(const bench_config *config, bench_input *input) {
         status = rill_stream_to_sparse(input->stream);
     if (status == RILL_OK && config->form == FORM_DENSE)
         status = rill_stream_to_dense(input->stream);
+    if (status == RILL_OK && config->form == FORM_BLOCK)
+        status = rill_stream_to_blocks(input->stream, config->block ? config->block : 256);
     return status;
 }
 
@@ -149,7 +173,10 @@ static bool dump(const bench_config *config, const bench_world *world, uint64_t 
 bool bench_input_make(const bench_config *config, const bench_world *world, uint64_t dim,
                       double density, uint64_t nnz, bench_input *input, char *error, size_t size) {
     *input = (bench_input){.dim = dim, .density = density};
-    if (!make_support(config, world, nnz, input)) {
+    uint64_t unit = config->block ? config->block : 1, n = dim / unit + (dim % unit != 0);
+    uint64_t k = nnz / unit + (nnz % unit != 0);
+    if (!make_support(config, world, n, k, input) ||
+        (config->block && !expand_blocks(config->block, input))) {
         snprintf(error, size, "out of memory for the input");
         return false;
     }

@@ -1,5 +1,6 @@
 /* rill bench kernels, codecs. Indices: bits each beside the entropy of a random support, and G
- * indices per second each way, in cache: 64K indices among as many as the density says. Values: QSGD
+ * indices per second each way, in cache: 64K indices of 4 or 8 bytes among as many as the density
+ * says. Values: QSGD
  * of 2^24 f32 beside the traffic it needs, with cold caches: one read and one packed write to
  * quantize; the levels read, the values read and written to dequantize and add.
  *
@@ -44,36 +45,39 @@ static double entropy(double range, double n) {
     return (lgamma(range + 1) - lgamma(n + 1) - lgamma(range - n + 1)) / log(2) / n;
 }
 
-static bool draw_indices(uint64_t range, uint32_t *idx) {
+static bool draw_indices(uint64_t range, unsigned width, void *idx) {
     bench_config config = {.type = RILL_F32, .seed = 1};
     bench_world world = {.size = 1};
     bench_input input;
     char error[256];
     bool ok = bench_input_make(&config, &world, range, 0, INDICES, &input, error, sizeof error);
-    for (int i = 0; ok && i < INDICES; i++)
-        idx[i] = (uint32_t)input.index[i];
+    for (int i = 0; ok && i < INDICES; i++) {
+        if (width == 8) ((uint64_t *)idx)[i] = input.index[i];
+        else ((uint32_t *)idx)[i] = (uint32_t)input.index[i];
+    }
     bench_input_free(&input);
     return ok;
 }
 
-static rill_status measure_indices(const kernel_run *run, const char *codec, double density,
-                                   coded *c) {
-    size_t bound = 0, bytes = INDICES * sizeof(uint32_t);
+static rill_status measure_indices(const kernel_run *run, const char *codec, unsigned width,
+                                   double density, coded *c) {
+    size_t bound = 0, bytes = INDICES * width;
     c->range = (uint64_t)(INDICES / density + 0.5);
-    rill_status status = rill_indices_bound(codec, 4, INDICES, c->range, &bound);
+    rill_status status = rill_indices_bound(codec, width, INDICES, c->range, &bound);
     if (status != RILL_OK) return status;
-    uint32_t *idx = bench_huge_alloc(bytes), *back = bench_huge_alloc(bytes);
+    void *idx = bench_huge_alloc(bytes), *back = bench_huge_alloc(bytes);
     char *out = bench_huge_alloc(bound);
     double *times = calloc(2 * (size_t)run->reps, sizeof *times), *decodes = times + run->reps;
-    if (!idx || !back || !out || !times || !draw_indices(c->range, idx)) status = RILL_ERR_MEMORY;
+    if (!idx || !back || !out || !times || !draw_indices(c->range, width, idx))
+        status = RILL_ERR_MEMORY;
     int calls = bound <= CACHED ? CALLS : 1;
     for (int r = -1; r < run->reps && status == RILL_OK; r++) {
         double start = MPI_Wtime(), middle, end;
         for (int i = 0; i < calls && status == RILL_OK; i++)
-            status = rill_indices_encode(codec, 4, idx, INDICES, 0, c->range, out, &c->size);
+            status = rill_indices_encode(codec, width, idx, INDICES, 0, c->range, out, &c->size);
         middle = MPI_Wtime();
         for (int i = 0; i < calls && status == RILL_OK; i++)
-            status = rill_indices_decode(codec, 4, out, c->size, INDICES, 0, c->range, back);
+            status = rill_indices_decode(codec, width, out, c->size, INDICES, 0, c->range, back);
         end = MPI_Wtime();
         if (r < 0) {
             if (memcmp(idx, back, bytes) != 0) c->wrong = "the indices come back different";
@@ -99,8 +103,8 @@ static rill_status measure_indices(const kernel_run *run, const char *codec, dou
     return status;
 }
 
-static bool report_indices(const kernel_run *run, const index_goals *codec, double density,
-                           const coded *c, table *t) {
+static bool report_indices(const kernel_run *run, const index_goals *codec, unsigned width,
+                           double density, const coded *c, table *t) {
     double per_call = 1e-9 * INDICES, rate = density < 0.1 ? codec->rate : codec->rate_dense;
     kernel_goal goals[] = {
         {"bits over the entropy", c->bits - c->entropy, codec->excess, false},
@@ -112,57 +116,60 @@ static bool report_indices(const kernel_run *run, const index_goals *codec, doub
     if (row) {
         cell_text(row->cell[0], codec->codec);
         cell_text(row->cell[1], from);
-        snprintf(row->cell[2], TABLE_CELL, "%g %%", 100 * density);
-        snprintf(row->cell[3], TABLE_CELL, "%.2f", c->bits);
-        snprintf(row->cell[4], TABLE_CELL, "%.2f", c->entropy);
-        snprintf(row->cell[5], TABLE_CELL, "%.2f", goals[0].value);
-        kernel_goal_cell(row->cell[6], goals[0]);
+        snprintf(row->cell[2], TABLE_CELL, "%u", width);
+        snprintf(row->cell[3], TABLE_CELL, "%g %%", 100 * density);
+        snprintf(row->cell[4], TABLE_CELL, "%.2f", c->bits);
+        snprintf(row->cell[5], TABLE_CELL, "%.2f", c->entropy);
+        snprintf(row->cell[6], TABLE_CELL, "%.2f", goals[0].value);
+        kernel_goal_cell(row->cell[7], goals[0]);
         for (int i = 1; i < 3; i++) {
             double least = i == 1 ? c->encode_min : c->decode_min;
-            snprintf(row->cell[4 + 3 * i], TABLE_CELL, "%.2f", goals[i].value);
-            snprintf(row->cell[5 + 3 * i], TABLE_CELL, "%.2f", per_call / least);
-            kernel_goal_cell(row->cell[6 + 3 * i], goals[i]);
+            snprintf(row->cell[5 + 3 * i], TABLE_CELL, "%.2f", goals[i].value);
+            snprintf(row->cell[6 + 3 * i], TABLE_CELL, "%.2f", per_call / least);
+            kernel_goal_cell(row->cell[7 + 3 * i], goals[i]);
         }
-        cell_text(row->cell[13], c->wrong ? "NO" : "yes");
+        cell_text(row->cell[14], c->wrong ? "NO" : "yes");
     }
     if (!run->json) return true;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
-                          "s:f, s:f, s:o, s:b, "
-                          "s:i, s:s, s:s}",
-                          "group", "codecs", "kernel", codec->codec, "from", from, "density",
-                          density, "elements", (int)INDICES, "range", (json_int_t)c->range,
-                          "coded_bytes", (json_int_t)c->size, "bits_per_index", c->bits,
-                          "entropy_bits", c->entropy, "excess_bits", goals[0].value, "encode_s",
-                          c->encode, "encode_min_s", c->encode_min, "decode_s", c->decode,
-                          "decode_min_s", c->decode_min, "encode_g_per_s", goals[1].value,
-                          "decode_g_per_s", goals[2].value, "goals", kernel_goals_json(3, goals),
-                          "correct", !c->wrong, "reps", run->reps, "isa", rill_isa(), "commit",
-                          tool_commit());
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
+                  "s:f, s:f, s:o, s:b, "
+                  "s:i, s:s, s:s}",
+                  "group", "codecs", "kernel", codec->codec, "from", from, "index_bytes",
+                  (int)width, "density", density, "elements", (int)INDICES, "range",
+                  (json_int_t)c->range, "coded_bytes", (json_int_t)c->size, "bits_per_index",
+                  c->bits, "entropy_bits", c->entropy, "excess_bits", goals[0].value, "encode_s",
+                  c->encode, "encode_min_s", c->encode_min, "decode_s", c->decode, "decode_min_s",
+                  c->decode_min, "encode_g_per_s", goals[1].value, "decode_g_per_s", goals[2].value,
+                  "goals", kernel_goals_json(3, goals), "correct", !c->wrong, "reps", run->reps,
+                  "isa", rill_isa(), "commit", tool_commit());
     return kernel_write(run->json, o);
 }
 
 static int run_indices(const kernel_run *run, const bench_config *progress) {
-    table t = {.columns = 14,
+    table t = {.columns = 15,
                .left = 2,
-               .head = {"index codec", "from", "density", "bits", "entropy", "excess", "goal",
-                        "encode G/s", "best", "goal", "decode G/s", "best", "goal", "correct"}};
+               .head = {"index codec", "from", "bytes", "density", "bits", "entropy", "excess",
+                        "goal", "encode G/s", "best", "goal", "decode G/s", "best", "goal",
+                        "correct"}};
     int status = EXIT_OK;
-    for (int i = 0; i < CODECS; i++)
-        for (int d = 0; d < DENSITIES; d++) {
-            coded c = {0};
-            bench_progress(progress, "%s %g %%", codecs[i].codec, 100 * densities[d]);
-            rill_status s = measure_indices(run, codecs[i].codec, densities[d], &c);
-            if (s != RILL_OK) {
-                status = kernel_failed(codecs[i].codec, s);
-                continue;
-            }
-            if (c.wrong) {
-                tool_error("bench kernels: %s at %g %%: %s", codecs[i].codec, 100 * densities[d],
-                           c.wrong);
-                status = EXIT_FAILED;
-            }
-            if (!report_indices(run, &codecs[i], densities[d], &c, &t)) status = EXIT_FAILED;
+    for (int i = 0; i < 2 * CODECS * DENSITIES; i++) {
+        const index_goals *codec = &codecs[i / DENSITIES % CODECS];
+        unsigned width = i < CODECS * DENSITIES ? 4 : 8;
+        double density = densities[i % DENSITIES];
+        coded c = {0};
+        bench_progress(progress, "%s %g %%", codec->codec, 100 * density);
+        rill_status s = measure_indices(run, codec->codec, width, density, &c);
+        if (s != RILL_OK) {
+            status = kernel_failed(codec->codec, s);
+            continue;
         }
+        if (c.wrong) {
+            tool_error("bench kernels: %s at %g %%: %s", codec->codec, 100 * density, c.wrong);
+            status = EXIT_FAILED;
+        }
+        if (!report_indices(run, codec, width, density, &c, &t)) status = EXIT_FAILED;
+    }
     bench_progress(progress, NULL);
     kernel_table(run, &t, "codecs of 65,536 indices; bits per index, and G indices per second");
     table_free(&t);

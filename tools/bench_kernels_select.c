@@ -1,8 +1,9 @@
 /* rill bench kernels, selection: the methods on 2^24 values of several distributions, in read
  * passes: the time of one vectorised read of the same array, measured in turns with the method, both
  * with cold caches. The fused forms stand against the traffic that they need: read the gradient,
- * read and write the residual. The residual is put back before each repetition. "by minima" is the
- * same ratio from the fastest repetitions: where it differs much, the machine was busy.
+ * read and write the residual. The residual is put back before each repetition. Rows with two threads
+ * stand against one read pass of one core all the same. "by minima" is the same ratio from the
+ * fastest repetitions: where it differs much, the machine was busy.
  *
  * The peer "nth_element" is what C programs do without a library: a plain quickselect (Hoare's, with
  * the median of three) on a copy of the magnitudes, then one pass that collects the pairs. C has no
@@ -61,23 +62,29 @@ typedef struct method {
     select_kind kind;
     double share, goal; /* goal: read passes; fused: times the traffic; 0: none */
     double tie_goal;    /* on constant data and zeros; below 0: not run there */
+    int threads;
 } method;
 
 static const method methods[] = {
-    {"topk", "topk", SELECT, 0.001, 1.3, 3},
-    {"topk", "topk", SELECT, 0.01, 1.3, 3},
-    {"topk", "topk", SELECT, 0.1, 2, 3},
-    {"threshold", "threshold", SELECT, 0.01, 0, 0},
-    {"threshold, known", "threshold", SELECT_KNOWN, 0.01, 0, -1},
-    {"bucket", "bucket", SELECT, 0.01, 0, 0},
-    {"block", "block", SELECT, 0.01, 0, 0},
-    {"gaussian", "gaussian", SELECT, 0.01, 0, 0},
-    {"random", "random", SELECT, 0.01, 0, -1},
-    {"fused threshold, known", "threshold", FUSED_KNOWN, 0.01, 1.3, -1},
-    {"fused topk", "topk", FUSED, 0.01, 0, -1},
-    {"nth_element", NULL, PEER, 0.001, 0, -1},
-    {"nth_element", NULL, PEER, 0.01, 0, -1},
-    {"nth_element", NULL, PEER, 0.1, 0, -1},
+    {"topk", "topk", SELECT, 0.001, 1.3, 3, 1},
+    {"topk", "topk", SELECT, 0.01, 1.3, 3, 1},
+    {"topk", "topk", SELECT, 0.1, 2, 3, 1},
+    {"threshold", "threshold", SELECT, 0.01, 0, 0, 1},
+    {"threshold, known", "threshold", SELECT_KNOWN, 0.01, 0, -1, 1},
+    {"bucket", "bucket", SELECT, 0.01, 0, 0, 1},
+    {"block", "block", SELECT, 0.01, 0, 0, 1},
+    {"gaussian", "gaussian", SELECT, 0.01, 0, 0, 1},
+    {"random", "random", SELECT, 0.01, 0, -1, 1},
+    {"fused threshold, known", "threshold", FUSED_KNOWN, 0.01, 1.3, -1, 1},
+    {"fused topk", "topk", FUSED, 0.01, 0, -1, 1},
+    {"topk", "topk", SELECT, 0.01, 0, -1, 2},
+    {"topk", "topk", SELECT, 0.1, 0, -1, 2},
+    {"bucket", "bucket", SELECT, 0.01, 0, -1, 2},
+    {"gaussian", "gaussian", SELECT, 0.01, 0, -1, 2},
+    {"fused topk", "topk", FUSED, 0.01, 0, -1, 2},
+    {"nth_element", NULL, PEER, 0.001, 0, -1, 1},
+    {"nth_element", NULL, PEER, 0.01, 0, -1, 1},
+    {"nth_element", NULL, PEER, 0.1, 0, -1, 1},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -227,6 +234,7 @@ static rill_status make_selector(const method *m, rill_type type, const arrays *
     options.method = m->method;
     options.k = count_of(m->share);
     options.seed = 1;
+    options.threads = m->threads;
     if (m->kind == SELECT_KNOWN) options.threshold = a->known;
     if (m->kind == FUSED_KNOWN) options.threshold = a->known_both;
     return rill_selector_create(type, KERNEL_DIM, &options, out);
@@ -301,30 +309,32 @@ static bool report(const method *m, const kernel_run *run, data_kind kind, table
         cell_text(row->cell[0], m->name);
         cell_text(row->cell[1], data_names[kind]);
         snprintf(row->cell[2], TABLE_CELL, "%g %%", 100 * m->share);
-        cell_count(row->cell[3], r->selected);
-        cell_time(row->cell[4], r->seconds);
-        cell_time(row->cell[5], r->least);
-        cell_time(row->cell[6], r->read);
-        snprintf(row->cell[7], TABLE_CELL, "%.2f", r->seconds / r->read);
-        if (is_fused(m)) cell_ratio(row->cell[8], r->seconds / r->traffic);
-        else cell_text(row->cell[8], "-");
-        kernel_goal_cell(row->cell[9], g);
-        snprintf(row->cell[10], TABLE_CELL, "%.2f", best);
-        cell_text(row->cell[11], r->wrong ? "NO" : "yes");
+        cell_count(row->cell[3], (uint64_t)m->threads);
+        cell_count(row->cell[4], r->selected);
+        cell_time(row->cell[5], r->seconds);
+        cell_time(row->cell[6], r->least);
+        cell_time(row->cell[7], r->read);
+        snprintf(row->cell[8], TABLE_CELL, "%.2f", r->seconds / r->read);
+        if (is_fused(m)) cell_ratio(row->cell[9], r->seconds / r->traffic);
+        else cell_text(row->cell[9], "-");
+        kernel_goal_cell(row->cell[10], g);
+        snprintf(row->cell[11], TABLE_CELL, "%.2f", best);
+        cell_text(row->cell[12], r->wrong ? "NO" : "yes");
     }
     if (!run->json) return true;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
-                          "s:f, s:f, s:f, s:f, "
-                          "s:o, s:b, s:i, s:s, s:s}",
-                          "group", "select", "kernel", m->name, "data", data_names[kind], "from",
-                          "memory", "type", bench_type_names[run->type], "share", m->share,
-                          "elements", (json_int_t)KERNEL_DIM, "nnz_out", (json_int_t)r->selected,
-                          "median_s", r->seconds, "min_s", r->least, "p25_s", r->p25, "p75_s",
-                          r->p75, "ns_per_element", 1e9 * r->seconds / (double)KERNEL_DIM,
-                          "read_pass_s", r->read, "read_passes", r->seconds / r->read, "bound_s",
-                          is_fused(m) ? r->traffic : r->read, "ratio_to_bound", g.value,
-                          "ratio_of_minima", best, "goals", kernel_goals_json(1, &g), "correct",
-                          !r->wrong, "reps", run->reps, "isa", rill_isa(), "commit", tool_commit());
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
+                  "s:f, s:f, s:f, s:f, "
+                  "s:o, s:b, s:i, s:s, s:s}",
+                  "group", "select", "kernel", m->name, "data", data_names[kind], "from", "memory",
+                  "type", bench_type_names[run->type], "share", m->share, "threads", m->threads,
+                  "elements", (json_int_t)KERNEL_DIM, "nnz_out", (json_int_t)r->selected,
+                  "median_s", r->seconds, "min_s", r->least, "p25_s", r->p25, "p75_s", r->p75,
+                  "ns_per_element", 1e9 * r->seconds / (double)KERNEL_DIM, "read_pass_s", r->read,
+                  "read_passes", r->seconds / r->read, "bound_s",
+                  is_fused(m) ? r->traffic : r->read, "ratio_to_bound", g.value, "ratio_of_minima",
+                  best, "goals", kernel_goals_json(1, &g), "correct", !r->wrong, "reps", run->reps,
+                  "isa", rill_isa(), "commit", tool_commit());
     return kernel_write(run->json, o);
 }
 
@@ -391,10 +401,10 @@ static bool runs(const method *m, rill_type type, data_kind kind) {
 int kernel_select(const kernel_run *run) {
     arrays a = {0};
     bench_config progress = {.quiet = run->quiet};
-    table t = {.columns = 12,
+    table t = {.columns = 13,
                .left = 2,
-               .head = {"selection", "data", "share", "selected", "median", "min", "read pass",
-                        "passes", "traffic", "goal", "by minima", "correct"}};
+               .head = {"selection", "data", "share", "threads", "selected", "median", "min",
+                        "read pass", "passes", "traffic", "goal", "by minima", "correct"}};
     int status = EXIT_OK;
     if (!arrays_make(run->type, &a)) status = kernel_failed("select", RILL_ERR_MEMORY);
     for (data_kind kind = 0; kind < DATA_KINDS && status == EXIT_OK; kind++) {

@@ -10,7 +10,7 @@
 
 const char *const bench_overlap_names[] = {"uniform", "none", "full", "zipf", NULL};
 const char *const bench_mode_names[] = {"blocking", "nonblocking", "persistent", NULL};
-const char *const bench_form_names[] = {"auto", "sparse", "dense", NULL};
+const char *const bench_form_names[] = {"auto", "sparse", "dense", "block", NULL};
 const char *const bench_operation_names[] = {"sum", "min", "max", "prod", NULL};
 const char *const bench_type_names[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const order_names[] = {"interleaved", "blocks", NULL};
@@ -26,6 +26,7 @@ enum {
     OPT_VALUE_BITS,
     OPT_PARTITION,
     OPT_EXPECTED_NNZ,
+    OPT_BLOCK,
     OPT_OP,
     OPT_TYPE,
     OPT_OVERLAP,
@@ -54,6 +55,7 @@ static const struct option options[] = {
     {"value-bits", required_argument, NULL, OPT_VALUE_BITS},
     {"partition", required_argument, NULL, OPT_PARTITION},
     {"expected-nnz", required_argument, NULL, OPT_EXPECTED_NNZ},
+    {"block", required_argument, NULL, OPT_BLOCK},
     {"op", required_argument, NULL, OPT_OP},
     {"type", required_argument, NULL, OPT_TYPE},
     {"overlap", required_argument, NULL, OPT_OVERLAP},
@@ -243,6 +245,9 @@ static int set_option(bench_config *c, int option, const char *name, const char 
     case OPT_PARTITION: return choices_set(&c->partitions, value);
     case OPT_EXPECTED_NNZ:
         return parse_count(value, &c->expected_nnz) ? EXIT_OK : bad(name, value, "a count");
+    case OPT_BLOCK:
+        return parse_count(value, &c->block) && c->block ? EXIT_OK
+                                                         : bad(name, value, "a count over 0");
     case OPT_SEED: return parse_count(value, &c->seed) ? EXIT_OK : bad(name, value, "a number");
     case OPT_REPS:
         return parse_int(value, 1, 1 << 24, &c->reps) ? EXIT_OK
@@ -336,7 +341,7 @@ int bench_options(int argc, char **argv, bench_config *c, bool *help) {
         if (status != EXIT_OK) return status;
     }
     if (optind < argc) {
-        static const char *const words[] = {"kernels", NULL};
+        static const char *const words[] = {"kernels", "reducer", NULL};
         const char *meant = tool_suggest(argv[optind], words);
         if (meant)
             return tool_usage("bench", "unexpected argument '%s'; did you mean 'rill bench %s'?",

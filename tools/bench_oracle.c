@@ -40,6 +40,8 @@ bool bench_agree(const bench_world *world, bool ok, char *text, size_t size) {
 typedef struct view {
     const uint32_t *index32;
     const uint64_t *index64;
+    const uint64_t *numbers; /* of blocks */
+    uint64_t block;
     const char *values; /* NULL: this rank has no result to show */
     uint64_t entries, cursor;
     uint64_t first, count; /* the range that this rank has */
@@ -49,6 +51,11 @@ typedef struct view {
     uint64_t hash;
     bool ok;
 } view;
+
+static uint64_t index_at(const view *v, uint64_t i) {
+    if (v->block) return v->numbers[i / v->block] * v->block + i % v->block;
+    return v->index32 ? v->index32[i] : v->index64[i];
+}
 
 /* Only allreduce, allgather and bcast give every rank the whole result. */
 static bool same_everywhere(rill_collective collective) {
@@ -82,6 +89,8 @@ static void open_rill(const bench_config *config, const bench_world *world,
     v->dense = rill_stream_is_dense(c->out);
     v->index32 = rill_stream_indices32(c->out);
     v->index64 = rill_stream_indices64(c->out);
+    v->block = rill_stream_block(c->out);
+    v->numbers = rill_stream_blocks(c->out, NULL);
     v->values = rill_stream_values(c->out);
     v->entries = rill_stream_nnz(c->out);
     v->count = input->dim;
@@ -128,7 +137,7 @@ static void read_chunk(view *v, size_t size, uint64_t start, uint64_t n, char *r
         return;
     }
     for (; v->cursor < v->entries; v->cursor++) {
-        uint64_t index = v->index32 ? v->index32[v->cursor] : v->index64[v->cursor];
+        uint64_t index = index_at(v, v->cursor);
         if (index >= start + n) break;
         memcpy(raw + (index - start) * size, v->values + v->cursor * size, size);
     }
@@ -211,7 +220,7 @@ static uint64_t next_entry(const bench_input *input, uint64_t cursor, const view
     for (int i = 0; i < n; i++) {
         const view *v = &views[i];
         if (!v->ok || !v->values || v->cursor >= v->entries) continue;
-        uint64_t index = v->index32 ? v->index32[v->cursor] : v->index64[v->cursor];
+        uint64_t index = index_at(v, v->cursor);
         if (index < mine) mine = index;
     }
     MPI_Allreduce(&mine, &next, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);

@@ -47,12 +47,13 @@ static void codec(const bench_case *c, char *cell) {
 
 void bench_report_group(const bench_config *config, const bench_input *input,
                         const bench_case *cases, int n, uint64_t nnz_in, FILE *out) {
+    static const char *const forms[] = {"", "", "  dense input", "  block-sparse input"};
     (void)config;
     char dim[TABLE_CELL], nnz[TABLE_CELL];
     cell_count(dim, input->dim);
     cell_count(nnz, nnz_in);
     fprintf(out, "\ndim %s  density %.4g %%  nnz per rank %s%s\n\n", dim, 100 * input->density, nnz,
-            rill_stream_is_dense(input->stream) ? "  dense input" : "");
+            forms[bench_form_of(input->stream)]);
     table t = {.columns = 11,
                .left = 2,
                .head = {"algorithm", "codec", "nnz out", "median", "p25", "p75", "predicted",
@@ -70,7 +71,7 @@ void bench_report_group(const bench_config *config, const bench_input *input,
             continue;
         }
         codec(c, row->cell[1]);
-        if (c->out_dense) cell_text(row->cell[2], "dense");
+        if (c->out_form == FORM_DENSE) cell_text(row->cell[2], "dense");
         else cell_count(row->cell[2], c->nnz_out);
         cell_time(row->cell[3], c->median);
         cell_time(row->cell[4], c->p25);
@@ -111,16 +112,17 @@ static json_t *record(const bench_config *config, const bench_world *world,
     json_t *extra = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:b, s:s, s:s, s:s, s:s, s:I, s:i, "
         "s:I, "
-        "s:o}",
+        "s:I, s:o}",
         "collective", rill_collective_name(config->collective), "overlap",
         bench_overlap_names[config->overlap], "mode", bench_mode_names[config->mode], "form",
         bench_form_names[config->form], "order", config->interleave ? "interleaved" : "blocks",
         "requested_codec", text_or_null(c->codec), "partition", text_or_null(c->partition),
-        "in_form", rill_stream_is_dense(input->stream) ? "dense" : "sparse", "out_form",
-        c->out_dense ? "dense" : "sparse", "traffic", c->is_mpi ? "model" : "counted",
-        "malloc_tuned", world->malloc_tuned, "mpi_library", tool_mpi_library(), "isa", rill_isa(),
-        "cpu", world->cpu, "date", world->date, "expected_nnz", (json_int_t)config->expected_nnz,
-        "warmup", config->warmup, "seed", (json_int_t)config->seed, "times_s", times);
+        "in_form", bench_form_names[bench_form_of(input->stream)], "out_form",
+        bench_form_names[c->out_form], "traffic", c->is_mpi ? "model" : "counted", "malloc_tuned",
+        world->malloc_tuned, "mpi_library", tool_mpi_library(), "isa", rill_isa(), "cpu",
+        world->cpu, "date", world->date, "expected_nnz", (json_int_t)config->expected_nnz, "warmup",
+        config->warmup, "seed", (json_int_t)config->seed, "block", (json_int_t)config->block,
+        "times_s", times);
     if (!o || !more || !extra) {
         json_decref(o);
         json_decref(more);

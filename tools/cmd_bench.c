@@ -16,6 +16,7 @@ void cmd_bench_help(FILE *out) {
     fputs(
         "usage: rill bench [OPTION...]\n"
         "       rill bench kernels [OPTION...]\n"
+        "       rill bench reducer [OPTION...]\n"
         "\n"
         "Times sparse collectives against MPI's own on dense vectors (the row 'mpi', on which\n"
         "the speedups are based) and checks every result against a dense oracle. Started\n"
@@ -29,6 +30,7 @@ void cmd_bench_help(FILE *out) {
         "  --value-bits LIST      bits per value in messages: 0 (as they are), 16, 8, 4, 2\n"
         "  --partition LIST       uniform, balanced\n"
         "  --expected-nnz K       hint: expected non-zeros of the result\n"
+        "  --block B              entries come in whole blocks of B (embedding rows)\n"
         "  --nonblocking          the non-blocking form, and wait\n"
         "  --persistent           the persistent form: start and wait are timed\n"
         "\n"
@@ -40,7 +42,7 @@ void cmd_bench_help(FILE *out) {
         "  --type T               f32 (default), f64, f16, bf16\n"
         "  --overlap O            supports of the ranks: uniform (random, default), none, full\n"
         "                         (the same), zipf (skewed to low indices)\n"
-        "  --form F               of the input stream: auto (default), sparse, dense\n"
+        "  --form F               of the input stream: auto (default), sparse, dense, block\n"
         "  --seed N               of supports and values (1)\n"
         "\n"
         "How:\n"
@@ -255,6 +257,7 @@ static int run_all(const bench_config *config) {
 
 int cmd_bench(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "kernels")) return cmd_bench_kernels(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "reducer")) return cmd_bench_reducer(argc - 1, argv + 1);
     bench_config config;
     bool help;
     int status = bench_options(argc, argv, &config, &help);

@@ -18,6 +18,7 @@ static const struct {
     {"RILL_VALUE_BITS", "bits per value in messages: 0 (as they are), 16, 8, 4, 2"},
     {"RILL_EXPECTED_NNZ", "expected non-zeros of the result"},
     {"RILL_PARTITION", "partition of the split algorithms: uniform, balanced"},
+    {"RILL_BLOCK", "entries of a block, where entries come in whole blocks"},
     {"RILL_CHECK", "1: ranks agree on all arguments before each call"},
     {"RILL_SPLIT_LIMIT", "most bytes in one MPI message"},
     {"RILL_ISA", "most that is used of the instruction set: scalar, avx2, avx512"},
@@ -73,7 +74,7 @@ static void print_text(void) {
         printf(" %s", rill_op_name(operations[i]));
     printf("\n");
     const char *name, *text;
-    for (int c = 0; c < RILL_COLLECTIVES; c++) {
+    for (int c = 0; c <= (int)RILL_REDUCER; c++) {
         printf("\nAlgorithms of %s:\n", rill_collective_name((rill_collective)c));
         for (int i = 0; (name = rill_algorithm_at((rill_collective)c, i, &text)); i++)
             printf("  %-17s%s\n", name, text);
@@ -103,7 +104,7 @@ static int print_json(void) {
         json_array_append_new(types, json_string(rill_type_name((rill_type)t)));
     for (int i = 0; i < OPERATIONS; i++)
         json_array_append_new(ops, json_string(rill_op_name(operations[i])));
-    for (int c = 0; c < RILL_COLLECTIVES; c++) {
+    for (int c = 0; c <= (int)RILL_REDUCER; c++) {
         json_t *algorithms = json_array();
         for (int i = 0; (name = rill_algorithm_at((rill_collective)c, i, &text)); i++)
             json_array_append_new(algorithms, named(name, text));

@@ -15,6 +15,10 @@ static const tool_command commands[] = {
      MPI_THREAD_MULTIPLE},
     {"bench", "time collectives against MPI, every result checked", cmd_bench, cmd_bench_help,
      MPI_THREAD_SINGLE},
+    {"gen", "write data in the shape of published sets", cmd_gen, cmd_gen_help,
+     MPI_THREAD_SINGLE},
+    {"convert", "data sets from svmlight text to the binary form and back", cmd_convert,
+     cmd_convert_help, MPI_THREAD_SINGLE},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -28,6 +32,7 @@ static void main_help(FILE *out) {
         fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "  %-16s %s\n", "bench kernels",
             "time sums, selection and codecs alone, on one core");
+    fprintf(out, "  %-16s %s\n", "bench reducer", "time whole training steps against MPI");
     fprintf(out, "\n"
                  "  rill help COMMAND, rill COMMAND --help   what a command does and its options\n"
                  "  rill --version                           version, commit and MPI library\n"
@@ -62,6 +67,10 @@ static int help_for(int argc, char **argv) {
     if (!c) return unknown_command(argv[1]);
     if (argc > 2 && !strcmp(argv[1], "bench") && !strcmp(argv[2], "kernels")) {
         if (tool_speaks()) cmd_bench_kernels_help(stdout);
+        return EXIT_OK;
+    }
+    if (argc > 2 && !strcmp(argv[1], "bench") && !strcmp(argv[2], "reducer")) {
+        if (tool_speaks()) cmd_bench_reducer_help(stdout);
         return EXIT_OK;
     }
     if (tool_speaks()) c->help(stdout);

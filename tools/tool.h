@@ -29,6 +29,12 @@ int cmd_bench(int argc, char **argv);
 void cmd_bench_help(FILE *);
 int cmd_bench_kernels(int argc, char **argv);
 void cmd_bench_kernels_help(FILE *);
+int cmd_gen(int argc, char **argv);
+void cmd_gen_help(FILE *);
+int cmd_convert(int argc, char **argv);
+void cmd_convert_help(FILE *);
+int cmd_bench_reducer(int argc, char **argv);
+void cmd_bench_reducer_help(FILE *);
 
 /* MPI is initialised at most once: by main under a launcher, else by the command that needs it.
  * main finalises. */

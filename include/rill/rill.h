@@ -1,9 +1,9 @@
 /* rill: sparse collectives for distributed machine learning, on MPI.
  *
  * Three levels, each usable alone:
- *   stream      a vector of dimension N that is sparse or dense, and switches by itself
+ *   stream      a vector of dimension N that is sparse, dense or block-sparse, and switches by itself
  *   collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
- *   reducer     one object for a training step (rill_reducer_*, in preparation)
+ *   reducer     one object for a training step: gradient in, update out, nothing lost
  *
  * Every fallible call returns a rill_status: RILL_OK is 0, errors are negative, and
  * rill_last_error() then has a sentence that names the argument and its value. The library never
@@ -53,6 +53,8 @@ typedef enum rill_status {
 
 RILL_API const char *rill_strerror(rill_status); /* a short phrase; never NULL */
 RILL_API const char *rill_last_error(void);      /* detail of this thread's last failed call */
+/* Sets that detail and returns the status: for layers on top of this header, such as rill/train.h. */
+RILL_API rill_status rill_error_set(rill_status, const char *detail);
 
 /* ---- types, operations -------------------------------------------------------------------- */
 
@@ -83,10 +85,11 @@ RILL_API const char *rill_op_name(const rill_op *);
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
-/* A vector of dimension dim. Sparse: sorted unique indices and their values; dense: all values.
+/* A vector of dimension dim. Sparse: sorted unique indices and their values; dense: all values;
+ * block-sparse: sorted unique numbers of blocks of equal size, and all values of those blocks.
  * An absent entry stands for the stream's fill: 0, or the neutral element of the operation that
- * made the stream. In the dense form an entry equal to the fill counts as absent. A stream is used
- * by one thread at a time. */
+ * made the stream. In the dense form and in blocks an entry equal to the fill counts as absent. A
+ * stream is used by one thread at a time. */
 typedef struct rill_stream rill_stream;
 
 RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **out);
@@ -98,13 +101,19 @@ RILL_API rill_status rill_stream_set_pairs(rill_stream *, uint64_t nnz, const ui
                                            const void *val);
 RILL_API rill_status rill_stream_set_pairs64(rill_stream *, uint64_t nnz, const uint64_t *idx,
                                              const void *val);
+/* n blocks of block entries each, such as the rows of an embedding: block i has the indices from
+ * blocks[i] * block on, and the values from values[i * block] on; those of indices at or past dim are
+ * not read. Numbers may be unsorted and repeat, as indices may. The stream is block-sparse then, also
+ * with n = 0. */
+RILL_API rill_status rill_stream_set_blocks(rill_stream *, uint64_t block, uint64_t n,
+                                            const uint64_t *blocks, const void *values);
 /* Keeps the non-zeros as pairs, or stays dense where that is cheaper. */
 RILL_API rill_status rill_stream_set_dense(rill_stream *, const void *dense);
 RILL_API rill_status rill_stream_get_dense(const rill_stream *, void *dense);
 RILL_API rill_status rill_stream_clear(rill_stream *); /* no entries, fill 0; keeps its memory */
 RILL_API rill_status rill_stream_copy(rill_stream *into, const rill_stream *from);
 
-RILL_API uint64_t rill_stream_nnz(const rill_stream *); /* stored entries; dim when dense */
+RILL_API uint64_t rill_stream_nnz(const rill_stream *); /* stored; dim when dense */
 RILL_API uint64_t rill_stream_dim(const rill_stream *);
 RILL_API rill_type rill_stream_type(const rill_stream *);
 RILL_API int rill_stream_is_dense(const rill_stream *);
@@ -116,15 +125,22 @@ RILL_API rill_status rill_stream_fill(const rill_stream *, void *fill); /* one v
 RILL_API const uint32_t *rill_stream_indices32(const rill_stream *);
 RILL_API const uint64_t *rill_stream_indices64(const rill_stream *);
 RILL_API const void *rill_stream_values(const rill_stream *);
+/* Of a block-sparse stream, which has no indices: the entries of a block (0: it is none), and the *n
+ * (if not NULL) numbers. The values of the blocks follow each other; the last may be cut by dim. */
+RILL_API uint64_t rill_stream_block(const rill_stream *);
+RILL_API const uint64_t *rill_stream_blocks(const rill_stream *, uint64_t *n);
 
-/* Force a form. To sparse: keeps the entries that differ from the fill. */
+/* Force a form. To sparse: keeps the entries that differ from the fill; to blocks: those that have
+ * such an entry. */
 RILL_API rill_status rill_stream_to_dense(rill_stream *);
 RILL_API rill_status rill_stream_to_sparse(rill_stream *);
+RILL_API rill_status rill_stream_to_blocks(rill_stream *, uint64_t block);
 
 /* Checks every invariant; on failure *reason (if not NULL) names the first broken one. */
 RILL_API rill_status rill_stream_validate(const rill_stream *, const char **reason);
 
-/* into = into op from. Any pair of forms; into switches to dense where that is cheaper. */
+/* into = into op from. Any pair of forms; into switches to dense where that is cheaper. Blocks of one
+ * size stay blocks; a block-sparse from is taken as into is. */
 RILL_API rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *);
 /* out = in[0] op in[1] op ... op in[n-1], in one pass; out must not be among the inputs. */
 RILL_API rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *in,
@@ -161,9 +177,12 @@ typedef struct rill_stats {
     const char *codec;
     double predicted_s; /* the planner's estimate */
     double elapsed_s;
+    double select_s;        /* reducers: of elapsed_s, time for feedback and selection; */
+    double update_s;        /* and for what came back and the update */
+    double collision_error; /* "s2": estimated relative error of the sketch's estimates; else 0 */
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0 }
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0 }
 
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
@@ -186,9 +205,12 @@ typedef struct rill_options {
     /* What value_bits applies to. "auto", as the papers have it: the second phase of "dsar", every
      * message of the others; "all": every message of "dsar" too; NULL: unset. */
     const char *value_scope;
+    /* "block": entries of a block, where entries come in whole blocks; "auto" considers it only then.
+     * 0: unset; "block" then takes the blocks of a block-sparse input, or 256. */
+    uint64_t block;
 } rill_options;
 #define RILL_OPTIONS_INIT                                                                          \
-    { sizeof(rill_options), NULL, NULL, -1, 0, NULL, NULL }
+    { sizeof(rill_options), NULL, NULL, -1, 0, NULL, NULL, 0 }
 
 /* All ranks call in the same order with the same dim, type, op, root and options. out has the dim
  * and type of in, and may be in. Results are bitwise the same on all ranks. */
@@ -254,6 +276,99 @@ RILL_API rill_status rill_progress(rill_comm *); /* advances all requests; never
 RILL_API rill_status rill_request_stats(const rill_request *, rill_stats *);
 /* An active request is completed first. */
 RILL_API rill_status rill_request_free(rill_request **);
+
+/* ---- reducers ------------------------------------------------------------------------------- */
+
+/* A training step: takes this rank's gradient, selects what is worth sending, keeps the rest for later
+ * steps (the residual), and gives all ranks the same update. Without momentum and clipping nothing is
+ * ever lost: (updates times the number of ranks, where they are means) plus the residuals of all ranks
+ * is the sum of all gradients, up to rounding, after every step and under every codec.
+ *
+ * Algorithms: every allreduce (the exact sum of what the ranks selected), and those of
+ * rill_algorithm_at(RILL_REDUCER, i), which give about k entries of the sum.
+ *
+ * Create, free, step, start, save and load are collective: the same order on all ranks of the
+ * communicator. Several reducers can be under way at once. */
+typedef struct rill_reducer rill_reducer;
+
+typedef struct rill_reducer_options {
+    size_t size;
+    const char *algorithm; /* a name, or "auto"; NULL: unset, and then "auto" */
+    const char *codec;     /* as in rill_options */
+    int value_bits;        /* 0 raw, 16, 8, 4, 2; -1: unset. What coding loses stays as residual */
+    uint64_t expected_nnz;
+    const char *partition;
+    const char *value_scope;
+    /* What is sent: a name from rill_selector_at; "nonzero": every entry that is not 0; "auto": the
+     * planner decides for this tensor at its first step, between all of it, the non-zeros, and the
+     * largest. NULL: what suits the algorithm ("threshold" for oktopk, else "topk"). */
+    const char *select;
+    double density;  /* share of the dimension to select; used when k is 0 */
+    uint64_t k;      /* entries to select; both 0: 1 % */
+    int average;     /* 1: the update is the mean over the ranks; 0: the sum */
+    int feedback;    /* 1: what is not sent is kept; 0: it is dropped */
+    double momentum; /* momentum correction: u = momentum u + gradient is what is fed; 0: none */
+    int masking;     /* 1: u forgets what was sent (momentum factor masking) */
+    double clip;     /* the gradient is scaled to an L2 norm of at most clip / sqrt(ranks); 0: no */
+    /* Warm-up: stage i of the densities in warmup lasts warmup_steps steps; those below the final
+     * density are raised to it. warmup NULL: 0.25, 0.0725, 0.015, 0.004. warmup_steps 0: none. */
+    const double *warmup;
+    int warmup_stages;
+    uint64_t warmup_steps;
+    uint64_t seed;   /* of random rounding, "random" and hashes */
+    uint64_t bucket; /* of select "bucket"; 0: 512 */
+    uint64_t block;  /* entries of a block: select "block", algorithms "s2" and "block"; 0: 256 */
+    int threads;     /* of the selection; 0 or 1: this thread alone */
+    uint64_t threshold_interval;   /* steps between exact thresholds (tau'); 0: 32 */
+    uint64_t repartition_interval; /* "oktopk": steps between partitions (tau); 0: 64 */
+    double balance_trigger; /* "oktopk": largest share over the mean that is evened out; 0: 4 */
+    double lambda;          /* "s2": cells of the sketch per entry of the union; 0: 0.5 */
+    int sketch_rows;        /* "s2": rows of the sketch, whose median is taken; 0: 3 */
+} rill_reducer_options;
+#define RILL_REDUCER_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(rill_reducer_options), NULL, NULL, -1, 0, NULL, NULL, NULL, 0.0, 0, 1, 1, 0.0, 1,   \
+            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0                                         \
+    }
+
+RILL_API rill_status rill_reducer_create(rill_comm *, rill_type, uint64_t dim,
+                                         const rill_reducer_options *, rill_reducer **out);
+RILL_API rill_status rill_reducer_free(rill_reducer **);
+/* One step. gradient and update have dim values; update may be gradient. */
+RILL_API rill_status rill_reducer_step(rill_reducer *, const void *gradient, void *update);
+/* The update as a stream: saves writing a dense vector. */
+RILL_API rill_status rill_reducer_step_stream(rill_reducer *, const void *gradient,
+                                              rill_stream *update);
+/* The same in two halves. The gradient is free again when start returns; the update is written by
+ * wait (or by the test that says done), and must stay alive until then. */
+RILL_API rill_status rill_reducer_start(rill_reducer *, const void *gradient, void *update);
+RILL_API rill_status rill_reducer_start_stream(rill_reducer *, const void *gradient,
+                                               rill_stream *update);
+RILL_API rill_status rill_reducer_test(rill_reducer *, int *done);
+RILL_API rill_status rill_reducer_wait(rill_reducer *);
+/* Adds a micro-batch's gradient to the next step, and sends nothing. Not collective. */
+RILL_API rill_status rill_reducer_accumulate(rill_reducer *, const void *gradient);
+
+/* Tensor fusion: n tensors, whose counts sum up to dim, as one vector. */
+typedef struct rill_tensor {
+    const void *gradient;
+    void *update; /* may be gradient */
+    uint64_t count;
+} rill_tensor;
+RILL_API rill_status rill_reducer_step_tensors(rill_reducer *, int n, const rill_tensor *);
+RILL_API rill_status rill_reducer_start_tensors(rill_reducer *, int n, const rill_tensor *);
+
+/* What this rank has not sent yet: dim values, valid until the next call on the reducer. */
+RILL_API const void *rill_reducer_residual(const rill_reducer *);
+RILL_API uint64_t rill_reducer_dim(const rill_reducer *);
+RILL_API rill_type rill_reducer_type(const rill_reducer *);
+RILL_API rill_status rill_reducer_stats(const rill_reducer *, rill_stats *); /* of the last step */
+/* One file for all ranks, replaced as a whole when it is complete. Loading with the same number of
+ * ranks goes on bit by bit as if never interrupted; with another number, residuals and momenta move
+ * to other ranks and none is lost. The reducer loaded into has the dim, type and options of the
+ * saved one. */
+RILL_API rill_status rill_reducer_save(const rill_reducer *, const char *path);
+RILL_API rill_status rill_reducer_load(rill_reducer *, const char *path);
 
 /* ---- selection ---------------------------------------------------------------------------- */
 
@@ -322,6 +437,8 @@ typedef enum rill_collective {
     RILL_BCAST = 4
 } rill_collective;
 #define RILL_COLLECTIVES 5
+/* Not a collective: for rill_algorithm_at, the algorithms that only reducers have. */
+#define RILL_REDUCER ((rill_collective)5)
 RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... */
 
 /* The i-th algorithm of a collective or the i-th codec: NULL past the end. The description (if

@@ -4,10 +4,14 @@
  * An argument that is wrong on this rank alone leaves it without a part to play: the others are told
  * by an abort (or, under RILL_CHECK, in the agreement). */
 #include "api/call.h"
+#include "coll/topk/topk.h"
+#include "stream/blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define DEFAULT_BLOCK 256 /* entries, where neither the options nor the input tell */
 
 /* ---- arguments --------------------------------------------------------------------------------------- */
 
@@ -28,7 +32,7 @@ static rill_status check_streams(const rill_comm *comm, const rill__arguments *a
 
 static rill_status check_arguments(const rill_comm *comm, const rill__arguments *a) {
     const char *name = rill_collective_name(a->collective);
-    bool reduces = a->collective <= RILL_REDUCE_SCATTER;
+    bool reduces = a->collective <= RILL_REDUCE_SCATTER || a->collective == RILL_REDUCER;
     bool rooted = a->collective == RILL_REDUCE || a->collective == RILL_BCAST;
     if (rooted && (a->root < 0 || a->root >= comm->engine.size))
         return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: root = %d is not a rank (0 to %d)", name,
@@ -55,7 +59,8 @@ static uint64_t arguments_word(const rill_request *r) {
                         (uint64_t)s->value_bits,
                         (uint64_t)s->all_values,
                         (uint64_t)s->partition,
-                        s->expected_nnz};
+                        s->expected_nnz,
+                        rill__agreed_block(r)};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         hash ^= words[i];
@@ -76,6 +81,23 @@ static void normal_like(rill_stream *normal, const rill_stream *in) {
     normal->nnz = 0;
 }
 
+/* The input in blocks, or in pairs where block is 0; dense where that is cheaper. */
+static rill_status prepare_form(rill_request *r, uint64_t block) {
+    const rill_stream *in = r->in;
+    rill_type type = in->type;
+    if (block && in->form == RILL__BLOCKS && in->block == block &&
+        rill__value_equal(type, in->fill, r->fill))
+        return RILL_OK;
+    normal_like(&r->normal, in);
+    RILL_TRY(rill__stream_convert(&r->normal, in, block, r->fill));
+    bool reduces = r->collective <= RILL_REDUCE_SCATTER;
+    if (reduces && r->normal.nnz > (block ? rill__blocks_switch(type, block, in->dim)
+                                          : rill__dense_switch(type, in->dim)))
+        RILL_TRY(rill_stream_to_dense(&r->normal));
+    r->input = rill__stream_part(&r->normal);
+    return RILL_OK;
+}
+
 /* The input with absent entries as the algorithms want them: neutral, or none at all. */
 static rill_status prepare_input(rill_request *r) {
     const rill_stream *in = r->in;
@@ -83,9 +105,13 @@ static rill_status prepare_input(rill_request *r) {
     r->input = rill__stream_part(in);
     bool gather = r->collective == RILL_ALLGATHER;
     if (r->collective == RILL_BCAST) return RILL_OK;
+    bool to_blocks = r->algorithm && r->algorithm->takes_blocks;
+    if (to_blocks || in->form == RILL__BLOCKS) return prepare_form(r, to_blocks ? r->block : 0);
     if (in->form == RILL__SPARSE) {
         /* Pairs that the user gave, but more than the dense form would take. */
-        if (gather || in->nnz <= rill__dense_switch(type, in->dim)) return RILL_OK;
+        if (gather || r->collective == RILL_REDUCER ||
+            in->nnz <= rill__dense_switch(type, in->dim))
+            return RILL_OK;
         normal_like(&r->normal, in);
         RILL_TRY(rill__stream_reserve_dense(&r->normal));
         rill__assign_fill(type, r->normal.val.data, in->dim, r->fill);
@@ -108,6 +134,18 @@ static rill_status prepare_input(rill_request *r) {
     return RILL_OK;
 }
 
+static void take_input(rill_request *r) {
+    rill_status status = prepare_input(r);
+    if (status == RILL_OK) return;
+    rill__task_fail(r, status);
+    r->input = rill__part_empty(0, r->in->dim);
+}
+
+/* The planner may choose an algorithm that wants blocks: the form is known only then. */
+static bool takes_input_late(const rill_request *r) {
+    return !r->settings.algorithm && r->settings.block;
+}
+
 static rill_status run_alone(rill_request *r) {
     if (r->first) *r->first = 0;
     if (r->count) *r->count = r->task.expect.dim;
@@ -120,14 +158,18 @@ static rill_status enter_run(rill_request *r) {
     r->phase = RILL__P_RUN;
     r->may_post = r->algorithm->posts_mpi_collective;
     r->task.expect.algorithm = r->algorithm_hash;
-    r->task.coding = (rill__coding){.index = r->problem.codec,
-                                    .value = rill__value_codec_for_bits(r->task.shape.type,
-                                                                        r->settings.value_bits),
-                                    .key.seed = r->comm->defaults.seed};
+    r->task.coding.index = r->problem.codec;
+    r->task.coding.value = rill__value_codec_for_bits(r->task.shape.type, r->settings.value_bits);
+    r->task.coding.key.seed = r->feedback ? r->feedback->seed : r->comm->defaults.seed;
     r->task.codec_forced = r->settings.codec != NULL;
     r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                      r->collective == RILL_REDUCE_SCATTER;
+    if (r->feedback) {
+        r->task.step_key = r->feedback->step;
+        r->task.lost = rill__give_back_lost;
+    }
+    if (takes_input_late(r)) take_input(r);
     RILL_TRY(rill__buffer_reserve(&r->state, r->algorithm->state_size));
     memset(r->state.data, 0, r->algorithm->state_size);
     return RILL_OK;
@@ -189,9 +231,22 @@ static void call_completed(rill_request *r) {
 static uint32_t details_of(const rill_request *r) {
     const rill__algorithm *forced = r->settings.algorithm;
     uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->settings.partition == RILL__BALANCED);
+    rest ^= (uint32_t)(rill__agreed_block(r) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
     return rest ^ (forced ? rill__name_hash(forced->name) : 0);
 }
 
+/* Bits of what an absent entry of the result stands for. */
+static uint64_t fill_of(const rill_request *r) {
+    uint64_t bits = 0;
+    if (r->op && r->op->neutral == 0 && !signbit(r->op->neutral)) return 0;
+    if (r->op) rill__neutral(r->op, r->in->type, &bits);
+    else memcpy(&bits, r->in->fill, sizeof bits);
+    return bits;
+}
+
+/* The fields are set one by one, here and below: a struct that is put together and then copied is read
+ * with wider loads than it was written with, and such a load waits until all stores before it have left
+ * the core, those to memory that another rank reads among them. */
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
@@ -199,23 +254,31 @@ rill_status rill__request_begin(rill_request *r) {
     task->engine = &comm->engine;
     task->step = step_call;
     task->completed = call_completed;
-    task->shape = rill__stream_shape(r->in);
-    task->coding = (rill__coding){.index = &rill__codec_raw, .value = &rill__value_raw};
-    task->expect = (rill__expect){.collective = (uint8_t)r->collective,
-                                  .type = (uint8_t)task->shape.type,
-                                  .op = r->op ? rill__name_hash(r->op->name) : 0,
-                                  .details = details_of(r),
-                                  .dim = r->in->dim};
+    task->shape.type = r->in->type;
+    task->shape.index_bytes = r->in->index_bytes;
+    r->block = r->settings.block                ? r->settings.block
+               : r->in->form == RILL__BLOCKS ? r->in->block
+                                             : DEFAULT_BLOCK;
+    task->coding.index = &rill__codec_raw;
+    task->coding.value = &rill__value_raw;
+    task->expect.collective = (uint8_t)r->collective;
+    task->expect.type = (uint8_t)task->shape.type;
+    task->expect.algorithm = 0;
+    task->expect.op = r->op ? rill__name_hash(r->op->name) : 0;
+    task->expect.details = details_of(r);
+    task->expect.dim = r->in->dim;
     r->nnz_in = r->in->nnz;
     task->nnz_sum = task->nnz_max = r->nnz_in;
-    memset(r->fill, 0, sizeof r->fill);
-    if (r->op) rill__neutral(r->op, task->shape.type, r->fill);
-    else memcpy(r->fill, r->in->fill, sizeof r->fill);
-    memcpy(&task->fill, r->fill, sizeof task->fill);
+    task->fill = fill_of(r);
+    memcpy(r->fill, &task->fill, sizeof r->fill);
     r->algorithm = r->settings.algorithm;
     r->predicted = 0;
     r->may_post = !r->algorithm || r->algorithm->posts_mpi_collective;
-    r->agree = (rill__agree){0};
+    if (r->feedback) {
+        r->feedback->returns = 0;
+        r->feedback->collision_error = 0;
+        r->feedback->takes_share = false;
+    }
     rill__task_start(r);
     rill__plan_begin(&comm->planner, r);
     r->phase = RILL__P_PLAN;
@@ -223,11 +286,8 @@ rill_status rill__request_begin(rill_request *r) {
         r->phase = RILL__P_CHECK;
         rill__agree_start(&r->agree, arguments_word(r), NULL, 0);
     }
-    rill_status status = prepare_input(r);
-    if (status != RILL_OK) {
-        rill__task_fail(r, status);
-        r->input = rill__part_empty(0, r->in->dim);
-    }
+    if (takes_input_late(r)) r->input = rill__part_empty(0, r->in->dim);
+    else take_input(r);
     return RILL_OK;
 }
 
@@ -298,6 +358,7 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
             r->op = NULL;
             r->root = -1;
             r->settings = (rill__settings){0};
+            r->feedback = NULL;
             r->blocking = true;
             rill__request_begin(r);
             rill__set_error(detail);
@@ -314,15 +375,17 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
 
 static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode mode,
                            rill_request **out) {
-    rill__settings settings = {0};
     rill_status status = check_arguments(comm, a);
-    if (status == RILL_OK)
-        status = rill__settings_resolve(comm, a->collective, a->options, &settings);
     if (status != RILL_OK) return refuse(comm, a, mode, status);
     rill_request *r = take_request(comm);
     if (!r)
         return refuse(comm, a, mode, rill__fail(RILL_ERR_MEMORY, "out of memory for a request"));
     r->comm = comm;
+    status = rill__settings_resolve(comm, a->collective, a->options, &r->settings);
+    if (status != RILL_OK) {
+        rill__request_recycle(r);
+        return refuse(comm, a, mode, status);
+    }
     r->collective = a->collective;
     r->in = a->in;
     r->out = a->out;
@@ -331,7 +394,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->root = a->root;
     r->first = a->first;
     r->count = a->count;
-    r->settings = settings;
+    r->feedback = a->feedback;
     r->blocking = mode == RILL__BLOCKING;
     r->persistent = mode == RILL__PERSISTENT;
     r->task.life = RILL__IDLE;

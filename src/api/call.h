@@ -13,6 +13,7 @@ typedef struct rill__arguments {
     const rill_op *op; /* NULL: the collective has none */
     int root;          /* -1: the collective has none */
     uint64_t *first, *count;
+    struct rill__feedback *feedback; /* reducers only */
     const rill_options *options;
 } rill__arguments;
 

@@ -13,6 +13,7 @@ typedef struct rill__defaults {
     int32_t value_bits; /* -1: unset */
     int32_t check;
     uint64_t expected_nnz;
+    uint64_t block; /* 0: unset */
     uint64_t split_limit;
     uint64_t seed; /* of random rounding */
 } rill__defaults;
@@ -27,6 +28,7 @@ struct rill_comm {
     uint64_t last_elapsed;
     rill_request *idle; /* complete requests with their memory */
     int requests;       /* that the user holds */
+    uint64_t reducers;  /* created so far */
 };
 
 /* settings.c: merges info and environment on rank 0, agrees on them. Collective. */

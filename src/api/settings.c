@@ -52,7 +52,7 @@ static rill_status look_up_number(const sources *s, const char *name, uint64_t *
 static rill_status check_names(const rill__defaults *d) {
     if (d->algorithm[0] && strcmp(d->algorithm, "auto") != 0) {
         bool known = false;
-        for (int c = 0; c < RILL_COLLECTIVES; c++)
+        for (int c = 0; c < RILL__TABLES; c++)
             known |= rill__algorithm_named((rill_collective)c, d->algorithm) != NULL;
         if (!known)
             return rill__fail(RILL_ERR_UNKNOWN, "setting algorithm = '%s' is unknown",
@@ -74,6 +74,7 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     uint64_t bits = UINT64_MAX, check = 0;
     RILL_TRY(look_up_number(s, "value_bits", &bits));
     RILL_TRY(look_up_number(s, "expected_nnz", &d->expected_nnz));
+    RILL_TRY(look_up_number(s, "block", &d->block));
     RILL_TRY(look_up_number(s, "split_limit", &d->split_limit));
     RILL_TRY(look_up_number(s, "check", &check));
     RILL_TRY(look_up_number(s, "seed", &d->seed));
@@ -146,6 +147,7 @@ static rill_status resolve_partition(const rill_comm *comm, rill_collective coll
                                      const char *name, rill__settings *s) {
     s->partition = RILL__UNIFORM;
     if (!name && comm->defaults.partition[0]) name = comm->defaults.partition;
+    if (!name && s->algorithm && s->algorithm->balances) name = "balanced";
     if (!name || strcmp(name, "uniform") == 0) return RILL_OK;
     if (strcmp(name, "balanced") != 0)
         return rill__fail(RILL_ERR_UNKNOWN, "%s: partition '%s' is unknown",
@@ -183,9 +185,11 @@ rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collec
     RILL_TRY(resolve_algorithm(comm, collective, o->algorithm, s));
     RILL_TRY(resolve_codec(comm, collective, o->codec, s));
     RILL_TRY(resolve_partition(comm, collective, o->partition, s));
-    /* Programs built before value_scope have a shorter struct. */
+    /* Programs built before value_scope and block have a shorter struct. */
     bool has_scope = o->size >= offsetof(rill_options, value_scope) + sizeof o->value_scope;
     RILL_TRY(resolve_scope(collective, has_scope ? o->value_scope : NULL, s));
+    bool has_block = o->size >= offsetof(rill_options, block) + sizeof o->block;
+    s->block = has_block && o->block ? o->block : d->block;
     s->expected_nnz = o->expected_nnz ? o->expected_nnz : d->expected_nnz;
     return resolve_value_bits(collective, o->value_bits < 0 ? d->value_bits : o->value_bits, s);
 }

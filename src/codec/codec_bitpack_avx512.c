@@ -1,9 +1,11 @@
 /* Bit-packed gaps in AVX-512: 8 groups of 16 gaps a block, see codec_pack_avx512.h.
  *
  * Packing finds the widths of a batch of blocks first, then writes it from the cache: with one
- * block at a time, everything waits for the way of the width to general registers and back.
+ * block at a time, everything waits for the way of the width to general registers and back. A
+ * batch of 64-bit indices that lie within 2^32 is packed from a copy of their lower halves.
  * Unpacking sums within a group by four shifted additions. Blocks wider than 24 bits are rare in
- * what can be sent (each takes 2^24 of the range) and go through the portable code. */
+ * what can be sent (each takes 2^24 of the range), as are those that cross a multiple of 2^32, and
+ * go through the portable code. */
 #include "codec/codec_index_portable.h"
 #include "codec/codec_kernels_avx512.h"
 #include "codec/codec_pack_avx512.h"
@@ -86,6 +88,53 @@ static inline __attribute__((always_inline)) uint8_t *pack_block(unsigned index_
     return out + ((size_t)n * w + 7) / 8;
 }
 
+/* Whole blocks from i on. */
+static inline __attribute__((always_inline)) uint8_t *pack_batch(unsigned index_bytes,
+                                                                 const void *idx, uint64_t i,
+                                                                 uint64_t blocks, uint8_t *widths,
+                                                                 uint8_t *out) {
+    for (uint64_t k = 0; k < blocks; k++)
+        widths[k] = (uint8_t)block_width(index_bytes, idx, i + k * RILL__PACK_BLOCK,
+                                         RILL__PACK_BLOCK);
+    for (uint64_t k = 0; k < blocks; k++, i += RILL__PACK_BLOCK)
+        out = pack_block(index_bytes, idx, i, RILL__PACK_BLOCK, widths[k], out);
+    return out;
+}
+
+/* The same of 64-bit indices that lie within 2^32, by their lower halves: the gaps go through memory,
+ * as narrowing them twice would cost more. Blocks that are too wide for SIMD need whole indices. */
+static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t blocks, uint8_t *widths,
+                            uint8_t *out) {
+    uint32_t gaps[BATCH * RILL__PACK_BLOCK] __attribute__((aligned(64)));
+    const __m512i one = _mm512_set1_epi32(1);
+    __m512i before = _mm512_set1_epi32((int)(uint32_t)idx[i - 1]);
+    unsigned widest = 0;
+    for (uint64_t k = 0; k < blocks; k++) {
+        __m512i all = _mm512_setzero_si512();
+        UNROLL for (unsigned g = 0; g < GROUPS; g++) {
+            uint64_t at = k * RILL__PACK_BLOCK + 16 * g;
+            __m512i v = rill__lower_halves(idx + i + at);
+            __m512i gap = _mm512_sub_epi32(_mm512_sub_epi32(v, _mm512_alignr_epi32(v, before, 15)),
+                                           one);
+            all = _mm512_or_si512(all, gap);
+            _mm512_store_si512(gaps + at, gap);
+            before = v;
+        }
+        widths[k] = (uint8_t)rill__bit_width((uint32_t)_mm512_reduce_or_epi32(all));
+        widest = widths[k] > widest ? widths[k] : widest;
+    }
+    if (widest > RILL__PACK_SIMD) return pack_batch(8, idx, i, blocks, widths, out);
+    for (uint64_t k = 0; k < blocks; k++) {
+        rill__packer packer = rill__packer_make(widths[k]);
+        UNROLL for (unsigned g = 0; g < GROUPS; g++) {
+            __m512i gap = _mm512_load_si512(gaps + k * RILL__PACK_BLOCK + 16 * g);
+            _mm512_storeu_si512(out + 2 * widths[k] * g, rill__pack16(&packer, gap));
+        }
+        out += 16 * widths[k];
+    }
+    return out;
+}
+
 static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes, const void *idx,
                                                            uint64_t count, uint64_t first,
                                                            uint8_t *widths, uint8_t *out) {
@@ -100,11 +149,12 @@ static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes,
     out = pack_block(index_bytes, copy, 1, (unsigned)i, *widths++, out);
     while (i + RILL__PACK_BLOCK <= count) {
         uint64_t blocks = rill__min_u64((count - i) / RILL__PACK_BLOCK, BATCH);
-        for (uint64_t k = 0; k < blocks; k++)
-            widths[k] = (uint8_t)block_width(index_bytes, idx, i + k * RILL__PACK_BLOCK,
-                                             RILL__PACK_BLOCK);
-        for (uint64_t k = 0; k < blocks; k++, i += RILL__PACK_BLOCK)
-            out = pack_block(index_bytes, idx, i, RILL__PACK_BLOCK, *widths++, out);
+        const uint64_t *wide = idx, n = blocks * RILL__PACK_BLOCK;
+        out = index_bytes == 8 && wide[i + n - 1] - wide[i - 1] <= UINT32_MAX
+                  ? pack_narrow(wide, i, blocks, widths, out)
+                  : pack_batch(index_bytes, idx, i, blocks, widths, out);
+        widths += blocks;
+        i += n;
     }
     if (i < count) {
         unsigned n = (unsigned)(count - i);
@@ -131,18 +181,22 @@ static inline __m512i prefix_sum(__m512i v) {
     return _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 8));
 }
 
-/* Block of n gaps of w <= 24 bits; at[0] >= next. Returns the sum of gaps + 1, below 2^32. */
+/* Block of n gaps of w <= 24 bits; at[0] >= next. Returns the sum of gaps + 1, below 2^32. The
+ * indices themselves are summed, modulo 2^32; those of 64 bits get their upper halves, which must be
+ * those of next - 1. */
 static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned index_bytes,
                                                                    const uint8_t *in, unsigned w,
                                                                    unsigned n, uint64_t next,
                                                                    void *at) {
     const __m512i step = _mm512_add_epi32(rill__iota32(), _mm512_set1_epi32(1));
     const __m512i last_lane = _mm512_set1_epi32(15);
+    const __m512i first_half = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                                                 23);
+    const __m512i second_half = _mm512_add_epi32(first_half, _mm512_set1_epi32(8));
     rill__unpacker u = rill__unpacker_make(w, 0);
-    /* 4 bytes: indices themselves, modulo 2^32; 8 bytes: distances from next - 1. */
-    uint32_t origin = index_bytes == 4 ? (uint32_t)next - 1 : 0;
+    uint32_t origin = (uint32_t)(next - 1);
     __m512i carry = _mm512_set1_epi32((int)origin), v;
-    __m512i base = _mm512_set1_epi64((long long)(next - 1));
+    const __m512i upper = _mm512_set1_epi32((int)(uint32_t)((next - 1) >> 32));
     UNROLL for (unsigned g = 0; g < GROUPS; g++) {
         if (16 * g >= n) break;
         v = prefix_sum(rill__unpack16(&u, in + 2 * w * g));
@@ -151,17 +205,19 @@ static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned inde
         if (index_bytes == 4) {
             _mm512_storeu_si512((uint32_t *)at + 16 * g, v);
         } else {
-            __m512i a = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(v));
-            __m512i b = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(v, 1));
-            _mm512_storeu_si512((uint64_t *)at + 16 * g, _mm512_add_epi64(a, base));
-            _mm512_storeu_si512((uint64_t *)at + 16 * g + 8, _mm512_add_epi64(b, base));
+            uint64_t *to = (uint64_t *)at + 16 * g;
+            _mm512_storeu_si512(to, _mm512_permutex2var_epi32(v, first_half, upper));
+            _mm512_storeu_si512(to + 8, _mm512_permutex2var_epi32(v, second_half, upper));
         }
     }
-    if (n < RILL__PACK_BLOCK) {
-        uint64_t last = rill__index_at(index_bytes, at, n - 1) + 1 - next;
-        return index_bytes == 4 ? (uint32_t)last : last;
-    }
+    if (n < RILL__PACK_BLOCK) return (uint32_t)(rill__index_at(index_bytes, at, n - 1) + 1 - next);
     return (uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(carry)) - origin;
+}
+
+/* Whether the next block is for SIMD: narrow, and its indices have the same upper halves. */
+static inline bool block_fits(unsigned index_bytes, unsigned w, uint64_t next) {
+    if (w > RILL__PACK_SIMD) return false;
+    return index_bytes == 4 || (uint32_t)(next - 1) <= UINT32_MAX - (RILL__PACK_BLOCK << w);
 }
 
 static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
@@ -171,10 +227,11 @@ static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
     uint64_t next = first, left = range, i = 0;
     for (; i < count; i += RILL__PACK_BLOCK) {
         unsigned w = *widths++;
+        bool fits = block_fits(index_bytes, w, next);
         void *at = (char *)idx + i * index_bytes;
-        if (__builtin_expect(w > RILL__PACK_SIMD || count - i < RILL__PACK_BLOCK, 0)) {
+        if (__builtin_expect(!fits || count - i < RILL__PACK_BLOCK, 0)) {
             unsigned n = (unsigned)rill__min_u64(RILL__PACK_BLOCK, count - i);
-            if (w > RILL__PACK_SIMD) {
+            if (!fits) {
                 if (!rill__unpack_block(index_bytes, in, w, n, &next, &left, at, 0)) return false;
             } else {
                 uint64_t sum = unpack_block(index_bytes, in, w, n, next, at);

@@ -2,7 +2,7 @@
  *
  * Packing, 64 indices at a time: low parts as in codec_pack_avx512.h. High parts in groups of 8: a
  * group whose bits lie within 64 is one word, 1 << (bit - first bit) of its lanes, ORed; eight
- * groups are reduced together by a tree of shuffles, and their words shifted to their places. What
+ * groups are reduced together by shuffles, and their words shifted to their places. What
  * remains in sequence is one step per 8 indices (rill__bits_set).
  *
  * Unpacking: vpcompressb turns a word of the bitmap into the positions of its bits, which are kept
@@ -18,19 +18,6 @@
 
 /* ---- pack ----------------------------------------------------------------------------------- */
 
-/* Lane k of the result = OR of the lanes of v[k]. */
-static inline __m512i or_lanes(const __m512i v[8]) {
-    __m512i pair[4], four[2];
-    for (int k = 0; k < 4; k++)
-        pair[k] = _mm512_or_si512(_mm512_unpacklo_epi64(v[2 * k], v[2 * k + 1]),
-                                  _mm512_unpackhi_epi64(v[2 * k], v[2 * k + 1]));
-    for (int k = 0; k < 2; k++)
-        four[k] = _mm512_or_si512(_mm512_shuffle_i64x2(pair[2 * k], pair[2 * k + 1], 0x88),
-                                  _mm512_shuffle_i64x2(pair[2 * k], pair[2 * k + 1], 0xdd));
-    return _mm512_or_si512(_mm512_shuffle_i64x2(four[0], four[1], 0x88),
-                           _mm512_shuffle_i64x2(four[0], four[1], 0xdd));
-}
-
 static inline void store_low(const rill__packer *p, __m512i x, uint8_t *at, const uint8_t *end,
                              unsigned low) {
     /* The high part may follow at once and is being written: nothing may go past the end. */
@@ -41,10 +28,11 @@ static inline void store_low(const rill__packer *p, __m512i x, uint8_t *at, cons
 /* Low parts of 64 indices to at; the words of their 8 groups, relative to the first bit of each, to
  * *words; the high parts of the first ones to *heads. False if a group does not fit.
  *
- * In 32-bit lanes: groups of 4 in 32 bits first, all 16 of them in one register; then pairs. */
-static inline bool pack64_4(const uint32_t *idx, uint64_t start, unsigned low,
-                            const rill__packer *p, uint8_t *at, const uint8_t *end, __m512i *words,
-                            __m512i *heads) {
+ * In 32-bit lanes: groups of 4 in 32 bits first, all 16 of them in one register; then pairs. Those
+ * of 64-bit indices hold what is left above `start`; low parts come out right in any case. */
+static inline __attribute__((always_inline)) bool
+pack64(unsigned index_bytes, const void *idx, uint64_t start, unsigned low, const rill__packer *p,
+       uint8_t *at, const uint8_t *end, __m512i *words, __m512i *heads) {
     const __m512i one = _mm512_set1_epi32(1), sixteen = _mm512_set1_epi32(16);
     const __m512i rank = _mm512_broadcast_i32x4(_mm_setr_epi32(0, 1, 2, 3));
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -53,7 +41,9 @@ static inline bool pack64_4(const uint32_t *idx, uint64_t start, unsigned low,
     __m512i base = _mm512_add_epi32(rill__iota32(), _mm512_set1_epi32((int)(uint32_t)start));
     __m512i v[4], head[4], all = _mm512_setzero_si512();
     _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) {
-        __m512i x = _mm512_sub_epi32(_mm512_loadu_si512(idx + 16 * k), base);
+        __m512i index = index_bytes == 4 ? _mm512_loadu_si512((const uint32_t *)idx + 16 * k)
+                                         : rill__lower_halves((const uint64_t *)idx + 16 * k);
+        __m512i x = _mm512_sub_epi32(index, base);
         base = _mm512_add_epi32(base, sixteen);
         store_low(p, x, at + 2 * low * (unsigned)k, end, low);
         __m512i high = _mm512_srl_epi32(x, shift);
@@ -85,35 +75,6 @@ static inline bool pack64_4(const uint32_t *idx, uint64_t start, unsigned low,
              _mm512_test_epi64_mask(lost, lost));
 }
 
-static inline bool pack64_8(const uint64_t *idx, uint64_t start, unsigned low,
-                            const rill__packer *p, uint8_t *at, const uint8_t *end, __m512i *words,
-                            __m512i *heads) {
-    const __m512i one = _mm512_set1_epi64(1), eight = _mm512_set1_epi64(8);
-    const __m512i rank = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m128i shift = _mm_cvtsi32_si128((int)low);
-    __m512i base = _mm512_add_epi64(rank, _mm512_set1_epi64((long long)start));
-    __m512i v[8], x[2], all = _mm512_setzero_si512();
-    uint64_t first_high[8];
-    _Pragma("GCC unroll 8") for (int k = 0; k < 8; k++) {
-        x[k & 1] = _mm512_sub_epi64(_mm512_loadu_si512(idx + 8 * k), base);
-        base = _mm512_add_epi64(base, eight);
-        __m512i high = _mm512_srl_epi64(x[k & 1], shift);
-        first_high[k] = (uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(high));
-        __m512i off = _mm512_sub_epi64(high, _mm512_broadcastq_epi64(_mm512_castsi512_si128(high)));
-        off = _mm512_add_epi64(off, rank);
-        all = _mm512_or_si512(all, off);
-        v[k] = _mm512_sllv_epi64(one, off);
-        if (k & 1) {
-            __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(x[0])),
-                                              _mm512_cvtepi64_epi32(x[1]), 1);
-            store_low(p, both, at + 2 * low * (unsigned)(k / 2), end, low);
-        }
-    }
-    *words = or_lanes(v);
-    *heads = _mm512_loadu_si512(first_high);
-    return !_mm512_test_epi64_mask(all, _mm512_set1_epi64(~63LL));
-}
-
 static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes, const void *idx,
                                                            uint64_t count, uint64_t first,
                                                            unsigned low, uint8_t *low_out,
@@ -125,10 +86,17 @@ static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes,
     uint64_t i = 0;
     for (; i + 64 <= count; i += 64, low_out += 8 * low) {
         const void *at = (const char *)idx + i * index_bytes;
+        uint64_t above = 0; /* high part that the others are relative to */
+        bool fits = true;
+        if (index_bytes == 8) {
+            const uint64_t *wide = at;
+            above = (wide[0] - first - i) >> low;
+            fits = wide[63] - first - i - (above << low) <= UINT32_MAX;
+        }
         __m512i words, heads;
-        bool fits = index_bytes == 4
-                        ? pack64_4(at, first + i, low, &packer, low_out, low_end, &words, &heads)
-                        : pack64_8(at, first + i, low, &packer, low_out, low_end, &words, &heads);
+        fits &= pack64(index_bytes, at, first + i + (above << low), low, &packer, low_out, low_end,
+                       &words, &heads);
+        heads = _mm512_add_epi64(heads, _mm512_set1_epi64((long long)above));
         if (__builtin_expect(!fits, 0)) {
             for (uint64_t j = i; j < i + 64; j++) {
                 uint64_t x = rill__index_at(index_bytes, idx, j) - first - j;
@@ -175,6 +143,14 @@ static inline unsigned positions(const uint8_t *in, size_t bytes, uint64_t want,
     unsigned n = 0;
     for (;; j++) {
         uint64_t word;
+        if (j % 8 == 0 && j + 8 <= words) { /* sparse bitmaps are empty, mostly */
+            __m512i eight = _mm512_loadu_si512(in + 8 * j);
+            if (!_mm512_test_epi64_mask(eight, eight)) {
+                base = _mm512_add_epi16(base, _mm512_slli_epi16(step, 3));
+                j += 7;
+                continue;
+            }
+        }
         if (__builtin_expect(j < words, 1)) {
             word = rill__load64(in + 8 * j);
         } else if (j < CHUNK_WORDS && bytes > 8 * j) {

@@ -13,24 +13,55 @@
 
 /* ---- bit-packed gaps ------------------------------------------------------------------------ */
 
+/* Appends n values of width bits each, 1 << `merge` at a time, which fit in 56 bits; the array goes
+ * on with zeros. Every step stores a word and advances by whole bytes, without a branch. */
+RILL__EACH_WIDTH void rill__pack_merged(const uint64_t *value, unsigned n, unsigned width,
+                                        unsigned merge, uint8_t *out) {
+    uint64_t word = 0;
+    unsigned fill = 0, step = width << merge;
+    for (unsigned j = 0; j < n; j += 1u << merge) {
+        uint64_t v = value[j];
+        if (merge == 1) v |= value[j + 1] << width;
+        if (merge == 2)
+            v |= value[j + 1] << width | (value[j + 2] | value[j + 3] << width) << 2 * width;
+        word |= v << fill;
+        rill__store64(out, word);
+        fill += step;
+        out += fill >> 3;
+        word >>= fill & ~7u;
+        fill &= 7;
+    }
+}
+
 /* One block of n <= 128 gaps; *next is the index after the last one. Returns the end of out. */
 RILL__EACH_WIDTH uint8_t *rill__pack_block(unsigned index_bytes, const void *idx, uint64_t i,
                                            unsigned n, uint64_t *next, uint8_t *width,
                                            uint8_t *out) {
-    uint64_t gap[RILL__PACK_BLOCK], all = 0, expected = *next;
-    for (unsigned j = 0; j < n; j++) {
+    uint64_t gap[RILL__PACK_BLOCK + 3], all, before = rill__index_at(index_bytes, idx, i);
+    gap[0] = all = before - *next;
+    for (unsigned j = 1; j < n; j++) {
         uint64_t index = rill__index_at(index_bytes, idx, i + j);
-        gap[j] = index - expected;
-        expected = index + 1;
+        gap[j] = index - before - 1;
+        before = index;
         all |= gap[j];
     }
-    *next = expected;
+    gap[n] = gap[n + 1] = gap[n + 2] = 0;
+    *next = before + 1;
     unsigned w = rill__bit_width(all);
     *width = (uint8_t)w;
-    rill__bit_writer writer = {out, 0, 0};
-    for (unsigned j = 0; j < n; j++)
-        rill__bits_append(&writer, gap[j], w);
-    return rill__bits_finish(&writer);
+    if (w <= 14) {
+        rill__pack_merged(gap, n, w, 2, out);
+    } else if (w <= 28) {
+        rill__pack_merged(gap, n, w, 1, out);
+    } else if (w <= 56) {
+        rill__pack_merged(gap, n, w, 0, out);
+    } else {
+        rill__bit_writer writer = {out, 0, 0};
+        for (unsigned j = 0; j < n; j++)
+            rill__bits_append(&writer, gap[j], w);
+        rill__bits_finish(&writer);
+    }
+    return out + ((size_t)n * w + 7) / 8;
 }
 
 RILL__EACH_WIDTH uint8_t *rill__pack_gaps(unsigned index_bytes, const void *idx, uint64_t count,
@@ -142,24 +173,82 @@ RILL__EACH_WIDTH unsigned rill__unpack_word(unsigned index_bytes, uint64_t word,
     return bit;
 }
 
+/* Unpacking takes the bitmap in windows, and in three steps without a branch that depends on the
+ * data: positions of the bits, low parts, indices. */
+#define RILL__WINDOW 256u
+
+/* Positions of the bits of a window, four bits at a time. Returns how many. */
+static inline unsigned rill__window_positions(const uint8_t *in, uint8_t *out) {
+    static const uint32_t position[16] = {0,     0,       1,       0x100,    2,     0x200,
+                                          0x201, 0x20100, 3,       0x300,    0x301, 0x30100,
+                                          0x302, 0x30200, 0x30201, 0x3020100};
+    static const uint8_t bits[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
+    unsigned n = 0;
+    for (unsigned at = 0; at < RILL__WINDOW; at += 64) {
+        uint64_t word = rill__load64(in + at / 8);
+        if (!word) continue;
+        for (unsigned k = 0; k < 64; k += 4, word >>= 4) {
+            uint32_t four = position[word & 15] + (at + k) * 0x01010101u;
+            memcpy(out + n, &four, 4);
+            n += bits[word & 15];
+        }
+    }
+    return n;
+}
+
+/* n values of width <= 28 bits from `bit` on, 1 << merge of them from each load. */
+RILL__EACH_WIDTH void rill__unpack_merged(const uint8_t *in, uint64_t bit, unsigned n,
+                                          unsigned width, unsigned merge, uint32_t *out) {
+    uint64_t mask = rill__low_mask(width);
+    for (unsigned j = 0; j < n; j += 1u << merge, bit += width << merge) {
+        uint64_t word = rill__load64(in + (bit >> 3)) >> (bit & 7);
+        for (unsigned k = 0; k < 1u << merge; k++, word >>= width)
+            out[j + k] = (uint32_t)(word & mask);
+    }
+}
+
+/* Indices i to i + n of a window that starts with bit `start`. Returns whether x falls. */
+#define RILL__WINDOW_INDICES(index_t)                                                              \
+    do {                                                                                           \
+        index_t x[RILL__WINDOW + 1], *out = (index_t *)idx + i, wrong = 0;                         \
+        index_t high = (index_t)(start - i), rank = (index_t)(first + i);                          \
+        x[0] = (index_t)*last;                                                                     \
+        for (unsigned j = 0; j < n; j++) {                                                         \
+            x[j + 1] = (index_t)(((index_t)position[j] + high - j) << low) + part[j];              \
+            out[j] = x[j + 1] + rank + j;                                                          \
+        }                                                                                          \
+        for (unsigned j = 0; j < n; j++)                                                           \
+            wrong |= x[j + 1] < x[j];                                                              \
+        *last = x[n];                                                                              \
+        return wrong;                                                                              \
+    } while (0)
+RILL__EACH_WIDTH bool rill__window_indices(unsigned index_bytes, const uint8_t *position,
+                                           const uint32_t *part, unsigned n, uint64_t i,
+                                           uint64_t start, uint64_t first, unsigned low, void *idx,
+                                           uint64_t *last) {
+    if (index_bytes == 4) RILL__WINDOW_INDICES(uint32_t);
+    else RILL__WINDOW_INDICES(uint64_t);
+}
+
 RILL__EACH_WIDTH bool rill__unpack_high_low(unsigned index_bytes, const uint8_t *low_in,
                                             const uint8_t *high_in, size_t high_bytes,
                                             uint64_t count, uint64_t first, uint64_t range,
                                             unsigned low, void *idx, size_t *high_used) {
     rill__high_low s = {0, 0, 0, 0};
-    uint64_t at = 0, mask = rill__low_mask(low);
-    /* While neither the bits nor the indices can end, and one load has a low part. */
-    for (; low <= 57 && high_bytes - at >= 8 && count - s.i > 64; at += 8) {
-        uint64_t word = rill__load64(high_in + at);
-        uint64_t shifted = 8 * at - s.i, rank = first + s.i;
-        for (; word; word &= word - 1, s.i++, shifted--, rank++, s.low_bit += low) {
-            uint64_t bit = shifted + (unsigned)__builtin_ctzll(word);
-            uint64_t part = rill__load64(low_in + (s.low_bit >> 3)) >> (s.low_bit & 7);
-            uint64_t x = bit << low | (part & mask);
-            s.fallen |= x < s.last;
-            s.last = x;
-            rill__index_put(index_bytes, idx, s.i, x + rank);
-        }
+    uint8_t position[RILL__WINDOW + 4];
+    uint32_t part[RILL__WINDOW + 4];
+    uint64_t at = 0;
+    /* While neither the bits nor the indices can end. */
+    for (; low <= 28 && high_bytes - at >= RILL__WINDOW / 8 && count - s.i > RILL__WINDOW;
+         at += RILL__WINDOW / 8) {
+        unsigned n = rill__window_positions(high_in + at, position);
+        if (!n) continue;
+        if (low <= 14) rill__unpack_merged(low_in, s.low_bit, n, low, 2, part);
+        else rill__unpack_merged(low_in, s.low_bit, n, low, 1, part);
+        s.fallen |= rill__window_indices(index_bytes, position, part, n, s.i, 8 * at, first, low,
+                                         idx, &s.last);
+        s.i += n;
+        s.low_bit += (uint64_t)n * low;
     }
     for (; at < high_bytes; at += 8) {
         uint64_t word = rill__load64(high_in + at);

@@ -1,5 +1,5 @@
-/* The inner loops of the codecs, one implementation per instruction set, chosen with that of the
- * streams (rill__kernels_get). All give the same bytes.
+/* The inner loops of the codecs, one implementation per instruction set. All give the same
+ * bytes.
  *
  * Arrays are readable and, where output, writable RILL__SLACK bytes past their end. */
 #ifndef RILL_CODEC_CODEC_KERNELS_H
@@ -58,11 +58,7 @@ typedef struct rill__codec_kernels {
                        bool add, float *values);
 } rill__codec_kernels;
 
-const rill__codec_kernels *rill__codec_kernels_get(void);
-/* By name, for tests and benchmarks; NULL when not built or not supported here. */
-const rill__codec_kernels *rill__codec_kernels_named(const char *isa);
-/* Makes get return these kernels from now on; NULL undoes it. For tests. */
-void rill__codec_kernels_force(const rill__codec_kernels *);
+const rill__codec_kernels *rill__codec_kernels_get(void); /* of the set in use (core/isa.h) */
 
 extern const rill__codec_kernels rill__codec_kernels_scalar;
 #ifdef RILL_HAVE_AVX2

@@ -1,32 +1,8 @@
-/* The codec kernels of the instruction set that the stream kernels use. */
+/* The codec kernels of each instruction set. */
 #include "codec/codec_kernels.h"
-#include "stream/kernels.h"
-
-#include <stdatomic.h>
-#include <string.h>
-
-static _Atomic(const rill__codec_kernels *) chosen;
-
-const rill__codec_kernels *rill__codec_kernels_named(const char *isa) {
-    if (!rill__kernels_named(isa)) return NULL;
-#ifdef RILL_HAVE_AVX512
-    if (!strcmp(isa, "avx512")) return &rill__codec_kernels_avx512;
-#endif
-#ifdef RILL_HAVE_AVX2
-    if (!strcmp(isa, "avx2")) return &rill__codec_kernels_avx2;
-#endif
-    return &rill__codec_kernels_scalar;
-}
+#include "core/isa.h"
 
 const rill__codec_kernels *rill__codec_kernels_get(void) {
-    /* Threads that race here find the same answer. */
-    const rill__codec_kernels *kernels = atomic_load_explicit(&chosen, memory_order_acquire);
-    if (kernels) return kernels;
-    kernels = rill__codec_kernels_named(rill__kernels_get()->isa);
-    atomic_store_explicit(&chosen, kernels, memory_order_release);
-    return kernels;
-}
-
-void rill__codec_kernels_force(const rill__codec_kernels *kernels) {
-    atomic_store_explicit(&chosen, kernels, memory_order_release);
+    static const rill__codec_kernels *const kernels[] = RILL__ISA_TABLE(rill__codec_kernels);
+    return kernels[rill__isa_get()];
 }

@@ -40,6 +40,13 @@ static inline __m512i rill__iota8(void) {
     return _mm512_load_si512(iota);
 }
 
+/* Of 16 indices. */
+static inline __m512i rill__lower_halves(const uint64_t *idx) {
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28,
+                                           30);
+    return _mm512_permutex2var_epi32(_mm512_loadu_si512(idx), even, _mm512_loadu_si512(idx + 8));
+}
+
 /* start: bit in the first byte, 0 to 7. */
 static inline rill__unpacker rill__unpacker_make(unsigned width, unsigned start) {
     rill__unpacker u;

@@ -49,6 +49,18 @@ static rill_status raw_decode_add(const void *in, size_t bytes, uint64_t count, 
     return RILL_OK;
 }
 
+const rill__value_codec rill__value_raw = {
+    .name = "raw",
+    .description = "values as they are",
+    .id = 0,
+    .bits = 0,
+    .supports = supports_all,
+    .bound = raw_bound,
+    .encode = raw_encode,
+    .decode = raw_decode,
+    .decode_add = raw_decode_add,
+};
+
 /* ---- 16-bit floats -------------------------------------------------------------------------- */
 
 enum { CHUNK = 1024 }; /* values converted at a time, in the first cache */
@@ -107,7 +119,7 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
     return RILL_OK;
 }
 
-#define HALF(NAME, TYPE)                                                                           \
+#define HALF(NAME, TYPE, ID)                                                                       \
     static size_t NAME##_encode(rill_type type, const void *values, uint64_t count,                \
                                 const rill__quant_key *key, rill__scale_mode mode, void *out) {    \
         (void)key, (void)mode;                                                                     \
@@ -120,48 +132,23 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
     static rill_status NAME##_decode_add(const void *in, size_t bytes, uint64_t count,             \
                                          float *values, size_t *used) {                            \
         return half_decode_add(TYPE, in, bytes, count, values, used);                              \
+    }                                                                                              \
+    const rill__value_codec rill__value_##NAME = {                                                 \
+        .name = #NAME,                                                                             \
+        .description = "values rounded to " #NAME,                                                 \
+        .id = ID,                                                                                  \
+        .bits = 16,                                                                                \
+        .supports = supports_wide,                                                                 \
+        .bound = half_bound,                                                                       \
+        .encode = NAME##_encode,                                                                   \
+        .decode = NAME##_decode,                                                                   \
+        .decode_add = NAME##_decode_add,                                                           \
     }
 
-HALF(f16, RILL_F16)
-HALF(bf16, RILL_BF16)
+HALF(f16, RILL_F16, 1);
+HALF(bf16, RILL_BF16, 2);
 
 /* ---- table ---------------------------------------------------------------------------------- */
-
-const rill__value_codec rill__value_raw = {
-    .name = "raw",
-    .description = "values as they are",
-    .id = 0,
-    .bits = 0,
-    .supports = supports_all,
-    .bound = raw_bound,
-    .encode = raw_encode,
-    .decode = raw_decode,
-    .decode_add = raw_decode_add,
-};
-
-const rill__value_codec rill__value_f16 = {
-    .name = "f16",
-    .description = "values rounded to f16",
-    .id = 1,
-    .bits = 16,
-    .supports = supports_wide,
-    .bound = half_bound,
-    .encode = f16_encode,
-    .decode = f16_decode,
-    .decode_add = f16_decode_add,
-};
-
-const rill__value_codec rill__value_bf16 = {
-    .name = "bf16",
-    .description = "values rounded to bf16",
-    .id = 2,
-    .bits = 16,
-    .supports = supports_wide,
-    .bound = half_bound,
-    .encode = bf16_encode,
-    .decode = bf16_decode,
-    .decode_add = bf16_decode_add,
-};
 
 static const rill__value_codec *const table[] = {
     &rill__value_raw,   &rill__value_f16,   &rill__value_bf16,

@@ -124,6 +124,30 @@ static rill_status decode_add(unsigned bits, const void *in, size_t bytes, uint6
     return RILL_OK;
 }
 
+/* The least squares of unit times level: the unit times <exact, decoded> / <decoded, decoded>. Buckets
+ * with values that are not finite stay as they are. */
+static void fit(rill_type type, const void *exact, const void *decoded, uint64_t count,
+                void *encoded) {
+    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    size_t size = rill__type_size(type);
+    float x[RILL__BUCKET + RILL__SLACK / 4], q[RILL__BUCKET + RILL__SLACK / 4];
+    for (uint64_t i = 0, bucket = 0; i < count; i += RILL__BUCKET, bucket++) {
+        uint64_t n = rill__min_u64(RILL__BUCKET, count - i);
+        kernels->to_f32(type, (const char *)exact + i * size, n, x);
+        kernels->to_f32(type, (const char *)decoded + i * size, n, q);
+        double both = 0, own = 0;
+        for (uint64_t j = 0; j < n; j++) {
+            both += (double)x[j] * q[j];
+            own += (double)q[j] * q[j];
+        }
+        float unit;
+        char *at = (char *)encoded + 4 * bucket;
+        memcpy(&unit, at, 4);
+        float fitted = (float)(unit * (both / own));
+        if (unit > 0 && fitted > 0 && fitted < 2 * unit) memcpy(at, &fitted, 4);
+    }
+}
+
 #define QSGD(BITS)                                                                                 \
     static size_t bound##BITS(rill_type type, uint64_t count) {                                    \
         (void)type;                                                                                \
@@ -154,6 +178,7 @@ static rill_status decode_add(unsigned bits, const void *in, size_t bytes, uint6
         .encode = encode##BITS,                                                                    \
         .decode = decode##BITS,                                                                    \
         .decode_add = decode_add##BITS,                                                            \
+        .fit = fit,                                                                                \
     }
 
 QSGD(8);

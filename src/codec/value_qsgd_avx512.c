@@ -124,7 +124,8 @@ INLINE uint32_t quantize_bucket(const float *x, const float *next, uint32_t max_
     double norm = mode == RILL__SCALE_L2 ? l2_norm(x) : (double)rill__float_from_bits(max_bits);
     float unit = rill__quant_unit(norm, rill__quant_levels(bits));
     if (__builtin_expect(max_bits >= 0x7f800000u || unit < 0x1p-100f, 0)) {
-        rill__quantize_bucket(x, RILL__BUCKET, bits, mode, stream, bucket, unit_out, levels);
+        rill__quantize_bucket(rill__quantize_group, x, RILL__BUCKET, bits, mode, stream, bucket,
+                              unit_out, levels);
         return max_bucket(next);
     }
     memcpy(unit_out, &unit, 4);

@@ -36,7 +36,9 @@ typedef struct rill__problem {
     double nnz;                    /* entries per rank, mean */
     double nnz_max;                /* of one rank, the most */
     double result;                 /* expected entries of the result */
+    double k;                      /* reducers: entries wanted in the result; else 0 */
     rill__partition partition;
+    uint64_t block; /* entries of a block, where entries come in blocks; else 0 */
     const rill__constants *c;
 } rill__problem;
 
@@ -49,6 +51,13 @@ typedef struct rill__algorithm {
     size_t state_size;                         /* zeroed at start */
     rill__step *step;
     bool posts_mpi_collective; /* then it posts in the order of calls; see rill__may_post */
+    bool takes_blocks;         /* its input is block-sparse, or dense */
+    /* Algorithms of reducers: bytes that they keep from step to step; NULL: none. */
+    size_t (*memory_size)(int ranks);
+    const char *selects;   /* selection that suits it; NULL: "topk" */
+    bool selects_by_range; /* "topk" is to take as many from each rank's range of the indices */
+    bool by_request;       /* "auto" does not choose it */
+    bool balances;         /* its partition is "balanced" where none is given */
 } rill__algorithm;
 
 /* Resolved options of one call. */
@@ -60,9 +69,12 @@ typedef struct rill__settings {
         all_values; /* value_bits for every message, where the paper has a phase of its own for it */
     rill__partition partition;
     uint64_t expected_nnz;
+    uint64_t block; /* 0: unset */
 } rill__settings;
 
 typedef enum rill__phase { RILL__P_CHECK, RILL__P_PLAN, RILL__P_AGREE, RILL__P_RUN } rill__phase;
+
+struct rill__feedback; /* coll/topk/topk.h */
 
 struct rill_request {
     rill__task task; /* first */
@@ -75,12 +87,14 @@ struct rill_request {
     uint64_t *first, *count;
     rill__settings settings;
     bool blocking, persistent;
+    struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
 
     rill__phase phase;
     rill__agree agree;
     const rill__algorithm *algorithm;
     uint32_t algorithm_hash;
     rill__problem problem; /* as agreed; nnz and result are 0 while nothing is known */
+    uint64_t choice;       /* the planner's number of it */
     double predicted;
     bool may_post;    /* it may still post a collective of MPI's */
     bool stats_known; /* task.nnz_sum and nnz_max are those of all ranks when it completes */
@@ -88,6 +102,7 @@ struct rill_request {
     uint64_t key_born, call;
 
     rill__part input;          /* in, its absent entries the neutral element */
+    uint64_t block;            /* entries of a block, for algorithms that take blocks */
     unsigned char fill[8];     /* of the result */
     rill_stream normal;        /* a changed copy of in, where one was needed */
     rill__piece piece[2];      /* sums, kept for the next call */
@@ -106,6 +121,8 @@ extern const rill__algorithm *const rill__reduce_table[];
 extern const rill__algorithm *const rill__reduce_scatter_table[];
 extern const rill__algorithm *const rill__allgather_table[];
 extern const rill__algorithm *const rill__bcast_table[];
+extern const rill__algorithm *const rill__topk_table[];
+enum { RILL__TABLES = RILL_COLLECTIVES + 1 };
 
 /* ---- for algorithms ---- */
 
@@ -118,6 +135,13 @@ static inline uint64_t rill__uniform_bound(uint64_t dim, int i, int n) {
 static inline void rill__add_nnz(rill_request *r, const rill__header *h) {
     r->task.nnz_sum += h->nnz_sum;
     r->task.nnz_max = rill__max_u64(r->task.nnz_max, h->nnz_max);
+}
+
+/* Block size that all ranks must have alike: the option; or, where the algorithm needs one, also what
+ * the input or the default gives. 0: none. */
+static inline uint64_t rill__agreed_block(const rill_request *r) {
+    const rill__algorithm *forced = r->settings.algorithm;
+    return forced && forced->takes_blocks ? r->block : r->settings.block;
 }
 
 /* piece = parts summed in order; on failure records it and gives an empty piece. */

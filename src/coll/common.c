@@ -75,16 +75,16 @@ bool rill__may_post(const rill_request *request) {
 /* ---- tables --------------------------------------------------------------------------------------- */
 
 const char *rill_collective_name(rill_collective collective) {
-    static const char *const names[RILL_COLLECTIVES] = {"allreduce", "reduce", "reduce_scatter",
-                                                        "allgather", "bcast"};
-    return (unsigned)collective < RILL_COLLECTIVES ? names[collective] : "unknown";
+    static const char *const names[RILL__TABLES] = {"allreduce", "reduce", "reduce_scatter",
+                                                    "allgather", "bcast",  "reducer"};
+    return (unsigned)collective < RILL__TABLES ? names[collective] : "unknown";
 }
 
 const rill__algorithm *rill__algorithm_at(rill_collective collective, int i) {
-    static const rill__algorithm *const *const tables[RILL_COLLECTIVES] = {
+    static const rill__algorithm *const *const tables[RILL__TABLES] = {
         rill__allreduce_table, rill__reduce_table, rill__reduce_scatter_table,
-        rill__allgather_table, rill__bcast_table};
-    if ((unsigned)collective >= RILL_COLLECTIVES || i < 0) return NULL;
+        rill__allgather_table, rill__bcast_table,  rill__topk_table};
+    if ((unsigned)collective >= RILL__TABLES || i < 0) return NULL;
     const rill__algorithm *const *table = tables[collective];
     while (i > 0 && *table)
         table++, i--;

@@ -20,6 +20,11 @@ void rill__set_error(const char *text) {
     if (text != last_error) snprintf(last_error, sizeof last_error, "%s", text);
 }
 
+rill_status rill_error_set(rill_status status, const char *detail) {
+    rill__set_error(detail ? detail : "");
+    return status;
+}
+
 const char *rill_strerror(rill_status status) {
     switch (status) {
     case RILL_OK: return "success";

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 #include "coll/allreduce/allreduce.h"
+#include "coll/topk/topk.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,10 +15,16 @@ static bool matches(const rill__plan_key *k, const rill_request *r) {
 /* All ranks call in the same order, so that all evict the same key. */
 void rill__plan_begin(rill__planner *planner, rill_request *r) {
     rill__plan_key *keys = planner->keys;
+    if (matches(&keys[planner->recent], r)) { /* the same kind again */
+        r->key = planner->recent;
+        r->key_born = keys[r->key].born;
+        r->call = keys[r->key].calls++;
+        return;
+    }
     int oldest = 0;
     for (int i = 0; i < RILL__PLAN_KEYS; i++) {
         if (matches(&keys[i], r)) {
-            r->key = i;
+            r->key = planner->recent = i;
             r->key_born = keys[i].born;
             r->call = keys[i].calls++;
             return;
@@ -33,25 +40,26 @@ void rill__plan_begin(rill__planner *planner, rill_request *r) {
     k->dim = r->task.expect.dim;
     k->op = r->task.expect.op;
     k->calls = 1;
-    r->key = oldest;
+    r->key = planner->recent = oldest;
     r->key_born = k->born;
     r->call = 0;
 }
 
 /* ---- choice ----------------------------------------------------------------------------------------- */
 
-static rill__problem problem_of(const rill__planner *planner, const rill_request *r,
-                                const rill__observed *seen) {
-    int ranks = r->task.engine->size;
-    rill__problem p = {.collective = r->collective,
+rill__problem rill__plan_problem(const rill__planner *planner, const rill__settings *settings,
+                                 rill_collective collective, int ranks, uint64_t dimension,
+                                 rill_type type, const rill_op *op, const rill__observed *seen) {
+    rill__problem p = {.collective = collective,
                        .ranks = ranks,
-                       .dim = r->task.expect.dim,
-                       .type = r->task.shape.type,
-                       .op = r->op,
-                       .index_bytes = r->task.shape.index_bytes,
-                       .codec = r->settings.codec ? r->settings.codec : &rill__codec_raw,
-                       .value_bits = r->settings.value_bits,
-                       .partition = r->settings.partition,
+                       .dim = dimension,
+                       .type = type,
+                       .op = op,
+                       .index_bytes = rill__index_bytes(dimension),
+                       .codec = settings->codec ? settings->codec : &rill__codec_raw,
+                       .value_bits = settings->value_bits,
+                       .partition = settings->partition,
+                       .block = settings->block,
                        .c = &planner->constants};
     double dim = (double)p.dim;
     p.index_cost = p.index_bytes;
@@ -61,14 +69,24 @@ static rill__problem problem_of(const rill__planner *planner, const rill_request
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
         p.nnz_max = fmin((double)seen->nnz_max, dim);
         p.result = rill__uniform_union(dim, p.nnz, ranks);
-        if (!r->settings.codec && rill__codec_pays(&planner->constants) &&
+        if (!settings->codec && rill__codec_pays(&planner->constants) &&
             p.nnz >= RILL__WORTH_CODING)
             p.codec = rill__index_codec_choose(p.index_bytes, (uint64_t)p.nnz, p.dim);
         if (p.codec != &rill__codec_raw && p.nnz >= 1)
             p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz / 8;
     }
     if (seen->result) p.result = (double)seen->result;
-    else if (r->settings.expected_nnz) p.result = fmin((double)r->settings.expected_nnz, dim);
+    else if (settings->expected_nnz) p.result = fmin((double)settings->expected_nnz, dim);
+    return p;
+}
+
+static rill__problem problem_of(const rill__planner *planner, const rill_request *r,
+                                const rill__observed *seen) {
+    rill__problem p = rill__plan_problem(planner, &r->settings, r->collective,
+                                         r->task.engine->size, r->task.expect.dim,
+                                         r->task.shape.type, r->op, seen);
+    p.block = rill__agreed_block(r);
+    if (r->feedback) p.k = (double)r->feedback->k;
     return p;
 }
 
@@ -86,6 +104,7 @@ static bool still_good(const rill__plan_key *k, const rill__observed *seen, cons
            k->chosen_for.algorithm == r->settings.algorithm &&
            k->chosen_for.expected_nnz == r->settings.expected_nnz &&
            k->chosen_for.partition == r->settings.partition &&
+           k->problem.block == rill__agreed_block(r) &&
            k->chosen_for.codec == r->settings.codec &&
            k->chosen_for.value_bits == r->settings.value_bits;
 }
@@ -120,6 +139,7 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
         r->algorithm = best;
         r->algorithm_hash = rill__name_hash(best->name);
         r->problem = p;
+        r->choice = ++planner->choices;
         r->predicted = least;
         if (k->born == r->key_born) {
             k->chosen = best;
@@ -127,20 +147,26 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
             k->chosen_from = *seen;
             k->chosen_for = r->settings;
             k->problem = p;
+            k->choice = r->choice;
             k->predicted = least;
         }
         return RILL_OK;
     }
     r->algorithm = k->chosen;
     r->algorithm_hash = k->chosen_hash;
-    r->problem = k->problem;
     r->predicted = k->predicted;
+    if (r->choice != k->choice) { /* else it is there from the request's last call */
+        r->problem = k->problem;
+        r->choice = k->choice;
+    }
+    r->problem.codec = k->problem.codec; /* which an algorithm may have changed */
     return RILL_OK;
 }
 
 rill_status rill__plan(rill__planner *planner, rill_request *r) {
     rill__plan_key *k = &planner->keys[r->key];
-    rill__observed seen = {0};
+    static const rill__observed nothing = {0};
+    const rill__observed *seen = &nothing;
     if (k->born == r->key_born && !k->broken) {
         if (k->planned != r->call) return RILL_IN_PROGRESS;
         int slot = (int)(r->call % RILL__PLAN_LAG);
@@ -152,27 +178,38 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
         k->slot[slot].pending = !r->blocking;
         k->slot[slot].done = false;
         k->planned++;
-        seen = k->last;
+        seen = &k->last;
     }
-    if (!seen.known && !r->settings.algorithm) return RILL_ERR_STATE;
-    return rill__plan_choose(planner, r, &seen);
+    rill__observed selected;
+    if (!seen->known && r->feedback) { /* all ranks know how much a reducer selects */
+        uint64_t most = rill__min_u64(r->feedback->k, r->task.expect.dim);
+        selected = (rill__observed){.known = true,
+                                    .nnz_sum = most * (unsigned)r->task.engine->size,
+                                    .nnz_max = most};
+        seen = &selected;
+    }
+    if (!seen->known && !r->settings.algorithm) return RILL_ERR_STATE;
+    return rill__plan_choose(planner, r, seen);
 }
 
 void rill__plan_end(rill__planner *planner, rill_request *r) {
     rill__plan_key *k = &planner->keys[r->key];
     if (k->born != r->key_born) return;
     if (k->planned <= r->call) k->broken = true; /* it failed before it was planned */
-    rill__observed seen = {.known = r->task.status == RILL_OK && r->stats_known,
-                           .call = r->call,
-                           .nnz_sum = r->task.nnz_sum,
-                           .nnz_max = r->task.nnz_max};
-    if (r->collective == RILL_ALLREDUCE && r->out && r->out->form == RILL__SPARSE)
-        seen.result = r->nnz_out;
+    bool known = r->task.status == RILL_OK && r->stats_known;
     int slot = (int)(r->call % RILL__PLAN_LAG);
+    rill__observed *seen = &k->last;
     if (r->blocking) {
-        if (seen.known) k->last = seen;
-    } else if (k->slot[slot].pending) {
-        k->slot[slot].observed = seen;
+        if (!known) return;
+    } else {
+        if (!k->slot[slot].pending) return;
+        seen = &k->slot[slot].observed;
         k->slot[slot].done = true;
     }
+    bool counts = r->collective == RILL_ALLREDUCE && r->out && r->out->form != RILL__DENSE;
+    seen->known = known;
+    seen->call = r->call;
+    seen->nnz_sum = r->task.nnz_sum;
+    seen->nnz_max = r->task.nnz_max;
+    seen->result = counts ? r->nnz_out : 0;
 }

@@ -40,12 +40,14 @@ typedef struct rill__plan_key {
     const rill__algorithm *chosen;
     uint32_t chosen_hash;
     rill__problem problem;
+    uint64_t choice; /* its number */
     double predicted;
 } rill__plan_key;
 
 typedef struct rill__planner {
     rill__constants constants;
-    uint64_t births;
+    uint64_t births, choices;
+    int recent; /* key of the last call */
     rill__plan_key keys[RILL__PLAN_KEYS];
 } rill__planner;
 
@@ -54,6 +56,10 @@ void rill__constants_default(rill__constants *, int hosts, double crowding);
 /* Whether coding the indices costs less time than the bytes that it saves. */
 bool rill__codec_pays(const rill__constants *);
 
+/* What is known of a call, for the estimates. */
+rill__problem rill__plan_problem(const rill__planner *, const rill__settings *, rill_collective,
+                                 int ranks, uint64_t dim, rill_type, const rill_op *,
+                                 const rill__observed *);
 /* At the start of a call: its key and number. */
 void rill__plan_begin(rill__planner *, rill_request *);
 /* RILL_OK: planned (request->algorithm, problem, predicted). RILL_IN_PROGRESS: an earlier call must

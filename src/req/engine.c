@@ -252,6 +252,9 @@ void rill__task_start(rill_request *request) {
     task->inquired = false;
     task->hops = 0;
     task->sender = (uint32_t)engine->rank;
+    task->step_key = task->seq;
+    task->shares_errors = false;
+    task->lost = NULL;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
     task->next = NULL;
@@ -278,6 +281,7 @@ static bool sends_done(rill__task *task) {
 
 static void complete(rill__engine *engine, rill_request *request) {
     rill__task *task = RILL__TASK(request);
+    if (task->posted.block) rill__cancel_posted(task);
     while (task->held) {
         rill__block *block = task->held;
         task->held = block->next;

@@ -1,8 +1,10 @@
 #include "req/message.h"
+#include "stream/blocks.h"
 
 #include <string.h>
 
 _Static_assert(sizeof(rill__header) == 112, "the header is a wire format");
+enum { RAW = 0 }; /* the id of rill__codec_raw and rill__value_raw */
 
 uint32_t rill__name_hash(const char *name) {
     uint32_t hash = 2166136261u; /* FNV-1a: names are short, and this runs per call */
@@ -25,7 +27,30 @@ size_t rill__message_bound(rill__shape shape, const rill__coding *coding, const 
     size_t size = sizeof(rill__header) + coding->value->bound(shape.type, part->n);
     if (part->form == RILL__SPARSE)
         size += rill__align8(coding->index->bound(shape.index_bytes, part->n, part->range));
+    if (part->form == RILL__BLOCKS)
+        size += sizeof part->block +
+                rill__align8(
+                    coding->index->bound(8, rill__blocks_in(part->n, part->block),
+                                         rill__block_range(part->block, part->first, part->range)));
     return size;
+}
+
+/* Pads what an index codec wrote; returns the bytes then. */
+static uint64_t pad(char *at, size_t used) {
+    memset(at + used, 0, rill__align8(used) - used);
+    return rill__align8(used);
+}
+
+/* The block size, then the numbers. */
+static uint64_t encode_numbers(const rill__coding *coding, const rill__part *part, char *at) {
+    memcpy(at, &part->block, sizeof part->block);
+    if (!part->n) return sizeof part->block;
+    at += sizeof part->block;
+    size_t used = coding->index->encode(8, part->idx, rill__blocks_in(part->n, part->block),
+                                        part->first / part->block,
+                                        rill__block_range(part->block, part->first, part->range),
+                                        at);
+    return sizeof part->block + pad(at, used);
 }
 
 size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__coding *coding,
@@ -46,9 +71,12 @@ size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__codi
         if (part->n) {
             size_t used = coding->index->encode(shape.index_bytes, part->idx, part->n, part->first,
                                                 part->range, at);
-            h->index_size = rill__align8(used);
-            memset(at + used, 0, h->index_size - used);
+            h->index_size = pad(at, used);
         }
+    } else if (part->form == RILL__BLOCKS) {
+        h->form = RILL__M_BLOCKS;
+        h->index_bytes = 8;
+        h->index_size = encode_numbers(coding, part, at);
     } else {
         h->form = RILL__M_DENSE;
     }
@@ -74,7 +102,7 @@ static const char *broken_values(const rill__header *h) {
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
-    if (h->form > RILL__M_FAREWELL) return "unknown form";
+    if (h->form > RILL__M_BLOCKS) return "unknown form";
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
@@ -90,6 +118,15 @@ static const char *broken_field(const rill__header *h) {
         if ((broken = broken_values(h))) return broken;
         if (h->index_size % 8) return "size of the indices is not padded";
         if (!h->count && h->index_size) return "indices without entries";
+        return NULL;
+    case RILL__M_BLOCKS:
+        if (h->index_bytes != 8) return "wrong width of block numbers";
+        if (!rill__index_codec_by_id(h->index_codec)) return "unknown index codec";
+        if (h->count > h->range) return "more entries than the range";
+        if ((broken = broken_values(h))) return broken;
+        if (h->index_size % 8) return "size of the block numbers is not padded";
+        if (h->index_size < 8) return "no block size";
+        if (!h->count && h->index_size > 8) return "block numbers without entries";
         return NULL;
     case RILL__M_DENSE:
         if (h->count != h->range) return "dense, but the count is not the range";
@@ -128,9 +165,27 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
     if (h->algorithm != e->algorithm)
         return rill__fail(RILL_ERR_MISMATCH, "another rank runs another algorithm");
     if (h->details != e->details)
-        return rill__fail(RILL_ERR_MISMATCH,
-                          "another rank has another root, partition or forced algorithm");
+        return rill__fail(
+            RILL_ERR_MISMATCH,
+            "another rank has another root, partition, block size or forced algorithm");
     return RILL_OK;
+}
+
+/* The usual message, whole, expected, sparse and raw: all of what the checks above would find right, in
+ * one expression. */
+static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) {
+    uint64_t values = (uint64_t)rill__type_size((rill_type)e->type) * h->count;
+    uint64_t indices = rill__align8(h->index_bytes * h->count);
+    bool kind = (h->magic == RILL__MAGIC) & (h->version == RILL__VERSION) &
+                (h->form == RILL__M_SPARSE) & (h->index_codec == RAW) & (h->value_codec == RAW) &
+                (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0);
+    bool call = (h->type == e->type) & (h->collective == e->collective) & (h->op == e->op) &
+                (h->algorithm == e->algorithm) & (h->details == e->details) & (h->seq == e->seq) &
+                (h->dim == e->dim);
+    bool sizes = (h->count <= size) & (h->count <= h->range) & (h->range <= h->dim) &
+                 (h->first <= h->dim - h->range) & (h->index_size == indices) &
+                 (h->value_size == values) & (size == sizeof *h + indices + values);
+    return kind & call & sizes;
 }
 
 rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *expect,
@@ -140,6 +195,7 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
                           size);
     memcpy(&message->header, bytes, sizeof message->header);
     message->payload = (const char *)bytes + sizeof message->header;
+    if (expect && !partial && is_usual(&message->header, size, expect)) return RILL_OK;
     const char *broken = broken_field(&message->header);
     if (broken) return rill__fail(RILL_ERR_MESSAGE, "malformed message: %s", broken);
     size_t whole = rill__message_size(&message->header);
@@ -151,43 +207,78 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
 
 /* ---- contents --------------------------------------------------------------------------------------- */
 
+/* What index codecs work on: the indices of pairs, or the numbers of blocks. */
+typedef struct numbers {
+    uint64_t block; /* 0: indices */
+    const char *bytes;
+    uint64_t size, count, first, range;
+} numbers;
+
+static rill_status malformed(const char *what) {
+    return rill__fail(RILL_ERR_MESSAGE, "malformed message: %s", what);
+}
+
+static rill_status numbers_of(const rill__message *m, numbers *n) {
+    const rill__header *h = &m->header;
+    n->block = 0;
+    n->bytes = m->payload;
+    n->size = h->index_size;
+    n->count = h->count;
+    n->first = h->first;
+    n->range = h->range;
+    if (h->form != RILL__M_BLOCKS) return RILL_OK;
+    memcpy(&n->block, m->payload, sizeof n->block);
+    if (!n->block) return malformed("blocks of no entries");
+    if (!rill__blocks_fit(n->block, h->first, h->range, h->dim))
+        return malformed("the range does not fit the blocks");
+    n->bytes += sizeof n->block;
+    n->size -= sizeof n->block;
+    n->count = rill__blocks_in(h->count, n->block);
+    n->first = h->first / n->block;
+    n->range = rill__block_range(n->block, h->first, h->range);
+    return n->count > n->range ? malformed("more blocks than the range") : RILL_OK;
+}
+
 /* Indices first, then values, each with slack. */
-static size_t index_room(const rill__header *h) {
-    if (h->form != RILL__M_SPARSE || h->index_codec == rill__codec_raw.id) return 0;
-    return (h->count * h->index_bytes + RILL__SLACK + 63) & ~(size_t)63;
+static size_t index_room(const rill__message *m) {
+    const rill__header *h = &m->header;
+    numbers n;
+    if (h->form == RILL__M_DENSE || h->index_codec == rill__codec_raw.id ||
+        numbers_of(m, &n) != RILL_OK)
+        return 0;
+    return (n.count * h->index_bytes + RILL__SLACK + 63) & ~(size_t)63;
 }
 
 size_t rill__message_room(const rill__message *m) {
     const rill__header *h = &m->header;
-    if (h->form != RILL__M_SPARSE && h->form != RILL__M_DENSE) return 0;
+    if (!rill__form_has_entries(h->form)) return 0;
     bool raw = h->value_codec == rill__value_raw.id;
-    return index_room(h) + (raw ? 0 : h->count * rill__type_size((rill_type)h->type) + RILL__SLACK);
+    return index_room(m) + (raw ? 0 : h->count * rill__type_size((rill_type)h->type) + RILL__SLACK);
 }
 
-static rill_status decode_indices(const rill__message *m, void *room, const void **idx) {
-    const rill__header *h = &m->header;
+static rill_status decode_indices(const rill__header *h, const numbers *n, void *room,
+                                  const void **idx) {
     size_t used;
     if (h->index_codec == rill__codec_raw.id) {
-        if (h->index_size != rill__align8(h->count * h->index_bytes))
-            return rill__fail(RILL_ERR_MESSAGE,
-                              "malformed message: size of the indices does not fit the count");
-        *idx = m->payload;
-        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, h->count, h->first,
-                                                 h->range);
-        if (at < h->count)
+        if (n->size != rill__align8(n->count * h->index_bytes))
+            return malformed("size of the indices does not fit the count");
+        *idx = n->bytes;
+        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, n->count, n->first,
+                                                 n->range);
+        if (at < n->count)
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: index %llu is out of order or range",
                               (unsigned long long)at);
         return RILL_OK;
     }
     *idx = room;
-    RILL_TRY(rill__index_codec_by_id(h->index_codec)
-                 ->decode(h->index_bytes, m->payload, h->index_size, h->count, h->first, h->range,
-                          room, &used));
-    if (rill__align8(used) != h->index_size)
+    RILL_TRY(
+        rill__index_codec_by_id(h->index_codec)
+            ->decode(h->index_bytes, n->bytes, n->size, n->count, n->first, n->range, room, &used));
+    if (rill__align8(used) != n->size)
         return rill__fail(RILL_ERR_MESSAGE,
                           "malformed message: %zu bytes of indices instead of %llu", used,
-                          (unsigned long long)h->index_size);
+                          (unsigned long long)n->size);
     return RILL_OK;
 }
 
@@ -204,17 +295,26 @@ static rill_status decode_values(const rill__message *m, void *room, const void 
 
 rill_status rill__message_part(const rill__message *m, void *room, rill__part *part) {
     const rill__header *h = &m->header;
-    if (h->form != RILL__M_SPARSE && h->form != RILL__M_DENSE)
+    if (!rill__form_has_entries(h->form))
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: form %d has no entries", h->form);
-    *part = (rill__part){h->form == RILL__M_SPARSE ? RILL__SPARSE : RILL__DENSE,
-                         h->first,
-                         h->range,
-                         h->count,
-                         NULL,
-                         NULL};
+    numbers n;
+    RILL_TRY(numbers_of(m, &n));
+    part->form = h->form == RILL__M_SPARSE   ? RILL__SPARSE
+                 : h->form == RILL__M_BLOCKS ? RILL__BLOCKS
+                                             : RILL__DENSE;
+    part->first = h->first;
+    part->range = h->range;
+    part->n = h->count;
+    part->idx = part->val = NULL;
+    part->block = n.block;
     if (!h->count) return RILL_OK;
-    if (h->form == RILL__M_SPARSE) RILL_TRY(decode_indices(m, room, &part->idx));
-    return decode_values(m, (char *)room + index_room(h), &part->val);
+    if (h->form != RILL__M_DENSE) RILL_TRY(decode_indices(h, &n, room, &part->idx));
+    if (n.block) {
+        uint64_t last = ((const uint64_t *)part->idx)[n.count - 1];
+        if (h->count != rill__block_entries(n.block, n.count, last, h->first + h->range))
+            return malformed("the count does not fit the blocks");
+    }
+    return decode_values(m, (char *)room + index_room(m), &part->val);
 }
 
 rill_status rill__message_next(const rill__message *bundle, const rill__expect *expect,

@@ -19,7 +19,8 @@ typedef enum rill__message_form {
     RILL__M_AGREE = 3,   /* 64-bit words */
     RILL__M_FAILED = 4,  /* text of the error in status */
     RILL__M_INQUIRY = 5, /* no payload: what the sender is waiting in */
-    RILL__M_FAREWELL = 6 /* no payload: the sender frees the communicator; first tells the step */
+    RILL__M_FAREWELL = 6, /* no payload: the sender frees the communicator; first tells the step */
+    RILL__M_BLOCKS = 7    /* block size, numbers of blocks, count values of those blocks */
 } rill__message_form;
 
 typedef struct rill__header {
@@ -94,7 +95,11 @@ size_t rill__message_encode(rill__header *, rill__shape, const rill__coding *, c
  * that it is the one expected. */
 rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *, bool partial,
                                 rill__message *);
-/* Gives the entries of a SPARSE or DENSE message. What is raw is borrowed from the message, the rest
+/* Whether a message of that form has entries. */
+static inline bool rill__form_has_entries(unsigned form) {
+    return form == RILL__M_SPARSE || form == RILL__M_DENSE || form == RILL__M_BLOCKS;
+}
+/* Gives the entries of a SPARSE, DENSE or BLOCKS message. What is raw is borrowed from the message, the rest
  * decoded into room. The message must lie in memory with slack. */
 rill_status rill__message_part(const rill__message *, void *room, rill__part *);
 /* Room that rill__message_part needs; 0 when it borrows. */

@@ -30,12 +30,14 @@ rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer) 
     return RILL__ROUND_EXCHANGE;
 }
 
-uint32_t rill__doubling_group(int rank, int size, int round) {
+uint32_t rill__doubling_group(int rank, int size, int round, bool *leads) {
     int power = 1;
     while (power * 2 <= size)
         power *= 2;
     int folded = size - power;
     int index = rank < 2 * folded ? rank / 2 : rank - folded;
     if (rank < 2 * folded) round--; /* its first round was the fold */
-    return (uint32_t)(index >> round << round);
+    int group = index >> round << round;
+    *leads = index == group;
+    return (uint32_t)group;
 }

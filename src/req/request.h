@@ -16,8 +16,16 @@
 #include <mpi.h>
 #include <pthread.h>
 
-/* Messages of one request travel in lanes, which keep phases apart when any source is awaited. */
-enum { RILL__LANE_A = 0, RILL__LANE_B = 1, RILL__LANE_AGREE = 2, RILL__LANES = 4 };
+/* Messages of one request travel in lanes, which keep phases apart when any source is awaited. SHORT
+ * is for messages of an exchange (rill__exchange_send) of at most RILL__SHORT bytes. */
+enum {
+    RILL__LANE_A = 0,
+    RILL__LANE_B = 1,
+    RILL__LANE_AGREE = 2,
+    RILL__LANE_SHORT = 3,
+    RILL__LANES = 4
+};
+enum { RILL__SHORT = 1024 };
 
 /* Entries from which on coding the indices is worth its fixed cost. */
 enum { RILL__WORTH_CODING = 256 };
@@ -97,6 +105,10 @@ typedef struct rill__task {
     bool codec_forced;   /* else small messages go raw */
     uint32_t hops;       /* messages encoded so far */
     uint32_t sender;     /* for random rounding: this rank, or who else encodes the same */
+    uint64_t step_key;   /* the same: seq, or the step of a reducer */
+    bool shares_errors;  /* another rank encodes the same, and answers for what coding loses */
+    /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
+    void (*lost)(rill_request *, const rill__part *, struct rill__block *);
     rill_status status;
     int origin; /* rank where the failure arose */
     char error[200];
@@ -104,6 +116,7 @@ typedef struct rill__task {
     uint64_t fill;             /* bits; travel with messages */
     uint64_t sent_bytes, recv_bytes, messages, rounds;
     rill__transfers sends, receives;
+    rill__transfer posted; /* the receive of rill__exchange_receive; block NULL: none */
     rill__block *held; /* received or made in this request; given back at completion */
 } rill__task;
 
@@ -149,7 +162,13 @@ rill__block *rill__block_take(rill_request *, size_t bytes);
 void rill__block_return(rill__engine *, rill__block *);
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
 
-rill__header rill__call_header(const rill__task *);
+/* A header of the call without entries; in place, as it is on the way of every message. */
+void rill__call_header_at(const rill__task *, rill__header *);
+static inline rill__header rill__call_header(const rill__task *task) {
+    rill__header header;
+    rill__call_header_at(task, &header);
+    return header;
+}
 /* Encodes the part (or, in a failed request, the failure) and sends it. */
 rill_status rill__send(rill_request *, int to, int lane, const rill__part *);
 /* Encodes into a block of the request, to be sent with rill__send_block, perhaps to several. */
@@ -163,11 +182,24 @@ rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *,
  * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
 rill_status rill__receive(rill_request *, int source, int lane, rill__message *, rill__block **,
                           int *from);
+/* The same between two ranks that send each other one message at most in this call, and know from whom
+ * to expect one: a short message goes in a lane of its own, so that a receive can be posted for it in
+ * advance (short_likely). It then needs no probe, and MPI copies it once instead of twice. */
+rill_status rill__exchange_send(rill_request *, int to, rill__block *);
+rill_status rill__exchange_receive(rill_request *, int source, bool short_likely, rill__message *,
+                                   rill__block **);
+/* Ends a posted receive that no message has come for, or none that anybody wants. */
+void rill__cancel_posted(rill__task *);
 /* For a request that has waited long: takes in what has come in other lanes, to be received when its
  * turn comes, and aborts if a header shows that ranks are in different calls. */
 void rill__peek(rill_request *);
 /* The entries of a received message; a failure is recorded and gives an empty part. */
-rill__part rill__received_part(rill_request *, const rill__message *);
+void rill__received_part_at(rill_request *, const rill__message *, rill__part *);
+static inline rill__part rill__received_part(rill_request *r, const rill__message *m) {
+    rill__part part;
+    rill__received_part_at(r, m, &part);
+    return part;
+}
 
 /* ---- agree.c ---- */
 /* An allreduce of a few words, by recursive doubling: status, nnz statistics, the smallest and
@@ -193,7 +225,8 @@ typedef enum rill__round_kind {
     RILL__ROUND_END
 } rill__round_kind;
 rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer);
-/* In an exchange: a number that those ranks share who have the same partial sum. */
-uint32_t rill__doubling_group(int rank, int size, int round);
+/* In an exchange: a number that those ranks share who have the same partial sum; and whether this is
+ * the first of them. */
+uint32_t rill__doubling_group(int rank, int size, int round, bool *leads);
 
 #endif

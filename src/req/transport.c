@@ -4,6 +4,7 @@
  * message. A message over the split limit goes out in parts of that size on the same tag; MPI keeps
  * their order, and the header in the first part tells how much follows. */
 #include "req/request.h"
+#include "stream/blocks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +13,30 @@
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
 
-/* Probes before the way back through the state machine, where nothing else could be done there. */
-enum { SPINS = 32 };
+/* Probes before the way back through the state machine, where nothing else could be done there; and
+ * tests of a posted receive before a probe whether a long message has come instead. */
+enum { SPINS = 32, POSTED_SPINS = 8 };
 
-rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) {
+/* The place of the next transfer, not counted yet; NULL: out of memory. */
+static rill__transfer *transfers_room(rill__transfers *list) {
     if (list->n == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 8;
         rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
-        if (!at) return rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
+        if (!at) {
+            rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
+            return NULL;
+        }
         list->at = at;
         list->capacity = capacity;
     }
-    list->at[list->n++] = transfer;
+    return &list->at[list->n];
+}
+
+rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) {
+    rill__transfer *room = transfers_room(list);
+    if (!room) return RILL_ERR_MEMORY;
+    *room = transfer;
+    list->n++;
     return RILL_OK;
 }
 
@@ -73,21 +86,25 @@ void rill__block_return(rill__engine *engine, rill__block *block) {
 
 /* ---- send ------------------------------------------------------------------------------------------- */
 
-rill__header rill__call_header(const rill__task *task) {
-    return (rill__header){.magic = RILL__MAGIC,
-                          .version = RILL__VERSION,
-                          .type = (uint8_t)task->shape.type,
-                          .index_bytes = (uint8_t)task->shape.index_bytes,
-                          .collective = task->expect.collective,
-                          .algorithm = task->expect.algorithm,
-                          .op = task->expect.op,
-                          .origin = task->engine->rank,
-                          .details = task->expect.details,
-                          .seq = task->seq,
-                          .dim = task->expect.dim,
-                          .nnz_sum = task->nnz_sum,
-                          .nnz_max = task->nnz_max,
-                          .fill = task->fill};
+void rill__call_header_at(const rill__task *task, rill__header *h) {
+    h->magic = RILL__MAGIC;
+    h->version = RILL__VERSION;
+    h->form = 0;
+    h->type = (uint8_t)task->shape.type;
+    h->index_bytes = (uint8_t)task->shape.index_bytes;
+    h->index_codec = h->value_codec = 0;
+    h->collective = task->expect.collective;
+    h->algorithm = task->expect.algorithm;
+    h->op = task->expect.op;
+    h->status = 0;
+    h->origin = task->engine->rank;
+    h->details = task->expect.details;
+    h->seq = task->seq;
+    h->dim = task->expect.dim;
+    h->first = h->range = h->count = h->index_size = h->value_size = 0;
+    h->nnz_sum = task->nnz_sum;
+    h->nnz_max = task->nnz_max;
+    h->fill = task->fill;
 }
 
 static rill_status encode_failure(rill_request *request, rill__block **out) {
@@ -107,25 +124,35 @@ static rill_status encode_failure(rill_request *request, rill__block **out) {
 }
 
 /* Each message has a hop of its own, so that no two share random numbers. */
-static rill__coding next_coding(rill__task *task, const rill__part *part) {
-    rill__coding coding = task->coding;
-    coding.key.step = task->seq;
-    coding.key.sender = task->sender;
-    coding.key.hop = task->hops++;
-    if (!task->codec_forced && part->n < RILL__WORTH_CODING) coding.index = &rill__codec_raw;
-    return coding;
+static void next_coding(rill__task *task, const rill__part *part, rill__coding *coding) {
+    coding->index = task->coding.index;
+    coding->value = task->coding.value;
+    coding->key.seed = task->coding.key.seed;
+    coding->key.step = task->step_key;
+    coding->key.sender = task->sender;
+    coding->key.hop = task->hops++;
+    if (task->codec_forced) return;
+    if (part->form == RILL__BLOCKS) { /* few numbers for many values: always the smallest */
+        coding->index = rill__index_codec_choose(
+            8, rill__blocks_in(part->n, part->block),
+            rill__block_range(part->block, part->first, part->range));
+    } else if (part->n < RILL__WORTH_CODING) {
+        coding->index = &rill__codec_raw;
+    }
 }
 
 rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
     rill__task *task = RILL__TASK(request);
     if (task->status == RILL_OK) {
-        rill__coding coding = next_coding(task, part);
+        rill__coding coding;
+        next_coding(task, part, &coding);
         rill__block *block = rill__block_take(request,
                                               rill__message_bound(task->shape, &coding, part));
         if (block) {
             rill__header *h = block->buffer.data;
-            *h = rill__call_header(task);
+            rill__call_header_at(task, h);
             block->bytes = rill__message_encode(h, task->shape, &coding, part, h);
+            if (task->lost && coding.value->bits) task->lost(request, part, block);
             *out = block;
             return RILL_OK;
         }
@@ -139,13 +166,19 @@ rill_status rill__send_block(rill_request *request, int to, int lane, rill__bloc
     rill__engine *engine = task->engine;
     for (size_t at = 0; at < block->bytes;) {
         size_t bytes = rill__min_u64(block->bytes - at, engine->split_limit);
-        MPI_Request mpi;
+        /* Field by field: a struct put together on the stack is copied with a wide load, which waits
+         * until all stores before it have left the core, the message to its peer among them. */
+        rill__transfer *t = transfers_room(&task->sends);
+        if (!t) return RILL_ERR_MEMORY;
+        t->block = block;
+        t->peer = to;
+        t->lane = lane;
+        t->rest = false;
         int code = MPI_Isend((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, to,
-                             task->tag + lane, engine->mpi, &mpi);
+                             task->tag + lane, engine->mpi, &t->mpi);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Isend");
+        task->sends.n++;
         engine->sent[to]++;
-        RILL_TRY(rill__transfers_add(
-            &task->sends, (rill__transfer){.mpi = mpi, .block = block, .peer = to, .lane = lane}));
         at += bytes;
         task->messages++;
     }
@@ -167,12 +200,12 @@ rill_status rill__send_words(rill_request *request, int to, int lane, const uint
     if (task->status == RILL_OK) {
         block = rill__block_take(request, sizeof(rill__header) + n * sizeof *words);
         if (!block) return RILL_ERR_MEMORY;
-        rill__header h = rill__call_header(task);
-        h.form = RILL__M_AGREE;
-        h.count = n;
-        h.value_size = n * sizeof *words;
-        memcpy(block->buffer.data, &h, sizeof h);
-        memcpy((char *)block->buffer.data + sizeof h, words, n * sizeof *words);
+        rill__header *h = block->buffer.data;
+        rill__call_header_at(task, h);
+        h->form = RILL__M_AGREE;
+        h->count = n;
+        h->value_size = n * sizeof *words;
+        memcpy(h + 1, words, n * sizeof *words);
     } else {
         RILL_TRY(encode_failure(request, &block));
     }
@@ -310,8 +343,8 @@ static bool reads_split(const rill__task *task, int lane) {
     return false;
 }
 
-rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
-                          rill__block **block, int *from) {
+static rill_status receive(rill_request *request, int source, int lane, int spins,
+                           rill__message *message, rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer t;
@@ -328,7 +361,7 @@ rill_status rill__receive(rill_request *request, int source, int lane, rill__mes
     for (;;) {
         int there = 0, code = MPI_SUCCESS;
         MPI_Status probed;
-        for (int spins = engine->alone ? SPINS : 1; !there && spins && code == MPI_SUCCESS; spins--)
+        for (int left = spins; !there && left && code == MPI_SUCCESS; left--)
             code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
         if (!there) return RILL_IN_PROGRESS;
@@ -343,6 +376,89 @@ rill_status rill__receive(rill_request *request, int source, int lane, rill__mes
         if (source != MPI_ANY_SOURCE || t.block->bytes == engine->split_limit)
             return RILL_IN_PROGRESS;
     }
+}
+
+rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
+                          rill__block **block, int *from) {
+    int spins = RILL__TASK(request)->engine->alone ? SPINS : 1;
+    return receive(request, source, lane, spins, message, block, from);
+}
+
+/* ---- exchange ----------------------------------------------------------------------------------------- */
+
+rill_status rill__exchange_send(rill_request *request, int to, rill__block *block) {
+    bool is_short = block->bytes <= RILL__SHORT &&
+                    block->bytes < RILL__TASK(request)->engine->split_limit;
+    return rill__send_block(request, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, block);
+}
+
+static rill_status post_short(rill_request *request, int source) {
+    rill__task *task = RILL__TASK(request);
+    rill__block *block = rill__block_take(request, RILL__SHORT);
+    if (!block) return RILL_ERR_MEMORY;
+    int code = MPI_Irecv(block->buffer.data, RILL__SHORT, MPI_BYTE, source,
+                         task->tag + RILL__LANE_SHORT, task->engine->mpi, &task->posted.mpi);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Irecv");
+    task->posted.block = block;
+    task->posted.peer = source;
+    task->posted.lane = RILL__LANE_SHORT;
+    return RILL_OK;
+}
+
+/* RILL_OK: the posted receive is complete, and *t has it. */
+static rill_status test_posted(rill__task *task, int spins, rill__transfer *t) {
+    int done = 0, bytes = 0, code = MPI_SUCCESS;
+    MPI_Status status;
+    for (; !done && spins && code == MPI_SUCCESS; spins--)
+        code = MPI_Test(&task->posted.mpi, &done, &status);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
+    if (!done) return RILL_IN_PROGRESS;
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    t->mpi = MPI_REQUEST_NULL;
+    t->block = task->posted.block;
+    t->block->bytes = (size_t)bytes;
+    t->peer = task->posted.peer;
+    t->lane = RILL__LANE_SHORT;
+    t->rest = false;
+    task->posted.block = NULL;
+    task->engine->received[t->peer]++;
+    return RILL_OK;
+}
+
+void rill__cancel_posted(rill__task *task) {
+    MPI_Status status;
+    int cancelled = 0;
+    MPI_Cancel(&task->posted.mpi);
+    MPI_Wait(&task->posted.mpi, &status); /* local: a message has come, or none will */
+    MPI_Test_cancelled(&status, &cancelled);
+    if (!cancelled) task->engine->received[task->posted.peer]++;
+    task->posted.block = NULL;
+}
+
+rill_status rill__exchange_receive(rill_request *request, int source, bool short_likely,
+                                   rill__message *message, rill__block **block) {
+    rill__task *task = RILL__TASK(request);
+    rill_status status;
+#ifdef SMPI_H
+    short_likely = false; /* where a poll costs simulated time, one probe is as good */
+#endif
+    for (;;) {
+        rill__transfer t;
+        if (!task->posted.block && short_likely && !task->receives.n)
+            RILL_TRY(post_short(request, source));
+        if (!task->posted.block) break;
+        status = test_posted(task, task->engine->alone ? POSTED_SPINS : 1, &t);
+        if (status < 0) return status;
+        if (status == RILL_IN_PROGRESS) break;
+        if (take_in(request, &t, message, block, NULL)) return RILL_OK;
+    }
+    if (!task->posted.block) {
+        status = receive(request, source, RILL__LANE_SHORT, 1, message, block, NULL);
+        if (status != RILL_IN_PROGRESS) return status;
+    }
+    status = receive(request, source, RILL__LANE_A, 1, message, block, NULL);
+    if (status == RILL_OK && task->posted.block) rill__cancel_posted(task);
+    return status;
 }
 
 static bool has_receive(const rill__task *task, int peer, int lane) {
@@ -366,6 +482,10 @@ void rill__peek(rill_request *request) {
             rill__transfers_add(&task->receives, t) != RILL_OK)
             return;
     }
+    rill__transfer came;
+    if (task->posted.block && test_posted(task, 1, &came) == RILL_OK &&
+        rill__transfers_add(&task->receives, came) != RILL_OK)
+        return;
     for (int i = 0; i < task->receives.n && !rill__task_failed(request); i++) {
         rill__transfer *t = &task->receives.at[i];
         int done = 0;
@@ -383,23 +503,17 @@ void rill__peek(rill_request *request) {
     }
 }
 
-rill__part rill__received_part(rill_request *request, const rill__message *message) {
+void rill__received_part_at(rill_request *request, const rill__message *message,
+                            rill__part *part) {
     rill__task *task = RILL__TASK(request);
-    const rill__header *h = &message->header;
-    rill__part part = rill__part_empty(h->first, h->range);
-    if (task->status != RILL_OK) return part;
-    size_t room = rill__message_room(message);
-    void *at = NULL;
-    rill_status status = RILL_OK;
-    if (room) {
-        rill__block *block = rill__block_take(request, room);
-        if (block) at = block->buffer.data;
-        else status = RILL_ERR_MEMORY;
-    }
-    if (status == RILL_OK) status = rill__message_part(message, at, &part);
-    if (status != RILL_OK) {
+    rill_status status = task->status;
+    if (status == RILL_OK) {
+        size_t room = rill__message_room(message);
+        rill__block *block = room ? rill__block_take(request, room) : NULL;
+        if (room && !block) status = RILL_ERR_MEMORY;
+        else status = rill__message_part(message, block ? block->buffer.data : NULL, part);
+        if (status == RILL_OK) return;
         rill__task_fail(request, status);
-        part = rill__part_empty(h->first, h->range);
     }
-    return part;
+    *part = rill__part_empty(message->header.first, message->header.range);
 }

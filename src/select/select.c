@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { DEFAULT_BUCKET = 512, DEFAULT_BLOCK = 256, DEFAULT_INTERVAL = 32, MOST_THREADS = 1024 };
+enum { LEAST_SLICE = 1 << 17 };
 static const double default_block_density = 1.0 / 32;
 static const uint64_t most_bucket = UINT64_C(1) << 31; /* offsets inside have 32 bits */
 
@@ -57,6 +58,7 @@ static void resolve(rill_selector *s, const rill_select_options *o) {
     s->seed = o->seed;
     s->threshold = o->threshold;
     s->threads = o->threads ? o->threads : 1;
+    s->least_slice = LEAST_SLICE;
 }
 
 /* ---- life cycle --------------------------------------------------------------------------- */
@@ -87,8 +89,8 @@ rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select
     s->method = method;
     s->kernels = rill__select_kernels_get();
     resolve(s, &o);
-    s->parts = calloc((size_t)s->threads, sizeof *s->parts);
-    if (!s->parts) {
+    s->slices = calloc((size_t)s->threads, sizeof *s->slices);
+    if (!s->slices) {
         free(s);
         return rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", o.threads);
     }
@@ -100,13 +102,13 @@ rill_status rill_selector_free(rill_selector **selector) {
     if (!selector || !*selector) return RILL_OK;
     rill_selector *s = *selector;
     for (int i = 0; i < s->threads; i++) {
-        rill__part *p = &s->parts[i];
+        rill__slice *p = &s->slices[i];
         rill__buffer *buffers[] = {&p->keys,    &p->own_idx,    &p->own_val,
                                    &p->scratch, &p->reject_idx, &p->reject_val};
         for (size_t j = 0; j < sizeof buffers / sizeof *buffers; j++)
             rill__buffer_free(buffers[j]);
     }
-    free(s->parts);
+    free(s->slices);
     rill__buffer_free(&s->sample);
     rill__buffer_free(&s->addend);
     rill__buffer_free(&s->work);

@@ -5,6 +5,8 @@
 #include "select/select_kernels.h"
 #include "stream/stream.h"
 
+#include <pthread.h>
+
 /* Where entries come from. dense is selected from; residual is dense once more where the selected
  * entries must become 0, else NULL; gradient, unless NULL, is still to be added to residual. */
 typedef struct rill__source {
@@ -26,9 +28,20 @@ extern const rill__select_method rill__select_topk, rill__select_bucket, rill__s
     rill__select_threshold, rill__select_gaussian, rill__select_random;
 const rill__select_method *rill__select_method_named(const char *name); /* NULL: unknown */
 
+typedef struct rill__slice rill__slice;
+
+/* What a slice's thread does. */
+typedef struct rill__slice_job {
+    rill_status (*work)(rill__slice *, const void *context);
+    const void *context;
+    rill_status status;
+    pthread_t thread;
+    bool started;
+} rill__slice_job;
+
 /* A range of the vector, served by one thread. The pairs found lie in *idx and *val: the stream's
  * own arrays for the first part, so that a single thread copies nothing. */
-typedef struct rill__part {
+struct rill__slice {
     rill_selector *selector;
     uint64_t first, n;
     rill__buffer *idx, *val;
@@ -36,9 +49,9 @@ typedef struct rill__part {
     rill__buffer keys; /* of the pairs below the scan's high */
     uint64_t n_keys;
     bool pruned; /* then keys is of no use */
-    rill_status status;
+    rill__slice_job job;
     rill__buffer own_idx, own_val, scratch, reject_idx, reject_val;
-} rill__part;
+};
 
 struct rill_selector {
     rill__shape shape;
@@ -51,36 +64,39 @@ struct rill_selector {
     uint64_t bucket, block, interval, seed;
     double threshold;
     int threads;
+    uint64_t least_slice; /* entries for which a thread pays; tests lower it */
 
-    uint64_t calls;    /* that succeeded */
-    double margin;     /* topk: standard deviations by which the sample is distrusted */
-    double level;      /* threshold: the steered one */
-    uint64_t exact_at; /* threshold: the call that finds it anew */
-    uint64_t expected; /* threshold: what the last call found */
-    rill__part *parts; /* as many as threads */
-    int n_parts;       /* in use by the present call */
+    uint64_t calls;      /* that succeeded */
+    double margin;       /* topk: standard deviations by which the sample is distrusted */
+    double level;        /* threshold: the steered one */
+    uint64_t exact_at;   /* threshold: the call that finds it anew */
+    uint64_t expected;   /* threshold: what the last call found */
+    rill__slice *slices; /* as many as threads */
+    int n_slices;        /* in use by the present call */
     rill__buffer sample, addend, work;
 };
 
-/* ---- parts (select_parts.c) --------------------------------------------------------------- */
+/* ---- slices (select_slices.c) --------------------------------------------------------------- */
 
 /* Parts start at multiples of align. */
-void rill__parts_split(rill_selector *, uint64_t align, rill_stream *out);
+void rill__slices_split(rill_selector *, uint64_t align, rill_stream *out);
 /* Runs work on every part, each in a thread; the first failure. */
-rill_status rill__parts_run(rill_selector *, rill_status (*work)(rill__part *, const void *context),
-                            const void *context);
-uint64_t rill__parts_count(const rill_selector *); /* pairs in all parts */
-/* Appends the pairs of all parts to out, whose arrays hold those of the first. */
-rill_status rill__parts_join(rill_selector *, rill_stream *out);
+rill_status rill__slices_run(rill_selector *,
+                             rill_status (*work)(rill__slice *, const void *context),
+                             const void *context);
+uint64_t rill__slices_count(const rill_selector *); /* pairs in all slices */
+/* Appends the pairs of all slices to out, whose arrays hold those of the first. */
+rill_status rill__slices_join(rill_selector *, rill_stream *out);
 /* Room for bytes; keeps the first used bytes when it grows. */
 rill_status rill__buffer_grow(rill__buffer *, size_t used, size_t bytes);
-rill_status rill__part_room(rill__part *, uint64_t more); /* pairs */
+rill_status rill__slice_room(rill__slice *, uint64_t more); /* pairs */
 /* Appends the entries at + offsets[0..n) and clears them in residual. There must be room. */
-void rill__part_take(rill__part *, rill__source, uint64_t at, uint64_t n, const uint32_t *offsets);
+void rill__slice_take(rill__slice *, rill__source, uint64_t at, uint64_t n,
+                      const uint32_t *offsets);
 /* Its halves, which write from p->count on but leave that as it is. */
-void rill__part_values(rill__part *, rill__source, uint64_t at, uint64_t n,
-                       const uint32_t *offsets);
-void rill__part_indices(rill__part *, uint64_t at, uint64_t n, const uint32_t *offsets);
+void rill__slice_values(rill__slice *, rill__source, uint64_t at, uint64_t n,
+                        const uint32_t *offsets);
+void rill__slice_indices(rill__slice *, uint64_t at, uint64_t n, const uint32_t *offsets);
 
 /* ---- scans (select_scan.c) ---------------------------------------------------------------- */
 
@@ -93,16 +109,19 @@ typedef struct rill__scan {
     uint64_t expect; /* room to start with, in pairs */
 } rill__scan;
 rill_status rill__scan_run(rill_selector *, const rill__scan *, rill_stream *out);
-/* Of the pairs that a scan left in its parts, keeps the k largest, and puts the others back into
+/* Of the pairs that a scan left in its slices, keeps the k largest, and puts the others back into
  * residual. At least k pairs must be there. *least, unless NULL, is the smallest key kept. */
 rill_status rill__scan_cut(rill_selector *, const rill__scan *, uint64_t k, uint64_t *least);
-/* Puts all pairs of the parts back into residual. */
+/* Puts all pairs of the slices back into residual. */
 void rill__scan_undo(rill_selector *, const rill__scan *);
 /* residual += gradient and nothing else; without a gradient nothing at all. */
 rill_status rill__add_gradient(rill_selector *, rill__source *, rill_stream *out);
 
 /* ---- exact selection (select_topk.c) ------------------------------------------------------ */
 
+/* A sample of what is selected from, of n entries: values in s->sample, keys in s->addend, and as
+ * much room in s->work. Of a short vector it has all entries. */
+rill_status rill__sample_take(rill_selector *, const rill__source *, uint64_t *n);
 /* The k largest; *least, unless NULL, is the smallest key selected (0: nothing was). */
 rill_status rill__topk(rill_selector *, rill__source, uint64_t k, rill_stream *out,
                        uint64_t *least);

@@ -18,7 +18,7 @@ typedef struct blocks {
     double *norm; /* squared; later 1 for the chosen, else 0 */
 } blocks;
 
-static rill_status norm_work(rill__part *p, const void *context) {
+static rill_status norm_work(rill__slice *p, const void *context) {
     const blocks *b = context;
     const rill_selector *s = p->selector;
     uint32_t none[RILL__SLACK / sizeof(uint32_t)];
@@ -35,7 +35,7 @@ static rill_status norm_work(rill__part *p, const void *context) {
     return RILL_OK;
 }
 
-static rill_status take_work(rill__part *p, const void *context) {
+static rill_status take_work(rill__slice *p, const void *context) {
     const blocks *b = context;
     const rill_selector *s = p->selector;
     uint32_t offsets[RILL__SELECT_CHUNK + RILL__SLACK / sizeof(uint32_t)];
@@ -47,8 +47,8 @@ static rill_status take_work(rill__part *p, const void *context) {
             uint64_t found = s->kernels->filter(s->shape.type,
                                                 (const char *)b->source.dense + at * s->size, n, 1,
                                                 0, offsets);
-            RILL_TRY(rill__part_room(p, found));
-            rill__part_take(p, b->source, at, found, offsets);
+            RILL_TRY(rill__slice_room(p, found));
+            rill__slice_take(p, b->source, at, found, offsets);
         }
     }
     return RILL_OK;
@@ -81,12 +81,12 @@ static rill_status select_block(rill_selector *s, rill__source source, rill_stre
     RILL_TRY(rill__buffer_reserve(&s->work, n * sizeof(double)));
     RILL_TRY(rill__buffer_reserve(&s->sample, n * sizeof(uint64_t)));
     blocks b = {source, s->work.data};
-    rill__parts_split(s, s->block, out);
-    RILL_TRY(rill__parts_run(s, norm_work, &b));
+    rill__slices_split(s, s->block, out);
+    RILL_TRY(rill__slices_run(s, norm_work, &b));
     uint64_t chosen = choose(s, b.norm, n, want, s->sample.data);
-    RILL_TRY(rill__part_room(&s->parts[0], rill__min_u64(s->parts[0].n, chosen * s->block)));
-    RILL_TRY(rill__parts_run(s, take_work, &b));
-    return rill__parts_join(s, out);
+    RILL_TRY(rill__slice_room(&s->slices[0], rill__min_u64(s->slices[0].n, chosen * s->block)));
+    RILL_TRY(rill__slices_run(s, take_work, &b));
+    return rill__slices_join(s, out);
 }
 
 const rill__select_method rill__select_block = {"block", "the blocks with the largest L2 norm",

@@ -1,26 +1,27 @@
 /* gaussian: a threshold from mean and standard deviation, as if the entries were normal.
  *
  * Idea: one pass (which also adds the gradient) gives the moments; the threshold t is that of
- * P(|X| >= t) = k / dim for X ~ N(mean, sigma). If it selects less than 3k/4, it is halved, up to
- * ADJUSTMENTS times, and then all entries compete; if it selects more than 5k/4, or competition was
- * open, the k largest of what it selected are kept, which needs no further pass.
+ * P(|X| >= t) = k / dim for X ~ N(mean, sigma). A sample tells how many it would select; if that
+ * may not be 3k/4 to 5k/4, the threshold is adjusted to what the sample says. Should the pass that
+ * selects find less than 3k/4, all entries compete in one more; if it finds more than 5k/4, or
+ * competition was open, the k largest of what it selected are kept, which needs no further pass.
  * Source: Gaussian-k (Shi et al., 2019), with the count made certain.
  * Restriction: the count lies within the bounds if that many entries are not 0. With NaN or
  * infinity in the data there are no moments, and the selection is that of topk.
- * Memory: up to 1.9 k pairs; 16 bytes per 64K entries. Cost: two reads of N on normal data
- * (fused: one more write and read), and one more per adjustment. */
+ * Memory: up to 1.9 k pairs; 16 bytes per 64K entries. Cost: two reads of N (fused: one more write
+ * and read), and one more in the rare case that the sample misleads. */
 #include "select/select.h"
 
 #include <math.h>
 
-enum { CHUNK = 1 << 16, ADJUSTMENTS = 4 };
+enum { CHUNK = 1 << 16 };
 
 typedef struct sums {
     rill__source source;
     double *sums; /* two per chunk, so that they do not depend on the number of threads */
 } sums;
 
-static rill_status moments_work(rill__part *p, const void *context) {
+static rill_status moments_work(rill__slice *p, const void *context) {
     const sums *c = context;
     const rill_selector *s = p->selector;
     uint32_t none[RILL__SLACK / sizeof(uint32_t)];
@@ -60,35 +61,63 @@ static double quantile(double share, double mean, double sigma) {
     return low;
 }
 
-static rill_status select_gaussian(rill_selector *s, rill__source source, rill_stream *out) {
+/* Sum and sum of squares; adds the gradient. */
+static rill_status total_moments(rill_selector *s, rill__source *source, rill_stream *out,
+                                 double total[2]) {
     uint64_t chunks = s->dim / CHUNK + 1;
     RILL_TRY(rill__buffer_reserve(&s->work, chunks * 2 * sizeof(double)));
-    sums c = {source, s->work.data};
-    rill__parts_split(s, CHUNK, out);
-    RILL_TRY(rill__parts_run(s, moments_work, &c));
-    source.gradient = NULL;
-    double sum = 0, squares = 0;
+    sums c = {*source, s->work.data};
+    rill__slices_split(s, CHUNK, out);
+    RILL_TRY(rill__slices_run(s, moments_work, &c));
+    source->gradient = NULL;
+    total[0] = total[1] = 0;
     for (uint64_t i = 0; i * CHUNK < s->dim; i++) {
-        sum += c.sums[2 * i];
-        squares += c.sums[2 * i + 1];
+        total[0] += c.sums[2 * i];
+        total[1] += c.sums[2 * i + 1];
     }
-    double mean = sum / (double)s->dim, variance = squares / (double)s->dim - mean * mean;
+    return RILL_OK;
+}
+
+/* *key stays if the sample has about the right number from it on. Else it becomes that of a rank
+ * which leaves the count above 3k/4 with a margin of four standard deviations, or 1. */
+static rill_status adjust(rill_selector *s, const rill__source *source, uint64_t *key) {
+    uint64_t n;
+    RILL_TRY(rill__sample_take(s, source, &n));
+    double mean = (double)s->k / (double)s->dim * (double)n;
+    double deviation = n == s->dim ? 0 : 1 + sqrt(mean);
+    double count = (double)s->kernels->keys(s->shape.type, s->sample.data, n, *key, UINT64_MAX,
+                                            s->work.data);
+    if (count >= 0.75 * mean + 2 * deviation && count <= 1.25 * mean) return RILL_OK;
+    double rank = ceil(fmax(mean, 0.75 * mean + 4 * deviation));
+    *key = 1;
+    if (rank < (double)n)
+        *key = s->kernels->kth(s->shape.type, s->addend.data, n, (uint64_t)rank, s->work.data).key;
+    return RILL_OK;
+}
+
+static rill_status select_gaussian(rill_selector *s, rill__source source, rill_stream *out) {
+    double total[2];
+    RILL_TRY(total_moments(s, &source, out, total));
+    double mean = total[0] / (double)s->dim, variance = total[1] / (double)s->dim - mean * mean;
     if (!isfinite(mean) || !isfinite(variance)) return rill__topk(s, source, s->k, out, NULL);
 
     double level = quantile((double)s->k / (double)s->dim, mean, sqrt(fmax(variance, 0)));
+    uint64_t key = rill__key_from(s->shape.type, level);
     uint64_t least = s->k - s->k / 4, most = s->k + s->k / 4; /* 3k/4 rounded up, 5k/4 down */
+    RILL_TRY(adjust(s, &source, &key));
     /* From the limit on a part's count is not exact, but then it is too many in any case. */
     rill__scan scan = {.source = source,
+                       .key = rill__max_u64(1, key),
                        .limit = most + 1,
                        .expect = rill__min_u64(s->dim, most + 2 * RILL__SELECT_CHUNK)};
-    for (int i = 0;; i++, level *= 0.5) {
-        scan.key = i > ADJUSTMENTS ? 1 : rill__max_u64(1, rill__key_from(s->shape.type, level));
-        RILL_TRY(rill__scan_run(s, &scan, out));
-        if (scan.key == 1 || rill__parts_count(s) >= least) break;
+    RILL_TRY(rill__scan_run(s, &scan, out));
+    if (rill__slices_count(s) < least && scan.key > 1) {
         rill__scan_undo(s, &scan);
+        scan.key = 1;
+        RILL_TRY(rill__scan_run(s, &scan, out));
     }
-    if (rill__parts_count(s) > most) RILL_TRY(rill__scan_cut(s, &scan, s->k, NULL));
-    return rill__parts_join(s, out);
+    if (rill__slices_count(s) > most) RILL_TRY(rill__scan_cut(s, &scan, s->k, NULL));
+    return rill__slices_join(s, out);
 }
 
 const rill__select_method rill__select_gaussian = {

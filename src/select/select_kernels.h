@@ -25,6 +25,10 @@ static inline uint64_t rill__key_nan(rill_type type) {
     default: return UINT64_C(0x7ff0000000000001);
     }
 }
+/* The next key that filter may be asked for. */
+static inline uint64_t rill__key_above(rill_type type, uint64_t key) {
+    return key < rill__key_nan(type) ? key + 1 : rill__key_none(type);
+}
 static inline size_t rill__key_bytes(rill_type type) { return type == RILL_F64 ? 8 : 4; }
 
 typedef struct rill__kth {
@@ -71,11 +75,7 @@ typedef struct rill__select_kernels {
     void (*moments)(rill_type, const void *src, uint64_t n, double *sums);
 } rill__select_kernels;
 
-/* Those of the instruction set that the stream kernels use; by name for tests (NULL when not built
- * or not supported here); and force, for tests, until the next force (NULL: the default again). */
-const rill__select_kernels *rill__select_kernels_get(void);
-const rill__select_kernels *rill__select_kernels_named(const char *isa);
-void rill__select_kernels_force(const rill__select_kernels *);
+const rill__select_kernels *rill__select_kernels_get(void); /* of the set in use (core/isa.h) */
 
 extern const rill__select_kernels rill__select_kernels_scalar;
 #ifdef RILL_HAVE_AVX2

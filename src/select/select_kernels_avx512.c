@@ -299,8 +299,12 @@ static uint64_t keep(rill__shape shape, const void *idx, const void *val, uint64
             for (unsigned q = 0; q < 4; q++)                                                       \
                 count += (uint64_t)_mm_popcnt_u32(                                                 \
                     _mm512_cmpge_epu##width##_mask(_mm512_loadu_si512(x + i + q * lanes), t));     \
-        for (; i < n; i++)                                                                         \
-            count += x[i] >= least;                                                                \
+        for (; i < n; i += lanes) {                                                                \
+            unsigned live = n - i < lanes ? (1u << (n - i)) - 1 : (1u << lanes) - 1;               \
+            __m512i v = _mm512_maskz_loadu_##suffix(live, x + i);                                  \
+            unsigned mask = _mm512_cmpge_epu##width##_mask(v, t) & live;                           \
+            count += (uint64_t)_mm_popcnt_u32(mask);                                               \
+        }                                                                                          \
         return count;                                                                              \
     }                                                                                              \
     static void range_##width(const key_t *x, uint64_t n, key_t *low, key_t *high) {               \

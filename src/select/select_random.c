@@ -41,16 +41,16 @@ static uint64_t stratum_start(const rill_selector *s, uint64_t i) {
     return i * (s->dim / s->k) + rill__min_u64(i, s->dim % s->k);
 }
 
-static rill_status random_work(rill__part *p, const void *context) {
+static rill_status random_work(rill__slice *p, const void *context) {
     const rill__source *source = context;
     const rill_selector *s = p->selector;
     /* As many strata per part, and not as many entries. */
-    uint64_t part = (uint64_t)(p - s->parts), parts = (uint64_t)s->n_parts;
-    uint64_t first = s->k / parts * part + rill__min_u64(part, s->k % parts);
-    uint64_t end = s->k / parts * (part + 1) + rill__min_u64(part + 1, s->k % parts);
+    uint64_t part = (uint64_t)(p - s->slices), slices = (uint64_t)s->n_slices;
+    uint64_t first = s->k / slices * part + rill__min_u64(part, s->k % slices);
+    uint64_t end = s->k / slices * (part + 1) + rill__min_u64(part + 1, s->k % slices);
     uint32_t offsets[BATCH];
     draws d = {.pair = UINT64_MAX};
-    RILL_TRY(rill__part_room(p, end - first));
+    RILL_TRY(rill__slice_room(p, end - first));
     while (first < end) {
         /* Offsets have 32 bits. */
         uint64_t base = stratum_start(s, first), n = 0;
@@ -61,16 +61,16 @@ static rill_status random_work(rill__part *p, const void *context) {
             if (index - base > UINT32_MAX) break;
             offsets[n] = (uint32_t)(index - base);
         }
-        rill__part_take(p, *source, base, n, offsets);
+        rill__slice_take(p, *source, base, n, offsets);
     }
     return RILL_OK;
 }
 
 static rill_status select_random(rill_selector *s, rill__source source, rill_stream *out) {
     RILL_TRY(rill__add_gradient(s, &source, out));
-    rill__parts_split(s, RILL__SELECT_CHUNK, out);
-    RILL_TRY(rill__parts_run(s, random_work, &source));
-    return rill__parts_join(s, out);
+    rill__slices_split(s, RILL__SELECT_CHUNK, out);
+    RILL_TRY(rill__slices_run(s, random_work, &source));
+    return rill__slices_join(s, out);
 }
 
 const rill__select_method rill__select_random = {"random", "k indices drawn alike on all ranks",

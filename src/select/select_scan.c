@@ -22,12 +22,12 @@ enum { MANY = 24 }; /* one in that many taken: measured */
 
 /* ---- cut ---------------------------------------------------------------------------------- */
 
-static void put_back(rill__part *p, const rill__source *source, rill__pairs pairs) {
+static void put_back(rill__slice *p, const rill__source *source, rill__pairs pairs) {
     rill__assign_pairs(p->selector->shape, source->residual, 0, pairs);
 }
 
 /* Keeps the pairs [from, to) that have at least this key; they move to p->count. */
-static rill_status cut_range(rill__part *p, const rill__source *source, uint64_t from, uint64_t to,
+static rill_status cut_range(rill__slice *p, const rill__source *source, uint64_t from, uint64_t to,
                              uint64_t key) {
     const rill_selector *s = p->selector;
     unsigned width = s->shape.index_bytes;
@@ -46,7 +46,7 @@ static rill_status cut_range(rill__part *p, const rill__source *source, uint64_t
 }
 
 /* Where the pairs that may be equal to key end: behind the `ties`-th that is. */
-static rill_status end_of_ties(rill__part *p, uint64_t key, uint64_t ties, uint64_t *end) {
+static rill_status end_of_ties(rill__slice *p, uint64_t key, uint64_t ties, uint64_t *end) {
     enum { STEP = 4096 };
     const rill_selector *s = p->selector;
     RILL_TRY(rill__buffer_reserve(&p->scratch, STEP * rill__key_bytes(s->shape.type)));
@@ -65,7 +65,7 @@ static rill_status end_of_ties(rill__part *p, uint64_t key, uint64_t ties, uint6
 }
 
 /* Keeps the pairs above key and the first `ties` of the `equal` ones. */
-static rill_status cut_part(rill__part *p, const rill__source *source, uint64_t key, uint64_t ties,
+static rill_status cut_part(rill__slice *p, const rill__source *source, uint64_t key, uint64_t ties,
                             uint64_t equal) {
     uint64_t count = p->count, end = ties < equal ? 0 : count;
     if (ties && ties < equal) RILL_TRY(end_of_ties(p, key, ties, &end));
@@ -74,26 +74,22 @@ static rill_status cut_part(rill__part *p, const rill__source *source, uint64_t 
     return cut_range(p, source, end, count, key + 1);
 }
 
-static rill_status all_part_keys(rill__part *p) {
+static rill_status all_part_keys(rill__slice *p) {
     const rill_selector *s = p->selector;
     RILL_TRY(rill__buffer_reserve(&p->keys, p->count * rill__key_bytes(s->shape.type)));
     p->n_keys = s->kernels->keys(s->shape.type, p->val->data, p->count, 0, all_keys, p->keys.data);
     return RILL_OK;
 }
 
-static uint64_t above_key(rill_type type, uint64_t key) {
-    return key < rill__key_nan(type) ? key + 1 : rill__key_none(type);
-}
-
 /* Keeps the limit largest. The key from which on a later entry counts is returned in *key. */
-static rill_status prune(rill__part *p, const rill__scan *scan, uint64_t *key) {
+static rill_status prune(rill__slice *p, const rill__scan *scan, uint64_t *key) {
     const rill_selector *s = p->selector;
     rill_type type = s->shape.type;
     RILL_TRY(all_part_keys(p));
     rill__kth kth = s->kernels->kth(type, p->keys.data, p->n_keys, scan->limit, p->keys.data);
     RILL_TRY(cut_part(p, &scan->source, kth.key, scan->limit - kth.above, kth.equal));
     p->pruned = true;
-    *key = above_key(type, kth.key);
+    *key = rill__key_above(type, kth.key);
     return RILL_OK;
 }
 
@@ -105,51 +101,51 @@ typedef struct cut {
     } part[];
 } cut;
 
-static rill_status cut_work(rill__part *p, const void *context) {
+static rill_status cut_work(rill__slice *p, const void *context) {
     const cut *c = context;
-    int i = (int)(p - p->selector->parts);
+    int i = (int)(p - p->selector->slices);
     return cut_part(p, c->source, c->key, c->part[i].ties, c->part[i].equal);
 }
 
 rill_status rill__scan_cut(rill_selector *s, const rill__scan *scan, uint64_t k, uint64_t *least) {
-    rill__part *parts = s->parts;
+    rill__slice *slices = s->slices;
     size_t key_bytes = rill__key_bytes(s->shape.type);
     bool known = scan->high != 0;
     uint64_t above = 0, total = 0;
     cut *c;
-    for (int i = 0; i < s->n_parts; i++) {
-        known = known && !parts[i].pruned;
-        above += parts[i].count - parts[i].n_keys;
+    for (int i = 0; i < s->n_slices; i++) {
+        known = known && !slices[i].pruned;
+        above += slices[i].count - slices[i].n_keys;
     }
     if (!known || above >= k) { /* the guess of high was no good */
         above = 0;
-        for (int i = 0; i < s->n_parts; i++)
-            RILL_TRY(all_part_keys(&parts[i]));
+        for (int i = 0; i < s->n_slices; i++)
+            RILL_TRY(all_part_keys(&slices[i]));
     }
-    for (int i = 0; i < s->n_parts; i++) {
-        uint64_t end = total + parts[i].n_keys;
+    for (int i = 0; i < s->n_slices; i++) {
+        uint64_t end = total + slices[i].n_keys;
         if (i) {
-            RILL_TRY(rill__buffer_grow(&parts[0].keys, total * key_bytes, end * key_bytes));
-            if (parts[i].n_keys)
-                memcpy((char *)parts[0].keys.data + total * key_bytes, parts[i].keys.data,
-                       parts[i].n_keys * key_bytes);
+            RILL_TRY(rill__buffer_grow(&slices[0].keys, total * key_bytes, end * key_bytes));
+            if (slices[i].n_keys)
+                memcpy((char *)slices[0].keys.data + total * key_bytes, slices[i].keys.data,
+                       slices[i].n_keys * key_bytes);
         }
         total = end;
     }
-    void *keys = parts[0].keys.data;
+    void *keys = slices[0].keys.data;
     rill__kth kth = s->kernels->kth(s->shape.type, keys, total, k - above, keys);
     if (least) *least = kth.key;
     uint64_t ties = k - above - kth.above;
 
     /* Equal keys are kept from the first part on. */
-    RILL_TRY(rill__buffer_reserve(&s->work, sizeof(cut) + (size_t)s->n_parts * sizeof *c->part));
+    RILL_TRY(rill__buffer_reserve(&s->work, sizeof(cut) + (size_t)s->n_slices * sizeof *c->part));
     c = s->work.data;
     c->source = &scan->source;
     c->key = kth.key;
-    for (int i = 0; i < s->n_parts; i++) {
-        rill__part *p = &parts[i];
+    for (int i = 0; i < s->n_slices; i++) {
+        rill__slice *p = &slices[i];
         uint64_t equal = kth.equal;
-        if (s->n_parts > 1) {
+        if (s->n_slices > 1) {
             RILL_TRY(rill__buffer_reserve(&p->scratch, p->count * key_bytes));
             equal = s->kernels->keys(s->shape.type, p->val->data, p->count, kth.key, kth.key + 1,
                                      p->scratch.data);
@@ -158,12 +154,12 @@ rill_status rill__scan_cut(rill_selector *s, const rill__scan *scan, uint64_t k,
         c->part[i].ties = rill__min_u64(ties, equal);
         ties -= c->part[i].ties;
     }
-    return rill__parts_run(s, cut_work, c);
+    return rill__slices_run(s, cut_work, c);
 }
 
 void rill__scan_undo(rill_selector *s, const rill__scan *scan) {
-    for (int i = 0; i < s->n_parts && scan->source.residual; i++) {
-        rill__part *p = &s->parts[i];
+    for (int i = 0; i < s->n_slices && scan->source.residual; i++) {
+        rill__slice *p = &s->slices[i];
         if (p->count)
             put_back(p, &scan->source, (rill__pairs){p->count, p->idx->data, p->val->data});
         p->count = 0;
@@ -172,7 +168,7 @@ void rill__scan_undo(rill_selector *s, const rill__scan *scan) {
 
 /* ---- scan --------------------------------------------------------------------------------- */
 
-static rill_status scan_work(rill__part *p, const void *context) {
+static rill_status scan_work(rill__slice *p, const void *context) {
     const rill__scan *scan = context;
     const rill_selector *s = p->selector;
     const rill__select_kernels *kernels = s->kernels;
@@ -183,7 +179,7 @@ static rill_status scan_work(rill__part *p, const void *context) {
     bool many = false; /* the chunk before tells */
     bool wide = s->shape.index_bytes == 8;
     uint64_t key = scan->key, full = scan->limit + scan->limit / 2 + RILL__SELECT_CHUNK;
-    RILL_TRY(rill__part_room(p, rill__min_u64(p->n, scan->expect)));
+    RILL_TRY(rill__slice_room(p, rill__min_u64(p->n, scan->expect)));
     for (uint64_t at = p->first, end = p->first + p->n, n; at < end; at += n) {
         uint64_t step = RILL__SELECT_CHUNK, found;
         if (many && !source.gradient) step /= 2; /* taking is most of the work: overlap it more */
@@ -191,7 +187,7 @@ static rill_status scan_work(rill__part *p, const void *context) {
         char *residual = source.gradient ? (char *)source.residual + at * s->size : NULL;
         const char *gradient = source.gradient ? (const char *)source.gradient + at * s->size
                                                : NULL;
-        RILL_TRY(rill__part_room(p, n));
+        RILL_TRY(rill__slice_room(p, n));
         /* Indices of 32 bits go where they belong at once, those of 64 by way of offsets. */
         uint32_t base = wide ? 0 : (uint32_t)at;
         uint32_t *idx = wide ? offsets : (uint32_t *)p->idx->data + p->count;
@@ -203,9 +199,9 @@ static rill_status scan_work(rill__part *p, const void *context) {
                         ? kernels->add_filter(type, residual, gradient, n, key, base, idx)
                         : kernels->filter(type, (const char *)source.dense + at * s->size, n, key,
                                           base, idx);
-            rill__part_values(p, source, wide ? at : 0, found, idx);
+            rill__slice_values(p, source, wide ? at : 0, found, idx);
         }
-        if (wide) rill__part_indices(p, at, found, offsets);
+        if (wide) rill__slice_indices(p, at, found, offsets);
         p->count += found;
         many = found > n / MANY;
         if (!found) continue;
@@ -217,20 +213,21 @@ static rill_status scan_work(rill__part *p, const void *context) {
                                        (char *)p->keys.data + p->n_keys * key_bytes);
         }
         /* limit pairs with at least this key beat any later one with just that. */
-        if (scan->limit && p->count >= scan->limit && key == scan->key) key = above_key(type, key);
+        if (scan->limit && p->count >= scan->limit && key == scan->key)
+            key = rill__key_above(type, key);
         if (scan->limit && p->count >= full) RILL_TRY(prune(p, scan, &key));
     }
     return RILL_OK;
 }
 
 rill_status rill__scan_run(rill_selector *s, const rill__scan *scan, rill_stream *out) {
-    rill__parts_split(s, RILL__SELECT_CHUNK, out);
+    rill__slices_split(s, RILL__SELECT_CHUNK, out);
     rill__scan each = *scan;
-    if (s->n_parts > 1) each.expect = scan->expect / (uint64_t)s->n_parts / 4 * 5;
-    return rill__parts_run(s, scan_work, &each);
+    if (s->n_slices > 1) each.expect = scan->expect / (uint64_t)s->n_slices / 4 * 5;
+    return rill__slices_run(s, scan_work, &each);
 }
 
-static rill_status add_work(rill__part *p, const void *context) {
+static rill_status add_work(rill__slice *p, const void *context) {
     const rill__source *source = context;
     const rill_selector *s = p->selector;
     uint32_t none[RILL__SLACK / sizeof(uint32_t)];
@@ -244,8 +241,8 @@ static rill_status add_work(rill__part *p, const void *context) {
 
 rill_status rill__add_gradient(rill_selector *s, rill__source *source, rill_stream *out) {
     if (!source->gradient) return RILL_OK;
-    rill__parts_split(s, RILL__SELECT_CHUNK, out);
-    RILL_TRY(rill__parts_run(s, add_work, source));
+    rill__slices_split(s, RILL__SELECT_CHUNK, out);
+    RILL_TRY(rill__slices_run(s, add_work, source));
     source->gradient = NULL;
     return RILL_OK;
 }

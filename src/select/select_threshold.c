@@ -19,7 +19,7 @@ static rill_status pass(rill_selector *s, rill__source source, double level, ril
     uint64_t expect = s->expected + s->expected / 8 + RILL__SELECT_CHUNK;
     rill__scan scan = {.source = source, .key = key, .expect = rill__min_u64(s->dim, expect)};
     RILL_TRY(rill__scan_run(s, &scan, out));
-    RILL_TRY(rill__parts_join(s, out));
+    RILL_TRY(rill__slices_join(s, out));
     s->expected = out->nnz;
     return RILL_OK;
 }

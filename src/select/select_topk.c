@@ -47,23 +47,29 @@ static uint64_t copy_sample(const rill_selector *s, const void *from, void *to) 
     return lines * line;
 }
 
-static rill_status guess(rill_selector *s, uint64_t k, rill__scan *scan) {
+rill_status rill__sample_take(rill_selector *s, const rill__source *source, uint64_t *n) {
     const rill__select_kernels *kernels = s->kernels;
-    const rill__source *source = &scan->source;
     rill_type type = s->shape.type;
     size_t room = (size_t)MOST_SAMPLE * rill__max_u64(s->size, rill__key_bytes(type));
     RILL_TRY(rill__buffer_reserve(&s->sample, room));
     RILL_TRY(rill__buffer_reserve(&s->addend, room));
     RILL_TRY(rill__buffer_reserve(&s->work, room));
-    uint64_t n = copy_sample(s, source->dense, s->sample.data);
+    *n = copy_sample(s, source->dense, s->sample.data);
     if (source->gradient) {
         copy_sample(s, source->gradient, s->addend.data);
-        kernels->add_filter(type, s->sample.data, s->addend.data, n, rill__key_none(type), 0,
+        kernels->add_filter(type, s->sample.data, s->addend.data, *n, rill__key_none(type), 0,
                             s->work.data);
     }
-    void *keys = s->addend.data, *scratch = s->work.data;
-    kernels->keys(type, s->sample.data, n, 0, UINT64_MAX, keys);
+    kernels->keys(type, s->sample.data, *n, 0, UINT64_MAX, s->addend.data);
+    return RILL_OK;
+}
 
+static rill_status guess(rill_selector *s, uint64_t k, rill__scan *scan) {
+    const rill__select_kernels *kernels = s->kernels;
+    rill_type type = s->shape.type;
+    uint64_t n;
+    RILL_TRY(rill__sample_take(s, &scan->source, &n));
+    void *keys = s->addend.data, *scratch = s->work.data;
     double share = (double)k / (double)s->dim, mean = share * (double)n;
     double margin = s->dim <= SMALL ? 0 : s->margin * (1 + sqrt(mean * (1 - share)));
     double low_rank = ceil(mean + margin), high_rank = floor(mean - margin);
@@ -92,7 +98,7 @@ rill_status rill__topk(rill_selector *s, rill__source source, uint64_t k, rill_s
         RILL_TRY(guess(s, k, &scan));
     }
     RILL_TRY(rill__scan_run(s, &scan, out));
-    uint64_t found = rill__parts_count(s);
+    uint64_t found = rill__slices_count(s);
     if (found < k && scan.key > 1) {
         rill__scan_undo(s, &scan);
         s->margin = fmin(2 * s->margin, MOST_MARGIN); /* this data's samples mislead */
@@ -100,12 +106,12 @@ rill_status rill__topk(rill_selector *s, rill__source source, uint64_t k, rill_s
         scan.high = 0;
         scan.source.gradient = NULL; /* it has been added */
         RILL_TRY(rill__scan_run(s, &scan, out));
-        found = rill__parts_count(s);
+        found = rill__slices_count(s);
     }
     if (least) *least = 0;
     if (found > k || (least && found))
         RILL_TRY(rill__scan_cut(s, &scan, rill__min_u64(k, found), least));
-    return rill__parts_join(s, out);
+    return rill__slices_join(s, out);
 }
 
 static rill_status select_topk(rill_selector *s, rill__source source, rill_stream *out) {

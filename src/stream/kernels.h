@@ -8,6 +8,7 @@
 #define RILL_STREAM_KERNELS_H
 
 #include "core/core.h"
+#include "stream/half.h"
 
 typedef enum rill__op_kind {
     RILL__SUM = 0,
@@ -51,7 +52,8 @@ typedef struct rill__kernels {
      * input order (((in0 op in1) op in2) ...), through dense blocks with a bitmap. Room for
      * min(range, sum of counts) in the output. workspace: rill__blocks_workspace(shape) bytes, whose
      * contents need not be kept or cleared between calls. 16-bit types accumulate in f32 and
-     * round once. */
+     * round once. With idx NULL the result is dense: val has range entries, those that do not occur
+     * are the neutral element, and the count is of those that do. */
     uint64_t (*sum_blocks)(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
                            const rill__pairs *in, void *idx, void *val, void *workspace);
 
@@ -104,6 +106,12 @@ rill_status rill__sum_pairs(const rill__kernels *, rill__shape, const rill_op *,
                             uint64_t range, int n, const rill__pairs *in, rill__buffer *scratch,
                             void *idx, void *val, uint64_t *count);
 
+/* Whether the union probably has more than limit entries, from stretches of the indices. */
+bool rill__union_exceeds(rill__shape, uint64_t first, uint64_t range, int n, const rill__pairs *in,
+                         uint64_t limit);
+/* Whether rill__sum_pairs would go by blocks, which alone can give a dense result. */
+bool rill__sum_prefers_blocks(uint64_t range, int n, const rill__pairs *in);
+
 /* Sorts n pairs (indices of index_bytes, unsorted, repeats allowed) stably into idx/val and sums
  * equal ones in input order (16-bit types: in f32, rounded once). Inputs do not alias outputs. */
 rill_status rill__sort_pairs(rill__shape, uint64_t n, const void *in_idx, const void *in_val,
@@ -112,11 +120,5 @@ rill_status rill__sort_pairs(rill__shape, uint64_t n, const void *in_idx, const 
 /* One value of a type from and to double; 16-bit types round to nearest even. */
 void rill__value_store(rill_type, void *at, double);
 double rill__value_load(rill_type, const void *at);
-
-/* 16-bit conversion of n values, by the best instruction set. */
-float rill__f16_to_f32(uint16_t);
-uint16_t rill__f16_from_f32(float);
-float rill__bf16_to_f32(uint16_t);
-uint16_t rill__bf16_from_f32(float);
 
 #endif

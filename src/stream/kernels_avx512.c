@@ -14,7 +14,7 @@ static uint64_t sum_blocks(rill__shape shape, const rill_op *op, uint64_t first,
                            int n, const rill__pairs *in, void *idx, void *val, void *workspace) {
     if (op->kind == RILL__USER)
         return rill__kernels_scalar.sum_blocks(shape, op, first, range, n, in, idx, val, workspace);
-    RILL__BY_SHAPE(shape, blocks, op->kind, range, n, in, idx, val, workspace);
+    RILL__BY_SHAPE(shape, blocks, op, first, range, n, in, idx, val, workspace);
 }
 
 const rill__kernels rill__kernels_avx512 = {"avx512", merge, sum_blocks, scatter, combine,

@@ -253,9 +253,13 @@ RILL__INLINE uint64_t first_descent(unsigned index_bytes, const char *idx, uint6
                                         : _mm512_cmple_epu64_mask(x, before);
         if (bad) return i + (unsigned)__builtin_ctz(bad);
     }
-    while (i < n && rill__index_at(index_bytes, idx, i - 1) < rill__index_at(index_bytes, idx, i))
-        i++;
-    return i;
+    /* The rest in one masked step: there is slack behind. */
+    __m512i x = _mm512_loadu_si512(idx + i * index_bytes);
+    __m512i before = _mm512_loadu_si512(idx + (i - 1) * index_bytes);
+    unsigned there = (1u << (n - i)) - 1;
+    unsigned bad = there & (index_bytes == 4 ? _mm512_cmple_epu32_mask(x, before)
+                                             : _mm512_cmple_epu64_mask(x, before));
+    return bad ? i + (unsigned)__builtin_ctz(bad) : n;
 }
 
 static uint64_t check(unsigned index_bytes, const void *idx, uint64_t n, uint64_t first,

@@ -99,6 +99,7 @@ RILL__INLINE void rill__prefetch(rill__pairs p, uint64_t at, uint64_t ahead, siz
 RILL__INLINE uint64_t rill__check_range(unsigned index_bytes, const void *idx, uint64_t n,
                                         uint64_t first, uint64_t range) {
     if (!n || rill__index_at(index_bytes, idx, 0) < first) return 0;
+    if (rill__index_at(index_bytes, idx, n - 1) - first < range) return n;
     uint64_t low = 0, high = n;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;

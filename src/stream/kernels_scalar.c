@@ -104,8 +104,7 @@ static uint64_t merge(rill__shape shape, const rill_op *op, rill__pairs a, rill_
 
 static uint64_t sum_blocks(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
                            int n, const rill__pairs *in, void *idx, void *val, void *workspace) {
-    (void)first; /* blocks start at the lowest index that is left */
-    RILL__BY_SHAPE(shape, blocks, op, range, n, in, idx, val, workspace);
+    RILL__BY_SHAPE(shape, blocks, op, first, range, n, in, idx, val, workspace);
 }
 
 static uint64_t compact(rill__shape shape, const void *dense, uint64_t first, uint64_t n,

@@ -2,7 +2,7 @@
  * second-level cache, so that the result is written to memory once however many inputs there are.
  *
  * Memory: result, and for 16-bit types one block of f32. Cost: one pass over inputs and result. */
-#include "stream/part.h"
+#include "stream/blocks.h"
 
 #include <string.h>
 
@@ -30,7 +30,8 @@ static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t from
 rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t first,
                             uint64_t range) {
     size_t size = rill__type_size(shape.type);
-    rill__part slice = {part->form, first, range, range, NULL, NULL};
+    if (part->form == RILL__BLOCKS) return rill__blocks_slice(shape.type, part, first, range);
+    rill__part slice = {part->form, first, range, range, NULL, NULL, 0};
     if (part->form == RILL__DENSE) {
         slice.val = (const char *)part->val + (first - part->first) * size;
         return slice;
@@ -47,17 +48,13 @@ rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t 
     return slice;
 }
 
-rill__part rill__stream_part(const rill_stream *s) {
-    return (rill__part){s->form, 0, s->dim, s->nnz, s->idx.data, s->val.data};
-}
-
 /* ---- dense sum ---------------------------------------------------------------------------------- */
 
 static bool accumulates_wide(rill_type type, const rill_op *op) {
     return (type == RILL_F16 || type == RILL_BF16) && op->kind != RILL__USER;
 }
 
-static void widen(rill_type type, float *to, const uint16_t *from, uint64_t n) {
+void rill__values_widen(rill_type type, float *to, const uint16_t *from, uint64_t n) {
     if (type == RILL_F16)
         for (uint64_t i = 0; i < n; i++)
             to[i] = rill__f16_to_f32(from[i]);
@@ -66,7 +63,7 @@ static void widen(rill_type type, float *to, const uint16_t *from, uint64_t n) {
             to[i] = rill__bf16_to_f32(from[i]);
 }
 
-static void narrow(rill_type type, uint16_t *to, const float *from, uint64_t n) {
+void rill__values_narrow(rill_type type, uint16_t *to, const float *from, uint64_t n) {
     if (type == RILL_F16)
         for (uint64_t i = 0; i < n; i++)
             to[i] = rill__f16_from_f32(from[i]);
@@ -100,6 +97,14 @@ static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_
         if (in[i].form == RILL__DENSE) {
             k->combine(shape.type, op, out, out,
                        (const char *)in[i].val + (at - in[i].first) * size, count);
+        } else if (in[i].form == RILL__BLOCKS) {
+            uint64_t from = at, m = 0;
+            const void *values;
+            while (rill__blocks_next(shape.type, &in[i], from + m, at + count, &cursor[i], &from,
+                                     &m, &values)) {
+                char *to = (char *)out + (from - at) * size;
+                k->combine(shape.type, op, to, to, values, m);
+            }
         } else if (in[i].n) {
             uint64_t from = cursor[i];
             uint64_t to = lower_bound(shape.index_bytes, in[i].idx, from, in[i].n, at + count);
@@ -122,19 +127,27 @@ static void sum_block_wide(rill__shape shape, const rill_op *op, uint64_t at, ui
     for (int i = 0; i < n; i++) {
         const uint16_t *val = in[i].val;
         if (in[i].form == RILL__DENSE) {
-            widen(shape.type, values, val + (at - in[i].first), count);
+            rill__values_widen(shape.type, values, val + (at - in[i].first), count);
             k->combine(RILL_F32, op, wide, wide, values, count);
+        } else if (in[i].form == RILL__BLOCKS) {
+            uint64_t from = at, m = 0;
+            const void *halves;
+            while (rill__blocks_next(shape.type, &in[i], from + m, at + count, &cursor[i], &from,
+                                     &m, &halves)) {
+                rill__values_widen(shape.type, values, halves, m);
+                k->combine(RILL_F32, op, wide + (from - at), wide + (from - at), values, m);
+            }
         } else if (in[i].n) {
             uint64_t from = cursor[i];
             uint64_t to = lower_bound(shape.index_bytes, in[i].idx, from, in[i].n, at + count);
-            widen(shape.type, values, val + from, to - from);
+            rill__values_widen(shape.type, values, val + from, to - from);
             k->scatter((rill__shape){RILL_F32, shape.index_bytes}, op, wide, at,
                        (rill__pairs){to - from, (const char *)in[i].idx + from * shape.index_bytes,
                                      values});
             cursor[i] = to;
         }
     }
-    narrow(shape.type, out, wide, count);
+    rill__values_narrow(shape.type, out, wide, count);
 }
 
 static rill_status sum_dense(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
@@ -179,8 +192,39 @@ static rill_status densify(rill__shape shape, const rill_op *op, rill__buffer *s
     rill__buffer sparse_values = piece->val;
     piece->val = *scratch;
     *scratch = sparse_values;
-    *part = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, piece->val.data};
+    *part =
+        (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, piece->val.data, 0};
     return RILL_OK;
+}
+
+static void set_sparse(rill__piece *out, uint64_t first, uint64_t range, uint64_t count) {
+    out->part = (rill__part){RILL__SPARSE, first, range, count, out->idx.data, out->val.data, 0};
+}
+
+/* Where the union will be dense, the dense form is written at once. It holds the same bits: the values
+ * that occur are those of the sparse sum. */
+static rill_status sum_many(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
+                            int n, const rill__pairs *in, uint64_t total, rill__buffer *scratch,
+                            rill__piece *out) {
+    const rill__kernels *k = rill__kernels_get();
+    size_t size = rill__type_size(shape.type);
+    uint64_t limit = rill__dense_switch(shape.type, range), count;
+    if (total > limit && rill__sum_prefers_blocks(range, n, in) &&
+        rill__union_exceeds(shape, first, range, n, in, limit)) {
+        RILL_TRY(reserve_entries(&out->val, range, size));
+        RILL_TRY(rill__buffer_reserve(scratch, rill__blocks_workspace(shape)));
+        if (k->sum_blocks(shape, op, first, range, n, in, NULL, out->val.data, scratch->data) >
+            limit) {
+            out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data, 0};
+            return RILL_OK;
+        }
+    }
+    RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
+    RILL_TRY(reserve_entries(&out->val, total, size));
+    RILL_TRY(rill__sum_pairs(k, shape, op, first, range, n, in, scratch, out->idx.data,
+                             out->val.data, &count));
+    set_sparse(out, first, range, count);
+    return count > limit ? densify(shape, op, scratch, out) : RILL_OK;
 }
 
 rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
@@ -188,44 +232,51 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
                             rill__piece *out) {
     size_t size = rill__type_size(shape.type);
     uint64_t limit = rill__dense_switch(shape.type, range), total = 0, most = 0;
+    uint64_t block = 0;
     bool dense = force_dense;
     for (int i = 0; i < n; i++) {
         if (in[i].form == RILL__DENSE) {
             dense = true;
+        } else if (in[i].form == RILL__BLOCKS) {
+            if (block && block != in[i].block) dense = true;
+            block = in[i].block;
         } else {
             total += in[i].n;
             most = rill__max_u64(most, in[i].n);
         }
     }
+    if (block && total) dense = true; /* streams convert before: this is for any other mixture */
+    if (block && !dense) {
+        RILL_TRY(
+            rill__blocks_sum(shape.type, op, block, first, range, n, in, scratch, out, &dense));
+        if (!dense) return RILL_OK;
+    }
     if (dense || most > limit) {
         RILL_TRY(reserve_entries(&out->val, range, size));
         RILL_TRY(sum_dense(shape, op, first, range, n, in, scratch, out->val.data));
-        out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data};
+        out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data, 0};
         return RILL_OK;
     }
-    RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
-    RILL_TRY(reserve_entries(&out->val, total, size));
-    uint64_t count = 0;
-    const rill__kernels *k = rill__kernels_get();
     if (n == 2) {
-        count = k->merge(shape, op, rill__part_pairs(&in[0]), rill__part_pairs(&in[1]),
-                         out->idx.data, out->val.data);
-    } else {
-        rill__pairs few[64], *pairs = few;
-        rill__buffer many = {NULL, 0};
-        if (n > 64) {
-            RILL_TRY(reserve_entries(&many, (uint64_t)n, sizeof *pairs));
-            pairs = many.data;
-        }
-        for (int i = 0; i < n; i++)
-            pairs[i] = rill__part_pairs(&in[i]);
-        rill_status status = rill__sum_pairs(k, shape, op, first, range, n, pairs, scratch,
-                                             out->idx.data, out->val.data, &count);
-        rill__buffer_free(&many);
-        RILL_TRY(status);
+        RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
+        RILL_TRY(reserve_entries(&out->val, total, size));
+        uint64_t count = rill__kernels_get()->merge(shape, op, rill__part_pairs(&in[0]),
+                                                    rill__part_pairs(&in[1]), out->idx.data,
+                                                    out->val.data);
+        set_sparse(out, first, range, count);
+        return count > limit ? densify(shape, op, scratch, out) : RILL_OK;
     }
-    out->part = (rill__part){RILL__SPARSE, first, range, count, out->idx.data, out->val.data};
-    return count > limit ? densify(shape, op, scratch, out) : RILL_OK;
+    rill__pairs few[64], *pairs = few;
+    rill__buffer many = {NULL, 0};
+    if (n > 64) {
+        RILL_TRY(reserve_entries(&many, (uint64_t)n, sizeof *pairs));
+        pairs = many.data;
+    }
+    for (int i = 0; i < n; i++)
+        pairs[i] = rill__part_pairs(&in[i]);
+    rill_status status = sum_many(shape, op, first, range, n, pairs, total, scratch, out);
+    rill__buffer_free(&many);
+    return status;
 }
 
 /* ---- parts to streams ------------------------------------------------------------------------------ */
@@ -237,7 +288,8 @@ void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) 
     rill__buffer val = out->val;
     out->val = piece->val;
     piece->val = val;
-    if (out->form == RILL__SPARSE) {
+    out->block = piece->part.block;
+    if (out->form != RILL__DENSE) {
         rill__buffer idx = out->idx;
         out->idx = piece->idx;
         piece->idx = idx;
@@ -252,23 +304,31 @@ static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
         char *to = (char *)out->val.data + in[i].first * size;
         if (in[i].form == RILL__DENSE) {
             memcpy(to, in[i].val, in[i].range * size);
-        } else {
-            rill__assign_fill(out->type, to, in[i].range, out->fill);
-            rill__assign_pairs(shape, to, in[i].first, rill__part_pairs(&in[i]));
+            continue;
         }
+        rill__assign_fill(out->type, to, in[i].range, out->fill);
+        if (in[i].form == RILL__BLOCKS) rill__blocks_assign(out->type, to, in[i].first, &in[i]);
+        else rill__assign_pairs(shape, to, in[i].first, rill__part_pairs(&in[i]));
     }
 }
 
 rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in) {
-    uint64_t total = 0;
-    for (int i = 0; i < n; i++)
+    uint64_t total = 0, block = 0;
+    bool pairs = false;
+    for (int i = 0; i < n; i++) {
         total += in[i].n;
+        if (in[i].form == RILL__BLOCKS) block = in[i].block;
+        else pairs |= in[i].form == RILL__SPARSE && in[i].n;
+    }
+    bool blocks = block && !pairs;
     memcpy(out->fill, fill, rill__type_size(out->type));
-    if (total > rill__dense_switch(out->type, out->dim)) {
+    if (total > (blocks ? rill__blocks_switch(out->type, block, out->dim)
+                        : rill__dense_switch(out->type, out->dim))) {
         RILL_TRY(rill__stream_reserve_dense(out));
         assemble_dense(out, n, in);
         return RILL_OK;
     }
+    if (blocks) return rill__blocks_assemble(out, block, n, in);
     RILL_TRY(rill__stream_reserve_pairs(out, total));
     size_t size = rill__type_size(out->type);
     rill__shape shape = rill__stream_shape(out);
@@ -280,6 +340,8 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
         if (in[i].form == RILL__DENSE) {
             at += rill__kernels_get()->compact(shape, in[i].val, in[i].first, in[i].range,
                                                out->fill, in[i].range, idx, val);
+        } else if (in[i].form == RILL__BLOCKS) {
+            at += rill__blocks_compact(shape, &in[i], out->fill, idx, val);
         } else {
             memcpy(idx, in[i].idx, in[i].n * shape.index_bytes);
             memcpy(val, in[i].val, in[i].n * size);
@@ -295,6 +357,10 @@ rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill
     memcpy(out->fill, fill, size);
     if (part->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(out));
+    } else if (part->form == RILL__BLOCKS) {
+        uint64_t blocks = rill__blocks_in(part->n, part->block);
+        RILL_TRY(rill__stream_reserve_blocks(out, part->block, blocks, part->n));
+        if (part->n) memcpy(out->idx.data, part->idx, blocks * sizeof(uint64_t));
     } else {
         RILL_TRY(rill__stream_reserve_pairs(out, part->n));
         if (part->n) memcpy(out->idx.data, part->idx, part->n * out->index_bytes);

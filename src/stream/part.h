@@ -1,7 +1,8 @@
-/* Parts: borrowed views of an index range of a vector, sparse or dense, and sums of them. The
+/* Parts: borrowed views of an index range of a vector, in any form, and sums of them. The
  * collectives take streams apart into parts, send parts, sum parts, and put parts together again.
  *
- * In a dense part an entry equal to the operation's neutral element is an absent one. */
+ * In a dense part, and in the blocks of a block-sparse one, an entry equal to the operation's neutral
+ * element is an absent one. */
 #ifndef RILL_STREAM_PART_H
 #define RILL_STREAM_PART_H
 
@@ -10,9 +11,10 @@
 typedef struct rill__part {
     rill__form form;
     uint64_t first, range; /* all indices lie in [first, first + range) */
-    uint64_t n;            /* sparse: pairs; dense: range */
-    const void *idx;       /* sparse only; absolute indices */
+    uint64_t n;            /* sparse: pairs; dense: range; blocks: entries of the blocks */
+    const void *idx;       /* sparse: indices; blocks: numbers of 8 bytes; absolute */
     const void *val;
+    uint64_t block; /* blocks: entries of one; first is a multiple, the end too or the dimension */
 } rill__part;
 
 /* A part with its own memory. */
@@ -27,18 +29,23 @@ static inline rill__pairs rill__part_pairs(const rill__part *p) {
     return (rill__pairs){p->n, p->idx, p->val};
 }
 
-/* The part of a part that lies in [first, first + range), which it must contain. */
+/* The part of a part that lies in [first, first + range), which it must contain; of blocks: whole
+ * ones. */
 rill__part rill__part_slice(rill__shape, const rill__part *, uint64_t first, uint64_t range);
-rill__part rill__stream_part(const rill_stream *);
+static inline rill__part rill__stream_part(const rill_stream *s) {
+    uint64_t block = s->form == RILL__BLOCKS ? s->block : 0;
+    return (rill__part){s->form, 0, s->dim, s->nnz, s->idx.data, s->val.data, block};
+}
 
-/* out = in[0] op in[1] op ...: every input lies in [first, first + range). Dense if an input is, or
- * where the dense form is cheaper; force_dense makes it so. scratch is kept by the caller. */
+/* out = in[0] op in[1] op ...: every input lies in [first, first + range). Blocks if all
+ * inputs are, of one size; dense if an input is or forms differ, or where the dense form is cheaper;
+ * force_dense makes it so. scratch is kept by the caller. */
 rill_status rill__sum_parts(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
                             const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out);
 
 /* out = the parts, whose ranges follow each other from 0 to dim; absent entries stand for *fill.
- * Dense where the total of entries is above the switch. */
+ * Dense where the total of entries is above the switch; blocks if a part is, and none sparse. */
 rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in);
 
 /* out = one part of the whole dimension, in the part's form. */
@@ -47,9 +54,13 @@ rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill
 /* Takes over the memory of a piece that covers the whole dimension. */
 void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *);
 
+/* 16-bit values to f32 and back, n of them. */
+void rill__values_widen(rill_type, float *to, const uint16_t *from, uint64_t n);
+void rill__values_narrow(rill_type, uint16_t *to, const float *from, uint64_t n);
+
 /* An empty sparse part. */
 static inline rill__part rill__part_empty(uint64_t first, uint64_t range) {
-    return (rill__part){RILL__SPARSE, first, range, 0, NULL, NULL};
+    return (rill__part){RILL__SPARSE, first, range, 0, NULL, NULL, 0};
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* The stream: life cycle, contents in and out, views, invariants. */
-#include "stream/stream.h"
+#include "stream/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -257,6 +257,10 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
     size_t size = rill__type_size(from->type);
     if (from->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(into));
+    } else if (from->form == RILL__BLOCKS) {
+        uint64_t blocks = rill__blocks_in(from->nnz, from->block);
+        RILL_TRY(rill__stream_reserve_blocks(into, from->block, blocks, from->nnz));
+        if (blocks) memcpy(into->idx.data, from->idx.data, blocks * sizeof(uint64_t));
     } else {
         RILL_TRY(rill__stream_reserve_pairs(into, from->nnz));
         if (from->nnz) memcpy(into->idx.data, from->idx.data, from->nnz * from->index_bytes);
@@ -269,6 +273,17 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
 
 /* ---- contents out ------------------------------------------------------------------------------ */
 
+/* All entries of a stream that is not dense; exact bounds. */
+static void write_dense(const rill_stream *s, void *dense) {
+    rill__assign_fill(s->type, dense, s->dim, s->fill);
+    if (s->form == RILL__BLOCKS) {
+        rill__part part = rill__stream_part(s);
+        rill__blocks_assign(s->type, dense, 0, &part);
+    } else {
+        rill__assign_pairs(rill__stream_shape(s), dense, 0, rill__stream_pairs(s));
+    }
+}
+
 rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_get_dense: stream is NULL");
     if (s->dim == 0) return RILL_OK;
@@ -277,8 +292,7 @@ rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
         memcpy(dense, s->val.data, s->dim * rill__type_size(s->type));
         return RILL_OK;
     }
-    rill__assign_fill(s->type, dense, s->dim, s->fill);
-    rill__assign_pairs(rill__stream_shape(s), dense, 0, rill__stream_pairs(s));
+    write_dense(s, dense);
     return RILL_OK;
 }
 
@@ -290,10 +304,7 @@ rill_status rill_stream_to_dense(rill_stream *s) {
         return rill__fail(RILL_ERR_MEMORY, "out of memory: a dense stream of dimension %llu",
                           (unsigned long long)s->dim);
     RILL_TRY(rill__buffer_reserve(&s->spare_val, bytes));
-    if (s->dim) {
-        rill__assign_fill(s->type, s->spare_val.data, s->dim, s->fill);
-        rill__assign_pairs(rill__stream_shape(s), s->spare_val.data, 0, rill__stream_pairs(s));
-    }
+    if (s->dim) write_dense(s, s->spare_val.data);
     rill__stream_take_spare(s);
     s->form = RILL__DENSE;
     s->nnz = s->dim;
@@ -303,11 +314,16 @@ rill_status rill_stream_to_dense(rill_stream *s) {
 rill_status rill_stream_to_sparse(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_sparse: stream is NULL");
     if (s->form == RILL__SPARSE) return RILL_OK;
-    RILL_TRY(rill__buffer_reserve(&s->spare_idx, s->dim * s->index_bytes));
-    RILL_TRY(rill__buffer_reserve(&s->spare_val, s->dim * rill__type_size(s->type)));
-    uint64_t count = s->dim ? compact_exact(s, s->val.data, s->fill, s->dim, s->spare_idx.data,
-                                            s->spare_val.data)
-                            : 0;
+    RILL_TRY(rill__buffer_reserve(&s->spare_idx, s->nnz * s->index_bytes));
+    RILL_TRY(rill__buffer_reserve(&s->spare_val, s->nnz * rill__type_size(s->type)));
+    uint64_t count = 0;
+    rill__part part = rill__stream_part(s);
+    if (s->form == RILL__BLOCKS)
+        count = rill__blocks_compact(rill__stream_shape(s), &part, s->fill, s->spare_idx.data,
+                                     s->spare_val.data);
+    else if (s->dim)
+        count = compact_exact(s, s->val.data, s->fill, s->dim, s->spare_idx.data,
+                              s->spare_val.data);
     rill__stream_take_spare(s);
     s->form = RILL__SPARSE;
     s->nnz = count;
@@ -340,11 +356,13 @@ static const char *first_broken_invariant(const rill_stream *s) {
     if (!rill__type_size(s->type)) return "type is unknown";
     if (s->index_bytes != rill__index_bytes(s->dim))
         return "index width does not fit the dimension";
-    if (s->form != RILL__SPARSE && s->form != RILL__DENSE) return "form is unknown";
+    if (s->form != RILL__SPARSE && s->form != RILL__DENSE && s->form != RILL__BLOCKS)
+        return "form is unknown";
     if (s->form == RILL__DENSE && s->nnz != s->dim) return "dense, but nnz is not the dimension";
     if (s->nnz > s->dim) return "more entries than the dimension";
     if (s->nnz && !s->val.data) return "entries, but no values";
     if (s->val.capacity / rill__type_size(s->type) < s->nnz) return "values exceed their memory";
+    if (s->form == RILL__BLOCKS) return rill__stream_broken_blocks(s);
     if (s->form == RILL__DENSE || !s->nnz) return NULL;
     if (!s->idx.data) return "entries, but no indices";
     if (s->idx.capacity / s->index_bytes < s->nnz) return "indices exceed their memory";

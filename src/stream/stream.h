@@ -4,17 +4,20 @@
 
 #include "stream/kernels.h"
 
-typedef enum rill__form { RILL__SPARSE = 0, RILL__DENSE = 1 } rill__form;
+/* BLOCKS: sorted unique numbers of blocks, and all entries of those; an entry equal to the fill
+ * counts as absent, as in the dense form. */
+typedef enum rill__form { RILL__SPARSE = 0, RILL__DENSE = 1, RILL__BLOCKS = 2 } rill__form;
 
 struct rill_stream {
     rill_type type;
     unsigned index_bytes; /* 4 for dim <= 2^32, else 8 */
     rill__form form;
     uint64_t dim;
-    uint64_t nnz;                               /* sparse: pairs; dense: dim */
+    uint64_t nnz;                               /* sparse: pairs; dense: dim; blocks: entries */
+    uint64_t block;                             /* blocks only: entries of one; else 0 */
     unsigned char fill[8];                      /* one value of the type */
-    rill__buffer idx;                           /* sparse only */
-    rill__buffer val;                           /* sparse: nnz values; dense: dim values */
+    rill__buffer idx;                           /* sparse: index_bytes each; blocks: 8 bytes each */
+    rill__buffer val;                           /* nnz values */
     rill__buffer spare_idx, spare_val, scratch; /* of the last sum, kept for the next */
 };
 

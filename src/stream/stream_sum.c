@@ -1,5 +1,5 @@
 /* Sums of whole streams: add, n-way sum, disjoint union; and the switch between the forms. */
-#include "stream/part.h"
+#include "stream/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,19 +35,52 @@ static rill_status check_op(const char *call, const rill_op *op, rill_type type)
     return RILL_OK;
 }
 
-/* A dense stream made under another operation marks absent entries with another fill. */
+/* A dense or block-sparse stream made under another operation marks absent entries with another
+ * fill. */
 static bool needs_refill(const rill_stream *s, const void *neutral) {
-    return s->form == RILL__DENSE && !rill__value_equal(s->type, s->fill, neutral);
+    return s->form != RILL__SPARSE && !rill__value_equal(s->type, s->fill, neutral);
 }
 
-/* The stream as a part whose absent entries are the neutral element. temp takes a changed copy. */
-static rill_status normal_part(const rill_stream *s, const void *neutral, rill__buffer *temp,
-                               rill__part *part) {
+/* What a sum is made of: a dense sum takes every form, another pairs or blocks of one size. */
+typedef struct target {
+    bool dense;
+    uint64_t block; /* 0: pairs */
+} target;
+
+/* Where forms differ, pairs win over blocks, and the first block size over others. */
+static target common_form(int n, const rill_stream *const *in) {
+    target t = {false, 0};
+    bool pairs = false;
+    for (int i = 0; i < n; i++) {
+        t.dense |= in[i]->form == RILL__DENSE;
+        pairs |= in[i]->form == RILL__SPARSE && in[i]->nnz;
+        if (in[i]->form == RILL__BLOCKS && !t.block) t.block = in[i]->block;
+    }
+    if (pairs) t.block = 0;
+    return t;
+}
+
+static bool suits(const rill_stream *s, target t) {
+    if (t.dense || s->form == RILL__DENSE || !s->nnz) return true;
+    return s->form == RILL__BLOCKS ? s->block == t.block : !t.block;
+}
+
+/* The stream as a part whose absent entries are the neutral element, fit for the target. temp takes
+ * a changed copy. */
+static rill_status normal_part(const rill_stream *s, target t, const void *neutral,
+                               rill_stream *temp, rill__part *part) {
     *part = rill__stream_part(s);
-    if (!needs_refill(s, neutral)) return RILL_OK;
-    RILL_TRY(rill__buffer_reserve(temp, s->dim * rill__type_size(s->type)));
-    rill__kernels_get()->replace(s->type, temp->data, s->val.data, s->dim, s->fill, neutral);
-    part->val = temp->data;
+    if (!needs_refill(s, neutral) && suits(s, t)) return RILL_OK;
+    rill__stream_init(temp, s->type, s->dim);
+    if (s->form == RILL__DENSE) {
+        RILL_TRY(rill__stream_reserve_dense(temp));
+        rill__kernels_get()->replace(s->type, temp->val.data, s->val.data, s->dim, s->fill,
+                                     neutral);
+    } else {
+        uint64_t block = t.dense && s->form == RILL__BLOCKS ? s->block : t.block;
+        RILL_TRY(rill__stream_convert(temp, s, block, neutral));
+    }
+    *part = rill__stream_part(temp);
     return RILL_OK;
 }
 
@@ -66,16 +99,31 @@ static rill_status sum_into(rill_stream *out, const rill_op *op, int n, const ri
     return status;
 }
 
+static void add_blocks(rill_stream *into, const rill_op *op, const rill__part *blocks) {
+    uint64_t cursor = 0, at = 0, n = 0;
+    const void *values;
+    while (rill__blocks_next(into->type, blocks, at + n, into->dim, &cursor, &at, &n, &values)) {
+        char *to = (char *)into->val.data + at * rill__type_size(into->type);
+        rill__kernels_get()->combine(into->type, op, to, to, values, n);
+    }
+}
+
 rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *op) {
     RILL_TRY(check_pair("rill_stream_add", into, from));
     RILL_TRY(check_op("rill_stream_add", op, into->type));
     const rill__kernels *k = rill__kernels_get();
     unsigned char neutral[8] = {0};
     rill__neutral(op, into->type, neutral);
-    rill__buffer temp = {NULL, 0};
+    const rill_stream *streams[2] = {into, from};
+    target t = common_form(2, streams);
+    if (into->form == RILL__BLOCKS) t.block = into->block; /* it keeps its form */
+    rill_stream temp[2] = {0};
     rill__part part;
-    RILL_TRY(normal_part(from, neutral, &temp, &part));
-    rill_status status = RILL_OK;
+    rill_status status = normal_part(from, t, neutral, &temp[1], &part);
+    if (status != RILL_OK) {
+        rill__stream_release(&temp[1]);
+        return status;
+    }
     if (into->form == RILL__DENSE) {
         if (needs_refill(into, neutral))
             k->replace(into->type, into->val.data, into->val.data, into->dim, into->fill, neutral);
@@ -83,12 +131,15 @@ rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const ri
         if (into == from) part = rill__stream_part(into);
         if (part.form == RILL__DENSE)
             k->combine(into->type, op, into->val.data, into->val.data, part.val, into->dim);
+        else if (part.form == RILL__BLOCKS) add_blocks(into, op, &part);
         else k->scatter(rill__stream_shape(into), op, into->val.data, 0, rill__part_pairs(&part));
     } else {
-        rill__part both[2] = {rill__stream_part(into), part};
-        status = sum_into(into, op, 2, both);
+        rill__part both[2] = {rill__part_empty(0, into->dim), part};
+        status = normal_part(into, t, neutral, &temp[0], &both[0]);
+        if (status == RILL_OK) status = sum_into(into, op, 2, both);
     }
-    rill__buffer_free(&temp);
+    rill__stream_release(&temp[0]);
+    rill__stream_release(&temp[1]);
     return status;
 }
 
@@ -106,21 +157,21 @@ rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *i
     unsigned char neutral[8] = {0};
     rill__neutral(op, out->type, neutral);
     rill__part *parts = malloc((size_t)n * sizeof *parts);
-    rill__buffer *temp = calloc((size_t)n, sizeof *temp);
+    rill_stream *temp = calloc((size_t)n, sizeof *temp);
+    target t = common_form(n, in);
     rill_status status = parts && temp ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     for (int i = 0; i < n && status == RILL_OK; i++)
-        status = normal_part(in[i], neutral, &temp[i], &parts[i]);
+        status = normal_part(in[i], t, neutral, &temp[i], &parts[i]);
     if (status == RILL_OK) status = sum_into(out, op, n, parts);
     for (int i = 0; temp && i < n; i++)
-        rill__buffer_free(&temp[i]);
+        rill__stream_release(&temp[i]);
     free(temp);
     free(parts);
     return status;
 }
 
-/* The union has as many entries as both together, or the supports were not disjoint. Dense
- * streams are first made sparse, in copies. */
-static rill_status concat_sparse(rill_stream *into, const rill_stream *from) {
+/* The union has as many entries as both together, or the supports were not disjoint. */
+static rill_status concat_pairs(rill_stream *into, const rill_stream *from) {
     rill__shape shape = rill__stream_shape(into);
     uint64_t most = into->nnz + from->nnz;
     RILL_TRY(rill__buffer_reserve(&into->spare_idx, most * shape.index_bytes));
@@ -136,35 +187,43 @@ static rill_status concat_sparse(rill_stream *into, const rill_stream *from) {
     return RILL_OK;
 }
 
+/* In copies that are pairs; into gets the result in the form that it had. */
+static rill_status concat_copies(rill_stream *into, const rill_stream *from) {
+    rill_stream left, right;
+    rill__stream_init(&left, into->type, into->dim);
+    rill__stream_init(&right, into->type, into->dim);
+    rill_status status = rill__stream_convert(&left, into, 0, into->fill);
+    if (status == RILL_OK) status = rill__stream_convert(&right, from, 0, from->fill);
+    if (status == RILL_OK && !left.nnz) memcpy(left.fill, from->fill, sizeof left.fill);
+    if (status == RILL_OK) status = concat_pairs(&left, &right);
+    if (status == RILL_OK)
+        status = into->form == RILL__BLOCKS
+                     ? rill__stream_convert(into, &left, into->block, left.fill)
+                     : rill_stream_copy(into, &left);
+    rill__stream_release(&left);
+    rill__stream_release(&right);
+    return status;
+}
+
+static rill_status concat(rill_stream *into, const rill_stream *from) {
+    bool pairs = into->form == RILL__SPARSE && from->form == RILL__SPARSE, disjoint = false;
+    bool blocks = into->form == RILL__BLOCKS && from->form == RILL__BLOCKS &&
+                  into->block == from->block;
+    if (!into->nnz && (pairs || blocks)) memcpy(into->fill, from->fill, sizeof into->fill);
+    if (pairs) return concat_pairs(into, from);
+    if (blocks) RILL_TRY(rill__stream_concat_blocks(into, from, &disjoint));
+    return disjoint ? RILL_OK : concat_copies(into, from);
+}
+
 rill_status rill_stream_concat(rill_stream *into, const rill_stream *from) {
     RILL_TRY(check_pair("rill_stream_concat", into, from));
     if (!rill__value_equal(into->type, into->fill, from->fill) && into->nnz && from->nnz)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_concat: fills differ (%g and %g)",
                           rill__value_load(into->type, into->fill),
                           rill__value_load(from->type, from->fill));
-    rill_stream left, right;
-    rill__stream_init(&left, into->type, into->dim);
-    rill__stream_init(&right, into->type, into->dim);
-    rill_status status = RILL_OK;
-    if (into->form == RILL__DENSE) {
-        status = rill_stream_copy(&left, into);
-        if (status == RILL_OK) status = rill_stream_to_sparse(&left);
-    }
-    if (status == RILL_OK && from->form == RILL__DENSE) {
-        status = rill_stream_copy(&right, from);
-        if (status == RILL_OK) status = rill_stream_to_sparse(&right);
-        from = &right;
-    }
-    if (status == RILL_OK && into->form == RILL__DENSE) {
-        status = concat_sparse(&left, from);
-        if (status == RILL_OK) status = rill_stream_copy(into, &left);
-    } else if (status == RILL_OK) {
-        if (!into->nnz) memcpy(into->fill, from->fill, sizeof into->fill);
-        status = concat_sparse(into, from);
-    }
-    if (status == RILL_OK && into->nnz > rill__dense_switch(into->type, into->dim))
-        status = rill_stream_to_dense(into);
-    rill__stream_release(&left);
-    rill__stream_release(&right);
-    return status;
+    RILL_TRY(concat(into, from));
+    uint64_t limit = into->form == RILL__BLOCKS
+                         ? rill__blocks_switch(into->type, into->block, into->dim)
+                         : rill__dense_switch(into->type, into->dim);
+    return into->nnz > limit ? rill_stream_to_dense(into) : RILL_OK;
 }

@@ -1,38 +1,23 @@
 /* Value decoders on any bytes, and encoding of any values, with every instruction set: all must
  * agree. The input: codec, type, what to do, scale mode; 2 bytes of count; then encoded values, or
  * values. */
+#include "fuzz.h"
+
 #include "codec/value_codec.h"
+#include "core/isa.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MUST(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
 
 static const char *const isas[] = {"scalar", "avx2", "avx512"};
-
-static uint8_t *room(size_t bytes) {
-    uint8_t *p = malloc(bytes + RILL__SLACK);
-    MUST(p);
-    memset(p, 0xEE, bytes + RILL__SLACK);
-    return p;
-}
 
 static void decode_any(const rill__value_codec *codec, rill_type type, const uint8_t *data,
                        size_t size, uint64_t count) {
     size_t bytes = count * rill_type_size(type);
-    uint8_t *in = room(size), *reference = room(bytes);
+    uint8_t *in = room_for(size), *reference = room_for(bytes);
     if (size) memcpy(in, data, size);
     for (int isa = 0; isa < 3; isa++) {
-        const rill__codec_kernels *kernels = rill__codec_kernels_named(isas[isa]);
-        if (!kernels) continue;
-        rill__codec_kernels_force(kernels);
-        uint8_t *values = isa ? room(bytes) : reference;
+        if (!rill__isa_force(isas[isa])) continue;
+        uint8_t *values = isa ? room_for(bytes) : reference;
         size_t used = 0;
         rill_status status = codec->decode(type, in, size, count, values, &used);
         MUST(status ==
@@ -42,7 +27,7 @@ static void decode_any(const rill__value_codec *codec, rill_type type, const uin
             MUST(!isa || !memcmp(values, reference, bytes));
         }
         if (type == RILL_F32) {
-            float *sum = (float *)room(4 * count);
+            float *sum = (float *)room_for(4 * count);
             memset(sum, 0, 4 * count);
             MUST(codec->decode_add(in, size, count, sum, &used) == status);
             const float *v = (const float *)values;
@@ -61,14 +46,12 @@ static void round_trip(const rill__value_codec *codec, rill_type type, rill__sca
     uint64_t count = size / rill_type_size(type);
     if (!count) return;
     size_t bytes = count * rill_type_size(type), bound = codec->bound(type, count), used = 0;
-    uint8_t *values = room(bytes), *reference = room(bound), *back = room(bytes);
+    uint8_t *values = room_for(bytes), *reference = room_for(bound), *back = room_for(bytes);
     rill__quant_key key = {size, data[0], 1, 2};
     memcpy(values, data, bytes);
     for (int isa = 0; isa < 3; isa++) {
-        const rill__codec_kernels *kernels = rill__codec_kernels_named(isas[isa]);
-        if (!kernels) continue;
-        rill__codec_kernels_force(kernels);
-        uint8_t *out = isa ? room(bound) : reference;
+        if (!rill__isa_force(isas[isa])) continue;
+        uint8_t *out = isa ? room_for(bound) : reference;
         MUST(codec->encode(type, values, count, &key, mode, out) == bound);
         MUST(!memcmp(out, reference, bound));
         MUST(codec->decode(type, out, bound, count, back, &used) == RILL_OK && used == bound);

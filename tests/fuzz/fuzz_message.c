@@ -1,16 +1,9 @@
 /* The decoder of messages on any bytes: it refuses them, or gives parts that keep what the rest of
  * the library relies on, and that encode to a message with the same entries. */
+#include "fuzz.h"
+
 #include "req/message.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define MUST(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) abort();                                                                 \
-    } while (0)
+#include "stream/blocks.h"
 
 static void entries(const rill__message *m) {
     const rill__header *h = &m->header;
@@ -24,6 +17,16 @@ static void entries(const rill__message *m) {
         if (part.form == RILL__SPARSE)
             MUST(rill__kernels_scalar.check(h->index_bytes, part.idx, part.n, part.first,
                                             part.range) == part.n);
+        uint64_t numbers = part.n; /* index_bytes each */
+        if (part.form == RILL__BLOCKS) {
+            MUST(part.block && rill__blocks_fit(part.block, part.first, part.range, h->dim));
+            numbers = rill__blocks_in(part.n, part.block);
+            MUST(rill__kernels_scalar.check(8, part.idx, numbers, part.first / part.block,
+                                            rill__block_range(part.block, part.first,
+                                                              part.range)) == numbers);
+            uint64_t last = numbers ? ((const uint64_t *)part.idx)[numbers - 1] : 0;
+            MUST(part.n == rill__block_entries(part.block, numbers, last, part.first + part.range));
+        }
         /* Once more through the encoder. */
         const rill__index_codec *codec = rill__index_codec_by_id(h->index_codec);
         if (!codec) codec = &rill__codec_raw; /* dense messages have none */
@@ -42,7 +45,8 @@ static void entries(const rill__message *m) {
         void *room_back = rill__aligned_alloc(rill__message_room(&back));
         MUST(room_back && rill__message_part(&back, room_back, &other) == RILL_OK);
         MUST(other.n == part.n && other.form == part.form);
-        MUST(!part.n || !part.idx || !memcmp(other.idx, part.idx, part.n * h->index_bytes));
+        MUST(other.block == part.block);
+        MUST(!part.n || !part.idx || !memcmp(other.idx, part.idx, numbers * h->index_bytes));
         MUST(!part.n || !memcmp(other.val, part.val, part.n * rill_type_size(shape.type)));
         free(room_back);
         free(bytes);
@@ -70,14 +74,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         expect.seq++;
         MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_ERR_MISMATCH);
         expect.seq--;
-        if (m.header.form <= RILL__M_DENSE) {
+        if (rill__form_has_entries(m.header.form)) {
             entries(&m);
         } else if (m.header.form == RILL__M_BUNDLE) {
             size_t offset = 0;
             rill__message inner;
             while (rill__message_next(&m, &expect, &offset, &inner) == RILL_OK) {
                 MUST(offset <= m.header.value_size);
-                if (inner.header.form <= RILL__M_DENSE) entries(&inner);
+                if (rill__form_has_entries(inner.header.form)) entries(&inner);
             }
         }
     }

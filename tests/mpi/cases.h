@@ -233,7 +233,21 @@ static inline uint64_t stream_hash(const rill_stream *s) {
     h = hash_bytes(hash_bytes(h, &dense, sizeof dense), fill, bytes);
     if (!dense && n && rill_stream_indices32(s)) h = hash_bytes(h, rill_stream_indices32(s), n * 4);
     if (!dense && n && rill_stream_indices64(s)) h = hash_bytes(h, rill_stream_indices64(s), n * 8);
+    uint64_t block = rill_stream_block(s), blocks;
+    const uint64_t *numbers = rill_stream_blocks(s, &blocks);
+    h = hash_bytes(h, &block, sizeof block);
+    if (blocks) h = hash_bytes(h, numbers, blocks * sizeof *numbers);
     return n ? hash_bytes(h, rill_stream_values(s), n * bytes) : h;
+}
+/* The indices of the stored entries of a sparse or block-sparse stream; to be freed. */
+static inline uint64_t *stream_indices(const rill_stream *s) {
+    uint64_t n = rill_stream_nnz(s), block = rill_stream_block(s);
+    const uint32_t *i32 = rill_stream_indices32(s);
+    const uint64_t *i64 = rill_stream_indices64(s), *numbers = rill_stream_blocks(s, NULL);
+    uint64_t *idx = malloc((n + 1) * sizeof *idx);
+    for (uint64_t i = 0; idx && i < n; i++)
+        idx[i] = block ? numbers[i / block] * block + i % block : i32 ? i32[i] : i64[i];
+    return idx;
 }
 static inline void check_same_on_all_ranks(const char *what, uint64_t h) {
     uint64_t both[2] = {h, ~h}, most[2];

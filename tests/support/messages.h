@@ -3,6 +3,7 @@
 #define RILL_TESTS_MESSAGES_H
 
 #include "req/message.h"
+#include "stream/blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static inline void *sample_sparse(const rill__index_codec *codec, rill_type type
         memcpy(idx + i * shape.index_bytes,
                shape.index_bytes == 8 ? (void *)&wide : (void *)&narrow, shape.index_bytes);
     }
-    rill__part part = {RILL__SPARSE, first, dim - first, count, idx, val};
+    rill__part part = {RILL__SPARSE, first, dim - first, count, idx, val, 0};
     void *out = rill__aligned_alloc(
         rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw},
                             &part));
@@ -52,6 +53,31 @@ static inline void *sample_sparse(const rill__index_codec *codec, rill_type type
     free(val);
     return out;
 }
+/* n blocks of that size from block first on, every second one up to the end of the dimension. */
+static inline void *sample_blocks(const rill__index_codec *codec, rill_type type, uint64_t dim,
+                                  uint64_t block, uint64_t first, uint64_t n, size_t *size) {
+    rill__expect e = sample_expect(type, dim);
+    rill__header h = sample_header(&e);
+    uint64_t *numbers = rill__aligned_alloc(n * 8 + 8), have = rill__blocks_in(dim, block);
+    void *val = rill__aligned_alloc(n * block * 8 + 8);
+    if (!numbers || !val) abort();
+    memset(val, 0x3C, n * block * 8 + 8);
+    for (uint64_t i = 0; i < n; i++)
+        numbers[i] = have - 1 - 2 * (n - 1 - i);
+    uint64_t start = first * block;
+    rill__part part = {RILL__BLOCKS, start,
+                       dim - start,  rill__block_entries(block, n, have - 1, dim),
+                       numbers,      val,
+                       block};
+    rill__shape shape = {type, rill__index_bytes(dim)};
+    rill__coding coding = {.index = codec, .value = &rill__value_raw};
+    void *out = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
+    if (!out) abort();
+    *size = rill__message_encode(&h, shape, &coding, &part, out);
+    free(numbers);
+    free(val);
+    return out;
+}
 static inline void *sample_dense(rill_type type, uint64_t dim, uint64_t first, uint64_t range,
                                  size_t *size) {
     rill__expect e = sample_expect(type, dim);
@@ -60,7 +86,7 @@ static inline void *sample_dense(rill_type type, uint64_t dim, uint64_t first, u
     void *val = rill__aligned_alloc(range * 8 + 8);
     if (!val) abort();
     memset(val, 0x3C, range * 8 + 8);
-    rill__part part = {RILL__DENSE, first, range, range, NULL, val};
+    rill__part part = {RILL__DENSE, first, range, range, NULL, val, 0};
     void *out = rill__aligned_alloc(rill__message_bound(
         shape, &(rill__coding){.index = &rill__codec_raw, .value = &rill__value_raw}, &part));
     if (!out) abort();
@@ -123,9 +149,9 @@ static inline void *sample_message(int i, size_t *size, rill__expect *expect) {
         return sample_dense(RILL_F64, wide, 9, 0, size);
     default: break;
     }
-    codec = rill__index_codec_at((i - 7) / 6);
+    codec = rill__index_codec_at((i - 7) / 9);
     if (!codec) return NULL;
-    switch ((i - 7) % 6) {
+    switch ((i - 7) % 9) {
     case 0: return sample_sparse(codec, RILL_F32, 100, 0, 0, size);
     case 1: return sample_sparse(codec, RILL_F32, 100, 50, 7, size);
     case 2:
@@ -137,6 +163,11 @@ static inline void *sample_message(int i, size_t *size, rill__expect *expect) {
     case 4:
         *expect = sample_expect(RILL_F32, UINT64_C(1) << 32);
         return sample_sparse(codec, RILL_F32, UINT64_C(1) << 32, (UINT64_C(1) << 32) - 20, 6, size);
+    case 5: return sample_blocks(codec, RILL_F32, 100, 8, 5, 4, size);
+    case 6: return sample_blocks(codec, RILL_F32, 100, 8, 0, 0, size);
+    case 7:
+        *expect = sample_expect(RILL_F64, wide);
+        return sample_blocks(codec, RILL_F64, wide, 3, wide / 3 - 100, 40, size);
     default:
         *expect = sample_expect(RILL_BF16, wide);
         return sample_sparse(codec, RILL_BF16, wide, wide - 400, 130, size);

@@ -1,32 +1,9 @@
 /* Index codecs: round trips, sizes, the same bytes from every instruction set, malformed input. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "../support/values.h"
+#include "test_codec.h"
 
 #include "codec/codec.h"
-#include "codec/codec_kernels.h"
 
 #include <stdio.h>
-
-static const char *const isas[] = {"scalar", "avx2", "avx512"};
-enum { ISAS = 3, CANARY = 64 };
-
-/* Memory with slack, and bytes after it that nothing may touch. */
-static uint8_t *guarded(size_t bytes) {
-    uint8_t *p = malloc(bytes + RILL__SLACK + CANARY);
-    assert_non_null(p);
-    memset(p, 0xA5, bytes + RILL__SLACK + CANARY);
-    return p;
-}
-static void check_guard(const uint8_t *p, size_t bytes) {
-    for (int i = 0; i < CANARY; i++)
-        assert_int_equal(p[bytes + RILL__SLACK + (size_t)i], 0xA5);
-}
 
 static void put(unsigned width, void *idx, uint64_t i, uint64_t value) {
     if (width == 4) ((uint32_t *)idx)[i] = (uint32_t)value;
@@ -43,9 +20,7 @@ static void round_trip(unsigned width, const void *idx, uint64_t count, uint64_t
         uint8_t *reference = guarded(bound), *bytes = guarded(bound);
         uint8_t *back = guarded(count * width);
         for (int isa = 0; isa < ISAS; isa++) {
-            const rill__codec_kernels *kernels = rill__codec_kernels_named(isas[isa]);
-            if (!kernels) continue;
-            rill__codec_kernels_force(kernels);
+            if (!rill__isa_force(isas[isa])) continue;
             uint8_t *out = isa ? bytes : reference;
             size_t size = codec->encode(width, idx, count, first, range, out);
             if (size > bound)
@@ -86,7 +61,7 @@ static void round_trip(unsigned width, const void *idx, uint64_t count, uint64_t
         free(bytes);
         free(back);
     }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 /* About count indices in [first, first + range); returns how many. */
@@ -294,8 +269,7 @@ static void refused(const rill__index_codec *codec, unsigned width, const uint8_
 static void malformed(void **state) {
     (void)state;
     for (int isa = 0; isa < ISAS; isa++) {
-        if (!rill__codec_kernels_named(isas[isa])) continue;
-        rill__codec_kernels_force(rill__codec_kernels_named(isas[isa]));
+        if (!rill__isa_force(isas[isa])) continue;
         refused_isa = isas[isa];
         for (unsigned width = 4; width <= 8; width += 4) {
             for (int c = 1; rill__index_codec_at(c); c++) {
@@ -344,7 +318,7 @@ static void malformed(void **state) {
             refused(fano, width, far, sizeof far, 1, 0, (UINT64_C(1) << 32) - 1);
         }
     }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 /* Flipped bits never crash, and what is accepted is ascending and in range. */
@@ -366,8 +340,7 @@ static void mutations(void **state) {
             bytes[rng_below(&r, size)] ^= (uint8_t)(1u << rng_below(&r, 8));
         int verdict[ISAS], any = -1;
         for (int isa = 0; isa < ISAS; isa++) {
-            if (!rill__codec_kernels_named(isas[isa])) continue;
-            rill__codec_kernels_force(rill__codec_kernels_named(isas[isa]));
+            if (!rill__isa_force(isas[isa])) continue;
             verdict[isa] = codec->decode(width, bytes, size, n, first, range, back, &used);
             check_guard(back, n * width);
             if (any >= 0) assert_int_equal(verdict[isa], verdict[any]);
@@ -384,7 +357,7 @@ static void mutations(void **state) {
         free(bytes);
         free(back);
     }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 int main(void) {

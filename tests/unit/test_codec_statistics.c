@@ -1,14 +1,7 @@
 /* Statistics of QSGD: no bias, the variance that rounding at random has, errors of different
  * senders, hops, steps and seeds that have nothing in common.
  * RILL_LONG=1: 10^8 samples instead of 4 * 10^6. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "../support/values.h"
+#include "test_codec.h"
 
 #include "codec/value_codec.h"
 
@@ -16,9 +9,6 @@ static void *with_slack(size_t bytes) {
     void *p = rill__aligned_alloc(bytes);
     assert_non_null(p);
     return p;
-}
-static double normal(rng *r) {
-    return sqrt(-2.0 * log(rng_unit(r) + 0x1p-54)) * cos(6.283185307179586 * rng_unit(r));
 }
 
 enum { LENGTH = 1 << 16 };

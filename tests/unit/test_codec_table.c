@@ -1,6 +1,6 @@
 /* Every index codec of the table: what is encoded comes back, within the bound; what is cut off or
  * does not decode to ascending indices in range is refused.
- * With RILL_WRITE_CORPUS=FOLDER some encodings are written there, as seeds of fuzz_codec. */
+ * With RILL_WRITE_CORPUS=FOLDER some encodings are written there, as seeds of fuzz_codec_index. */
 #include "../support/unit.h"
 
 #include "codec/codec.h"

@@ -73,6 +73,28 @@ static void test_merge_random(void **state) {
     }
 }
 
+/* The dense result of sum_blocks: the pairs of the sparse one, and the neutral element elsewhere. */
+static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
+                             int n, const rill__pairs *in, uint64_t first, uint64_t range,
+                             rill__pairs want, void *workspace) {
+    size_t size = rill_type_size(shape.type);
+    char *dense = array_new(range * size), *expected = array_new(range * size);
+    for (uint64_t i = 0; i < range; i++)
+        rill__value_store(shape.type, expected + i * size, op->neutral);
+    for (uint64_t i = 0; i < want.n; i++) {
+        uint64_t x = index_at(shape.index_bytes, want.idx, i) - first;
+        memcpy(expected + x * size, (const char *)want.val + i * size, size);
+    }
+    memset(dense, 0x5a, range * size);
+    assert_int_equal(kernels->sum_blocks(shape, op, first, range, n, in, NULL, dense, workspace),
+                     want.n);
+    for (uint64_t i = 0; i < range; i++)
+        assert_true(same_value(shape.type, op, dense + i * size, expected + i * size));
+    array_check(dense, range * size);
+    free(dense);
+    free(expected);
+}
+
 /* Sums of n random inputs: sum_blocks of every instruction set against scalar, and rill__sum_pairs
  * with both, on exactly summable values, against a chain of reference merges. */
 static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t each, uint64_t first,
@@ -110,6 +132,9 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
         array_check(idx, room * shape.index_bytes);
         array_check(val, room * size);
         array_check(workspace, rill__blocks_workspace(shape));
+        if (range <= 1 << 20)
+            try_blocks_dense(isas[k], shape, op, n, in, first, range,
+                             (rill__pairs){count, idx, val}, workspace);
         free(idx);
         free(val);
         if (special || op->kind == RILL__PROD || !exact) continue;

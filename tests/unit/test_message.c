@@ -19,7 +19,7 @@ static void samples_are_accepted(void **state) {
         assert_ok(rill__message_parse(bytes, size, NULL, false, &m));
         assert_int_equal(rill__message_size(&m.header), size);
         assert_ptr_equal(m.payload, (char *)bytes + sizeof(rill__header));
-        if (m.header.form <= RILL__M_DENSE) {
+        if (rill__form_has_entries(m.header.form)) {
             rill__part part;
             void *room = rill__aligned_alloc(rill__message_room(&m));
             assert_ok(rill__message_part(&m, room, &part));
@@ -31,6 +31,10 @@ static void samples_are_accepted(void **state) {
                                                         : ((const uint32_t *)part.idx)[i];
                 assert_int_equal(at, part.first + 3 * i);
             }
+            uint64_t blocks = part.block ? rill__blocks_in(part.n, part.block) : 0;
+            for (uint64_t i = 0; i < blocks; i++)
+                assert_int_equal(((const uint64_t *)part.idx)[blocks - 1 - i],
+                                 (m.header.dim - 1) / part.block - 2 * i);
             for (uint64_t i = 0; i < part.n * rill_type_size((rill_type)m.header.type); i++)
                 assert_int_equal(((const unsigned char *)part.val)[i], 0x3C);
             with_entries += part.n > 0;
@@ -146,6 +150,74 @@ static void broken_headers_are_refused(void **state) {
     free(bytes);
 }
 
+/* The same for four of the blocks 5 to 12, of 8 entries: 6, 8, 10, and 12 with 4 entries. */
+static void broken_blocks_are_refused(void **state) {
+    (void)state;
+    rill__expect expect = sample_expect(RILL_F32, 100);
+    static const struct {
+        uint64_t block, number[2], first, range, count; /* number: which, what */
+        const char *what;
+    } bad[] = {
+        {8, {0, 6}, 40, 60, 28, NULL},
+        {8, {0, 5}, 40, 60, 28, NULL},
+        {0, {0, 6}, 40, 60, 28, "no entries"},
+        {7, {0, 6}, 40, 60, 28, "range does not fit"},
+        {16, {0, 6}, 40, 60, 28, "range does not fit"},
+        {UINT64_MAX, {0, 6}, 40, 60, 28, "range does not fit"},
+        {4, {0, 6}, 40, 60, 28, "indices"},
+        {8, {0, 6}, 41, 59, 28, "range does not fit"},
+        {8, {0, 6}, 40, 59, 28, "range does not fit"},
+        {8, {0, 4}, 40, 60, 28, "out of order or range"},
+        {8, {0, 8}, 40, 60, 28, "out of order or range"},
+        {8, {3, 13}, 40, 60, 28, "out of order or range"},
+        {8, {3, 11}, 40, 60, 28, "the count does not fit"},
+        {8, {3, UINT64_MAX}, 40, 60, 28, "out of order or range"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        size_t size;
+        char *bytes = sample_blocks(&rill__codec_raw, RILL_F32, 100, 8, 5, 4, &size);
+        rill__message m;
+        rill__part part;
+        rill__header h;
+        memcpy(&h, bytes, sizeof h);
+        assert_int_equal(h.count, 28);
+        h.first = bad[i].first;
+        h.range = bad[i].range;
+        memcpy(bytes, &h, sizeof h);
+        memcpy(bytes + sizeof h, &bad[i].block, 8);
+        memcpy(bytes + sizeof h + 8 + 8 * bad[i].number[0], &bad[i].number[1], 8);
+        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        if (bad[i].what)
+            assert_fails(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE, bad[i].what);
+        else assert_ok(rill__message_part(&m, NULL, &part));
+        free(bytes);
+    }
+    size_t size;
+    char *bytes = sample_blocks(&rill__codec_raw, RILL_F32, 100, 8, 5, 4, &size);
+    rill__header good, h;
+    rill__message m;
+    memcpy(&good, bytes, sizeof good);
+#define REFUSED(change, text)                                                                      \
+    do {                                                                                           \
+        h = good;                                                                                  \
+        h.change;                                                                                  \
+        memcpy(bytes, &h, sizeof h);                                                               \
+        assert_fails(rill__message_parse(bytes, size, &expect, false, &m), RILL_ERR_MESSAGE,       \
+                     text);                                                                        \
+    } while (0)
+    REFUSED(index_bytes = 4, "width");
+    REFUSED(index_codec = 99, "codec");
+    REFUSED(count = 61, "more entries");
+    REFUSED(count = 27, "size of the values");
+    REFUSED(count = 0, "size of the values");
+    REFUSED(index_size = 7, "padded");
+    REFUSED(index_size = 0, "no block size");
+    REFUSED(index_size = 8, "bytes instead");
+    REFUSED(form = RILL__M_BLOCKS + 1, "form");
+#undef REFUSED
+    free(bytes);
+}
+
 static void broken_indices_are_refused(void **state) {
     (void)state;
     static const uint32_t bad[][2] = {{0, 49}, {0, 53},  {3, 56},
@@ -179,13 +251,19 @@ static void flipped_bytes(void **state) {
                 rill__part part;
                 bytes[at] ^= masks[k];
                 rill_status status = rill__message_parse(bytes, size, NULL, false, &m);
-                if (status == RILL_OK && m.header.form <= RILL__M_DENSE) {
+                if (status == RILL_OK && rill__form_has_entries(m.header.form)) {
                     void *room = rill__aligned_alloc(rill__message_room(&m));
                     status = rill__message_part(&m, room, &part);
                     if (status == RILL_OK && part.form == RILL__SPARSE)
                         assert_int_equal(rill__kernels_scalar.check(m.header.index_bytes, part.idx,
                                                                     part.n, part.first, part.range),
                                          part.n);
+                    if (status == RILL_OK && part.form == RILL__BLOCKS && part.n)
+                        assert_int_equal(rill__kernels_scalar.check(
+                                             8, part.idx, rill__blocks_in(part.n, part.block),
+                                             part.first / part.block,
+                                             rill__block_range(part.block, part.first, part.range)),
+                                         rill__blocks_in(part.n, part.block));
                     free(room);
                 }
                 *(status == RILL_OK ? &accepted : &refused) += 1;
@@ -202,6 +280,7 @@ int main(void) {
         cmocka_unit_test(bundles_are_taken_apart),
         cmocka_unit_test(cut_and_padded_messages_are_refused),
         cmocka_unit_test(broken_headers_are_refused),
+        cmocka_unit_test(broken_blocks_are_refused),
         cmocka_unit_test(broken_indices_are_refused),
         cmocka_unit_test(flipped_bytes),
     };

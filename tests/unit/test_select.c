@@ -173,9 +173,7 @@ static void run_case(rill_select_options o, rill_type type, uint64_t dim, enum d
         oracle(&o, type, sum.data, dim, mark_sum);
     }
     for (int isa = 0; isa < ISAS; isa++) {
-        const rill__select_kernels *kernels = rill__select_kernels_named(isas[isa]);
-        if (!kernels) continue;
-        rill__select_kernels_force(kernels);
+        if (!rill__isa_force(isas[isa])) continue;
         for (int threads = 1; threads <= (dim >= 32768 ? 3 : 1); threads += 2) {
             char what[160];
             snprintf(what, sizeof what, "%s %s %s dim %llu k %llu density %g data %d threads %d",
@@ -186,6 +184,7 @@ static void run_case(rill_select_options o, rill_type type, uint64_t dim, enum d
             rill_stream *out = NULL;
             if (rill_selector_create(type, dim, &o, &s))
                 fail_msg("%s: %s", what, rill_last_error());
+            s->least_slice = 1 << 14;
             assert_int_equal(rill_stream_create(type, dim, &out), RILL_OK);
             if (rill_select(s, x.data, out)) fail_msg("%s: %s", what, rill_last_error());
             if (!exact && threads == 1 && isa == 0)
@@ -202,7 +201,7 @@ static void run_case(rill_select_options o, rill_type type, uint64_t dim, enum d
             rill_selector_free(&s);
         }
     }
-    rill__select_kernels_force(NULL);
+    rill__isa_force(NULL);
     free(mark);
     free(mark_sum);
     guarded_free(&x);
@@ -257,6 +256,8 @@ static void test_bucket(void **state) {
         o.bucket = 100;
         run_case(o, test_types[t], 5050, NORMAL);
         run_case(o, test_types[t], 5050, TIES);
+        run_case(o, test_types[t], 5050, UNEVEN);
+        run_case(method("bucket", 0, 0.01), test_types[t], 5050, UNEVEN);
         o.bucket = 1;
         run_case(o, test_types[t], 70, NORMAL);
     }

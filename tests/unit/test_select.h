@@ -11,6 +11,7 @@
 
 #include "../support/values.h"
 
+#include "core/isa.h"
 #include "select/select.h"
 
 static const char *const isas[] = {"scalar", "avx2", "avx512"};
@@ -29,6 +30,7 @@ enum data {
     TIES,
     ASCENDING,
     ALTERNATING,
+    UNEVEN, /* no bucket tells about the next; every third is full of ties */
     SAMPLED_LARGE,
     SAMPLED_SMALL,
     DATA
@@ -71,6 +73,7 @@ static inline double datum(enum data kind, rill_type type, uint64_t dim, uint64_
     case TIES: return sign * (double)rng_below(r, 4);
     case ASCENDING: return sign * (double)(i + 1) / (double)dim;
     case ALTERNATING: return i & 1 ? -1.0 : 1.0;
+    case UNEVEN: return i / 100 % 3 ? normal(r) * (i / 512 % 2 ? 1000 : 1) : sign * 7;
     case SAMPLED_LARGE: return in_sample(type, dim, i) ? 100 + rng_unit(r) : rng_unit(r);
     default: return in_sample(type, dim, i) ? 1e-3 : 1 + rng_unit(r);
     }

@@ -219,6 +219,56 @@ static void n_way_sum(void **state) {
 
 /* 256 + 1 + ... + 1 with 63 ones is 319; a sum rounded to bf16 after every addition stays 256. The
  * second support has entries spread thinly, so that both ways of summing are met. */
+/* A union that will be dense is written dense at once; whether it will be is guessed from four stretches
+ * of the indices. Right or wrong, the result is that of adding one after the other. */
+static void guessed_dense(void **state) {
+    (void)state;
+    enum { N = 16, STRETCH = 16384 };
+    for (int misled = 0; misled < 2; misled++) {
+        /* The larger one is written past the caches. */
+        const uint32_t dim = misled ? 1 << 20 : 1 << 22;
+        rill_stream *streams[N], *out = unit_stream(RILL_F32, dim),
+                                 *chain = unit_stream(RILL_F32, dim);
+        const rill_stream *in[N];
+        for (int i = 0; i < N; i++) {
+            uint32_t *idx = malloc(dim * sizeof *idx);
+            float *val = malloc(dim * sizeof *val);
+            uint64_t n = 0;
+            for (uint32_t x = 0; x < dim; x++) {
+                bool sampled = x % (dim / 4) < STRETCH; /* misled: there, and nowhere else */
+                if (misled ? !sampled : (x * 2654435761u + (unsigned)i * 0x12345679u) >> 20 & 7)
+                    continue;
+                idx[n] = x;
+                val[n++] = x % 5 ? (float)(x % 97) - 40 : -0.0f;
+            }
+            streams[i] = unit_stream(RILL_F32, dim);
+            assert_ok(rill_stream_set_pairs(streams[i], n, idx, val));
+            assert_false(rill_stream_is_dense(streams[i]));
+            if (i == 0) assert_ok(rill_stream_copy(chain, streams[0]));
+            else assert_ok(rill_stream_add(chain, streams[i], RILL_SUM));
+            in[i] = streams[i];
+            free(idx);
+            free(val);
+        }
+        assert_ok(rill_stream_sum(out, N, in, RILL_SUM));
+        assert_int_equal(rill_stream_is_dense(out), !misled);
+        assert_int_equal(rill_stream_is_dense(chain), !misled);
+        assert_int_equal(rill_stream_nnz(out), misled ? 4 * STRETCH : dim);
+        float *got = malloc(dim * sizeof *got), *want = malloc(dim * sizeof *want);
+        assert_ok(rill_stream_get_dense(out, got));
+        assert_ok(rill_stream_get_dense(chain, want));
+        for (uint32_t x = 0; x < dim;
+             x++) /* 0.0 and -0.0 may differ: the chain turned dense midway */
+            assert_true(got[x] == want[x]);
+        free(got);
+        free(want);
+        for (int i = 0; i < N; i++)
+            rill_stream_free(&streams[i]);
+        rill_stream_free(&out);
+        rill_stream_free(&chain);
+    }
+}
+
 static void sixteen_bits_accumulate_in_f32(void **state) {
     (void)state;
     enum { N = 64 };
@@ -368,6 +418,7 @@ int main(void) {
         cmocka_unit_test(zeros_and_minimum),
         cmocka_unit_test(fills_of_other_operations),
         cmocka_unit_test(n_way_sum),
+        cmocka_unit_test(guessed_dense),
         cmocka_unit_test(sixteen_bits_accumulate_in_f32),
         cmocka_unit_test(special_values_in_sums),
         cmocka_unit_test(concat_disjoint),

@@ -1,13 +1,6 @@
 /* Value codecs: sizes, round trips, the same bits from every instruction set, the generator against
  * Random123, QSGD against an oracle, and malformed input. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "../support/values.h"
+#include "test_codec.h"
 
 #include "codec/value_codec.h"
 #include "codec/value_portable.h"
@@ -17,27 +10,7 @@
 #define HAVE_RANDOM123 1
 #endif
 
-static const char *const isas[] = {"scalar", "avx2", "avx512"};
-enum { ISAS = 3, CANARY = 64 };
-
-static uint8_t *guarded(size_t bytes) {
-    uint8_t *p = malloc(bytes + RILL__SLACK + CANARY);
-    assert_non_null(p);
-    memset(p, 0xA5, bytes + RILL__SLACK + CANARY);
-    return p;
-}
-static void check_guard(const uint8_t *p, size_t bytes) {
-    for (int i = 0; i < CANARY; i++)
-        assert_int_equal(p[bytes + RILL__SLACK + (size_t)i], 0xA5);
-}
-static int force(int isa) {
-    const rill__codec_kernels *kernels = rill__codec_kernels_named(isas[isa]);
-    if (kernels) rill__codec_kernels_force(kernels);
-    return kernels != NULL;
-}
-static double normal(rng *r) {
-    return sqrt(-2.0 * log(rng_unit(r) + 0x1p-54)) * cos(6.283185307179586 * rng_unit(r));
-}
+static int force(int isa) { return rill__isa_force(isas[isa]); }
 
 static void table(void **state) {
     (void)state;
@@ -157,7 +130,7 @@ static void round_trips(void **state) {
                         free(first_back);
                         free(sum);
                     }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 static void halves(void **state) {
@@ -192,7 +165,7 @@ static void halves(void **state) {
             free(h);
         }
     }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 /* ---- the generator -------------------------------------------------------------------------- */
@@ -253,7 +226,7 @@ static void oracle(void **state) {
                 }
                 free(out);
             }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 static void generator(void **state) {
@@ -330,7 +303,7 @@ static void special_values(void **state) {
             free(back);
             free(bytes);
         }
-    rill__codec_kernels_force(NULL);
+    rill__isa_force(NULL);
 }
 
 static void malformed(void **state) {

@@ -36,8 +36,8 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
     rill__pairs *pairs = rill__request_alloc(r, (size_t)n, sizeof *pairs);
     if (!pairs || rill__task_failed(r)) return RILL_OK;
     for (int i = 0; i < n; i++) {
-        if (parts[i].form == RILL__DENSE) {
-            rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "rank %d sent a dense part", i));
+        if (parts[i].form != RILL__SPARSE) {
+            rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no pairs", i));
             return RILL_OK;
         }
         pairs[i] = rill__part_pairs(&parts[i]);
@@ -56,7 +56,7 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
                             (unsigned long long)(total - count));
     if (status != RILL_OK) return rill__task_fail(r, status);
     piece->part = (rill__part){RILL__SPARSE,   0, r->task.expect.dim, count, piece->idx.data,
-                               piece->val.data};
+                               piece->val.data, 0};
     RILL_TRY(rill__finish_piece(r, piece));
     if (count > rill__dense_switch(shape.type, r->task.expect.dim))
         return rill_stream_to_dense(r->out);

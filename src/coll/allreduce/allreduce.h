@@ -5,7 +5,7 @@
 
 extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_double,
     rill__allreduce_split_allgather, rill__allreduce_dsar, rill__allreduce_ring,
-    rill__allreduce_allgather;
+    rill__allreduce_allgather, rill__allreduce_block;
 
 /* Bytes of a pair, and of n pairs or the dense range, whichever is less. */
 static inline double rill__pair_bytes(const rill__problem *p) {

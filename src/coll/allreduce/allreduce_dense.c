@@ -112,7 +112,7 @@ static rill_status step(rill_request *r) {
     r->task.recv_bytes += bytes;
     r->task.messages += 2 * (unsigned)(ranks - 1);
     r->task.rounds += 2 * (unsigned)(ranks - 1);
-    r->piece[1].part = (rill__part){RILL__DENSE, 0, dim, dim, NULL, r->piece[1].val.data};
+    r->piece[1].part = (rill__part){RILL__DENSE, 0, dim, dim, NULL, r->piece[1].val.data, 0};
     return rill__finish_piece(r, &r->piece[1]);
 }
 

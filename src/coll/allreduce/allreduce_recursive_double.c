@@ -13,8 +13,10 @@
 typedef struct state {
     int round, exchanges;
     bool sent, summed;
+    bool is_short; /* the message sent last: that of the partner will be, too */
     int last; /* piece that holds the sum */
-    rill__part sum;
+    const rill__part *sum; /* the input, a piece's, or kept */
+    rill__part kept;
 } state;
 
 static const char *supports(const rill__problem *p) {
@@ -48,12 +50,13 @@ static double estimate(const rill__problem *p) {
 
 static void add(rill_request *r, state *s, const rill__message *message, int peer) {
     rill__add_nnz(r, &message->header);
-    rill__part received = rill__received_part(r, message);
     bool lower = peer < r->task.engine->rank;
-    rill__part both[2] = {lower ? received : s->sum, lower ? s->sum : received};
+    rill__part both[2];
+    both[lower] = *s->sum;
+    rill__received_part_at(r, message, &both[!lower]);
     int next = s->summed ? 1 - s->last : 0;
     rill__request_sum(r, 0, r->task.expect.dim, 2, both, false, &r->piece[next]);
-    s->sum = r->piece[next].part;
+    s->sum = &r->piece[next].part;
     s->last = next;
     s->summed = true;
 }
@@ -64,20 +67,26 @@ static void add(rill_request *r, state *s, const rill__message *message, int pee
 static rill_status send(rill_request *r, state *s, int peer, rill__round_kind kind) {
     rill__block *block;
     if (kind == RILL__ROUND_EXCHANGE) {
-        r->task.sender = rill__doubling_group(r->task.engine->rank, r->task.engine->size, s->round);
+        bool leads;
+        r->task.sender = rill__doubling_group(r->task.engine->rank, r->task.engine->size, s->round,
+                                              &leads);
+        r->task.shares_errors = !leads;
         r->task.hops = 1 + (uint32_t)s->exchanges++;
     }
     if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
-    RILL_TRY(rill__encode(r, &s->sum, &block));
-    if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r))
-        s->sum = rill__own_part(r, block);
-    return rill__send_block(r, peer, RILL__LANE_A, block);
+    RILL_TRY(rill__encode(r, s->sum, &block));
+    if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r)) {
+        s->kept = rill__own_part(r, block);
+        s->sum = &s->kept;
+    }
+    s->is_short = block->bytes <= RILL__SHORT;
+    return rill__exchange_send(r, peer, block);
 }
 
 static rill_status step(rill_request *r) {
     state *s = r->state.data;
     rill__engine *engine = r->task.engine;
-    if (!s->round && !s->sent && !s->summed) s->sum = r->input;
+    if (!s->round && !s->sent && !s->summed) s->sum = &r->input;
     for (;; s->round++, s->sent = false) {
         int peer;
         rill__round_kind kind = rill__doubling_round(engine->rank, engine->size, s->round, &peer);
@@ -90,19 +99,20 @@ static rill_status step(rill_request *r) {
         if (kind == RILL__ROUND_SEND || kind == RILL__ROUND_RESULT_SEND) continue;
         rill__message message;
         rill__block *block;
-        rill_status status = rill__receive(r, peer, RILL__LANE_A, &message, &block, NULL);
+        rill_status status = rill__exchange_receive(r, peer, s->is_short, &message, &block);
         if (status != RILL_OK) return status;
         if (message.header.form == RILL__M_FAILED) continue;
         if (kind == RILL__ROUND_RESULT_RECEIVE) {
             r->task.nnz_sum = message.header.nnz_sum;
             r->task.nnz_max = message.header.nnz_max;
-            s->sum = rill__received_part(r, &message);
+            rill__received_part_at(r, &message, &s->kept);
+            s->sum = &s->kept;
         } else {
             add(r, s, &message, peer);
         }
     }
-    bool own = s->summed && s->sum.val == r->piece[s->last].part.val;
-    return own ? rill__finish_piece(r, &r->piece[s->last]) : rill__finish_parts(r, 1, &s->sum);
+    bool own = s->summed && s->sum == &r->piece[s->last].part;
+    return own ? rill__finish_piece(r, &r->piece[s->last]) : rill__finish_parts(r, 1, s->sum);
 }
 
 const rill__algorithm rill__allreduce_recursive_double = {

@@ -1,4 +1,5 @@
 #include "coll/patterns/split.h"
+#include "stream/blocks.h"
 
 enum { START, AGREEING, BOUNDS_KNOWN, RECEIVING, DONE };
 
@@ -12,27 +13,37 @@ double rill__split_estimate(const rill__problem *p) {
     return agree + (p->ranks - 1) * p->c->latency + sent * (p->c->byte + 2 * p->c->copy);
 }
 
-/* bounds[1..P-1] = this rank's quantiles; ranks without entries or with dense ones are uniform. */
+/* bounds[1..P-1] = this rank's quantiles, in units; ranks without entries or with dense ones keep
+ * their uniform bounds. */
 static void own_quantiles(const rill_request *request, uint64_t *bounds) {
     int size = request->task.engine->size;
     const rill__part *in = &request->input;
-    for (int i = 0; i <= size; i++) {
-        bounds[i] = rill__uniform_bound(request->task.expect.dim, i, size);
-        if (i == 0 || i == size || in->form == RILL__DENSE || !in->n) continue;
-        uint64_t at = rill__uniform_bound(in->n, i, size);
-        bounds[i] = request->task.shape.index_bytes == 4 ? ((const uint32_t *)in->idx)[at]
-                                                         : ((const uint64_t *)in->idx)[at];
+    if (in->form == RILL__DENSE || !in->n) return;
+    bool blocks = in->form == RILL__BLOCKS;
+    uint64_t n = blocks ? rill__blocks_in(in->n, in->block) : in->n;
+    bool narrow = !blocks && request->task.shape.index_bytes == 4;
+    for (int i = 1; i < size; i++) {
+        uint64_t at = rill__uniform_bound(n, i, size);
+        bounds[i] = narrow ? ((const uint32_t *)in->idx)[at] : ((const uint64_t *)in->idx)[at];
     }
+}
+
+static void scale_bounds(rill__split *s, int size, uint64_t dim) {
+    for (int i = 1; s->unit && i < size; i++)
+        s->bounds[i] = s->bounds[i] > dim / s->unit ? dim : s->bounds[i] * s->unit;
+    s->bounds[size] = dim;
 }
 
 rill_status rill__split_bounds(rill_request *request, rill__split *s) {
     int size = request->task.engine->size;
+    uint64_t dim = request->task.expect.dim;
     if (s->stage == START) {
         s->bounds = rill__request_alloc(request, (size_t)size + 1, sizeof *s->bounds);
         if (!s->bounds) return RILL_ERR_MEMORY;
         s->stage = BOUNDS_KNOWN;
+        uint64_t units = s->unit ? rill__blocks_in(dim, s->unit) : dim;
         for (int i = 0; i <= size; i++)
-            s->bounds[i] = rill__uniform_bound(request->task.expect.dim, i, size);
+            s->bounds[i] = rill__uniform_bound(units, i, size);
         if (request->settings.partition == RILL__BALANCED) {
             own_quantiles(request, s->bounds);
             /* Sums of bounds near 2^64 would overflow: average before adding. The remainders that
@@ -41,11 +52,14 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
                 s->bounds[i] /= (uint64_t)size;
             rill__agree_start(&s->agree, 0, s->bounds + 1, (uint64_t)size - 1);
             s->stage = AGREEING;
+        } else {
+            scale_bounds(s, size, dim);
         }
     }
     if (s->stage == AGREEING) {
         rill_status status = rill__agree_step(request, &s->agree);
         if (status != RILL_OK) return status;
+        scale_bounds(s, size, dim);
         s->stage = BOUNDS_KNOWN;
     }
     return RILL_OK;

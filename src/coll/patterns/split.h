@@ -12,6 +12,7 @@
 typedef struct rill__split {
     int stage, received;
     rill__agree agree;
+    uint64_t unit;     /* bounds are multiples of it (or the dimension); 0: of 1 */
     uint64_t *bounds;  /* P + 1 */
     rill__part *parts; /* of rank i for my range */
 } rill__split;

@@ -1,27 +1,24 @@
-/* Parts of a vector and their threads.
+/* Slices of a vector and their threads.
  *
  * A call splits the vector into one range per thread, starts the threads and joins them: no thread
- * outlives a call, so there is nothing to fork, to signal or to leave behind. Starting one costs
- * about 20 us, hence the least size of a part. Each part has its own arrays; the first uses the
- * stream's, and the others are appended at the end. Results do not depend on the split. */
+ * outlives a call, so there is nothing to fork, to signal or to leave behind. Starting and joining
+ * one costs about 20 us (waking one that waits: 5 to 20), hence the least size of a slice. Each has
+ * its own arrays; the first uses the stream's, and the others are appended at the end. Results do
+ * not depend on the split. */
 #include "select/select.h"
 
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PART = 1 << 14 };
-
-void rill__parts_split(rill_selector *s, uint64_t align, rill_stream *out) {
+void rill__slices_split(rill_selector *s, uint64_t align, rill_stream *out) {
     uint64_t units = s->dim / align + (s->dim % align != 0);
-    uint64_t parts = rill__min_u64((uint64_t)s->threads, rill__max_u64(1, s->dim / LEAST_PART));
-    parts = rill__max_u64(1, rill__min_u64(parts, units));
+    uint64_t slices = rill__min_u64((uint64_t)s->threads,
+                                    rill__max_u64(1, s->dim / s->least_slice));
+    slices = rill__max_u64(1, rill__min_u64(slices, units));
     uint64_t first = 0;
-    for (uint64_t i = 0; i < parts; i++) {
-        rill__part *p = &s->parts[i];
-        uint64_t end =
-            rill__min_u64(s->dim,
-                          (units / parts * (i + 1) + rill__min_u64(i + 1, units % parts)) * align);
+    for (uint64_t i = 0; i < slices; i++) {
+        rill__slice *p = &s->slices[i];
+        uint64_t end = rill__min_u64(
+            s->dim, (units / slices * (i + 1) + rill__min_u64(i + 1, units % slices)) * align);
         p->selector = s;
         p->first = first;
         p->n = end - first;
@@ -31,60 +28,51 @@ void rill__parts_split(rill_selector *s, uint64_t align, rill_stream *out) {
         p->pruned = false;
         first = end;
     }
-    s->n_parts = (int)parts;
+    s->n_slices = (int)slices;
 }
 
-typedef struct job {
-    rill__part *part;
-    rill_status (*work)(rill__part *, const void *);
-    const void *context;
-    pthread_t thread;
-    bool started;
-} job;
-
 static void *run_job(void *argument) {
-    job *j = argument;
-    j->part->status = j->work(j->part, j->context);
+    rill__slice *p = argument;
+    p->job.status = p->job.work(p, p->job.context);
     return NULL;
 }
 
-rill_status rill__parts_run(rill_selector *s, rill_status (*work)(rill__part *, const void *),
-                            const void *context) {
-    if (s->n_parts == 1) return work(&s->parts[0], context);
-    job *jobs = calloc((size_t)s->n_parts, sizeof *jobs);
-    if (!jobs) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", s->n_parts);
-    for (int i = 0; i < s->n_parts; i++) {
-        jobs[i] = (job){.part = &s->parts[i], .work = work, .context = context};
-        /* A thread that cannot be had only costs time: its part is done here. */
-        if (i) jobs[i].started = pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]) == 0;
+rill_status rill__slices_run(rill_selector *s, rill_status (*work)(rill__slice *, const void *),
+                             const void *context) {
+    if (s->n_slices == 1) return work(&s->slices[0], context);
+    for (int i = 0; i < s->n_slices; i++) {
+        rill__slice *p = &s->slices[i];
+        p->job = (rill__slice_job){.work = work, .context = context};
+        /* A thread that cannot be had only costs time: its slice is done here. */
+        if (i) p->job.started = pthread_create(&p->job.thread, NULL, run_job, p) == 0;
     }
     rill_status status = RILL_OK;
-    for (int i = 0; i < s->n_parts; i++) {
-        if (jobs[i].started) pthread_join(jobs[i].thread, NULL);
-        else run_job(&jobs[i]);
-        if (status >= 0 && jobs[i].part->status < 0) status = jobs[i].part->status;
+    for (int i = 0; i < s->n_slices; i++) {
+        rill__slice_job *job = &s->slices[i].job;
+        if (job->started) pthread_join(job->thread, NULL);
+        else run_job(&s->slices[i]);
+        if (status >= 0 && job->status < 0) status = job->status;
     }
-    free(jobs);
     /* The detail is that of a thread which is gone. */
     if (status < 0)
-        return rill__fail(status, "selection: out of memory in one of %d threads", s->n_parts);
+        return rill__fail(status, "selection: out of memory in one of %d threads", s->n_slices);
     return RILL_OK;
 }
 
-uint64_t rill__parts_count(const rill_selector *s) {
+uint64_t rill__slices_count(const rill_selector *s) {
     uint64_t count = 0;
-    for (int i = 0; i < s->n_parts; i++)
-        count += s->parts[i].count;
+    for (int i = 0; i < s->n_slices; i++)
+        count += s->slices[i].count;
     return count;
 }
 
-rill_status rill__parts_join(rill_selector *s, rill_stream *out) {
-    uint64_t count = rill__parts_count(s), at = s->parts[0].count;
+rill_status rill__slices_join(rill_selector *s, rill_stream *out) {
+    uint64_t count = rill__slices_count(s), at = s->slices[0].count;
     unsigned width = s->shape.index_bytes;
     RILL_TRY(rill__buffer_grow(&out->idx, at * width, count * width));
     RILL_TRY(rill__buffer_grow(&out->val, at * s->size, count * s->size));
-    for (int i = 1; i < s->n_parts; i++) {
-        const rill__part *p = &s->parts[i];
+    for (int i = 1; i < s->n_slices; i++) {
+        const rill__slice *p = &s->slices[i];
         if (!p->count) continue; /* its arrays may not exist */
         memcpy((char *)out->idx.data + at * width, p->idx->data, p->count * width);
         memcpy((char *)out->val.data + at * s->size, p->val->data, p->count * s->size);
@@ -105,7 +93,7 @@ rill_status rill__buffer_grow(rill__buffer *buffer, size_t used, size_t bytes) {
     return RILL_OK;
 }
 
-rill_status rill__part_room(rill__part *p, uint64_t more) {
+rill_status rill__slice_room(rill__slice *p, uint64_t more) {
     const rill_selector *s = p->selector;
     unsigned width = s->shape.index_bytes;
     RILL_TRY(rill__buffer_grow(p->idx, p->count * width, (p->count + more) * width));
@@ -125,8 +113,8 @@ rill_status rill__part_room(rill__part *p, uint64_t more) {
         }                                                                                          \
     } while (0)
 
-void rill__part_values(rill__part *p, rill__source source, uint64_t at, uint64_t n,
-                       const uint32_t *offsets) {
+void rill__slice_values(rill__slice *p, rill__source source, uint64_t at, uint64_t n,
+                        const uint32_t *offsets) {
     switch (p->selector->size) {
     case 2: TAKE(uint16_t); break;
     case 4: TAKE(uint32_t); break;
@@ -134,7 +122,7 @@ void rill__part_values(rill__part *p, rill__source source, uint64_t at, uint64_t
     }
 }
 
-void rill__part_indices(rill__part *p, uint64_t at, uint64_t n, const uint32_t *offsets) {
+void rill__slice_indices(rill__slice *p, uint64_t at, uint64_t n, const uint32_t *offsets) {
     if (p->selector->shape.index_bytes == 4) {
         uint32_t *idx = (uint32_t *)p->idx->data + p->count;
         for (uint64_t i = 0; i < n; i++)
@@ -146,9 +134,9 @@ void rill__part_indices(rill__part *p, uint64_t at, uint64_t n, const uint32_t *
     }
 }
 
-void rill__part_take(rill__part *p, rill__source source, uint64_t at, uint64_t n,
-                     const uint32_t *offsets) {
-    rill__part_values(p, source, at, n, offsets);
-    rill__part_indices(p, at, n, offsets);
+void rill__slice_take(rill__slice *p, rill__source source, uint64_t at, uint64_t n,
+                      const uint32_t *offsets) {
+    rill__slice_values(p, source, at, n, offsets);
+    rill__slice_indices(p, at, n, offsets);
     p->count += n;
 }

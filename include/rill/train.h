@@ -1,0 +1,176 @@
+/* rill/train.h: training on sparse data, on top of rill.h and of nothing else.
+ *
+ * This part: data. A data set is a matrix of sparse rows with one label each, in CSR form, of which
+ * every rank has a part. It comes from LIBSVM/svmlight text (plain, gz, xz or zstd) or from the
+ * binary form that rill_data_convert writes.
+ *
+ * As in rill.h every fallible call returns a rill_status, and rill_last_error() has the detail.
+ * Whatever is wrong with a file is RILL_ERR_IO, with the file, the line and the token in the detail.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef RILL_TRAIN_H
+#define RILL_TRAIN_H
+
+#include "rill.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data sets ------------------------------------------------------------------------------ */
+
+typedef struct rill_dataset rill_dataset;
+
+typedef struct rill_data_options {
+    size_t size;
+    int base;            /* index of the first feature in text: 0 or 1; -1: see below */
+    uint64_t dim;        /* least dimension; 0: what the data needs */
+    uint64_t read_bytes; /* read buffer of a rank; 0: 4 MiB */
+} rill_data_options;
+#define RILL_DATA_OPTIONS_INIT                                                                     \
+    { sizeof(rill_data_options), -1, 0, 0 }
+
+/* What was met on the way; counts are over all ranks, memory is of this rank. */
+typedef struct rill_data_report {
+    size_t size;
+    const char *format; /* "text", "gz", "xz", "zstd" or "binary" */
+    uint64_t file_bytes;
+    uint64_t lines;         /* of text, all kinds */
+    uint64_t blank_lines;   /* skipped: empty, or a comment alone */
+    uint64_t rows, entries; /* entries: stored non-zeros, explicit zeros included */
+    uint64_t qids;          /* "qid:" tokens, which are ignored */
+    uint64_t unsorted_rows; /* whose indices had to be sorted */
+    uint64_t duplicates;    /* entries added to an earlier one of the same row and index */
+    int base;               /* as given or found */
+    uint64_t memory_bytes;  /* held by the data set of this rank */
+    uint64_t mapped_bytes;  /* used in place in the mapped file: page cache, not memory of ours */
+    uint64_t peak_bytes;    /* most that loading held at once on this rank, mapping not counted */
+    double seconds;         /* of the slowest rank */
+} rill_data_report;
+#define RILL_DATA_REPORT_INIT                                                                      \
+    { sizeof(rill_data_report), "", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0 }
+
+/* Reads this rank's part of a file. Collective: a failure anywhere is the same status and the same
+ * detail on all ranks, with the line counted over all of them.
+ *
+ * Text. Rank r of P has the byte range [r S/P, (r+1) S/P) of the S bytes and owns the lines that start
+ * in it. A compressed file is read by every rank up to the end of its part, which is then a range of
+ * the compressed bytes; nobody holds more than a buffer and its own rows. Each line is
+ *     label [qid:number] index:value index:value ... [# comment]
+ * Blanks are spaces, tabs and CR; empty lines, lines with only a comment, a missing last newline and
+ * a UTF-8 mark at the start are fine, and so are rows without features. Labels and values are decimal numbers,
+ * rounded to nearest (values to float, labels to double); NaN, Inf and values that overflow are
+ * errors. Indices are below 2^63. Unsorted indices are sorted; of equal ones the values are added, in
+ * the order given. base -1: if index 0 occurs on any rank the first feature is 0, else 1.
+ *
+ * Binary. Rank r has the rows [r R/P, (r+1) R/P). Values are used in the mapped file, which must
+ * therefore stay as it is while the data set lives; the options' base has no effect. */
+RILL_API rill_status rill_dataset_load(MPI_Comm, const char *path, const rill_data_options *or_null,
+                                       rill_dataset **out);
+RILL_API rill_status rill_dataset_free(rill_dataset **); /* NULL and pointer to NULL are fine */
+RILL_API rill_status rill_dataset_report(const rill_dataset *, rill_data_report *);
+
+/* The rows of this rank. Row i has the entries row[i] to row[i + 1] of index and value, indices
+ * strictly ascending from 0. index32 is NULL for dim > 2^32, and index64 otherwise. Arrays live until the data set
+ * is changed or freed, and can be read RILL_SLACK bytes past their end. */
+typedef struct rill_data_view {
+    size_t size;
+    uint64_t dim;
+    uint64_t rows, entries;         /* of this rank */
+    uint64_t first_row, total_rows; /* rows of lower ranks; of all ranks */
+    const uint64_t *row;            /* rows + 1 */
+    const uint32_t *index32;
+    const uint64_t *index64;
+    const float *value;
+    const double *label;
+} rill_data_view;
+#define RILL_DATA_VIEW_INIT                                                                        \
+    { sizeof(rill_data_view), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
+RILL_API rill_status rill_dataset_view(const rill_dataset *, rill_data_view *);
+
+/* A data set from arrays, which are checked and copied. dim is the least dimension; entries,
+ * first_row and total_rows are not read. index32 or index64 may be given. Collective. */
+RILL_API rill_status rill_dataset_create(MPI_Comm, const rill_data_view *, rill_dataset **out);
+
+/* The following are local; all ranks make the same calls. */
+
+/* Feature j goes to bucket h(j) of 2^bits (1 to 32), times a sign that h gives as well, which keeps
+ * inner products unbiased; entries that meet are added. dim becomes 2^bits. (Weinberger et al., Feature
+ * Hashing for Large Scale Multitask Learning, 2009.) */
+RILL_API rill_status rill_dataset_hash(rill_dataset *, int bits, uint64_t seed);
+/* Scales each row to Euclidean norm 1; rows of norm 0 stay. */
+RILL_API rill_status rill_dataset_normalize(rill_dataset *);
+/* Drops the features at and above dim, such as those that a model does not know. *dropped (or NULL)
+ * gets the entries that went. */
+RILL_API rill_status rill_dataset_clip(rill_dataset *, uint64_t dim, uint64_t *dropped);
+
+/* Whether a row is held out for validation, by the number of the row in the file: the same rows
+ * whatever the number of ranks. fraction in [0, 1]. */
+RILL_API int rill_row_is_held_out(uint64_t global_row, double fraction, uint64_t seed);
+/* The rows of this rank, as numbers from 0, in two lists; both arrays have room for all rows. held_out may
+ * be NULL when fraction is 0. */
+RILL_API rill_status rill_dataset_split(const rill_dataset *, double fraction, uint64_t seed,
+                                        uint64_t *train, uint64_t *train_rows, uint64_t *held_out,
+                                        uint64_t *held_out_rows);
+/* Puts the list in the order of an epoch: a permutation by seed, epoch and first row of this part. The
+ * result depends on the order that the list comes in: start each epoch from the same. */
+RILL_API rill_status rill_dataset_shuffle(const rill_dataset *, uint64_t seed, uint64_t epoch,
+                                          uint64_t *list, uint64_t n);
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* Called now and then with how far it is; total 0: unknown. Not 0 stops the call with RILL_ERR_STATE. */
+typedef int rill_data_progress(void *context, uint64_t done, uint64_t total);
+
+typedef struct rill_convert_options {
+    size_t size;
+    int binary; /* 1: write binary, 0: text, -1: the other one of what the input is */
+    int base;   /* as in rill_data_options */
+    rill_data_progress *progress;
+    void *context;
+} rill_convert_options;
+#define RILL_CONVERT_OPTIONS_INIT                                                                  \
+    { sizeof(rill_convert_options), -1, -1, NULL, NULL }
+
+/* Rewrites a file in the other form, in one pass and bounded memory; not collective. Values and
+ * labels keep their bits. The output appears under its name when it is complete. The report's
+ * memory figures are peak_bytes only; *out_bytes (or NULL) gets the size of the output. */
+RILL_API rill_status rill_data_convert(const char *in, const char *out,
+                                       const rill_convert_options *or_null,
+                                       rill_data_report *report_or_null, uint64_t *out_bytes);
+
+typedef struct rill_generate_options {
+    size_t size;
+    const char *shape; /* "url" or "webspam": a name from rill_generate_shape_at */
+    uint64_t samples, seed;
+    int binary;                   /* 0: text */
+    int threads;                  /* 0: one per core, at most 16; the bytes do not depend on it */
+    rill_data_progress *progress; /* in rows */
+    void *context;
+} rill_generate_options;
+#define RILL_GENERATE_OPTIONS_INIT                                                                 \
+    { sizeof(rill_generate_options), NULL, 0, 1, 0, 0, NULL, NULL }
+
+typedef struct rill_generate_report {
+    size_t size;
+    uint64_t dim, rows, entries, bytes;
+    uint64_t positive;      /* rows with label +1 */
+    uint64_t distinct_1000; /* features in the first 1,000 rows, 0 if there are fewer rows */
+    uint64_t distinct_8000; /* the same of 8,000 */
+} rill_generate_report;
+#define RILL_GENERATE_REPORT_INIT                                                                  \
+    { sizeof(rill_generate_report), 0, 0, 0, 0, 0, 0, 0 }
+
+/* Writes data in the shape of a published set, from a counter-based generator: the same bytes for the
+ * same shape, samples and seed, and n samples are the first n of more. Path "-": standard output,
+ * for text. Not collective. */
+RILL_API rill_status rill_data_generate(const char *path, const rill_generate_options *,
+                                        rill_generate_report *or_null);
+/* The i-th shape: NULL past the end. */
+RILL_API const char *rill_generate_shape_at(int i, const char **description);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

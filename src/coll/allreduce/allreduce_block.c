@@ -1,0 +1,74 @@
+/* block: split_allgather of whole blocks.
+ *
+ * Idea. Entries come in blocks (the rows of an embedding). Each rank owns a range of blocks; it gets the
+ *   non-zero blocks of that range from all others, adds them as dense vectors, lower ranks first, and the
+ *   sums are gathered by all. Numbers of blocks travel instead of indices, as a bitmap or however
+ *   they are smallest, so that an index costs 1/block per entry.
+ * Source. OmniReduce (Fei et al., SIGCOMM 2021), whose aggregators are here the ranks themselves; the
+ *   exchange is that of SparCML's SSAR_Split_allgather.
+ * Restriction. All ranks must have the same block size. Pairs cost the whole of every block that they
+ *   touch, so "auto" takes it only where the option block says that entries come in blocks.
+ * Memory. The messages received: the blocks of the range, then the result.
+ * Cost, for k entries in blocks of b, of which a number takes i bytes, and K in the result:
+ *        (P-1) latency + k (P-1)/P (value + i/b) (byte + 2 copy)   split
+ *      + k size dense_add                                          sum of P parts of k/P entries
+ *      + gather of K/P entries of value + i/b                      see patterns/gather.h
+ *      + K value 2 copy                                            concatenation */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/split_gather.h"
+#include "stream/blocks.h"
+
+#include <math.h>
+
+static const char *supports(const rill__problem *p) {
+    return p->block ? NULL : "needs the option block: entries of a block";
+}
+
+/* The same problem with the share of a block's number as index cost. */
+static rill__problem in_blocks(const rill__problem *p) {
+    rill__problem q = *p;
+    double all = (double)rill__blocks_in(p->dim, p->block);
+    double some = fmin(ceil(p->nnz / (double)p->block), all);
+    q.index_cost = 0;
+    if (some >= 1 && p->nnz >= 1) {
+        double bits = fmin(rill__bitpack_expected_bits((uint64_t)some, (uint64_t)all), all);
+        q.index_cost = fmin(bits / 8, 8 * some) / p->nnz;
+    }
+    return q;
+}
+
+static double owned_bytes(const rill__problem *p) {
+    return rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
+           (double)(sizeof(rill__header) + sizeof p->block);
+}
+
+static double estimate(const rill__problem *p) {
+    rill__problem q = in_blocks(p);
+    double bytes = owned_bytes(&q), size = (double)rill__type_size(p->type);
+    return p->c->overhead + rill__split_estimate(&q) + p->nnz * size * p->c->dense_add +
+           rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           (p->ranks + 1) * bytes * 2 * p->c->copy;
+}
+
+static rill_status step(rill_request *r) {
+    rill__split_gather *s = r->state.data;
+    rill__problem q = in_blocks(&r->problem);
+    s->split.unit = r->block;
+    rill_status status = rill__split_gather_step(r, s, false, owned_bytes(&q));
+    if (status == RILL_OK && !rill__task_failed(r) && !r->settings.codec) {
+        /* Each message has the codec that suits it; that of my sum is told. */
+        uint8_t used = s->gather.messages[r->task.engine->rank].header.index_codec;
+        r->problem.codec = rill__index_codec_by_id(used);
+    }
+    return status;
+}
+
+const rill__algorithm rill__allreduce_block = {
+    .name = "block",
+    .description = "OmniReduce: non-zero blocks to owners that sum them densely, allgather",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(rill__split_gather),
+    .step = step,
+    .takes_blocks = true,
+};

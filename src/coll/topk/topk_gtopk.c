@@ -1,0 +1,127 @@
+/* gtopk: the k largest of the sum, by a tree that selects again at every node.
+ *
+ * Idea. Partial sums flow up a binomial tree; each node adds what its child sent, lower ranks first,
+ * keeps the k largest and sends those on. The root's k go down the same tree, encoded once.
+ * What a node drops it keeps itself if the index is in the result all the same: the published rule
+ * counts it as delivered and loses it.
+ * Source. gTopKAllReduce of gTop-k (Shi et al., ICDCS 2019, algorithms 3 and 4), for any P.
+ * Restriction. None. A rank that selected more than k sends its k largest.
+ * Memory. At a node, per child: a message, 2k pairs of the sum, and the same for the selection.
+ * Cost. With L = ceil(log2 P):
+ *     L (latency + k pair (byte + 2 copy) + 2k (merge + select))     up
+ *   + L (latency + k pair byte) + 2 k pair copy                      down
+ * Volume. At most 2k L words leave or reach a rank; the root gets as many and sends as many. */
+#include "coll/topk/topk.h"
+#include "coll/allreduce/allreduce.h"
+
+typedef enum phase { START, UP, WAIT, DOWN } phase;
+
+typedef struct state {
+    phase phase;
+    int distance; /* to the child or the parent that is next */
+    rill__part sum;
+    rill__block *result; /* as the root encoded it */
+} state;
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double estimate(const rill__problem *p) {
+    const rill__constants *c = p->c;
+    double bytes = p->k * rill__pair_bytes(p), time = c->overhead + 2 * bytes * c->copy;
+    double select = RILL__SELECT_MERGES * c->merge;
+    for (int n = 1; n < p->ranks; n *= 2)
+        time += 2 * c->latency + bytes * (2 * c->byte + 2 * c->copy) +
+                2 * p->k * (c->merge + select);
+    return time;
+}
+
+static void select_again(rill_request *r, state *s) {
+    rill__part dropped = rill__part_empty(0, 0);
+    rill__part_topk(r, &s->sum, r->feedback->k, &s->sum,
+                    r->feedback->options.keeps ? &dropped : NULL);
+    rill__give_back(r, &dropped);
+}
+
+/* Ends with the partial sum sent to the parent; on the root, with the result. */
+static rill_status step_up(rill_request *r, state *s) {
+    int rank = r->task.engine->rank, size = r->task.engine->size;
+    for (; s->distance < size; s->distance *= 2) {
+        if (rank & s->distance) {
+            rill__block *block;
+            RILL_TRY(rill__encode_partial(r, &s->sum, &block));
+            r->task.rounds++;
+            return rill__send_block(r, rank - s->distance, RILL__LANE_A, block);
+        }
+        if (rank + s->distance >= size) continue;
+        rill__message message;
+        rill__block *block;
+        rill_status status = rill__receive(r, rank + s->distance, RILL__LANE_A, &message, &block,
+                                           NULL);
+        if (status != RILL_OK) return status;
+        r->task.rounds++;
+        rill__part received = rill__received_pairs(r, &message, 0, r->task.expect.dim);
+        rill__part_add_pairs(r, &s->sum, &received);
+        select_again(r, s);
+    }
+    RILL_TRY(rill__encode(r, &s->sum, &s->result));
+    if (rill__request_is_lossy(r)) s->sum = rill__own_part(r, s->result);
+    return RILL_OK;
+}
+
+static rill_status step_wait(rill_request *r, state *s) {
+    rill__message message;
+    int rank = r->task.engine->rank;
+    if (!rank) return RILL_OK;
+    rill_status status = rill__receive(r, rank - s->distance, RILL__LANE_B, &message, &s->result,
+                                       NULL);
+    if (status != RILL_OK) return status;
+    r->task.rounds++;
+    s->sum = rill__received_pairs(r, &message, 0, r->task.expect.dim);
+    if (!rill__task_failed(r)) return RILL_OK;
+    return rill__encode(r, &s->sum, &s->result); /* those below are told */
+}
+
+static rill_status step_down(rill_request *r, state *s) {
+    int rank = r->task.engine->rank, size = r->task.engine->size;
+    while (s->distance > 1) {
+        s->distance /= 2;
+        if (rank + s->distance >= size) continue;
+        RILL_TRY(rill__send_block(r, rank + s->distance, RILL__LANE_B, s->result));
+        r->task.rounds++;
+    }
+    return rill__finish_parts(r, 1, &s->sum);
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    rill_status status;
+    switch (s->phase) {
+    case START:
+        s->distance = 1;
+        s->sum = r->input;
+        select_again(r, s);
+        s->phase = UP;
+        /* fall through */
+    case UP:
+        if ((status = step_up(r, s)) != RILL_OK) return status;
+        s->phase = WAIT;
+        /* fall through */
+    case WAIT:
+        if ((status = step_wait(r, s)) != RILL_OK) return status;
+        s->phase = DOWN;
+        /* fall through */
+    default: return step_down(r, s);
+    }
+}
+
+const rill__algorithm rill__topk_gtopk = {
+    .name = "gtopk",
+    .description = "gTop-k: tree that selects the k largest again at every node, then broadcast",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+};

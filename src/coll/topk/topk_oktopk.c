@@ -1,0 +1,436 @@
+/* oktopk: about k entries of the sum, with a volume that does not grow with P.
+ *
+ * Idea. The index space is split in P regions, one for each rank, so that every rank has about as many
+ * entries in each (balanced split): their bounds are the averages over the ranks of each rank's own
+ * quantiles, found anew every tau steps. Every rank sends each owner its entries of that region; owners
+ * sum and keep what passes a global threshold, which is found from histograms every tau' steps and
+ * steered in between (topk_oktopk_level.c). The shares that passed are gathered by all. Where one
+ * share is over 4 times the mean, entries are moved first, so that shares are equal
+ * (topk_oktopk_balance.c).
+ * No round tells sizes. Whether to balance is decided from the last step's shares, which everybody
+ * knows; where there is no last step, or it was skewed, sizes are agreed on, and decide.
+ * Source. Ok-Topk (Li and Hoefler, PPoPP 2022). Different here: bounds are averages over ranks that
+ *   have entries; the threshold comes from histograms of fixed size and not from a gathered union; sizes
+ *   are not exchanged in each step; Bruck's allgather is recursive doubling for any P.
+ * Order of sums. Contributions are taken as they come, and summed in groups of about 8 ranks as soon as a
+ *   group is there, while others are under way; the order of summation is that of the ranks, in every run.
+ * Restriction. P times the dimension is below 2^64.
+ * Memory. The messages received: k entries, then the result. From step to step: bounds, threshold.
+ * Cost.  (P-1) latency + n (P-1)/P pair (byte + 2 copy)       split; n: entries that a rank selects
+ *      + n sum (P = 2: merge) + K/P pair 2 copy               sum and cut; K: of the union
+ *      + ceil(log2 P) latency + k (P-1)/P pair (byte + copy)  allgather of k/P pairs
+ *      + k pair 2 copy                                        concatenation
+ *      + agreements: 2 of 1024 words every tau' steps, one of P words every tau
+ *   Words per rank, P large: 2k split + 2k allgather (+ 2k where shares are moved), of 6k(P-1)/P. */
+#include "coll/topk/topk_oktopk.h"
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/gather.h"
+
+#include <string.h>
+
+enum { GROUP = 8 };                /* ranks whose contributions are summed at once */
+enum { TAU = 64, TAU_LEVEL = 32 }; /* defaults, for the estimate */
+
+/* From step to step; all zero is a fresh one. The same on all ranks. */
+typedef struct memory {
+    uint64_t open;       /* a step has begun; still set in the next: it failed, and nothing holds */
+    uint64_t k;          /* that the threshold was made for */
+    rill__level level;   /* threshold */
+    uint64_t level_due;  /* to be found in the next step */
+    uint64_t level_age;  /* steps since it was found, */
+    uint64_t bounds_age; /* and since the bounds were */
+    uint64_t bounded, known, skewed; /* bounds hold; a step has ended; its shares were unequal */
+    uint64_t bounds[];               /* P + 1 */
+} memory;
+
+enum { START, PARTITIONING, SPLITTING, RECEIVING, FINDING, CUTTING, BALANCING, GATHERING, STOPPED };
+
+typedef struct state {
+    int stage, received;
+    bool finds; /* the threshold, in this step */
+    rill__agree agree;
+    uint64_t *sums;    /* of bounds, then ranks that have any */
+    rill__part *parts; /* of rank i for my region */
+    rill__part *group; /* sums of groups */
+    int groups, *missing;
+    rill__share share;
+    uint64_t counts[RILL__LEVEL_MARKS];
+    rill__level_search search;
+    rill__balance balance;
+    rill__gather gather;
+} state;
+
+static size_t memory_size(int ranks) {
+    return sizeof(memory) + ((size_t)ranks + 1) * sizeof(uint64_t);
+}
+
+static const char *supports(const rill__problem *p) {
+    return p->dim > UINT64_MAX / (unsigned)p->ranks
+               ? "adds up bounds of all ranks in 64 bit, and the dimension is too large for that"
+               : NULL;
+}
+
+static double agree_estimate(const rill__problem *p, double words) {
+    double time = 0;
+    for (int reach = 1; reach < p->ranks; reach *= 2)
+        time += p->c->latency + (double)sizeof(rill__header) * p->c->byte +
+                words * 8 * (p->c->byte + 2 * p->c->copy);
+    return time;
+}
+
+static double estimate(const rill__problem *p) {
+    double pair = rill__pair_bytes(p), others = (p->ranks - 1.0) / p->ranks;
+    double owned = p->k / p->ranks * pair + (double)sizeof(rill__header);
+    double split = (p->ranks - 1) * p->c->latency +
+                   p->nnz_max * others * pair * (p->c->byte + 2 * p->c->copy);
+    double sum = p->nnz * (p->ranks == 2 ? p->c->merge : p->c->sum) +
+                 p->result / p->ranks * pair * 2 * p->c->copy;
+    return p->c->overhead + split + sum + rill__gather_estimate(p, RILL__BRUCK, owned) +
+           p->k * pair * 2 * p->c->copy + 2 * agree_estimate(p, RILL__LEVEL_BINS) / TAU_LEVEL +
+           agree_estimate(p, p->ranks) / TAU;
+}
+
+/* ---- regions -------------------------------------------------------------------------------- */
+
+static memory *memory_of(const rill_request *r) { return r->feedback->memory.data; }
+static uint64_t wanted(const rill_request *r) { return rill__max_u64(1, r->feedback->k); }
+
+static uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
+    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
+}
+
+static void uniform_bounds(const rill_request *r, uint64_t *bounds) {
+    int size = r->task.engine->size;
+    for (int i = 0; i <= size; i++)
+        bounds[i] = rill__uniform_bound(r->task.expect.dim, i, size);
+}
+
+/* sums = this rank's quantiles, and 1; a rank without entries has no say. */
+static rill_status start_partition(rill_request *r, state *s) {
+    int size = r->task.engine->size;
+    s->sums = rill__request_alloc(r, (size_t)size, sizeof *s->sums);
+    if (!s->sums) return RILL_ERR_MEMORY;
+    const rill__part *in = &r->input;
+    for (int i = 1; in->n && i < size; i++)
+        s->sums[i - 1] = index_at(r->task.shape.index_bytes, in->idx,
+                                  rill__uniform_bound(in->n, i, size));
+    s->sums[size - 1] = in->n ? 1 : 0;
+    rill__agree_start(&s->agree, 0, s->sums, (uint64_t)size);
+    return RILL_OK;
+}
+
+static void end_partition(rill_request *r, const state *s) {
+    memory *m = memory_of(r);
+    int size = r->task.engine->size;
+    uint64_t voters = s->sums[size - 1];
+    for (int i = 1; voters && i < size; i++)
+        m->bounds[i] = s->sums[i - 1] / voters;
+    m->bounded = voters != 0; /* else uniform for this step */
+    m->bounds_age = 0;
+}
+
+/* Ranks that remember different steps (a call that failed on some of them only) would wait for
+ * different messages: they must see from the first that they are not in the same call. */
+static uint32_t memory_hash(const memory *m, size_t bytes) {
+    const unsigned char *at = (const unsigned char *)m;
+    uint32_t hash = UINT32_C(2166136261);
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * UINT32_C(16777619);
+    return hash;
+}
+
+static rill_status start(rill_request *r, state *s) {
+    memory *m = memory_of(r);
+    const rill__topk_options *o = &r->feedback->options;
+    if (m->open) memset(m, 0, r->feedback->memory_size);
+    r->task.expect.algorithm ^= memory_hash(m, r->feedback->memory_size);
+    m->open = 1;
+    s->finds = m->level.value == 0 || m->level_due || m->level_age >= o->threshold_interval ||
+               m->k != wanted(r);
+    bool balanced = r->settings.partition == RILL__BALANCED;
+    bool due = !m->bounded || m->bounds_age >= o->repartition_interval;
+    if (!balanced || due) uniform_bounds(r, m->bounds);
+    s->stage = balanced && due ? PARTITIONING : SPLITTING;
+    return balanced && due ? start_partition(r, s) : RILL_OK;
+}
+
+/* ---- split and reduce ----------------------------------------------------------------------- */
+
+static int group_first(const rill_request *r, const state *s, int group) {
+    return (int)rill__uniform_bound((uint64_t)r->task.engine->size, group, s->groups);
+}
+
+static int group_of(const rill_request *r, const state *s, int rank) {
+    int group = 0;
+    while (group_first(r, s, group + 1) <= rank)
+        group++;
+    return group;
+}
+
+static void my_region(const rill_request *r, uint64_t *first, uint64_t *range) {
+    const memory *m = memory_of(r);
+    int me = r->task.engine->rank;
+    *first = m->bounds[me];
+    *range = m->bounds[me + 1] - m->bounds[me];
+}
+
+static rill_status split(rill_request *r, state *s) {
+    const memory *m = memory_of(r);
+    int size = r->task.engine->size, me = r->task.engine->rank;
+    /* 16-bit sums are made in f32 and rounded once: all ranks in one group. */
+    bool rounds = rill__type_size(r->task.shape.type) == 2;
+    s->groups = rounds ? 1 : (size + GROUP - 1) / GROUP;
+    s->parts = rill__request_alloc(r, (size_t)size, sizeof *s->parts);
+    s->group = rill__request_alloc(r, (size_t)s->groups, sizeof *s->group);
+    s->missing = rill__request_alloc(r, (size_t)s->groups, sizeof *s->missing);
+    if (!s->parts || !s->group || !s->missing) return RILL_ERR_MEMORY;
+    for (int i = 0; i < s->groups; i++)
+        s->missing[i] = group_first(r, s, i + 1) - group_first(r, s, i);
+    for (int i = 1; i <= size; i++) {
+        int to = (me + i) % size;
+        rill__part slice = rill__part_slice(r->task.shape, &r->input, m->bounds[to],
+                                            m->bounds[to + 1] - m->bounds[to]);
+        if (to == me) s->parts[me] = slice;
+        else RILL_TRY(rill__send(r, to, RILL__LANE_A, &slice));
+    }
+    s->missing[group_of(r, s, me)]--;
+    r->task.rounds++;
+    return RILL_OK;
+}
+
+static rill_status copy_part(rill_request *r, const rill__part *from, rill__part *to) {
+    size_t idx = from->form == RILL__SPARSE ? from->n * r->task.shape.index_bytes : 0;
+    size_t val = from->n * rill__type_size(r->task.shape.type);
+    rill__block *blocks[2] = {rill__block_take(r, idx), rill__block_take(r, val)};
+    if (!blocks[0] || !blocks[1]) return RILL_ERR_MEMORY;
+    *to = *from;
+    to->idx = blocks[0]->buffer.data;
+    to->val = blocks[1]->buffer.data;
+    if (idx) memcpy(blocks[0]->buffer.data, from->idx, idx);
+    if (val) memcpy(blocks[1]->buffer.data, from->val, val);
+    return RILL_OK;
+}
+
+static rill_status sum_group(rill_request *r, state *s, int group) {
+    int from = group_first(r, s, group), n = group_first(r, s, group + 1) - from;
+    uint64_t first, range;
+    my_region(r, &first, &range);
+    rill__request_sum(r, first, range, n, s->parts + from, false, &r->piece[0]);
+    return s->groups > 1 ? copy_part(r, &r->piece[0].part, &s->group[group]) : RILL_OK;
+}
+
+static rill__part take_part(rill_request *r, const rill__message *message, int from) {
+    uint64_t first, range;
+    my_region(r, &first, &range);
+    rill__part part = rill__part_empty(first, range);
+    if (message->header.form == RILL__M_FAILED) return part;
+    part = rill__received_part(r, message);
+    if (part.first == first && part.range == range) return part;
+    rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "rank %d sent another range than this rank's",
+                                  from));
+    return rill__part_empty(first, range);
+}
+
+static rill_status receive(rill_request *r, state *s) {
+    while (s->received < r->task.engine->size - 1) {
+        rill__message message;
+        rill__block *block;
+        int from;
+        rill_status status = rill__receive(r, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block,
+                                           &from);
+        if (status != RILL_OK) return status;
+        s->received++;
+        s->parts[from] = take_part(r, &message, from);
+        int group = group_of(r, s, from);
+        if (--s->missing[group] == 0) RILL_TRY(sum_group(r, s, group));
+    }
+    return RILL_OK;
+}
+
+/* The sum of my region as pairs, whatever its form. */
+static rill_status take_sum(rill_request *r, state *s) {
+    uint64_t first, range;
+    my_region(r, &first, &range);
+    if (s->groups > 1) {
+        rill__request_sum(r, first, range, s->groups, s->group, false, &r->piece[0]);
+    }
+    const rill__part *sum = &r->piece[0].part;
+    if (sum->form == RILL__SPARSE) {
+        s->share = (rill__share){sum->n, r->piece[0].idx.data, r->piece[0].val.data};
+        return RILL_OK;
+    }
+    void *idx = rill__request_alloc(r, range, r->task.shape.index_bytes);
+    void *val = rill__request_alloc(r, range, rill__type_size(r->task.shape.type));
+    if (!idx || !val) return RILL_ERR_MEMORY;
+    uint64_t n = rill__kernels_get()->compact(r->task.shape, sum->val, first, range, r->fill, range,
+                                              idx, val);
+    s->share = (rill__share){n, idx, val};
+    return RILL_OK;
+}
+
+/* ---- gather --------------------------------------------------------------------------------- */
+
+static rill_status start_gather(rill_request *r, state *s) {
+    const rill__share *share = &s->share;
+    uint64_t first, range;
+    my_region(r, &first, &range);
+    if (s->balance.moving) { /* indices of other regions, too */
+        unsigned width = r->task.shape.index_bytes;
+        first = share->n ? index_at(width, share->idx, 0) : 0;
+        range = share->n ? index_at(width, share->idx, share->n - 1) - first + 1 : 0;
+    }
+    rill__part part = {RILL__SPARSE, first, range, share->n, share->idx, share->val, 0};
+    /* In the header's place for the planner's statistics, which a reducer has no use for. */
+    rill__level_pack(s->counts, &r->task.nnz_sum, &r->task.nnz_max);
+    rill__block *mine;
+    RILL_TRY(rill__encode(r, &part, &mine));
+    return rill__gather_start(r, &s->gather, RILL__BRUCK, mine);
+}
+
+/* Shares follow each other; their ranges are made to cover the whole dimension. */
+static void join_ranges(rill_request *r, rill__part *parts) {
+    unsigned width = r->task.shape.index_bytes;
+    int size = r->task.engine->size;
+    uint64_t end = 0;
+    for (int i = 0; i < size && !rill__task_failed(r); i++) {
+        uint64_t n = parts[i].n, first = end;
+        bool sparse = parts[i].form == RILL__SPARSE;
+        if (!sparse || (n && index_at(width, parts[i].idx, 0) < end))
+            rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE,
+                                          "the share of rank %d is not one that follows", i));
+        else if (n) end = index_at(width, parts[i].idx, n - 1) + 1;
+        if (i == size - 1) end = r->task.expect.dim;
+        parts[i].first = first;
+        parts[i].range = end - first;
+    }
+}
+
+/* What the next step starts from: made of what all ranks have received, so the same on all. */
+static rill_status remember(rill_request *r, const state *s) {
+    memory *m = memory_of(r);
+    int size = r->task.engine->size;
+    uint64_t k = wanted(r), counts[RILL__LEVEL_MARKS] = {0};
+    uint64_t *sizes = rill__request_alloc(r, (size_t)size, sizeof *sizes);
+    if (!sizes) return RILL_ERR_MEMORY;
+    for (int i = 0; i < size; i++) {
+        const rill__header *h = &s->gather.messages[i].header;
+        sizes[i] = h->count;
+        counts[RILL__LEVEL_OWN] += h->count;
+        rill__level_unpack(h->nnz_sum, h->nnz_max, counts);
+    }
+    uint64_t count = counts[RILL__LEVEL_OWN];
+    m->known = 1;
+    m->skewed = rill__balance_needed(s->balance.sizes ? s->balance.sizes : sizes, size,
+                                     r->feedback->options.balance_trigger);
+    m->k = k;
+    m->level_age++;
+    m->bounds_age++;
+    if (m->level.value == 0) return RILL_OK;
+    /* A threshold that nothing but 0 is under cannot be lowered, nor steered. */
+    bool lowest = rill__level_key(r->task.shape.type, m->level.value) == 1;
+    m->level_due = lowest ? count > k + k / 16 : rill__level_is_off(k, count);
+    if (!lowest) rill__level_steer(&m->level, k, counts);
+    return RILL_OK;
+}
+
+static rill_status finish(rill_request *r, state *s) {
+    int size = r->task.engine->size;
+    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    if (!parts) return RILL_ERR_MEMORY;
+    rill__gather_parts(r, &s->gather, parts);
+    join_ranges(r, parts);
+    if (rill__task_failed(r)) return RILL_OK;
+    RILL_TRY(rill__finish_parts(r, size, parts));
+    RILL_TRY(remember(r, s));
+    memory_of(r)->open = 0;
+    return RILL_OK;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static rill_status find_level(rill_request *r, state *s) {
+    memory *m = memory_of(r);
+    uint64_t key = 0;
+    rill_status status = rill__level_find(r, &s->search, &s->share, wanted(r), &key);
+    if (status != RILL_OK) return status;
+    rill__level_set(&m->level, key ? rill__level_of_key(r->task.shape.type, key) : 0);
+    m->level_age = 0;
+    return RILL_OK;
+}
+
+static rill_status stop(state *s) {
+    s->stage = STOPPED;
+    return RILL_OK;
+}
+
+/* Where the largest possible share is not over the trigger, nobody needs to know sizes. */
+static bool may_balance(const rill_request *r) {
+    const memory *m = memory_of(r);
+    return (!m->known || m->skewed) && r->feedback->options.balance_trigger < r->task.engine->size;
+}
+
+/* Up to my share of what is delivered. After an agreement all know of a failure, and stop. */
+static rill_status reduce_step(rill_request *r, state *s) {
+    rill_status status;
+    if (s->stage == START) RILL_TRY(start(r, s));
+    if (s->stage == PARTITIONING) {
+        status = rill__agree_step(r, &s->agree);
+        if (status != RILL_OK) return status;
+        if (rill__task_failed(r)) return stop(s);
+        end_partition(r, s);
+        s->stage = SPLITTING;
+    }
+    if (s->stage == SPLITTING) {
+        RILL_TRY(split(r, s));
+        s->stage = RECEIVING;
+    }
+    if (s->stage == RECEIVING) {
+        status = receive(r, s);
+        if (status != RILL_OK) return status;
+        RILL_TRY(take_sum(r, s));
+        s->stage = s->finds ? FINDING : CUTTING;
+    }
+    if (s->stage == FINDING) {
+        status = find_level(r, s);
+        if (status != RILL_OK) return status;
+        if (rill__task_failed(r)) return stop(s);
+        s->stage = CUTTING;
+    }
+    rill_type type = r->task.shape.type;
+    double level = memory_of(r)->level.value;
+    rill__level_counts(type, &s->share, level, s->counts);
+    rill__level_cut(r->task.shape, &s->share, rill__level_key(type, level));
+    s->stage = BALANCING;
+    return RILL_OK;
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    rill_status status = RILL_OK;
+    if (s->stage < BALANCING) status = reduce_step(r, s);
+    if (status != RILL_OK || s->stage == STOPPED) return status;
+    if (s->stage == BALANCING) {
+        if (may_balance(r)) {
+            status = rill__balance_step(r, &s->balance, &s->share);
+            if (status != RILL_OK) return status;
+            if (rill__task_failed(r) && !s->balance.moving) return stop(s);
+        }
+        RILL_TRY(start_gather(r, s));
+        s->stage = GATHERING;
+    }
+    status = rill__gather_step(r, &s->gather);
+    return status == RILL_OK ? finish(r, s) : status;
+}
+
+const rill__algorithm rill__topk_oktopk = {
+    .name = "oktopk",
+    .description =
+        "Ok-Topk: balanced split, global threshold, balanced allgather; volume free of P",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+    .memory_size = memory_size,
+    .selects = "threshold",
+    .balances = true,
+};

@@ -1,0 +1,122 @@
+/* Data balancing of oktopk: owners whose region has many of the entries that passed the threshold
+ * hand some on, so that the allgather moves equal shares.
+ *
+ * Put together in the order of the indices, the shares of all ranks are one list of T entries. Rank j
+ * gets those from T j / P to T (j+1) / P of it. All know the sizes, so all know who sends what to whom,
+ * and nothing is announced. Entries that stay are copied only.
+ * Cost: an agreement on P words; then one round, in which a rank receives at most T / P entries. */
+#include "coll/topk/topk_oktopk.h"
+
+#include <string.h>
+
+bool rill__balance_needed(const uint64_t *sizes, int ranks, double trigger) {
+    uint64_t sum = 0, most = 0;
+    for (int i = 0; i < ranks; i++) {
+        sum += sizes[i];
+        most = rill__max_u64(most, sizes[i]);
+    }
+    return (double)most * ranks > trigger * (double)sum;
+}
+
+/* What rank i has of what rank j gets, as [*from, *to) of the list. */
+static bool overlap(const rill__balance *b, int ranks, int i, int j, uint64_t *from, uint64_t *to) {
+    uint64_t sum = b->starts[ranks];
+    *from = rill__max_u64(b->starts[i], rill__uniform_bound(sum, j, ranks));
+    *to = rill__min_u64(b->starts[i + 1], rill__uniform_bound(sum, j + 1, ranks));
+    return *from < *to;
+}
+
+static uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
+    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
+}
+
+/* Entries [from, to) of a share, in the smallest range. */
+static rill__part part_of(rill__shape shape, const rill__share *s, uint64_t from, uint64_t to) {
+    const char *idx = s->idx, *val = s->val;
+    uint64_t first = index_at(shape.index_bytes, idx, from);
+    rill__part part = rill__part_empty(first, index_at(shape.index_bytes, idx, to - 1) - first + 1);
+    part.n = to - from;
+    part.idx = idx + from * shape.index_bytes;
+    part.val = val + from * rill__type_size(shape.type);
+    return part;
+}
+
+static void append(rill__shape shape, rill__share *s, const rill__part *part) {
+    size_t size = rill__type_size(shape.type);
+    memcpy((char *)s->idx + s->n * shape.index_bytes, part->idx, part->n * shape.index_bytes);
+    memcpy((char *)s->val + s->n * size, part->val, part->n * size);
+    s->n += part->n;
+}
+
+static rill_status send_away(rill_request *r, rill__balance *b, const rill__share *s) {
+    int ranks = r->task.engine->size, me = r->task.engine->rank;
+    for (int d = 1; d < ranks; d++) {
+        int to = (me + d) % ranks;
+        uint64_t from, end;
+        if (!overlap(b, ranks, me, to, &from, &end)) continue;
+        rill__part part = part_of(r->task.shape, s, from - b->starts[me], end - b->starts[me]);
+        RILL_TRY(rill__send(r, to, RILL__LANE_A, &part));
+    }
+    r->task.rounds++;
+    uint64_t sum = b->starts[ranks];
+    uint64_t room = rill__uniform_bound(sum, me + 1, ranks) - rill__uniform_bound(sum, me, ranks);
+    b->out.idx = rill__request_alloc(r, room + 1, r->task.shape.index_bytes);
+    b->out.val = rill__request_alloc(r, room + 1, rill__type_size(r->task.shape.type));
+    return b->out.idx && b->out.val ? RILL_OK : RILL_ERR_MEMORY;
+}
+
+static rill_status collect(rill_request *r, rill__balance *b, const rill__share *s) {
+    int ranks = r->task.engine->size, me = r->task.engine->rank;
+    for (; b->next < ranks; b->next++) {
+        uint64_t from, end;
+        if (!overlap(b, ranks, b->next, me, &from, &end)) continue;
+        rill__part part = rill__part_empty(0, 0);
+        if (b->next == me) {
+            part = part_of(r->task.shape, s, from - b->starts[me], end - b->starts[me]);
+        } else {
+            rill__message message;
+            rill__block *block;
+            rill_status status = rill__receive(r, b->next, RILL__LANE_A, &message, &block, NULL);
+            if (status != RILL_OK) return status;
+            if (message.header.form != RILL__M_FAILED) part = rill__received_part(r, &message);
+            if (!rill__task_failed(r) && (part.form != RILL__SPARSE || part.n != end - from))
+                rill__task_fail(r,
+                                rill__fail(RILL_ERR_MESSAGE,
+                                           "rank %d sent another share than announced", b->next));
+        }
+        if (!rill__task_failed(r)) append(r->task.shape, &b->out, &part);
+    }
+    return RILL_OK;
+}
+
+static rill_status begin(rill_request *r, rill__balance *b, const rill__share *s) {
+    size_t ranks = (size_t)r->task.engine->size;
+    b->sizes = rill__request_alloc(r, ranks, sizeof *b->sizes);
+    b->starts = rill__request_alloc(r, ranks + 1, sizeof *b->starts);
+    if (!b->sizes || !b->starts) return RILL_ERR_MEMORY;
+    b->sizes[r->task.engine->rank] = s->n;
+    rill__agree_start(&b->agree, 0, b->sizes, ranks);
+    b->begun = true;
+    return RILL_OK;
+}
+
+rill_status rill__balance_step(rill_request *r, rill__balance *b, rill__share *s) {
+    int ranks = r->task.engine->size;
+    if (!b->begun) RILL_TRY(begin(r, b, s));
+    if (!b->agreed) {
+        rill_status status = rill__agree_step(r, &b->agree);
+        if (status != RILL_OK) return status;
+        b->agreed = true;
+        if (rill__task_failed(r)) return RILL_OK; /* and so has everybody's */
+        if (!rill__balance_needed(b->sizes, ranks, r->feedback->options.balance_trigger))
+            return RILL_OK;
+        for (int i = 0; i < ranks; i++)
+            b->starts[i + 1] = b->starts[i] + b->sizes[i];
+        RILL_TRY(send_away(r, b, s));
+        b->moving = true;
+    }
+    if (!b->moving) return RILL_OK;
+    rill_status status = collect(r, b, s);
+    if (status == RILL_OK) *s = b->out;
+    return status;
+}

@@ -1,0 +1,349 @@
+/* s2: where something is as a bitmap, what it is as a count-sketch, both summed by MPI.
+ *
+ * Idea. Bitmaps of the non-zero entries, or blocks of entries, are combined by OR; all ranks then know the
+ *   union. Its U entries are numbered, the selected values added to a count-sketch of r rows with
+ *   lambda U cells in all (sketch.h), the sketches summed, and each entry of the union estimated by the
+ *   median over the rows. Hashes are new in each step, so that the errors of steps are independent.
+ * Source. S2 Reducer (Ge et al., ICASSP 2022).
+ * Feedback. Without it the update is the estimate as published: unbiased, off by collisions. With it that
+ *   would diverge, as the error is larger than what was sent when lambda is small; so
+ *   lambda/(1+lambda) = c times the estimate is delivered. Of that a rank's part is c times the mean over
+ *   the rows of what its own sketch says, which is linear and adds up to the mean of the sum, plus 1/P of
+ *   where the median is other than the mean. It keeps its values less its part: nothing is lost, and
+ *   the squared residual of each rank by itself shrinks to 1/(1+lambda). (Were each to answer for 1/P of
+ *   the result, the differences between the ranks would stay with them and add up for ever.)
+ * Restriction. MPI sums the sketch: no coding of values. A NaN or an infinity spoils the entries
+ *   that share a cell with it, with feedback also in the residuals.
+ * Memory. Two bitmaps, two sketches, the result.
+ * Cost, for k values of this rank and cells of s bytes (4; f64: 8):
+ *        agreement: ceil(log2 P) latency, twice when buffers have to grow
+ *      + 4 ceil(log2 P) mpi_latency + 2 (P-1)/P (N / 8 / block + lambda U s) mpi_byte
+ *      + r (k + 2 U) scatter */
+#include "coll/topk/sketch.h"
+#include "coll/topk/topk.h"
+#include "stream/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MARKING, AGREEING, JOINING, SIZING, AGREEING_ROOM, FILLING, SUMMING, DECODING };
+enum { BATCH = 256 };
+
+/* MPI counts are ints. */
+#define MOST_AT_ONCE (UINT64_C(1) << 30)
+
+/* An allreduce of MPI's, in parts. */
+typedef struct exchange {
+    MPI_Datatype type;
+    MPI_Op op;
+    size_t size; /* bytes of one element */
+    const char *from;
+    char *to;
+    uint64_t count, done, posted;
+    MPI_Request mpi;
+    bool waiting;
+} exchange;
+
+typedef struct state {
+    int stage;
+    rill__agree agree;
+    exchange exchange;
+    uint64_t block; /* entries that a bit stands for */
+    uint64_t words; /* of a bitmap */
+    uint64_t *own, *joint;
+    uint64_t entries; /* of the union */
+    rill__sketch sketch;
+} state;
+
+static const char *supports(const rill__problem *p) {
+    return p->value_bits
+               ? "hands its sketch to MPI, which sends values as they are: value_bits must "
+                 "be 0"
+               : NULL;
+}
+
+static double estimate(const rill__problem *p) {
+    static const double lambda = 0.5,
+                        rows = 3; /* the defaults; options are not part of a problem */
+    double rounds = ceil(log2(p->ranks)), cell = p->type == RILL_F64 ? 8 : 4;
+    double bitmap = (double)p->dim / 8 / (double)rill__max_u64(1, p->block);
+    return p->c->overhead + rounds * (p->c->latency + 4 * p->c->mpi_latency) +
+           2.0 * (p->ranks - 1) / p->ranks * (bitmap + lambda * p->result * cell) * p->c->mpi_byte +
+           rows * (p->nnz_max + 2 * p->result) * p->c->scatter;
+}
+
+/* ---- MPI's collectives ---------------------------------------------------------------------- */
+
+/* A blocking call may block in MPI, as in allreduce_dense.c. */
+static rill_status post(rill_request *r, exchange *x) {
+    x->posted = rill__min_u64(MOST_AT_ONCE, x->count - x->done);
+    const char *from = x->from + x->done * x->size;
+    char *to = x->to + x->done * x->size;
+    int n = (int)x->posted, code;
+    x->mpi = MPI_REQUEST_NULL;
+    if (r->blocking) code = MPI_Allreduce(from, to, n, x->type, x->op, r->task.engine->mpi);
+    else code = MPI_Iallreduce(from, to, n, x->type, x->op, r->task.engine->mpi, &x->mpi);
+    x->waiting = true;
+    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
+}
+
+/* last: this call posts no other afterwards. */
+static rill_status advance(rill_request *r, exchange *x, bool last) {
+    while (x->done < x->count) {
+        if (!x->waiting) {
+            if (!rill__may_post(r)) return RILL_IN_PROGRESS;
+            RILL_TRY(post(r, x));
+            if (last && x->done + x->posted == x->count) r->may_post = false;
+        }
+        int over = 0;
+        int code = rill__mpi_test(&x->mpi, &over);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
+        if (!over) return RILL_IN_PROGRESS;
+        x->done += x->posted;
+        x->waiting = false;
+    }
+    unsigned ranks = (unsigned)r->task.engine->size;
+    uint64_t bytes = 2 * (ranks - 1) * (x->count * x->size) / ranks;
+    r->task.sent_bytes += bytes;
+    r->task.recv_bytes += bytes;
+    r->task.messages += 2 * (ranks - 1);
+    r->task.rounds += 2 * (ranks - 1);
+    return RILL_OK;
+}
+
+/* ---- the union ------------------------------------------------------------------------------ */
+
+static inline uint64_t index_at(const rill__part *p, unsigned bytes, uint64_t i) {
+    return bytes == 4 ? ((const uint32_t *)p->idx)[i] : ((const uint64_t *)p->idx)[i];
+}
+
+static rill_status mark(rill_request *r, state *s) {
+    s->block = rill__max_u64(1, r->feedback->options.block);
+    s->words = rill__blocks_in(rill__blocks_in(r->task.expect.dim, s->block), 64);
+    RILL_TRY(rill__buffer_reserve(&r->scratch, 2 * s->words * sizeof *s->own));
+    s->own = r->scratch.data;
+    s->joint = s->own + s->words;
+    memset(s->own, 0, s->words * sizeof *s->own);
+    unsigned width = r->task.shape.index_bytes;
+    for (uint64_t i = 0; i < r->input.n; i++) {
+        uint64_t unit = index_at(&r->input, width, i) / s->block;
+        s->own[unit / 64] |= UINT64_C(1) << unit % 64;
+    }
+    s->exchange = (exchange){.type = MPI_UINT64_T,
+                             .op = MPI_BOR,
+                             .size = sizeof *s->own,
+                             .from = (const char *)s->own,
+                             .to = (char *)s->joint,
+                             .count = s->words};
+    return RILL_OK;
+}
+
+static uint64_t count_entries(const rill_request *r, const state *s) {
+    uint64_t units = 0, last = 0;
+    for (uint64_t w = 0; w < s->words; w++) {
+        if (!s->joint[w]) continue;
+        units += (unsigned)__builtin_popcountll(s->joint[w]);
+        last = w * 64 + 63 - (unsigned)__builtin_clzll(s->joint[w]);
+    }
+    return rill__block_entries(s->block, units, last, r->task.expect.dim);
+}
+
+/* Entries for which all buffers that are sized by the union have room. */
+static uint64_t room(const rill_request *r) {
+    const rill__topk_options *o = &r->feedback->options;
+    rill_type type = r->task.shape.type;
+    size_t cell = rill__type_size(rill__sketch_cell_type(type));
+    uint64_t cells = rill__min_u64(r->piece[0].idx.capacity, r->piece[0].val.capacity) / cell;
+    uint64_t pairs = rill__min_u64(r->piece[1].idx.capacity / r->task.shape.index_bytes,
+                                   r->piece[1].val.capacity / rill__type_size(type));
+    uint64_t rounding = (uint64_t)o->sketch_rows + 1; /* a row is rounded up to whole cells */
+    if (cells <= rounding) return 0;
+    double sketched = (double)(cells - rounding) / fmin(o->lambda, o->sketch_rows);
+    return sketched < (double)pairs ? (uint64_t)sketched : pairs;
+}
+
+static rill_status reserve(rill_request *r, const state *s) {
+    size_t cells = rill__sketch_cells(&s->sketch) * rill__type_size(s->sketch.cell);
+    RILL_TRY(rill__buffer_reserve(&r->piece[0].idx, cells));
+    RILL_TRY(rill__buffer_reserve(&r->piece[0].val, cells));
+    RILL_TRY(rill__buffer_reserve(&r->piece[1].idx, s->entries * r->task.shape.index_bytes));
+    return rill__buffer_reserve(&r->piece[1].val, s->entries * rill__type_size(r->task.shape.type));
+}
+
+/* ---- sketch --------------------------------------------------------------------------------- */
+
+static void fill(rill_request *r, state *s) {
+    const rill__part *in = &r->input;
+    rill_type type = r->task.shape.type;
+    size_t size = rill__type_size(type), cell = rill__type_size(s->sketch.cell);
+    unsigned width = r->task.shape.index_bytes;
+    uint64_t cells = rill__sketch_cells(&s->sketch), word = 0, before = 0;
+    void *own = r->piece[0].val.data;
+    memset(own, 0, cells * cell);
+    for (uint64_t i = 0; i < in->n; i++) {
+        uint64_t index = index_at(in, width, i), unit = index / s->block;
+        for (; word < unit / 64; word++)
+            before += (unsigned)__builtin_popcountll(s->joint[word]);
+        uint64_t below = s->joint[word] & ((UINT64_C(1) << unit % 64) - 1);
+        uint64_t rank = before + (unsigned)__builtin_popcountll(below);
+        rill__sketch_add(&s->sketch, own, rank * s->block + index % s->block,
+                         rill__value_load(type, (const char *)in->val + i * size));
+    }
+    s->exchange = (exchange){.type = s->sketch.cell == RILL_F64 ? MPI_DOUBLE : MPI_FLOAT,
+                             .op = MPI_SUM,
+                             .size = cell,
+                             .from = own,
+                             .to = r->piece[0].idx.data,
+                             .count = cells};
+}
+
+/* The indices of the union, in order. */
+static void list(const rill_request *r, const state *s, void *idx) {
+    uint64_t n = 0, dim = r->task.expect.dim;
+    unsigned width = r->task.shape.index_bytes;
+    for (uint64_t w = 0; w < s->words; w++)
+        for (uint64_t bits = s->joint[w]; bits; bits &= bits - 1) {
+            uint64_t unit = w * 64 + (unsigned)__builtin_ctzll(bits), first = unit * s->block;
+            uint64_t end = first + rill__block_extent(s->block, unit, dim);
+            for (uint64_t i = first; i < end; i++, n++)
+                if (width == 4) ((uint32_t *)idx)[n] = (uint32_t)i;
+                else ((uint64_t *)idx)[n] = i;
+        }
+}
+
+/* kept = what this rank keeps of the entries [at, at + n) of the union, of which share was
+ * delivered, and of whose values the first is number *own of the input. */
+static void keep(const rill_request *r, const rill__part *result, uint64_t at, uint64_t n,
+                 const double *share, char *kept, uint64_t *own) {
+    const rill__part *in = &r->input;
+    rill_type type = r->task.shape.type;
+    size_t size = rill__type_size(type);
+    unsigned width = r->task.shape.index_bytes;
+    for (uint64_t i = at; i < at + n; i++) {
+        double value = 0;
+        if (*own < in->n && index_at(in, width, *own) == index_at(result, width, i))
+            value = rill__value_load(type, (const char *)in->val + (*own)++ * size);
+        rill__value_store(type, kept + i * size, value - share[i - at]);
+    }
+}
+
+/* val = the result; kept, unless NULL, what this rank keeps of its values. */
+static void decode(rill_request *r, state *s, const rill__part *result, char *val, char *kept) {
+    const void *own_cells = r->piece[0].val.data, *cells = r->piece[0].idx.data;
+    double lambda = r->feedback->options.lambda, ranks = r->task.engine->size;
+    double factor = kept ? lambda / (1 + lambda) : 1, squares = 0;
+    double median[BATCH], mean[BATCH], share[BATCH];
+    rill_type type = r->task.shape.type;
+    size_t size = rill__type_size(type);
+    uint64_t own = 0;
+    for (uint64_t at = 0; at < s->entries; at += BATCH) {
+        uint64_t n = rill__min_u64(BATCH, s->entries - at);
+        squares += rill__sketch_estimate(&s->sketch, cells, at, n, median, mean);
+        for (uint64_t i = 0; i < n; i++)
+            rill__value_store(type, val + (at + i) * size, factor * median[i]);
+        if (!kept) continue;
+        rill__sketch_mean(&s->sketch, own_cells, at, n, share);
+        for (uint64_t i = 0; i < n; i++) {
+            double delivered = rill__value_load(type, val + (at + i) * size);
+            share[i] = factor * share[i] + (delivered - factor * mean[i]) / ranks;
+        }
+        keep(r, result, at, n, share, kept, &own);
+    }
+    r->feedback->collision_error = rill__sketch_error(&s->sketch, cells, squares);
+}
+
+static rill_status finish(rill_request *r, state *s) {
+    rill__piece *out = &r->piece[1];
+    size_t size = rill__type_size(r->task.shape.type);
+    out->part = rill__part_empty(0, r->task.expect.dim);
+    if (s->entries) {
+        rill__block *kept = NULL;
+        if (r->feedback->options.keeps) {
+            kept = rill__block_take(r, s->entries * size);
+            if (!kept) return rill__task_fail(r, RILL_ERR_MEMORY);
+        }
+        list(r, s, out->idx.data);
+        out->part.n = s->entries;
+        out->part.idx = out->idx.data;
+        out->part.val = out->val.data;
+        decode(r, s, &out->part, out->val.data, kept ? kept->buffer.data : NULL);
+        rill__part back = out->part;
+        if (kept) {
+            back.val = kept->buffer.data;
+            rill__give_back(r, &back);
+        }
+    }
+    return rill__finish_piece(r, out);
+}
+
+/* ---- the call ------------------------------------------------------------------------------- */
+
+/* Goes on when all ranks have agreed, and none has failed. */
+static rill_status agreed(rill_request *r, state *s, int next) {
+    rill_status status = rill__agree_step(r, &s->agree);
+    if (status == RILL_OK) s->stage = next;
+    return status;
+}
+
+static void size_sketch(rill_request *r, state *s) {
+    const rill__feedback *f = r->feedback;
+    s->entries = count_entries(r, s);
+    if (!s->entries) {
+        s->stage = DECODING;
+        return;
+    }
+    rill__sketch_plan(&s->sketch, r->task.shape.type, s->entries, f->options.sketch_rows,
+                      f->options.lambda, f->seed, f->step);
+    s->stage = FILLING;
+    if (s->entries <= s->agree.args_min) return;
+    /* Memory may be short on one rank alone, and MPI can't tell the others. */
+    rill_status status = reserve(r, s);
+    if (status != RILL_OK) rill__task_fail(r, status);
+    rill__agree_start(&s->agree, 0, NULL, 0);
+    s->stage = AGREEING_ROOM;
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    rill_status status = RILL_OK;
+    if (s->stage == MARKING) {
+        status = mark(r, s);
+        if (status != RILL_OK) rill__task_fail(r, status);
+        rill__agree_start(&s->agree, room(r), NULL, 0);
+        s->stage = AGREEING;
+    }
+    if (s->stage == AGREEING) status = agreed(r, s, JOINING);
+    if (status == RILL_OK && s->stage == JOINING && !rill__task_failed(r)) {
+        status = advance(r, &s->exchange, false);
+        if (status == RILL_OK) s->stage = SIZING;
+    }
+    if (status == RILL_OK && s->stage == SIZING) size_sketch(r, s);
+    if (status == RILL_OK && s->stage == AGREEING_ROOM) status = agreed(r, s, FILLING);
+    if (status != RILL_OK) return status;
+    if (rill__task_failed(r)) {
+        r->may_post = false;
+        return RILL_OK;
+    }
+    if (s->stage == FILLING) {
+        fill(r, s);
+        s->stage = SUMMING;
+    }
+    if (s->stage == SUMMING) {
+        RILL_TRY(status = advance(r, &s->exchange, true));
+        if (status == RILL_IN_PROGRESS) return status;
+        s->stage = DECODING;
+    }
+    r->may_post = false;
+    return finish(r, s);
+}
+
+const rill__algorithm rill__topk_s2 = {
+    .name = "s2",
+    .description = "S2 Reducer: bitmap by OR and count-sketch by sum, through MPI_Allreduce",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+    .posts_mpi_collective = true,
+    .by_request = true,
+};

@@ -1,0 +1,222 @@
+/* spardl: the largest k/P of the sum in each of P blocks of the index space.
+ *
+ * Idea. Block b of the index space ends at rank b. Reduce-scatter for any P: with offset
+ * (block - rank) mod P and distances d = the largest power of two below P, then its halves, each rank
+ * sends to rank + d all blocks that it still holds whose offset is d or more, in one message, and keeps
+ * the rest; the receiver adds them to its own. A block is trimmed to its k/P largest before
+ * it is sent on, and at its end. Then Bruck's allgather of the P blocks, as their owners encoded them.
+ * The blocks that a rank holds are consecutive, so that they are one range of pairs, or two where
+ * they go on at block 0.
+ * Source. SparDL (Zhao et al., ICDE 2023), Spar-Reduce-Scatter, without teams.
+ * Restriction. None. Blocks have at least one entry, so that for k < P the result has up to P.
+ * Memory. The messages of the reduce-scatter, the sums of their blocks, and the P results.
+ * Cost. With L = ceil(log2 P) and s = k (P-1)/P:
+ *     L latency + s pair (byte + 2 copy) + 2s (merge + select)       reduce-scatter
+ *   + L latency + s pair (byte + copy)                               gather
+ *   + 2 k pair copy                                                  concatenation
+ * Volume. 4s words leave each rank, in 2L rounds. */
+#include "coll/allreduce/allreduce.h"
+#include "coll/patterns/gather.h"
+#include "coll/topk/topk.h"
+
+#include <string.h>
+
+typedef enum phase { START, SEND, RECEIVE, GATHER } phase;
+
+typedef struct state {
+    phase phase;
+    int distance, held;  /* of this round; blocks that this rank holds, its own the first */
+    rill__part parts[2]; /* of those up to the last block, and from block 0 on */
+    rill__gather gather;
+} state;
+
+/* Blocks that follow each other on the ring, as ranges of the index space. */
+typedef struct section {
+    int from, to;
+    uint64_t first, range;
+} section;
+
+static const char *supports(const rill__problem *p) {
+    (void)p;
+    return NULL;
+}
+
+static double estimate(const rill__problem *p) {
+    const rill__constants *c = p->c;
+    double share = p->k * (p->ranks - 1) / p->ranks, pair = rill__pair_bytes(p);
+    double select = RILL__SELECT_MERGES * c->merge;
+    double time = c->overhead + share * pair * (2 * c->byte + 3 * c->copy) +
+                  2 * share * (c->merge + select) + 2 * p->k * pair * c->copy;
+    for (int n = 1; n < p->ranks; n *= 2)
+        time += 2 * c->latency;
+    return time;
+}
+
+static section section_of(const rill_request *r, int from, int to) {
+    int size = r->task.engine->size;
+    uint64_t dim = r->task.expect.dim, first = rill__uniform_bound(dim, from, size);
+    return (section){from, to, first, rill__uniform_bound(dim, to, size) - first};
+}
+
+/* The n blocks from the rank-th on that follow offset; returns how many sections they are. */
+static int sections_of(const rill_request *r, int offset, int n, section out[2]) {
+    int size = r->task.engine->size, from = (r->task.engine->rank + offset) % size;
+    int over = from + n - size;
+    out[0] = section_of(r, from, over > 0 ? size : from + n);
+    out[1] = section_of(r, 0, over > 0 ? over : 0);
+    return over > 0 ? 2 : 1;
+}
+
+/* The entries of blocks that this rank holds, at most as many as they may have. */
+static rill__part trimmed(rill_request *r, const state *s, const section *c) {
+    rill__part part = rill__part_slice(r->task.shape,
+                                       &s->parts[c->from >= r->task.engine->rank ? 0 : 1], c->first,
+                                       c->range);
+    rill__part dropped = rill__part_empty(0, 0);
+    rill__part_topk_blocks(r, &part, c->from, c->to, r->feedback->k, &part,
+                           r->feedback->options.keeps ? &dropped : NULL);
+    rill__give_back(r, &dropped);
+    return part;
+}
+
+/* Two messages in one; in a failed request the failure goes instead. */
+static rill_status bundle(rill_request *r, const rill__part parts[2], rill__block **out) {
+    rill__block *each[2];
+    for (int i = 0; i < 2; i++) {
+        RILL_TRY(rill__encode_partial(r, &parts[i], &each[i]));
+        if (rill__task_failed(r)) {
+            *out = each[i];
+            return RILL_OK;
+        }
+    }
+    size_t bytes = rill__align8(each[0]->bytes) + rill__align8(each[1]->bytes);
+    rill__block *block = rill__block_take(r, sizeof(rill__header) + bytes);
+    if (!block) {
+        rill__task_fail(r, RILL_ERR_MEMORY);
+        return rill__encode(r, &parts[0], out);
+    }
+    rill__header h = rill__call_header(&r->task);
+    h.form = RILL__M_BUNDLE;
+    h.count = 2;
+    h.value_size = bytes;
+    char *at = block->buffer.data;
+    memcpy(at, &h, sizeof h);
+    at += sizeof h;
+    for (int i = 0; i < 2; i++) {
+        size_t padded = rill__align8(each[i]->bytes);
+        memcpy(at, each[i]->buffer.data, each[i]->bytes);
+        memset(at + each[i]->bytes, 0, padded - each[i]->bytes);
+        at += padded;
+    }
+    *out = block;
+    return RILL_OK;
+}
+
+static rill_status send_blocks(rill_request *r, state *s) {
+    int to = (r->task.engine->rank + s->distance) % r->task.engine->size;
+    section c[2];
+    rill__part parts[2];
+    rill__block *block;
+    int n = sections_of(r, s->distance, s->held - s->distance, c);
+    for (int i = 0; i < n; i++)
+        parts[i] = trimmed(r, s, &c[i]);
+    RILL_TRY(n == 1 ? rill__encode_partial(r, &parts[0], &block) : bundle(r, parts, &block));
+    RILL_TRY(rill__send_block(r, to, RILL__LANE_A, block));
+    r->task.rounds++;
+    sections_of(r, 0, s->distance, c);
+    for (int i = 0; i < 2; i++)
+        s->parts[i] = rill__part_slice(r->task.shape, &s->parts[i], c[i].first, c[i].range);
+    return RILL_OK;
+}
+
+static void add(rill_request *r, state *s, int i, const rill__message *message, const section *c) {
+    rill__part received = rill__received_pairs(r, message, c->first, c->range);
+    rill__part_add_pairs(r, &s->parts[i], &received);
+}
+
+/* What comes are the first of the blocks that this rank holds. */
+static rill_status receive_blocks(rill_request *r, state *s) {
+    int size = r->task.engine->size;
+    int from = (r->task.engine->rank - s->distance + size) % size;
+    rill__message message, inner;
+    rill__block *block;
+    rill_status status = rill__receive(r, from, RILL__LANE_A, &message, &block, NULL);
+    if (status != RILL_OK) return status;
+    section c[2];
+    int n = sections_of(r, 0, s->held - s->distance, c);
+    if (message.header.form != RILL__M_BUNDLE) {
+        if (n == 1 || message.header.form == RILL__M_FAILED) add(r, s, 0, &message, &c[0]);
+        else rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "malformed message: not a bundle"));
+        return RILL_OK;
+    }
+    size_t offset = 0;
+    for (int i = 0; i < n; i++) {
+        status = rill__message_next(&message, &r->task.expect, &offset, &inner);
+        if (status == RILL_IN_PROGRESS)
+            status = rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is too short");
+        if (status != RILL_OK) return rill__task_fail(r, status);
+        add(r, s, i, &inner, &c[i]);
+    }
+    return RILL_OK;
+}
+
+static rill_status gather_own(rill_request *r, state *s) {
+    section own = section_of(r, r->task.engine->rank, r->task.engine->rank + 1);
+    rill__part part = trimmed(r, s, &own);
+    rill__block *block;
+    RILL_TRY(rill__encode(r, &part, &block));
+    return rill__gather_start(r, &s->gather, RILL__BRUCK, block);
+}
+
+/* Owners go on from what they sent as well: where values are coded, all have the same. */
+static rill_status finish(rill_request *r, state *s) {
+    int size = r->task.engine->size;
+    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    if (!parts || rill__task_failed(r)) return RILL_OK;
+    for (int i = 0; i < size; i++) {
+        section c = section_of(r, i, i + 1);
+        parts[i] = rill__received_pairs(r, &s->gather.messages[i], c.first, c.range);
+    }
+    return rill__finish_parts(r, size, parts);
+}
+
+static rill_status step(rill_request *r) {
+    state *s = r->state.data;
+    int size = r->task.engine->size;
+    rill_status status;
+    if (s->phase == START) {
+        section c[2];
+        sections_of(r, 0, size, c);
+        for (int i = 0; i < 2; i++)
+            s->parts[i] = rill__part_slice(r->task.shape, &r->input, c[i].first, c[i].range);
+        s->held = size;
+        s->distance = 1;
+        while (s->distance * 2 < size)
+            s->distance *= 2;
+        s->phase = SEND;
+    }
+    while (s->phase == SEND || s->phase == RECEIVE) {
+        if (s->phase == SEND) {
+            RILL_TRY(send_blocks(r, s));
+            s->phase = RECEIVE;
+        }
+        if ((status = receive_blocks(r, s)) != RILL_OK) return status;
+        s->held = s->distance;
+        s->distance /= 2;
+        s->phase = s->distance ? SEND : GATHER;
+        if (s->phase == GATHER) RILL_TRY(gather_own(r, s));
+    }
+    if ((status = rill__gather_step(r, &s->gather)) != RILL_OK) return status;
+    return finish(r, s);
+}
+
+const rill__algorithm rill__topk_spardl = {
+    .name = "spardl",
+    .description =
+        "SparDL: the largest k/P of each of P blocks; reduce-scatter and Bruck's allgather",
+    .supports = supports,
+    .estimate = estimate,
+    .state_size = sizeof(state),
+    .step = step,
+    .selects_by_range = true,
+};

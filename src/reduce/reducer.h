@@ -1,0 +1,103 @@
+/* Inside of rill_reducer. A step: feed (clip, momentum, residual), select, call, take back, update. */
+#ifndef RILL_REDUCE_REDUCER_H
+#define RILL_REDUCE_REDUCER_H
+
+#include "api/call.h"
+#include "coll/topk/topk.h"
+
+typedef enum rill__choice {
+    RILL__SEND_ALL,     /* the gradient as it is, by MPI's own allreduce */
+    RILL__SEND_NONZERO, /* every entry that is not 0 */
+    RILL__SEND_SELECTED,
+    RILL__UNDECIDED /* select "auto", before the first step */
+} rill__choice;
+
+/* Where the update of a step under way goes. */
+typedef struct rill__target {
+    void *dense;
+    rill_stream *stream;
+    const rill_tensor *tensors; /* n of them, instead of dense */
+    int n;
+} rill__target;
+
+struct rill_reducer {
+    rill_comm *comm;
+    rill_type type;
+    uint64_t dim;
+    rill_reducer_options options; /* strings copied, numbers resolved */
+    double *warmup;
+    rill__choice choice;
+    const char *method; /* of selection */
+    rill_collective collective;
+    const rill__algorithm *algorithm; /* NULL: the planner chooses an allreduce for each call */
+    uint64_t k;                       /* of the present stage of the warm-up */
+
+    rill_selector **selectors; /* one, or one for each part of the index space */
+    uint64_t *bounds;          /* of those parts: n_selectors + 1 */
+    int n_selectors, selectors_capacity;
+    rill_stream *part; /* of one selector, where there are several */
+
+    rill__buffer residual; /* dim values; zeros are not touched until they are needed */
+    bool residual_is_zero;
+    rill__buffer momentum; /* u; only with momentum */
+    rill__buffer
+        pending; /* accumulated gradients that clip or momentum are still to be applied to */
+    bool pending_used;
+    rill__buffer scaled, fused; /* a clipped or copied gradient; fused tensors */
+
+    rill_stream *selected, *result;
+    rill_stream borrowed; /* dense: the gradient itself */
+    rill_request *request;
+    rill__feedback feedback;
+    rill__target target;
+    rill_tensor *tensors; /* the list of the last fused step */
+    bool active, blocking;
+    rill_status failed; /* on this rank, before the call; reported by wait */
+    char error[200];
+
+    uint64_t steps;
+    uint64_t ticks[4]; /* start, selected, completed, done */
+    rill_stats stats;
+};
+
+/* ---- reducer.c ---- */
+/* The request and the memory of the algorithm, for what has been chosen. */
+rill_status rill__reducer_prepare(rill_reducer *);
+
+/* ---- reducer_select.c: the selection of a step ---- */
+/* (Re)creates the selectors for the present k. */
+rill_status rill__reducer_selectors(rill_reducer *);
+void rill__reducer_selectors_free(rill_reducer *);
+/* The density or k of this step, by the warm-up. */
+uint64_t rill__reducer_stage_k(const rill_reducer *);
+/* selected = what this step sends; the residual is what it keeps. */
+rill_status rill__reducer_select(rill_reducer *, const void *gradient);
+
+/* ---- feedback.c: what was not delivered ---- */
+/* After the call: the residual takes what was not delivered, the momentum forgets what was. */
+rill_status rill__reducer_take_back(rill_reducer *);
+/* After a failed call: everything that was selected. */
+void rill__reducer_take_all_back(rill_reducer *);
+
+/* ---- dense.c: loops over dense vectors; any memory ---- */
+void rill__dense_add(rill_type, void *into, const void *from, uint64_t n);
+/* into = factor into + from */
+void rill__dense_decay_add(rill_type, void *into, double factor, const void *from, uint64_t n);
+/* into = factor from */
+void rill__dense_scale(rill_type, void *into, double factor, const void *from, uint64_t n);
+/* into = from / divisor; into may be from. */
+void rill__dense_divide(rill_type, void *into, const void *from, double divisor, uint64_t n);
+double rill__dense_norm(rill_type, const void *, uint64_t n); /* L2 */
+
+/* ---- reducer_choice.c: algorithm and way of sending ---- */
+rill_status rill__reducer_resolve(rill_reducer *);
+rill_options rill__reducer_call_options(const rill_reducer *);
+/* select "auto": decides from the first gradient; collective. */
+rill_status rill__reducer_decide(rill_reducer *, const void *gradient);
+
+/* Whether the reducer's calls are of the kind that gives top-k of the sum. */
+static inline bool rill__reducer_is_topk(const rill_reducer *r) {
+    return r->collective == RILL_REDUCER;
+}
+
+#endif

@@ -1,0 +1,209 @@
+/* Which algorithm, and what of the gradient: forced by the options, or by the planner's estimates.
+ *
+ * Parallax's idea (Kim et al., EuroSys 2019): each tensor the way that suits it. Small tensors go dense,
+ * naturally sparse ones (embeddings) as the exact sum of their non-zeros, large dense ones by top-k. */
+#include "reduce/reducer.h"
+
+#include <string.h>
+
+#define CREATE "rill_reducer_create: "
+
+enum { DEFAULT_BLOCK = 256 };
+
+/* What is exact delays nothing, and may take this much longer than what is not. */
+#define EXACTNESS 1.25
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+rill_options rill__reducer_call_options(const rill_reducer *r) {
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = r->algorithm ? r->algorithm->name : "auto";
+    o.codec = r->options.codec;
+    o.value_bits = r->options.value_bits;
+    o.expected_nnz = r->options.expected_nnz;
+    o.partition = r->options.partition;
+    o.value_scope = r->options.value_scope;
+    if (r->algorithm && r->algorithm->takes_blocks)
+        o.block = r->options.block ? r->options.block : DEFAULT_BLOCK;
+    return o;
+}
+
+static bool known_method(const char *name) {
+    const char *known;
+    for (int i = 0; (known = rill_selector_at(i, NULL)); i++)
+        if (strcmp(known, name) == 0) return true;
+    return false;
+}
+
+static const char *suited_method(const rill_reducer *r) {
+    return r->algorithm && r->algorithm->selects ? r->algorithm->selects : "topk";
+}
+
+static rill_status resolve_method(rill_reducer *r) {
+    const char *name = r->options.select;
+    r->choice = RILL__SEND_SELECTED;
+    if (!name) {
+        r->method = suited_method(r);
+        return RILL_OK;
+    }
+    r->method = name;
+    if (strcmp(name, "nonzero") == 0) r->choice = RILL__SEND_NONZERO;
+    else if (strcmp(name, "auto") == 0) r->choice = RILL__UNDECIDED;
+    else if (!known_method(name))
+        return rill__fail(RILL_ERR_UNKNOWN, CREATE "select '%s' is unknown", name);
+    if (r->choice != RILL__SEND_SELECTED) r->method = "topk";
+    return RILL_OK;
+}
+
+/* ---- estimates ---------------------------------------------------------------------------- */
+
+static rill__problem problem_of(const rill_reducer *r, rill_collective collective, double nnz) {
+    rill__settings settings = {0};
+    rill_options o = rill__reducer_call_options(r);
+    o.algorithm = "auto";
+    rill__settings_resolve(r->comm, collective, &o, &settings);
+    int ranks = r->comm->engine.size;
+    rill__observed seen = {.known = true,
+                           .nnz_sum = (uint64_t)nnz * (unsigned)ranks,
+                           .nnz_max = (uint64_t)nnz};
+    rill__problem p = rill__plan_problem(&r->comm->planner, &settings, collective, ranks, r->dim,
+                                         r->type, RILL_SUM, &seen);
+    p.k = (double)rill__reducer_stage_k(r);
+    return p;
+}
+
+static double best_of(const rill_reducer *r, rill_collective collective, double nnz,
+                      const rill__algorithm **best) {
+    rill__problem p = problem_of(r, collective, nnz);
+    double least = 1e300;
+    for (int i = 0; rill__algorithm_at(collective, i); i++) {
+        const rill__algorithm *a = rill__algorithm_at(collective, i);
+        if (a->supports(&p) || a->by_request || a->posts_mpi_collective) continue;
+        double time = a->estimate(&p);
+        if (time >= least) continue;
+        least = time;
+        *best = a;
+    }
+    return least;
+}
+
+static const rill__algorithm *mpi_allreduce(void) {
+    return rill__algorithm_named(RILL_ALLREDUCE, "dense");
+}
+
+static double dense_time(const rill_reducer *r) {
+    rill__problem p = problem_of(r, RILL_ALLREDUCE, (double)r->dim);
+    p.value_bits = 0; /* what is sent whole is sent as it is */
+    return mpi_allreduce()->supports(&p) ? 1e300 : mpi_allreduce()->estimate(&p);
+}
+
+/* Reads of gradient and residual, and a write of the residual. */
+static double selection_time(const rill_reducer *r) {
+    double bytes = (double)r->dim * (double)rill__type_size(r->type);
+    return 3 * bytes * r->comm->planner.constants.dense_add;
+}
+
+static void use_dense(rill_reducer *r) {
+    r->collective = RILL_ALLREDUCE;
+    r->algorithm = mpi_allreduce();
+    r->choice = RILL__SEND_ALL;
+    r->options.value_bits = 0;
+}
+
+/* Top-k by the exact sum of what was selected, by an algorithm that bounds the result, or dense. */
+static void choose(rill_reducer *r) {
+    const rill__algorithm *exact = NULL, *bounded = NULL;
+    double k = (double)rill__reducer_stage_k(r);
+    double exact_time = best_of(r, RILL_ALLREDUCE, k, &exact);
+    double bounded_time = best_of(r, RILL_REDUCER, k, &bounded);
+    double sparse = selection_time(r) + (bounded_time < exact_time ? bounded_time : exact_time);
+    if (!r->options.select && dense_time(r) <= sparse) {
+        use_dense(r);
+    } else if (bounded && bounded_time < exact_time) {
+        r->collective = RILL_REDUCER;
+        r->algorithm = bounded;
+    } else {
+        r->collective = RILL_ALLREDUCE;
+        r->algorithm = NULL; /* for each call by what it knows then */
+    }
+}
+
+rill_status rill__reducer_resolve(rill_reducer *r) {
+    const char *name = r->options.algorithm;
+    if (!name && r->comm->defaults.algorithm[0]) name = r->comm->defaults.algorithm;
+    if (!name) name = "auto";
+    bool automatic = strcmp(name, "auto") == 0;
+    r->collective = RILL_REDUCER;
+    r->algorithm = rill__algorithm_named(RILL_REDUCER, name);
+    if (!r->algorithm) {
+        r->collective = RILL_ALLREDUCE;
+        r->algorithm = rill__algorithm_named(RILL_ALLREDUCE, name);
+    }
+    if (!r->algorithm && !automatic)
+        return rill__fail(RILL_ERR_UNKNOWN, CREATE "algorithm '%s' is unknown", name);
+    RILL_TRY(resolve_method(r));
+    rill_options o = rill__reducer_call_options(r);
+    rill__settings settings = {0};
+    RILL_TRY(rill__settings_resolve(r->comm, r->collective, &o, &settings));
+    if (automatic && r->choice == RILL__SEND_SELECTED) {
+        choose(r);
+        return r->choice == RILL__SEND_SELECTED ? resolve_method(r) : RILL_OK;
+    }
+    if (automatic) return RILL_OK;
+    rill__problem p = problem_of(r, r->collective, (double)rill__reducer_stage_k(r));
+    const char *why = r->algorithm->supports(&p);
+    if (why)
+        return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "algorithm '%s' %s", r->algorithm->name,
+                          why);
+    /* MPI's allreduce of the gradient itself, unless a selection was asked for. */
+    if (r->algorithm == mpi_allreduce() && !r->options.select) r->choice = RILL__SEND_ALL;
+    return RILL_OK;
+}
+
+/* ---- select "auto" ------------------------------------------------------------------------ */
+
+/* The most non-zeros of one rank: all ranks must decide alike. */
+static rill_status agree_nonzeros(rill_reducer *r, const void *gradient, double *most) {
+    rill_stream *s = NULL;
+    RILL_TRY(rill_stream_create(RILL_F64, 1, &s));
+    double nonzeros = 0;
+    rill_status status = gradient ? rill_stream_set_dense(r->selected, gradient) : RILL_OK;
+    if (status == RILL_OK && gradient) {
+        nonzeros = (double)r->selected->nnz;
+        status = rill_stream_set_dense(s, &nonzeros);
+    }
+    rill_status agreed = rill_allreduce(r->comm, s, s, RILL_MAX, NULL);
+    if (agreed == RILL_OK) agreed = rill_stream_get_dense(s, most);
+    rill_stream_free(&s);
+    if (*most < 0) *most = 0; /* no rank had any: the neutral element of max */
+    return status != RILL_OK ? status : agreed;
+}
+
+rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
+    double nonzeros = 0;
+    RILL_TRY(agree_nonzeros(r, gradient, &nonzeros));
+    const rill__algorithm *unused = NULL;
+    double all = dense_time(r);
+    double exact = best_of(r, RILL_ALLREDUCE, nonzeros, &unused);
+    const rill__algorithm *bounded = NULL;
+    double k = (double)rill__reducer_stage_k(r);
+    double largest = best_of(r, RILL_ALLREDUCE, k, &unused);
+    double topk = best_of(r, RILL_REDUCER, k, &bounded);
+    if (topk < largest) largest = topk;
+    bool forced = r->algorithm != NULL;
+    double limit = (largest + selection_time(r)) * EXACTNESS;
+    if (nonzeros <= k || (exact <= limit && exact <= all)) {
+        r->choice = RILL__SEND_NONZERO;
+        if (!forced) r->collective = RILL_ALLREDUCE;
+    } else if (!forced && all <= limit) {
+        use_dense(r);
+    } else {
+        r->choice = RILL__SEND_SELECTED;
+        if (!forced && bounded && topk <= largest) {
+            r->collective = RILL_REDUCER;
+            r->algorithm = bounded;
+        }
+        r->method = suited_method(r);
+    }
+    return rill__reducer_prepare(r);
+}

@@ -1,0 +1,340 @@
+/* Saving a reducer: one file for all ranks (reduce/checkpoint.h); and what loading it needs as well.
+ *
+ * Both are collective, and all ranks give the same status: after each stage that can fail on one rank
+ * alone they tell each other. A file is written under another name and renamed when it is complete, so that
+ * a crash leaves the old one; a reducer takes over what was loaded only when all ranks have all of it. */
+#include "reduce/reducer_file.h"
+
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define SAVE "rill_reducer_save: "
+#define LOAD "rill_reducer_load: "
+
+/* ---- all ranks alike ---------------------------------------------------------------------- */
+
+rill_status rill__file_agree(const rill_reducer *r, rill_status status) {
+    rill__engine *e = &r->comm->engine;
+    struct {
+        int32_t status;
+        char text[252];
+    } said = {status, ""};
+    snprintf(said.text, sizeof said.text, "%s", status == RILL_OK ? "" : rill_last_error());
+    int mine = status == RILL_OK ? e->size : e->rank, first = 0;
+    int code = MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, e->mpi);
+    if (code == MPI_SUCCESS && first < e->size)
+        code = MPI_Bcast(&said, sizeof said, MPI_BYTE, first, e->mpi);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    if (first == e->size) return RILL_OK;
+    rill__set_error(said.text);
+    return (rill_status)said.status;
+}
+
+/* MPI's collectives must come in the same order on all ranks: requests that may still post one do so
+ * first. */
+static void settle(rill__engine *engine) {
+    for (rill_request *q = engine->active; q;) {
+        rill_request *next = q->task.next;
+        if (q->may_post) {
+            rill__engine_wait(q);
+            next = engine->active; /* others may have ended as well */
+        }
+        q = next;
+    }
+}
+
+rill_status rill__file_begin(const rill_reducer *r, const char *call, const char *path) {
+    rill__engine *e = &r->comm->engine;
+    rill_status status = RILL_OK;
+    settle(e);
+    if (!path) status = rill__fail(RILL_ERR_ARGUMENT, "%spath is NULL", call);
+    else if (r->active) status = rill__fail(RILL_ERR_STATE, "%sa step is under way", call);
+    RILL_TRY(rill__file_agree(r, status));
+    uint64_t hash = XXH64(path, strlen(path), 0), both[2] = {hash, ~hash}, least[2];
+    int code = MPI_Allreduce(both, least, 2, MPI_UINT64_T, MPI_MIN, e->mpi);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    if (least[0] != ~least[1])
+        return rill__fail(RILL_ERR_MISMATCH, "%spath differs between ranks", call);
+    return RILL_OK;
+}
+
+rill_status rill__file_error(const char *call, const char *path, const char *what, int code) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return rill__fail(RILL_ERR_IO, "%s'%s' cannot be %s: %s", call, path, what, text);
+}
+
+size_t rill__file_at_once(const rill_reducer *r) {
+    return (size_t)rill__min_u64(UINT64_C(1) << 30, r->comm->engine.split_limit);
+}
+
+/* ---- options ------------------------------------------------------------------------------ */
+
+/* What must be the same in the reducer that a file is loaded into. */
+typedef struct kept_option {
+    const char *name;
+    size_t at;
+    enum { WORD, INTEGER, REAL } kind;
+} kept_option;
+
+#define OPTION(field, kind)                                                                        \
+    { #field, offsetof(rill_reducer_options, field), kind }
+static const kept_option kept_options[] = {
+    OPTION(density, REAL),
+    OPTION(k, WORD),
+    OPTION(average, INTEGER),
+    OPTION(feedback, INTEGER),
+    OPTION(momentum, REAL),
+    OPTION(masking, INTEGER),
+    OPTION(clip, REAL),
+    OPTION(warmup_steps, WORD),
+    OPTION(warmup_stages, INTEGER),
+    OPTION(seed, WORD),
+    OPTION(bucket, WORD),
+    OPTION(block, WORD),
+    OPTION(threshold_interval, WORD),
+    OPTION(repartition_interval, WORD),
+    OPTION(balance_trigger, REAL),
+    OPTION(lambda, REAL),
+    OPTION(sketch_rows, INTEGER),
+};
+enum { KEPT_OPTIONS = sizeof kept_options / sizeof *kept_options, WARMUP = KEPT_OPTIONS };
+_Static_assert((int)WARMUP < (int)RILL__CHECKPOINT_OPTIONS, "there is room for all options");
+
+static uint64_t option_word(const rill_reducer_options *o, int i) {
+    const char *at = (const char *)o + kept_options[i].at;
+    uint64_t word = 0;
+    int number;
+    if (kept_options[i].kind == INTEGER) {
+        memcpy(&number, at, sizeof number);
+        word = (uint64_t)(int64_t)number;
+    } else {
+        memcpy(&word, at, sizeof word);
+    }
+    return word;
+}
+
+static double option_number(int i, uint64_t word) {
+    double real;
+    memcpy(&real, &word, sizeof real);
+    return kept_options[i].kind == REAL      ? real
+           : kept_options[i].kind == INTEGER ? (double)(int64_t)word
+                                             : (double)word;
+}
+
+static uint64_t warmup_word(const rill_reducer *r) {
+    return r->warmup ? XXH64(r->warmup, (size_t)r->options.warmup_stages * sizeof *r->warmup, 0)
+                     : 0;
+}
+
+static const char *asked(const char *name) { return name ? name : "auto"; }
+static const char *asked_select(const rill_reducer *r) {
+    return r->options.select ? r->options.select : "";
+}
+
+static void set_name(char to[RILL__CHECKPOINT_NAME], const char *name) {
+    strncpy(to, name, RILL__CHECKPOINT_NAME - 1);
+}
+
+rill__checkpoint_header rill__file_describe(const rill_reducer *r) {
+    rill__checkpoint_header h = {.magic = "RILLRED",
+                                 .version = RILL__CHECKPOINT_VERSION,
+                                 .ranks = (uint32_t)r->comm->engine.size,
+                                 .dim = r->dim,
+                                 .type = (uint32_t)r->type,
+                                 .choice = (uint32_t)r->choice,
+                                 .collective = (uint32_t)r->collective,
+                                 .value_bits = r->options.value_bits,
+                                 .steps = r->steps,
+                                 .k = r->k,
+                                 .seed = r->feedback.seed};
+    h.magic[7] = '1';
+    set_name(h.algorithm, r->algorithm ? r->algorithm->name : "");
+    set_name(h.method, r->method);
+    set_name(h.asked_algorithm, asked(r->options.algorithm));
+    set_name(h.asked_select, asked_select(r));
+    for (int i = 0; i < KEPT_OPTIONS; i++)
+        h.options[i] = option_word(&r->options, i);
+    h.options[WARMUP] = warmup_word(r);
+    return h;
+}
+
+static rill_status differs(const char *path, const char *name, const char *saved, const char *own) {
+    return rill__fail(RILL_ERR_ARGUMENT, LOAD "'%s' was saved with %s '%s', the reducer has '%s'",
+                      path, name, saved, own);
+}
+
+rill_status rill__file_compare(const rill_reducer *r, const rill__checkpoint_header *h,
+                               const char *path) {
+    rill__checkpoint_header own = rill__file_describe(r);
+    if (h->dim != own.dim)
+        return rill__fail(RILL_ERR_ARGUMENT, LOAD "'%s' has dimension %llu, the reducer %llu", path,
+                          (unsigned long long)h->dim, (unsigned long long)own.dim);
+    if (h->type != own.type)
+        return differs(path, "type", rill_type_name((rill_type)h->type), rill_type_name(r->type));
+    if (strcmp(h->asked_algorithm, own.asked_algorithm) != 0)
+        return differs(path, "algorithm", h->asked_algorithm, own.asked_algorithm);
+    if (strcmp(h->asked_select, own.asked_select) != 0)
+        return differs(path, "select", h->asked_select, own.asked_select);
+    for (int i = 0; i < KEPT_OPTIONS; i++)
+        if (h->options[i] != own.options[i])
+            return rill__fail(RILL_ERR_ARGUMENT,
+                              LOAD "'%s' was saved with %s %.17g, the reducer has %.17g", path,
+                              kept_options[i].name, option_number(i, h->options[i]),
+                              option_number(i, own.options[i]));
+    if (h->options[WARMUP] != own.options[WARMUP])
+        return rill__fail(RILL_ERR_ARGUMENT, LOAD "'%s' was saved with another warmup", path);
+    /* A reducer that sends all of the gradient sends it as it is, whatever was asked for. */
+    bool whole = h->choice == RILL__SEND_ALL || own.choice == RILL__SEND_ALL;
+    if (!whole && h->value_bits != own.value_bits)
+        return rill__fail(RILL_ERR_ARGUMENT,
+                          LOAD "'%s' was saved with value_bits %d, the reducer has %d", path,
+                          h->value_bits, own.value_bits);
+    return RILL_OK;
+}
+
+/* ---- save --------------------------------------------------------------------------------- */
+
+typedef struct saving {
+    rill__checkpoint file;
+    const void *from[RILL__KEPT_PARTS]; /* of this rank */
+    rill__selector_state *selectors;
+    char *path; /* under which it is written */
+    MPI_File mpi;
+} saving;
+
+static rill_status gather_sections(const rill_reducer *r, saving *s) {
+    const rill__engine *e = &r->comm->engine;
+    size_t dense = r->dim * rill__type_size(r->type);
+    rill__checkpoint_section mine = {
+        .bytes = {r->residual_is_zero ? 0 : dense, r->options.momentum != 0 ? dense : 0,
+                  r->pending_used ? dense : 0, (size_t)r->n_selectors * sizeof *s->selectors,
+                  r->feedback.memory_size}};
+    s->from[RILL__KEPT_RESIDUAL] = r->residual.data;
+    s->from[RILL__KEPT_MOMENTUM] = r->momentum.data;
+    s->from[RILL__KEPT_PENDING] = r->pending.data;
+    s->from[RILL__KEPT_SELECTORS] = s->selectors;
+    s->from[RILL__KEPT_MEMORY] = r->feedback.memory.data;
+    for (int i = 0; i < r->n_selectors; i++)
+        s->selectors[i] = rill__selector_save(r->selectors[i]);
+    mine.checksum = rill__checkpoint_section_sum(&mine, s->from);
+    int code = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, s->file.sections, sizeof mine, MPI_BYTE,
+                             e->mpi);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allgather");
+    rill__checkpoint_section *sections = s->file.sections;
+    free(s->file.offsets);
+    RILL_TRY(rill__checkpoint_arrange(&s->file, sections));
+    s->file.header.checksum = rill__checkpoint_table_sum(&s->file);
+    return RILL_OK;
+}
+
+/* Memory, and what of it does not depend on other ranks. */
+static rill_status prepare_saving(const rill_reducer *r, const char *path, saving *s) {
+    uint32_t ranks = (uint32_t)r->comm->engine.size;
+    s->file.header = rill__file_describe(r);
+    s->selectors = calloc((size_t)r->n_selectors + 1, sizeof *s->selectors);
+    size_t length = strlen(path) + sizeof ".partial";
+    s->path = malloc(length);
+    if (!s->selectors || !s->path) return rill__fail(RILL_ERR_MEMORY, "out of memory");
+    snprintf(s->path, length, "%s.partial", path);
+    return rill__checkpoint_arrange(&s->file, calloc(ranks, sizeof(rill__checkpoint_section)));
+}
+
+/* A part of each rank, which all know the sizes of, in as many rounds as the largest takes. */
+static int write_part(const rill_reducer *r, saving *s, const void *data, uint64_t offset,
+                      uint64_t bytes, uint64_t most_bytes) {
+    size_t at_once = rill__file_at_once(r);
+    int failed = MPI_SUCCESS;
+    for (uint64_t done = 0; done < most_bytes; done += at_once) {
+        uint64_t from = rill__min_u64(done, bytes), n = rill__min_u64(at_once, bytes - from);
+        int code = MPI_File_write_at_all(s->mpi, (MPI_Offset)(offset + from),
+                                         n ? (const char *)data + from : (const char *)s->path,
+                                         (int)n, MPI_BYTE, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS) failed = code;
+    }
+    return failed;
+}
+
+static int write_all(const rill_reducer *r, saving *s) {
+    const rill__checkpoint *c = &s->file;
+    uint32_t rank = (uint32_t)r->comm->engine.rank, ranks = c->header.ranks;
+    uint64_t at = c->offsets[rank], table = ranks * sizeof *c->sections;
+    bool first = rank == 0;
+    int failed = MPI_File_set_size(s->mpi, (MPI_Offset)c->offsets[ranks]);
+    int code = write_part(r, s, &c->header, 0, first ? sizeof c->header : 0, sizeof c->header);
+    if (code != MPI_SUCCESS) failed = code;
+    code = write_part(r, s, c->sections, sizeof c->header, first ? table : 0, table);
+    if (code != MPI_SUCCESS) failed = code;
+    for (int part = 0; part < RILL__KEPT_PARTS; part++) {
+        uint64_t most = 0, bytes = c->sections[rank].bytes[part];
+        for (uint32_t i = 0; i < ranks; i++)
+            most = rill__max_u64(most, c->sections[i].bytes[part]);
+        code = write_part(r, s, s->from[part], at, bytes, most);
+        if (code != MPI_SUCCESS) failed = code;
+        at += bytes;
+    }
+    code = MPI_File_sync(s->mpi);
+    if (code != MPI_SUCCESS) failed = code;
+    code = MPI_File_close(&s->mpi);
+    return failed != MPI_SUCCESS ? failed : code;
+}
+
+/* The name must reach the disk too. */
+static rill_status put_in_place(const char *from, const char *path) {
+    if (rename(from, path) != 0)
+        return rill__fail(RILL_ERR_IO, SAVE "'%s' cannot be renamed to '%s': %m", from, path);
+    char *copy = strdup(path);
+    int folder = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY) : -1;
+    if (folder >= 0) {
+        fsync(folder);
+        close(folder);
+    }
+    free(copy);
+    return RILL_OK;
+}
+
+static rill_status write_file(const rill_reducer *r, const char *path, saving *s) {
+    bool first = r->comm->engine.rank == 0;
+    int code = MPI_File_open(r->comm->engine.mpi, s->path, MPI_MODE_CREATE | MPI_MODE_WRONLY,
+                             MPI_INFO_NULL, &s->mpi);
+    RILL_TRY(rill__file_agree(r, code == MPI_SUCCESS
+                                     ? RILL_OK
+                                     : rill__file_error(SAVE, path, "created", code)));
+    code = write_all(r, s);
+    rill_status status = rill__file_agree(r, code == MPI_SUCCESS
+                                                 ? RILL_OK
+                                                 : rill__file_error(SAVE, path, "written", code));
+    if (status == RILL_OK)
+        status = rill__file_agree(r, first ? put_in_place(s->path, path) : RILL_OK);
+    if (status != RILL_OK && first) unlink(s->path);
+    return status;
+}
+
+static rill_status save(const rill_reducer *r, const char *path) {
+    RILL_TRY(rill__file_begin(r, SAVE, path));
+    saving s = {.selectors = NULL};
+    rill_status status = rill__file_agree(r, prepare_saving(r, path, &s));
+    if (status == RILL_OK) status = rill__file_agree(r, gather_sections(r, &s));
+    if (status == RILL_OK) status = write_file(r, path, &s);
+    rill__checkpoint_close(&s.file);
+    free(s.selectors);
+    free(s.path);
+    return status;
+}
+
+rill_status rill_reducer_save(const rill_reducer *r, const char *path) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, SAVE "reducer is NULL");
+    rill__engine *engine = &r->comm->engine;
+    rill__lock(engine);
+    rill_status status = save(r, path);
+    rill__unlock(engine);
+    return status;
+}

@@ -1,0 +1,285 @@
+/* A step: select, call, take back, update. In two halves, so that the call is under way in between. */
+#include "reduce/reducer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- first half --------------------------------------------------------------------------- */
+
+static rill_status check_target(const rill_reducer *r, const char *call,
+                                const rill__target *target) {
+    if (target->stream) {
+        if (target->stream->dim != r->dim)
+            return rill__fail(RILL_ERR_ARGUMENT, "%s: update has dimension %llu, the reducer %llu",
+                              call, (unsigned long long)target->stream->dim,
+                              (unsigned long long)r->dim);
+        if (target->stream->type != r->type)
+            return rill__fail(RILL_ERR_ARGUMENT, "%s: update has type %s, the reducer %s", call,
+                              rill_type_name(target->stream->type), rill_type_name(r->type));
+        return RILL_OK;
+    }
+    if (!target->dense && !target->tensors && r->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: update is NULL", call);
+    return RILL_OK;
+}
+
+/* A failure of this rank alone: the call goes on without its contribution, and tells the others. */
+static void fail_here(rill_reducer *r, rill_status status) {
+    if (r->failed != RILL_OK) return;
+    r->failed = status;
+    snprintf(r->error, sizeof r->error, "%s", rill_last_error());
+}
+
+static void start_call(rill_reducer *r) {
+    rill_request *q = r->request;
+    rill__engine *engine = &r->comm->engine;
+    if (r->failed != RILL_OK) {
+        rill_stream_clear(r->selected);
+        r->borrowed.form = RILL__SPARSE;
+        r->borrowed.nnz = 0;
+    }
+    r->feedback.k = r->k;
+    r->feedback.step = r->steps;
+    q->out = r->target.stream ? r->target.stream : r->result;
+    q->blocking = r->blocking;
+    rill__lock(engine);
+    rill__request_begin(q);
+    if (r->failed != RILL_OK) {
+        rill__set_error(r->error);
+        rill__task_fail(q, r->failed);
+    }
+    if (!r->blocking) rill__engine_progress(engine);
+    rill__unlock(engine);
+}
+
+static rill_status begin(rill_reducer *r, const char *call, const void *gradient,
+                         const rill__target *target, bool blocking) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
+    if (r->active) return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    r->ticks[0] = rill__ticks();
+    r->failed = RILL_OK;
+    r->blocking = blocking;
+    rill_status status = check_target(r, call, target);
+    if (status == RILL_OK && !gradient && r->dim)
+        status = rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is NULL", call);
+    if (status != RILL_OK) fail_here(r, status);
+    r->target = *target;
+    if (status != RILL_OK) r->target.stream = NULL;
+    if (r->choice == RILL__UNDECIDED) RILL_TRY(rill__reducer_decide(r, gradient));
+    if (r->failed == RILL_OK) {
+        status = rill__reducer_select(r, gradient);
+        if (status != RILL_OK) fail_here(r, status);
+    }
+    r->ticks[1] = rill__ticks();
+    start_call(r);
+    r->active = true;
+    return RILL_OK;
+}
+
+/* ---- second half -------------------------------------------------------------------------- */
+
+/* update = a block-sparse result. */
+static void write_blocks(const rill_stream *result, void *update) {
+    size_t size = rill__type_size(result->type);
+    uint64_t count, block = rill_stream_block(result);
+    const uint64_t *numbers = rill_stream_blocks(result, &count);
+    const char *from = rill_stream_values(result);
+    memset(update, 0, result->dim * size);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t first = numbers[i] * block, n = rill__min_u64(block, result->dim - first);
+        memcpy((char *)update + first * size, from + i * block * size, n * size);
+    }
+}
+
+/* update[0..n) = the entries [first, first + n) of the result; *at: where its pairs go on. */
+static void write_range(const rill_stream *result, uint64_t first, uint64_t n, uint64_t *at,
+                        void *update) {
+    size_t size = rill__type_size(result->type);
+    if (result->form == RILL__DENSE) {
+        memcpy(update, (const char *)result->val.data + first * size, n * size);
+        return;
+    }
+    memset(update, 0, n * size);
+    rill__pairs all = rill__stream_pairs(result), some = {0, NULL, NULL};
+    unsigned bytes = result->index_bytes;
+    some.idx = (const char *)all.idx + *at * bytes;
+    some.val = (const char *)all.val + *at * size;
+    while (*at < all.n && (bytes == 4 ? ((const uint32_t *)all.idx)[*at]
+                                      : ((const uint64_t *)all.idx)[*at]) < first + n)
+        ++*at, some.n++;
+    rill__assign_pairs(rill__stream_shape(result), update, first, some);
+}
+
+static rill_status write_update(rill_reducer *r) {
+    rill_stream *result = r->request->out;
+    bool mean = r->options.average && r->comm->engine.size > 1;
+    double ranks = r->comm->engine.size;
+    if (mean && r->target.dense && result->form == RILL__DENSE) {
+        rill__dense_divide(r->type, r->target.dense, result->val.data, ranks, r->dim);
+        return RILL_OK;
+    }
+    if (mean) rill__dense_divide(r->type, result->val.data, result->val.data, ranks, result->nnz);
+    uint64_t at = 0, first = 0;
+    if (result->form == RILL__BLOCKS && r->target.dense) {
+        write_blocks(result, r->target.dense);
+        return RILL_OK;
+    }
+    if (result->form == RILL__BLOCKS && r->target.n) RILL_TRY(rill_stream_to_dense(result));
+    if (r->target.dense) write_range(result, 0, r->dim, &at, r->target.dense);
+    for (int i = 0; i < r->target.n; i++) {
+        const rill_tensor *t = &r->target.tensors[i];
+        write_range(result, first, t->count, &at, t->update);
+        first += t->count;
+    }
+    return RILL_OK;
+}
+
+static void collect_stats(rill_reducer *r) {
+    const rill__clock *clock = &r->comm->clock;
+    rill__request_statistics(r->request, &r->stats);
+    r->stats.selected_k = r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz;
+    r->stats.select_s = rill__clock_seconds(clock, r->ticks[1] - r->ticks[0]);
+    r->stats.update_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[2]);
+    r->stats.elapsed_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[0]);
+    r->stats.collision_error = r->feedback.collision_error;
+}
+
+static rill_status finish(rill_reducer *r) {
+    r->active = false;
+    r->ticks[2] = rill__ticks();
+    rill_status status = rill__request_result(r->request);
+    if (status != RILL_OK) {
+        if (r->failed == RILL_OK) rill__reducer_take_all_back(r);
+        return status;
+    }
+    if (r->choice == RILL__SEND_ALL && !r->residual_is_zero) {
+        memset(r->residual.data, 0, r->dim * rill__type_size(r->type));
+        r->residual_is_zero = true;
+    }
+    RILL_TRY(rill__reducer_take_back(r));
+    RILL_TRY(write_update(r));
+    r->steps++;
+    r->ticks[3] = rill__ticks();
+    collect_stats(r);
+    return RILL_OK;
+}
+
+rill_status rill_reducer_wait(rill_reducer *r) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_wait: reducer is NULL");
+    if (!r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_wait: no step is under way");
+    rill_wait(r->request);
+    return finish(r);
+}
+
+rill_status rill_reducer_test(rill_reducer *r, int *done) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_test: reducer is NULL");
+    if (!done) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_test: done is NULL");
+    *done = 1;
+    if (!r->active) return RILL_OK;
+    rill_test(r->request, done);
+    return *done ? finish(r) : RILL_OK;
+}
+
+/* ---- the public forms --------------------------------------------------------------------- */
+
+rill_status rill_reducer_start(rill_reducer *r, const void *gradient, void *update) {
+    return begin(r, "rill_reducer_start", gradient, &(rill__target){.dense = update}, false);
+}
+
+rill_status rill_reducer_step(rill_reducer *r, const void *gradient, void *update) {
+    RILL_TRY(begin(r, "rill_reducer_step", gradient, &(rill__target){.dense = update}, true));
+    return rill_reducer_wait(r);
+}
+
+rill_status rill_reducer_start_stream(rill_reducer *r, const void *gradient, rill_stream *update) {
+    return begin(r, "rill_reducer_start_stream", gradient, &(rill__target){.stream = update},
+                 false);
+}
+
+rill_status rill_reducer_step_stream(rill_reducer *r, const void *gradient, rill_stream *update) {
+    RILL_TRY(
+        begin(r, "rill_reducer_step_stream", gradient, &(rill__target){.stream = update}, true));
+    return rill_reducer_wait(r);
+}
+
+/* Micro-batches go where the step would add them; what clip and momentum must see first waits. */
+rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: reducer is NULL");
+    if (!gradient && r->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: gradient is NULL");
+    if (r->active)
+        return rill__fail(RILL_ERR_STATE, "rill_reducer_accumulate: a step is under way");
+    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback) {
+        rill__dense_add(r->type, r->residual.data, gradient, r->dim);
+        r->residual_is_zero = false;
+        return RILL_OK;
+    }
+    size_t bytes = r->dim * rill__type_size(r->type);
+    if (!r->pending.data) {
+        RILL_TRY(rill__buffer_reserve(&r->pending, bytes));
+        memset(r->pending.data, 0, bytes);
+    }
+    rill__dense_add(r->type, r->pending.data, gradient, r->dim);
+    r->pending_used = true;
+    return RILL_OK;
+}
+
+/* ---- tensor fusion ------------------------------------------------------------------------ */
+
+/* Copies the gradients one after the other, and the list, which must outlive the call. */
+static rill_status fuse(rill_reducer *r, const char *call, int n, const rill_tensor *tensors,
+                        rill__target *target) {
+    if (n < 0) return rill__fail(RILL_ERR_ARGUMENT, "%s: n = %d is negative", call, n);
+    if (n && !tensors) return rill__fail(RILL_ERR_ARGUMENT, "%s: tensors is NULL", call);
+    size_t size = rill__type_size(r->type);
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        if (tensors[i].count && (!tensors[i].gradient || !tensors[i].update))
+            return rill__fail(RILL_ERR_ARGUMENT, "%s: gradient or update of tensor %d is NULL",
+                              call, i);
+        if (__builtin_add_overflow(sum, tensors[i].count, &sum)) sum = UINT64_MAX;
+    }
+    if (sum != r->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: the tensors have %llu values, the reducer %llu",
+                          call, (unsigned long long)sum, (unsigned long long)r->dim);
+    rill_tensor *list = realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
+    if (!list) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d tensors", n);
+    r->tensors = list;
+    RILL_TRY(rill__buffer_reserve(&r->fused, r->dim * size));
+    char *at = r->fused.data;
+    for (int i = 0; i < n; i++) {
+        list[i] = tensors[i];
+        memcpy(at, tensors[i].gradient, tensors[i].count * size);
+        at += tensors[i].count * size;
+    }
+    *target = (rill__target){.tensors = list, .n = n};
+    return RILL_OK;
+}
+
+static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
+                                 const rill_tensor *tensors, bool blocking) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
+    if (r->active) return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    rill__target target = {.tensors = tensors};
+    rill_status status = fuse(r, call, n, tensors, &target);
+    if (status == RILL_OK) return begin(r, call, r->fused.data, &target, blocking);
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    begin(r, call, NULL, &target, blocking); /* without a gradient: the others are told */
+    if (r->active) {
+        rill_wait(r->request);
+        r->active = false;
+    }
+    rill__set_error(detail);
+    return status;
+}
+
+rill_status rill_reducer_start_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
+    return begin_tensors(r, "rill_reducer_start_tensors", n, tensors, false);
+}
+
+rill_status rill_reducer_step_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
+    RILL_TRY(begin_tensors(r, "rill_reducer_step_tensors", n, tensors, true));
+    return rill_reducer_wait(r);
+}

@@ -1,0 +1,356 @@
+/* rill bench reducer: whole training steps, gradient in and update out, against MPI's dense allreduce.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "bench.h"
+#include "bench_reducer.h"
+#include "launch.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cmd_bench_reducer_help(FILE *out) {
+    fputs(
+        "usage: rill bench reducer [OPTION...]\n"
+        "\n"
+        "Times steps of reducers (feedback, selection, exchange, update) against MPI_Allreduce of\n"
+        "the dense gradient (the row 'mpi'), and checks that nothing was lost: ranks x mean\n"
+        "updates + residuals = gradients. Started without mpirun it starts mpirun itself.\n"
+        "\n"
+        "  --ranks P              ranks to start (2)\n"
+        "  --dim N                dimension: 16777216, 2^24, 16M, 1e6 (2^20)\n"
+        "  --density D            share that is selected: 0.01, 1% (1%)\n"
+        "  --k K                  or the number of entries\n"
+        "  --algorithm LIST       names from 'rill info' (allreduce and reducer), auto, or all\n"
+        "                         (default: all)\n"
+        "  --select M             topk, threshold, gaussian, bucket, block, random, nonzero, auto;\n"
+        "                         default: suited, what suits the algorithm\n"
+        "  --codec C              of indices: auto, raw, bitpack, elias_fano, bitmap (auto)\n"
+        "  --value-bits B         0 (as they are), 16, 8, 4, 2 (0)\n"
+        "  --partition P          uniform, balanced\n"
+        "  --type T               f32 (default), f64, f16, bf16\n"
+        "  --support S            large entries are: uniform (default), skewed (in the first\n"
+        "                         sixteenth), rows (1 of 64 blocks is not zero)\n"
+        "  --block B              entries of a block, for rows, 'block' and 's2' (256)\n"
+        "  --balance-trigger X    oktopk: largest share over the mean that is evened out (4)\n"
+        "  --lambda L             s2: cells of the sketch per entry of the union (0.5)\n"
+        "  --no-feedback          what is not sent is dropped\n"
+        "  --update U             dense, stream, both (both)\n"
+        "  --steps N              timed steps (20)\n"
+        "  --warmup N             steps before (5)\n"
+        "  --seed N               of gradients and rounding (1)\n"
+        "  --no-baseline          without 'mpi'\n"
+        "  --json FILE            one JSON object per case and line; - is stdout, without table\n"
+        "  --quiet                no table\n"
+        "  -h, --help             this text\n"
+        "\n"
+        "Example: rill bench reducer --ranks 2 --dim 2^24 --algorithm auto,oktopk,dense\n",
+        out);
+}
+
+enum {
+    OPT_RANKS = 256,
+    OPT_DIM,
+    OPT_DENSITY,
+    OPT_K,
+    OPT_ALGORITHM,
+    OPT_SELECT,
+    OPT_CODEC,
+    OPT_VALUE_BITS,
+    OPT_PARTITION,
+    OPT_TYPE,
+    OPT_SUPPORT,
+    OPT_BLOCK,
+    OPT_TRIGGER,
+    OPT_LAMBDA,
+    OPT_NO_FEEDBACK,
+    OPT_UPDATE,
+    OPT_STEPS,
+    OPT_WARMUP,
+    OPT_SEED,
+    OPT_NO_BASELINE,
+    OPT_JSON,
+    OPT_QUIET
+};
+
+static const struct option options[] = {
+    {"ranks", required_argument, NULL, OPT_RANKS},
+    {"dim", required_argument, NULL, OPT_DIM},
+    {"density", required_argument, NULL, OPT_DENSITY},
+    {"k", required_argument, NULL, OPT_K},
+    {"algorithm", required_argument, NULL, OPT_ALGORITHM},
+    {"select", required_argument, NULL, OPT_SELECT},
+    {"codec", required_argument, NULL, OPT_CODEC},
+    {"value-bits", required_argument, NULL, OPT_VALUE_BITS},
+    {"partition", required_argument, NULL, OPT_PARTITION},
+    {"type", required_argument, NULL, OPT_TYPE},
+    {"support", required_argument, NULL, OPT_SUPPORT},
+    {"block", required_argument, NULL, OPT_BLOCK},
+    {"balance-trigger", required_argument, NULL, OPT_TRIGGER},
+    {"lambda", required_argument, NULL, OPT_LAMBDA},
+    {"no-feedback", no_argument, NULL, OPT_NO_FEEDBACK},
+    {"update", required_argument, NULL, OPT_UPDATE},
+    {"steps", required_argument, NULL, OPT_STEPS},
+    {"warmup", required_argument, NULL, OPT_WARMUP},
+    {"seed", required_argument, NULL, OPT_SEED},
+    {"no-baseline", no_argument, NULL, OPT_NO_BASELINE},
+    {"json", required_argument, NULL, OPT_JSON},
+    {"quiet", no_argument, NULL, OPT_QUIET},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static int bad(const char *name, const char *value, const char *wanted) {
+    return tool_usage("bench reducer", "--%s: '%s' is not %s", name, value, wanted);
+}
+
+static int one_of(const char *name, const char *value, const char *const *names, int *index) {
+    for (*index = 0; names[*index]; ++*index)
+        if (!strcmp(names[*index], value)) return EXIT_OK;
+    return bad(name, value, "one that 'rill bench reducer --help' names");
+}
+
+static bool positive(const char *text, double *value) {
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    return !errno && end != text && !*end && *value > 0 && *value < 1e300;
+}
+
+static int set_option(reducer_config *c, int option, const char *name, const char *value) {
+    static const char *const updates[] = {"dense", "stream", "both", NULL};
+    int index = 0;
+    bool ok = true;
+    const char *wanted = "a count";
+    switch (option) {
+    case OPT_RANKS: ok = parse_int(value, 1, 1 << 20, &c->ranks); break;
+    case OPT_DIM: ok = parse_count(value, &c->dim) && c->dim; break;
+    case OPT_DENSITY:
+        wanted = "a fraction above 0, such as 0.01 or 1%";
+        ok = parse_fraction(value, &c->density) && c->density > 0;
+        break;
+    case OPT_K: ok = parse_count(value, &c->k) && c->k; break;
+    case OPT_ALGORITHM:
+        free(c->algorithms);
+        c->algorithms = strdup(value);
+        return c->algorithms ? EXIT_OK : EXIT_FAILED;
+    case OPT_SELECT: c->select = strcmp(value, "suited") ? value : NULL; break;
+    case OPT_CODEC: c->codec = value; break;
+    case OPT_VALUE_BITS: ok = parse_int(value, 0, 16, &c->value_bits); break;
+    case OPT_PARTITION: c->partition = value; break;
+    case OPT_TYPE:
+        if (one_of(name, value, bench_type_names, &index)) return EXIT_USAGE;
+        c->type = (rill_type)index;
+        break;
+    case OPT_SUPPORT:
+        if (one_of(name, value, reducer_support_names, &index)) return EXIT_USAGE;
+        c->support = (reducer_support)index;
+        break;
+    case OPT_BLOCK: ok = parse_count(value, &c->block) && c->block; break;
+    case OPT_TRIGGER:
+        wanted = "a positive number";
+        ok = positive(value, &c->trigger);
+        break;
+    case OPT_LAMBDA:
+        wanted = "a positive number";
+        ok = positive(value, &c->lambda);
+        break;
+    case OPT_NO_FEEDBACK: c->feedback = false; break;
+    case OPT_UPDATE:
+        if (one_of(name, value, updates, &index)) return EXIT_USAGE;
+        c->dense_updates = index != 1;
+        c->stream_updates = index != 0;
+        break;
+    case OPT_STEPS: ok = parse_int(value, 1, 1 << 24, &c->steps); break;
+    case OPT_WARMUP: ok = parse_int(value, 0, 1 << 24, &c->warmup); break;
+    case OPT_SEED: ok = parse_count(value, &c->seed); break;
+    case OPT_NO_BASELINE: c->baseline = false; break;
+    case OPT_JSON: c->json_path = value; break;
+    case OPT_QUIET: c->quiet = true; break;
+    }
+    return ok ? EXIT_OK : bad(name, value, wanted);
+}
+
+static int read_options(int argc, char **argv, reducer_config *c, bool *help) {
+    *c = (reducer_config){.dim = 1 << 20,
+                          .density = 0.01,
+                          .seed = 1,
+                          .steps = 20,
+                          .warmup = 5,
+                          .stream_updates = true,
+                          .dense_updates = true,
+                          .baseline = true,
+                          .feedback = true};
+    tool_getopt_reset();
+    for (int option; (option = tool_getopt("bench reducer", argc, argv, options)) != -1;) {
+        if (option == '?') return EXIT_USAGE;
+        *help |= option == 'h';
+        const char *name = "";
+        for (const struct option *o = options; o->name; o++)
+            if (o->val == option) name = o->name;
+        int status = option == 'h' ? EXIT_OK : set_option(c, option, name, optarg);
+        if (status != EXIT_OK) return status;
+    }
+    if (optind < argc) return tool_usage("bench reducer", "unexpected argument '%s'", argv[optind]);
+    return EXIT_OK;
+}
+
+/* ---- report ------------------------------------------------------------------------------- */
+
+typedef struct report {
+    table rows;
+    FILE *json;
+    double mpi, traffic[2]; /* seconds: of the baseline; for a dense update, for a stream */
+    int ranks, status;
+} report;
+
+static void add_row(report *p, const reducer_result *r) {
+    table_row *row = table_add(&p->rows);
+    if (!row) return;
+    cell_text(row->cell[0], r->requested);
+    if (!r->ran) {
+        snprintf(row->note, sizeof row->note, "%.150s", r->detail);
+        return;
+    }
+    bool mpi = !strcmp(r->requested, "mpi"), stream = !strcmp(r->update, "stream");
+    cell_text(row->cell[1], r->stats.algorithm);
+    cell_text(row->cell[2], r->update);
+    cell_time(row->cell[3], r->median);
+    if (p->mpi > 0) cell_ratio(row->cell[4], p->mpi / r->median);
+    if (mpi) return;
+    cell_time(row->cell[5], r->select);
+    cell_time(row->cell[6], r->exchange);
+    cell_time(row->cell[7], r->finish);
+    if (p->traffic[stream] > 0) cell_ratio(row->cell[8], r->median / p->traffic[stream]);
+    cell_count(row->cell[9], (uint64_t)(r->selected + 0.5));
+    cell_bytes(row->cell[10], (double)r->sent);
+    cell_bytes(row->cell[11], (double)r->received);
+    cell_text(row->cell[12], r->correct ? "yes" : "NO");
+}
+
+static void write_json(const report *p, const reducer_config *c, const reducer_result *r) {
+    if (!p->json || !r->ran) return;
+    bool stream = !strcmp(r->update, "stream");
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:f, s:I, s:s, s:s, s:f, s:f, s:f}", "kind",
+        "reducer", "requested", r->requested, "algorithm", r->stats.algorithm, "codec",
+        r->stats.codec, "select", c->select ? c->select : "suited", "value_bits", c->value_bits,
+        "type", rill_type_name(c->type), "ranks", p->ranks, "dim", (json_int_t)c->dim, "density",
+        c->k ? (double)c->k / (double)c->dim : c->density, "k", (json_int_t)c->k, "support",
+        reducer_support_names[c->support], "update", r->update, "median_s", r->median, "p25_s",
+        r->p25, "p75_s", r->p75);
+    json_t *more = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}", "select_s",
+        r->select, "exchange_s", r->exchange, "update_s", r->finish, "predicted_s",
+        r->stats.predicted_s, "selected", r->selected, "nnz_out", (json_int_t)r->stats.nnz_out,
+        "sent_bytes_max", (json_int_t)r->sent, "recv_bytes_max", (json_int_t)r->received,
+        "messages_max", (json_int_t)r->messages, "rounds", (json_int_t)r->rounds, "collision_error",
+        r->stats.collision_error, "traffic_s", p->traffic[stream], "speedup",
+        p->mpi > 0 ? p->mpi / r->median : 0.0, "correct", r->correct, "commit", tool_commit());
+    if (o && more && !json_object_update(o, more)) {
+        json_dumpf(o, p->json, JSON_COMPACT | JSON_REAL_PRECISION(9));
+        fputc('\n', p->json);
+    }
+    json_decref(more);
+    json_decref(o);
+}
+
+static void take(report *p, const reducer_config *c, reducer_result *r, bool may_fail) {
+    if (!r->ran && !may_fail) p->status = EXIT_FAILED;
+    if (r->ran && !r->correct) {
+        tool_error("bench reducer: %s: something was lost: %s", r->requested, r->detail);
+        p->status = EXIT_FAILED;
+    }
+    add_row(p, r);
+    write_json(p, c, r);
+    free(r->times);
+}
+
+static void run_algorithm(report *p, const reducer_config *c, const char *name, bool may_fail) {
+    reducer_result r;
+    for (int stream = 0; stream < 2; stream++) {
+        if (!(stream ? c->stream_updates : c->dense_updates)) continue;
+        reducer_measure(c, name, stream, &r);
+        take(p, c, &r, may_fail);
+        if (!r.ran) break;
+    }
+}
+
+static void run_list(report *p, const reducer_config *c) {
+    text_list list;
+    const char *name;
+    if (!list_split(c->algorithms ? c->algorithms : "all", ",", &list)) return;
+    for (int i = 0; i < list.n; i++) {
+        if (strcmp(list.item[i], "all") != 0) {
+            run_algorithm(p, c, list.item[i], false);
+            continue;
+        }
+        run_algorithm(p, c, "auto", true);
+        for (int a = 0; (name = rill_algorithm_at(RILL_ALLREDUCE, a, NULL)); a++)
+            run_algorithm(p, c, name, true);
+        for (int a = 0; (name = rill_algorithm_at(RILL_REDUCER, a, NULL)); a++)
+            run_algorithm(p, c, name, true);
+    }
+    list_free(&list);
+}
+
+static int run_all(const reducer_config *c) {
+    int rank, opened = 1;
+    bool to_stdout = c->json_path && !strcmp(c->json_path, "-");
+    report p = {
+        .rows = {.columns = 13,
+                 .left = 3,
+                 .head = {"requested", "ran", "update", "step", "vs mpi", "select", "exchange",
+                          "update", "vs memory", "selected", "sent", "received", "conserves"}}};
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &p.ranks);
+    if (c->ranks && c->ranks != p.ranks)
+        return tool_usage("bench reducer", "--ranks: %d were asked for, the launcher started %d",
+                          c->ranks, p.ranks);
+    launch_tune_malloc();
+    if (c->json_path && rank == 0) {
+        p.json = to_stdout ? stdout : fopen(c->json_path, "w");
+        opened = p.json != NULL;
+        if (!opened)
+            tool_usage("bench reducer", "--json: cannot write '%s': %s", c->json_path,
+                       strerror(errno));
+    }
+    MPI_Bcast(&opened, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (!opened) return EXIT_USAGE;
+    if (c->baseline) {
+        reducer_result r;
+        p.traffic[0] = reducer_traffic(c, false);
+        p.traffic[1] = reducer_traffic(c, true);
+        reducer_measure_mpi(c, &r);
+        p.mpi = r.ran ? r.median : 0;
+        take(&p, c, &r, false);
+    }
+    run_list(&p, c);
+    if (rank == 0 && !c->quiet && !to_stdout) table_print(&p.rows, stdout);
+    table_free(&p.rows);
+    if (p.json && !to_stdout && fclose(p.json)) {
+        tool_error("bench reducer: --json: writing to '%s' failed", c->json_path);
+        p.status = EXIT_FAILED;
+    }
+    MPI_Bcast(&p.status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return p.status;
+}
+
+int cmd_bench_reducer(int argc, char **argv) {
+    reducer_config config;
+    bool help = false;
+    int status = read_options(argc, argv, &config, &help);
+    if (status == EXIT_OK && help) {
+        if (tool_speaks()) cmd_bench_reducer_help(stdout);
+    } else if (status == EXIT_OK && !launch_is_under()) {
+        /* argv[0] is the word after "bench", which the new process needs as well. */
+        status = launch_ranks(config.ranks ? config.ranks : 2, argc + 1, argv - 1, true);
+    } else if (status == EXIT_OK) {
+        tool_mpi_begin(MPI_THREAD_SINGLE);
+        status = run_all(&config);
+    }
+    free(config.algorithms);
+    return status;
+}
