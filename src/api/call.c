@@ -109,8 +109,7 @@ static rill_status prepare_input(rill_request *r) {
     if (to_blocks || in->form == RILL__BLOCKS) return prepare_form(r, to_blocks ? r->block : 0);
     if (in->form == RILL__SPARSE) {
         /* Pairs that the user gave, but more than the dense form would take. */
-        if (gather || r->collective == RILL_REDUCER ||
-            in->nnz <= rill__dense_switch(type, in->dim))
+        if (gather || r->collective == RILL_REDUCER || in->nnz <= rill__dense_switch(type, in->dim))
             return RILL_OK;
         normal_like(&r->normal, in);
         RILL_TRY(rill__stream_reserve_dense(&r->normal));
@@ -256,7 +255,7 @@ rill_status rill__request_begin(rill_request *r) {
     task->completed = call_completed;
     task->shape.type = r->in->type;
     task->shape.index_bytes = r->in->index_bytes;
-    r->block = r->settings.block                ? r->settings.block
+    r->block = r->settings.block             ? r->settings.block
                : r->in->form == RILL__BLOCKS ? r->in->block
                                              : DEFAULT_BLOCK;
     task->coding.index = &rill__codec_raw;

@@ -31,6 +31,11 @@ rill_status rill__finish_piece(rill_request *request, rill__piece *piece) {
     return RILL_OK;
 }
 
+static bool lies_in(const void *at, const rill__buffer *buffer) {
+    uintptr_t start = (uintptr_t)buffer->data;
+    return buffer->data && (uintptr_t)at - start < buffer->capacity;
+}
+
 /* The parts may lie in the memory of in, which may be out: then the result is put together in the
  * request's own stream and exchanged. */
 rill_status rill__finish_parts(rill_request *request, int n, const rill__part *parts) {
@@ -38,7 +43,9 @@ rill_status rill__finish_parts(rill_request *request, int n, const rill__part *p
     rill_stream *out = request->out;
     if (request->in != out) return rill__stream_assemble(out, request->fill, n, parts);
     rill_stream *temp = &request->normal;
-    bool borrowed = request->input.val == temp->val.data && temp->val.data;
+    bool borrowed = false;
+    for (int i = 0; i < n; i++)
+        borrowed |= lies_in(parts[i].val, &temp->val);
     rill_stream fresh;
     if (borrowed) { /* the parts lie in temp: use a third */
         rill__stream_init(&fresh, out->type, out->dim);

@@ -73,7 +73,8 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
             p.nnz >= RILL__WORTH_CODING)
             p.codec = rill__index_codec_choose(p.index_bytes, (uint64_t)p.nnz, p.dim);
         if (p.codec != &rill__codec_raw && p.nnz >= 1)
-            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz / 8;
+            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz /
+                           8;
     }
     if (seen->result) p.result = (double)seen->result;
     else if (settings->expected_nnz) p.result = fmin((double)settings->expected_nnz, dim);
@@ -82,9 +83,8 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
 
 static rill__problem problem_of(const rill__planner *planner, const rill_request *r,
                                 const rill__observed *seen) {
-    rill__problem p = rill__plan_problem(planner, &r->settings, r->collective,
-                                         r->task.engine->size, r->task.expect.dim,
-                                         r->task.shape.type, r->op, seen);
+    rill__problem p = rill__plan_problem(planner, &r->settings, r->collective, r->task.engine->size,
+                                         r->task.expect.dim, r->task.shape.type, r->op, seen);
     p.block = rill__agreed_block(r);
     if (r->feedback) p.k = (double)r->feedback->k;
     return p;
@@ -104,8 +104,7 @@ static bool still_good(const rill__plan_key *k, const rill__observed *seen, cons
            k->chosen_for.algorithm == r->settings.algorithm &&
            k->chosen_for.expected_nnz == r->settings.expected_nnz &&
            k->chosen_for.partition == r->settings.partition &&
-           k->problem.block == rill__agreed_block(r) &&
-           k->chosen_for.codec == r->settings.codec &&
+           k->problem.block == rill__agreed_block(r) && k->chosen_for.codec == r->settings.codec &&
            k->chosen_for.value_bits == r->settings.value_bits;
 }
 

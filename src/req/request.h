@@ -102,11 +102,11 @@ typedef struct rill__task {
     rill__expect expect;
     rill__shape shape;
     rill__coding coding;
-    bool codec_forced;   /* else small messages go raw */
-    uint32_t hops;       /* messages encoded so far */
-    uint32_t sender;     /* for random rounding: this rank, or who else encodes the same */
-    uint64_t step_key;   /* the same: seq, or the step of a reducer */
-    bool shares_errors;  /* another rank encodes the same, and answers for what coding loses */
+    bool codec_forced;  /* else small messages go raw */
+    uint32_t hops;      /* messages encoded so far */
+    uint32_t sender;    /* for random rounding: this rank, or who else encodes the same */
+    uint64_t step_key;  /* the same: seq, or the step of a reducer */
+    bool shares_errors; /* another rank encodes the same, and answers for what coding loses */
     /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
     void (*lost)(rill_request *, const rill__part *, struct rill__block *);
     rill_status status;
@@ -117,7 +117,7 @@ typedef struct rill__task {
     uint64_t sent_bytes, recv_bytes, messages, rounds;
     rill__transfers sends, receives;
     rill__transfer posted; /* the receive of rill__exchange_receive; block NULL: none */
-    rill__block *held; /* received or made in this request; given back at completion */
+    rill__block *held;     /* received or made in this request; given back at completion */
 } rill__task;
 
 #define RILL__TASK(request) ((rill__task *)(request))
@@ -182,14 +182,13 @@ rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *,
  * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
 rill_status rill__receive(rill_request *, int source, int lane, rill__message *, rill__block **,
                           int *from);
-/* The same between two ranks that send each other one message at most in this call, and know from whom
- * to expect one: a short message goes in a lane of its own, so that a receive can be posted for it in
- * advance (short_likely). It then needs no probe, and MPI copies it once instead of twice. */
-rill_status rill__exchange_send(rill_request *, int to, rill__block *);
-rill_status rill__exchange_receive(rill_request *, int source, bool short_likely, rill__message *,
-                                   rill__block **);
-/* Ends a posted receive that no message has come for, or none that anybody wants. */
-void rill__cancel_posted(rill__task *);
+/* The same with so many probes before it gives up for now. */
+rill_status rill__receive_polled(rill_request *, int source, int lane, int polls, rill__message *,
+                                 rill__block **, int *from);
+/* A whole message is in: checks it, takes its statistics and its failure, if any. False: it is
+ * left over from an earlier, aborted call with the same tag. */
+bool rill__take_in(rill_request *, const rill__transfer *, rill__message *, rill__block **,
+                   int *from);
 /* For a request that has waited long: takes in what has come in other lanes, to be received when its
  * turn comes, and aborts if a header shows that ranks are in different calls. */
 void rill__peek(rill_request *);
@@ -200,6 +199,16 @@ static inline rill__part rill__received_part(rill_request *r, const rill__messag
     rill__received_part_at(r, m, &part);
     return part;
 }
+
+/* ---- exchange.c: one message at most to and from a rank that is known ---- */
+rill_status rill__exchange_send(rill_request *, int to, rill__block *);
+/* short_likely: the message will probably have at most RILL__SHORT bytes. */
+rill_status rill__exchange_receive(rill_request *, int source, bool short_likely, rill__message *,
+                                   rill__block **);
+/* RILL_OK: the posted receive is complete, and *t has it. RILL_IN_PROGRESS after so many tests. */
+rill_status rill__test_posted(rill__task *, int tests, rill__transfer *t);
+/* Ends a posted receive that no message has come for, or none that anybody wants. */
+void rill__cancel_posted(rill__task *);
 
 /* ---- agree.c ---- */
 /* An allreduce of a few words, by recursive doubling: status, nnz statistics, the smallest and

@@ -13,9 +13,8 @@
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
 
-/* Probes before the way back through the state machine, where nothing else could be done there; and
- * tests of a posted receive before a probe whether a long message has come instead. */
-enum { SPINS = 32, POSTED_SPINS = 8 };
+/* Probes before the way back through the state machine, where nothing else could be done there. */
+enum { SPINS = 32 };
 
 /* The place of the next transfer, not counted yet; NULL: out of memory. */
 static rill__transfer *transfers_room(rill__transfers *list) {
@@ -133,9 +132,9 @@ static void next_coding(rill__task *task, const rill__part *part, rill__coding *
     coding->key.hop = task->hops++;
     if (task->codec_forced) return;
     if (part->form == RILL__BLOCKS) { /* few numbers for many values: always the smallest */
-        coding->index = rill__index_codec_choose(
-            8, rill__blocks_in(part->n, part->block),
-            rill__block_range(part->block, part->first, part->range));
+        coding->index = rill__index_codec_choose(8, rill__blocks_in(part->n, part->block),
+                                                 rill__block_range(part->block, part->first,
+                                                                   part->range));
     } else if (part->n < RILL__WORTH_CODING) {
         coding->index = &rill__codec_raw;
     }
@@ -238,10 +237,8 @@ static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
     return RILL_OK;
 }
 
-/* A whole message is in: checks it, takes its statistics and its failure, if any. False: it is
- * left over from an earlier, aborted call with the same tag. */
-static bool take_in(rill_request *request, const rill__transfer *t, rill__message *message,
-                    rill__block **block, int *from) {
+bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message *message,
+                   rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
     rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
                                              false, message);
@@ -343,8 +340,8 @@ static bool reads_split(const rill__task *task, int lane) {
     return false;
 }
 
-static rill_status receive(rill_request *request, int source, int lane, int spins,
-                           rill__message *message, rill__block **block, int *from) {
+rill_status rill__receive_polled(rill_request *request, int source, int lane, int polls,
+                                 rill__message *message, rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer t;
@@ -354,21 +351,21 @@ static rill_status receive(rill_request *request, int source, int lane, int spin
         if (source != MPI_ANY_SOURCE && under_way->peer != source) continue;
         rill_status status = finish_receive(request, i, &t);
         if (status < 0) return status;
-        if (status == RILL_OK && take_in(request, &t, message, block, from)) return RILL_OK;
+        if (status == RILL_OK && rill__take_in(request, &t, message, block, from)) return RILL_OK;
         if (source != MPI_ANY_SOURCE) return RILL_IN_PROGRESS;
     }
     if (reads_split(task, lane)) return RILL_IN_PROGRESS;
     for (;;) {
         int there = 0, code = MPI_SUCCESS;
         MPI_Status probed;
-        for (int left = spins; !there && left && code == MPI_SUCCESS; left--)
+        for (int left = polls; !there && left && code == MPI_SUCCESS; left--)
             code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
         if (!there) return RILL_IN_PROGRESS;
         bool complete;
         RILL_TRY(post_receive(request, &probed, lane, &t, &complete));
         if (complete) {
-            if (take_in(request, &t, message, block, from)) return RILL_OK;
+            if (rill__take_in(request, &t, message, block, from)) return RILL_OK;
             continue;
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
@@ -380,85 +377,8 @@ static rill_status receive(rill_request *request, int source, int lane, int spin
 
 rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
                           rill__block **block, int *from) {
-    int spins = RILL__TASK(request)->engine->alone ? SPINS : 1;
-    return receive(request, source, lane, spins, message, block, from);
-}
-
-/* ---- exchange ----------------------------------------------------------------------------------------- */
-
-rill_status rill__exchange_send(rill_request *request, int to, rill__block *block) {
-    bool is_short = block->bytes <= RILL__SHORT &&
-                    block->bytes < RILL__TASK(request)->engine->split_limit;
-    return rill__send_block(request, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, block);
-}
-
-static rill_status post_short(rill_request *request, int source) {
-    rill__task *task = RILL__TASK(request);
-    rill__block *block = rill__block_take(request, RILL__SHORT);
-    if (!block) return RILL_ERR_MEMORY;
-    int code = MPI_Irecv(block->buffer.data, RILL__SHORT, MPI_BYTE, source,
-                         task->tag + RILL__LANE_SHORT, task->engine->mpi, &task->posted.mpi);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Irecv");
-    task->posted.block = block;
-    task->posted.peer = source;
-    task->posted.lane = RILL__LANE_SHORT;
-    return RILL_OK;
-}
-
-/* RILL_OK: the posted receive is complete, and *t has it. */
-static rill_status test_posted(rill__task *task, int spins, rill__transfer *t) {
-    int done = 0, bytes = 0, code = MPI_SUCCESS;
-    MPI_Status status;
-    for (; !done && spins && code == MPI_SUCCESS; spins--)
-        code = MPI_Test(&task->posted.mpi, &done, &status);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-    if (!done) return RILL_IN_PROGRESS;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    t->mpi = MPI_REQUEST_NULL;
-    t->block = task->posted.block;
-    t->block->bytes = (size_t)bytes;
-    t->peer = task->posted.peer;
-    t->lane = RILL__LANE_SHORT;
-    t->rest = false;
-    task->posted.block = NULL;
-    task->engine->received[t->peer]++;
-    return RILL_OK;
-}
-
-void rill__cancel_posted(rill__task *task) {
-    MPI_Status status;
-    int cancelled = 0;
-    MPI_Cancel(&task->posted.mpi);
-    MPI_Wait(&task->posted.mpi, &status); /* local: a message has come, or none will */
-    MPI_Test_cancelled(&status, &cancelled);
-    if (!cancelled) task->engine->received[task->posted.peer]++;
-    task->posted.block = NULL;
-}
-
-rill_status rill__exchange_receive(rill_request *request, int source, bool short_likely,
-                                   rill__message *message, rill__block **block) {
-    rill__task *task = RILL__TASK(request);
-    rill_status status;
-#ifdef SMPI_H
-    short_likely = false; /* where a poll costs simulated time, one probe is as good */
-#endif
-    for (;;) {
-        rill__transfer t;
-        if (!task->posted.block && short_likely && !task->receives.n)
-            RILL_TRY(post_short(request, source));
-        if (!task->posted.block) break;
-        status = test_posted(task, task->engine->alone ? POSTED_SPINS : 1, &t);
-        if (status < 0) return status;
-        if (status == RILL_IN_PROGRESS) break;
-        if (take_in(request, &t, message, block, NULL)) return RILL_OK;
-    }
-    if (!task->posted.block) {
-        status = receive(request, source, RILL__LANE_SHORT, 1, message, block, NULL);
-        if (status != RILL_IN_PROGRESS) return status;
-    }
-    status = receive(request, source, RILL__LANE_A, 1, message, block, NULL);
-    if (status == RILL_OK && task->posted.block) rill__cancel_posted(task);
-    return status;
+    int polls = RILL__TASK(request)->engine->alone ? SPINS : 1;
+    return rill__receive_polled(request, source, lane, polls, message, block, from);
 }
 
 static bool has_receive(const rill__task *task, int peer, int lane) {
@@ -483,7 +403,7 @@ void rill__peek(rill_request *request) {
             return;
     }
     rill__transfer came;
-    if (task->posted.block && test_posted(task, 1, &came) == RILL_OK &&
+    if (task->posted.block && rill__test_posted(task, 1, &came) == RILL_OK &&
         rill__transfers_add(&task->receives, came) != RILL_OK)
         return;
     for (int i = 0; i < task->receives.n && !rill__task_failed(request); i++) {
@@ -503,8 +423,7 @@ void rill__peek(rill_request *request) {
     }
 }
 
-void rill__received_part_at(rill_request *request, const rill__message *message,
-                            rill__part *part) {
+void rill__received_part_at(rill_request *request, const rill__message *message, rill__part *part) {
     rill__task *task = RILL__TASK(request);
     rill_status status = task->status;
     if (status == RILL_OK) {

@@ -50,7 +50,7 @@ wrong() { # wrong TEXT ARGUMENT...
     [[ ! -s $tmp/out ]] || fail "there is something on stdout: rill gen $*"
 }
 wrong "which shape?" --samples 3
-wrong "unknown shape 'ulr'; did you mean 'url'?" ulr --samples 3
+wrong "unknown shape 'webspm'; did you mean 'webspam'?" webspm --samples 3
 wrong "unknown shape 'mnist'" mnist --samples 3
 wrong "--samples is missing" url
 wrong "unexpected argument 'more'" url more --samples 3

@@ -47,7 +47,7 @@ static void sizes(void **state) {
     rill__sketch s = plan(RILL_BF16, 600, 3, 0.5, 1, 1);
     assert_int_equal(s.cell, RILL_F32);
     assert_int_equal(rill__sketch_cells(&s), 300);
-    assert_int_equal(s.slots, 601); /* the next prime */
+    assert_int_equal(s.slots, 601);                                 /* the next prime */
     assert_true(fabs(rill__sketch_meeting(&s) - 5.0 / 600) < 2e-5); /* not 1 / 100 */
     assert_int_equal(plan(RILL_F64, 600, 3, 0.5, 1, 1).cell, RILL_F64);
 }

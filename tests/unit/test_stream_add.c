@@ -257,8 +257,8 @@ static void guessed_dense(void **state) {
         float *got = malloc(dim * sizeof *got), *want = malloc(dim * sizeof *want);
         assert_ok(rill_stream_get_dense(out, got));
         assert_ok(rill_stream_get_dense(chain, want));
-        for (uint32_t x = 0; x < dim;
-             x++) /* 0.0 and -0.0 may differ: the chain turned dense midway */
+        /* 0.0 and -0.0 may differ: the chain turned dense midway. */
+        for (uint32_t x = 0; x < dim; x++)
             assert_true(got[x] == want[x]);
         free(got);
         free(want);

@@ -13,8 +13,8 @@
 typedef struct state {
     int round, exchanges;
     bool sent, summed;
-    bool is_short; /* the message sent last: that of the partner will be, too */
-    int last; /* piece that holds the sum */
+    bool is_short;         /* the message sent last: that of the partner will be, too */
+    int last;              /* piece that holds the sum */
     const rill__part *sum; /* the input, a piece's, or kept */
     rill__part kept;
 } state;

@@ -167,14 +167,6 @@ void rill__part_topk_blocks(rill_request *r, const rill__part *part, int first, 
 
 /* ---- sent, received and added ------------------------------------------------------------- */
 
-rill_status rill__encode_partial(rill_request *r, const rill__part *part, rill__block **out) {
-    const rill__value_codec *asked = r->task.coding.value;
-    if (asked->bits == 2) r->task.coding.value = rill__value_codec_for_bits(r->task.shape.type, 4);
-    rill_status status = rill__encode(r, part, out);
-    r->task.coding.value = asked;
-    return status;
-}
-
 rill__part rill__received_pairs(rill_request *r, const rill__message *message, uint64_t first,
                                 uint64_t range) {
     const rill__header *h = &message->header;

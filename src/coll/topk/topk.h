@@ -58,10 +58,6 @@ void rill__part_topk_blocks(rill_request *, const rill__part *, int first, int e
  * 0.57 ns with AVX-512. */
 #define RILL__SELECT_MERGES 1.7
 
-/* Encodes a partial sum that the receiver selects from: value_bits 2 means 4 here. With 2 bits every
- * value is sent as 0 or as the largest, and what was rounded up would be selected before the truly
- * large: the residual of gtopk on 4 ranks was then 28 times as large after 400 steps. */
-rill_status rill__encode_partial(rill_request *, const rill__part *, rill__block **out);
 /* The pairs of a message that must be of that range; else the failure is recorded, and it is empty. */
 rill__part rill__received_pairs(rill_request *, const rill__message *, uint64_t first,
                                 uint64_t range);

@@ -51,7 +51,7 @@ static rill_status step_up(rill_request *r, state *s) {
     for (; s->distance < size; s->distance *= 2) {
         if (rank & s->distance) {
             rill__block *block;
-            RILL_TRY(rill__encode_partial(r, &s->sum, &block));
+            RILL_TRY(rill__encode(r, &s->sum, &block));
             r->task.rounds++;
             return rill__send_block(r, rank - s->distance, RILL__LANE_A, block);
         }

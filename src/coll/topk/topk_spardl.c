@@ -83,7 +83,7 @@ static rill__part trimmed(rill_request *r, const state *s, const section *c) {
 static rill_status bundle(rill_request *r, const rill__part parts[2], rill__block **out) {
     rill__block *each[2];
     for (int i = 0; i < 2; i++) {
-        RILL_TRY(rill__encode_partial(r, &parts[i], &each[i]));
+        RILL_TRY(rill__encode(r, &parts[i], &each[i]));
         if (rill__task_failed(r)) {
             *out = each[i];
             return RILL_OK;
@@ -120,7 +120,7 @@ static rill_status send_blocks(rill_request *r, state *s) {
     int n = sections_of(r, s->distance, s->held - s->distance, c);
     for (int i = 0; i < n; i++)
         parts[i] = trimmed(r, s, &c[i]);
-    RILL_TRY(n == 1 ? rill__encode_partial(r, &parts[0], &block) : bundle(r, parts, &block));
+    RILL_TRY(n == 1 ? rill__encode(r, &parts[0], &block) : bundle(r, parts, &block));
     RILL_TRY(rill__send_block(r, to, RILL__LANE_A, block));
     r->task.rounds++;
     sections_of(r, 0, s->distance, c);
