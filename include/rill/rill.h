@@ -317,8 +317,10 @@ typedef struct rill_reducer_options {
     uint64_t warmup_steps;
     uint64_t seed;   /* of random rounding, "random" and hashes */
     uint64_t bucket; /* of select "bucket"; 0: 512 */
-    uint64_t block;  /* entries of a block: select "block", algorithms "s2" and "block"; 0: 256 */
-    int threads;     /* of the selection; 0 or 1: this thread alone */
+    /* Entries of a block: for select "block" and algorithm "block" 0 means 256; "s2" sketches entries
+     * where it is 0, and whole blocks (embedding rows) where it is not. */
+    uint64_t block;
+    int threads;                   /* of the selection; 0 or 1: this thread alone */
     uint64_t threshold_interval;   /* steps between exact thresholds (tau'); 0: 32 */
     uint64_t repartition_interval; /* "oktopk": steps between partitions (tau); 0: 64 */
     double balance_trigger; /* "oktopk": largest share over the mean that is evened out; 0: 4 */

@@ -276,7 +276,6 @@ rill_status rill__request_begin(rill_request *r) {
     if (r->feedback) {
         r->feedback->returns = 0;
         r->feedback->collision_error = 0;
-        r->feedback->takes_share = false;
     }
     rill__task_start(r);
     rill__plan_begin(&comm->planner, r);

@@ -68,19 +68,6 @@ static void add_returned(rill_reducer *r, const rill__part *mask, where which) {
     }
 }
 
-/* residual -= result / ranks, at the indices of the result. */
-static void subtract_share(rill_reducer *r, const rill__part *result) {
-    size_t size = rill__type_size(r->type);
-    double ranks = r->comm->engine.size;
-    unsigned width = rill__index_bytes(r->dim);
-    for (uint64_t i = 0; i < result->n; i++) {
-        char *to = (char *)r->residual.data + index_at(width, result->idx, i) * size;
-        double share = rill__value_load(r->type, (const char *)result->val + i * size) / ranks;
-        rill__value_store(r->type, to, rill__value_load(r->type, to) - share);
-    }
-    r->residual_is_zero = false;
-}
-
 static void forget_momentum(rill_reducer *r, const rill__part *mask) {
     if (r->options.momentum == 0 || !r->options.masking) return;
     size_t size = rill__type_size(r->type);
@@ -115,11 +102,6 @@ rill_status rill__reducer_take_back(rill_reducer *r) {
     rill__part mask = rill__stream_part(result), own = rill__stream_part(r->selected);
     forget_momentum(r, &mask);
     if (!r->options.feedback) return RILL_OK;
-    if (r->feedback.takes_share) {
-        add_pairs(r, &own, NULL, EVERYWHERE);
-        subtract_share(r, &mask);
-        return RILL_OK;
-    }
     add_pairs(r, &own, &mask, OUTSIDE);
     add_returned(r, &mask, INSIDE);
     if (own.n) r->residual_is_zero = false;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { DEFAULT_BUCKET = 512, DEFAULT_BLOCK = 256, DEFAULT_INTERVAL = 32, MOST_THREADS = 1024 };
-enum { LEAST_SLICE = 1 << 17 };
+enum { LEAST_SLICE = 1 << 20 };
 static const double default_block_density = 1.0 / 32;
 static const uint64_t most_bucket = UINT64_C(1) << 31; /* offsets inside have 32 bits */
 

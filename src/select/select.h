@@ -84,6 +84,10 @@ void rill__slices_split(rill_selector *, uint64_t align, rill_stream *out);
 rill_status rill__slices_run(rill_selector *,
                              rill_status (*work)(rill__slice *, const void *context),
                              const void *context);
+/* The same in this thread alone, for what is over sooner than a thread starts. */
+rill_status rill__slices_each(rill_selector *,
+                              rill_status (*work)(rill__slice *, const void *context),
+                              const void *context);
 uint64_t rill__slices_count(const rill_selector *); /* pairs in all slices */
 /* Appends the pairs of all slices to out, whose arrays hold those of the first. */
 rill_status rill__slices_join(rill_selector *, rill_stream *out);

@@ -137,7 +137,8 @@ rill_status rill__scan_cut(rill_selector *s, const rill__scan *scan, uint64_t k,
     if (least) *least = kth.key;
     uint64_t ties = k - above - kth.above;
 
-    /* Equal keys are kept from the first part on. */
+    /* Equal keys are kept from the first slice on. Mostly all of them are, and none need counting. */
+    bool count_ties = s->n_slices > 1 && ties < kth.equal;
     RILL_TRY(rill__buffer_reserve(&s->work, sizeof(cut) + (size_t)s->n_slices * sizeof *c->part));
     c = s->work.data;
     c->source = &scan->source;
@@ -145,16 +146,17 @@ rill_status rill__scan_cut(rill_selector *s, const rill__scan *scan, uint64_t k,
     for (int i = 0; i < s->n_slices; i++) {
         rill__slice *p = &slices[i];
         uint64_t equal = kth.equal;
-        if (s->n_slices > 1) {
+        if (count_ties) {
             RILL_TRY(rill__buffer_reserve(&p->scratch, p->count * key_bytes));
             equal = s->kernels->keys(s->shape.type, p->val->data, p->count, kth.key, kth.key + 1,
                                      p->scratch.data);
         }
         c->part[i].equal = equal;
         c->part[i].ties = rill__min_u64(ties, equal);
-        ties -= c->part[i].ties;
+        if (count_ties) ties -= c->part[i].ties;
     }
-    return rill__slices_run(s, cut_work, c);
+    return rill__slices_count(s) < s->least_slice ? rill__slices_each(s, cut_work, c)
+                                                  : rill__slices_run(s, cut_work, c);
 }
 
 void rill__scan_undo(rill_selector *s, const rill__scan *scan) {

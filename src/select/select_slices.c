@@ -37,6 +37,13 @@ static void *run_job(void *argument) {
     return NULL;
 }
 
+rill_status rill__slices_each(rill_selector *s, rill_status (*work)(rill__slice *, const void *),
+                              const void *context) {
+    for (int i = 0; i < s->n_slices; i++)
+        RILL_TRY(work(&s->slices[i], context));
+    return RILL_OK;
+}
+
 rill_status rill__slices_run(rill_selector *s, rill_status (*work)(rill__slice *, const void *),
                              const void *context) {
     if (s->n_slices == 1) return work(&s->slices[0], context);

@@ -1,7 +1,7 @@
 /* Portable kernels, and the definition of what every other implementation must give, bit by bit.
  *
  * The loops select without branches, as the order of indices of two inputs can't be predicted: a
- * merge costs about 3.2 ns an element of the inputs, a branchy one 4 to 5 (2 x 160k in 16M). Blocks
+ * merge costs about 2 ns an element of the inputs, a branchy one 4 to 5 (2 x 160k in 16M). Blocks
  * cost 3 to 4 ns an input element for unions over 30 %, most of it for emitting in order; the
  * inputs are prefetched a block ahead. */
 #include "stream/kernels_impl.h"

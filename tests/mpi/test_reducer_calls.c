@@ -6,10 +6,13 @@ enum { DIM = 2003 };
 
 static rill_comm *comm;
 
-static rill_reducer *make(const rill_reducer_options *o, uint64_t dim) {
+static rill_reducer *make_on(rill_comm *c, const rill_reducer_options *o, uint64_t dim) {
     rill_reducer *r = NULL;
-    CHECK_OK(rill_reducer_create(comm, RILL_F32, dim, o, &r));
+    CHECK_OK(rill_reducer_create(c, RILL_F32, dim, o, &r));
     return r;
+}
+static rill_reducer *make(const rill_reducer_options *o, uint64_t dim) {
+    return make_on(comm, o, dim);
 }
 
 /* Small integers over a power of two: sums are exact, so that results can be compared bit by bit. */
@@ -38,8 +41,11 @@ static void test_forms(const char *algorithm) {
     o.algorithm = algorithm;
     o.density = 0.1;
     rill_reducer *r[4];
-    for (int i = 0; i < 4; i++)
-        r[i] = make(&o, DIM);
+    rill_comm *own[4]; /* reducers of one communicator have random numbers of their own each */
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &own[i]));
+        r[i] = make_on(own[i], &o, DIM);
+    }
     static float g[DIM], dense[DIM], other[DIM];
     rill_stream *s = NULL;
     CHECK_OK(rill_stream_create(RILL_F32, DIM, &s));
@@ -67,8 +73,10 @@ static void test_forms(const char *algorithm) {
     CHECK(stats.elapsed_s >= stats.select_s + stats.update_s && stats.select_s >= 0);
     CHECK(stats.selected_k > 0 && stats.selected_k <= DIM);
     CHECK_OK(rill_stream_free(&s));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         CHECK_OK(rill_reducer_free(&r[i]));
+        CHECK_OK(rill_comm_free(&own[i]));
+    }
 }
 
 /* One reducer a layer, all under way, completed in another order than started. */
@@ -80,9 +88,12 @@ static void test_many(const char *algorithm) {
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     o.algorithm = algorithm;
     o.density = 0.05;
+    rill_comm *own[2];
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &own[i]));
     for (int i = 0; i < LAYERS; i++) {
-        r[i] = make(&o, DIM - (uint64_t)i * 100);
-        single[i] = make(&o, DIM - (uint64_t)i * 100);
+        r[i] = make_on(own[0], &o, DIM - (uint64_t)i * 100);
+        single[i] = make_on(own[1], &o, DIM - (uint64_t)i * 100);
     }
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < LAYERS; i++) {
@@ -100,6 +111,8 @@ static void test_many(const char *algorithm) {
         CHECK_OK(rill_reducer_free(&r[i]));
         CHECK_OK(rill_reducer_free(&single[i]));
     }
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(rill_comm_free(&own[i]));
 }
 
 /* ---- feedback ----------------------------------------------------------------------------- */
@@ -177,6 +190,37 @@ static void test_warmup(void) {
         CHECK_INT(s.selected_k, ==, expected[step]);
     }
     CHECK_OK(rill_reducer_free(&r));
+}
+
+/* Coding with few bits on several hops must not feed more back than it delivers. */
+static void test_stability(const char *algorithm) {
+    enum { STEPS = 60 };
+    check_case("stability with 2 bits, %s", algorithm);
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    o.algorithm = algorithm;
+    o.density = 0.02;
+    static float g[DIM], update[DIM];
+    double norm[2] = {0};
+    for (int coded = 0; coded < 2; coded++) {
+        o.value_bits = coded ? 2 : 0;
+        rill_reducer *r = NULL;
+        rill_status status = rill_reducer_create(comm, RILL_F32, DIM, &o, &r);
+        if (coded && status == RILL_ERR_UNSUPPORTED) return;
+        CHECK_STATUS(status, RILL_OK);
+        for (int step = 0; step < STEPS; step++) {
+            exact_gradient(g, DIM, 700 + (uint64_t)step, 0);
+            for (int i = 0; i < DIM; i += 31)
+                g[i] *= 10;
+            CHECK_OK(rill_reducer_step(r, g, update));
+        }
+        const float *residual = rill_reducer_residual(r);
+        for (int i = 0; i < DIM; i++)
+            norm[coded] += (double)residual[i] * residual[i];
+        MPI_Allreduce(MPI_IN_PLACE, &norm[coded], 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        CHECK_OK(rill_reducer_free(&r));
+    }
+    if (!CHECK(norm[1] <= 16 * norm[0]))
+        fprintf(stderr, "  squared norms %g, %g\n", norm[0], norm[1]);
 }
 
 /* ---- choice ------------------------------------------------------------------------------- */
@@ -299,6 +343,7 @@ int main(int argc, char **argv) {
             test_forms(name);
             test_many(name);
             test_failure(name);
+            test_stability(name);
         }
     test_forms("auto");
     test_momentum();

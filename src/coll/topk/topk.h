@@ -36,7 +36,6 @@ typedef struct rill__feedback {
     /* given back by the call */
     rill__piece *returned; /* their memory is kept for the next step */
     int returns, returns_capacity;
-    bool takes_share; /* delivered is what this rank gave: each keeps its values - result / P */
     double collision_error;
 } rill__feedback;
 
