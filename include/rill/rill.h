@@ -288,7 +288,8 @@ RILL_API rill_status rill_request_free(rill_request **);
  * rill_algorithm_at(RILL_REDUCER, i), which give about k entries of the sum.
  *
  * Create, free, step, start, save and load are collective: the same order on all ranks of the
- * communicator. Several reducers can be under way at once. */
+ * communicator. Several reducers can be under way at once. "dense" and "s2" leave sums to MPI, which
+ * may round them otherwise in two halves (start, wait) than in one step. */
 typedef struct rill_reducer rill_reducer;
 
 typedef struct rill_reducer_options {

@@ -170,6 +170,147 @@ RILL_API rill_status rill_data_generate(const char *path, const rill_generate_op
 /* The i-th shape: NULL past the end. */
 RILL_API const char *rill_generate_shape_at(int i, const char **description);
 
+/* ---- models --------------------------------------------------------------------------------- */
+
+/* A linear model: one column of weights for two classes and for regression, else one per class. */
+typedef struct rill_model rill_model;
+
+typedef struct rill_model_view {
+    size_t size;
+    const char *solver_type; /* LIBLINEAR's name, such as "L2R_LR" */
+    int regression;          /* the decision value is the prediction; there are no labels */
+    int probability;         /* logistic: decision values give probabilities */
+    uint64_t features;
+    int columns;         /* of weights */
+    int labels;          /* 2 with one column, else as many as columns; 0 in regression */
+    const double *label; /* with one column a decision value above 0 means label[0] */
+    double bias;         /* value of one more feature of every row; below 0: there is none */
+    const double *weight; /* weight[feature * columns + column]; last the bias, where there is one */
+} rill_model_view;
+#define RILL_MODEL_VIEW_INIT                                                                       \
+    { sizeof(rill_model_view), "", 0, 0, 0, 0, 0, NULL, 0.0, NULL }
+
+/* LIBLINEAR's text format, read and written; weights keep their bits. The file appears under its
+ * name when it is complete. Neither is collective. */
+RILL_API rill_status rill_model_load(const char *path, rill_model **out);
+RILL_API rill_status rill_model_save(const rill_model *, const char *path);
+RILL_API rill_status rill_model_free(rill_model **);
+RILL_API rill_status rill_model_look(const rill_model *, rill_model_view *);
+
+/* Of this rank's rows: columns decision values each, and the predicted labels (either may be NULL).
+ * Features that the model does not know count as 0. Local. */
+RILL_API rill_status rill_model_predict(const rill_model *, const rill_dataset *, double *decision,
+                                        double *predicted);
+/* Probabilities of the labels, in their order, from the decision values of a row. */
+RILL_API rill_status rill_model_probabilities(const rill_model *, const double *decision,
+                                              double *probability);
+
+typedef struct rill_metrics {
+    size_t size;
+    uint64_t rows;
+    double accuracy; /* share of right labels; NaN in regression */
+    double auc;      /* area under the ROC curve of label[0]; NaN unless there are two classes */
+    double mse;      /* mean squared error; NaN in classification */
+} rill_metrics;
+#define RILL_METRICS_INIT                                                                          \
+    { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0 }
+/* Over the rows of all ranks; the same on all of them. Collective. */
+RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const rill_dataset *,
+                                         rill_metrics *);
+
+/* ---- training ------------------------------------------------------------------------------- */
+
+/* Minimises  C sum_i c_i loss(y_i, w x_i) + l2/2 |w|^2 + l1 |w|_1  over the rows of all ranks; c_i
+ * is the weight of the row's class. With l2 = 1 and l1 = 0 this is LIBLINEAR's objective. Every rank has all
+ * of the weights and its own rows. With more than two labels there is one such problem per class,
+ * against the rest; objective and loss are their sums then. */
+typedef struct rill_train_options {
+    size_t size;
+    const char *loss;   /* a name from rill_loss_at; NULL: "logistic" */
+    const char *solver; /* a name from rill_solver_at; NULL: "sgd" */
+    const char *task;   /* "classify", "regress"; NULL: classify, but regress under the loss "squared"
+                         * with more than two different labels */
+    double C, l2, l1;
+    double bias;               /* value of one more feature of every row; below 0: none */
+    const char *class_weights; /* "balanced", or "label:weight,..."; NULL: all 1 */
+    double valid_fraction;     /* share of the rows to hold out, if there is no other validation set */
+    uint64_t seed;
+
+    /* sgd */
+    const char *optimizer; /* "plain", "momentum", "adagrad"; NULL: "adagrad" */
+    const char *schedule;  /* "constant", "1/t", "step", "bold-driver"; NULL: "1/t" */
+    double lr;             /* learning rate; 0: 0.5, with adagrad 0.1 */
+    double decay;          /* "1/t": lr / (1 + decay * epochs done so far, with their fraction) */
+    double step_factor;    /* "step": factor of every step_epochs epochs */
+    uint64_t step_epochs;
+    double momentum;
+    uint64_t batch;       /* rows of a rank in a step */
+    uint64_t local_steps; /* steps between two averages of the ranks' models; 0: sum each gradient */
+    int staleness;        /* the sum of step t is applied in step t + staleness; 0: at once */
+
+    /* what travels: the gradient's exact sum, or what a reducer makes of it */
+    const char *algorithm; /* of the sum ("dense" is MPI's way), or of the reducer "topk" */
+    const char *codec;
+    const char *reducer; /* "oktopk", "gtopk", "spardl", "s2", "topk"; NULL: exact */
+    double density;      /* of the reducer */
+    int value_bits;      /* 0 raw, 16, 8, 4, 2 */
+
+    uint64_t coordinates; /* scd: of a rank in a step */
+    double tolerance;     /* newton, scd: done when |gradient| falls to this share of the first; 0: never */
+} rill_train_options;
+#define RILL_TRAIN_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
+            NULL, 0.0, 1.0, 0.5, 5, 0.9, 100, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0            \
+    }
+
+typedef struct rill_train_report {
+    size_t size;
+    uint64_t epoch;   /* done so far */
+    uint64_t samples; /* of all ranks, in this epoch */
+    uint64_t steps;   /* of this epoch */
+    double loss;      /* mean over the samples as they were met (sgd), or of the model reached */
+    double objective; /* of the model reached; NaN where it was not computed */
+    double seconds;   /* of the slowest rank, evaluation not counted */
+    double comm_seconds;   /* of that, blocked in communication: mean over the ranks */
+    double eval_seconds;   /* of validation and objective */
+    uint64_t sent_bytes;   /* by all ranks, in this epoch */
+    uint64_t memory_bytes; /* of this rank: weights, state and buffers, data not counted */
+    double lr;             /* at the end of the epoch */
+    double valid_loss;     /* NaN if there is no validation set, as the next two */
+    double valid_accuracy, valid_auc;
+    const char *algorithm; /* of the last exchange */
+    int converged;
+} rill_train_report;
+#define RILL_TRAIN_REPORT_INIT                                                                     \
+    {                                                                                              \
+        sizeof(rill_train_report), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, "", \
+            0                                                                                      \
+    }
+
+/* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must stay
+ * as they are while it lives. */
+typedef struct rill_trainer rill_trainer;
+RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
+                                         const rill_dataset *valid_or_null,
+                                         const rill_train_options *or_null, rill_trainer **out);
+RILL_API rill_status rill_trainer_free(rill_trainer **);
+/* One pass over the data (sgd), over the coordinates (scd), or one step (newton). */
+RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
+/* The objective, and the mean loss (or NULL), of the weights as they are. */
+RILL_API rill_status rill_trainer_objective(rill_trainer *, double *objective, double *loss);
+/* A copy of the model as it is. Local. */
+RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
+/* Everything that the next epochs depend on, in one file that is replaced as a whole, and of a
+ * reducer a second one, named by the epoch. A trainer of the same data, options and number of ranks that
+ * loads it goes on bit by bit as the saved one would have. */
+RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
+RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
+
+/* The i-th of each: NULL past the end. */
+RILL_API const char *rill_loss_at(int i, const char **description);
+RILL_API const char *rill_solver_at(int i, const char **description);
+
 #ifdef __cplusplus
 }
 #endif

@@ -259,8 +259,13 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
             task->status = message->header.status ? (rill_status)message->header.status
                                                   : RILL_ERR_MESSAGE;
             task->origin = message->header.origin;
-            snprintf(task->error, sizeof task->error, "rank %d: %.*s", task->origin,
-                     (int)rill__min_u64(message->header.value_size, 150), message->payload);
+            /* Who forwards a failure sends the name of its rank along. */
+            bool first_hand = task->origin == t->peer;
+            size_t used = first_hand ? (size_t)snprintf(task->error, sizeof task->error,
+                                                        "rank %d: ", task->origin)
+                                     : 0;
+            snprintf(task->error + used, sizeof task->error - used, "%.*s",
+                     (int)rill__min_u64(message->header.value_size, 170), message->payload);
         }
         message->header.count = 0;
     }

@@ -5,6 +5,9 @@
  * memory is read and written once. Blocks cost the same for every P, plus a scan of all indices of
  * the range. Hence the tree for few inputs of low density, blocks otherwise.
  *
+ * Where the union is going to be dense, blocks can write it so: whether it is, is guessed from the indices
+ * of a few stretches (rill__union_exceeds).
+ *
  * The choice uses counts only; neither the cuts nor the block size change the order in which the
  * values of an index are combined, so equal counts give equal bits. */
 #include "stream/kernels.h"

@@ -32,6 +32,11 @@ static void check_equal(const float *a, const float *b, uint64_t n) {
     fprintf(stderr, "  at %llu: %g, %g\n", (unsigned long long)at, a[at], b[at]);
 }
 
+static void check_close(const float *a, const float *b, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++)
+        if (!CHECK(fabsf(a[i] - b[i]) <= 1e-4f)) return;
+}
+
 /* ---- forms -------------------------------------------------------------------------------- */
 
 /* The same steps as dense vectors, as streams, as fused tensors, and in two halves. */
@@ -66,7 +71,9 @@ static void test_forms(const char *algorithm) {
         CHECK_OK(rill_reducer_start(r[3], g, other));
         memset(g, 0x7f, sizeof g); /* free again */
         CHECK_OK(rill_reducer_wait(r[3]));
-        check_equal(other, dense, DIM);
+        /* MPI's own sum may take another order when it does not block: rill.h says so. */
+        if (strcmp(algorithm, "s2") == 0) check_close(other, dense, DIM);
+        else check_equal(other, dense, DIM);
     }
     rill_stats stats = RILL_STATS_INIT;
     CHECK_OK(rill_reducer_stats(r[0], &stats));
@@ -104,7 +111,8 @@ static void test_many(const char *algorithm) {
             CHECK_OK(rill_reducer_wait(r[i]));
         for (int i = 0; i < LAYERS; i++) {
             CHECK_OK(rill_reducer_step(single[i], g[i], alone));
-            check_equal(u[i], alone, rill_reducer_dim(r[i]));
+            if (strcmp(algorithm, "s2") == 0) check_close(u[i], alone, rill_reducer_dim(r[i]));
+            else check_equal(u[i], alone, rill_reducer_dim(r[i]));
         }
     }
     for (int i = 0; i < LAYERS; i++) {

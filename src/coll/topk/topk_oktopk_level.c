@@ -8,9 +8,9 @@
  *
  * Between evaluations the threshold is steered. Owners hold the sums that did not pass, too, and count
  * at some thresholds above and below the one in use; the counts travel with the shares. So after
- * the step all know which threshold would have been right for it, by interpolation, and take most of
- * that correction, and the trend of the corrections (steps are not alike: residuals grow at
- * first). On slowly changing data that is a factor of 1.01 to 1.03 a step.
+ * the step all know which threshold would have been right for it, by interpolation, take a part of
+ * that correction, and the trend of the corrections (steps are not alike: residuals grow at first). A
+ * count that is off by a quarter has the threshold found anew in the next step.
  * Only + - * / are used, so that all ranks get the same bits. */
 #include "coll/topk/topk_oktopk.h"
 #include "select/select_kernels.h"

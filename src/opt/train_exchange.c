@@ -1,0 +1,139 @@
+/* Sums of the ranks' gradients: at once, or some steps later.
+ *
+ * Idea: a ring of staleness + 1 slots, each with its streams and its request. put() starts a sum,
+ * take() waits for the oldest one when more than so many are under way. With staleness s the sum of step t
+ * is applied in step t + s, never earlier: the order of updates does not depend on the network, so that
+ * runs repeat to the bit, while s sums travel as the next batches are computed.
+ * An exchange lives for one epoch: its communicator's planner then starts from the same knowledge in
+ * an epoch that follows a checkpoint as in one that follows another epoch.
+ * Memory: 2 (staleness + 1) streams, each as large as a sum. On one rank nothing is sent or copied.
+ */
+#include "opt/train_internal.h"
+
+#include <stdlib.h>
+
+typedef struct exchange_slot {
+    rill_stream *in, *out;
+    rill_request *request;
+} exchange_slot;
+
+struct rill__exchange {
+    rill_trainer *trainer;
+    rill_comm *comm;
+    rill_options options;
+    int slots, busy, first; /* first: the oldest of busy slots */
+    exchange_slot *slot;
+    uint64_t bytes;
+    rill__sum_view alone; /* one rank: what was put */
+};
+
+void rill__train_account(rill_trainer *t, double began, const rill_stats *stats) {
+    t->comm_seconds += MPI_Wtime() - began;
+    if (!stats) return;
+    t->comm_bytes += stats->sent_bytes;
+    t->algorithm = stats->algorithm;
+}
+
+rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
+    rill__exchange *x = calloc(1, sizeof *x);
+    *out = x;
+    if (!x) return rill__train_memory("the exchange");
+    x->trainer = t;
+    if (t->ranks == 1 && !t->options.staleness) return RILL_OK;
+    x->options = (rill_options)RILL_OPTIONS_INIT;
+    x->options.algorithm = t->options.algorithm;
+    x->options.codec = t->options.codec;
+    x->options.value_bits = t->options.value_bits;
+    RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &x->comm));
+    x->slot = calloc((size_t)t->options.staleness + 1, sizeof *x->slot);
+    if (!x->slot) return rill__train_memory("the exchange");
+    x->slots = t->options.staleness + 1;
+    for (int i = 0; i < x->slots; i++) {
+        RILL_TRY_DATA(rill_stream_create(RILL_F32, t->n, &x->slot[i].in));
+        RILL_TRY_DATA(rill_stream_create(RILL_F32, t->n, &x->slot[i].out));
+    }
+    return RILL_OK;
+}
+
+void rill__exchange_close(rill__exchange **exchange) {
+    rill__exchange *x = *exchange;
+    if (!x) return;
+    for (int i = 0; i < x->slots; i++) {
+        rill_request_free(&x->slot[i].request);
+        rill_stream_free(&x->slot[i].in);
+        rill_stream_free(&x->slot[i].out);
+    }
+    free(x->slot);
+    rill_comm_free(&x->comm);
+    free(x);
+    *exchange = NULL;
+}
+
+uint64_t rill__exchange_bytes(const rill__exchange *x) { return x ? x->bytes : 0; }
+
+rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *idx,
+                               const float *value) {
+    if (!x->slot) {
+        x->alone = (rill__sum_view){n, idx, value};
+        x->busy = 1;
+        return RILL_OK;
+    }
+    exchange_slot *s = &x->slot[(x->first + x->busy) % x->slots];
+    RILL_TRY_DATA(rill_stream_set_pairs(s->in, n, idx, value));
+    double began = MPI_Wtime();
+    rill_status status;
+    rill_stats stats = RILL_STATS_INIT;
+    if (x->slots == 1) {
+        status = rill_allreduce(x->comm, s->in, s->out, RILL_SUM, &x->options);
+        rill_comm_stats(x->comm, &stats);
+        rill__train_account(x->trainer, began, &stats);
+    } else {
+        rill_request_free(&s->request);
+        status = rill_iallreduce(x->comm, s->in, s->out, RILL_SUM, &x->options, &s->request);
+        rill__train_account(x->trainer, began, NULL);
+    }
+    x->busy++;
+    uint64_t held = 8 * (n + rill_stream_nnz(s->out)) * (uint64_t)x->slots;
+    if (held > x->bytes) x->bytes = held;
+    return status;
+}
+
+rill_status rill__exchange_take(rill__exchange *x, int pending, bool *has, rill__sum_view *sum) {
+    *has = x->busy > pending;
+    if (!*has) {
+        if (x->comm && x->busy) return rill_progress(x->comm);
+        return RILL_OK;
+    }
+    x->busy--;
+    if (!x->slot) {
+        *sum = x->alone;
+        return RILL_OK;
+    }
+    exchange_slot *s = &x->slot[x->first];
+    x->first = (x->first + 1) % x->slots;
+    if (s->request) {
+        double began = MPI_Wtime();
+        rill_stats stats = RILL_STATS_INIT;
+        RILL_TRY_DATA(rill_wait(s->request));
+        rill_request_stats(s->request, &stats);
+        rill__train_account(x->trainer, began, &stats);
+    }
+    *sum = (rill__sum_view){rill_stream_nnz(s->out), rill_stream_indices32(s->out),
+                            rill_stream_values(s->out)};
+    return RILL_OK;
+}
+
+rill_status rill__exchange_dense(rill_trainer *t, rill_comm *comm, rill_stream *stream,
+                                 float *vector) {
+    if (t->ranks == 1) return RILL_OK;
+    rill_options options = RILL_OPTIONS_INIT;
+    rill_stats stats = RILL_STATS_INIT;
+    options.algorithm = t->options.algorithm;
+    options.codec = t->options.codec;
+    RILL_TRY_DATA(rill_stream_set_dense(stream, vector));
+    double began = MPI_Wtime();
+    RILL_TRY_DATA(rill_allreduce(comm, stream, stream, RILL_SUM, &options));
+    rill_comm_stats(comm, &stats);
+    rill__train_account(t, began, &stats);
+    return rill_stream_get_dense(stream, vector);
+}
