@@ -256,7 +256,7 @@ typedef struct rill_train_options {
     int value_bits;      /* 0 raw, 16, 8, 4, 2 */
 
     uint64_t coordinates; /* scd: of a rank in a step */
-    double tolerance;     /* newton, scd: done when |gradient| falls to this share of the first; 0: never */
+    double tolerance;     /* newton: done when |gradient| is this share of the first; 0: never */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \

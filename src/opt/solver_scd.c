@@ -10,7 +10,8 @@
  * which makes simultaneous steps safe.
  * Source: Richtarik, Takac, Parallel coordinate descent methods for big data optimization (2016), and
  * their distributed Hydra; SparCML section 8.1, where nodes exchange 100 coordinates by allgather.
- * Restriction: a loss with curvature. The algorithm option names that of the allgather.
+ * Restriction: a loss with curvature. The algorithm option names that of the allgather; "dense" is
+ * MPI's, of whole slices.
  * Memory: the rank's entries once more, by columns (8 bytes each); n values for norms, permutation
  * and index; one value per row and column.
  * Cost of a step: the entries of P * 100 columns; two exchanges of that many pairs at most.
@@ -36,6 +37,8 @@ typedef struct scd_state {
     uint64_t together, room;
     uint32_t *chosen, *idx;
     float *val;
+    float *dense; /* algorithm "dense": all coordinates' changes */
+    int *places;
     rill_comm *comm;
     rill_stream *part, *sums, *mine, *changes;
 } scd_state;
@@ -182,6 +185,8 @@ static void scd_close(rill_trainer *t) {
     free(s->chosen);
     free(s->idx);
     free(s->val);
+    free(s->dense);
+    free(s->places);
     free(s);
     t->solver_state = NULL;
 }
@@ -282,18 +287,44 @@ static rill_status sum_slopes(rill_trainer *t, scd_state *s, uint64_t n, uint64_
     return RILL_OK;
 }
 
-static rill_status one_step(rill_trainer *t, scd_state *s, uint64_t step) {
-    uint64_t n = choose(t, s, step), first = 0, count = 0, pairs = 0;
-    RILL_TRY_DATA(sum_slopes(t, s, n, &first, &count));
-    for (uint64_t i = 0; i < n; i++) {
-        uint32_t k = s->chosen[i];
-        if (k < first || k - first >= count) continue;
-        float by = step_of(t, s, k);
-        s->slope[k] = 0;
-        if (by == 0) continue;
-        s->idx[pairs] = k;
-        s->val[pairs++] = by;
+/* As a program without sparse collectives would: whole slices by MPI. */
+static rill_status gather_dense(rill_trainer *t, scd_state *s, uint64_t pairs, uint64_t first,
+                                uint64_t count) {
+    if (!s->dense) {
+        int mine[2] = {(int)first, (int)count};
+        if (s->n > INT32_MAX)
+            return rill__data_fail(RILL_ERR_UNSUPPORTED, "scd: %llu coordinates are too many for "
+                                   "the dense allgather", (unsigned long long)s->n);
+        s->dense = take((size_t)s->n, sizeof *s->dense);
+        s->places = take(2 * (size_t)t->ranks, sizeof *s->places);
+        if (!s->dense || !s->places) return rill__train_memory("the dense allgather");
+        int *all = take(2 * (size_t)t->ranks, sizeof *all);
+        if (!all) return rill__train_memory("the dense allgather");
+        int failed = MPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, t->mpi);
+        for (int r = 0; r < t->ranks; r++) { /* counts, then offsets */
+            s->places[r] = all[2 * r + 1];
+            s->places[t->ranks + r] = all[2 * r];
+        }
+        free(all);
+        if (failed) return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
     }
+    double began = MPI_Wtime();
+    memset(s->dense + first, 0, (size_t)count * sizeof *s->dense);
+    for (uint64_t i = 0; i < pairs; i++)
+        s->dense[s->idx[i]] = s->val[i];
+    if (MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, s->dense, s->places, s->places + t->ranks,
+                       MPI_FLOAT, t->mpi) != MPI_SUCCESS)
+        return rill__data_fail(RILL_ERR_MPI, "MPI_Allgatherv failed");
+    rill_stats stats = RILL_STATS_INIT;
+    stats.sent_bytes = count * sizeof(float) * (uint64_t)(t->ranks - 1);
+    stats.algorithm = "dense";
+    rill__train_account(t, began, &stats);
+    for (uint64_t k = 0; k < s->n; k++)
+        if (s->dense[k] != 0) move(t, s, (uint32_t)k, s->dense[k]);
+    return RILL_OK;
+}
+
+static rill_status gather_sparse(rill_trainer *t, scd_state *s, uint64_t pairs) {
     RILL_TRY_DATA(rill_stream_set_pairs(s->mine, pairs, s->idx, s->val));
     rill_options options = RILL_OPTIONS_INIT;
     options.algorithm = t->options.algorithm;
@@ -308,6 +339,22 @@ static rill_status one_step(rill_trainer *t, scd_state *s, uint64_t step) {
     for (uint64_t i = 0, total = rill_stream_nnz(s->changes); i < total; i++)
         if (value[i] != 0) move(t, s, idx ? idx[i] : (uint32_t)i, value[i]);
     return RILL_OK;
+}
+
+static rill_status one_step(rill_trainer *t, scd_state *s, uint64_t step) {
+    uint64_t n = choose(t, s, step), first = 0, count = 0, pairs = 0;
+    RILL_TRY_DATA(sum_slopes(t, s, n, &first, &count));
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t k = s->chosen[i];
+        if (k < first || k - first >= count) continue;
+        float by = step_of(t, s, k);
+        s->slope[k] = 0;
+        if (by == 0) continue;
+        s->idx[pairs] = k;
+        s->val[pairs++] = by;
+    }
+    bool dense = t->options.algorithm && !strcmp(t->options.algorithm, "dense");
+    return dense ? gather_dense(t, s, pairs, first, count) : gather_sparse(t, s, pairs);
 }
 
 static rill_status scd_epoch(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,

@@ -107,7 +107,7 @@ struct rill_trainer {
     uint64_t comm_bytes;           /* of this epoch and rank */
     double comm_seconds;
     const char *algorithm;
-    char *names[8]; /* copies of the options' texts */
+    char *names[9]; /* copies of the options' texts */
     int name_count;
 };
 

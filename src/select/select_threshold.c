@@ -1,50 +1,88 @@
-/* threshold: all entries of at least a given magnitude, or of one that is steered towards k.
+/* threshold: all entries of at least a given magnitude, or of one that is steered so that k pass.
  *
  * Idea: with a known threshold selection is a single pass. Every `interval` calls the k-th largest
- * magnitude is found exactly (that call selects exactly k) and becomes the threshold; after each
- * other call it moves by a factor that depends on how far the count was off: 1.01 for 10 %, at most
- * 1.03. A count off by more than a factor of 2 brings the next exact evaluation forward.
- * Source: Ok-Topk (Li and Hoefler, PPoPP 2022).
- * Restriction: the count is k only about. A NaN passes any threshold; entries that are 0 none.
- * Memory: the pairs found. Cost: one read of N, or two reads and a write when fused. */
+ * magnitude is found exactly (that call selects exactly k); in between the threshold of the last call
+ * is used again, steered. It aims at 1.3 k entries, of which the k largest are kept: the cut works on
+ * the pairs found, not on the vector, it tells the threshold that would have been right, and how steep
+ * the tail is there, so that the next one can be set without guessing. Down at once, for entries that
+ * did not pass cannot be had back without another pass, up by a part, for steps differ by chance. If
+ * fewer than k pass, they are the result, and the threshold falls by what a tail of usual steepness
+ * asks for; if fewer than k / 2, the next call evaluates exactly.
+ * Source: Ok-Topk (Li and Hoefler, PPoPP 2022), which reuses thresholds without the cut.
+ * Restriction: at most k, at times a little less; with a given threshold all that reach it. A NaN
+ * passes any threshold; entries that are 0 none.
+ * Memory: the pairs found, up to 1.5 k. Cost: one read of N, or two reads and a write when fused, and
+ * about 2 ns per pair. */
 #include "select/select.h"
 
 #include <math.h>
 
-#define MOST_STEP 1.03
-#define GAIN 0.1 /* factor = (count / k) ^ GAIN */
+#define AIM 1.3      /* times k: fewer than k pass in about one call of 30 (docs/CONVERGENCE.md) */
+#define RISE 0.3     /* share of a rise that is taken */
+#define STEEPNESS 10 /* -d log(count) / d log(threshold), where it is not measured */
 
-static rill_status pass(rill_selector *s, rill__source source, double level, rill_stream *out) {
-    uint64_t key = rill__max_u64(1, rill__key_from(s->shape.type, level));
-    uint64_t expect = s->expected + s->expected / 8 + RILL__SELECT_CHUNK;
-    rill__scan scan = {.source = source, .key = key, .expect = rill__min_u64(s->dim, expect)};
-    RILL_TRY(rill__scan_run(s, &scan, out));
-    RILL_TRY(rill__slices_join(s, out));
+static rill_status run(rill_selector *s, rill__scan *scan, double level, rill_stream *out) {
+    scan->key = rill__max_u64(1, rill__key_from(s->shape.type, level));
+    scan->expect = rill__min_u64(s->dim, s->expected + s->expected / 8 + RILL__SELECT_CHUNK);
+    RILL_TRY(rill__scan_run(s, scan, out));
+    s->expected = rill__slices_count(s);
+    return RILL_OK;
+}
+
+static rill_status select_given(rill_selector *s, rill__source source, rill_stream *out) {
+    RILL_TRY(run(s, &(rill__scan){.source = source}, s->threshold, out));
+    return rill__slices_join(s, out);
+}
+
+/* By how much the threshold must be below the right one. passed: entries that passed, over k; right:
+ * the right threshold, over the one that was used. */
+static double lowered(double passed, double right, bool pruned) {
+    bool measured = !pruned && passed > 1.05 && right > 1;
+    double steepness = measured ? log(passed) / log(right) : STEEPNESS;
+    return pow(AIM, -1 / fmin(fmax(steepness, 3), 50));
+}
+
+static rill_status cut(rill_selector *s, const rill__scan *scan) {
+    uint64_t least;
+    bool pruned = false;
+    for (int i = 0; i < s->n_slices; i++)
+        pruned = pruned || s->slices[i].pruned;
+    RILL_TRY(rill__scan_cut(s, scan, s->k, &least));
+    double right = rill__key_value(s->shape.type, least) / s->level;
+    double factor = right * lowered((double)s->expected / (double)s->k, right, pruned);
+    s->level *= factor > 1 ? pow(factor, RISE) : factor;
+    return RILL_OK;
+}
+
+static rill_status select_steered(rill_selector *s, rill__source source, rill_stream *out) {
+    rill__scan scan = {.source = source, .limit = s->k};
+    /* Fewer than k are above this, most likely: the cut need not look at those. */
+    scan.high = rill__key_from(s->shape.type, s->level * pow(AIM, 2.0 / STEEPNESS));
+    RILL_TRY(run(s, &scan, s->level, out));
+    if (s->expected > s->k) {
+        RILL_TRY(cut(s, &scan));
+    } else {
+        double passed = rill__max_u64(1, s->expected) / (double)s->k;
+        s->level *= pow(passed / AIM, 1.0 / STEEPNESS);
+        if (passed < 0.5) s->exact_at = s->calls + 1;
+    }
+    return rill__slices_join(s, out);
+}
+
+static rill_status select_exactly(rill_selector *s, rill__source source, rill_stream *out) {
+    uint64_t least;
+    RILL_TRY(rill__topk(s, source, s->k, out, &least));
+    /* 0 (nothing to select) makes the next call exact as well. */
+    s->level = rill__key_value(s->shape.type, least) * pow(AIM, -1.0 / STEEPNESS);
+    s->exact_at = s->calls + s->interval;
     s->expected = out->nnz;
     return RILL_OK;
 }
 
-static void steer(rill_selector *s, uint64_t count) {
-    double ratio = rill__max_u64(1, count) / (double)s->k;
-    double factor = pow(ratio, GAIN);
-    s->level *= fmin(fmax(factor, 1 / MOST_STEP), MOST_STEP);
-    if (ratio > 2 || ratio < 0.5) s->exact_at = s->calls + 1;
-}
-
 static rill_status select_threshold(rill_selector *s, rill__source source, rill_stream *out) {
-    if (s->threshold > 0) return pass(s, source, s->threshold, out);
-    if (s->level == 0 || s->calls >= s->exact_at) {
-        uint64_t least;
-        RILL_TRY(rill__topk(s, source, s->k, out, &least));
-        /* 0 (nothing to select) makes the next call exact as well. */
-        s->level = rill__key_value(s->shape.type, least);
-        s->exact_at = s->calls + s->interval;
-        s->expected = out->nnz;
-        return RILL_OK;
-    }
-    RILL_TRY(pass(s, source, s->level, out));
-    steer(s, out->nnz);
-    return RILL_OK;
+    if (s->threshold > 0) return select_given(s, source, out);
+    if (s->level == 0 || s->calls >= s->exact_at) return select_exactly(s, source, out);
+    return select_steered(s, source, out);
 }
 
 const rill__select_method rill__select_threshold = {

@@ -50,16 +50,22 @@ static double estimate(const rill__problem *p) {
            (p->ranks + 1) * bytes * 2 * p->c->copy;
 }
 
+/* Each message has the codec that suits it; all ranks tell that of the first sum with blocks. */
+static const rill__index_codec *first_codec(const rill_request *r, const rill__gather *g) {
+    for (int i = 0; i < r->task.engine->size; i++) {
+        const rill__header *h = &g->messages[i].header;
+        if (h->form == RILL__M_BLOCKS && h->count) return rill__index_codec_by_id(h->index_codec);
+    }
+    return &rill__codec_raw;
+}
+
 static rill_status step(rill_request *r) {
     rill__split_gather *s = r->state.data;
     rill__problem q = in_blocks(&r->problem);
     s->split.unit = r->block;
     rill_status status = rill__split_gather_step(r, s, false, owned_bytes(&q));
-    if (status == RILL_OK && !rill__task_failed(r) && !r->settings.codec) {
-        /* Each message has the codec that suits it; that of my sum is told. */
-        uint8_t used = s->gather.messages[r->task.engine->rank].header.index_codec;
-        r->problem.codec = rill__index_codec_by_id(used);
-    }
+    if (status == RILL_OK && !rill__task_failed(r) && !r->settings.codec)
+        r->problem.codec = first_codec(r, &s->gather);
     return status;
 }
 

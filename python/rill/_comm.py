@@ -1,0 +1,398 @@
+"""Communicators, the collectives in their three forms, and what is under way."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Union
+
+from ._library import RillError, check, lib
+from ._stream import Op, Stream, as_stream, op_handle
+from ._structs import Stats, call_options, config_struct, empty_stats, stats_of
+
+if TYPE_CHECKING:
+    from ._structs import Options, Unpack
+
+_MPI_TEXT = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of Open MPI and MPICH
+
+
+class Part(NamedTuple):
+    """What reduce_scatter gives this rank: entries [first, first + count) of the result."""
+
+    stream: Stream
+    first: int
+    count: int
+
+
+class _Mpi:
+    """mpi4py's handles as C values: Open MPI's are pointers, MPICH's are numbers."""
+
+    def __init__(self) -> None:
+        from mpi4py import MPI
+
+        self.module = MPI
+        pointers = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
+        self.handle_type: Any = ctypes.c_void_p if pointers else ctypes.c_int
+        self.config = config_struct(self.handle_type)
+        lib.rill_comm_create.argtypes = [self.handle_type, ctypes.c_void_p, ctypes.c_void_p]
+        self._same_library()
+
+    def _same_library(self) -> None:
+        # Looked up through librill, so that it is the MPI that librill is linked with.
+        text, length = ctypes.create_string_buffer(_MPI_TEXT), ctypes.c_int()
+        try:
+            lib.MPI_Get_library_version(text, ctypes.byref(length))
+        except AttributeError:
+            return
+        ours, theirs = text.value.decode(errors="replace"), self.module.Get_library_version()
+        if ours.strip("\0\n ") != theirs.strip("\0\n "):
+            raise ImportError(f"librill.so uses the MPI '{ours.split(',')[0]}', mpi4py '{theirs.split(',')[0]}'")
+
+    def handle(self, obj: Any) -> Any:
+        return self.handle_type.from_address(self.module._addressof(obj))
+
+
+_mpi: Optional[_Mpi] = None
+_mpi_lock = threading.Lock()
+
+
+def mpi() -> _Mpi:
+    global _mpi
+    with _mpi_lock:
+        if _mpi is None:
+            _mpi = _Mpi()
+        return _mpi
+
+
+class Pending:
+    """Something under way. The constructor and ``_began`` are the one place that keeps memory alive:
+    ``kept`` lives as long as this object, and the communicator holds this object until completion."""
+
+    def __init__(self, comm: "Comm", kept: tuple[Any, ...], result: Callable[[], Any]) -> None:
+        self.comm = comm
+        self._kept = kept
+        self._result = result
+
+    def _began(self) -> None:
+        self.comm._under_way.add(self)
+
+    def _ended(self) -> None:
+        self.comm._under_way.discard(self)
+
+    def _c_test(self, done: Any) -> int:
+        raise NotImplementedError
+
+    def _c_wait(self) -> int:
+        raise NotImplementedError
+
+    def test(self) -> bool:
+        """Advances what is under way, and says whether this is complete. A failure is raised once it is."""
+        done = ctypes.c_int(1)
+        status = self._c_test(ctypes.byref(done))
+        if done.value or status < 0:
+            self._ended()
+        check(status)
+        return bool(done.value)
+
+    def wait(self) -> Any:
+        """Waits for completion and returns the result; the GIL is released."""
+        status = self._c_wait()
+        self._ended()
+        check(status)
+        return self._result()
+
+
+class Request(Pending):
+    """A non-blocking or persistent call. Streams must stay untouched from start to completion."""
+
+    def __init__(
+        self, comm: "Comm", handle: ctypes.c_void_p, kept: tuple[Any, ...], result: Callable[[], Any], started: bool
+    ) -> None:
+        super().__init__(comm, kept, result)
+        self._handle = handle
+        comm._children.add(self)
+        if started:
+            self._began()
+
+    def start(self) -> "Request":
+        """Starts a persistent request (once more)."""
+        check(lib.rill_start(self._handle))
+        self._began()
+        return self
+
+    def _c_test(self, done: Any) -> int:
+        return int(lib.rill_test(self._handle, done))
+
+    def _c_wait(self) -> int:
+        return int(lib.rill_wait(self._handle))
+
+    @property
+    def stats(self) -> Stats:
+        """Of the last completed run."""
+        stats = empty_stats()
+        check(lib.rill_request_stats(self._handle, ctypes.byref(stats)))
+        return stats_of(stats)
+
+    def free(self) -> None:
+        """Frees the request, after completion if it is under way. Without it, garbage collection does."""
+        if self._handle:
+            status = lib.rill_request_free(ctypes.byref(self._handle))
+            self._ended()
+            check(status)
+
+    def __del__(self) -> None:
+        # Not under way: the communicator would hold a reference.
+        if getattr(self, "_handle", None) and not self.comm.freed:
+            lib.rill_request_free(ctypes.byref(self._handle))
+
+
+def _request_array(requests: Sequence[Request]) -> Any:
+    return (ctypes.c_void_p * len(requests))(*(r._handle.value for r in requests))
+
+
+def waitall(requests: Sequence[Request]) -> list[Any]:
+    """Waits for all, of any communicators; returns their results, or raises the first failure after all ended."""
+    status = lib.rill_waitall(len(requests), _request_array(requests))
+    for request in requests:
+        request._ended()
+    check(status)
+    return [request._result() for request in requests]
+
+
+def waitany(requests: Sequence[Request]) -> Optional[int]:
+    """The place of the first complete request; None if none was ever started."""
+    index = ctypes.c_int(-1)
+    status = lib.rill_waitany(len(requests), _request_array(requests), ctypes.byref(index))
+    if index.value >= 0:
+        requests[index.value]._ended()
+    check(status)
+    return None if index.value < 0 else index.value
+
+
+class Comm:
+    """A communicator: a duplicate of an mpi4py one, ``MPI.COMM_WORLD`` by default. Creating one is collective.
+
+    The collectives take streams, or whatever ``as_stream`` takes. Each has three forms: ``allreduce`` returns the result,
+    ``iallreduce`` a started Request, ``allreduce_init`` one to start as often as wanted. Options such as
+    ``algorithm="dsar"`` or ``value_bits=4`` are keywords; all ranks give the same.
+
+    ``check=True`` compares the arguments of all ranks before each call. ``free()``, which is collective too, or a
+    ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on when.
+    """
+
+    def __init__(
+        self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None, split_limit: int = 0
+    ) -> None:
+        m = mpi()
+        self.mpi = m.module.COMM_WORLD if comm is None else comm
+        if not isinstance(self.mpi, m.module.Comm):
+            raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
+        config = m.config(
+            ctypes.sizeof(m.config),
+            m.handle(m.module.INFO_NULL if info is None else info),
+            -1 if check is None else int(check),
+            split_limit,
+        )
+        self._handle = ctypes.c_void_p()
+        self._under_way: set[Pending] = set()
+        self._children: weakref.WeakSet[Any] = weakref.WeakSet()
+        _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(self._handle)))
+        self.rank: int = lib.rill_comm_rank(self._handle)
+        self.size: int = lib.rill_comm_size(self._handle)
+
+    def __enter__(self) -> "Comm":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.free()
+
+    def __repr__(self) -> str:
+        return f"<rill.Comm rank {self.rank} of {self.size}{', freed' if self.freed else ''}>"
+
+    @property
+    def freed(self) -> bool:
+        """Whether free() was called."""
+        return not self._handle
+
+    def free(self) -> None:
+        """Frees it with its requests and reducers. Collective; also works after a failed call."""
+        if self.freed:
+            return
+        for child in list(self._children):
+            try:
+                child.free()
+            except RillError:
+                pass  # of what was under way; it was or will be reported by its wait
+        check(lib.rill_comm_free(ctypes.byref(self._handle)))
+
+    @property
+    def stats(self) -> Stats:
+        """Of the last blocking call."""
+        stats = empty_stats()
+        check(lib.rill_comm_stats(self._live(), ctypes.byref(stats)))
+        return stats_of(stats)
+
+    def progress(self) -> None:
+        """Advances all requests; never blocks."""
+        check(lib.rill_progress(self._live()))
+
+    def _live(self) -> ctypes.c_void_p:
+        if self.freed:
+            raise ValueError("the communicator was freed")
+        return self._handle
+
+    def _call(
+        self, form: str, name: str, streams: tuple[Any, ...], arguments: tuple[Any, ...], op: Any,
+        options: Any, result: Callable[[], Any],
+    ) -> Any:  # fmt: skip
+        """form: "" blocking, "i" non-blocking, "init" persistent."""
+        c_options = call_options(options)
+
+        def finish() -> Any:
+            if isinstance(op, Op) and op.error is not None:
+                error, op.error = op.error, None
+                raise error
+            return result()
+
+        if form == "":
+            check(getattr(lib, f"rill_{name}")(self._live(), *arguments, ctypes.byref(c_options)))
+            return finish()
+        handle = ctypes.c_void_p()
+        symbol = f"rill_i{name}" if form == "i" else f"rill_{name}_init"
+        check(getattr(lib, symbol)(self._live(), *arguments, ctypes.byref(c_options), ctypes.byref(handle)))
+        return Request(self, handle, (streams, arguments, op), finish, started=form == "i")
+
+    def _allreduce(self, form: str, x: Any, out: Any, op: Any, options: Any) -> Any:
+        x, out = _pair(x, out)
+        return self._call(form, "allreduce", (x, out), (x._handle, out._handle, op_handle(op)), op, options, lambda: out)
+
+    def _reduce(self, form: str, x: Any, out: Any, op: Any, root: int, options: Any) -> Any:
+        x = as_stream(x)
+        if self.rank == root:
+            x, out = _pair(x, out)
+        handle = out._handle if out is not None else None
+        arguments = (x._handle, handle, op_handle(op), root)
+        return self._call(form, "reduce", (x, out), arguments, op, options, lambda: out if self.rank == root else None)
+
+    def _reduce_scatter(self, form: str, x: Any, out: Any, op: Any, options: Any) -> Any:
+        x, out = _pair(x, out)
+        first, count = ctypes.c_uint64(), ctypes.c_uint64()
+        arguments = (x._handle, out._handle, op_handle(op), ctypes.pointer(first), ctypes.pointer(count))
+        part = lambda: Part(out, first.value, count.value)  # noqa: E731
+        return self._call(form, "reduce_scatter", (x, out), arguments, op, options, part)
+
+    def _allgather(self, form: str, x: Any, out: Any, options: Any) -> Any:
+        x, out = _pair(x, out)
+        return self._call(form, "allgather", (x, out), (x._handle, out._handle), None, options, lambda: out)
+
+    def _bcast(self, form: str, x: Stream, root: int, options: Any) -> Any:
+        if not isinstance(x, Stream):
+            raise TypeError(f"bcast needs a rill.Stream on every rank, not {type(x).__name__}")
+        return self._call(form, "bcast", (x,), (x._handle, root), None, options, lambda: x)
+
+    # ---- blocking ----
+
+    def allreduce(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+    ) -> Stream:
+        """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be ``x``."""
+        return self._allreduce("", x, out, op, options)
+
+    def reduce(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: "Unpack[Options]"
+    ) -> Optional[Stream]:
+        """As allreduce, for the root; None elsewhere."""
+        return self._reduce("", x, out, op, root, options)
+
+    def reduce_scatter(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+    ) -> Part:
+        """Each rank gets its range of the result, in a stream of the whole dimension."""
+        return self._reduce_scatter("", x, out, op, options)
+
+    def allgather(self, x: Any, out: Optional[Stream] = None, **options: "Unpack[Options]") -> Stream:
+        """The union of disjoint supports; an overlap is an error on all ranks."""
+        return self._allgather("", x, out, options)
+
+    def bcast(self, x: Stream, root: int = 0, **options: "Unpack[Options]") -> Stream:
+        """The root's stream, into ``x``."""
+        return self._bcast("", x, root, options)
+
+    # ---- non-blocking ----
+
+    def iallreduce(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+    ) -> Request:
+        """Non-blocking allreduce."""
+        return self._allreduce("i", x, out, op, options)
+
+    def ireduce(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: "Unpack[Options]"
+    ) -> Request:
+        """Non-blocking reduce."""
+        return self._reduce("i", x, out, op, root, options)
+
+    def ireduce_scatter(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+    ) -> Request:
+        """Non-blocking reduce_scatter."""
+        return self._reduce_scatter("i", x, out, op, options)
+
+    def iallgather(self, x: Any, out: Optional[Stream] = None, **options: "Unpack[Options]") -> Request:
+        """Non-blocking allgather."""
+        return self._allgather("i", x, out, options)
+
+    def ibcast(self, x: Stream, root: int = 0, **options: "Unpack[Options]") -> Request:
+        """Non-blocking bcast."""
+        return self._bcast("i", x, root, options)
+
+    # ---- persistent ----
+
+    def allreduce_init(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+    ) -> Request:
+        """Persistent allreduce."""
+        return self._allreduce("init", x, out, op, options)
+
+    def reduce_init(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: "Unpack[Options]"
+    ) -> Request:
+        """Persistent reduce."""
+        return self._reduce("init", x, out, op, root, options)
+
+    def reduce_scatter_init(
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+    ) -> Request:
+        """Persistent reduce_scatter."""
+        return self._reduce_scatter("init", x, out, op, options)
+
+    def allgather_init(self, x: Any, out: Optional[Stream] = None, **options: "Unpack[Options]") -> Request:
+        """Persistent allgather."""
+        return self._allgather("init", x, out, options)
+
+    def bcast_init(self, x: Stream, root: int = 0, **options: "Unpack[Options]") -> Request:
+        """Persistent bcast."""
+        return self._bcast("init", x, root, options)
+
+
+_check = check  # Comm.__init__ has an argument of that name
+
+
+def _pair(x: Any, out: Optional[Stream]) -> tuple[Stream, Stream]:
+    x = as_stream(x)
+    return x, Stream(x.dim, x.type) if out is None else out
+
+
+_world: Optional[Comm] = None
+_world_lock = threading.Lock()
+
+
+def world() -> Comm:
+    """The communicator over ``MPI.COMM_WORLD`` that is used where none is given; made at the first call, which
+    is collective."""
+    global _world
+    with _world_lock:
+        if _world is None or _world.freed:
+            _world = Comm()
+        return _world

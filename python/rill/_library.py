@@ -1,0 +1,231 @@
+"""librill.so: where it is, its functions, and the one way from a status to an exception."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Iterator, Optional
+
+VERSION = "0.1"  # of the library that this package is written for
+
+STATUS_NAMES = {
+    -1: "ARGUMENT", -2: "RANGE", -3: "UNKNOWN", -4: "UNSUPPORTED", -5: "MISMATCH", -6: "MESSAGE",
+    -7: "OVERLAP", -8: "MEMORY", -9: "MPI", -10: "STATE", -11: "IO",
+}  # fmt: skip
+
+
+class RillError(RuntimeError):
+    """A call of the C library failed.
+
+    ``status`` is the negative ``rill_status``, ``name`` its name ("ARGUMENT", "MISMATCH", ...), and
+    ``detail`` the library's sentence, which names the argument and its value.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.name = STATUS_NAMES.get(status, str(status))
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RillError, (self.status, self.detail)
+
+
+def _candidates() -> Iterator[str]:
+    given = os.environ.get("RILL_LIBRARY")
+    if given:
+        yield given
+        return  # what was asked for is not replaced
+    tree = Path(__file__).resolve().parents[2] / "build" / "lib" / "librill.so"
+    if tree.exists():
+        yield str(tree)
+    yield "librill.so.0.1"
+    try:
+        found = subprocess.run(["pkg-config", "--variable=libdir", "rill"], capture_output=True, text=True)
+        if found.returncode == 0 and found.stdout.strip():
+            yield str(Path(found.stdout.strip()) / "librill.so")
+    except OSError:
+        pass
+    name = ctypes.util.find_library("rill")
+    if name:
+        yield name
+
+
+def _load() -> ctypes.CDLL:
+    tried = []
+    for candidate in _candidates():
+        try:
+            return ctypes.CDLL(candidate)
+        except OSError as error:
+            tried.append(f"{candidate}: {error}")
+    raise ImportError("librill.so was not found; set RILL_LIBRARY to its path. Tried: " + "; ".join(tried))
+
+
+lib = _load()
+
+pointer = ctypes.c_void_p
+u64 = ctypes.c_uint64
+c_int = ctypes.c_int
+text = ctypes.c_char_p
+
+
+def _declare(name: str, result: Any, *arguments: Any) -> None:
+    function = getattr(lib, name)
+    function.restype = result
+    function.argtypes = list(arguments)
+
+
+_BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
+    text: {
+        "rill_version": (),
+        "rill_isa": (),
+        "rill_strerror": (c_int,),
+        "rill_last_error": (),
+        "rill_type_name": (c_int,),
+        "rill_op_name": (pointer,),
+        "rill_algorithm_at": (c_int, c_int, pointer),
+        "rill_codec_at": (c_int, pointer),
+        "rill_selector_at": (c_int, pointer),
+    },
+    c_int: {
+        "rill_op_create": (text, pointer, pointer, ctypes.c_double, ctypes.c_uint, pointer),
+        "rill_op_free": (pointer,),
+        "rill_stream_create": (c_int, u64, pointer),
+        "rill_stream_free": (pointer,),
+        "rill_stream_set_pairs": (pointer, u64, pointer, pointer),
+        "rill_stream_set_pairs64": (pointer, u64, pointer, pointer),
+        "rill_stream_set_blocks": (pointer, u64, u64, pointer, pointer),
+        "rill_stream_set_dense": (pointer, pointer),
+        "rill_stream_get_dense": (pointer, pointer),
+        "rill_stream_clear": (pointer,),
+        "rill_stream_copy": (pointer, pointer),
+        "rill_stream_type": (pointer,),
+        "rill_stream_is_dense": (pointer,),
+        "rill_stream_fill": (pointer, pointer),
+        "rill_stream_to_dense": (pointer,),
+        "rill_stream_to_sparse": (pointer,),
+        "rill_stream_to_blocks": (pointer, u64),
+        "rill_stream_validate": (pointer, pointer),
+        "rill_stream_add": (pointer, pointer, pointer),
+        "rill_stream_sum": (pointer, c_int, pointer, pointer),
+        "rill_stream_concat": (pointer, pointer),
+        "rill_comm_free": (pointer,),
+        "rill_comm_stats": (pointer, pointer),
+        "rill_comm_rank": (pointer,),
+        "rill_comm_size": (pointer,),
+        "rill_start": (pointer,),
+        "rill_test": (pointer, pointer),
+        "rill_wait": (pointer,),
+        "rill_waitall": (c_int, pointer),
+        "rill_waitany": (c_int, pointer, pointer),
+        "rill_progress": (pointer,),
+        "rill_request_stats": (pointer, pointer),
+        "rill_request_free": (pointer,),
+        "rill_reducer_create": (pointer, c_int, u64, pointer, pointer),
+        "rill_reducer_free": (pointer,),
+        "rill_reducer_step": (pointer, pointer, pointer),
+        "rill_reducer_step_stream": (pointer, pointer, pointer),
+        "rill_reducer_start": (pointer, pointer, pointer),
+        "rill_reducer_start_stream": (pointer, pointer, pointer),
+        "rill_reducer_test": (pointer, pointer),
+        "rill_reducer_wait": (pointer,),
+        "rill_reducer_accumulate": (pointer, pointer),
+        "rill_reducer_step_tensors": (pointer, c_int, pointer),
+        "rill_reducer_start_tensors": (pointer, c_int, pointer),
+        "rill_reducer_stats": (pointer, pointer),
+        "rill_reducer_save": (pointer, text),
+        "rill_reducer_load": (pointer, text),
+        "rill_selector_create": (c_int, u64, pointer, pointer),
+        "rill_selector_free": (pointer,),
+        "rill_select": (pointer, pointer, pointer),
+        "rill_select_residual": (pointer, pointer, pointer, pointer),
+    },
+    u64: {
+        "rill_stream_nnz": (pointer,),
+        "rill_stream_dim": (pointer,),
+        "rill_stream_block": (pointer,),
+        "rill_reducer_dim": (pointer,),
+    },
+    pointer: {
+        "rill_stream_indices32": (pointer,),
+        "rill_stream_indices64": (pointer,),
+        "rill_stream_values": (pointer,),
+        "rill_stream_blocks": (pointer, pointer),
+        "rill_reducer_residual": (pointer,),
+    },
+}
+
+lib.rill_comm_create.restype = c_int  # its arguments depend on the MPI: see _comm.py
+for _result, _functions in _BY_RESULT.items():
+    for _name, _arguments in _functions.items():
+        _declare(_name, _result, *_arguments)
+
+# Arguments after the communicator, per collective; then the options and, where there is one, the request.
+COLLECTIVES: dict[str, tuple[Any, ...]] = {
+    "allreduce": (pointer, pointer, pointer),
+    "reduce": (pointer, pointer, pointer, c_int),
+    "reduce_scatter": (pointer, pointer, pointer, pointer, pointer),
+    "allgather": (pointer, pointer),
+    "bcast": (pointer, c_int),
+}
+for _name, _arguments in COLLECTIVES.items():
+    _declare(f"rill_{_name}", c_int, pointer, *_arguments, pointer)
+    _declare(f"rill_i{_name}", c_int, pointer, *_arguments, pointer, pointer)
+    _declare(f"rill_{_name}_init", c_int, pointer, *_arguments, pointer, pointer)
+
+
+def check(status: int) -> None:
+    """Raises RillError for a failed call. The detail is this thread's, so check in the thread that called."""
+    if status >= 0:
+        return
+    detail = lib.rill_last_error() or lib.rill_strerror(status)
+    raise RillError(status, detail.decode(errors="replace"))
+
+
+def encode(value: Optional[str]) -> Optional[bytes]:
+    return None if value is None else value.encode()
+
+
+def version() -> str:
+    """Version of the C library in use, such as "0.1.0"."""
+    return str(lib.rill_version().decode())
+
+
+def isa() -> str:
+    """The instruction set that the kernels use: "scalar", "avx2" or "avx512"."""
+    return str(lib.rill_isa().decode())
+
+
+if version().rsplit(".", 1)[0] != VERSION:
+    raise ImportError(f"librill.so has version {version()}; this package needs {VERSION}.x")
+
+
+def _names(at: Any) -> list[str]:
+    names: list[str] = []
+    while True:
+        name = at(len(names))
+        if name is None:
+            return names
+        names.append(name.decode())
+
+
+def algorithms(collective: str = "allreduce") -> list[str]:
+    """Names of the algorithms of "allreduce", "reduce", ..., or of those that only a "reducer" has."""
+    order = [*COLLECTIVES, "reducer"]
+    if collective not in order:
+        raise ValueError(f"collective {collective!r} is none of {', '.join(order)}")
+    number = order.index(collective)
+    return _names(lambda i: lib.rill_algorithm_at(number, i, None))
+
+
+def codecs() -> list[str]:
+    """Names of the codecs of indices."""
+    return _names(lambda i: lib.rill_codec_at(i, None))
+
+
+def selectors() -> list[str]:
+    """Names of the ways to select entries."""
+    return _names(lambda i: lib.rill_selector_at(i, None))

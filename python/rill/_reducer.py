@@ -1,0 +1,217 @@
+"""Reducers (training steps), selectors, and names of methods."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+
+import numpy as np
+
+from ._buffers import Type, buffer_of, numpy_dtype, type_of, view
+from ._comm import Comm, Pending
+from ._library import check, lib
+from ._stream import Stream
+from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
+
+if TYPE_CHECKING:
+    from ._structs import ReducerOptions, Unpack
+
+_METHODS: dict[str, dict[str, Any]] = {
+    "dense": {"algorithm": "dense"},
+    "topk": {"algorithm": "split_allgather", "select": "topk"},
+    "auto": {"algorithm": "auto", "select": "auto"},
+}
+
+
+def method(name: str) -> dict[str, Any]:
+    """Reducer options of a method's short name.
+
+    "dense", "topk" (the exact sum of what the ranks selected), "auto" (the planner chooses for each tensor) or the name of an
+    algorithm such as "oktopk"; "+qsgd8", "+qsgd4" and "+qsgd2" add quantized values.
+    """
+    base, _, coding = name.partition("+")
+    options = dict(_METHODS.get(base, {"algorithm": base}))
+    if coding:
+        if coding not in ("qsgd8", "qsgd4", "qsgd2"):
+            raise ValueError(f"method {name!r}: {coding!r} is none of qsgd8, qsgd4, qsgd2")
+        options["value_bits"] = int(coding[4:])
+    return options
+
+
+class Step(Pending):
+    """A step of a reducer under way."""
+
+    def __init__(self, reducer: "Reducer", kept: tuple[Any, ...], result: Callable[[], Any]) -> None:
+        super().__init__(reducer.comm, (reducer, kept), result)
+        self._reducer = reducer
+        self._began()
+
+    def _c_test(self, done: Any) -> int:
+        return int(lib.rill_reducer_test(self._reducer._live(), done))
+
+    def _c_wait(self) -> int:
+        return int(lib.rill_reducer_wait(self._reducer._live()))
+
+
+class Reducer:
+    """A training step: takes this rank's gradient, sends what is worth it, keeps the rest for later steps (the
+    residual), and gives all ranks the same update: the mean, or with ``average=False`` the sum.
+
+    Options are keywords, ``algorithm="oktopk", density=0.01, value_bits=4, ...``; ``**rill.method("topk+qsgd4")`` gives those
+    of a named method. Gradients and updates are NumPy arrays or CPU tensors of ``dim`` values, used in place;
+    the update may be the gradient. Create, step, start, save and load are collective.
+    """
+
+    def __init__(self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: "Unpack[ReducerOptions]") -> None:
+        self.comm = comm
+        self.dim = int(dim)
+        self.type = type_of(dtype)
+        self.options = dict(options)
+        self._handle = ctypes.c_void_p()
+        c_options = reducer_options(options)
+        check(
+            lib.rill_reducer_create(
+                comm._live(), int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)
+            )
+        )
+        comm._children.add(self)
+
+    def __repr__(self) -> str:
+        return f"<rill.Reducer dim={self.dim} {self.type.name.lower()} {self.options}>"
+
+    def _live(self) -> ctypes.c_void_p:
+        if not self._handle:
+            raise ValueError("the reducer was freed")
+        return self._handle
+
+    def _gradient(self, gradient: Any) -> Any:
+        return buffer_of(gradient, "gradient", self.type, self.dim)
+
+    def _update(self, update: Any) -> Any:
+        return buffer_of(update, "update", self.type, self.dim, writable=True)
+
+    def step(self, gradient: Any, update: Any = None) -> Any:
+        """One step; the update goes to ``update``, or over the gradient."""
+        update = gradient if update is None else update
+        check(lib.rill_reducer_step(self._live(), self._gradient(gradient).address, self._update(update).address))
+        return update
+
+    def step_stream(self, gradient: Any, update: Optional[Stream] = None) -> Stream:
+        """One step with the update as a stream, which saves writing a dense vector."""
+        update = Stream(self.dim, self.type) if update is None else update
+        check(lib.rill_reducer_step_stream(self._live(), self._gradient(gradient).address, update._handle))
+        return update
+
+    def start(self, gradient: Any, update: Any = None) -> Step:
+        """Starts a step. The gradient is free again on return; ``wait`` or ``test`` of what this returns writes the update."""
+        update = gradient if update is None else update
+        source, target = self._gradient(gradient), self._update(update)
+        check(lib.rill_reducer_start(self._live(), source.address, target.address))
+        return Step(self, (target,), lambda: update)
+
+    def start_stream(self, gradient: Any, update: Optional[Stream] = None) -> Step:
+        """As start, with the update as a stream."""
+        out = Stream(self.dim, self.type) if update is None else update
+        check(lib.rill_reducer_start_stream(self._live(), self._gradient(gradient).address, out._handle))
+        return Step(self, (out,), lambda: out)
+
+    def _tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]) -> tuple[Any, Any, Any]:
+        updates = gradients if updates is None else updates
+        if len(updates) != len(gradients):
+            raise ValueError(f"there are {len(gradients)} gradients and {len(updates)} updates")
+        sources = [buffer_of(g, f"gradients[{i}]", self.type) for i, g in enumerate(gradients)]
+        targets = [
+            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True) for i, u in enumerate(updates)
+        ]
+        list_ = (CTensor * len(sources))(*((s.address, t.address, s.count) for s, t in zip(sources, targets)))
+        return list_, targets, updates
+
+    def step_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Sequence[Any]:
+        """One step on several tensors as if they were one vector; their sizes sum up to dim."""
+        list_, _, updates = self._tensors(gradients, updates)
+        check(lib.rill_reducer_step_tensors(self._live(), len(list_), list_))
+        return updates
+
+    def start_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
+        """As start, on several tensors."""
+        list_, targets, updates = self._tensors(gradients, updates)
+        check(lib.rill_reducer_start_tensors(self._live(), len(list_), list_))
+        return Step(self, (targets,), lambda: updates)
+
+    def accumulate(self, gradient: Any) -> None:
+        """Adds a micro-batch's gradient to the next step, and sends nothing. Not collective."""
+        check(lib.rill_reducer_accumulate(self._live(), self._gradient(gradient).address))
+
+    @property
+    def residual(self) -> Any:
+        """View of what this rank has not sent yet, until the next call; of bf16 as uint16."""
+        return view(lib.rill_reducer_residual(self._live()), self.dim, numpy_dtype(self.type), self)
+
+    @property
+    def stats(self) -> Stats:
+        """Of the last step."""
+        stats = empty_stats()
+        check(lib.rill_reducer_stats(self._live(), ctypes.byref(stats)))
+        return stats_of(stats)
+
+    def save(self, path: "os.PathLike[str] | str") -> None:
+        """Writes one file for all ranks, with everything that a later step depends on."""
+        check(lib.rill_reducer_save(self._live(), os.fsencode(path)))
+
+    def load(self, path: "os.PathLike[str] | str") -> None:
+        """Goes on where a saved reducer was: bit by bit with the same number of ranks; with another, residuals move
+        to other ranks and none is lost. dim, type and options must be those of the saved one."""
+        check(lib.rill_reducer_load(self._live(), os.fsencode(path)))
+
+    def free(self) -> None:
+        """Frees it, after completion of a step under way. Without it, garbage collection does."""
+        if self._handle:
+            status = lib.rill_reducer_free(ctypes.byref(self._handle))
+            for pending in list(self.comm._under_way):
+                if isinstance(pending, Step) and pending._reducer is self:
+                    pending._ended()
+            check(status)
+
+    def __del__(self) -> None:
+        # No step is under way: it would hold a reference.
+        if getattr(self, "_handle", None) and not self.comm.freed:
+            lib.rill_reducer_free(ctypes.byref(self._handle))
+
+
+class Selector:
+    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01, method="topk")``."""
+
+    def __init__(self, dim: int, dtype: Any = Type.F32, **options: Any) -> None:
+        self.dim = int(dim)
+        self.type = type_of(dtype)
+        self._handle = ctypes.c_void_p()
+        c_options = select_options(options)
+        check(lib.rill_selector_create(int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)))
+
+    def select(self, dense: Any, out: Optional[Stream] = None) -> Stream:
+        """The selected entries of an array."""
+        out = Stream(self.dim, self.type) if out is None else out
+        check(lib.rill_select(self._handle, buffer_of(dense, "dense", self.type, self.dim).address, out._handle))
+        return out
+
+    def select_residual(self, gradient: Any, residual: Any, out: Optional[Stream] = None) -> Stream:
+        """residual += gradient; returns what is selected of it, and those entries of residual become 0."""
+        out = Stream(self.dim, self.type) if out is None else out
+        source = buffer_of(gradient, "gradient", self.type, self.dim)
+        kept = buffer_of(residual, "residual", self.type, self.dim, writable=True)
+        check(lib.rill_select_residual(self._handle, source.address, kept.address, out._handle))
+        return out
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle:
+            lib.rill_selector_free(ctypes.byref(handle))
+
+
+def residual_float32(reducer: Reducer) -> Any:
+    """A copy of the residual as float32 (float64 stays)."""
+    residual = reducer.residual
+    if reducer.type is Type.BF16:
+        return (residual.astype(np.uint32) << 16).view(np.float32)
+    return residual.astype(np.float64 if reducer.type is Type.F64 else np.float32)

@@ -1,0 +1,231 @@
+"""The structs of rill.h. tests/python/test_layout.py compares them with the header."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, TypedDict, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # noqa: F401  (for annotations elsewhere)
+
+
+class CStats(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("sent_bytes", ctypes.c_uint64),
+        ("recv_bytes", ctypes.c_uint64),
+        ("messages", ctypes.c_uint64),
+        ("rounds", ctypes.c_uint64),
+        ("nnz_in", ctypes.c_uint64),
+        ("nnz_out", ctypes.c_uint64),
+        ("selected_k", ctypes.c_uint64),
+        ("algorithm", ctypes.c_char_p),
+        ("codec", ctypes.c_char_p),
+        ("predicted_s", ctypes.c_double),
+        ("elapsed_s", ctypes.c_double),
+        ("select_s", ctypes.c_double),
+        ("update_s", ctypes.c_double),
+        ("collision_error", ctypes.c_double),
+    ]
+
+
+class COptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("algorithm", ctypes.c_char_p),
+        ("codec", ctypes.c_char_p),
+        ("value_bits", ctypes.c_int),
+        ("expected_nnz", ctypes.c_uint64),
+        ("partition", ctypes.c_char_p),
+        ("value_scope", ctypes.c_char_p),
+        ("block", ctypes.c_uint64),
+    ]
+
+
+class CReducerOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("algorithm", ctypes.c_char_p),
+        ("codec", ctypes.c_char_p),
+        ("value_bits", ctypes.c_int),
+        ("expected_nnz", ctypes.c_uint64),
+        ("partition", ctypes.c_char_p),
+        ("value_scope", ctypes.c_char_p),
+        ("select", ctypes.c_char_p),
+        ("density", ctypes.c_double),
+        ("k", ctypes.c_uint64),
+        ("average", ctypes.c_int),
+        ("feedback", ctypes.c_int),
+        ("momentum", ctypes.c_double),
+        ("masking", ctypes.c_int),
+        ("clip", ctypes.c_double),
+        ("warmup", ctypes.POINTER(ctypes.c_double)),
+        ("warmup_stages", ctypes.c_int),
+        ("warmup_steps", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("bucket", ctypes.c_uint64),
+        ("block", ctypes.c_uint64),
+        ("threads", ctypes.c_int),
+        ("threshold_interval", ctypes.c_uint64),
+        ("repartition_interval", ctypes.c_uint64),
+        ("balance_trigger", ctypes.c_double),
+        ("lambda", ctypes.c_double),
+        ("sketch_rows", ctypes.c_int),
+    ]
+
+
+class CSelectOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("method", ctypes.c_char_p),
+        ("density", ctypes.c_double),
+        ("k", ctypes.c_uint64),
+        ("bucket", ctypes.c_uint64),
+        ("block", ctypes.c_uint64),
+        ("threshold", ctypes.c_double),
+        ("interval", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("threads", ctypes.c_int),
+    ]
+
+
+class CTensor(ctypes.Structure):
+    _fields_ = [
+        ("gradient", ctypes.c_void_p),
+        ("update", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+    ]
+
+
+def config_struct(handle: Any) -> Any:
+    """rill_config, whose layout depends on whether the MPI's handles are pointers or numbers."""
+
+    class CConfig(ctypes.Structure):
+        _fields_ = [
+            ("size", ctypes.c_size_t),
+            ("info", handle),
+            ("check", ctypes.c_int),
+            ("split_limit", ctypes.c_uint64),
+        ]
+
+    return CConfig
+
+
+class Options(TypedDict, total=False):
+    """Keyword options of every collective; see ``rill_options`` in rill.h."""
+
+    algorithm: Optional[str]
+    codec: Optional[str]
+    value_bits: Optional[int]
+    expected_nnz: int
+    partition: Optional[str]
+    value_scope: Optional[str]
+    block: int
+
+
+class ReducerOptions(TypedDict, total=False):
+    """Keyword options of a reducer; see ``rill_reducer_options`` in rill.h."""
+
+    algorithm: Optional[str]
+    codec: Optional[str]
+    value_bits: Optional[int]
+    expected_nnz: int
+    partition: Optional[str]
+    value_scope: Optional[str]
+    select: Optional[str]
+    density: Optional[float]
+    k: int
+    average: bool
+    feedback: bool
+    momentum: float
+    masking: bool
+    clip: float
+    warmup: Optional[Sequence[float]]
+    warmup_steps: int
+    seed: int
+    bucket: int
+    block: int
+    threads: int
+    threshold_interval: int
+    repartition_interval: int
+    balance_trigger: float
+    sketch_lambda: float
+    sketch_rows: int
+
+
+def _fill(struct: Any, given: Mapping[str, Any], what: str) -> Any:
+    """Sets the fields of a struct; None leaves one as it is."""
+    types = dict(struct._fields_)
+    for name, value in given.items():
+        field = "lambda" if name == "sketch_lambda" else name
+        if field not in types or field == "size":
+            raise TypeError(f"{what} have no option {name!r}")
+        if value is None:
+            continue
+        try:
+            if types[field] is ctypes.c_char_p:
+                setattr(struct, field, value.encode())
+            elif types[field] is ctypes.c_double:
+                setattr(struct, field, float(value))
+            else:
+                if int(value) != value or (types[field] is ctypes.c_uint64 and value < 0):
+                    raise ValueError(f"option {name} = {value!r}: must be a whole number that fits")
+                setattr(struct, field, int(value))
+        except (AttributeError, TypeError):
+            raise TypeError(f"option {name} = {value!r} has the wrong type") from None
+    return struct
+
+
+def call_options(given: Mapping[str, Any]) -> COptions:
+    return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1), given, "collectives")
+
+
+def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
+    options = CReducerOptions(
+        ctypes.sizeof(CReducerOptions), value_bits=-1, average=1, feedback=1, masking=1, threads=1
+    )
+    rest = dict(given)
+    warmup = rest.pop("warmup", None)
+    _fill(options, rest, "reducers")
+    if warmup is not None:
+        stages = [float(density) for density in warmup]
+        options.warmup = (ctypes.c_double * len(stages))(*stages)
+        options.warmup_stages = len(stages)
+    return options
+
+
+def select_options(given: Mapping[str, Any]) -> CSelectOptions:
+    return _fill(CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1), given, "selectors")
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a call did on this rank; see ``rill_stats`` in rill.h. Times are in seconds."""
+
+    sent_bytes: int
+    recv_bytes: int
+    messages: int
+    rounds: int
+    nnz_in: int
+    nnz_out: int
+    selected_k: int
+    algorithm: str
+    codec: str
+    predicted_s: float
+    elapsed_s: float
+    select_s: float
+    update_s: float
+    collision_error: float
+
+
+def empty_stats() -> CStats:
+    return CStats(ctypes.sizeof(CStats))
+
+
+def stats_of(c: CStats) -> Stats:
+    def value(name: str) -> Union[int, float, str]:
+        raw = getattr(c, name)
+        return (raw or b"").decode() if name in ("algorithm", "codec") else raw
+
+    return Stats(**{name: value(name) for name, *_ in CStats._fields_[1:]})  # type: ignore[arg-type]

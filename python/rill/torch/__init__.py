@@ -1,0 +1,22 @@
+"""rill for PyTorch: sparse training with DistributedDataParallel or without it. CPU tensors.
+
+``State`` and ``hook`` make the gradient exchange of DistributedDataParallel sparse, ``DistributedOptimizer`` does the same
+for code without it, ``allreduce`` sums dense and sparse tensors, and ``init_process_group`` sets up PyTorch's own process group
+from MPI's ranks.
+"""
+
+from ._hook import State, hook
+from ._optimizer import DistributedOptimizer, broadcast_parameters
+from ._process_group import init_process_group
+from ._tensors import allreduce, from_stream, to_stream
+
+__all__ = [
+    "DistributedOptimizer",
+    "State",
+    "allreduce",
+    "broadcast_parameters",
+    "from_stream",
+    "hook",
+    "init_process_group",
+    "to_stream",
+]

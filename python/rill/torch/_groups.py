@@ -1,0 +1,216 @@
+"""Parameters that share a reducer, which options they get, and checkpoints of what they have not sent."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+
+import torch
+
+from .._buffers import type_of
+from .._comm import Comm, world
+from .._reducer import Reducer, Step, method, residual_float32
+
+Rule = Union[str, Mapping[str, Any]]
+Match = Union[str, Callable[[str, torch.Tensor], bool]]
+Rules = Union[Mapping[str, Rule], Sequence[tuple[Match, Rule]]]
+
+_FORMAT = 1
+
+
+class Member(NamedTuple):
+    """A parameter within a group."""
+
+    name: str
+    count: int
+
+
+def rule_options(rule: Rule) -> dict[str, Any]:
+    """A method's name, or options of which ``algorithm`` may be such a name."""
+    if isinstance(rule, str):
+        return method(rule)
+    options = {key: value for key, value in rule.items() if value is not None}
+    return {**method(options.pop("algorithm")), **options} if "algorithm" in options else options
+
+
+class Chooser:
+    """Options of a parameter: the general ones, changed by the first rule that fits its name."""
+
+    def __init__(self, general: Mapping[str, Any], rules: Optional[Rules]) -> None:
+        self.general = rule_options(general)
+        pairs = rules.items() if isinstance(rules, Mapping) else (rules or ())
+        self.rules: list[tuple[Match, dict[str, Any]]] = [(match, rule_options(rule)) for match, rule in pairs]
+
+    def number(self, name: str, parameter: torch.Tensor) -> int:
+        """The number of the rule, or -1."""
+        for i, (match, _) in enumerate(self.rules):
+            if fnmatch.fnmatchcase(name, match) if isinstance(match, str) else match(name, parameter):
+                return i
+        return -1
+
+    def options(self, number: int) -> dict[str, Any]:
+        if number < 0:
+            return dict(self.general)
+        changed = self.rules[number][1]
+        # Another algorithm does not inherit what was meant for the general one.
+        specific = ("select", "value_bits", "value_scope") if "algorithm" in changed else ()
+        return {**{k: v for k, v in self.general.items() if k not in specific}, **changed}
+
+
+class Group:
+    """A reducer over parameters that lie one after the other."""
+
+    def __init__(self, comm: Comm, dtype: Any, members: Sequence[Member], rule: int, options: Mapping[str, Any]) -> None:
+        self.members = list(members)
+        self.rule = rule
+        self.reducer = Reducer(comm, sum(m.count for m in members), dtype, **options)
+
+    def start(self, tensors: Sequence[torch.Tensor], updates: Optional[Sequence[torch.Tensor]] = None) -> Step:
+        if len(tensors) == 1:
+            return self.reducer.start(tensors[0], None if updates is None else updates[0])
+        return self.reducer.start_tensors(tensors, updates)
+
+    def residuals(self) -> dict[str, torch.Tensor]:
+        """A copy for each parameter."""
+        whole = torch.from_numpy(residual_float32(self.reducer))
+        return dict(zip((m.name for m in self.members), whole.split([m.count for m in self.members])))
+
+    def feed(self, kept: dict[str, torch.Tensor]) -> None:
+        """Takes over what there is for its parameters."""
+        if not any(m.name in kept for m in self.members):
+            return
+        from ._tensors import torch_dtype
+
+        parts = []
+        for m in self.members:
+            part = kept.pop(m.name, None)
+            if part is None:
+                part = torch.zeros(m.count)
+            elif part.numel() != m.count:
+                raise ValueError(f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}")
+            parts.append(part.reshape(-1).to(torch_dtype(self.reducer.type)))
+        self.reducer.accumulate(torch.cat(parts))
+
+
+class Checkpointed:
+    """state_dict and files of objects that have groups.
+
+    Two ways. ``state_dict`` has, for each parameter, the sum of what all ranks have not sent yet: the same on all ranks, of the
+    size of the model, and good for any number of ranks. ``save`` and ``load`` keep each rank's state: with the same number of ranks
+    and the same groups training goes on bit by bit. All of these are collective: call them on every rank, also where only one writes.
+    """
+
+    comm: Comm
+    _kept: dict[str, torch.Tensor]  # what new groups are to take over
+    _names: dict[int, str]
+
+    def _all_groups(self) -> list[tuple[int, Group]]:
+        """With the number of the bucket that a group is of."""
+        raise NotImplementedError
+
+    def _drop_groups(self) -> None:
+        raise NotImplementedError
+
+    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        """Waits for what is under way."""
+
+    def _need_names(self, what: str) -> None:
+        if not self._names:
+            raise ValueError(f"{what} needs the names of the parameters: give State(module=model)")
+
+    def _residuals(self) -> dict[str, torch.Tensor]:
+        """Of this rank, by parameter; including what no group has taken over yet."""
+        residuals = {name: part.clone() for name, part in self._kept.items()}
+        for _, group in self._all_groups():
+            for name, part in group.residuals().items():
+                residuals[name] = residuals[name] + part if name in residuals else part
+        return residuals
+
+    def state_dict(self) -> dict[str, Any]:
+        """What has not been sent yet, by parameter. Collective."""
+        self._need_names("state_dict")
+        self._settle()
+        mine = self._residuals()
+        # Ranks may hold different names only after a load that gave them different ones; agree on all.
+        names = sorted({name for part in self.comm.mpi.allgather(sorted(mine)) for name in part})
+        sizes = dict(pair for part in self.comm.mpi.allgather([(n, t.numel()) for n, t in mine.items()]) for pair in part)
+        residuals = {}
+        for name in names:
+            part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
+            self.comm.mpi.Allreduce(self._in_place(), part.numpy())
+            residuals[name] = part.to(torch.float32)
+        return {"format": _FORMAT, "residuals": residuals}
+
+    def _in_place(self) -> Any:
+        from .._comm import mpi
+
+        return mpi().module.IN_PLACE
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with the residuals of a state_dict, shared out evenly among the ranks. Collective."""
+        self._need_names("load_state_dict")
+        if state.get("format") != _FORMAT:
+            raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
+        self._settle()
+        self._drop_groups()
+        size = self.comm.size
+        self._kept = {name: part.to(torch.float32) / size for name, part in state["residuals"].items()}
+
+    def save(self, folder: "os.PathLike[str] | str") -> None:
+        """Writes everything that later steps depend on to files in a folder that all ranks see. Collective."""
+        self._need_names("save")
+        self._settle()
+        place = Path(folder)
+        if self.comm.rank == 0:
+            place.mkdir(parents=True, exist_ok=True)
+        self.comm.mpi.Barrier()
+        index = []
+        for i, (bucket, group) in enumerate(self._all_groups()):
+            file = f"reducer-{i}.rill"
+            group.reducer.save(place / file)
+            index.append(
+                {
+                    "file": file,
+                    "bucket": bucket,
+                    "type": group.reducer.type.name.lower(),
+                    "rule": group.rule,
+                    "members": [list(m) for m in group.members],
+                }
+            )
+        if self.comm.rank == 0:
+            written = place / "index.json.part"
+            written.write_text(json.dumps({"format": _FORMAT, "ranks": self.comm.size, "groups": index}))
+            written.replace(place / "index.json")
+        self.comm.mpi.Barrier()
+
+    def load(self, folder: "os.PathLike[str] | str") -> None:
+        """Goes on where ``save`` was called, also with another number of ranks: nothing is lost then. Collective."""
+        self._need_names("load")
+        self._settle()
+        self._drop_groups()
+        self._kept = {}
+        place = Path(folder)
+        index = json.loads((place / "index.json").read_text())
+        if index.get("format") != _FORMAT:
+            raise ValueError(f"{place} has format {index.get('format')!r}, {_FORMAT} is known")
+        for entry in index["groups"]:
+            members = [Member(*m) for m in entry["members"]]
+            group = self._make_group(entry["bucket"], type_of(entry["type"]), members, entry["rule"])
+            group.reducer.load(place / entry["file"])
+
+
+def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:
+    """Names by identity; DistributedDataParallel's prefix is left out, so that checkpoints fit with and without it."""
+    return {id(p): name[7:] if name.startswith("module.") else name for name, p in parameters}
+
+
+def default_comm(comm: Any) -> Comm:
+    if comm is None:
+        return world()
+    return comm if isinstance(comm, Comm) else Comm(comm)

@@ -1,0 +1,271 @@
+"""The communication hook of DistributedDataParallel.
+
+DDP calls the hook for each bucket of gradients as soon as the backward pass has filled it, in the same order on all ranks. The
+hook starts the bucket's reducers and returns a future at once, so that the exchange goes on behind the rest of the backward
+pass. A thread advances it: now and then while there are gradients to compute, and without pause after the last
+bucket. Where MPI does not allow threads, each start advances what is under way, and the last bucket's hook completes all.
+
+DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to step, so the first
+step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .._comm import mpi
+from .._reducer import Step
+from .._structs import Stats
+from ._groups import Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
+
+if TYPE_CHECKING:
+    from .._structs import ReducerOptions, Unpack
+
+_POLL_S = 1e-4
+
+
+class _Bucket:
+    """The groups of one of DDP's buckets: one, or one for each rule."""
+
+    def __init__(self, key: tuple[Any, ...], groups: list[Group], places: list[list[int]]) -> None:
+        self.key = key
+        self.groups = groups
+        self.places = places  # which parameters of the bucket each group has
+
+    def start(self, buffer: torch.Tensor) -> list[Step]:
+        if len(self.groups) == 1:
+            return [self.groups[0].start([buffer])]
+        parts = buffer.split([count for _, count, _ in self.key])
+        return [group.start([parts[i] for i in place]) for group, place in zip(self.groups, self.places)]
+
+
+class _Completion(threading.Thread):
+    """Completes steps in order and sets their futures."""
+
+    def __init__(self) -> None:
+        super().__init__(name="rill", daemon=True)
+        self.jobs: "queue.SimpleQueue[tuple[list[Step], Any, torch.Tensor]]" = queue.SimpleQueue()
+        self.all_started = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            steps, future, buffer = self.jobs.get()
+            _complete(steps, future, buffer, self._finish)
+            del steps, future, buffer  # not kept alive until the next one comes
+
+    def _finish(self, step: Step) -> None:
+        while not self.all_started.is_set():
+            if step.test():
+                return
+            time.sleep(_POLL_S)
+        step.wait()
+
+
+def _complete(steps: Sequence[Step], future: Any, buffer: torch.Tensor, finish: Any) -> None:
+    failure: Optional[Exception] = None
+    for step in steps:  # all of them, also after a failure: the others wait for this rank
+        try:
+            finish(step)
+        except Exception as error:
+            failure = failure or error
+    if failure is None:
+        future.set_result(buffer)
+    else:
+        future.set_exception(failure)
+
+
+class State(Checkpointed):
+    """What the hook keeps: ``ddp.register_comm_hook(rill.torch.State("oktopk", density=0.01), rill.torch.hook)``.
+
+    algorithm: a method ("dense", "topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4", ...; see ``rill.method``), or "auto".
+    density: share of each bucket's entries that is sent in a step. value_bits: 0 raw, 16, 8, 4 or 2.
+    rules: other options for some parameters, the first that fits: ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose
+    first part may be a function of name and parameter. Needs ``module``.
+    module: the model, for the names of its parameters; rules and checkpoints need them.
+    dense_steps: steps at the start that are summed densely; at least one is due to DDP, see above.
+    overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE.
+    comm: a rill.Comm or an mpi4py communicator with the ranks of DDP's process group.
+    Other keywords are options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``, ...
+    """
+
+    def __init__(
+        self,
+        algorithm: Optional[str] = None,
+        *,
+        density: Optional[float] = None,
+        value_bits: Optional[int] = None,
+        rules: Optional[Rules] = None,
+        module: Optional[torch.nn.Module] = None,
+        dense_steps: int = 1,
+        overlap: str = "auto",
+        comm: Any = None,
+        **options: "Unpack[ReducerOptions]",
+    ) -> None:
+        if rules and module is None:
+            raise ValueError("rules need the names of the parameters: give module=model")
+        if overlap not in ("auto", "thread", "hook"):
+            raise ValueError(f"overlap {overlap!r} is none of auto, thread, hook")
+        threads = mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
+        if overlap == "thread" and not threads:
+            raise ValueError("overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE")
+        general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
+        self.comm = default_comm(comm)
+        self.steps = 0  # backward passes so far
+        self._chooser = Chooser(general, rules)
+        self._names = names_of(module.named_parameters()) if module is not None else {}
+        self._dense_steps = dense_steps
+        self._buckets: dict[int, _Bucket] = {}
+        self._dense_buckets: dict[int, _Bucket] = {}
+        self._kept = {}
+        self._thread = _Completion() if threads and overlap != "hook" else None
+        self._under_way: list[tuple[list[Step], Any, torch.Tensor]] = []
+        self._futures: list[Any] = []
+
+    # ---- the hook ----
+
+    def reduce_bucket(self, bucket: Any) -> Any:
+        """Starts the exchange of a bucket; a future of its mean."""
+        buffer, index, last = bucket.buffer(), bucket.index(), bucket.is_last()
+        if index == 0:
+            self._begin_step()
+        steps = self._bucket(index, buffer, bucket.parameters()).start(buffer)
+        future: Any = torch.futures.Future()
+        self._futures.append(future)
+        if self._thread is not None:
+            self._thread.jobs.put((steps, future, buffer))
+            if last:
+                self._thread.all_started.set()
+        else:
+            self._under_way.append((steps, future, buffer))
+            if last:
+                self._complete_all()
+        if last:
+            self.steps += 1
+        return future
+
+    def _begin_step(self) -> None:
+        if self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
+            raise RuntimeError(f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}")
+        self._settle()
+        if self._thread is not None:
+            self._thread.all_started.clear()
+
+    def _complete_all(self) -> None:
+        for steps, future, buffer in self._under_way:
+            _complete(steps, future, buffer, lambda step: step.wait())
+        self._under_way.clear()
+
+    def _settle(self) -> None:
+        """All steps are complete: those of a backward pass that was broken off as well."""
+        if self._thread is not None:
+            self._thread.all_started.set()
+        self._complete_all()
+        for future in self._futures:
+            try:
+                future.wait()
+            except Exception:
+                pass  # DDP has reported it
+        self._futures.clear()
+
+    # ---- buckets ----
+
+    def _name(self, parameter: torch.Tensor) -> str:
+        return self._names.get(id(parameter), f"#{id(parameter)}")
+
+    def _bucket(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> _Bucket:
+        dense = self.steps < self._dense_steps
+        buckets = self._dense_buckets if dense else self._buckets
+        rules = [self._chooser.number(self._name(p), p) if not dense else -1 for p in parameters]
+        key = tuple((self._name(p), p.numel(), rule) for p, rule in zip(parameters, rules))
+        found = buckets.get(index)
+        if found is not None and found.key == key and found.groups[0].reducer.type.name == _type_name(buffer):
+            return found
+        # Making a reducer is collective; with nothing under way there is nothing that it could wait for.
+        self._settle_started()
+        if dense:
+            options: Mapping[str, Any] = {"algorithm": "dense", "average": self._chooser.general.get("average", True)}
+            made = _Bucket(key, [Group(self.comm, buffer.dtype, [Member(n, c) for n, c, _ in key], -1, options)], [[]])
+            buckets[index] = made
+            return made
+        if found is not None:
+            self._collect(index)
+        self._dense_buckets.clear()
+        places: dict[int, list[int]] = {}
+        for i, rule in enumerate(rules):
+            places.setdefault(rule, []).append(i)
+        for rule, place in places.items():
+            self._make_group(index, buffer.dtype, [Member(*key[i][:2]) for i in place], rule)
+        made = self._buckets[index]
+        made.key, made.places = key, list(places.values())
+        for group in made.groups:
+            group.feed(self._kept)
+        return made
+
+    def _settle_started(self) -> None:
+        """What this backward pass has started so far; its futures are still DDP's."""
+        if self._thread is None:
+            self._complete_all()
+            return
+        self._thread.all_started.set()
+        for future in self._futures:
+            try:
+                future.wait()
+            except Exception:
+                pass
+        self._thread.all_started.clear()
+
+    def _collect(self, index: int) -> None:
+        """The layout has changed: residuals of the buckets from here on wait for the parameters' new buckets. Buckets before
+        were found unchanged or made anew in this step."""
+        for number in [n for n in self._buckets if n >= index]:
+            for group in self._buckets.pop(number).groups:
+                for name, part in group.residuals().items():
+                    self._kept[name] = self._kept[name] + part if name in self._kept else part
+                group.reducer.free()
+
+    # ---- checkpoints ----
+
+    def _all_groups(self) -> list[tuple[int, Group]]:
+        return [(index, group) for index, bucket in sorted(self._buckets.items()) for group in bucket.groups]
+
+    def _drop_groups(self) -> None:
+        for _, group in self._all_groups():
+            group.reducer.free()
+        self._buckets.clear()
+
+    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
+        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
+        if bucket not in self._buckets:
+            self._buckets[bucket] = _Bucket((), [], [])
+        made = self._buckets[bucket]
+        made.groups.append(group)
+        return group
+
+    @property
+    def stats(self) -> list[Stats]:
+        """Of the last step: one for each reducer, in the order of the buckets."""
+        self._settle()
+        buckets = self._buckets or self._dense_buckets
+        return [group.reducer.stats for _, bucket in sorted(buckets.items()) for group in bucket.groups]
+
+
+def _type_name(buffer: torch.Tensor) -> str:
+    from .._buffers import type_of
+
+    return type_of(buffer.dtype).name
+
+
+def hook(state: State, bucket: Any) -> Any:
+    """The function for ``ddp.register_comm_hook(state, hook)``."""
+    return state.reduce_bucket(bucket)
+
+
+# DDP of PyTorch 2 checks these annotations, and they must be objects.
+hook.__annotations__ = {"state": State, "bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}

@@ -1,0 +1,55 @@
+"""PyTorch's own process group from MPI's ranks."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+from typing import Any, Optional
+
+import torch.distributed as dist
+
+from .._comm import mpi
+
+
+def init_process_group(
+    backend: str = "gloo", *, comm: Any = None, timeout: datetime.timedelta = datetime.timedelta(minutes=30)
+) -> tuple[int, int]:
+    """``torch.distributed.init_process_group`` with the ranks of an mpi4py communicator (``MPI.COMM_WORLD``).
+
+    Rank 0 opens the rendezvous and tells the others through MPI, unless MASTER_ADDR and MASTER_PORT are set, as torchrun
+    does. Returns rank and size. Collective.
+    """
+    comm = mpi().module.COMM_WORLD if comm is None else comm
+    rank, size = comm.Get_rank(), comm.Get_size()
+    expected = os.environ.get("WORLD_SIZE")
+    if expected is not None and int(expected) != size:
+        raise RuntimeError(
+            f"WORLD_SIZE is {expected}, but MPI has {size} rank{'s' * (size != 1)}: start the processes by mpirun, or "
+            "by a launcher that MPI knows"
+        )
+    address = os.environ.get("MASTER_ADDR")
+    port = int(os.environ.get("MASTER_PORT", "0"))
+    if comm.bcast(address, root=0) is None:
+        address = _address(comm)
+    store: Optional[Any] = None
+    failure = None
+    if rank == 0:
+        try:
+            store = dist.TCPStore(address, port, None, True, timeout=timeout, wait_for_workers=False)
+            port = store.port
+        except Exception as error:  # the others are waiting for the address
+            failure = f"rank 0 can't open a rendezvous at {address}:{port}: {error}"
+    address, port, failure = comm.bcast((address, port, failure), root=0)
+    if failure:
+        raise RuntimeError(failure)
+    if rank != 0:
+        store = dist.TCPStore(address, port, None, False, timeout=timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+    return rank, size
+
+
+def _address(comm: Any) -> str:
+    """The loopback address where all ranks are on one host, else this host's name. Collective."""
+    hosts = set(comm.allgather(socket.gethostname()))
+    return "127.0.0.1" if len(hosts) == 1 else socket.gethostname()

@@ -1,0 +1,118 @@
+"""Tensors as streams, and their sums."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Optional, Sequence
+
+import numpy as np
+import torch
+
+from .._buffers import Type
+from .._comm import Comm, world
+from .._stream import Stream, as_stream
+
+if TYPE_CHECKING:
+    from .._structs import Options, Unpack
+
+_TORCH = {
+    Type.F32: torch.float32,
+    Type.F64: torch.float64,
+    Type.F16: torch.float16,
+    Type.BF16: torch.bfloat16,
+}
+
+
+def torch_dtype(kind: Type) -> torch.dtype:
+    return _TORCH[kind]
+
+
+def tensor_of(array: Any, kind: Type) -> torch.Tensor:
+    """A copy of a view as a tensor; bf16 comes as uint16, which PyTorch 1.13 can't take."""
+    if kind is Type.BF16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def _flat(indices: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Row-order numbers of index columns."""
+    flat = torch.zeros(indices.shape[1], dtype=torch.int64)
+    for i, extent in enumerate(shape):
+        flat = flat * extent + indices[i]
+    return flat
+
+
+def _unflat(flat: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    rows = []
+    for extent in reversed(shape):
+        rows.append(flat % max(extent, 1))
+        flat = torch.div(flat, max(extent, 1), rounding_mode="floor")
+    return torch.stack(rows[::-1]) if rows else flat.new_empty((0, flat.numel()))
+
+
+def to_stream(tensor: torch.Tensor) -> Stream:
+    """A stream of a tensor in row order. Of a sparse COO tensor duplicates are summed; one with dense dimensions, such as
+    the gradient of an embedding, becomes block-sparse."""
+    if tensor.layout is torch.strided:
+        return as_stream(tensor.detach())
+    if tensor.layout is not torch.sparse_coo:
+        raise TypeError(f"tensor has layout {tensor.layout}: strided or sparse_coo is needed")
+    if tensor.device.type != "cpu":
+        raise TypeError(f"tensor is on {tensor.device}: only CPU tensors are supported")
+    tensor = tensor.detach()
+    shape = tuple(tensor.shape)
+    sparse_shape, dense_shape = shape[: tensor.sparse_dim()], shape[tensor.sparse_dim() :]
+    stream = Stream(math.prod(shape), tensor.dtype)
+    numbers = _flat(tensor._indices(), sparse_shape)
+    values = tensor._values().contiguous()
+    block = math.prod(dense_shape)
+    if not dense_shape or block == 0:
+        return stream.set_pairs(numbers, values.reshape(-1)) if block else stream
+    return stream.set_blocks(block, numbers, values)
+
+
+def from_stream(stream: Stream, shape: Sequence[int], dense_dim: int = 0) -> torch.Tensor:
+    """A coalesced sparse COO tensor of a stream; the last ``dense_dim`` dimensions are dense."""
+    shape = tuple(shape)
+    if math.prod(shape) != stream.dim:
+        raise ValueError(f"shape {shape} has {math.prod(shape)} entries, the stream {stream.dim}")
+    sparse_shape, dense_shape = shape[: len(shape) - dense_dim], shape[len(shape) - dense_dim :]
+    block = math.prod(dense_shape)
+    if stream.dim == 0:
+        numbers, values = torch.empty(0, dtype=torch.int64), torch.empty((0, *dense_shape), dtype=torch_dtype(stream.type))
+    elif dense_dim:
+        if stream.block != block:
+            stream = stream.copy().to_blocks(block)
+        numbers = torch.from_numpy(stream.blocks.astype(np.int64))
+        values = tensor_of(stream.values, stream.type).reshape(-1, *dense_shape)
+    else:
+        if stream.is_dense or stream.block:
+            stream = stream.copy().to_sparse()
+        numbers = torch.from_numpy(stream.indices.astype(np.int64))
+        values = tensor_of(stream.values, stream.type)
+    result = torch.sparse_coo_tensor(_unflat(numbers, sparse_shape), values, shape)
+    return result._coalesced_(True)  # indices of a stream are sorted and unique
+
+
+def allreduce(
+    tensor: torch.Tensor, op: str = "sum", *, comm: Optional[Comm] = None, **options: "Unpack[Options]"
+) -> torch.Tensor:
+    """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the same on all ranks.
+
+    ``op`` is "sum" or "mean", for dense tensors also "min", "max" or "prod". Sparse COO tensors may have duplicates, which are summed, dense
+    dimensions, and no entries at all on some ranks; the result is coalesced. Options are those of the
+    collectives (``algorithm=``, ``value_bits=``, ...). Collective: all ranks give the same shape, dtype and layout.
+    """
+    comm = world() if comm is None else comm
+    sparse = tensor.layout is torch.sparse_coo
+    known = ("sum", "mean") if sparse else ("sum", "mean", "min", "max", "prod")
+    if op not in known:
+        raise ValueError(f"op {op!r} is none of {', '.join(known)}")
+    stream = to_stream(tensor)
+    comm.allreduce(stream, stream, op="sum" if op == "mean" else op, **options)
+    if sparse:
+        result = from_stream(stream, tensor.shape, tensor.dense_dim())
+    else:
+        result = torch.empty(tensor.shape, dtype=tensor.dtype)
+        stream.dense(result)
+    return result / comm.size if op == "mean" else result
