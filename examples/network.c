@@ -1,74 +1,66 @@
 /* Training of a small network, one reducer per layer: the messages of the upper layers are under way
- * while the backward pass is still in the lower ones.
- *   mpicc network.c -o network $(pkg-config --cflags --libs rill) -lm && mpirun -n 4 ./network */
+ * while the backward pass is still in the lower ones. Arguments: algorithm ("oktopk"), steps (400).
+ *   mpicc network.c -o network $(pkg-config --cflags --libs rill) && mpirun -n 4 ./network */
 #include <rill/rill.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LAYERS = 3, BATCH = 64, STEPS = 400, WIDTH = 64, WEIGHTS = WIDTH * WIDTH };
+enum { LAYERS = 3, N = 64 }; /* units of a layer */
+static float weight[LAYERS][N][N], gradient[LAYERS][N][N], x[LAYERS + 1][N], error[LAYERS + 1][N];
 
-static float weight[LAYERS][WEIGHTS], gradient[LAYERS][WEIGHTS], update[LAYERS][WEIGHTS];
-static float value[LAYERS + 1][BATCH][WIDTH], error[LAYERS + 1][BATCH][WIDTH];
-static rill_reducer *reducer[LAYERS];
+static float relu(float v) { return v > 0 ? v : 0; }
 
-static float uniform(void) { return (float)rand() / (float)RAND_MAX - 0.5f; }
-
-/* Learns to add neighbours: target[o] = in[o] + in[o + 1]. Returns the mean squared error. */
+/* x[l] = x[l - 1] + weight[l - 1] relu(x[l - 1]). To be learnt: in[o] + relu(in[o + 1]). */
 static float forward(void) {
     float loss = 0;
-    for (int b = 0; b < BATCH; b++) {
-        for (int i = 0; i < WIDTH; i++) value[0][b][i] = uniform();
-        for (int l = 0; l < LAYERS; l++)
-            for (int o = 0; o < WIDTH; o++) {
-                float x = value[l][b][o]; /* a residual connection */
-                for (int i = 0; i < WIDTH; i++) x += weight[l][o * WIDTH + i] * value[l][b][i];
-                value[l + 1][b][o] = x;
-            }
-        for (int o = 0; o < WIDTH; o++) {
-            float e = value[LAYERS][b][o] - value[0][b][o] - value[0][b][(o + 1) % WIDTH];
-            error[LAYERS][b][o] = e;
-            loss += e * e / (BATCH * WIDTH);
+    for (int l = 0; l <= LAYERS; l++)
+        for (int o = 0; o < N; o++) {
+            x[l][o] = l ? x[l - 1][o] : 2 * (float)rand() / (float)RAND_MAX - 1;
+            for (int i = 0; l && i < N; i++)
+                x[l][o] += weight[l - 1][o][i] * relu(x[l - 1][i]);
+            error[l][o] = x[l][o] - x[0][o] - relu(x[0][(o + 1) % N]);
         }
-    }
+    for (int o = 0; o < N; o++)
+        loss += error[LAYERS][o] * error[LAYERS][o] / N;
     return loss;
 }
 
 static void backward(int l) {
-    for (int i = 0; i < WEIGHTS; i++) gradient[l][i] = 0;
-    for (int b = 0; b < BATCH; b++)
-        for (int i = 0; i < WIDTH; i++) {
-            error[l][b][i] = error[l + 1][b][i];
-            for (int o = 0; o < WIDTH; o++) {
-                gradient[l][o * WIDTH + i] += error[l + 1][b][o] * value[l][b][i] / BATCH;
-                error[l][b][i] += error[l + 1][b][o] * weight[l][o * WIDTH + i];
-            }
+    for (int i = 0; i < N; i++) {
+        error[l][i] = error[l + 1][i];
+        for (int o = 0; o < N; o++) {
+            gradient[l][o][i] = error[l + 1][o] * relu(x[l][i]);
+            error[l][i] += x[l][i] > 0 ? error[l + 1][o] * weight[l][o][i] : 0;
         }
+    }
 }
 
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
+    int status = RILL_OK, steps = argc > 2 ? atoi(argv[2]) : 400;
     rill_comm *comm = NULL;
+    rill_reducer *reducer[LAYERS] = {NULL};
     rill_reducer_options options = RILL_REDUCER_OPTIONS_INIT;
     options.density = 0.05;
     options.algorithm = argc > 1 ? argv[1] : "oktopk";
     rill_comm_create(MPI_COMM_WORLD, NULL, &comm);
     srand((unsigned)rill_comm_rank(comm) + 1); /* other samples on each rank */
-    rill_status status = RILL_OK;
     for (int l = 0; l < LAYERS; l++)
-        status |= rill_reducer_create(comm, RILL_F32, WEIGHTS, &options, &reducer[l]);
-    for (int step = 0; !status && step <= STEPS; step++) {
+        status |= rill_reducer_create(comm, RILL_F32, N * N, &options, &reducer[l]);
+    for (int step = 0; !status && step <= steps; step++) {
         float loss = forward();
-        if (rill_comm_rank(comm) == 0 && step % 100 == 0) printf("step %3d  %.4f\n", step, loss);
-        for (int l = LAYERS - 1; l >= 0; l--) {
+        if (!rill_comm_rank(comm) && step % 50 == 0) printf("step %3d  loss %.4f\n", step, loss);
+        for (int l = LAYERS; l-- > 0;
+             status |= rill_reducer_start(reducer[l], gradient[l], gradient[l]))
             backward(l);
-            status |= rill_reducer_start(reducer[l], gradient[l], update[l]);
-        }
-        for (int l = LAYERS - 1; l >= 0; l--) {
+        for (int l = LAYERS; l-- > 0;) {
             status |= rill_reducer_wait(reducer[l]);
-            for (int i = 0; i < WEIGHTS; i++) weight[l][i] -= 0.05f * update[l][i];
+            for (int i = 0; i < N * N; i++)
+                weight[l][i / N][i % N] -= 0.02f * gradient[l][i / N][i % N];
         }
     }
     if (status) fprintf(stderr, "network: %s\n", rill_last_error());
-    for (int l = 0; l < LAYERS; l++) rill_reducer_free(&reducer[l]);
+    for (int l = 0; l < LAYERS; l++)
+        rill_reducer_free(&reducer[l]);
     return rill_comm_free(&comm), MPI_Finalize(), status != RILL_OK;
 }

@@ -19,6 +19,10 @@ static const tool_command commands[] = {
      MPI_THREAD_SINGLE},
     {"convert", "data sets from svmlight text to the binary form and back", cmd_convert,
      cmd_convert_help, MPI_THREAD_SINGLE},
+    {"train", "train linear models on sparse data, on one rank or many", cmd_train, cmd_train_help,
+     MPI_THREAD_SINGLE},
+    {"predict", "apply a model: accuracy, AUC, labels, probabilities", cmd_predict,
+     cmd_predict_help, MPI_THREAD_SINGLE},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 

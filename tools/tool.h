@@ -33,6 +33,10 @@ int cmd_gen(int argc, char **argv);
 void cmd_gen_help(FILE *);
 int cmd_convert(int argc, char **argv);
 void cmd_convert_help(FILE *);
+int cmd_train(int argc, char **argv);
+void cmd_train_help(FILE *);
+int cmd_predict(int argc, char **argv);
+void cmd_predict_help(FILE *);
 int cmd_bench_reducer(int argc, char **argv);
 void cmd_bench_reducer_help(FILE *);
 

@@ -185,7 +185,8 @@ typedef struct rill_model_view {
     int labels;          /* 2 with one column, else as many as columns; 0 in regression */
     const double *label; /* with one column a decision value above 0 means label[0] */
     double bias;         /* value of one more feature of every row; below 0: there is none */
-    const double *weight; /* weight[feature * columns + column]; last the bias, where there is one */
+    const double
+        *weight; /* weight[feature * columns + column]; last the bias, where there is one */
 } rill_model_view;
 #define RILL_MODEL_VIEW_INIT                                                                       \
     { sizeof(rill_model_view), "", 0, 0, 0, 0, 0, NULL, 0.0, NULL }
@@ -228,12 +229,12 @@ typedef struct rill_train_options {
     size_t size;
     const char *loss;   /* a name from rill_loss_at; NULL: "logistic" */
     const char *solver; /* a name from rill_solver_at; NULL: "sgd" */
-    const char *task;   /* "classify", "regress"; NULL: classify, but regress under the loss "squared"
+    const char *task; /* "classify", "regress"; NULL: classify, but regress under the loss "squared"
                          * with more than two different labels */
     double C, l2, l1;
     double bias;               /* value of one more feature of every row; below 0: none */
     const char *class_weights; /* "balanced", or "label:weight,..."; NULL: all 1 */
-    double valid_fraction;     /* share of the rows to hold out, if there is no other validation set */
+    double valid_fraction; /* share of the rows to hold out, if there is no other validation set */
     uint64_t seed;
 
     /* sgd */
@@ -244,9 +245,10 @@ typedef struct rill_train_options {
     double step_factor;    /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;
     double momentum;
-    uint64_t batch;       /* rows of a rank in a step */
-    uint64_t local_steps; /* steps between two averages of the ranks' models; 0: sum each gradient */
-    int staleness;        /* the sum of step t is applied in step t + staleness; 0: at once */
+    uint64_t batch; /* rows of a rank in a step */
+    uint64_t
+        local_steps; /* steps between two averages of the ranks' models; 0: sum each gradient */
+    int staleness;   /* the sum of step t is applied in step t + staleness; 0: at once */
 
     /* what travels: the gradient's exact sum, or what a reducer makes of it */
     const char *algorithm; /* of the sum ("dense" is MPI's way), or of the reducer "topk" */
@@ -266,15 +268,15 @@ typedef struct rill_train_options {
 
 typedef struct rill_train_report {
     size_t size;
-    uint64_t epoch;   /* done so far */
-    uint64_t samples; /* of all ranks, in this epoch */
-    uint64_t steps;   /* of this epoch */
-    double loss;      /* mean over the samples as they were met (sgd), or of the model reached */
-    double objective; /* of the model reached; NaN where it was not computed */
-    double seconds;   /* of the slowest rank, evaluation not counted */
-    double comm_seconds;   /* of that, blocked in communication: mean over the ranks */
-    double eval_seconds;   /* of validation and objective */
-    uint64_t sent_bytes;   /* by all ranks, in this epoch */
+    uint64_t epoch;      /* done so far */
+    uint64_t samples;    /* of all ranks, in this epoch */
+    uint64_t steps;      /* of this epoch */
+    double loss;         /* mean over the samples as they were met (sgd), or of the model reached */
+    double objective;    /* of the model reached; NaN where it was not computed */
+    double seconds;      /* of the slowest rank, evaluation not counted */
+    double comm_seconds; /* of that, blocked in communication: mean over the ranks */
+    double eval_seconds; /* of validation and objective */
+    uint64_t sent_bytes; /* by all ranks, in this epoch */
     uint64_t memory_bytes; /* of this rank: weights, state and buffers, data not counted */
     double lr;             /* at the end of the epoch */
     double valid_loss;     /* NaN if there is no validation set, as the next two */
@@ -283,10 +285,7 @@ typedef struct rill_train_report {
     int converged;
 } rill_train_report;
 #define RILL_TRAIN_REPORT_INIT                                                                     \
-    {                                                                                              \
-        sizeof(rill_train_report), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, "", \
-            0                                                                                      \
-    }
+    { sizeof(rill_train_report), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, "", 0 }
 
 /* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must stay
  * as they are while it lives. */
@@ -297,6 +296,8 @@ RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
 RILL_API rill_status rill_trainer_free(rill_trainer **);
 /* One pass over the data (sgd), over the coordinates (scd), or one step (newton). */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
+/* Epochs done, those before a checkpoint included. */
+RILL_API uint64_t rill_trainer_epochs(const rill_trainer *);
 /* The objective, and the mean loss (or NULL), of the weights as they are. */
 RILL_API rill_status rill_trainer_objective(rill_trainer *, double *objective, double *loss);
 /* A copy of the model as it is. Local. */

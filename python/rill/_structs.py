@@ -163,17 +163,15 @@ def _fill(struct: Any, given: Mapping[str, Any], what: str) -> Any:
             raise TypeError(f"{what} have no option {name!r}")
         if value is None:
             continue
-        try:
-            if types[field] is ctypes.c_char_p:
-                setattr(struct, field, value.encode())
-            elif types[field] is ctypes.c_double:
-                setattr(struct, field, float(value))
-            else:
-                if int(value) != value or (types[field] is ctypes.c_uint64 and value < 0):
-                    raise ValueError(f"option {name} = {value!r}: must be a whole number that fits")
-                setattr(struct, field, int(value))
-        except (AttributeError, TypeError):
-            raise TypeError(f"option {name} = {value!r} has the wrong type") from None
+        if isinstance(value, str) != (types[field] is ctypes.c_char_p):
+            raise TypeError(f"option {name} = {value!r} has the wrong type")
+        if isinstance(value, str):
+            value = value.encode()
+        elif types[field] is ctypes.c_double:
+            value = float(value)
+        elif int(value) != value or (types[field] is ctypes.c_uint64 and value < 0):
+            raise ValueError(f"option {name} = {value!r}: must be a whole number that fits")
+        setattr(struct, field, value if isinstance(value, (bytes, float)) else int(value))
     return struct
 
 

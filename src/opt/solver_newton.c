@@ -18,7 +18,7 @@
 
 typedef struct newton_state {
     float *gradient, *direction, *residual, *product, *diagonal, *preconditioned;
-    double *z, *along;  /* decision values; and along the direction, by train row and column */
+    double *z, *along; /* decision values; and along the direction, by train row and column */
     float *curvature;
     rill_comm *comm;
     rill_stream *stream;
@@ -179,8 +179,8 @@ static double loss_at(const rill_trainer *t, const newton_state *s, double alpha
         double factor = t->options.C * rill__row_weight(t, target);
         for (int c = 0; c < t->columns; c++) {
             uint64_t cell = i * (uint64_t)t->columns + (uint64_t)c;
-            loss += factor * t->loss->value(s->z[cell] + alpha * s->along[cell],
-                                            rill__row_y(t, target, c));
+            loss += factor *
+                    t->loss->value(s->z[cell] + alpha * s->along[cell], rill__row_y(t, target, c));
         }
     }
     return loss;

@@ -23,16 +23,16 @@
 #include <stdlib.h>
 
 typedef struct scd_state {
-    uint64_t active;     /* features that occur */
-    uint64_t n;          /* coordinates: active * columns */
-    uint32_t *feature;   /* of each active one */
-    float *square;       /* sum of squares of each active feature, over all ranks */
-    uint64_t *start;     /* active + 1: entries of its column */
-    uint32_t *row;       /* train row, as its place in the list */
+    uint64_t active;   /* features that occur */
+    uint64_t n;        /* coordinates: active * columns */
+    uint32_t *feature; /* of each active one */
+    float *square;     /* sum of squares of each active feature, over all ranks */
+    uint64_t *start;   /* active + 1: entries of its column */
+    uint32_t *row;     /* train row, as its place in the list */
     float *value;
-    double *z;           /* by train row and column */
-    uint32_t *permuted;  /* coordinates, slice by slice */
-    float *slope;        /* by coordinate; 0 between steps */
+    double *z;          /* by train row and column */
+    uint32_t *permuted; /* coordinates, slice by slice */
+    float *slope;       /* by coordinate; 0 between steps */
     double beta;
     uint64_t together, room;
     uint32_t *chosen, *idx;
@@ -293,8 +293,10 @@ static rill_status gather_dense(rill_trainer *t, scd_state *s, uint64_t pairs, u
     if (!s->dense) {
         int mine[2] = {(int)first, (int)count};
         if (s->n > INT32_MAX)
-            return rill__data_fail(RILL_ERR_UNSUPPORTED, "scd: %llu coordinates are too many for "
-                                   "the dense allgather", (unsigned long long)s->n);
+            return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                                   "scd: %llu coordinates are too many for "
+                                   "the dense allgather",
+                                   (unsigned long long)s->n);
         s->dense = take((size_t)s->n, sizeof *s->dense);
         s->places = take(2 * (size_t)t->ranks, sizeof *s->places);
         if (!s->dense || !s->places) return rill__train_memory("the dense allgather");

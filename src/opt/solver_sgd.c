@@ -211,8 +211,8 @@ static rill_status one_step(rill_trainer *t, sgd_state *s, uint64_t step, double
     double eta = learning_rate(t, step, s->steps);
     bool local = t->options.local_steps > 0;
     double weight = 1 / (double)(local ? (mine ? mine : 1) : all);
-    RILL_TRY_DATA(rill__batch_compute(&s->batch, t, t->order + step * t->options.batch, mine,
-                                      weight));
+    RILL_TRY_DATA(
+        rill__batch_compute(&s->batch, t, t->order + step * t->options.batch, mine, weight));
     *loss += s->batch.loss;
     if (s->reducer) RILL_TRY_DATA(step_reducer(t, s, eta));
     else if (local) {
@@ -222,8 +222,7 @@ static rill_status one_step(rill_trainer *t, sgd_state *s, uint64_t step, double
     } else {
         bool has;
         rill__sum_view sum;
-        RILL_TRY_DATA(
-            rill__exchange_put(s->exchange, s->batch.n, s->batch.idx, s->batch.value));
+        RILL_TRY_DATA(rill__exchange_put(s->exchange, s->batch.n, s->batch.idx, s->batch.value));
         RILL_TRY_DATA(rill__exchange_take(s->exchange, t->options.staleness, &has, &sum));
         if (has) apply(t, eta, &sum);
     }

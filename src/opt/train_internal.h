@@ -23,8 +23,8 @@ typedef struct rill__loss {
     double (*value)(double z, double y);
     double (*slope)(double z, double y);
     double (*curvature)(double z, double y);
-    double most_curvature; /* 0: the slope jumps, so solvers of second order cannot serve */
-    bool regression;       /* y may be any number */
+    double most_curvature;      /* 0: the slope jumps, so solvers of second order cannot serve */
+    bool regression;            /* y may be any number */
     const char *type, *type_l1; /* LIBLINEAR's solver_type, for the model file */
 } rill__loss;
 const rill__loss *rill__loss_find(const char *name);
@@ -35,17 +35,17 @@ typedef enum rill__optimizer { RILL__PLAIN, RILL__MOMENTUM, RILL__ADAGRAD } rill
 
 typedef struct rill__weights {
     uint64_t n;
-    float *w;              /* plain: to be multiplied by scale */
-    double lambda, mu;     /* of the mean loss: lambda/2 |w|^2 + mu |w|_1 */
+    float *w;          /* plain: to be multiplied by scale */
+    double lambda, mu; /* of the mean loss: lambda/2 |w|^2 + mu |w|_1 */
     rill__optimizer kind;
     double momentum;
-    double scale, shrink;  /* plain: product of decays; sum of thresholds / scale */
-    double path;           /* others: sum of learning rates */
-    double eta;            /* of the last step */
-    uint32_t step;         /* since everything was settled */
-    float *last;           /* shrink or path when the entry was last written; NULL: not needed */
-    float *state;          /* velocity, or sum of squares; NULL with plain */
-    uint32_t *last_step;   /* momentum: step when the entry was last written */
+    double scale, shrink; /* plain: product of decays; sum of thresholds / scale */
+    double path;          /* others: sum of learning rates */
+    double eta;           /* of the last step */
+    uint32_t step;        /* since everything was settled */
+    float *last;          /* shrink or path when the entry was last written; NULL: not needed */
+    float *state;         /* velocity, or sum of squares; NULL with plain */
+    uint32_t *last_step;  /* momentum: step when the entry was last written */
 } rill__weights;
 
 rill_status rill__weights_init(rill__weights *, uint64_t n, rill__optimizer, double lambda,
@@ -96,7 +96,7 @@ struct rill_trainer {
     rill_dataset *biased, *biased_valid; /* copies with the bias feature, if asked for */
     rill__part_rows train, valid;
     bool has_valid;
-    uint64_t *order;               /* the train rows, in the order of the epoch */
+    uint64_t *order; /* the train rows, in the order of the epoch */
     uint64_t *train_list, *valid_list;
     float *train_target, *valid_target;
     uint64_t total_rows;           /* that are trained on, over all ranks */
@@ -113,9 +113,9 @@ struct rill_trainer {
 
 struct rill__solver {
     const char *name, *description;
-    bool smooth;       /* needs a loss with curvature */
-    bool no_l1;        /* cannot do l1 */
-    bool own_weights;  /* uses weights.w alone: plain */
+    bool smooth;      /* needs a loss with curvature */
+    bool no_l1;       /* cannot do l1 */
+    bool own_weights; /* uses weights.w alone: plain */
     rill_status (*open)(rill_trainer *);
     /* Sums of this rank: *loss over the samples met (times row weights), *samples, *steps. */
     rill_status (*epoch)(rill_trainer *, double *loss, uint64_t *samples, uint64_t *steps,
@@ -136,7 +136,7 @@ static inline double rill__row_y(const rill_trainer *t, float target, int column
     return target == (float)column ? 1 : -1;
 }
 static inline double rill__row_weight(const rill_trainer *t, float target) {
-    return t->class_weight && !t->regression ? t->class_weight[(int)target] : 1;
+    return t->class_weight && target >= 0 ? t->class_weight[(int)target] : 1;
 }
 static inline uint64_t rill__row_at(const rill__part_rows *rows, uint64_t i) {
     return rows->list ? rows->list[i] : i;
@@ -161,14 +161,14 @@ rill_status rill__train_memory(const char *what);
 /* ---- batch ---------------------------------------------------------------------------------- */
 
 struct rill__batch {
-    uint64_t n;          /* entries of the gradient that are not 0 */
-    uint32_t *idx;       /* unsorted */
+    uint64_t n;    /* entries of the gradient that are not 0 */
+    uint32_t *idx; /* unsorted */
     float *value;
     uint64_t room;
-    float *gradient;     /* dense; 0 outside of idx */
-    uint64_t *touched;   /* bits */
-    float *now;          /* current weights of the batch's entries; NULL: scaled weights */
-    double loss;         /* weighted sum */
+    float *gradient;   /* dense; 0 outside of idx */
+    uint64_t *touched; /* bits */
+    float *now;        /* current weights of the batch's entries; NULL: scaled weights */
+    double loss;       /* weighted sum */
 };
 rill_status rill__batch_open(rill__batch *, const rill__weights *);
 void rill__batch_close(rill__batch *);

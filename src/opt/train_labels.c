@@ -104,8 +104,7 @@ rill_status rill__train_targets(const rill_trainer *t, const rill_data_view *dat
     if (!*target) return rill__train_memory("targets");
     for (uint64_t i = 0; i < data->rows; i++)
         /* A label that is in no train row (-1) is never predicted. */
-        (*target)[i] = t->regression ? (float)data->label[i]
-                                     : (float)find_label(t, data->label[i]);
+        (*target)[i] = t->regression ? (float)data->label[i] : (float)find_label(t, data->label[i]);
     return RILL_OK;
 }
 

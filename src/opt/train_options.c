@@ -71,7 +71,8 @@ static rill_status check_numbers(rill_trainer *t) {
     if (!isfinite(o->bias))
         return rill__data_fail(RILL_ERR_ARGUMENT, "bias = %g is not finite", o->bias);
     if (!o->batch || !o->step_epochs || !o->coordinates)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "batch, step_epochs and coordinates are at least 1");
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "batch, step_epochs and coordinates are at least 1");
     if (o->staleness < 0 || o->staleness > 64)
         return rill__data_fail(RILL_ERR_ARGUMENT, "staleness = %d must be 0 to 64", o->staleness);
     if (o->reducer && !(o->density > 0 && o->density <= 1))
@@ -114,8 +115,9 @@ static rill_status check_together(const rill_trainer *t) {
 /* The options' texts live as long as the trainer. */
 static rill_status keep_names(rill_trainer *t) {
     rill_train_options *o = &t->options;
-    const char **texts[] = {&o->loss,     &o->solver,  &o->task,  &o->class_weights, &o->optimizer,
-                            &o->schedule, &o->algorithm, &o->codec, &o->reducer};
+    const char **texts[] = {&o->loss,          &o->solver,    &o->task,
+                            &o->class_weights, &o->optimizer, &o->schedule,
+                            &o->algorithm,     &o->codec,     &o->reducer};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!*texts[i]) continue;
         char *copy = strdup(*texts[i]);

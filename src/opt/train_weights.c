@@ -30,12 +30,8 @@ static void *zeros(uint64_t n, size_t size) { return calloc((size_t)n + RILL_SLA
 
 rill_status rill__weights_init(rill__weights *s, uint64_t n, rill__optimizer kind, double lambda,
                                double mu, double momentum) {
-    *s = (rill__weights){.n = n,
-                         .kind = kind,
-                         .lambda = lambda,
-                         .mu = mu,
-                         .momentum = momentum,
-                         .scale = 1};
+    *s = (rill__weights){
+        .n = n, .kind = kind, .lambda = lambda, .mu = mu, .momentum = momentum, .scale = 1};
     s->w = zeros(n, sizeof *s->w);
     bool dated = kind != RILL__PLAIN || mu > 0;
     if (dated) s->last = zeros(n, sizeof *s->last);

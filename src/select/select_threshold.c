@@ -2,7 +2,7 @@
  *
  * Idea: with a known threshold selection is a single pass. Every `interval` calls the k-th largest
  * magnitude is found exactly (that call selects exactly k); in between the threshold of the last call
- * is used again, steered. It aims at 1.3 k entries, of which the k largest are kept: the cut works on
+ * is used again, steered. It aims at 1.4 k entries, of which the k largest are kept: the cut works on
  * the pairs found, not on the vector, it tells the threshold that would have been right, and how steep
  * the tail is there, so that the next one can be set without guessing. Down at once, for entries that
  * did not pass cannot be had back without another pass, up by a part, for steps differ by chance. If
@@ -11,14 +11,14 @@
  * Source: Ok-Topk (Li and Hoefler, PPoPP 2022), which reuses thresholds without the cut.
  * Restriction: at most k, at times a little less; with a given threshold all that reach it. A NaN
  * passes any threshold; entries that are 0 none.
- * Memory: the pairs found, up to 1.5 k. Cost: one read of N, or two reads and a write when fused, and
+ * Memory: the pairs found, up to 2.3 k. Cost: one read of N, or two reads and a write when fused, and
  * about 2 ns per pair. */
 #include "select/select.h"
 
 #include <math.h>
 
-#define AIM 1.3      /* times k: fewer than k pass in about one call of 30 (docs/CONVERGENCE.md) */
-#define RISE 0.3     /* share of a rise that is taken */
+#define AIM 1.4      /* times k: counts of mini-batches vary by 20 % and more */
+#define RISE 0.15    /* share of a rise that is taken */
 #define STEEPNESS 10 /* -d log(count) / d log(threshold), where it is not measured */
 
 static rill_status run(rill_selector *s, rill__scan *scan, double level, rill_stream *out) {
@@ -55,7 +55,7 @@ static rill_status cut(rill_selector *s, const rill__scan *scan) {
 }
 
 static rill_status select_steered(rill_selector *s, rill__source source, rill_stream *out) {
-    rill__scan scan = {.source = source, .limit = s->k};
+    rill__scan scan = {.source = source, .limit = s->k + s->k / 2};
     /* Fewer than k are above this, most likely: the cut need not look at those. */
     scan.high = rill__key_from(s->shape.type, s->level * pow(AIM, 2.0 / STEEPNESS));
     RILL_TRY(run(s, &scan, s->level, out));

@@ -7,7 +7,7 @@ from MPI's ranks.
 
 from ._hook import State, hook
 from ._optimizer import DistributedOptimizer, broadcast_parameters
-from ._process_group import init_process_group
+from ._process_group import init_process_group, set_environment
 from ._tensors import allreduce, from_stream, to_stream
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "from_stream",
     "hook",
     "init_process_group",
+    "set_environment",
     "to_stream",
 ]

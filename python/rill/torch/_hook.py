@@ -14,11 +14,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
+from .._buffers import Type, type_of
 from .._comm import mpi
 from .._reducer import Step
 from .._structs import Stats
@@ -33,10 +34,25 @@ _POLL_S = 1e-4
 class _Bucket:
     """The groups of one of DDP's buckets: one, or one for each rule."""
 
-    def __init__(self, key: tuple[Any, ...], groups: list[Group], places: list[list[int]]) -> None:
-        self.key = key
-        self.groups = groups
-        self.places = places  # which parameters of the bucket each group has
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.key: tuple[Any, ...] = ()  # name, size and rule of each parameter; () while it was only loaded
+        self.places: list[list[int]] = []  # which parameters of the bucket each group has
+
+    def arrange(self, key: tuple[Any, ...], kind: Type) -> bool:
+        """Takes parameters in this order; False if its groups are not made for them."""
+        if not self.groups or any(group.reducer.type is not kind for group in self.groups):
+            return False
+        if self.key == key:
+            return True
+        places = [[i for i, (_, _, rule) in enumerate(key) if rule == group.rule] for group in self.groups]
+        for group, place in zip(self.groups, places):
+            if group.members != [Member(*key[i][:2]) for i in place]:
+                return False
+        if sum(len(place) for place in places) != len(key):
+            return False
+        self.key, self.places = key, places
+        return True
 
     def start(self, buffer: torch.Tensor) -> list[Step]:
         if len(self.groups) == 1:
@@ -117,12 +133,14 @@ class State(Checkpointed):
             raise ValueError("overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE")
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
         self.comm = default_comm(comm)
+        self._check_size = comm is None
         self.steps = 0  # backward passes so far
         self._chooser = Chooser(general, rules)
         self._names = names_of(module.named_parameters()) if module is not None else {}
         self._dense_steps = dense_steps
         self._buckets: dict[int, _Bucket] = {}
         self._dense_buckets: dict[int, _Bucket] = {}
+        self._described: dict[int, tuple[str, int, int]] = {}
         self._kept = {}
         self._thread = _Completion() if threads and overlap != "hook" else None
         self._under_way: list[tuple[list[Step], Any, torch.Tensor]] = []
@@ -151,7 +169,7 @@ class State(Checkpointed):
         return future
 
     def _begin_step(self) -> None:
-        if self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
+        if self._check_size and self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
             raise RuntimeError(f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}")
         self._settle()
         if self._thread is not None:
@@ -176,36 +194,43 @@ class State(Checkpointed):
 
     # ---- buckets ----
 
-    def _name(self, parameter: torch.Tensor) -> str:
-        return self._names.get(id(parameter), f"#{id(parameter)}")
+    def _describe(self, parameter: torch.Tensor, dense: bool) -> tuple[str, int, int]:
+        """Name, size and rule."""
+        known = self._described.get(id(parameter))
+        if known is None:
+            name = self._names.get(id(parameter), f"#{id(parameter)}")
+            known = (name, parameter.numel(), self._chooser.number(name, parameter))
+            self._described[id(parameter)] = known
+        return (*known[:2], -1) if dense else known
 
     def _bucket(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> _Bucket:
         dense = self.steps < self._dense_steps
         buckets = self._dense_buckets if dense else self._buckets
-        rules = [self._chooser.number(self._name(p), p) if not dense else -1 for p in parameters]
-        key = tuple((self._name(p), p.numel(), rule) for p, rule in zip(parameters, rules))
+        key = tuple(self._describe(p, dense) for p in parameters)
         found = buckets.get(index)
-        if found is not None and found.key == key and found.groups[0].reducer.type.name == _type_name(buffer):
+        if found is not None and found.arrange(key, type_of(buffer.dtype)):
             return found
         # Making a reducer is collective; with nothing under way there is nothing that it could wait for.
         self._settle_started()
         if dense:
-            options: Mapping[str, Any] = {"algorithm": "dense", "average": self._chooser.general.get("average", True)}
-            made = _Bucket(key, [Group(self.comm, buffer.dtype, [Member(n, c) for n, c, _ in key], -1, options)], [[]])
-            buckets[index] = made
-            return made
-        if found is not None:
-            self._collect(index)
+            return self._make_dense(index, buffer, key)
         self._dense_buckets.clear()
-        places: dict[int, list[int]] = {}
-        for i, rule in enumerate(rules):
-            places.setdefault(rule, []).append(i)
-        for rule, place in places.items():
-            self._make_group(index, buffer.dtype, [Member(*key[i][:2]) for i in place], rule)
+        self._collect(index)
+        for rule in dict.fromkeys(rule for _, _, rule in key):
+            members = [Member(name, count) for name, count, own in key if own == rule]
+            self._make_group(index, buffer.dtype, members, rule)
         made = self._buckets[index]
-        made.key, made.places = key, list(places.values())
+        made.arrange(key, type_of(buffer.dtype))
         for group in made.groups:
             group.feed(self._kept)
+        return made
+
+    def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> _Bucket:
+        options = {name: self._chooser.general[name] for name in ("average", "clip") if name in self._chooser.general}
+        members = [Member(name, count) for name, count, _ in key]
+        made = self._dense_buckets[index] = _Bucket()
+        made.groups.append(Group(self.comm, buffer.dtype, members, -1, {"algorithm": "dense", **options}))
+        made.arrange(key, type_of(buffer.dtype))
         return made
 
     def _settle_started(self) -> None:
@@ -242,10 +267,7 @@ class State(Checkpointed):
 
     def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
         group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
-        if bucket not in self._buckets:
-            self._buckets[bucket] = _Bucket((), [], [])
-        made = self._buckets[bucket]
-        made.groups.append(group)
+        self._buckets.setdefault(bucket, _Bucket()).groups.append(group)
         return group
 
     @property
@@ -254,12 +276,6 @@ class State(Checkpointed):
         self._settle()
         buckets = self._buckets or self._dense_buckets
         return [group.reducer.stats for _, bucket in sorted(buckets.items()) for group in bucket.groups]
-
-
-def _type_name(buffer: torch.Tensor) -> str:
-    from .._buffers import type_of
-
-    return type_of(buffer.dtype).name
 
 
 def hook(state: State, bucket: Any) -> Any:

@@ -49,6 +49,31 @@ def init_process_group(
     return rank, size
 
 
+def set_environment(comm: Any = None) -> None:
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from MPI where they are not set, so that a script written for
+    torchrun runs under mpirun as it is. Collective."""
+    comm = mpi().module.COMM_WORLD if comm is None else comm
+    host = comm.Split_type(mpi().module.COMM_TYPE_SHARED)
+    address = _address(comm)
+    port = 0
+    if comm.Get_rank() == 0:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+    address, port = comm.bcast((address, port), root=0)
+    settings = {
+        "RANK": comm.Get_rank(),
+        "WORLD_SIZE": comm.Get_size(),
+        "LOCAL_RANK": host.Get_rank(),
+        "LOCAL_WORLD_SIZE": host.Get_size(),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+    }
+    host.Free()
+    for name, value in settings.items():
+        os.environ.setdefault(name, str(value))
+
+
 def _address(comm: Any) -> str:
     """The loopback address where all ranks are on one host, else this host's name. Collective."""
     hosts = set(comm.allgather(socket.gethostname()))

@@ -1,0 +1,193 @@
+"""The hook of DistributedDataParallel, on models of several buckets."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import rill
+import rill.torch
+
+pytestmark = pytest.mark.usefixtures("process_group")
+WIDTH = 400
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(20, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(),
+        nn.Linear(WIDTH, 5),
+    )  # fmt: skip
+
+
+def batch(rank, step):
+    made = torch.Generator().manual_seed(1000 * rank + step)
+    x = torch.randn(8, 20, generator=made)
+    return x, (x[:, :5].argmax(1))
+
+
+def wrapped(state, model=None, **options):
+    model = network() if model is None else model
+    ddp = DistributedDataParallel(model, bucket_cap_mb=0.5, **options)
+    if state is not None:
+        ddp.register_comm_hook(state, rill.torch.hook)
+    return ddp
+
+
+def train(ddp, rank, steps, first=0, lr=0.1, same_batch=False):
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=lr)
+    losses = []
+    for step in range(first, first + steps):
+        x, y = batch(rank, 0 if same_batch else step)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(ddp(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def flat(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def same_on_all_ranks(comm, model):
+    return len(set(comm.mpi.allgather(flat(model).numpy().tobytes()))) == 1
+
+
+@pytest.mark.parametrize("overlap", ["thread", "hook"])
+def test_dense_equals_plain_ddp(comm, overlap):
+    plain, ours = wrapped(None), wrapped(rill.torch.State("dense", overlap=overlap))
+    train(plain, comm.rank, 4)
+    train(ours, comm.rank, 4)
+    assert torch.allclose(flat(plain), flat(ours), atol=1e-6)
+
+
+@pytest.mark.parametrize("overlap", ["thread", "hook"])
+@pytest.mark.parametrize("method", ["oktopk", "topk+qsgd4"])
+def test_sparse_methods_train(comm, method, overlap):
+    state = rill.torch.State(method, density=0.02, overlap=overlap)
+    ddp = wrapped(state)
+    losses = train(ddp, comm.rank, 12, lr=0.3, same_batch=True)
+    assert same_on_all_ranks(comm, ddp)
+    assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
+    assert len(state._buckets) > 1 and state.steps == 12
+    assert all(s.selected_k < 0.1 * 2 * WIDTH * WIDTH for s in state.stats)
+    if method == "oktopk":
+        assert {s.algorithm for s in state.stats} == {"oktopk"}
+
+
+def test_nothing_is_lost(comm):
+    """SGD without momentum: weights and residuals add up to all gradients, whichever buckets they were in."""
+    model = network()
+    before = flat(model)
+    state = rill.torch.State("gtopk", density=0.05, module=model)
+    ddp = wrapped(state, model)
+    fed = torch.zeros_like(before, dtype=torch.float64)
+    for step in range(4):
+        x, y = batch(comm.rank, step)
+        twin = copy.deepcopy(model)
+        twin.zero_grad()
+        nn.functional.cross_entropy(twin(x), y).backward()
+        fed += torch.cat([p.grad.reshape(-1) for p in twin.parameters()])
+        train(ddp, comm.rank, 1, first=step, lr=1.0)
+    residuals = state.state_dict()["residuals"]
+    kept = torch.cat([residuals[name] for name, _ in model.named_parameters()]).double()
+    total = sum(comm.mpi.allgather(fed))
+    moved = (before - flat(model)).double() * comm.size
+    assert torch.allclose(moved + kept, total, atol=1e-4)
+    assert kept.abs().max() > 1e-3
+
+
+def test_a_layout_that_changes_keeps_residuals(comm):
+    """dense_steps 0: DDP lays out its buckets anew while reducers have residuals."""
+    model = network()
+    state = rill.torch.State("gtopk", density=0.01, module=model, dense_steps=0)
+    ddp = wrapped(state, model)
+    train(ddp, comm.rank, 1)
+    first = {name: part.clone() for name, part in state.state_dict()["residuals"].items()}
+    layout = {i: bucket.key for i, bucket in state._buckets.items()}
+    collected = []
+    original = state._collect
+    state._collect = lambda index: (original(index), collected.append(dict(state._kept)))
+    train(ddp, comm.rank, 1, first=1)
+    assert {i: bucket.key for i, bucket in state._buckets.items()} != layout
+    assert set(collected[0]) == set(first) and not state._kept
+    for name, part in collected[0].items():
+        assert torch.allclose(sum(comm.mpi.allgather(part)), first[name], atol=1e-5)
+
+
+def test_rules(comm):
+    model = network()
+    rules = {"*.bias": "dense", "2.*": {"density": 0.001}}
+    state = rill.torch.State("gtopk", density=0.05, rules=rules, module=model)
+    ddp = wrapped(state, model)
+    train(ddp, comm.rank, 3)
+    groups = [group for _, group in state._all_groups()]
+    by_name = {member.name: group for group in groups for member in group.members}
+    assert set(by_name) == {name for name, _ in model.named_parameters()}
+    assert by_name["0.bias"].reducer.stats.algorithm == "dense"
+    narrow, wide = by_name["2.weight"].reducer, by_name["4.weight"].reducer
+    assert narrow.stats.algorithm == wide.stats.algorithm == "gtopk"
+    assert narrow.stats.selected_k == round(narrow.dim * 0.001)
+    assert same_on_all_ranks(comm, ddp)
+    with pytest.raises(ValueError, match="module=model"):
+        rill.torch.State(rules=rules)
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.out = nn.Linear(20, 50), nn.Linear(20, 50), nn.Linear(50, 5)
+
+    def forward(self, x, left):
+        return self.out((self.left if left else self.right)(x))
+
+
+@pytest.mark.parametrize("method", ["dense", "gtopk"])
+def test_a_parameter_unused_on_one_rank(comm, method):
+    torch.manual_seed(1)
+    model = Branches()
+    plain = DistributedDataParallel(copy.deepcopy(model), find_unused_parameters=True)
+    ours = wrapped(rill.torch.State(method, density=0.3), model, find_unused_parameters=True)
+    for ddp in (plain, ours):
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for step in range(3):
+            x, y = batch(comm.rank, step)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(ddp(x, left=comm.rank == 0), y).backward()
+            optimizer.step()
+    assert same_on_all_ranks(comm, ours)
+    if method == "dense":
+        assert torch.allclose(flat(plain), flat(ours), atol=1e-6)
+
+
+def test_double(comm):
+    ddp = wrapped(rill.torch.State("gtopk", density=0.1), nn.Linear(20, 5).double())
+    for step in range(3):
+        ddp(batch(comm.rank, step)[0].double()).pow(2).mean().backward()
+    assert len(set(comm.mpi.allgather(ddp.module.weight.grad.numpy().tobytes()))) == 1
+
+
+def test_gradient_accumulation_without_sync(comm):
+    state = rill.torch.State("gtopk", density=0.1)
+    ddp = wrapped(state)
+    for step in range(4):
+        x, y = batch(comm.rank, step)
+        with ddp.no_sync():
+            nn.functional.cross_entropy(ddp(x), y).backward()
+        nn.functional.cross_entropy(ddp(x), y).backward()
+        ddp.zero_grad()
+    assert state.steps == 4
+
+
+def test_bad_arguments(comm):
+    with pytest.raises(ValueError, match="overlap 'never'"):
+        rill.torch.State(overlap="never")
+    with pytest.raises(ValueError, match="needs the names"):
+        rill.torch.State("gtopk").state_dict()
+    ddp = wrapped(rill.torch.State("bogus", dense_steps=0), nn.Linear(20, 5))
+    with pytest.raises(Exception, match="bogus"):
+        ddp(torch.ones(2, 20)).sum().backward()

@@ -1,0 +1,61 @@
+"""The structs of the binding against the header."""
+
+import ctypes
+import shutil
+import subprocess
+
+import pytest
+
+from rill import _comm, _structs
+
+STRUCTS = {
+    "rill_stats": _structs.CStats,
+    "rill_options": _structs.COptions,
+    "rill_reducer_options": _structs.CReducerOptions,
+    "rill_select_options": _structs.CSelectOptions,
+    "rill_tensor": _structs.CTensor,
+    "rill_config": _comm.mpi().config,
+}
+DEFAULTS = {
+    "rill_options": ("RILL_OPTIONS_INIT", lambda: _structs.call_options({})),
+    "rill_reducer_options": ("RILL_REDUCER_OPTIONS_INIT", lambda: _structs.reducer_options({})),
+    "rill_select_options": ("RILL_SELECT_OPTIONS_INIT", lambda: _structs.select_options({})),
+}
+
+
+def program():
+    lines = ["#include <rill/rill.h>", "#include <stdio.h>", "int main(void) {"]
+    for name, struct in STRUCTS.items():
+        lines.append(f'printf("{name} size %zu\\n", sizeof({name}));')
+        for field, *_ in struct._fields_:
+            lines.append(f'printf("{name} {field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name} *)0)->{field}));')
+    for name, (macro, _) in DEFAULTS.items():
+        lines.append(f"{{ {name} o = {macro}; const unsigned char *b = (const void *)&o;")
+        lines.append(f'printf("{name} bytes "); for (size_t i = 0; i < sizeof o; i++) printf("%02x", b[i]); puts(""); }}')
+    return "\n".join([*lines, "return 0; }"])
+
+
+def described():
+    for name, struct in STRUCTS.items():
+        yield f"{name} size {ctypes.sizeof(struct)}"
+        for field, kind, *_ in struct._fields_:
+            yield f"{name} {field} {getattr(struct, field).offset} {ctypes.sizeof(kind)}"
+
+
+def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path):
+    if comm.rank != 0:
+        return
+    import mpi4py
+
+    compiler = mpi4py.get_config().get("mpicc") or ""
+    compiler = compiler if shutil.which(compiler) else shutil.which("mpicc")
+    if not compiler:
+        pytest.skip("no mpicc")
+    source, binary = tmp_path / "layout.c", tmp_path / "layout"
+    source.write_text(program())
+    # Zeroed padding: defaults are compared as bytes.
+    subprocess.run([compiler, "-ftrivial-auto-var-init=zero", f"-I{repository}/include", str(source), "-o", str(binary)], check=True)
+    printed = subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout.splitlines()
+    bytes_lines = [line for line in printed if " bytes " in line]
+    assert [line for line in printed if " bytes " not in line] == list(described())
+    assert bytes_lines == [f"{name} bytes {bytes(make()).hex()}" for name, (_, make) in DEFAULTS.items()]

@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rill
+import rill.torch
+
+
+class Words(nn.Module):
+    """An embedding with sparse gradients, a large layer and small ones."""
+
+    def __init__(self, sparse=True):
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding = nn.Embedding(500, 16, sparse=sparse)
+        self.large = nn.Linear(16, 512)
+        self.out = nn.Linear(512, 3)
+
+    def forward(self, words):
+        return self.out(torch.relu(self.large(self.embedding(words).mean(1))))
+
+
+def words(rank, step):
+    made = torch.Generator().manual_seed(100 * rank + step)
+    x = torch.randint(0, 500, (6, 5), generator=made)
+    return x, x.sum(1) % 3
+
+
+def loss_of(model, rank, step):
+    x, y = words(rank, step)
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def flat(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def wrap(model, algorithm="dense", inner=torch.optim.SGD, **options):
+    return rill.torch.DistributedOptimizer(inner(model.parameters(), lr=0.1), model.named_parameters(), algorithm, **options)
+
+
+def one_rank(comm, steps):
+    """The same training in one process: the mean of all ranks' losses."""
+    model = Words(sparse=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        (sum(loss_of(model, rank, step) for rank in range(comm.size)) / comm.size).backward()
+        optimizer.step()
+    return model
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_dense_equals_one_process(comm, sparse):
+    model = Words(sparse)
+    optimizer = wrap(model)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss_of(model, comm.rank, step).backward()
+        optimizer.step()
+        assert model.embedding.weight.grad.is_sparse == sparse
+    assert torch.allclose(flat(model), flat(one_rank(comm, 4)), atol=1e-6)
+    assert optimizer.steps == 4 and "out.weight" not in optimizer._groups
+
+
+def test_each_gradient_its_way(comm):
+    model = Words()
+    optimizer = wrap(model, "gtopk", density=0.01, small=4096)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(model, comm.rank, step).backward()
+        optimizer.step()
+    stats = optimizer.stats
+    assert set(stats) == {"embedding.weight", "large.weight", "large.bias"}  # large.bias: with all small ones
+    assert stats["large.weight"].algorithm == "gtopk" and stats["large.bias"].algorithm == "dense"
+    rows = model.embedding.weight.grad.coalesce().indices()[0]
+    expected = np.unique(np.concatenate([words(rank, 2)[0].reshape(-1).numpy() for rank in range(comm.size)]))
+    assert rows.tolist() == expected.tolist()
+
+
+def test_planner_chooses(comm):
+    model = Words(sparse=False)
+    optimizer = wrap(model, "auto", density=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(model, comm.rank, step).backward()
+        optimizer.step()
+    assert all(stats.algorithm for stats in optimizer.stats.values())
+    assert len(set(comm.mpi.allgather(flat(model).numpy().tobytes()))) == 1
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_rank_without_gradients(comm, sparse):
+    model, expected = Words(sparse), Words(sparse=False)
+    optimizer = wrap(model)
+    if comm.rank == 0:
+        loss_of(model, 0, 0).backward()
+    optimizer.step()
+    (loss_of(expected, 0, 0) / comm.size).backward()
+    torch.optim.SGD(expected.parameters(), lr=0.1).step()
+    assert torch.allclose(flat(model), flat(expected), atol=1e-6)
+
+
+def test_gradients_of_nobody_stay_none(comm):
+    model = Words()
+    model.unused = nn.Linear(3, 3)
+    model.unused_large = nn.Linear(100, 100)
+    optimizer = wrap(model, "gtopk")
+    loss_of(model, comm.rank, 0).backward()
+    optimizer.step()
+    assert model.unused.weight.grad is None and model.unused_large.weight.grad is None
+    optimizer.zero_grad(set_to_none=True)
+    before = flat(model)
+    optimizer.step()
+    assert torch.equal(before, flat(model))
+
+
+def test_non_contiguous_gradients(comm):
+    weight = nn.Parameter(torch.zeros(80, 90))
+    optimizer = rill.torch.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), algorithm="dense")
+    weight.grad = torch.arange(7200.0).reshape(90, 80).t() * (comm.rank + 1)
+    assert not weight.grad.is_contiguous()
+    optimizer.step()
+    expected = torch.arange(7200.0).reshape(90, 80).t() * (comm.size + 1) / 2
+    assert torch.allclose(-weight.detach(), expected)
+
+
+def test_adam_schedulers_and_clipping(comm):
+    model = Words(sparse=False)
+    optimizer = wrap(model, "oktopk", torch.optim.Adam, density=0.05)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(model, comm.rank, step).backward()
+        optimizer.synchronize()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        schedule.step()
+    assert optimizer.steps == 3 and optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / 8)
+    assert len(set(comm.mpi.allgather(flat(model).numpy().tobytes()))) == 1
+
+
+def test_broadcast_parameters(comm):
+    torch.manual_seed(comm.rank)
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    rill.torch.broadcast_parameters(model)
+    assert len(set(comm.mpi.allgather(flat(model).numpy().tobytes()))) == 1
+
+
+def test_names_must_cover_all(comm):
+    model = Words()
+    with pytest.raises(ValueError, match="lacks"):
+        rill.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.out.named_parameters())

@@ -1,0 +1,214 @@
+/* rill predict: what a model says about data, and how right it is.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "launch.h"
+#include "parse.h"
+#include "tool.h"
+#include "tool_progress.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <rill/train.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct predict_config {
+    const char *file, *model, *output;
+    int ranks, hash_bits, base;
+    uint64_t seed;
+    bool normalize, probability, help;
+} predict_config;
+
+void cmd_predict_help(FILE *out) {
+    fputs("usage: rill predict FILE --model MODEL [OPTION...]\n"
+          "\n"
+          "Applies a model in LIBLINEAR's format to svmlight text or binary data, and prints\n"
+          "'accuracy' and, for two classes, 'auc'; in regression 'mse'.\n"
+          "\n"
+          "  --model FILE        from 'rill train' or LIBLINEAR's train\n"
+          "  -o, --output FILE   write the predicted label of each row\n"
+          "  --probability       and the probabilities of all labels, as LIBLINEAR's predict -b 1\n"
+          "  --normalize         scale rows to norm 1, as in training\n"
+          "  --hash BITS         hash features, as in training, with the --seed N of it (1)\n"
+          "  --base B            index of the first feature in text: 0 or 1; default: found\n"
+          "  --ranks P           ranks to start (1)\n"
+          "  -h, --help          this text\n",
+          out);
+}
+
+static int set_option(void *context, int option, const char *value) {
+    predict_config *c = context;
+    switch (option) {
+    case 'm': c->model = value; break;
+    case 'o': c->output = value; break;
+    case 'p': c->probability = true; break;
+    case 'n': c->normalize = true; break;
+    case 'H':
+        if (!parse_int(value, 1, 31, &c->hash_bits))
+            return tool_usage("predict", "--hash: '%s' is not a number of bits from 1 to 31",
+                              value);
+        break;
+    case 's':
+        if (!parse_count(value, &c->seed))
+            return tool_usage("predict", "--seed: '%s' is not a number", value);
+        break;
+    case 'b':
+        if (!parse_int(value, 0, 1, &c->base))
+            return tool_usage("predict", "--base: '%s' is not 0 or 1", value);
+        break;
+    case 'r':
+        if (!parse_int(value, 1, 65536, &c->ranks))
+            return tool_usage("predict", "--ranks: '%s' is not a number of ranks", value);
+        break;
+    case 'h': c->help = true; break;
+    default: return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
+static int read_options(int argc, char **argv, predict_config *c) {
+    static const struct option options[] = {
+        {"model", 1, NULL, 'm'},       {"output", 1, NULL, 'o'},
+        {"probability", 0, NULL, 'p'}, {"normalize", 0, NULL, 'n'},
+        {"hash", 1, NULL, 'H'},        {"seed", 1, NULL, 's'},
+        {"base", 1, NULL, 'b'},        {"ranks", 1, NULL, 'r'},
+        {"help", 0, NULL, 'h'},        {0}};
+    const char *words[1];
+    int n = 0, status = tool_words("predict", argc, argv, options, 1, words, &n, set_option, c);
+    if (status != EXIT_OK || c->help) return status;
+    if (!n) return tool_usage("predict", "which file?");
+    if (!c->model) return tool_usage("predict", "--model is missing");
+    if (c->probability && !c->output)
+        return tool_usage("predict", "--probability needs --output FILE");
+    c->file = words[0];
+    return EXIT_OK;
+}
+
+/* The rows of this rank as lines, or NULL. */
+static char *make_lines(const rill_model *m, const rill_model_view *view, const predict_config *c,
+                        uint64_t rows, const double *decision, const double *predicted,
+                        size_t *size) {
+    char *text = NULL;
+    FILE *out = open_memstream(&text, size);
+    double *p = malloc(((size_t)view->labels + 2) * sizeof *p);
+    for (uint64_t i = 0; out && p && i < rows; i++) {
+        fprintf(out, "%.17g", predicted[i]);
+        if (c->probability &&
+            rill_model_probabilities(m, decision + i * (uint64_t)view->columns, p) == RILL_OK)
+            for (int k = 0; k < view->labels; k++)
+                fprintf(out, " %.9g", p[k]);
+        fputc('\n', out);
+    }
+    bool good = out && p;
+    if (out && fclose(out)) good = false;
+    free(p);
+    if (good) return text;
+    free(text);
+    return NULL;
+}
+
+/* Rank after rank sends its lines to rank 0, which writes them. */
+static bool write_lines(const char *path, const char *head, char *text, size_t size) {
+    enum { TAG = 7, CHUNK = 1 << 24 };
+    int rank, ranks, good = 1;
+    FILE *out = NULL;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (rank) {
+        uint64_t n = size;
+        MPI_Send(&n, 1, MPI_UINT64_T, 0, TAG, MPI_COMM_WORLD);
+        for (size_t at = 0; at < size; at += CHUNK)
+            MPI_Send(text + at, (int)(size - at < CHUNK ? size - at : CHUNK), MPI_CHAR, 0, TAG,
+                     MPI_COMM_WORLD);
+    } else {
+        out = fopen(path, "w");
+        char *chunk = malloc(CHUNK);
+        good = out && chunk && fputs(head, out) >= 0 && fwrite(text, 1, size, out) == size;
+        for (int r = 1; r < ranks && chunk; r++) {
+            uint64_t n;
+            MPI_Recv(&n, 1, MPI_UINT64_T, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            for (uint64_t at = 0; at < n; at += CHUNK) {
+                int part = (int)(n - at < CHUNK ? n - at : CHUNK);
+                MPI_Recv(chunk, part, MPI_CHAR, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                good = good && fwrite(chunk, 1, (size_t)part, out) == (size_t)part;
+            }
+        }
+        free(chunk);
+        if (out && fclose(out)) good = 0;
+    }
+    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return good;
+}
+
+static rill_status output(const predict_config *c, const rill_model *m, const rill_dataset *set) {
+    rill_model_view view = RILL_MODEL_VIEW_INIT;
+    rill_data_view data = RILL_DATA_VIEW_INIT;
+    rill_model_look(m, &view);
+    rill_dataset_view(set, &data);
+    if (c->probability && !view.probability)
+        return rill_error_set(RILL_ERR_UNSUPPORTED,
+                              "--probability needs a model of logistic regression");
+    size_t size = 0;
+    double *decision = malloc((size_t)(data.rows * (uint64_t)view.columns + 1) * sizeof *decision);
+    double *predicted = malloc(((size_t)data.rows + 1) * sizeof *predicted);
+    char *text = NULL, head[4096] = "";
+    rill_status status = RILL_OK;
+    if (decision && predicted) status = rill_model_predict(m, set, decision, predicted);
+    if (status == RILL_OK && decision && predicted)
+        text = make_lines(m, &view, c, data.rows, decision, predicted, &size);
+    if (!text) { /* the others would wait */
+        fprintf(stderr, "rill: predict: out of memory\n");
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILED);
+    }
+    if (c->probability) {
+        size_t at = (size_t)snprintf(head, sizeof head, "labels");
+        for (int k = 0; k < view.labels && at < sizeof head - 32; k++)
+            at += (size_t)snprintf(head + at, sizeof head - at, " %.17g", view.label[k]);
+        snprintf(head + at, sizeof head - at, "\n");
+    }
+    if (!write_lines(c->output, head, text, size))
+        status = rill_error_set(RILL_ERR_IO, "the output cannot be written");
+    free(text);
+    free(decision);
+    free(predicted);
+    return status;
+}
+
+static rill_status predict(const predict_config *c) {
+    rill_model *model = NULL;
+    rill_dataset *set = NULL;
+    rill_data_options options = RILL_DATA_OPTIONS_INIT;
+    rill_metrics metrics = RILL_METRICS_INIT;
+    options.base = c->base;
+    rill_status status = rill_model_load(c->model, &model);
+    if (status == RILL_OK) status = rill_dataset_load(MPI_COMM_WORLD, c->file, &options, &set);
+    if (status == RILL_OK && c->hash_bits) status = rill_dataset_hash(set, c->hash_bits, c->seed);
+    if (status == RILL_OK && c->normalize) status = rill_dataset_normalize(set);
+    if (status == RILL_OK) status = rill_model_evaluate(MPI_COMM_WORLD, model, set, &metrics);
+    if (status == RILL_OK && c->output) status = output(c, model, set);
+    if (status == RILL_OK && tool_speaks()) {
+        printf("rows %llu\n", (unsigned long long)metrics.rows);
+        if (!isnan(metrics.accuracy)) printf("accuracy %.6f\n", metrics.accuracy);
+        if (!isnan(metrics.auc)) printf("auc %.6f\n", metrics.auc);
+        if (!isnan(metrics.mse)) printf("mse %.9g\n", metrics.mse);
+    }
+    rill_dataset_free(&set);
+    rill_model_free(&model);
+    return status;
+}
+
+int cmd_predict(int argc, char **argv) {
+    predict_config config = {.ranks = 1, .base = -1, .seed = 1};
+    int status = read_options(argc, argv, &config);
+    if (status != EXIT_OK) return status;
+    if (config.help) {
+        if (tool_speaks()) cmd_predict_help(stdout);
+        return EXIT_OK;
+    }
+    if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
+    tool_mpi_begin(MPI_THREAD_SINGLE);
+    if (predict(&config) == RILL_OK) return EXIT_OK;
+    tool_error("predict: %s", rill_last_error());
+    return EXIT_FAILED;
+}

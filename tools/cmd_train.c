@@ -1,0 +1,203 @@
+/* rill train: linear models on sparse data, on one rank or many.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "launch.h"
+#include "table.h"
+#include "tool.h"
+#include "train_config.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+typedef struct train_run {
+    const train_config *config;
+    rill_dataset *data, *valid;
+    rill_trainer *trainer;
+    FILE *log;
+    double total_seconds, total_comm, best;
+    uint64_t total_bytes, epochs, best_epoch;
+    bool stopped;
+} train_run;
+
+static int failed(const char *doing) {
+    tool_error("train: %s%s%s", doing ? doing : "", doing ? ": " : "", rill_last_error());
+    return EXIT_FAILED;
+}
+
+static rill_status load(const train_config *config, const char *path, rill_dataset **out) {
+    rill_status status = rill_dataset_load(MPI_COMM_WORLD, path, &config->data, out);
+    if (status == RILL_OK && config->hash_bits)
+        status = rill_dataset_hash(*out, config->hash_bits, config->options.seed);
+    if (status == RILL_OK && config->normalize) status = rill_dataset_normalize(*out);
+    return status;
+}
+
+static void print_data(const train_config *config, const rill_dataset *set) {
+    rill_data_report r = RILL_DATA_REPORT_INIT;
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    rill_dataset_report(set, &r);
+    rill_dataset_view(set, &view);
+    char memory[TABLE_CELL];
+    cell_bytes(memory, (double)r.memory_bytes);
+    if (!tool_speaks() || config->quiet) return;
+    printf("%s: %llu rows, %llu features, %llu entries (%s), read in %.2f s; %s on rank 0\n",
+           config->file, (unsigned long long)r.rows, (unsigned long long)view.dim,
+           (unsigned long long)r.entries, r.format, r.seconds, memory);
+    if (r.qids) printf("note: %llu 'qid' fields were ignored\n", (unsigned long long)r.qids);
+}
+
+static void put_number(json_t *object, const char *key, double value) {
+    json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+static void log_line(const train_run *run, const rill_train_report *r) {
+    if (!run->log) return;
+    int ranks;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    const rill_train_options *o = &run->config->options;
+    json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
+                             run->config->file, "loss_name", o->loss ? o->loss : "logistic",
+                             "solver", o->solver ? o->solver : "sgd", "reducer",
+                             o->reducer ? o->reducer : "exact", "ranks", ranks, "epoch",
+                             (json_int_t)r->epoch, "samples", (json_int_t)r->samples, "steps",
+                             (json_int_t)r->steps, "sent_bytes", (json_int_t)r->sent_bytes,
+                             "memory_bytes", (json_int_t)r->memory_bytes, "algorithm",
+                             r->algorithm);
+    if (!line) return;
+    put_number(line, "loss", r->loss);
+    put_number(line, "objective", r->objective);
+    put_number(line, "seconds", r->seconds);
+    put_number(line, "comm_seconds", r->comm_seconds);
+    put_number(line, "eval_seconds", r->eval_seconds);
+    put_number(line, "samples_per_s", (double)r->samples / r->seconds);
+    put_number(line, "lr", r->lr);
+    put_number(line, "valid_loss", r->valid_loss);
+    put_number(line, "valid_accuracy", r->valid_accuracy);
+    put_number(line, "valid_auc", r->valid_auc);
+    json_object_set_new(line, "commit", json_string(tool_commit()));
+    json_dumpf(line, run->log, JSON_COMPACT);
+    fputc('\n', run->log);
+    fflush(run->log);
+    json_decref(line);
+}
+
+static void print_epoch(const train_run *run, const rill_train_report *r) {
+    log_line(run, r);
+    if (!tool_speaks() || run->config->quiet) return;
+    printf("epoch %3llu  loss %.6f", (unsigned long long)r->epoch, r->loss);
+    if (isfinite(r->objective)) printf("  objective %.6g", r->objective);
+    if (isfinite(r->valid_loss)) printf("  valid loss %.6f", r->valid_loss);
+    if (isfinite(r->valid_accuracy)) printf(" acc %.2f %%", 100 * r->valid_accuracy);
+    if (isfinite(r->valid_auc)) printf(" auc %.4f", r->valid_auc);
+    printf("  %.0f samples/s  comm %.1f %%  %.3f MB\n", (double)r->samples / r->seconds,
+           100 * r->comm_seconds / r->seconds, (double)r->sent_bytes / 1e6);
+    fflush(stdout);
+}
+
+/* Whether the validation loss has not improved for so many epochs. */
+static bool is_enough(train_run *run, const rill_train_report *r) {
+    if (!run->config->early_stop || !isfinite(r->valid_loss)) return false;
+    if (run->best_epoch == 0 || r->valid_loss < run->best) {
+        run->best = r->valid_loss;
+        run->best_epoch = r->epoch;
+    }
+    return r->epoch - run->best_epoch >= (uint64_t)run->config->early_stop;
+}
+
+static rill_status train_epochs(train_run *run) {
+    const train_config *config = run->config;
+    rill_train_report report = RILL_TRAIN_REPORT_INIT;
+    rill_status status = RILL_OK;
+    if (config->resume) {
+        status = rill_trainer_load(run->trainer, config->checkpoint);
+        if (status != RILL_OK) return status;
+    }
+    do {
+        if (rill_trainer_epochs(run->trainer) >= config->epochs) return RILL_OK;
+        status = rill_trainer_epoch(run->trainer, &report);
+        if (status != RILL_OK) return status;
+        run->total_seconds += report.seconds;
+        run->total_comm += report.comm_seconds;
+        run->total_bytes += report.sent_bytes;
+        run->epochs++;
+        print_epoch(run, &report);
+        run->stopped = is_enough(run, &report) || report.converged;
+        bool last = run->stopped || report.epoch >= config->epochs;
+        if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
+            status = rill_trainer_save(run->trainer, config->checkpoint);
+    } while (status == RILL_OK && !run->stopped);
+    return status;
+}
+
+static void print_end(const train_run *run, double objective, double loss) {
+    if (!tool_speaks() || run->config->quiet) return;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("done  objective %.9g  loss %.6f  %llu epochs%s, %.3f s of training (%.3f s of it in "
+           "communication), %.3f MB sent\n",
+           objective, loss, (unsigned long long)run->epochs, run->stopped ? " (stopped)" : "",
+           run->total_seconds, run->total_comm, (double)run->total_bytes / 1e6);
+    printf("memory of rank 0: at most %.1f MB resident\n", (double)usage.ru_maxrss / 1024);
+}
+
+static rill_status write_model(const train_run *run) {
+    if (!run->config->model || !tool_speaks()) return RILL_OK;
+    rill_model *model = NULL;
+    rill_status status = rill_trainer_model(run->trainer, &model);
+    if (status == RILL_OK) status = rill_model_save(model, run->config->model);
+    rill_model_free(&model);
+    return status;
+}
+
+static int run_training(train_run *run) {
+    const train_config *config = run->config;
+    if (load(config, config->file, &run->data) != RILL_OK) return failed(NULL);
+    if (config->valid_file && load(config, config->valid_file, &run->valid) != RILL_OK)
+        return failed(NULL);
+    print_data(config, run->data);
+    if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &config->options,
+                            &run->trainer) != RILL_OK)
+        return failed(NULL);
+    if (config->log && tool_speaks()) {
+        run->log = fopen(config->log, config->resume ? "a" : "w");
+        if (!run->log) {
+            tool_error("train: %s: cannot be written", config->log);
+            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILED);
+        }
+    }
+    if (train_epochs(run) != RILL_OK) return failed(NULL);
+    double objective, loss;
+    if (rill_trainer_objective(run->trainer, &objective, &loss) != RILL_OK) return failed(NULL);
+    print_end(run, objective, loss);
+    int written = write_model(run) == RILL_OK;
+    if (!written) failed(NULL);
+    MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return written ? EXIT_OK : EXIT_FAILED;
+}
+
+int cmd_train(int argc, char **argv) {
+    train_config config = TRAIN_CONFIG_INIT;
+    int status = train_config_read(argc, argv, &config);
+    if (status != EXIT_OK) return status;
+    if (config.help) {
+        if (tool_speaks()) cmd_train_help(stdout);
+        return EXIT_OK;
+    }
+    if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
+    tool_mpi_begin(MPI_THREAD_SINGLE);
+    train_run run = {.config = &config};
+    status = run_training(&run);
+    rill_trainer_free(&run.trainer);
+    rill_dataset_free(&run.data);
+    rill_dataset_free(&run.valid);
+    if (run.log && fclose(run.log) && status == EXIT_OK) {
+        tool_error("train: writing %s failed", config.log);
+        status = EXIT_FAILED;
+    }
+    return status;
+}

@@ -1,0 +1,290 @@
+/* The options of rill train.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "train_config.h"
+#include "parse.h"
+#include "tool.h"
+#include "tool_progress.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cmd_train_help(FILE *out) {
+    fputs("usage: rill train FILE [OPTION...]\n"
+          "\n"
+          "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
+          "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1. With more than two labels,\n"
+          "each against the rest. Started without mpirun it starts mpirun itself.\n"
+          "\n"
+          "What is trained:\n"
+          "  --loss L            logistic (default), hinge, squared_hinge, squared\n"
+          "  --C X, --l2 X, --l1 X   of the objective (1, 1, 0)\n"
+          "  --bias X            one more feature of that value in every row\n"
+          "  --class-weights W   balanced, or label:weight,...\n"
+          "  --task T            classify or regress; default: by loss and labels\n"
+          "  --normalize         scale rows to norm 1\n"
+          "  --hash BITS         hash features to 2^BITS\n"
+          "  --base B            index of the first feature in text: 0 or 1; default: found\n"
+          "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
+          "  --seed N            of order, split and rounding (1)\n"
+          "\n"
+          "How:\n"
+          "  --ranks P           ranks to start (1)\n"
+          "  --solver S          sgd (default), scd, newton\n"
+          "  --epochs N          passes over the data; steps of newton (10)\n"
+          "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
+          "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
+          "  --momentum X        its factor (0.9)\n"
+          "  --lr X              learning rate (0.5; adagrad 0.1)\n"
+          "  --schedule S        1/t (default), constant, step, bold-driver\n"
+          "  --decay X           1/t: lr / (1 + X epochs) (1)\n"
+          "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
+          "  --batch N           rows of a rank in a step (100)\n"
+          "  --coordinates N     scd: of a rank in a step (100)\n"
+          "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
+          "\n"
+          "What travels:\n"
+          "  --dense             whole vectors, by MPI\n"
+          "  --algorithm A       of the exact sum; a name from 'rill info'\n"
+          "  --codec C           of indices; a name from 'rill info'\n"
+          "  --reducer R         instead of the exact sum: oktopk, gtopk, spardl, s2, topk\n"
+          "  --density X         share of the gradient that a reducer sends (1%)\n"
+          "  --value-bits B      0 (as they are), 16, 8, 4, 2\n"
+          "  --async N           sums are applied N steps later, and travel meanwhile\n"
+          "  --local-steps N     average the ranks' models every N steps (optimizer plain)\n"
+          "\n"
+          "What comes out:\n"
+          "  --model FILE        the model, in LIBLINEAR's format\n"
+          "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
+          "  --resume            go on from the checkpoint\n"
+          "  --log FILE          one JSON object per epoch and line\n"
+          "  --quiet             print nothing\n"
+          "  -h, --help          this text\n"
+          "\n"
+          "Example: rill train url.svm --ranks 4 --valid 20% --normalize --model url.model\n",
+          out);
+}
+
+static int usage(const char *option, const char *value, const char *wanted) {
+    return tool_usage("train", "--%s: '%s' is not %s", option, value, wanted);
+}
+
+static bool parse_real(const char *text, double *value) {
+    char *end;
+    if (!*text || strchr(" \t\n", *text)) return false;
+    *value = strtod(text, &end);
+    return !*end && isfinite(*value);
+}
+
+enum {
+    C = 1000,
+    L2,
+    L1,
+    BIAS,
+    LR,
+    DECAY,
+    FACTOR,
+    MOMENTUM,
+    TOLERANCE,
+    EPOCHS,
+    BATCH,
+    STEP_EPOCHS,
+    COORDINATES,
+    LOCAL,
+    EVERY,
+    SEED,
+    LOSS,
+    SOLVER,
+    OPTIMIZER,
+    SCHEDULE,
+    TASK,
+    WEIGHTS,
+    REDUCER,
+    ALGORITHM,
+    CODEC,
+    RANKS,
+    EARLY,
+    HASH,
+    BASE,
+    BITS,
+    ASYNC,
+    VALID,
+    DENSITY,
+    DENSE,
+    NORMALIZE,
+    MODEL,
+    CHECKPOINT,
+    RESUME,
+    LOG,
+    QUIET
+};
+
+static const struct option options[] = {{"C", 1, NULL, C},
+                                        {"l2", 1, NULL, L2},
+                                        {"l1", 1, NULL, L1},
+                                        {"bias", 1, NULL, BIAS},
+                                        {"lr", 1, NULL, LR},
+                                        {"decay", 1, NULL, DECAY},
+                                        {"step-factor", 1, NULL, FACTOR},
+                                        {"momentum", 1, NULL, MOMENTUM},
+                                        {"tolerance", 1, NULL, TOLERANCE},
+                                        {"epochs", 1, NULL, EPOCHS},
+                                        {"batch", 1, NULL, BATCH},
+                                        {"step-epochs", 1, NULL, STEP_EPOCHS},
+                                        {"coordinates", 1, NULL, COORDINATES},
+                                        {"local-steps", 1, NULL, LOCAL},
+                                        {"checkpoint-every", 1, NULL, EVERY},
+                                        {"seed", 1, NULL, SEED},
+                                        {"loss", 1, NULL, LOSS},
+                                        {"solver", 1, NULL, SOLVER},
+                                        {"optimizer", 1, NULL, OPTIMIZER},
+                                        {"schedule", 1, NULL, SCHEDULE},
+                                        {"task", 1, NULL, TASK},
+                                        {"class-weights", 1, NULL, WEIGHTS},
+                                        {"reducer", 1, NULL, REDUCER},
+                                        {"algorithm", 1, NULL, ALGORITHM},
+                                        {"codec", 1, NULL, CODEC},
+                                        {"ranks", 1, NULL, RANKS},
+                                        {"early-stop", 1, NULL, EARLY},
+                                        {"hash", 1, NULL, HASH},
+                                        {"base", 1, NULL, BASE},
+                                        {"value-bits", 1, NULL, BITS},
+                                        {"async", 1, NULL, ASYNC},
+                                        {"valid", 1, NULL, VALID},
+                                        {"density", 1, NULL, DENSITY},
+                                        {"dense", 0, NULL, DENSE},
+                                        {"normalize", 0, NULL, NORMALIZE},
+                                        {"model", 1, NULL, MODEL},
+                                        {"checkpoint", 1, NULL, CHECKPOINT},
+                                        {"resume", 0, NULL, RESUME},
+                                        {"log", 1, NULL, LOG},
+                                        {"quiet", 0, NULL, QUIET},
+                                        {"help", 0, NULL, 'h'},
+                                        {0}};
+
+static const char *name_of(int option) {
+    for (const struct option *o = options; o->name; o++)
+        if (o->val == option) return o->name;
+    return "";
+}
+
+static double *real_option(train_config *c, int option) {
+    rill_train_options *o = &c->options;
+    switch (option) {
+    case C: return &o->C;
+    case L2: return &o->l2;
+    case L1: return &o->l1;
+    case BIAS: return &o->bias;
+    case LR: return &o->lr;
+    case DECAY: return &o->decay;
+    case FACTOR: return &o->step_factor;
+    case MOMENTUM: return &o->momentum;
+    case TOLERANCE: return &o->tolerance;
+    default: return NULL;
+    }
+}
+
+static uint64_t *count_option(train_config *c, int option) {
+    rill_train_options *o = &c->options;
+    switch (option) {
+    case EPOCHS: return &c->epochs;
+    case BATCH: return &o->batch;
+    case STEP_EPOCHS: return &o->step_epochs;
+    case COORDINATES: return &o->coordinates;
+    case LOCAL: return &o->local_steps;
+    case EVERY: return &c->checkpoint_every;
+    default: return NULL;
+    }
+}
+
+static const char **text_option(train_config *c, int option) {
+    rill_train_options *o = &c->options;
+    switch (option) {
+    case LOSS: return &o->loss;
+    case SOLVER: return &o->solver;
+    case OPTIMIZER: return &o->optimizer;
+    case SCHEDULE: return &o->schedule;
+    case TASK: return &o->task;
+    case WEIGHTS: return &o->class_weights;
+    case REDUCER: return &o->reducer;
+    case ALGORITHM: return &o->algorithm;
+    case CODEC: return &o->codec;
+    case MODEL: return &c->model;
+    case CHECKPOINT: return &c->checkpoint;
+    case LOG: return &c->log;
+    default: return NULL;
+    }
+}
+
+static int set_rest(train_config *c, int option, const char *value) {
+    switch (option) {
+    case SEED:
+        if (strcmp(value, "0") && !parse_count(value, &c->options.seed))
+            return usage("seed", value, "a number");
+        if (!strcmp(value, "0")) c->options.seed = 0;
+        break;
+    case RANKS:
+        if (!parse_int(value, 1, 65536, &c->ranks))
+            return usage("ranks", value, "a number of ranks");
+        break;
+    case EARLY:
+        if (!parse_int(value, 1, 1000000, &c->early_stop))
+            return usage("early-stop", value, "a number of epochs");
+        break;
+    case HASH:
+        if (!parse_int(value, 1, 31, &c->hash_bits))
+            return usage("hash", value, "a number of bits from 1 to 31");
+        break;
+    case BASE:
+        if (!parse_int(value, 0, 1, &c->data.base)) return usage("base", value, "0 or 1");
+        break;
+    case BITS:
+        if (!parse_int(value, 0, 16, &c->options.value_bits))
+            return usage("value-bits", value, "0, 16, 8, 4 or 2");
+        break;
+    case ASYNC:
+        if (!parse_int(value, 0, 64, &c->options.staleness))
+            return usage("async", value, "a number of steps from 0 to 64");
+        break;
+    case VALID:
+        if (!parse_fraction(value, &c->options.valid_fraction)) c->valid_file = value;
+        break;
+    case DENSITY:
+        if (!parse_fraction(value, &c->options.density))
+            return usage("density", value, "a share, such as 0.01 or 1%");
+        break;
+    case DENSE: c->options.algorithm = "dense"; break;
+    case NORMALIZE: c->normalize = true; break;
+    case RESUME: c->resume = true; break;
+    case QUIET: c->quiet = true; break;
+    case 'h': c->help = true; break;
+    default: return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
+static int set_option(void *context, int option, const char *value) {
+    train_config *c = context;
+    double *real = real_option(c, option);
+    uint64_t *count = count_option(c, option);
+    const char **text = text_option(c, option);
+    if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
+    if (count && (!parse_count(value, count) || !*count))
+        return usage(name_of(option), value, "a number of at least 1");
+    if (text) *text = value;
+    return real || count || text ? EXIT_OK : set_rest(c, option, value);
+}
+
+int train_config_read(int argc, char **argv, train_config *c) {
+    const char *words[1];
+    int n = 0, status = tool_words("train", argc, argv, options, 1, words, &n, set_option, c);
+    if (status != EXIT_OK || c->help) return status;
+    if (!n) return tool_usage("train", "which file?");
+    c->file = words[0];
+    if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
+    if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
+        return tool_usage("train", "--early-stop needs --valid");
+    return EXIT_OK;
+}

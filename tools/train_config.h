@@ -1,0 +1,28 @@
+/* What rill train is asked to do.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef RILL_TOOL_TRAIN_CONFIG_H
+#define RILL_TOOL_TRAIN_CONFIG_H
+
+#include <rill/train.h>
+#include <stdbool.h>
+
+typedef struct train_config {
+    rill_train_options options;
+    rill_data_options data;
+    const char *file, *valid_file, *model, *checkpoint, *log;
+    int ranks, early_stop, hash_bits;
+    uint64_t epochs, checkpoint_every;
+    bool normalize, resume, quiet, help;
+} train_config;
+#define TRAIN_CONFIG_INIT                                                                          \
+    {                                                                                              \
+        .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .ranks = 1,            \
+        .epochs = 10, .checkpoint_every = 1                                                        \
+    }
+
+/* Returns an exit status. */
+int train_config_read(int argc, char **argv, train_config *);
+
+#endif
