@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
         double loss = loss_and_gradient();
         status = rill_reducer_step(reducer, gradient, update);
         for (int i = 0; i < FEATURES; i++)
-            weight[i] -= 5 * update[i];
+            weight[i] -= 3 * update[i];
         if (rill_comm_rank(comm) || step % 50 || rill_reducer_stats(reducer, &stats)) continue;
         printf("step %3d  loss %.4f  %s sent %g bytes\n", step, loss, stats.algorithm,
                (double)stats.sent_bytes);

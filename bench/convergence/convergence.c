@@ -19,6 +19,7 @@ static const char usage[] =
     "  --steps N --batch N (of a rank) --rate X --momentum X --density X --seed N\n"
     "  --warmup N        steps of each stage (25, 7.25, 1.5 %) before the final density\n"
     "  --every N         steps between records\n"
+    "  --stop N          end after so many of the steps that the learning rate is planned for\n"
     "  --trace           instead: selected counts and xi of every step\n"
     "  --json FILE       default: standard output\n";
 
@@ -49,7 +50,7 @@ enum { METHODS = sizeof methods / sizeof *methods };
 
 typedef struct setting {
     const char *model, *data, *methods, *json;
-    int steps, every, trace;
+    int steps, stop, every, trace;
     uint64_t batch, warmup, seed;
     double rate, momentum, density;
 } setting;
@@ -64,7 +65,8 @@ typedef struct run {
     uint64_t *order; /* of this rank's rows */
     FILE *out;
     double sent, selected; /* bytes so far; entries since the last record */
-    int recorded;          /* step of that record */
+    double selected_k;     /* mean in that record */
+    int recorded;          /* its step */
 } run;
 
 /* The batch of a step: the same for all methods. Epochs are permutations by seed, epoch and rank. */
@@ -93,18 +95,21 @@ static void record(run *r, int step, bool final) {
     MPI_Allreduce(MPI_IN_PLACE, sums, 5, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(&r->sent, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     rill_reducer_stats(r->reducer, &stats);
-    r->selected = 0;
     r->recorded = step;
+    if (!final) r->selected_k = sums[4]; /* the last record repeats it */
+    r->selected = 0;
     if (rill_comm_rank(r->comm)) return;
+    char loss[32] = "null"; /* diverged: JSON has no NaN */
+    if (isfinite(sums[0])) snprintf(loss, sizeof loss, "%.6f", sums[0] / sums[1]);
     fprintf(r->out,
-            "{\"model\":\"%s\",\"method\":\"%s\",\"step\":%d,\"final\":%s,\"train_loss\":%.6f,"
+            "{\"model\":\"%s\",\"method\":\"%s\",\"step\":%d,\"final\":%s,\"train_loss\":%s,"
             "\"test_accuracy\":%.5f,\"sent_bytes\":%.0f,\"sent_bytes_per_step\":%.0f,"
             "\"selected_k\":%.1f,\"algorithm\":\"%s\",\"codec\":\"%s\",\"ranks\":%d,\"dim\":%llu,"
             "\"density\":%g,\"steps\":%d,\"batch\":%llu,\"rate\":%g,\"momentum\":%g,"
             "\"warmup\":%llu,\"seed\":%llu}\n",
-            set->model, r->method->name, step, final ? "true" : "false", sums[0] / sums[1],
-            sums[2] / sums[3], most, step ? most / step : 0.0, sums[4], stats.algorithm,
-            stats.codec, ranks, (unsigned long long)r->model->dim, set->density, set->steps,
+            set->model, r->method->name, step, final ? "true" : "false", loss, sums[2] / sums[3],
+            most, step ? most / step : 0.0, r->selected_k, stats.algorithm, stats.codec, ranks,
+            (unsigned long long)r->model->dim, set->density, set->steps,
             (unsigned long long)set->batch, set->rate, set->momentum,
             (unsigned long long)set->warmup, (unsigned long long)set->seed);
     fflush(r->out);
@@ -153,12 +158,12 @@ static rill_status train(run *r) {
     }
     r->model->start(r->weight, set->seed);
     r->sent = r->selected = r->recorded = 0;
-    for (int step = 0; !status && step < set->steps; step++) {
+    for (int step = 0; !status && step < set->stop; step++) {
         if (!t && step % set->every == 0) record(r, step, false);
         status = take_step(r, step, t);
     }
-    if (!status && !t) record(r, set->steps, false);
-    if (!status && !t) record(r, set->steps, true);
+    if (!status && !t) record(r, set->stop, false);
+    if (!status && !t) record(r, set->stop, true);
     trace_free(t);
     rill_status freed = rill_reducer_free(&r->reducer);
     return status ? status : freed;
@@ -206,8 +211,8 @@ static bool parse(int argc, char **argv, setting *set) {
         {"data", 1, NULL, 'd'},    {"methods", 1, NULL, 'm'}, {"steps", 1, NULL, 'n'},
         {"batch", 1, NULL, 'b'},   {"rate", 1, NULL, 'r'},    {"momentum", 1, NULL, 'u'},
         {"density", 1, NULL, 'k'}, {"seed", 1, NULL, 's'},    {"warmup", 1, NULL, 'w'},
-        {"every", 1, NULL, 'e'},   {"trace", 0, NULL, 't'},   {"json", 1, NULL, 'j'},
-        {NULL, 0, NULL, 0},
+        {"every", 1, NULL, 'e'},   {"stop", 1, NULL, 'o'},    {"trace", 0, NULL, 't'},
+        {"json", 1, NULL, 'j'},    {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -222,12 +227,14 @@ static bool parse(int argc, char **argv, setting *set) {
         case 'w': set->warmup = strtoull(optarg, NULL, 10); break;
         case 'e': set->every = atoi(optarg); break;
         case 't': set->trace = 1; break;
+        case 'o': set->stop = atoi(optarg); break;
         case 'j': set->json = optarg; break;
         default: return false;
         }
     }
     if (optind != argc - 1) return false;
     set->model = argv[optind];
+    if (set->stop <= 0 || set->stop > set->steps) set->stop = set->steps;
     return set->steps > 0 && set->every > 0 && set->batch > 0 && set->rate > 0 &&
            (strcmp(set->model, "logistic") == 0 || strcmp(set->model, "network") == 0);
 }

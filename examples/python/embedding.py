@@ -68,7 +68,7 @@ class Model(nn.Module):
 
 
 def main() -> None:
-    parser = common.parser(__doc__.splitlines()[0], steps=300, lr=0.3, batch=32)
+    parser = common.parser(__doc__.splitlines()[0], steps=300, lr=1.0, batch=32)
     parser.set_defaults(momentum=0.0)
     parser.add_argument("--rows", type=int, default=1 << 17, help="of the embedding")
     parser.add_argument("--width", type=int, default=64, help="of the embedding")

@@ -239,8 +239,9 @@ typedef struct rill_train_options {
 
     /* sgd */
     const char *optimizer; /* "plain", "momentum", "adagrad"; NULL: "adagrad" */
-    const char *schedule;  /* "constant", "1/t", "step", "bold-driver"; NULL: "1/t" */
-    double lr;             /* learning rate; 0: 0.5, with adagrad 0.1 */
+    const char *schedule;  /* "constant", "1/t", "step", "bold-driver"; NULL: "1/t",
+                            * with adagrad "constant" */
+    double lr;             /* learning rate; 0: 0.5 */
     double decay;          /* "1/t": lr / (1 + decay * epochs done so far, with their fraction) */
     double step_factor;    /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;

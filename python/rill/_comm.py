@@ -294,84 +294,84 @@ class Comm:
     # ---- blocking ----
 
     def allreduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Stream:
         """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be ``x``."""
         return self._allreduce("", x, out, op, options)
 
     def reduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
     ) -> Optional[Stream]:
         """As allreduce, for the root; None elsewhere."""
         return self._reduce("", x, out, op, root, options)
 
     def reduce_scatter(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Part:
         """Each rank gets its range of the result, in a stream of the whole dimension."""
         return self._reduce_scatter("", x, out, op, options)
 
-    def allgather(self, x: Any, out: Optional[Stream] = None, **options: "Unpack[Options]") -> Stream:
+    def allgather(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Stream:
         """The union of disjoint supports; an overlap is an error on all ranks."""
         return self._allgather("", x, out, options)
 
-    def bcast(self, x: Stream, root: int = 0, **options: "Unpack[Options]") -> Stream:
+    def bcast(self, x: Stream, root: int = 0, **options: Unpack[Options]) -> Stream:
         """The root's stream, into ``x``."""
         return self._bcast("", x, root, options)
 
     # ---- non-blocking ----
 
     def iallreduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Non-blocking allreduce."""
         return self._allreduce("i", x, out, op, options)
 
     def ireduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
     ) -> Request:
         """Non-blocking reduce."""
         return self._reduce("i", x, out, op, root, options)
 
     def ireduce_scatter(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Non-blocking reduce_scatter."""
         return self._reduce_scatter("i", x, out, op, options)
 
-    def iallgather(self, x: Any, out: Optional[Stream] = None, **options: "Unpack[Options]") -> Request:
+    def iallgather(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Request:
         """Non-blocking allgather."""
         return self._allgather("i", x, out, options)
 
-    def ibcast(self, x: Stream, root: int = 0, **options: "Unpack[Options]") -> Request:
+    def ibcast(self, x: Stream, root: int = 0, **options: Unpack[Options]) -> Request:
         """Non-blocking bcast."""
         return self._bcast("i", x, root, options)
 
     # ---- persistent ----
 
     def allreduce_init(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Persistent allreduce."""
         return self._allreduce("init", x, out, op, options)
 
     def reduce_init(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
     ) -> Request:
         """Persistent reduce."""
         return self._reduce("init", x, out, op, root, options)
 
     def reduce_scatter_init(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: "Unpack[Options]"
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Persistent reduce_scatter."""
         return self._reduce_scatter("init", x, out, op, options)
 
-    def allgather_init(self, x: Any, out: Optional[Stream] = None, **options: "Unpack[Options]") -> Request:
+    def allgather_init(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Request:
         """Persistent allgather."""
         return self._allgather("init", x, out, options)
 
-    def bcast_init(self, x: Stream, root: int = 0, **options: "Unpack[Options]") -> Request:
+    def bcast_init(self, x: Stream, root: int = 0, **options: Unpack[Options]) -> Request:
         """Persistent bcast."""
         return self._bcast("init", x, root, options)
 

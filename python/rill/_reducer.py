@@ -63,7 +63,7 @@ class Reducer:
     the update may be the gradient. Create, step, start, save and load are collective.
     """
 
-    def __init__(self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: "Unpack[ReducerOptions]") -> None:
+    def __init__(self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: Unpack[ReducerOptions]) -> None:
         self.comm = comm
         self.dim = int(dim)
         self.type = type_of(dtype)

@@ -3,6 +3,10 @@
 #include "reduce/reducer.h"
 
 #include <math.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #define LOOP16(load, store, expression)                                                            \
     do {                                                                                           \
@@ -100,4 +104,54 @@ double rill__dense_norm(rill_type type, const void *from, uint64_t n) {
     for (int j = 0; j < LANES; j++)
         sum += sums[j];
     return sqrt(sum);
+}
+
+/* ---- pairs to a dense vector ---------------------------------------------------------------- */
+
+/* Copies past the caches: the destination is written once and read by nobody soon. */
+static void copy_past_caches(char *to, const char *from, size_t bytes) {
+#ifdef __SSE2__
+    size_t head = rill__min_u64(bytes, (16 - (uintptr_t)to % 16) % 16);
+    memcpy(to, from, head);
+    size_t at = head;
+    for (; at + 64 <= bytes; at += 64)
+        for (int i = 0; i < 4; i++)
+            _mm_stream_si128((__m128i *)(void *)(to + at + 16 * i),
+                             _mm_loadu_si128((const __m128i *)(const void *)(from + at + 16 * i)));
+    memcpy(to + at, from + at, bytes - at);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+static inline uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
+    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
+}
+
+/* Zeros and pairs are put together in a small buffer that stays in the cache. */
+uint64_t rill__dense_write(rill__shape shape, void *into, uint64_t first, uint64_t n,
+                           rill__pairs pairs) {
+    enum { CHUNK = 16384, LARGE = 1 << 22 }; /* bytes */
+    _Alignas(64) char chunk[CHUNK] = {0};
+    size_t size = rill__type_size(shape.type);
+    uint64_t at = 0, per_chunk = CHUNK / size;
+    bool large = n * size >= LARGE;
+    for (uint64_t done = 0; done < n; done += per_chunk) {
+        uint64_t count = rill__min_u64(per_chunk, n - done), start = at;
+        char *to = (char *)into + done * size;
+        if (!large) memset(to, 0, count * size);
+        char *target = large ? chunk : to;
+        uint64_t base = first + done, end = base + count;
+        for (; at < pairs.n && index_at(shape.index_bytes, pairs.idx, at) < end; at++)
+            memcpy(target + (index_at(shape.index_bytes, pairs.idx, at) - base) * size,
+                   (const char *)pairs.val + at * size, size);
+        if (!large) continue;
+        copy_past_caches(to, chunk, count * size);
+        for (uint64_t i = start; i < at; i++)
+            memset(chunk + (index_at(shape.index_bytes, pairs.idx, i) - base) * size, 0, size);
+    }
+#ifdef __SSE2__
+    if (large) _mm_sfence();
+#endif
+    return at;
 }

@@ -88,6 +88,9 @@ void rill__dense_scale(rill_type, void *into, double factor, const void *from, u
 /* into = from / divisor; into may be from. */
 void rill__dense_divide(rill_type, void *into, const void *from, double divisor, uint64_t n);
 double rill__dense_norm(rill_type, const void *, uint64_t n); /* L2 */
+/* into[0..n) = the pairs with indices in [first, first + n), from the first pair on, and zeros; returns
+ * how many pairs that were. */
+uint64_t rill__dense_write(rill__shape, void *into, uint64_t first, uint64_t n, rill__pairs);
 
 /* ---- reducer_choice.c: algorithm and way of sending ---- */
 rill_status rill__reducer_resolve(rill_reducer *);

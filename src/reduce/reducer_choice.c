@@ -119,7 +119,7 @@ static void choose(rill_reducer *r) {
     double sparse = selection_time(r) + (bounded_time < exact_time ? bounded_time : exact_time);
     if (!r->options.select && dense_time(r) <= sparse) {
         use_dense(r);
-    } else if (bounded && bounded_time < exact_time) {
+    } else if (bounded && bounded_time * EXACTNESS < exact_time) {
         r->collective = RILL_REDUCER;
         r->algorithm = bounded;
     } else {
@@ -188,7 +188,7 @@ rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
     const rill__algorithm *bounded = NULL;
     double k = (double)rill__reducer_stage_k(r);
     double largest = best_of(r, RILL_ALLREDUCE, k, &unused);
-    double topk = best_of(r, RILL_REDUCER, k, &bounded);
+    double topk = best_of(r, RILL_REDUCER, k, &bounded), exact_largest = largest;
     if (topk < largest) largest = topk;
     bool forced = r->algorithm != NULL;
     double limit = (largest + selection_time(r)) * EXACTNESS;
@@ -199,7 +199,7 @@ rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
         use_dense(r);
     } else {
         r->choice = RILL__SEND_SELECTED;
-        if (!forced && bounded && topk <= largest) {
+        if (!forced && bounded && topk * EXACTNESS < exact_largest) {
             r->collective = RILL_REDUCER;
             r->algorithm = bounded;
         }

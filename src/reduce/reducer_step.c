@@ -100,15 +100,11 @@ static void write_range(const rill_stream *result, uint64_t first, uint64_t n, u
         memcpy(update, (const char *)result->val.data + first * size, n * size);
         return;
     }
-    memset(update, 0, n * size);
-    rill__pairs all = rill__stream_pairs(result), some = {0, NULL, NULL};
-    unsigned bytes = result->index_bytes;
-    some.idx = (const char *)all.idx + *at * bytes;
-    some.val = (const char *)all.val + *at * size;
-    while (*at < all.n && (bytes == 4 ? ((const uint32_t *)all.idx)[*at]
-                                      : ((const uint64_t *)all.idx)[*at]) < first + n)
-        ++*at, some.n++;
-    rill__assign_pairs(rill__stream_shape(result), update, first, some);
+    rill__pairs rest = rill__stream_pairs(result);
+    rest.n -= *at;
+    rest.idx = (const char *)rest.idx + *at * result->index_bytes;
+    rest.val = (const char *)rest.val + *at * size;
+    *at += rill__dense_write(rill__stream_shape(result), update, first, n, rest);
 }
 
 static rill_status write_update(rill_reducer *r) {

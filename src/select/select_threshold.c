@@ -19,6 +19,7 @@
 
 #define AIM 1.4      /* times k: counts of mini-batches vary by 20 % and more */
 #define RISE 0.15    /* share of a rise that is taken */
+#define RUNAWAY 1.6  /* times k: the data has moved on, and an exact evaluation is cheaper */
 #define STEEPNESS 10 /* -d log(count) / d log(threshold), where it is not measured */
 
 static rill_status run(rill_selector *s, rill__scan *scan, double level, rill_stream *out) {
@@ -49,8 +50,10 @@ static rill_status cut(rill_selector *s, const rill__scan *scan) {
         pruned = pruned || s->slices[i].pruned;
     RILL_TRY(rill__scan_cut(s, scan, s->k, &least));
     double right = rill__key_value(s->shape.type, least) / s->level;
-    double factor = right * lowered((double)s->expected / (double)s->k, right, pruned);
+    double passed = (double)s->expected / (double)s->k;
+    double factor = right * lowered(passed, right, pruned);
     s->level *= factor > 1 ? pow(factor, RISE) : factor;
+    if (passed > RUNAWAY) s->exact_at = s->calls + 1;
     return RILL_OK;
 }
 

@@ -1,6 +1,7 @@
 """The structs of the binding against the header."""
 
 import ctypes
+import runpy
 import shutil
 import subprocess
 
@@ -59,3 +60,10 @@ def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path
     bytes_lines = [line for line in printed if " bytes " in line]
     assert [line for line in printed if " bytes " not in line] == list(described())
     assert bytes_lines == [f"{name} bytes {bytes(make()).hex()}" for name, (_, make) in DEFAULTS.items()]
+
+
+def test_the_reference_is_up_to_date(comm, repository):
+    if comm.rank == 0:
+        made = runpy.run_path(f"{repository}/python/tools/apidoc")["page"]()
+        with open(f"{repository}/docs/python-api.md") as file:
+            assert file.read() == made, "run python/tools/apidoc"

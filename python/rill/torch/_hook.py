@@ -122,7 +122,7 @@ class State(Checkpointed):
         dense_steps: int = 1,
         overlap: str = "auto",
         comm: Any = None,
-        **options: "Unpack[ReducerOptions]",
+        **options: Unpack[ReducerOptions],
     ) -> None:
         if rules and module is None:
             raise ValueError("rules need the names of the parameters: give module=model")

@@ -50,7 +50,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         rules: Optional[Rules] = None,
         small: int = 4096,
         comm: Any = None,
-        **options: "Unpack[ReducerOptions]",
+        **options: Unpack[ReducerOptions],
     ) -> None:
         # Not Optimizer.__init__: groups, state and defaults are those of the wrapped one, see __getattr__.
         self.optimizer = optimizer

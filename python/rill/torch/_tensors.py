@@ -95,7 +95,7 @@ def from_stream(stream: Stream, shape: Sequence[int], dense_dim: int = 0) -> tor
 
 
 def allreduce(
-    tensor: torch.Tensor, op: str = "sum", *, comm: Optional[Comm] = None, **options: "Unpack[Options]"
+    tensor: torch.Tensor, op: str = "sum", *, comm: Optional[Comm] = None, **options: Unpack[Options]
 ) -> torch.Tensor:
     """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the same on all ranks.
 
