@@ -7,7 +7,7 @@ import ctypes.util
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator
 
 VERSION = "0.1"  # of the library that this package is written for
 
@@ -183,10 +183,6 @@ def check(status: int) -> None:
         return
     detail = lib.rill_last_error() or lib.rill_strerror(status)
     raise RillError(status, detail.decode(errors="replace"))
-
-
-def encode(value: Optional[str]) -> Optional[bytes]:
-    return None if value is None else value.encode()
 
 
 def version() -> str:

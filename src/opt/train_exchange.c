@@ -44,8 +44,6 @@ rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
     x->options.algorithm = t->options.algorithm;
     x->options.codec = t->options.codec;
     x->options.value_bits = t->options.value_bits;
-    /* Several sums at once are planned by statistics that some ranks have sooner than others. */
-    if (t->options.staleness && !x->options.algorithm) x->options.algorithm = "split_allgather";
     RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &x->comm));
     x->slot = calloc((size_t)t->options.staleness + 1, sizeof *x->slot);
     if (!x->slot) return rill__train_memory("the exchange");

@@ -113,42 +113,50 @@ static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
 }
 
 rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const rill__observed *seen) {
+    rill__problem p = problem_of(planner, r, seen);
+    const rill__algorithm *best = r->settings.algorithm;
+    double least = 0;
+    if (best) {
+        const char *why = best->supports(&p);
+        if (why) return cannot_serve(best, why);
+        least = best->estimate(&p);
+    } else {
+        double weight = 1; /* on the choice so far; the first row of allreduce is MPI's */
+        for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
+            const rill__algorithm *a = rill__algorithm_at(r->collective, i);
+            if (a->supports(&p)) continue;
+            double time = a->estimate(&p);
+            if (best && time >= least * weight) continue;
+            weight = a->posts_mpi_collective ? planner->constants.doubt : 1;
+            best = a;
+            least = time;
+        }
+    }
+    if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
+    r->algorithm = best;
+    r->algorithm_hash = rill__name_hash(best->name);
+    r->problem = p;
+    r->choice = ++planner->choices;
+    r->predicted = least;
+    return RILL_OK;
+}
+
+/* The last choice for the key, or a new one that becomes it. Only calls that are planned in order may
+ * come here: what an earlier call left behind must be the same on all ranks, and agreements end in
+ * another order on each. */
+static rill_status choose_in_order(rill__planner *planner, rill_request *r,
+                                   const rill__observed *seen) {
     rill__plan_key *k = &planner->keys[r->key];
-    if (k->born != r->key_born || !still_good(k, seen, r)) {
-        rill__problem p = problem_of(planner, r, seen);
-        const rill__algorithm *best = r->settings.algorithm;
-        double least = 0;
-        if (best) {
-            const char *why = best->supports(&p);
-            if (why) return cannot_serve(best, why);
-            least = best->estimate(&p);
-        } else {
-            double weight = 1; /* on the choice so far; the first row of allreduce is MPI's */
-            for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
-                const rill__algorithm *a = rill__algorithm_at(r->collective, i);
-                if (a->supports(&p)) continue;
-                double time = a->estimate(&p);
-                if (best && time >= least * weight) continue;
-                weight = a->posts_mpi_collective ? planner->constants.doubt : 1;
-                best = a;
-                least = time;
-            }
-        }
-        if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
-        r->algorithm = best;
-        r->algorithm_hash = rill__name_hash(best->name);
-        r->problem = p;
-        r->choice = ++planner->choices;
-        r->predicted = least;
-        if (k->born == r->key_born) {
-            k->chosen = best;
-            k->chosen_hash = r->algorithm_hash;
-            k->chosen_from = *seen;
-            k->chosen_for = r->settings;
-            k->problem = p;
-            k->choice = r->choice;
-            k->predicted = least;
-        }
+    if (k->born != r->key_born) return rill__plan_choose(planner, r, seen);
+    if (!still_good(k, seen, r)) {
+        RILL_TRY(rill__plan_choose(planner, r, seen));
+        k->chosen = r->algorithm;
+        k->chosen_hash = r->algorithm_hash;
+        k->chosen_from = *seen;
+        k->chosen_for = r->settings;
+        k->problem = r->problem;
+        k->choice = r->choice;
+        k->predicted = r->predicted;
         return RILL_OK;
     }
     r->algorithm = k->chosen;
@@ -188,7 +196,7 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
         seen = &selected;
     }
     if (!seen->known && !r->settings.algorithm) return RILL_ERR_STATE;
-    return rill__plan_choose(planner, r, seen);
+    return choose_in_order(planner, r, seen);
 }
 
 void rill__plan_end(rill__planner *planner, rill_request *r) {

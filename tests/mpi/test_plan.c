@@ -36,6 +36,44 @@ static void same_choice(const rill_stats *s) {
     CHECK(s->predicted_s >= 0 && s->predicted_s < 1000);
 }
 
+/* The first calls on a communicator agree on their sizes, and these agreements end in another order on
+ * each rank. Sizes that differ by little, over the whole range, so that the choice changes somewhere
+ * in between. */
+static void first_calls(uint64_t round) {
+    enum { MANY = 6, DIM = 4096 };
+    check_case("first calls in flight, round %llu", (unsigned long long)round);
+    rill_comm *comm = NULL;
+    rill_stream *in[MANY] = {0}, *out[MANY] = {0};
+    rill_request *requests[MANY] = {0};
+    static uint32_t index[DIM];
+    static float value[DIM];
+    rng r = rng_make(check.seed, 6000 + round);
+    uint64_t base = 16 + rng_below(&r, DIM / 2);
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    for (int i = 0; i < MANY; i++) {
+        uint64_t nnz = base + base * (uint64_t)((i * 5) % MANY) / 200;
+        for (uint64_t j = 0; j < nnz; j++) {
+            index[j] = (uint32_t)(j * 2 % DIM);
+            value[j] = 1;
+        }
+        CHECK_OK(rill_stream_create(RILL_F32, DIM, &in[i]));
+        CHECK_OK(rill_stream_create(RILL_F32, DIM, &out[i]));
+        CHECK_OK(rill_stream_set_pairs(in[i], nnz, index, value));
+        CHECK_OK(rill_iallreduce(comm, in[i], out[i], RILL_SUM, NULL, &requests[i]));
+        if ((i + check.rank) % 3 == 0) CHECK_OK(rill_progress(comm));
+    }
+    CHECK_OK(rill_waitall(MANY, requests));
+    for (int i = 0; i < MANY; i++) {
+        rill_stats s = RILL_STATS_INIT;
+        CHECK_OK(rill_request_stats(requests[i], &s));
+        same_choice(&s);
+        CHECK_OK(rill_request_free(&requests[i]));
+        CHECK_OK(rill_stream_free(&in[i]));
+        CHECK_OK(rill_stream_free(&out[i]));
+    }
+    CHECK_OK(rill_comm_free(&comm));
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     cases_init();
@@ -45,6 +83,8 @@ int main(int argc, char **argv) {
     rng r = rng_make(check.seed, 3);
     char seen[16][32] = {{0}};
     int kinds = 0;
+    for (uint64_t round = 0; round < calls / 4; round++)
+        first_calls(round);
     while (number < calls) {
         /* The same few keys (dim, type, op) again and again, or rarely one of many (evicted). */
         int flight = 1 + (int)rng_below(&r, FLIGHT);

@@ -43,7 +43,7 @@ cmp -s "$tmp/labels" "$tmp/labels3" || fail "three ranks predict other labels th
 run 0 "$RILL" predict "$tmp/test" --model "$tmp/model" --normalize -o "$tmp/p" --probability
 head -n 1 "$tmp/p" | grep -q "labels 1 -1" || fail "no labels before the probabilities"
 
-# A killed run that is resumed, on two ranks, ends in the same bits; so with a reducer.
+# A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with a reducer.
 for way in "" "--reducer oktopk --density 0.2"; do
     # shellcheck disable=SC2086
     run 0 "$RILL" train "$tmp/train" --ranks 2 --epochs 6 $way --model "$tmp/whole" --quiet
