@@ -4,7 +4,8 @@
  * entries in each (balanced split): their bounds are the averages over the ranks of each rank's own
  * quantiles, found anew every tau steps. Every rank sends each owner its entries of that region; owners
  * sum and keep what passes a global threshold, which is found from histograms every tau' steps and
- * steered in between (topk_oktopk_level.c). The shares that passed are gathered by all. Where one
+ * steered in between (topk_oktopk_level.c). The shares that passed, 4/3 k in all, are gathered by all,
+ * who keep the k largest. Where one
  * share is over 4 times the mean, entries are moved first, so that shares are equal
  * (topk_oktopk_balance.c).
  * No round tells sizes. Whether to balance is decided from the last step's shares, which everybody
@@ -18,10 +19,10 @@
  * Memory. The messages received: k entries, then the result. From step to step: bounds, threshold.
  * Cost.  (P-1) latency + n (P-1)/P pair (byte + 2 copy)       split; n: entries that a rank selects
  *      + n sum (P = 2: merge) + K/P pair 2 copy               sum and cut; K: of the union
- *      + ceil(log2 P) latency + k (P-1)/P pair (byte + copy)  allgather of k/P pairs
- *      + k pair 2 copy                                        concatenation
+ *      + ceil(log2 P) latency + a (P-1)/P pair (byte + copy)  allgather; a: 4/3 k, or k where moved
+ *      + a select + k pair 2 copy                             cut, concatenation
  *      + agreements: 2 of 1024 words every tau' steps, one of P words every tau
- *   Words per rank, P large: 2k split + 2k allgather (+ 2k where shares are moved), of 6k(P-1)/P. */
+ *   Words per rank, P large: 2k split + 8/3 k allgather, or 2k + 2k + 2k where shares are moved; of 6k(P-1)/P. */
 #include "coll/topk/topk_oktopk.h"
 #include "coll/allreduce/allreduce.h"
 #include "coll/patterns/gather.h"
@@ -80,14 +81,15 @@ static double agree_estimate(const rill__problem *p, double words) {
 
 static double estimate(const rill__problem *p) {
     double pair = rill__pair_bytes(p), others = (p->ranks - 1.0) / p->ranks;
-    double owned = p->k / p->ranks * pair + (double)sizeof(rill__header);
+    double passed = (double)rill__level_aim((uint64_t)p->k, false);
+    double owned = passed / p->ranks * pair + (double)sizeof(rill__header);
     double split = (p->ranks - 1) * p->c->latency +
                    p->nnz_max * others * pair * (p->c->byte + 2 * p->c->copy);
     double sum = p->nnz * (p->ranks == 2 ? p->c->merge : p->c->sum) +
                  p->result / p->ranks * pair * 2 * p->c->copy;
     return p->c->overhead + split + sum + rill__gather_estimate(p, RILL__BRUCK, owned) +
-           p->k * pair * 2 * p->c->copy + 2 * agree_estimate(p, RILL__LEVEL_BINS) / TAU_LEVEL +
-           agree_estimate(p, p->ranks) / TAU;
+           passed * RILL__SELECT_MERGES * p->c->merge + p->k * pair * 2 * p->c->copy +
+           2 * agree_estimate(p, RILL__LEVEL_BINS) / TAU_LEVEL + agree_estimate(p, p->ranks) / TAU;
 }
 
 /* ---- regions -------------------------------------------------------------------------------- */
@@ -328,8 +330,9 @@ static rill_status remember(rill_request *r, const state *s) {
     if (m->level.value == 0) return RILL_OK;
     /* A threshold that nothing but 0 is under cannot be lowered, nor steered. */
     bool lowest = rill__level_key(r->task.shape.type, m->level.value) == 1;
-    m->level_due = lowest ? count > k + k / 16 : rill__level_is_off(k, count);
-    if (!lowest) rill__level_steer(&m->level, k, counts);
+    uint64_t aim = rill__level_aim(k, m->skewed != 0);
+    m->level_due = lowest ? count > aim + k / 16 : rill__level_is_off(k, aim, count);
+    if (!lowest) rill__level_steer(&m->level, aim, counts);
     return RILL_OK;
 }
 
@@ -340,6 +343,7 @@ static rill_status finish(rill_request *r, state *s) {
     rill__gather_parts(r, &s->gather, parts);
     join_ranges(r, parts);
     if (rill__task_failed(r)) return RILL_OK;
+    RILL_TRY(rill__level_cut_parts(r, size, parts, wanted(r)));
     RILL_TRY(rill__finish_parts(r, size, parts));
     RILL_TRY(remember(r, s));
     memory_of(r)->open = 0;
@@ -351,7 +355,8 @@ static rill_status finish(rill_request *r, state *s) {
 static rill_status find_level(rill_request *r, state *s) {
     memory *m = memory_of(r);
     uint64_t key = 0;
-    rill_status status = rill__level_find(r, &s->search, &s->share, wanted(r), &key);
+    uint64_t aim = rill__level_aim(wanted(r), m->skewed != 0);
+    rill_status status = rill__level_find(r, &s->search, &s->share, aim, &key);
     if (status != RILL_OK) return status;
     rill__level_set(&m->level, key ? rill__level_of_key(r->task.shape.type, key) : 0);
     m->level_age = 0;

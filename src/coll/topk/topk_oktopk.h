@@ -44,10 +44,14 @@ void rill__level_counts(rill_type, const rill__share *, double value, uint64_t *
 /* All but OWN, in two words; unpack adds them. */
 void rill__level_pack(const uint64_t *counts, uint64_t *low, uint64_t *high);
 void rill__level_unpack(uint64_t low, uint64_t high, uint64_t *counts);
+/* How many entries the threshold is to let pass. */
+uint64_t rill__level_aim(uint64_t k, bool skewed);
+/* Of n parts of pairs keeps the k largest, and those equal to the last of them; fewer stay. */
+rill_status rill__level_cut_parts(rill_request *, int n, rill__part *parts, uint64_t k);
 /* Makes it the threshold of the next step, from the counts of all shares in this one. */
-void rill__level_steer(rill__level *, uint64_t k, const uint64_t *counts);
-/* Whether the count is too far from k to steer by: by a quarter, and not by chance. */
-bool rill__level_is_off(uint64_t k, uint64_t count);
+void rill__level_steer(rill__level *, uint64_t aim, const uint64_t *counts);
+/* Whether the count is too far from the aim to steer by, and not by chance. */
+bool rill__level_is_off(uint64_t k, uint64_t aim, uint64_t count);
 /* Another value was found to be right. */
 void rill__level_set(rill__level *, double value);
 

@@ -55,6 +55,36 @@ void rill__level_cut(rill__shape shape, rill__share *s, uint64_t key) {
                                             rill__key_none(shape.type), s->idx, s->val);
 }
 
+/* ---- more than k, then k -------------------------------------------------------------------- */
+
+uint64_t rill__level_aim(uint64_t k, bool skewed) { return skewed ? k : k + k / 3; }
+
+rill_status rill__level_cut_parts(rill_request *r, int n, rill__part *parts, uint64_t k) {
+    const rill__select_kernels *kernels = rill__select_kernels_get();
+    rill__shape shape = r->task.shape;
+    size_t key_bytes = rill__key_bytes(shape.type);
+    uint64_t total = 0, at = 0;
+    for (int i = 0; i < n; i++)
+        total += parts[i].n;
+    if (total <= k) return RILL_OK;
+    char *keys = rill__request_alloc(r, total, key_bytes);
+    if (!keys) return RILL_ERR_MEMORY;
+    for (int i = 0; i < n; i++)
+        at += kernels->keys(shape.type, parts[i].val, parts[i].n, 0, UINT64_MAX,
+                            keys + at * key_bytes);
+    uint64_t key = kernels->kth(shape.type, keys, total, k, keys).key;
+    for (int i = 0; i < n; i++) {
+        void *idx = rill__request_alloc(r, parts[i].n, shape.index_bytes);
+        void *val = rill__request_alloc(r, parts[i].n, rill__type_size(shape.type));
+        if (!idx || !val) return RILL_ERR_MEMORY;
+        parts[i].n = kernels->keep(shape, parts[i].idx, parts[i].val, parts[i].n, key,
+                                   rill__key_none(shape.type), idx, val);
+        parts[i].idx = idx;
+        parts[i].val = val;
+    }
+    return RILL_OK;
+}
+
 /* ---- evaluation ----------------------------------------------------------------------------- */
 
 static int lower_shift(int shift) {
@@ -183,7 +213,7 @@ void rill__level_set(rill__level *l, double value) {
     l->value = value;
 }
 
-bool rill__level_is_off(uint64_t k, uint64_t count) {
-    double excess = (double)count - (double)k;
-    return fabs(excess) > 0.25 * (double)k && excess * excess > 16 * (double)k;
+bool rill__level_is_off(uint64_t k, uint64_t aim, uint64_t count) {
+    double excess = (double)count - (double)aim;
+    return (count > aim + k / 2 || count < k - k / 4) && excess * excess > 16 * (double)k;
 }
