@@ -19,7 +19,7 @@
 
 #define AIM 1.4      /* times k: counts of mini-batches vary by 20 % and more */
 #define RISE 0.15    /* share of a rise that is taken */
-#define RUNAWAY 1.6  /* times k: the data has moved on, and an exact evaluation is cheaper */
+#define RUNAWAY 3.0  /* times k: the data has moved on, and an exact evaluation is cheaper */
 #define STEEPNESS 10 /* -d log(count) / d log(threshold), where it is not measured */
 
 static rill_status run(rill_selector *s, rill__scan *scan, double level, rill_stream *out) {
