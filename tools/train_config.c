@@ -80,88 +80,88 @@ static bool parse_real(const char *text, double *value) {
 }
 
 enum {
-    C = 1000,
-    L2,
-    L1,
-    BIAS,
-    LR,
-    DECAY,
-    FACTOR,
-    MOMENTUM,
-    TOLERANCE,
-    EPOCHS,
-    BATCH,
-    STEP_EPOCHS,
-    COORDINATES,
-    LOCAL,
-    EVERY,
-    SEED,
-    LOSS,
-    SOLVER,
-    OPTIMIZER,
-    SCHEDULE,
-    TASK,
-    WEIGHTS,
-    REDUCER,
-    ALGORITHM,
-    CODEC,
-    RANKS,
-    EARLY,
-    HASH,
-    BASE,
-    BITS,
-    ASYNC,
-    VALID,
-    DENSITY,
-    DENSE,
-    NORMALIZE,
-    MODEL,
-    CHECKPOINT,
-    RESUME,
-    LOG,
-    QUIET
+    OPT_C = 1000,
+    OPT_L2,
+    OPT_L1,
+    OPT_BIAS,
+    OPT_LR,
+    OPT_DECAY,
+    OPT_FACTOR,
+    OPT_MOMENTUM,
+    OPT_TOLERANCE,
+    OPT_EPOCHS,
+    OPT_BATCH,
+    OPT_STEP_EPOCHS,
+    OPT_COORDINATES,
+    OPT_LOCAL,
+    OPT_EVERY,
+    OPT_SEED,
+    OPT_LOSS,
+    OPT_SOLVER,
+    OPT_OPTIMIZER,
+    OPT_SCHEDULE,
+    OPT_TASK,
+    OPT_WEIGHTS,
+    OPT_REDUCER,
+    OPT_ALGORITHM,
+    OPT_CODEC,
+    OPT_RANKS,
+    OPT_EARLY,
+    OPT_HASH,
+    OPT_BASE,
+    OPT_BITS,
+    OPT_ASYNC,
+    OPT_VALID,
+    OPT_DENSITY,
+    OPT_DENSE,
+    OPT_NORMALIZE,
+    OPT_MODEL,
+    OPT_CHECKPOINT,
+    OPT_RESUME,
+    OPT_LOG,
+    OPT_QUIET
 };
 
-static const struct option options[] = {{"C", 1, NULL, C},
-                                        {"l2", 1, NULL, L2},
-                                        {"l1", 1, NULL, L1},
-                                        {"bias", 1, NULL, BIAS},
-                                        {"lr", 1, NULL, LR},
-                                        {"decay", 1, NULL, DECAY},
-                                        {"step-factor", 1, NULL, FACTOR},
-                                        {"momentum", 1, NULL, MOMENTUM},
-                                        {"tolerance", 1, NULL, TOLERANCE},
-                                        {"epochs", 1, NULL, EPOCHS},
-                                        {"batch", 1, NULL, BATCH},
-                                        {"step-epochs", 1, NULL, STEP_EPOCHS},
-                                        {"coordinates", 1, NULL, COORDINATES},
-                                        {"local-steps", 1, NULL, LOCAL},
-                                        {"checkpoint-every", 1, NULL, EVERY},
-                                        {"seed", 1, NULL, SEED},
-                                        {"loss", 1, NULL, LOSS},
-                                        {"solver", 1, NULL, SOLVER},
-                                        {"optimizer", 1, NULL, OPTIMIZER},
-                                        {"schedule", 1, NULL, SCHEDULE},
-                                        {"task", 1, NULL, TASK},
-                                        {"class-weights", 1, NULL, WEIGHTS},
-                                        {"reducer", 1, NULL, REDUCER},
-                                        {"algorithm", 1, NULL, ALGORITHM},
-                                        {"codec", 1, NULL, CODEC},
-                                        {"ranks", 1, NULL, RANKS},
-                                        {"early-stop", 1, NULL, EARLY},
-                                        {"hash", 1, NULL, HASH},
-                                        {"base", 1, NULL, BASE},
-                                        {"value-bits", 1, NULL, BITS},
-                                        {"async", 1, NULL, ASYNC},
-                                        {"valid", 1, NULL, VALID},
-                                        {"density", 1, NULL, DENSITY},
-                                        {"dense", 0, NULL, DENSE},
-                                        {"normalize", 0, NULL, NORMALIZE},
-                                        {"model", 1, NULL, MODEL},
-                                        {"checkpoint", 1, NULL, CHECKPOINT},
-                                        {"resume", 0, NULL, RESUME},
-                                        {"log", 1, NULL, LOG},
-                                        {"quiet", 0, NULL, QUIET},
+static const struct option options[] = {{"C", 1, NULL, OPT_C},
+                                        {"l2", 1, NULL, OPT_L2},
+                                        {"l1", 1, NULL, OPT_L1},
+                                        {"bias", 1, NULL, OPT_BIAS},
+                                        {"lr", 1, NULL, OPT_LR},
+                                        {"decay", 1, NULL, OPT_DECAY},
+                                        {"step-factor", 1, NULL, OPT_FACTOR},
+                                        {"momentum", 1, NULL, OPT_MOMENTUM},
+                                        {"tolerance", 1, NULL, OPT_TOLERANCE},
+                                        {"epochs", 1, NULL, OPT_EPOCHS},
+                                        {"batch", 1, NULL, OPT_BATCH},
+                                        {"step-epochs", 1, NULL, OPT_STEP_EPOCHS},
+                                        {"coordinates", 1, NULL, OPT_COORDINATES},
+                                        {"local-steps", 1, NULL, OPT_LOCAL},
+                                        {"checkpoint-every", 1, NULL, OPT_EVERY},
+                                        {"seed", 1, NULL, OPT_SEED},
+                                        {"loss", 1, NULL, OPT_LOSS},
+                                        {"solver", 1, NULL, OPT_SOLVER},
+                                        {"optimizer", 1, NULL, OPT_OPTIMIZER},
+                                        {"schedule", 1, NULL, OPT_SCHEDULE},
+                                        {"task", 1, NULL, OPT_TASK},
+                                        {"class-weights", 1, NULL, OPT_WEIGHTS},
+                                        {"reducer", 1, NULL, OPT_REDUCER},
+                                        {"algorithm", 1, NULL, OPT_ALGORITHM},
+                                        {"codec", 1, NULL, OPT_CODEC},
+                                        {"ranks", 1, NULL, OPT_RANKS},
+                                        {"early-stop", 1, NULL, OPT_EARLY},
+                                        {"hash", 1, NULL, OPT_HASH},
+                                        {"base", 1, NULL, OPT_BASE},
+                                        {"value-bits", 1, NULL, OPT_BITS},
+                                        {"async", 1, NULL, OPT_ASYNC},
+                                        {"valid", 1, NULL, OPT_VALID},
+                                        {"density", 1, NULL, OPT_DENSITY},
+                                        {"dense", 0, NULL, OPT_DENSE},
+                                        {"normalize", 0, NULL, OPT_NORMALIZE},
+                                        {"model", 1, NULL, OPT_MODEL},
+                                        {"checkpoint", 1, NULL, OPT_CHECKPOINT},
+                                        {"resume", 0, NULL, OPT_RESUME},
+                                        {"log", 1, NULL, OPT_LOG},
+                                        {"quiet", 0, NULL, OPT_QUIET},
                                         {"help", 0, NULL, 'h'},
                                         {0}};
 
@@ -174,15 +174,15 @@ static const char *name_of(int option) {
 static double *real_option(train_config *c, int option) {
     rill_train_options *o = &c->options;
     switch (option) {
-    case C: return &o->C;
-    case L2: return &o->l2;
-    case L1: return &o->l1;
-    case BIAS: return &o->bias;
-    case LR: return &o->lr;
-    case DECAY: return &o->decay;
-    case FACTOR: return &o->step_factor;
-    case MOMENTUM: return &o->momentum;
-    case TOLERANCE: return &o->tolerance;
+    case OPT_C: return &o->C;
+    case OPT_L2: return &o->l2;
+    case OPT_L1: return &o->l1;
+    case OPT_BIAS: return &o->bias;
+    case OPT_LR: return &o->lr;
+    case OPT_DECAY: return &o->decay;
+    case OPT_FACTOR: return &o->step_factor;
+    case OPT_MOMENTUM: return &o->momentum;
+    case OPT_TOLERANCE: return &o->tolerance;
     default: return NULL;
     }
 }
@@ -190,12 +190,12 @@ static double *real_option(train_config *c, int option) {
 static uint64_t *count_option(train_config *c, int option) {
     rill_train_options *o = &c->options;
     switch (option) {
-    case EPOCHS: return &c->epochs;
-    case BATCH: return &o->batch;
-    case STEP_EPOCHS: return &o->step_epochs;
-    case COORDINATES: return &o->coordinates;
-    case LOCAL: return &o->local_steps;
-    case EVERY: return &c->checkpoint_every;
+    case OPT_EPOCHS: return &c->epochs;
+    case OPT_BATCH: return &o->batch;
+    case OPT_STEP_EPOCHS: return &o->step_epochs;
+    case OPT_COORDINATES: return &o->coordinates;
+    case OPT_LOCAL: return &o->local_steps;
+    case OPT_EVERY: return &c->checkpoint_every;
     default: return NULL;
     }
 }
@@ -203,63 +203,63 @@ static uint64_t *count_option(train_config *c, int option) {
 static const char **text_option(train_config *c, int option) {
     rill_train_options *o = &c->options;
     switch (option) {
-    case LOSS: return &o->loss;
-    case SOLVER: return &o->solver;
-    case OPTIMIZER: return &o->optimizer;
-    case SCHEDULE: return &o->schedule;
-    case TASK: return &o->task;
-    case WEIGHTS: return &o->class_weights;
-    case REDUCER: return &o->reducer;
-    case ALGORITHM: return &o->algorithm;
-    case CODEC: return &o->codec;
-    case MODEL: return &c->model;
-    case CHECKPOINT: return &c->checkpoint;
-    case LOG: return &c->log;
+    case OPT_LOSS: return &o->loss;
+    case OPT_SOLVER: return &o->solver;
+    case OPT_OPTIMIZER: return &o->optimizer;
+    case OPT_SCHEDULE: return &o->schedule;
+    case OPT_TASK: return &o->task;
+    case OPT_WEIGHTS: return &o->class_weights;
+    case OPT_REDUCER: return &o->reducer;
+    case OPT_ALGORITHM: return &o->algorithm;
+    case OPT_CODEC: return &o->codec;
+    case OPT_MODEL: return &c->model;
+    case OPT_CHECKPOINT: return &c->checkpoint;
+    case OPT_LOG: return &c->log;
     default: return NULL;
     }
 }
 
 static int set_rest(train_config *c, int option, const char *value) {
     switch (option) {
-    case SEED:
+    case OPT_SEED:
         if (strcmp(value, "0") && !parse_count(value, &c->options.seed))
             return usage("seed", value, "a number");
         if (!strcmp(value, "0")) c->options.seed = 0;
         break;
-    case RANKS:
+    case OPT_RANKS:
         if (!parse_int(value, 1, 65536, &c->ranks))
             return usage("ranks", value, "a number of ranks");
         break;
-    case EARLY:
+    case OPT_EARLY:
         if (!parse_int(value, 1, 1000000, &c->early_stop))
             return usage("early-stop", value, "a number of epochs");
         break;
-    case HASH:
+    case OPT_HASH:
         if (!parse_int(value, 1, 31, &c->hash_bits))
             return usage("hash", value, "a number of bits from 1 to 31");
         break;
-    case BASE:
+    case OPT_BASE:
         if (!parse_int(value, 0, 1, &c->data.base)) return usage("base", value, "0 or 1");
         break;
-    case BITS:
+    case OPT_BITS:
         if (!parse_int(value, 0, 16, &c->options.value_bits))
             return usage("value-bits", value, "0, 16, 8, 4 or 2");
         break;
-    case ASYNC:
+    case OPT_ASYNC:
         if (!parse_int(value, 0, 64, &c->options.staleness))
             return usage("async", value, "a number of steps from 0 to 64");
         break;
-    case VALID:
+    case OPT_VALID:
         if (!parse_fraction(value, &c->options.valid_fraction)) c->valid_file = value;
         break;
-    case DENSITY:
+    case OPT_DENSITY:
         if (!parse_fraction(value, &c->options.density))
             return usage("density", value, "a share, such as 0.01 or 1%");
         break;
-    case DENSE: c->options.algorithm = "dense"; break;
-    case NORMALIZE: c->normalize = true; break;
-    case RESUME: c->resume = true; break;
-    case QUIET: c->quiet = true; break;
+    case OPT_DENSE: c->options.algorithm = "dense"; break;
+    case OPT_NORMALIZE: c->normalize = true; break;
+    case OPT_RESUME: c->resume = true; break;
+    case OPT_QUIET: c->quiet = true; break;
     case 'h': c->help = true; break;
     default: return EXIT_USAGE;
     }
