@@ -43,15 +43,6 @@ static inline uint64_t rill__bits_at(const uint8_t *in, uint64_t bit, unsigned w
     return word & rill__low_mask(width);
 }
 
-static inline uint64_t rill__index_at(unsigned index_bytes, const void *idx, uint64_t i) {
-    return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
-static inline void rill__index_put(unsigned index_bytes, void *idx, uint64_t i, uint64_t index) {
-    if (index_bytes == 4) ((uint32_t *)idx)[i] = (uint32_t)index;
-    else ((uint64_t *)idx)[i] = index;
-}
-
 /* Appends values of a fixed width. */
 typedef struct rill__bit_writer {
     uint8_t *at;

@@ -54,4 +54,23 @@ static inline uint64_t rill__min_u64(uint64_t a, uint64_t b) { return a < b ? a 
 static inline uint64_t rill__max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static inline size_t rill__align8(size_t n) { return (n + 7) & ~(size_t)7; }
 
+/* Indices of 4 or 8 bytes. */
+static inline uint64_t rill__index_at(unsigned index_bytes, const void *idx, uint64_t i) {
+    return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
+}
+static inline void rill__index_put(unsigned index_bytes, void *idx, uint64_t i, uint64_t index) {
+    if (index_bytes == 4) ((uint32_t *)idx)[i] = (uint32_t)index;
+    else ((uint64_t *)idx)[i] = index;
+}
+/* Position of the first of the ascending indices [low, high) that is at least bound. */
+static inline uint64_t rill__index_lower_bound(unsigned index_bytes, const void *idx, uint64_t low,
+                                               uint64_t high, uint64_t bound) {
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (rill__index_at(index_bytes, idx, middle) < bound) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
 #endif

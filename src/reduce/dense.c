@@ -124,10 +124,6 @@ static void copy_past_caches(char *to, const char *from, size_t bytes) {
 #endif
 }
 
-static inline uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 /* Zeros and pairs are put together in a small buffer that stays in the cache. */
 uint64_t rill__dense_write(rill__shape shape, void *into, uint64_t first, uint64_t n,
                            rill__pairs pairs) {
@@ -142,13 +138,14 @@ uint64_t rill__dense_write(rill__shape shape, void *into, uint64_t first, uint64
         if (!large) memset(to, 0, count * size);
         char *target = large ? chunk : to;
         uint64_t base = first + done, end = base + count;
-        for (; at < pairs.n && index_at(shape.index_bytes, pairs.idx, at) < end; at++)
-            memcpy(target + (index_at(shape.index_bytes, pairs.idx, at) - base) * size,
+        for (; at < pairs.n && rill__index_at(shape.index_bytes, pairs.idx, at) < end; at++)
+            memcpy(target + (rill__index_at(shape.index_bytes, pairs.idx, at) - base) * size,
                    (const char *)pairs.val + at * size, size);
         if (!large) continue;
         copy_past_caches(to, chunk, count * size);
         for (uint64_t i = start; i < at; i++)
-            memset(chunk + (index_at(shape.index_bytes, pairs.idx, i) - base) * size, 0, size);
+            memset(chunk + (rill__index_at(shape.index_bytes, pairs.idx, i) - base) * size, 0,
+                   size);
     }
 #ifdef __SSE2__
     if (large) _mm_sfence();

@@ -5,10 +5,6 @@
 
 #include <string.h>
 
-static inline uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 static inline void add_at(rill_type type, void *residual, uint64_t at, const void *val,
                           uint64_t i) {
     if (type == RILL_F32) {
@@ -30,11 +26,11 @@ static void add_pairs(rill_reducer *r, const rill__part *pairs, const rill__part
     unsigned width = rill__index_bytes(r->dim);
     uint64_t m = 0;
     for (uint64_t i = 0; i < pairs->n; i++) {
-        uint64_t at = index_at(width, pairs->idx, i);
+        uint64_t at = rill__index_at(width, pairs->idx, i);
         if (which != EVERYWHERE) {
-            while (m < mask->n && index_at(width, mask->idx, m) < at)
+            while (m < mask->n && rill__index_at(width, mask->idx, m) < at)
                 m++;
-            bool inside = m < mask->n && index_at(width, mask->idx, m) == at;
+            bool inside = m < mask->n && rill__index_at(width, mask->idx, m) == at;
             if (inside != (which == INSIDE)) continue;
         }
         add_at(r->type, r->residual.data, at, pairs->val, i);
@@ -79,11 +75,11 @@ static void forget_momentum(rill_reducer *r, const rill__part *mask) {
     }
     uint64_t m = 0;
     for (uint64_t i = 0; i < selected->nnz; i++) {
-        uint64_t at = index_at(width, selected->idx.data, i);
+        uint64_t at = rill__index_at(width, selected->idx.data, i);
         if (mask) {
-            while (m < mask->n && index_at(width, mask->idx, m) < at)
+            while (m < mask->n && rill__index_at(width, mask->idx, m) < at)
                 m++;
-            if (m == mask->n || index_at(width, mask->idx, m) != at) continue;
+            if (m == mask->n || rill__index_at(width, mask->idx, m) != at) continue;
         }
         memset((char *)r->momentum.data + at * size, 0, size);
     }

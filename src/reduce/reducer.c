@@ -77,7 +77,6 @@ static rill_status copy_options(rill_reducer *r, const rill_reducer_options *giv
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* Zeros that cost nothing until they are touched. */
 static rill_status reserve_zeros(rill__buffer *buffer, uint64_t n, rill_type type) {
     size_t bytes;
     if (!rill__size_mul(n, rill__type_size(type), &bytes))

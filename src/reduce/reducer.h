@@ -37,8 +37,8 @@ struct rill_reducer {
     int n_selectors, selectors_capacity;
     rill_stream *part; /* of one selector, where there are several */
 
-    rill__buffer residual; /* dim values; zeros are not touched until they are needed */
-    bool residual_is_zero;
+    rill__buffer residual; /* dim values */
+    bool residual_is_zero; /* for sure, so that nobody need look */
     rill__buffer momentum; /* u; only with momentum */
     rill__buffer
         pending; /* accumulated gradients that clip or momentum are still to be applied to */

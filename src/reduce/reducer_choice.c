@@ -82,7 +82,7 @@ static double best_of(const rill_reducer *r, rill_collective collective, double 
         double time = a->estimate(&p);
         if (time >= least) continue;
         least = time;
-        *best = a;
+        if (best) *best = a;
     }
     return least;
 }
@@ -110,22 +110,28 @@ static void use_dense(rill_reducer *r) {
     r->options.value_bits = 0;
 }
 
-/* Top-k by the exact sum of what was selected, by an algorithm that bounds the result, or dense. */
-static void choose(rill_reducer *r) {
-    const rill__algorithm *exact = NULL, *bounded = NULL;
+/* Seconds of the ways to send a gradient. */
+typedef struct ways {
+    double all;            /* as it is */
+    double nonzero;        /* its non-zeros, as an exact sum */
+    double exact, bounded; /* the largest: their exact sum, or top-k of it */
+    double largest;        /* the better of these, with the selection */
+    const rill__algorithm *bounding;
+} ways;
+
+static ways ways_of(const rill_reducer *r, double nonzeros) {
     double k = (double)rill__reducer_stage_k(r);
-    double exact_time = best_of(r, RILL_ALLREDUCE, k, &exact);
-    double bounded_time = best_of(r, RILL_REDUCER, k, &bounded);
-    double sparse = selection_time(r) + (bounded_time < exact_time ? bounded_time : exact_time);
-    if (!r->options.select && dense_time(r) <= sparse) {
-        use_dense(r);
-    } else if (bounded && bounded_time * EXACTNESS < exact_time) {
-        r->collective = RILL_REDUCER;
-        r->algorithm = bounded;
-    } else {
-        r->collective = RILL_ALLREDUCE;
-        r->algorithm = NULL; /* for each call by what it knows then */
-    }
+    ways w = {.all = dense_time(r), .nonzero = best_of(r, RILL_ALLREDUCE, nonzeros, NULL)};
+    w.exact = best_of(r, RILL_ALLREDUCE, k, NULL);
+    w.bounded = best_of(r, RILL_REDUCER, k, &w.bounding);
+    w.largest = selection_time(r) + (w.bounded < w.exact ? w.bounded : w.exact);
+    return w;
+}
+
+static void use_largest(rill_reducer *r, const ways *w) {
+    bool bounded = w->bounding && w->bounded * EXACTNESS < w->exact;
+    r->collective = bounded ? RILL_REDUCER : RILL_ALLREDUCE;
+    r->algorithm = bounded ? w->bounding : NULL; /* NULL: for each call by what it knows then */
 }
 
 rill_status rill__reducer_resolve(rill_reducer *r) {
@@ -146,7 +152,9 @@ rill_status rill__reducer_resolve(rill_reducer *r) {
     rill__settings settings = {0};
     RILL_TRY(rill__settings_resolve(r->comm, r->collective, &o, &settings));
     if (automatic && r->choice == RILL__SEND_SELECTED) {
-        choose(r);
+        ways w = ways_of(r, (double)r->dim);
+        if (!r->options.select && w.all <= w.largest) use_dense(r);
+        else use_largest(r, &w);
         return r->choice == RILL__SEND_SELECTED ? resolve_method(r) : RILL_OK;
     }
     if (automatic) return RILL_OK;
@@ -182,27 +190,17 @@ static rill_status agree_nonzeros(rill_reducer *r, const void *gradient, double 
 rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
     double nonzeros = 0;
     RILL_TRY(agree_nonzeros(r, gradient, &nonzeros));
-    const rill__algorithm *unused = NULL;
-    double all = dense_time(r);
-    double exact = best_of(r, RILL_ALLREDUCE, nonzeros, &unused);
-    const rill__algorithm *bounded = NULL;
-    double k = (double)rill__reducer_stage_k(r);
-    double largest = best_of(r, RILL_ALLREDUCE, k, &unused);
-    double topk = best_of(r, RILL_REDUCER, k, &bounded), exact_largest = largest;
-    if (topk < largest) largest = topk;
+    ways w = ways_of(r, nonzeros);
     bool forced = r->algorithm != NULL;
-    double limit = (largest + selection_time(r)) * EXACTNESS;
-    if (nonzeros <= k || (exact <= limit && exact <= all)) {
+    double limit = w.largest * EXACTNESS;
+    if (nonzeros <= (double)rill__reducer_stage_k(r) ||
+        (w.nonzero <= limit && w.nonzero <= w.all)) {
         r->choice = RILL__SEND_NONZERO;
-        if (!forced) r->collective = RILL_ALLREDUCE;
-    } else if (!forced && all <= limit) {
+    } else if (!forced && w.all <= limit) {
         use_dense(r);
     } else {
         r->choice = RILL__SEND_SELECTED;
-        if (!forced && bounded && topk * EXACTNESS < exact_largest) {
-            r->collective = RILL_REDUCER;
-            r->algorithm = bounded;
-        }
+        if (!forced) use_largest(r, &w);
         r->method = suited_method(r);
     }
     return rill__reducer_prepare(r);

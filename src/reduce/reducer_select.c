@@ -76,12 +76,9 @@ static rill_status append(rill_stream *into, const rill_stream *part, uint64_t f
     /* Room was reserved for all: parts together select at most that. */
     if (into->idx.capacity < n * into->index_bytes || into->val.capacity < n * size)
         return rill__fail(RILL_ERR_STATE, "a selection is larger than its room");
-    for (uint64_t i = 0; i < part->nnz; i++) {
-        uint64_t at = first + (part->index_bytes == 4 ? ((const uint32_t *)part->idx.data)[i]
-                                                      : ((const uint64_t *)part->idx.data)[i]);
-        if (into->index_bytes == 4) ((uint32_t *)into->idx.data)[old + i] = (uint32_t)at;
-        else ((uint64_t *)into->idx.data)[old + i] = at;
-    }
+    for (uint64_t i = 0; i < part->nnz; i++)
+        rill__index_put(into->index_bytes, into->idx.data, old + i,
+                        first + rill__index_at(part->index_bytes, part->idx.data, i));
     memcpy((char *)into->val.data + old * size, part->val.data, part->nnz * size);
     into->nnz = n;
     return RILL_OK;

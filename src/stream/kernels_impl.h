@@ -80,10 +80,6 @@ RILL__INLINE rill__matcher rill__matcher_of(rill_type type, const void *value) {
     return (rill__matcher){all, bits, false};
 }
 
-RILL__INLINE uint64_t rill__index_at(unsigned index_bytes, const void *idx, uint64_t i) {
-    return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 /* Prefetches the next pairs of an input of sum_blocks: many short streams defeat the hardware. */
 RILL__INLINE void rill__prefetch(rill__pairs p, uint64_t at, uint64_t ahead, size_t index_bytes,
                                  size_t value_bytes) {

@@ -13,20 +13,6 @@ void rill__piece_free(rill__piece *piece) {
     rill__buffer_free(&piece->val);
 }
 
-/* Position of the first index >= bound, at or after from. */
-static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t from, uint64_t n,
-                            uint64_t bound) {
-    uint64_t low = from, high = n;
-    while (low < high) {
-        uint64_t mid = low + (high - low) / 2;
-        uint64_t at = index_bytes == 4 ? ((const uint32_t *)idx)[mid]
-                                       : ((const uint64_t *)idx)[mid];
-        if (at < bound) low = mid + 1;
-        else high = mid;
-    }
-    return low;
-}
-
 rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t first,
                             uint64_t range) {
     size_t size = rill__type_size(shape.type);
@@ -40,8 +26,9 @@ rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t 
         slice.n = 0;
         return slice;
     }
-    uint64_t from = lower_bound(shape.index_bytes, part->idx, 0, part->n, first);
-    uint64_t to = lower_bound(shape.index_bytes, part->idx, from, part->n, first + range);
+    uint64_t from = rill__index_lower_bound(shape.index_bytes, part->idx, 0, part->n, first);
+    uint64_t to = rill__index_lower_bound(shape.index_bytes, part->idx, from, part->n,
+                                          first + range);
     slice.n = to - from;
     slice.idx = (const char *)part->idx + from * shape.index_bytes;
     slice.val = (const char *)part->val + from * size;
@@ -107,7 +94,8 @@ static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_
             }
         } else if (in[i].n) {
             uint64_t from = cursor[i];
-            uint64_t to = lower_bound(shape.index_bytes, in[i].idx, from, in[i].n, at + count);
+            uint64_t to = rill__index_lower_bound(shape.index_bytes, in[i].idx, from, in[i].n,
+                                                  at + count);
             k->scatter(shape, op, out, at,
                        (rill__pairs){to - from, (const char *)in[i].idx + from * shape.index_bytes,
                                      (const char *)in[i].val + from * size});
@@ -139,7 +127,8 @@ static void sum_block_wide(rill__shape shape, const rill_op *op, uint64_t at, ui
             }
         } else if (in[i].n) {
             uint64_t from = cursor[i];
-            uint64_t to = lower_bound(shape.index_bytes, in[i].idx, from, in[i].n, at + count);
+            uint64_t to = rill__index_lower_bound(shape.index_bytes, in[i].idx, from, in[i].n,
+                                                  at + count);
             rill__values_widen(shape.type, values, val + from, to - from);
             k->scatter((rill__shape){RILL_F32, shape.index_bytes}, op, wide, at,
                        (rill__pairs){to - from, (const char *)in[i].idx + from * shape.index_bytes,

@@ -14,10 +14,6 @@
 #define DIGIT_BITS 9
 #define MAX_PASSES 8 /* of 8 bits for the 64 bits of an index */
 
-static uint64_t index_at(unsigned index_bytes, const void *idx, uint64_t i) {
-    return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 typedef struct digits {
     unsigned passes, width;
     uint64_t start[MAX_PASSES][1 << DIGIT_BITS]; /* where the next pair of a digit goes */
@@ -58,7 +54,7 @@ static void count_digits(unsigned index_bytes, uint64_t n, const void *idx, uint
     uint64_t mask = (UINT64_C(1) << d->width) - 1;
     memset(d->start, 0, sizeof d->start);
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t x = index_at(index_bytes, idx, i);
+        uint64_t x = rill__index_at(index_bytes, idx, i);
         for (unsigned p = 0; p < d->passes; p++, x >>= d->width)
             d->start[p][x & mask]++;
     }
@@ -126,7 +122,7 @@ rill_status rill__sort_pairs(rill__shape shape, uint64_t n, const void *in_idx, 
     uint64_t max = 0, last = 0;
     bool ascending = true;
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t x = index_at(shape.index_bytes, in_idx, i);
+        uint64_t x = rill__index_at(shape.index_bytes, in_idx, i);
         ascending &= i == 0 || x > last;
         max = rill__max_u64(max, x);
         last = x;

@@ -139,10 +139,6 @@ bool rill__value_equal(rill_type type, const void *a, const void *b) {
 static bool scan32(uint64_t n, const void *idx, uint64_t *largest) { SCAN(uint32_t); }
 static bool scan64(uint64_t n, const void *idx, uint64_t *largest) { SCAN(uint64_t); }
 
-static uint64_t load_index(unsigned bytes, const void *idx, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 static void copy_indices(void *to, unsigned to_bytes, const void *from, unsigned from_bytes,
                          uint64_t n) {
     if (to_bytes == from_bytes) {
@@ -166,11 +162,11 @@ static rill_status set_pairs(const char *call, rill_stream *s, uint64_t n, unsig
     bool sorted = given_bytes == 4 ? scan32(n, idx, &largest) : scan64(n, idx, &largest);
     if (largest >= s->dim) {
         uint64_t at = 0;
-        while (load_index(given_bytes, idx, at) < s->dim)
+        while (rill__index_at(given_bytes, idx, at) < s->dim)
             at++;
         return rill__fail(RILL_ERR_RANGE, "%s: idx[%llu] = %llu is not below the dimension %llu",
                           call, (unsigned long long)at,
-                          (unsigned long long)load_index(given_bytes, idx, at),
+                          (unsigned long long)rill__index_at(given_bytes, idx, at),
                           (unsigned long long)s->dim);
     }
     size_t size = rill__type_size(s->type), bytes;
@@ -368,7 +364,7 @@ static const char *first_broken_invariant(const rill_stream *s) {
     if (s->idx.capacity / s->index_bytes < s->nnz) return "indices exceed their memory";
     uint64_t at = rill__kernels_get()->check(s->index_bytes, s->idx.data, s->nnz, 0, s->dim);
     if (at == s->nnz) return NULL;
-    if (load_index(s->index_bytes, s->idx.data, at) >= s->dim)
+    if (rill__index_at(s->index_bytes, s->idx.data, at) >= s->dim)
         return "an index is not below the dimension";
     return "indices are not strictly ascending";
 }

@@ -122,16 +122,12 @@ rill_status rill_stream_set_blocks(rill_stream *s, uint64_t block, uint64_t n,
 
 /* ---- conversions ------------------------------------------------------------------------------- */
 
-static uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 /* Blocks that have one of the pairs; numbers may be NULL. */
 static uint64_t blocks_of_pairs(const rill__pairs *p, unsigned index_bytes, uint64_t block,
                                 uint64_t dim, uint64_t *numbers) {
     uint64_t count = 0, end = 0;
     for (uint64_t i = 0; i < p->n; i++) {
-        uint64_t index = index_at(index_bytes, p->idx, i);
+        uint64_t index = rill__index_at(index_bytes, p->idx, i);
         if (index < end) continue;
         uint64_t number = index / block;
         end = number * block + rill__block_extent(block, number, dim);
@@ -147,7 +143,7 @@ static rill_status from_pairs(rill_stream *to, const rill__pairs *p, uint64_t bl
     size_t size = rill__type_size(to->type);
     uint64_t blocks = blocks_of_pairs(p, shape.index_bytes, block, to->dim, NULL), entries = 0;
     if (blocks) {
-        uint64_t last = index_at(shape.index_bytes, p->idx, p->n - 1) / block;
+        uint64_t last = rill__index_at(shape.index_bytes, p->idx, p->n - 1) / block;
         entries = rill__block_entries(block, blocks, last, to->dim);
     }
     RILL_TRY(rill__stream_reserve_blocks(to, block, blocks, entries));
@@ -156,7 +152,7 @@ static rill_status from_pairs(rill_stream *to, const rill__pairs *p, uint64_t bl
     for (uint64_t i = 0, b = 0; i < p->n; b++) {
         uint64_t first = numbers_of(to)[b] * block;
         uint64_t extent = rill__block_extent(block, numbers_of(to)[b], to->dim), from = i;
-        while (i < p->n && index_at(shape.index_bytes, p->idx, i) - first < extent)
+        while (i < p->n && rill__index_at(shape.index_bytes, p->idx, i) - first < extent)
             i++;
         rill__pairs inside = {i - from, (const char *)p->idx + from * shape.index_bytes,
                               (const char *)p->val + from * size};

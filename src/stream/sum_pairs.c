@@ -36,23 +36,6 @@ static bool prefer_blocks(uint64_t range, int n, uint64_t total) {
     return blocks < tree;
 }
 
-static inline uint64_t index_of(unsigned index_bytes, const void *idx, uint64_t i) {
-    return index_bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
-/* Position of the first index >= bound in [low, high). */
-static uint64_t lower_bound(unsigned index_bytes, const void *idx, uint64_t low, uint64_t high,
-                            uint64_t bound) {
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        uint64_t x = index_bytes == 4 ? ((const uint32_t *)idx)[middle]
-                                      : ((const uint64_t *)idx)[middle];
-        if (x < bound) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 typedef struct tree {
     const rill__kernels *kernels;
     rill__shape shape;
@@ -97,13 +80,12 @@ static uint64_t merge_tree(tree *t, int n, const rill__pairs *in, uint64_t *at, 
         more = false;
         for (int i = 0; i < n; i++) {
             if (in[i].n - at[i] <= part) continue;
-            cut = rill__min_u64(cut, ib == 4 ? ((const uint32_t *)in[i].idx)[at[i] + part]
-                                             : ((const uint64_t *)in[i].idx)[at[i] + part]);
+            cut = rill__min_u64(cut, rill__index_at(ib, in[i].idx, at[i] + part));
             more = true;
         }
         for (int i = 0; i < n; i++) {
             uint64_t end = rill__min_u64(in[i].n, at[i] + part);
-            if (more) end = lower_bound(ib, in[i].idx, at[i], end, cut);
+            if (more) end = rill__index_lower_bound(ib, in[i].idx, at[i], end, cut);
             t->node[i] = (rill__pairs){end - at[i], (const char *)in[i].idx + at[i] * ib,
                                        (const char *)in[i].val + at[i] * t->value_bytes};
             at[i] = end;
@@ -142,9 +124,9 @@ enum { STRETCHES = 4, STRETCH = 16384, WORDS = STRETCH / 64 };
 static uint64_t count_stretch(unsigned index_bytes, uint64_t from, int n, const rill__pairs *in) {
     uint64_t bits[WORDS] = {0}, count = 0;
     for (int i = 0; i < n; i++) {
-        uint64_t at = lower_bound(index_bytes, in[i].idx, 0, in[i].n, from);
+        uint64_t at = rill__index_lower_bound(index_bytes, in[i].idx, 0, in[i].n, from);
         for (; at < in[i].n; at++) {
-            uint64_t k = index_of(index_bytes, in[i].idx, at) - from;
+            uint64_t k = rill__index_at(index_bytes, in[i].idx, at) - from;
             if (k >= STRETCH) break;
             bits[k / 64] |= UINT64_C(1) << k % 64;
         }

@@ -9,19 +9,15 @@
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte */
 #include "coll/allreduce/allreduce.h"
+#include "coll/patterns/mpi_allreduce.h"
 
 typedef struct state {
     int stage;
     rill__agree agree;
-    MPI_Request mpi;
-    uint64_t done, posted;
-    const char *from;
+    rill__mpi_allreduce sum;
 } state;
 
-enum { DENSIFYING, AGREEING, POSTING, WAITING };
-
-/* MPI counts are ints. */
-#define MOST_AT_ONCE (UINT64_C(1) << 30)
+enum { DENSIFYING, AGREEING, SUMMING };
 
 static const char *supports(const rill__problem *p) {
     if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
@@ -40,78 +36,45 @@ static double estimate(const rill__problem *p) {
            2.0 * (p->ranks - 1) / p->ranks * bytes * p->c->mpi_byte;
 }
 
-static void densify(rill_request *r, state *s) {
+static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
     uint64_t dim = r->task.expect.dim;
+    if (!rill__mpi_op(r, &sum->type, &sum->op))
+        return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
+    sum->size = rill__type_size(r->task.shape.type);
+    sum->count = dim;
+    sum->last = true;
     if (r->input.form == RILL__DENSE && r->in != r->out) {
-        s->from = r->input.val;
+        sum->from = r->input.val;
     } else {
         rill__request_sum(r, 0, dim, 1, &r->input, true, &r->piece[0]);
-        s->from = r->piece[0].val.data;
+        sum->from = r->piece[0].val.data;
     }
-    rill_status status = rill__buffer_reserve(&r->piece[1].val,
-                                              dim * rill__type_size(r->task.shape.type));
-    if (status != RILL_OK) rill__task_fail(r, status);
-}
-
-/* A blocking call may block in MPI: the agreement has shown that all ranks are in this call, and
- * none has an earlier collective to post. */
-static rill_status post(rill_request *r, state *s) {
-    MPI_Datatype type;
-    MPI_Op op;
-    if (!rill__mpi_op(r, &type, &op)) return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
-    size_t size = rill__type_size(r->task.shape.type);
-    s->posted = rill__min_u64(MOST_AT_ONCE, r->task.expect.dim - s->done);
-    const char *from = s->from + s->done * size;
-    char *to = (char *)r->piece[1].val.data + s->done * size;
-    int code;
-    if (r->blocking) {
-        s->mpi = MPI_REQUEST_NULL;
-        code = MPI_Allreduce(from, to, (int)s->posted, type, op, r->task.engine->mpi);
-    } else {
-        code = MPI_Iallreduce(from, to, (int)s->posted, type, op, r->task.engine->mpi, &s->mpi);
-    }
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
+    RILL_TRY(rill__buffer_reserve(&r->piece[1].val, dim * sum->size));
+    sum->to = r->piece[1].val.data;
+    return RILL_OK;
 }
 
 static rill_status step(rill_request *r) {
     state *s = r->state.data;
-    uint64_t dim = r->task.expect.dim;
+    rill_status status;
     if (s->stage == DENSIFYING) {
-        densify(r, s);
+        status = densify(r, &s->sum);
+        if (status != RILL_OK) rill__task_fail(r, status);
         rill__agree_start(&s->agree, 0, NULL, 0);
         s->stage = AGREEING;
     }
     if (s->stage == AGREEING) {
-        rill_status status = rill__agree_step(r, &s->agree);
+        status = rill__agree_step(r, &s->agree);
         if (status != RILL_OK) return status;
-        s->stage = POSTING;
+        s->stage = SUMMING;
     }
     if (rill__task_failed(r)) {
         r->may_post = false;
         return RILL_OK;
     }
-    while (s->done < dim) {
-        if (s->stage == POSTING) {
-            if (!rill__may_post(r)) return RILL_IN_PROGRESS;
-            RILL_TRY(post(r, s));
-            s->stage = WAITING;
-            if (s->done + s->posted == dim) r->may_post = false;
-        }
-        int over = 0;
-        int code = rill__mpi_test(&s->mpi, &over);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-        if (!over) return RILL_IN_PROGRESS;
-        s->done += s->posted;
-        s->stage = POSTING;
-    }
-    r->may_post = false;
-    int ranks = r->task.engine->size;
-    uint64_t bytes = 2 * (dim * rill__type_size(r->task.shape.type) / (unsigned)ranks) *
-                     (unsigned)(ranks - 1);
-    r->task.sent_bytes += bytes;
-    r->task.recv_bytes += bytes;
-    r->task.messages += 2 * (unsigned)(ranks - 1);
-    r->task.rounds += 2 * (unsigned)(ranks - 1);
+    status = rill__mpi_allreduce_step(r, &s->sum);
+    if (status != RILL_OK) return status;
+    uint64_t dim = r->task.expect.dim;
     r->piece[1].part = (rill__part){RILL__DENSE, 0, dim, dim, NULL, r->piece[1].val.data, 0};
     return rill__finish_piece(r, &r->piece[1]);
 }

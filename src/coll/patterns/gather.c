@@ -1,4 +1,5 @@
 #include "coll/patterns/gather.h"
+#include "coll/patterns/bundle.h"
 
 #include <string.h>
 
@@ -95,31 +96,10 @@ static rill_status bundle(rill_request *request, const rill__gather *g, int n, r
         *out = g->mine;
         return RILL_OK;
     }
-    size_t bytes = 0;
-    for (int i = 0; i < n; i++)
-        bytes += rill__message_padded(&g->messages[(rank + i) % size].header);
-    rill__block *block = rill__block_take(request, sizeof(rill__header) + bytes);
-    if (!block) {
-        rill__task_fail(request, RILL_ERR_MEMORY);
-        return rill__encode(request, &nothing, out);
-    }
-    rill__header h = g->messages[rank].header;
-    h.form = RILL__M_BUNDLE;
-    h.first = h.range = h.index_size = 0;
-    h.count = (uint64_t)n;
-    h.value_size = bytes;
-    char *at = block->buffer.data;
-    memcpy(at, &h, sizeof h);
-    at += sizeof h;
-    for (int i = 0; i < n; i++) {
-        const rill__message *m = &g->messages[(rank + i) % size];
-        size_t whole = rill__message_size(&m->header), padded = rill__message_padded(&m->header);
-        memcpy(at, m->payload - sizeof(rill__header), whole);
-        memset(at + whole, 0, padded - whole);
-        at += padded;
-    }
-    *out = block;
-    return RILL_OK;
+    const void **start = rill__request_alloc(request, (size_t)n, sizeof *start);
+    for (int i = 0; start && i < n; i++)
+        start[i] = g->messages[(rank + i) % size].payload - sizeof(rill__header);
+    return start ? rill__bundle(request, n, start, out) : rill__encode(request, &nothing, out);
 }
 
 static void unbundle(rill_request *request, rill__gather *g, const rill__message *received,

@@ -21,11 +21,9 @@ static void own_quantiles(const rill_request *request, uint64_t *bounds) {
     if (in->form == RILL__DENSE || !in->n) return;
     bool blocks = in->form == RILL__BLOCKS;
     uint64_t n = blocks ? rill__blocks_in(in->n, in->block) : in->n;
-    bool narrow = !blocks && request->task.shape.index_bytes == 4;
-    for (int i = 1; i < size; i++) {
-        uint64_t at = rill__uniform_bound(n, i, size);
-        bounds[i] = narrow ? ((const uint32_t *)in->idx)[at] : ((const uint64_t *)in->idx)[at];
-    }
+    unsigned width = blocks ? 8 : request->task.shape.index_bytes;
+    for (int i = 1; i < size; i++)
+        bounds[i] = rill__index_at(width, in->idx, rill__uniform_bound(n, i, size));
 }
 
 static void scale_bounds(rill__split *s, int size, uint64_t dim) {

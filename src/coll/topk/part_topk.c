@@ -124,16 +124,7 @@ void rill__part_topk(rill_request *r, const rill__part *part, uint64_t k, rill__
 /* Where the pairs of block i end that start at from. */
 static uint64_t block_end(const rill_request *r, const rill__part *part, uint64_t from, int i) {
     uint64_t bound = rill__uniform_bound(r->task.expect.dim, i + 1, r->task.engine->size);
-    uint64_t low = from, high = part->n;
-    bool narrow = r->task.shape.index_bytes == 4;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        uint64_t at = narrow ? ((const uint32_t *)part->idx)[middle]
-                             : ((const uint64_t *)part->idx)[middle];
-        if (at < bound) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return rill__index_lower_bound(r->task.shape.index_bytes, part->idx, from, part->n, bound);
 }
 
 void rill__part_topk_blocks(rill_request *r, const rill__part *part, int first, int end, uint64_t k,

@@ -97,10 +97,6 @@ static double estimate(const rill__problem *p) {
 static memory *memory_of(const rill_request *r) { return r->feedback->memory.data; }
 static uint64_t wanted(const rill_request *r) { return rill__max_u64(1, r->feedback->k); }
 
-static uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 static void uniform_bounds(const rill_request *r, uint64_t *bounds) {
     int size = r->task.engine->size;
     for (int i = 0; i <= size; i++)
@@ -114,8 +110,8 @@ static rill_status start_partition(rill_request *r, state *s) {
     if (!s->sums) return RILL_ERR_MEMORY;
     const rill__part *in = &r->input;
     for (int i = 1; in->n && i < size; i++)
-        s->sums[i - 1] = index_at(r->task.shape.index_bytes, in->idx,
-                                  rill__uniform_bound(in->n, i, size));
+        s->sums[i - 1] = rill__index_at(r->task.shape.index_bytes, in->idx,
+                                        rill__uniform_bound(in->n, i, size));
     s->sums[size - 1] = in->n ? 1 : 0;
     rill__agree_start(&s->agree, 0, s->sums, (uint64_t)size);
     return RILL_OK;
@@ -278,8 +274,8 @@ static rill_status start_gather(rill_request *r, state *s) {
     my_region(r, &first, &range);
     if (s->balance.moving) { /* indices of other regions, too */
         unsigned width = r->task.shape.index_bytes;
-        first = share->n ? index_at(width, share->idx, 0) : 0;
-        range = share->n ? index_at(width, share->idx, share->n - 1) - first + 1 : 0;
+        first = share->n ? rill__index_at(width, share->idx, 0) : 0;
+        range = share->n ? rill__index_at(width, share->idx, share->n - 1) - first + 1 : 0;
     }
     rill__part part = {RILL__SPARSE, first, range, share->n, share->idx, share->val, 0};
     /* In the header's place for the planner's statistics, which a reducer has no use for. */
@@ -297,10 +293,10 @@ static void join_ranges(rill_request *r, rill__part *parts) {
     for (int i = 0; i < size && !rill__task_failed(r); i++) {
         uint64_t n = parts[i].n, first = end;
         bool sparse = parts[i].form == RILL__SPARSE;
-        if (!sparse || (n && index_at(width, parts[i].idx, 0) < end))
+        if (!sparse || (n && rill__index_at(width, parts[i].idx, 0) < end))
             rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE,
                                           "the share of rank %d is not one that follows", i));
-        else if (n) end = index_at(width, parts[i].idx, n - 1) + 1;
+        else if (n) end = rill__index_at(width, parts[i].idx, n - 1) + 1;
         if (i == size - 1) end = r->task.expect.dim;
         parts[i].first = first;
         parts[i].range = end - first;

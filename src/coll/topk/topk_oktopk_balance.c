@@ -26,15 +26,12 @@ static bool overlap(const rill__balance *b, int ranks, int i, int j, uint64_t *f
     return *from < *to;
 }
 
-static uint64_t index_at(unsigned bytes, const void *idx, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)idx)[i] : ((const uint64_t *)idx)[i];
-}
-
 /* Entries [from, to) of a share, in the smallest range. */
 static rill__part part_of(rill__shape shape, const rill__share *s, uint64_t from, uint64_t to) {
     const char *idx = s->idx, *val = s->val;
-    uint64_t first = index_at(shape.index_bytes, idx, from);
-    rill__part part = rill__part_empty(first, index_at(shape.index_bytes, idx, to - 1) - first + 1);
+    uint64_t first = rill__index_at(shape.index_bytes, idx, from);
+    rill__part part = rill__part_empty(first,
+                                       rill__index_at(shape.index_bytes, idx, to - 1) - first + 1);
     part.n = to - from;
     part.idx = idx + from * shape.index_bytes;
     part.val = val + from * rill__type_size(shape.type);

@@ -19,6 +19,7 @@
  *        agreement: ceil(log2 P) latency, twice when buffers have to grow
  *      + 4 ceil(log2 P) mpi_latency + 2 (P-1)/P (N / 8 / block + lambda U s) mpi_byte
  *      + r (k + 2 U) scatter */
+#include "coll/patterns/mpi_allreduce.h"
 #include "coll/topk/sketch.h"
 #include "coll/topk/topk.h"
 #include "stream/blocks.h"
@@ -29,27 +30,12 @@
 enum { MARKING, AGREEING, JOINING, SIZING, AGREEING_ROOM, FILLING, SUMMING, DECODING };
 enum { BATCH = 256 };
 
-/* MPI counts are ints. */
-#define MOST_AT_ONCE (UINT64_C(1) << 30)
-
-/* An allreduce of MPI's, in parts. */
-typedef struct exchange {
-    MPI_Datatype type;
-    MPI_Op op;
-    size_t size; /* bytes of one element */
-    const char *from;
-    char *to;
-    uint64_t count, done, posted;
-    MPI_Request mpi;
-    bool waiting;
-} exchange;
-
 typedef struct state {
     int stage;
     rill__agree agree;
-    exchange exchange;
-    uint64_t block; /* entries that a bit stands for */
-    uint64_t words; /* of a bitmap */
+    rill__mpi_allreduce sum; /* of bitmaps, then of sketches */
+    uint64_t block;          /* entries that a bit stands for */
+    uint64_t words;          /* of a bitmap */
     uint64_t *own, *joint;
     uint64_t entries; /* of the union */
     rill__sketch sketch;
@@ -72,50 +58,7 @@ static double estimate(const rill__problem *p) {
            rows * (p->nnz_max + 2 * p->result) * p->c->scatter;
 }
 
-/* ---- MPI's collectives ---------------------------------------------------------------------- */
-
-/* A blocking call may block in MPI, as in allreduce_dense.c. */
-static rill_status post(rill_request *r, exchange *x) {
-    x->posted = rill__min_u64(MOST_AT_ONCE, x->count - x->done);
-    const char *from = x->from + x->done * x->size;
-    char *to = x->to + x->done * x->size;
-    int n = (int)x->posted, code;
-    x->mpi = MPI_REQUEST_NULL;
-    if (r->blocking) code = MPI_Allreduce(from, to, n, x->type, x->op, r->task.engine->mpi);
-    else code = MPI_Iallreduce(from, to, n, x->type, x->op, r->task.engine->mpi, &x->mpi);
-    x->waiting = true;
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
-}
-
-/* last: this call posts no other afterwards. */
-static rill_status advance(rill_request *r, exchange *x, bool last) {
-    while (x->done < x->count) {
-        if (!x->waiting) {
-            if (!rill__may_post(r)) return RILL_IN_PROGRESS;
-            RILL_TRY(post(r, x));
-            if (last && x->done + x->posted == x->count) r->may_post = false;
-        }
-        int over = 0;
-        int code = rill__mpi_test(&x->mpi, &over);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-        if (!over) return RILL_IN_PROGRESS;
-        x->done += x->posted;
-        x->waiting = false;
-    }
-    unsigned ranks = (unsigned)r->task.engine->size;
-    uint64_t bytes = 2 * (ranks - 1) * (x->count * x->size) / ranks;
-    r->task.sent_bytes += bytes;
-    r->task.recv_bytes += bytes;
-    r->task.messages += 2 * (ranks - 1);
-    r->task.rounds += 2 * (ranks - 1);
-    return RILL_OK;
-}
-
 /* ---- the union ------------------------------------------------------------------------------ */
-
-static inline uint64_t index_at(const rill__part *p, unsigned bytes, uint64_t i) {
-    return bytes == 4 ? ((const uint32_t *)p->idx)[i] : ((const uint64_t *)p->idx)[i];
-}
 
 static rill_status mark(rill_request *r, state *s) {
     s->block = rill__max_u64(1, r->feedback->options.block);
@@ -126,15 +69,15 @@ static rill_status mark(rill_request *r, state *s) {
     memset(s->own, 0, s->words * sizeof *s->own);
     unsigned width = r->task.shape.index_bytes;
     for (uint64_t i = 0; i < r->input.n; i++) {
-        uint64_t unit = index_at(&r->input, width, i) / s->block;
+        uint64_t unit = rill__index_at(width, r->input.idx, i) / s->block;
         s->own[unit / 64] |= UINT64_C(1) << unit % 64;
     }
-    s->exchange = (exchange){.type = MPI_UINT64_T,
-                             .op = MPI_BOR,
-                             .size = sizeof *s->own,
-                             .from = (const char *)s->own,
-                             .to = (char *)s->joint,
-                             .count = s->words};
+    s->sum = (rill__mpi_allreduce){.type = MPI_UINT64_T,
+                                   .op = MPI_BOR,
+                                   .size = sizeof *s->own,
+                                   .from = s->own,
+                                   .to = s->joint,
+                                   .count = s->words};
     return RILL_OK;
 }
 
@@ -181,7 +124,7 @@ static void fill(rill_request *r, state *s) {
     void *own = r->piece[0].val.data;
     memset(own, 0, cells * cell);
     for (uint64_t i = 0; i < in->n; i++) {
-        uint64_t index = index_at(in, width, i), unit = index / s->block;
+        uint64_t index = rill__index_at(width, in->idx, i), unit = index / s->block;
         for (; word < unit / 64; word++)
             before += (unsigned)__builtin_popcountll(s->joint[word]);
         uint64_t below = s->joint[word] & ((UINT64_C(1) << unit % 64) - 1);
@@ -189,12 +132,13 @@ static void fill(rill_request *r, state *s) {
         rill__sketch_add(&s->sketch, own, rank * s->block + index % s->block,
                          rill__value_load(type, (const char *)in->val + i * size));
     }
-    s->exchange = (exchange){.type = s->sketch.cell == RILL_F64 ? MPI_DOUBLE : MPI_FLOAT,
-                             .op = MPI_SUM,
-                             .size = cell,
-                             .from = own,
-                             .to = r->piece[0].idx.data,
-                             .count = cells};
+    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell == RILL_F64 ? MPI_DOUBLE : MPI_FLOAT,
+                                   .op = MPI_SUM,
+                                   .size = cell,
+                                   .from = own,
+                                   .to = r->piece[0].idx.data,
+                                   .count = cells,
+                                   .last = true};
 }
 
 /* The indices of the union, in order. */
@@ -206,8 +150,7 @@ static void list(const rill_request *r, const state *s, void *idx) {
             uint64_t unit = w * 64 + (unsigned)__builtin_ctzll(bits), first = unit * s->block;
             uint64_t end = first + rill__block_extent(s->block, unit, dim);
             for (uint64_t i = first; i < end; i++, n++)
-                if (width == 4) ((uint32_t *)idx)[n] = (uint32_t)i;
-                else ((uint64_t *)idx)[n] = i;
+                rill__index_put(width, idx, n, i);
         }
 }
 
@@ -221,7 +164,8 @@ static void keep(const rill_request *r, const rill__part *result, uint64_t at, u
     unsigned width = r->task.shape.index_bytes;
     for (uint64_t i = at; i < at + n; i++) {
         double value = 0;
-        if (*own < in->n && index_at(in, width, *own) == index_at(result, width, i))
+        if (*own < in->n &&
+            rill__index_at(width, in->idx, *own) == rill__index_at(width, result->idx, i))
             value = rill__value_load(type, (const char *)in->val + (*own)++ * size);
         rill__value_store(type, kept + i * size, value - share[i - at]);
     }
@@ -314,7 +258,7 @@ static rill_status step(rill_request *r) {
     }
     if (s->stage == AGREEING) status = agreed(r, s, JOINING);
     if (status == RILL_OK && s->stage == JOINING && !rill__task_failed(r)) {
-        status = advance(r, &s->exchange, false);
+        status = rill__mpi_allreduce_step(r, &s->sum);
         if (status == RILL_OK) s->stage = SIZING;
     }
     if (status == RILL_OK && s->stage == SIZING) size_sketch(r, s);
@@ -329,7 +273,7 @@ static rill_status step(rill_request *r) {
         s->stage = SUMMING;
     }
     if (s->stage == SUMMING) {
-        RILL_TRY(status = advance(r, &s->exchange, true));
+        RILL_TRY(status = rill__mpi_allreduce_step(r, &s->sum));
         if (status == RILL_IN_PROGRESS) return status;
         s->stage = DECODING;
     }

@@ -16,6 +16,7 @@
  *   + 2 k pair copy                                                  concatenation
  * Volume. 4s words leave each rank, in 2L rounds. */
 #include "coll/allreduce/allreduce.h"
+#include "coll/patterns/bundle.h"
 #include "coll/patterns/gather.h"
 #include "coll/topk/topk.h"
 
@@ -79,37 +80,13 @@ static rill__part trimmed(rill_request *r, const state *s, const section *c) {
     return part;
 }
 
-/* Two messages in one; in a failed request the failure goes instead. */
-static rill_status bundle(rill_request *r, const rill__part parts[2], rill__block **out) {
-    rill__block *each[2];
+static rill_status encode_two(rill_request *r, const rill__part parts[2], rill__block **out) {
+    const void *start[2];
     for (int i = 0; i < 2; i++) {
-        RILL_TRY(rill__encode(r, &parts[i], &each[i]));
-        if (rill__task_failed(r)) {
-            *out = each[i];
-            return RILL_OK;
-        }
+        RILL_TRY(rill__encode(r, &parts[i], out));
+        start[i] = (*out)->buffer.data;
     }
-    size_t bytes = rill__align8(each[0]->bytes) + rill__align8(each[1]->bytes);
-    rill__block *block = rill__block_take(r, sizeof(rill__header) + bytes);
-    if (!block) {
-        rill__task_fail(r, RILL_ERR_MEMORY);
-        return rill__encode(r, &parts[0], out);
-    }
-    rill__header h = rill__call_header(&r->task);
-    h.form = RILL__M_BUNDLE;
-    h.count = 2;
-    h.value_size = bytes;
-    char *at = block->buffer.data;
-    memcpy(at, &h, sizeof h);
-    at += sizeof h;
-    for (int i = 0; i < 2; i++) {
-        size_t padded = rill__align8(each[i]->bytes);
-        memcpy(at, each[i]->buffer.data, each[i]->bytes);
-        memset(at + each[i]->bytes, 0, padded - each[i]->bytes);
-        at += padded;
-    }
-    *out = block;
-    return RILL_OK;
+    return rill__bundle(r, 2, start, out);
 }
 
 static rill_status send_blocks(rill_request *r, state *s) {
@@ -120,7 +97,7 @@ static rill_status send_blocks(rill_request *r, state *s) {
     int n = sections_of(r, s->distance, s->held - s->distance, c);
     for (int i = 0; i < n; i++)
         parts[i] = trimmed(r, s, &c[i]);
-    RILL_TRY(n == 1 ? rill__encode(r, &parts[0], &block) : bundle(r, parts, &block));
+    RILL_TRY(n == 1 ? rill__encode(r, &parts[0], &block) : encode_two(r, parts, &block));
     RILL_TRY(rill__send_block(r, to, RILL__LANE_A, block));
     r->task.rounds++;
     sections_of(r, 0, s->distance, c);

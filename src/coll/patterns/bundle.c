@@ -1,0 +1,39 @@
+#include "coll/patterns/bundle.h"
+
+#include <string.h>
+
+static rill__header header_at(const void *start) {
+    rill__header h;
+    memcpy(&h, start, sizeof h); /* inside a bundle it is aligned to 8 bytes only */
+    return h;
+}
+
+rill_status rill__bundle(rill_request *r, int n, const void *const *start, rill__block **out) {
+    rill__part nothing = rill__part_empty(0, 0);
+    size_t bytes = 0;
+    if (rill__task_failed(r)) return rill__encode(r, &nothing, out);
+    for (int i = 0; i < n; i++) {
+        rill__header h = header_at(start[i]);
+        bytes += rill__message_padded(&h);
+    }
+    rill__block *block = rill__block_take(r, sizeof(rill__header) + bytes);
+    if (!block) {
+        rill__task_fail(r, RILL_ERR_MEMORY);
+        return rill__encode(r, &nothing, out);
+    }
+    rill__header *bundle = block->buffer.data;
+    rill__call_header_at(&r->task, bundle);
+    bundle->form = RILL__M_BUNDLE;
+    bundle->count = (uint64_t)n;
+    bundle->value_size = bytes;
+    char *at = (char *)(bundle + 1);
+    for (int i = 0; i < n; i++) {
+        rill__header h = header_at(start[i]);
+        size_t whole = rill__message_size(&h), padded = rill__message_padded(&h);
+        memcpy(at, start[i], whole);
+        memset(at + whole, 0, padded - whole);
+        at += padded;
+    }
+    *out = block;
+    return RILL_OK;
+}
