@@ -180,9 +180,11 @@ typedef struct rill_stats {
     double select_s;        /* reducers: of elapsed_s, time for feedback and selection; */
     double update_s;        /* and for what came back and the update */
     double collision_error; /* "s2": estimated relative error of the sketch's estimates; else 0 */
+    int value_bits;         /* of the messages; 0: values as they are */
+    const char *partition;  /* "uniform" or "balanced" */
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0 }
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "" }
 
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
@@ -201,16 +203,19 @@ typedef struct rill_options {
     const char *codec;     /* "auto" or a name from rill_codec_at; NULL: unset */
     int value_bits;        /* 0 raw, 16, 8, 4, 2; -1: unset */
     uint64_t expected_nnz; /* expected non-zeros of the result; 0: unknown */
-    const char *partition; /* "uniform", "balanced"; NULL: unset */
+    const char *partition; /* "auto", "uniform", "balanced"; NULL: unset */
     /* What value_bits applies to. "auto", as the papers have it: the second phase of "dsar", every
      * message of the others; "all": every message of "dsar" too; NULL: unset. */
     const char *value_scope;
     /* "block": entries of a block, where entries come in whole blocks; "auto" considers it only then.
      * 0: unset; "block" then takes the blocks of a block-sparse input, or 256. */
     uint64_t block;
+    /* The fewest bits of a value that the planner may choose where value_bits is 0: 16, 8, 4 or 2.
+     * 0: values travel as they are; -1: unset. */
+    int allow_bits;
 } rill_options;
 #define RILL_OPTIONS_INIT                                                                          \
-    { sizeof(rill_options), NULL, NULL, -1, 0, NULL, NULL, 0 }
+    { sizeof(rill_options), NULL, NULL, -1, 0, NULL, NULL, 0, -1 }
 
 /* All ranks call in the same order with the same dim, type, op, root and options. out has the dim
  * and type of in, and may be in. Results are bitwise the same on all ranks. */
@@ -449,6 +454,67 @@ RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... 
 RILL_API const char *rill_algorithm_at(rill_collective, int i, const char **description);
 RILL_API const char *rill_codec_at(int i, const char **description);
 RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2", "avx512" */
+
+/* ---- planner ------------------------------------------------------------------------------ */
+
+/* Algorithm "auto" takes what is expected to be fastest. What a message, a byte, a sum cost comes from
+ * a profile, which rill_tune writes: the file RILL_PROFILE names (or the MPI_Info key "rill_profile";
+ * "none" for the built-in constants), else rill/profile in the user's configuration folder. Without
+ * one the constants are built in, and a few messages tell what class of network there is. */
+
+typedef struct rill_plan_query {
+    size_t size;
+    rill_collective collective; /* or RILL_REDUCER: what gives the k largest of the sum */
+    rill_type type;
+    int ranks, hosts;
+    uint64_t dim, nnz;     /* nnz: entries of each rank; with RILL_REDUCER also k */
+    uint64_t result;       /* entries of the result; 0: as of uniform supports */
+    const char *codec;     /* as in rill_options; NULL: auto */
+    const char *partition; /* the same */
+    int value_bits;        /* 0: values as they are */
+    int allow_bits;
+    uint64_t block;
+    const char *profile;               /* a file or "none"; NULL: as a communicator finds it */
+    double latency_s, bits_per_second; /* of the network; 0: the profile's */
+} rill_plan_query;
+#define RILL_PLAN_QUERY_INIT                                                                       \
+    {                                                                                              \
+        sizeof(rill_plan_query), (rill_collective)0, RILL_F32, 2, 1, 0, 0, 0, NULL, NULL, 0, 0, 0, \
+            NULL, 0.0, 0.0                                                                         \
+    }
+
+typedef struct rill_plan_row {
+    const char *algorithm, *codec, *partition;
+    int value_bits;
+    double seconds;
+    const char *refuses; /* why it cannot serve; NULL: it can */
+    int chosen;
+} rill_plan_row;
+/* What auto would do, in the order of the table: at most capacity rows, *n of them. Needs no MPI. */
+RILL_API rill_status rill_plan(const rill_plan_query *, rill_plan_row *rows, int capacity, int *n);
+
+typedef struct rill_tune_options {
+    size_t size;
+    const char *profile; /* the file to write; NULL: where a communicator looks for it */
+    double seconds;      /* to spend; 0: 50 */
+    void (*progress)(double share, const char *what, void *context); /* on rank 0; may be NULL */
+    void *context;
+} rill_tune_options;
+#define RILL_TUNE_OPTIONS_INIT                                                                     \
+    { sizeof(rill_tune_options), NULL, 0.0, NULL, NULL }
+
+typedef struct rill_tune_report {
+    size_t size;
+    int measured;        /* calls of different kind */
+    double median_error; /* of the model against them: 0.1 is 10 % */
+    double latency_s, bits_per_second;
+    char profile[1024]; /* as written */
+} rill_tune_report;
+#define RILL_TUNE_REPORT_INIT                                                                      \
+    { sizeof(rill_tune_report), 0, 0.0, 0.0, 0.0, "" }
+/* Measures every allreduce on this communicator, fits the constants, writes them into the profile, and
+ * uses them from now on. Entries for other numbers of ranks and hosts stay in the file. Collective. */
+RILL_API rill_status rill_tune(rill_comm *, const rill_tune_options *or_null, rill_tune_report *);
 
 #ifdef __cplusplus
 }

@@ -57,6 +57,7 @@ static uint64_t arguments_word(const rill_request *r) {
                         s->algorithm ? rill__name_hash(s->algorithm->name) : 0,
                         s->codec ? s->codec->id + 1u : 0,
                         (uint64_t)s->value_bits,
+                        (uint64_t)s->allow_bits,
                         (uint64_t)s->all_values,
                         (uint64_t)s->partition,
                         s->expected_nnz,
@@ -158,7 +159,7 @@ static rill_status enter_run(rill_request *r) {
     r->may_post = r->algorithm->posts_mpi_collective;
     r->task.expect.algorithm = r->algorithm_hash;
     r->task.coding.index = r->problem.codec;
-    r->task.coding.value = rill__value_codec_for_bits(r->task.shape.type, r->settings.value_bits);
+    r->task.coding.value = rill__value_codec_for_bits(r->task.shape.type, r->problem.value_bits);
     r->task.coding.key.seed = r->feedback ? r->feedback->seed : r->comm->defaults.seed;
     r->task.codec_forced = r->settings.codec != NULL;
     r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
@@ -271,7 +272,7 @@ rill_status rill__request_begin(rill_request *r) {
     task->fill = fill_of(r);
     memcpy(r->fill, &task->fill, sizeof r->fill);
     r->algorithm = r->settings.algorithm;
-    r->predicted = 0;
+    r->predicted = r->skew = 0;
     r->may_post = !r->algorithm || r->algorithm->posts_mpi_collective;
     if (r->feedback) {
         r->feedback->returns = 0;
@@ -325,6 +326,10 @@ static const char *codec_name(const rill_request *r) {
     return coded ? r->problem.codec->name : rill__codec_raw.name;
 }
 
+static const char *partition_name(const rill_request *r) {
+    return r->problem.partition == RILL__BALANCED ? "balanced" : "uniform";
+}
+
 void rill__request_statistics(const rill_request *r, rill_stats *stats) {
     *stats = (rill_stats){.size = sizeof *stats,
                           .sent_bytes = r->task.sent_bytes,
@@ -335,7 +340,9 @@ void rill__request_statistics(const rill_request *r, rill_stats *stats) {
                           .nnz_out = r->nnz_out,
                           .algorithm = r->algorithm ? r->algorithm->name : "",
                           .codec = codec_name(r),
-                          .predicted_s = r->predicted};
+                          .predicted_s = r->predicted,
+                          .value_bits = r->task.coding.value ? r->task.coding.value->bits : 0,
+                          .partition = partition_name(r)};
 }
 
 /* The arguments are wrong here: the others may be right, and must not wait. */

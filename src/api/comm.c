@@ -29,8 +29,12 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
     comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);
     double crowding = (double)ranks_here / (double)sysconf(_SC_NPROCESSORS_ONLN), most = 1;
     int code = MPI_Allreduce(&crowding, &most, 1, MPI_DOUBLE, MPI_MAX, dup);
+    if (code == MPI_SUCCESS)
+        code = MPI_Allreduce(MPI_IN_PLACE, &ranks_here, 1, MPI_INT, MPI_MAX, dup);
     if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
-    rill__constants_default(&comm->planner.constants, hosts, most);
+    comm->planner.hosts = hosts;
+    comm->planner.most_per_host = ranks_here;
+    RILL_TRY(rill__comm_profile(comm, most));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start();
     return rill__mpi_ops_create(comm);

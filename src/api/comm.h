@@ -16,6 +16,8 @@ typedef struct rill__defaults {
     uint64_t block; /* 0: unset */
     uint64_t split_limit;
     uint64_t seed; /* of random rounding */
+    int32_t allow_bits;
+    char profile[1024]; /* a file, or "none"; empty: unset */
 } rill__defaults;
 
 struct rill_comm {
@@ -37,6 +39,9 @@ rill_status rill__defaults_agree(const rill_config *, MPI_Comm user, MPI_Comm du
 /* Resolves the options of a call; an unknown name is an error that says so. */
 rill_status rill__settings_resolve(const rill_comm *, rill_collective, const rill_options *,
                                    rill__settings *);
+
+/* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
+rill_status rill__comm_profile(rill_comm *, double crowding);
 
 /* mpi_op.c */
 rill_status rill__mpi_ops_create(rill_comm *);

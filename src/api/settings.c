@@ -60,8 +60,8 @@ static rill_status check_names(const rill__defaults *d) {
     }
     if (d->codec[0] && strcmp(d->codec, "auto") != 0 && !rill__index_codec_by_name(d->codec))
         return rill__fail(RILL_ERR_UNKNOWN, "setting codec = '%s' is unknown", d->codec);
-    if (d->partition[0] && strcmp(d->partition, "uniform") != 0 &&
-        strcmp(d->partition, "balanced") != 0)
+    if (d->partition[0] && strcmp(d->partition, "auto") != 0 &&
+        strcmp(d->partition, "uniform") != 0 && strcmp(d->partition, "balanced") != 0)
         return rill__fail(RILL_ERR_UNKNOWN, "setting partition = '%s' is unknown", d->partition);
     return RILL_OK;
 }
@@ -71,14 +71,17 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     look_up(s, "algorithm", d->algorithm, sizeof d->algorithm);
     look_up(s, "codec", d->codec, sizeof d->codec);
     look_up(s, "partition", d->partition, sizeof d->partition);
-    uint64_t bits = UINT64_MAX, check = 0;
+    look_up(s, "profile", d->profile, sizeof d->profile);
+    uint64_t bits = UINT64_MAX, check = 0, allow = 0;
     RILL_TRY(look_up_number(s, "value_bits", &bits));
+    RILL_TRY(look_up_number(s, "allow_bits", &allow));
     RILL_TRY(look_up_number(s, "expected_nnz", &d->expected_nnz));
     RILL_TRY(look_up_number(s, "block", &d->block));
     RILL_TRY(look_up_number(s, "split_limit", &d->split_limit));
     RILL_TRY(look_up_number(s, "check", &check));
     RILL_TRY(look_up_number(s, "seed", &d->seed));
     if (bits != UINT64_MAX) d->value_bits = (int32_t)rill__min_u64(bits, 1000);
+    d->allow_bits = (int32_t)rill__min_u64(allow, 1000);
     d->check = check != 0;
     if (config && config->check >= 0) d->check = config->check != 0;
     if (config && config->split_limit) d->split_limit = config->split_limit;
@@ -145,28 +148,29 @@ static rill_status resolve_codec(const rill_comm *comm, rill_collective collecti
 
 static rill_status resolve_partition(const rill_comm *comm, rill_collective collective,
                                      const char *name, rill__settings *s) {
-    s->partition = RILL__UNIFORM;
+    s->partition = RILL__ANY_PARTITION;
     if (!name && comm->defaults.partition[0]) name = comm->defaults.partition;
     if (!name && s->algorithm && s->algorithm->balances) name = "balanced";
-    if (!name || strcmp(name, "uniform") == 0) return RILL_OK;
-    if (strcmp(name, "balanced") != 0)
+    if (!name || strcmp(name, "auto") == 0) return RILL_OK;
+    if (strcmp(name, "uniform") == 0) s->partition = RILL__UNIFORM;
+    else if (strcmp(name, "balanced") == 0) s->partition = RILL__BALANCED;
+    else
         return rill__fail(RILL_ERR_UNKNOWN, "%s: partition '%s' is unknown",
                           rill_collective_name(collective), name);
-    s->partition = RILL__BALANCED;
     return RILL_OK;
 }
 
-static rill_status resolve_value_bits(rill_collective collective, int bits, rill__settings *s) {
-    s->value_bits = bits < 0 ? 0 : bits;
-    switch (s->value_bits) {
-    case 0: return RILL_OK;
+static rill_status resolve_bits(rill_collective collective, const char *name, int bits, int *out) {
+    *out = bits < 0 ? 0 : bits;
+    switch (*out) {
+    case 0:
     case 16:
     case 8:
     case 4:
     case 2: return RILL_OK;
     default:
-        return rill__fail(RILL_ERR_ARGUMENT, "%s: value_bits = %d is none of 0, 16, 8, 4, 2",
-                          rill_collective_name(collective), bits);
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: %s = %d is none of 0, 16, 8, 4, 2",
+                          rill_collective_name(collective), name, bits);
     }
 }
 
@@ -191,5 +195,9 @@ rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collec
     bool has_block = o->size >= offsetof(rill_options, block) + sizeof o->block;
     s->block = has_block && o->block ? o->block : d->block;
     s->expected_nnz = o->expected_nnz ? o->expected_nnz : d->expected_nnz;
-    return resolve_value_bits(collective, o->value_bits < 0 ? d->value_bits : o->value_bits, s);
+    bool has_allow = o->size >= offsetof(rill_options, allow_bits) + sizeof o->allow_bits;
+    int allow = has_allow && o->allow_bits >= 0 ? o->allow_bits : d->allow_bits;
+    RILL_TRY(resolve_bits(collective, "allow_bits", allow, &s->allow_bits));
+    int bits = o->value_bits < 0 ? d->value_bits : o->value_bits;
+    return resolve_bits(collective, "value_bits", bits, &s->value_bits);
 }

@@ -7,18 +7,26 @@
 
 #include "req/request.h"
 
-typedef enum rill__partition { RILL__UNIFORM = 0, RILL__BALANCED = 1 } rill__partition;
+typedef enum rill__partition {
+    RILL__UNIFORM = 0,
+    RILL__BALANCED = 1,
+    RILL__ANY_PARTITION = 2 /* settings only: the planner chooses */
+} rill__partition;
 
 /* Constants of the cost model, the same on all ranks of a communicator. Seconds. */
 typedef struct rill__constants {
-    double latency;               /* of one message */
-    double byte;                  /* per byte on the wire of one rank */
-    double overhead;              /* of a call, whatever the algorithm */
-    double merge;                 /* per input entry of a two-way sparse sum */
-    double sum;                   /* per input entry of a P-way sparse sum */
-    double scatter;               /* per sparse entry added to a dense vector */
-    double dense_add;             /* per byte of a dense sum */
-    double copy;                  /* per byte copied */
+    double latency;                 /* of one message that somebody waits for */
+    double message;                 /* of each further one of the same round */
+    double byte;                    /* per byte on the wire of one rank */
+    double host_latency, host_byte; /* the same between ranks of one host */
+    double overhead;                /* of a call, whatever the algorithm */
+    double merge;                   /* per input entry of a two-way sparse sum */
+    double sum;                     /* per input entry of a P-way sparse sum */
+    double scatter;                 /* per sparse entry added to a dense vector */
+    double dense_add;               /* per byte of a dense sum */
+    double copy;                    /* per byte copied */
+    double pack, fano, bits;      /* per index, encoded and decoded: bitpack, elias_fano, bitmap */
+    double quantize;              /* per value coded in 16 bits or less, and back */
     double mpi_latency, mpi_byte; /* of MPI's own dense allreduce, as a ring */
     double doubt; /* MPI's dense allreduce is kept unless another takes less than this share */
 } rill__constants;
@@ -30,13 +38,19 @@ typedef struct rill__problem {
     rill_type type;
     const rill_op *op;
     unsigned index_bytes;
+    int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
+    double nnz;               /* entries per rank, mean */
+    double nnz_max;           /* of one rank, the most */
+    double result;            /* expected entries of the result */
+    double space;             /* in which uniform supports would give it; at most dim */
+    double skew;              /* entries in the fullest of P equal ranges over the mean */
+    double k;                 /* reducers: entries wanted in the result; else 0 */
+    /* The way to send, which the planner chooses with the algorithm (rill__problem_code). */
     const rill__index_codec *codec; /* of messages that are worth it */
     int value_bits;
-    double index_cost, value_cost; /* expected bytes of an index and a value in a message */
-    double nnz;                    /* entries per rank, mean */
-    double nnz_max;                /* of one rank, the most */
-    double result;                 /* expected entries of the result */
-    double k;                      /* reducers: entries wanted in the result; else 0 */
+    double value_cost; /* expected bytes of a value in a message */
+    double index_cost; /* and of an index, where the density does not tell; else negative */
+    double handle;     /* seconds to encode and decode a byte of a message */
     rill__partition partition;
     uint64_t block; /* entries of a block, where entries come in blocks; else 0 */
     const rill__constants *c;
@@ -65,6 +79,7 @@ typedef struct rill__settings {
     const rill__algorithm *algorithm; /* NULL: the planner chooses */
     const rill__index_codec *codec;   /* NULL: the planner chooses */
     int value_bits;
+    int allow_bits; /* the fewest value bits that the planner may choose; 0: none */
     bool
         all_values; /* value_bits for every message, where the paper has a phase of its own for it */
     rill__partition partition;
@@ -98,6 +113,7 @@ struct rill_request {
     double predicted;
     bool may_post;    /* it may still post a collective of MPI's */
     bool stats_known; /* task.nnz_sum and nnz_max are those of all ranks when it completes */
+    double skew;      /* of the result, where all ranks saw it alike; else 0 */
     int key;          /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call;
 

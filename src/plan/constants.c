@@ -1,45 +1,77 @@
-/* Default constants of the cost model, until `rill tune` measures the user's own machine.
+/* Built-in constants of the cost model, for where `rill tune` has not measured the user's own machine.
  *
  * One host: measured with `rill bench` and `rill bench kernels` on two cores of an AMD EPYC (Zen 4)
- * with Open MPI 4.1.4 over shared memory. Several hosts: a 10 Gbit/s network; on slower ones the
- * order of the algorithms is the same, on faster ones dense vectors gain. */
-#include "plan/plan.h"
+ * with Open MPI 4.1.4 over shared memory. Several hosts: the class of the network is found when a
+ * communicator is made. Classes are coarse, so that a noisy measurement seldom changes the choice of an
+ * algorithm, and with it the rounding, from one run to the next. */
+#include "plan/profile.h"
 
 #include <math.h>
+
+#define ROW(name, computes)                                                                        \
+    { #name, offsetof(rill__constants, name), computes }
+
+const rill__constant rill__constant_table[RILL__CONSTANTS] = {
+    ROW(latency, false),  ROW(message, true),   ROW(byte, false),    ROW(host_latency, true),
+    ROW(host_byte, true), ROW(overhead, true),  ROW(merge, true),    ROW(sum, true),
+    ROW(scatter, true),   ROW(dense_add, true), ROW(copy, true),     ROW(pack, true),
+    ROW(fano, true),      ROW(bits, true),      ROW(quantize, true), ROW(mpi_latency, false),
+    ROW(mpi_byte, false), ROW(doubt, false),
+};
 
 void rill__constants_default(rill__constants *c, int hosts, double crowding) {
     *c = (rill__constants){
         .latency = 0.5e-6,
+        .message = 0.3e-6,
         .byte = 0.18e-9,
+        .host_latency = 0.5e-6,
+        .host_byte = 0.18e-9,
         .overhead = 0.3e-6,
         .merge = 1.0e-9,
         .sum = 2.0e-9,
         .scatter = 0.6e-9,
         .dense_add = 0.06e-9,
         .copy = 0.06e-9,
+        .pack = 0.5e-9,
+        .fano = 1.0e-9,
+        .bits = 0.8e-9,
+        .quantize = 0.5e-9,
         .mpi_latency = 0.3e-6,
         .mpi_byte = 0.33e-9,
         /* In the caches, where small vectors are, all is faster than these figures, MPI most. */
         .doubt = 0.7,
     };
-    if (hosts > 1) {
-        c->doubt = 0.95;
-        c->latency = c->mpi_latency = 25e-6;
-        c->byte = c->mpi_byte = 0.9e-9;
-    }
     if (crowding > 1) { /* ranks take turns on the processors */
-        c->latency = fmax(c->latency, 2e-6);
+        c->latency = c->host_latency = fmax(c->latency, 2e-6);
         c->mpi_latency = fmax(c->mpi_latency, 1.5e-6);
-        double *each[] = {&c->latency, &c->overhead,  &c->merge, &c->sum,
-                          &c->scatter, &c->dense_add, &c->copy,  &c->mpi_latency};
-        for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
-            *each[i] *= crowding;
-        if (hosts == 1) {
-            c->byte *= crowding;
-            c->mpi_byte *= crowding;
+        for (int i = 0; i < RILL__CONSTANTS; i++) {
+            const rill__constant *row = &rill__constant_table[i];
+            if (row->computes) *(double *)((char *)c + row->offset) *= crowding;
         }
+        c->latency *= crowding;
+        c->mpi_latency *= crowding;
+        c->byte *= crowding;
+        c->mpi_byte *= crowding;
     }
+    if (hosts > 1) rill__constants_network(c, 25e-6, 1e10);
 }
 
-/* Coding an index takes about 0.4 ns, both ways together, and saves 2.5 bytes: see docs/COST.md. */
-bool rill__codec_pays(const rill__constants *c) { return c->byte * 2.5 > 0.4e-9; }
+/* The nearest on a logarithmic scale. */
+static double nearest(double value, const double *classes, int n) {
+    double best = classes[0];
+    for (int i = 1; i < n; i++)
+        if (fabs(log(value / classes[i])) < fabs(log(value / best))) best = classes[i];
+    return best;
+}
+
+void rill__constants_network(rill__constants *c, double latency, double bits_per_second) {
+    static const double rates[] = {1e6, 1e7, 1e8, 1e9, 1e10, 2.5e10, 1e11};
+    static const double latencies[] = {2e-6, 25e-6, 200e-6, 2e-3, 20e-3, 100e-3};
+    c->latency = c->mpi_latency = nearest(latency, latencies, 6);
+    /* A small part of it is the processor's: the rest of several messages passes at once. */
+    c->message = c->latency < 10e-6 ? 0.5e-6 : 5e-6;
+    /* Headers of packets take 4 %. MPI's dense sum reaches half of the line rate over TCP: see docs/LAB.md. */
+    c->byte = 8 * 1.05 / nearest(bits_per_second, rates, 7);
+    c->mpi_byte = c->latency < 10e-6 ? 1.3 * c->byte : 2 * c->byte;
+    c->doubt = 0.95;
+}

@@ -47,40 +47,6 @@ void rill__plan_begin(rill__planner *planner, rill_request *r) {
 
 /* ---- choice ----------------------------------------------------------------------------------------- */
 
-rill__problem rill__plan_problem(const rill__planner *planner, const rill__settings *settings,
-                                 rill_collective collective, int ranks, uint64_t dimension,
-                                 rill_type type, const rill_op *op, const rill__observed *seen) {
-    rill__problem p = {.collective = collective,
-                       .ranks = ranks,
-                       .dim = dimension,
-                       .type = type,
-                       .op = op,
-                       .index_bytes = rill__index_bytes(dimension),
-                       .codec = settings->codec ? settings->codec : &rill__codec_raw,
-                       .value_bits = settings->value_bits,
-                       .partition = settings->partition,
-                       .block = settings->block,
-                       .c = &planner->constants};
-    double dim = (double)p.dim;
-    p.index_cost = p.index_bytes;
-    p.value_cost = p.value_bits ? p.value_bits / 8.0 + 4.0 / RILL__BUCKET
-                                : (double)rill__type_size(p.type);
-    if (seen->known) {
-        p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
-        p.nnz_max = fmin((double)seen->nnz_max, dim);
-        p.result = rill__uniform_union(dim, p.nnz, ranks);
-        if (!settings->codec && rill__codec_pays(&planner->constants) &&
-            p.nnz >= RILL__WORTH_CODING)
-            p.codec = rill__index_codec_choose(p.index_bytes, (uint64_t)p.nnz, p.dim);
-        if (p.codec != &rill__codec_raw && p.nnz >= 1)
-            p.index_cost = fmin(rill__bitpack_expected_bits((uint64_t)p.nnz, p.dim), dim) / p.nnz /
-                           8;
-    }
-    if (seen->result) p.result = (double)seen->result;
-    else if (settings->expected_nnz) p.result = fmin((double)settings->expected_nnz, dim);
-    return p;
-}
-
 static rill__problem problem_of(const rill__planner *planner, const rill_request *r,
                                 const rill__observed *seen) {
     rill__problem p = rill__plan_problem(planner, &r->settings, r->collective, r->task.engine->size,
@@ -101,11 +67,13 @@ static bool still_good(const rill__plan_key *k, const rill__observed *seen, cons
            close_to(k->chosen_from.nnz_sum, seen->nnz_sum) &&
            close_to(k->chosen_from.nnz_max, seen->nnz_max) &&
            close_to(k->chosen_from.result, seen->result) &&
+           fabs(k->chosen_from.skew - seen->skew) <= 0.1 * seen->skew &&
            k->chosen_for.algorithm == r->settings.algorithm &&
            k->chosen_for.expected_nnz == r->settings.expected_nnz &&
            k->chosen_for.partition == r->settings.partition &&
            k->problem.block == rill__agreed_block(r) && k->chosen_for.codec == r->settings.codec &&
-           k->chosen_for.value_bits == r->settings.value_bits;
+           k->chosen_for.value_bits == r->settings.value_bits &&
+           k->chosen_for.allow_bits == r->settings.allow_bits;
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
@@ -113,29 +81,31 @@ static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
 }
 
 rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const rill__observed *seen) {
-    rill__problem p = problem_of(planner, r, seen);
+    rill__problem p = problem_of(planner, r, seen), best_way = p;
     const rill__algorithm *best = r->settings.algorithm;
     double least = 0;
     if (best) {
         const char *why = best->supports(&p);
         if (why) return cannot_serve(best, why);
-        least = best->estimate(&p);
+        least = rill__plan_way(planner, &r->settings, best, &best_way);
     } else {
         double weight = 1; /* on the choice so far; the first row of allreduce is MPI's */
         for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
             const rill__algorithm *a = rill__algorithm_at(r->collective, i);
-            if (a->supports(&p)) continue;
-            double time = a->estimate(&p);
+            if (a->supports(&p) || a->by_request) continue;
+            rill__problem way = p;
+            double time = rill__plan_way(planner, &r->settings, a, &way);
             if (best && time >= least * weight) continue;
-            weight = a->posts_mpi_collective ? planner->constants.doubt : 1;
+            weight = a->posts_mpi_collective ? planner->profile.constants.doubt : 1;
             best = a;
             least = time;
+            best_way = way;
         }
     }
     if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
     r->algorithm = best;
     r->algorithm_hash = rill__name_hash(best->name);
-    r->problem = p;
+    r->problem = best_way;
     r->choice = ++planner->choices;
     r->predicted = least;
     return RILL_OK;
@@ -180,7 +150,10 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
         if (k->slot[slot].pending) {
             if (!k->slot[slot].done) return RILL_IN_PROGRESS;
             rill__observed *old = &k->slot[slot].observed;
-            if (old->known && (!k->last.known || old->call > k->last.call)) k->last = *old;
+            if (old->known && (!k->last.known || old->call > k->last.call)) {
+                if (old->skew == 0) old->skew = k->last.skew;
+                k->last = *old;
+            }
         }
         k->slot[slot].pending = !r->blocking;
         k->slot[slot].done = false;
@@ -219,4 +192,5 @@ void rill__plan_end(rill__planner *planner, rill_request *r) {
     seen->nnz_sum = r->task.nnz_sum;
     seen->nnz_max = r->task.nnz_max;
     seen->result = counts ? r->nnz_out : 0;
+    if (!r->blocking || r->skew > 0) seen->skew = r->skew;
 }

@@ -8,7 +8,7 @@
 #ifndef RILL_PLAN_PLAN_H
 #define RILL_PLAN_PLAN_H
 
-#include "coll/coll.h"
+#include "plan/profile.h"
 
 enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8 };
 
@@ -17,6 +17,7 @@ typedef struct rill__observed {
     uint64_t call;
     uint64_t nnz_sum, nnz_max;
     uint64_t result; /* 0: not known (dense, or on some ranks only) */
+    double skew;     /* of equal ranges of the result; 0: not known */
 } rill__observed;
 
 /* Calls of one kind. */
@@ -45,21 +46,22 @@ typedef struct rill__plan_key {
 } rill__plan_key;
 
 typedef struct rill__planner {
-    rill__constants constants;
+    rill__profile profile;
+    int hosts, most_per_host;
     uint64_t births, choices;
     int recent; /* key of the last call */
     rill__plan_key keys[RILL__PLAN_KEYS];
 } rill__planner;
 
-/* crowding: ranks per processor of the fullest host. The same arguments on all ranks. */
-void rill__constants_default(rill__constants *, int hosts, double crowding);
-/* Whether coding the indices costs less time than the bytes that it saves. */
-bool rill__codec_pays(const rill__constants *);
-
-/* What is known of a call, for the estimates. */
+/* What is known of a call, for the estimates; its indices and values are not coded yet. */
 rill__problem rill__plan_problem(const rill__planner *, const rill__settings *, rill_collective,
                                  int ranks, uint64_t dim, rill_type, const rill_op *,
                                  const rill__observed *);
+/* The same sent in another way. */
+void rill__problem_code(rill__problem *, const rill__index_codec *, int value_bits);
+/* The best way to send that the settings leave open, for one algorithm: sets it, and returns the time. */
+double rill__plan_way(const rill__planner *, const rill__settings *, const rill__algorithm *,
+                      rill__problem *);
 /* At the start of a call: its key and number. */
 void rill__plan_begin(rill__planner *, rill_request *);
 /* RILL_OK: planned (request->algorithm, problem, predicted). RILL_IN_PROGRESS: an earlier call must

@@ -57,16 +57,17 @@ static rill_status resolve_method(rill_reducer *r) {
 
 /* ---- estimates ---------------------------------------------------------------------------- */
 
-static rill__problem problem_of(const rill_reducer *r, rill_collective collective, double nnz) {
-    rill__settings settings = {0};
+static rill__problem problem_of(const rill_reducer *r, rill_collective collective, double nnz,
+                                rill__settings *settings) {
+    *settings = (rill__settings){0};
     rill_options o = rill__reducer_call_options(r);
     o.algorithm = "auto";
-    rill__settings_resolve(r->comm, collective, &o, &settings);
+    rill__settings_resolve(r->comm, collective, &o, settings);
     int ranks = r->comm->engine.size;
     rill__observed seen = {.known = true,
                            .nnz_sum = (uint64_t)nnz * (unsigned)ranks,
                            .nnz_max = (uint64_t)nnz};
-    rill__problem p = rill__plan_problem(&r->comm->planner, &settings, collective, ranks, r->dim,
+    rill__problem p = rill__plan_problem(&r->comm->planner, settings, collective, ranks, r->dim,
                                          r->type, RILL_SUM, &seen);
     p.k = (double)rill__reducer_stage_k(r);
     return p;
@@ -74,12 +75,14 @@ static rill__problem problem_of(const rill_reducer *r, rill_collective collectiv
 
 static double best_of(const rill_reducer *r, rill_collective collective, double nnz,
                       const rill__algorithm **best) {
-    rill__problem p = problem_of(r, collective, nnz);
+    rill__settings settings;
+    rill__problem p = problem_of(r, collective, nnz, &settings);
     double least = 1e300;
     for (int i = 0; rill__algorithm_at(collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(collective, i);
         if (a->supports(&p) || a->by_request || a->posts_mpi_collective) continue;
-        double time = a->estimate(&p);
+        rill__problem way = p;
+        double time = rill__plan_way(&r->comm->planner, &settings, a, &way);
         if (time >= least) continue;
         least = time;
         if (best) *best = a;
@@ -92,15 +95,18 @@ static const rill__algorithm *mpi_allreduce(void) {
 }
 
 static double dense_time(const rill_reducer *r) {
-    rill__problem p = problem_of(r, RILL_ALLREDUCE, (double)r->dim);
-    p.value_bits = 0; /* what is sent whole is sent as it is */
-    return mpi_allreduce()->supports(&p) ? 1e300 : mpi_allreduce()->estimate(&p);
+    rill__settings settings;
+    rill__problem p = problem_of(r, RILL_ALLREDUCE, (double)r->dim, &settings);
+    rill__problem_code(&p, &rill__codec_raw, 0); /* what is sent whole is sent as it is */
+    return mpi_allreduce()->supports(&p)
+               ? 1e300
+               : rill__profile_time(&r->comm->planner.profile, mpi_allreduce(), &p);
 }
 
 /* Reads of gradient and residual, and a write of the residual. */
 static double selection_time(const rill_reducer *r) {
     double bytes = (double)r->dim * (double)rill__type_size(r->type);
-    return 3 * bytes * r->comm->planner.constants.dense_add;
+    return 3 * bytes * r->comm->planner.profile.constants.dense_add;
 }
 
 static void use_dense(rill_reducer *r) {
@@ -158,7 +164,7 @@ rill_status rill__reducer_resolve(rill_reducer *r) {
         return r->choice == RILL__SEND_SELECTED ? resolve_method(r) : RILL_OK;
     }
     if (automatic) return RILL_OK;
-    rill__problem p = problem_of(r, r->collective, (double)rill__reducer_stage_k(r));
+    rill__problem p = problem_of(r, r->collective, (double)rill__reducer_stage_k(r), &settings);
     const char *why = r->algorithm->supports(&p);
     if (why)
         return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "algorithm '%s' %s", r->algorithm->name,

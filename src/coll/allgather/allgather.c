@@ -21,9 +21,9 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p, rill__gather_kind kind) {
-    double bytes = p->nnz_max * rill__pair_bytes(p) + (double)sizeof(rill__header);
+    double bytes = rill__pairs_bytes(p, p->nnz_max, (double)p->dim) + (double)sizeof(rill__header);
     return p->c->overhead + rill__gather_estimate(p, kind, bytes) +
-           p->ranks * (p->nnz * p->c->merge + bytes * p->c->copy);
+           p->ranks * (p->nnz * p->c->merge + bytes * p->handle / 2);
 }
 static double estimate_direct(const rill__problem *p) { return estimate(p, RILL__DIRECT); }
 static double estimate_bruck(const rill__problem *p) { return estimate(p, RILL__BRUCK); }
@@ -55,7 +55,7 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
                             "rill_allgather: %llu indices are on more than one rank",
                             (unsigned long long)(total - count));
     if (status != RILL_OK) return rill__task_fail(r, status);
-    piece->part = (rill__part){RILL__SPARSE,   0, r->task.expect.dim, count, piece->idx.data,
+    piece->part = (rill__part){RILL__SPARSE,    0, r->task.expect.dim, count, piece->idx.data,
                                piece->val.data, 0};
     RILL_TRY(rill__finish_piece(r, piece));
     if (count > rill__dense_switch(shape.type, r->task.expect.dim))

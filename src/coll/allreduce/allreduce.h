@@ -7,12 +7,11 @@ extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_do
     rill__allreduce_split_allgather, rill__allreduce_dsar, rill__allreduce_ring,
     rill__allreduce_allgather, rill__allreduce_block;
 
-/* Bytes of a pair, and of n pairs or the dense range, whichever is less. */
-static inline double rill__pair_bytes(const rill__problem *p) {
-    return p->index_cost + p->value_cost;
-}
+/* Expected bytes of that many pairs in a range, and of those or the dense range, whichever is less.
+ * They lie anywhere in it: with real supports an index takes no more. */
+double rill__pairs_bytes(const rill__problem *, double pairs, double range);
 static inline double rill__least_bytes(const rill__problem *p, double pairs, double range) {
-    double sparse = pairs * rill__pair_bytes(p), dense = range * p->value_cost;
+    double sparse = rill__pairs_bytes(p, pairs, range), dense = range * p->value_cost;
     return sparse < dense ? sparse : dense;
 }
 
@@ -38,5 +37,7 @@ static inline double rill__turn_estimate(const rill__problem *p) {
 double rill__expected_union(const rill__problem *, double n);
 /* The same in a space of that size. */
 double rill__uniform_union(double space, double k, double n);
+/* The space in which the expected result would come out: for rill__problem.space. */
+double rill__effective_space(const rill__problem *);
 
 #endif

@@ -28,7 +28,7 @@ static double estimate(const rill__problem *p) {
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
     return p->c->overhead + rill__prepare_estimate(p) +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           p->ranks * (p->nnz * sum + bytes * p->c->copy) + bytes * p->c->copy +
+           p->ranks * (p->nnz * sum + bytes * p->handle / 2) + bytes * p->handle / 2 +
            rill__turn_estimate(p);
 }
 

@@ -24,7 +24,7 @@ static const char *supports(const rill__problem *p) {
     return p->block ? NULL : "needs the option block: entries of a block";
 }
 
-/* The same problem with the share of a block's number as index cost. */
+/* The same problem with the share of a block's number as the cost of an index. */
 static rill__problem in_blocks(const rill__problem *p) {
     rill__problem q = *p;
     double all = (double)rill__blocks_in(p->dim, p->block);
@@ -47,7 +47,7 @@ static double estimate(const rill__problem *p) {
     double bytes = owned_bytes(&q), size = (double)rill__type_size(p->type);
     return p->c->overhead + rill__split_estimate(&q) + p->nnz * size * p->c->dense_add +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (p->ranks + 1) * bytes * 2 * p->c->copy;
+           (p->ranks + 1) * bytes * p->handle;
 }
 
 /* Each message has the codec that suits it; all ranks tell that of the first sum with blocks. */

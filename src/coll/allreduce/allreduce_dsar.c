@@ -26,7 +26,7 @@ static double estimate(const rill__problem *p) {
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
            p->nnz * p->c->scatter + bytes * p->c->dense_add +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (p->ranks + 1) * bytes * 2 * p->c->copy;
+           (p->ranks + 1) * bytes * p->handle;
 }
 
 static rill_status step(rill_request *r) {

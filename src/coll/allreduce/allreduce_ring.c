@@ -29,7 +29,7 @@ static double estimate(const rill__problem *p) {
                    (double)sizeof(rill__header);
     return p->c->overhead + rill__prepare_estimate(p) + rill__ring_estimate(p) +
            rill__gather_estimate(p, RILL__RING, bytes) + rill__turn_estimate(p) / p->ranks +
-           (p->ranks + 1) * bytes * 2 * p->c->copy;
+           (p->ranks + 1) * bytes * p->handle;
 }
 
 static rill_status step(rill_request *r) {

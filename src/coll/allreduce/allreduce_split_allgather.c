@@ -26,9 +26,10 @@ static double owned_bytes(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double bytes = owned_bytes(p), all = bytes * p->ranks;
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
-    return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) + p->nnz * sum +
+    return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
+           p->nnz * rill__owner_share(p) * sum +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           rill__turn_estimate(p) / p->ranks + (all + bytes) * 2 * p->c->copy;
+           rill__turn_estimate(p) / p->ranks + (all + bytes) * p->handle;
 }
 
 static rill_status step(rill_request *r) {

@@ -5,11 +5,25 @@
 
 #include <math.h>
 
+/* What the codecs take over the entropy of an index, in bits (LIMITS: 1.4 to 1.6, and 0.4 to 0.6). */
+#define PACK_OVER_ENTROPY 1.5
+#define FANO_OVER_ENTROPY 0.5
+
+double rill__pairs_bytes(const rill__problem *p, double pairs, double range) {
+    if (p->index_cost >= 0) return pairs * (p->index_cost + p->value_cost);
+    if (p->codec == &rill__codec_raw || pairs <= 0) return pairs * (p->index_bytes + p->value_cost);
+    if (p->codec == &rill__codec_bitmap) return range / 8 + pairs * p->value_cost;
+    double density = fmin(pairs / range, 0.999);
+    double entropy = -log2(density) - (1 - density) / density * log2(1 - density);
+    double over = p->codec == &rill__codec_bitpack ? PACK_OVER_ENTROPY : FANO_OVER_ENTROPY;
+    return pairs * ((entropy + over) / 8 + p->value_cost);
+}
+
 double rill__uniform_union(double space, double k, double n) {
     return k >= space ? space : space * -expm1(n * log1p(-k / space));
 }
 
-static double effective_space(const rill__problem *p) {
+double rill__effective_space(const rill__problem *p) {
     double dim = (double)p->dim;
     if (p->result >= rill__uniform_union(dim, p->nnz, p->ranks)) return dim;
     if (p->result <= p->nnz * 1.0001) return p->nnz; /* identical supports */
@@ -24,5 +38,5 @@ static double effective_space(const rill__problem *p) {
 
 double rill__expected_union(const rill__problem *p, double n) {
     if (p->nnz <= 0) return 0;
-    return rill__uniform_union(effective_space(p), p->nnz, n);
+    return rill__uniform_union(p->space, p->nnz, n);
 }

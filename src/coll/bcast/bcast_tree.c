@@ -24,7 +24,7 @@ static double estimate(const rill__problem *p) {
     double bytes = rill__least_bytes(p, p->nnz_max, (double)p->dim), time = p->c->overhead;
     for (int reach = 1; reach < p->ranks; reach *= 2)
         time += p->c->latency + bytes * p->c->byte;
-    return time + 2 * bytes * p->c->copy;
+    return time + bytes * p->handle;
 }
 
 static rill_status step(rill_request *r) {

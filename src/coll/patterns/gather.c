@@ -16,7 +16,8 @@ double rill__gather_estimate(const rill__problem *p, rill__gather_kind kind, dou
     case RILL__BRUCK:
         /* All but the first message of each rank are copied into bundles once. */
         return rounds_of(p->ranks) * p->c->latency + wire + (all - bytes) * p->c->copy;
-    default: return (p->ranks - 1) * p->c->latency + wire;
+    case RILL__RING: return (p->ranks - 1) * p->c->latency + wire;
+    default: return p->c->latency + (p->ranks - 2) * p->c->message + wire;
     }
 }
 

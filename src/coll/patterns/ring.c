@@ -7,9 +7,9 @@ double rill__ring_estimate(const rill__problem *p) {
     for (int n = 1; n < p->ranks; n++) {
         double entries = rill__expected_union(p, n) / p->ranks;
         bool dense = entries > limit;
-        double bytes = (dense ? range * p->value_cost : entries * rill__pair_bytes(p)) +
+        double bytes = (dense ? range * p->value_cost : rill__pairs_bytes(p, entries, range)) +
                        (double)sizeof(rill__header);
-        time += p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
+        time += p->c->latency + bytes * (p->c->byte + p->handle);
         time += dense ? 3 * bytes * p->c->dense_add : (entries + p->nnz / p->ranks) * p->c->merge;
     }
     return time;
@@ -59,7 +59,7 @@ rill_status rill__ring_step(rill_request *r, rill__ring *ring) {
                                            rill__split_range(&ring->split, comes));
         if (message.header.form != RILL__M_FAILED) {
             /* The message speaks for the ranks that it came through; with this one, for one more. */
-            if (r->settings.partition != RILL__BALANCED) {
+            if (r->problem.partition != RILL__BALANCED) {
                 r->task.nnz_sum = ring->own_nnz + message.header.nnz_sum;
                 r->task.nnz_max = rill__max_u64(r->task.nnz_max, message.header.nnz_max);
             }

@@ -1,16 +1,22 @@
 #include "coll/patterns/split.h"
+#include "coll/allreduce/allreduce.h"
 #include "stream/blocks.h"
+
+#include <math.h>
 
 enum { START, AGREEING, BOUNDS_KNOWN, RECEIVING, DONE };
 
+double rill__owner_share(const rill__problem *p) {
+    return p->partition == RILL__BALANCED ? 1.0 : fmax(1.0, p->skew);
+}
+
 double rill__split_estimate(const rill__problem *p) {
-    double entry = p->index_cost + p->value_cost;
-    double agree = 0;
+    double agree = 0, most = fmax(p->nnz_max, p->nnz * rill__owner_share(p));
     if (p->partition == RILL__BALANCED)
         for (int reach = 1; reach < p->ranks; reach *= 2)
             agree += p->c->latency + 8 * p->ranks * p->c->byte;
-    double sent = p->nnz_max * entry * (p->ranks - 1) / p->ranks;
-    return agree + (p->ranks - 1) * p->c->latency + sent * (p->c->byte + 2 * p->c->copy);
+    double sent = rill__pairs_bytes(p, most, (double)p->dim) * (p->ranks - 1) / p->ranks;
+    return agree + p->c->latency + (p->ranks - 2) * p->c->message + sent * (p->c->byte + p->handle);
 }
 
 /* bounds[1..P-1] = this rank's quantiles, in units; ranks without entries or with dense ones keep
@@ -42,7 +48,7 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
         uint64_t units = s->unit ? rill__blocks_in(dim, s->unit) : dim;
         for (int i = 0; i <= size; i++)
             s->bounds[i] = rill__uniform_bound(units, i, size);
-        if (request->settings.partition == RILL__BALANCED) {
+        if (request->problem.partition == RILL__BALANCED) {
             own_quantiles(request, s->bounds);
             /* Sums of bounds near 2^64 would overflow: average before adding. The remainders that
              * this drops move a bound by less than P. */
@@ -96,7 +102,7 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         s->received++;
         if (message.header.form == RILL__M_FAILED) continue;
         /* An agreement on the bounds has brought everybody's statistics already. */
-        if (request->settings.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
+        if (request->problem.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
         s->parts[from] = rill__received_part(request, &message);
         if (s->parts[from].first != first || s->parts[from].range != range) {
             s->parts[from] = rill__part_empty(first, range);

@@ -21,6 +21,7 @@ typedef struct rill__split {
 rill_status rill__split_bounds(rill_request *, rill__split *);
 rill_status rill__split_step(rill_request *, rill__split *);
 double rill__split_estimate(const rill__problem *); /* exchange, without the sum */
+double rill__owner_share(const rill__problem *);    /* entries of the fullest range over the mean */
 
 static inline uint64_t rill__split_first(const rill__split *s, int i) { return s->bounds[i]; }
 static inline uint64_t rill__split_range(const rill__split *s, int i) {

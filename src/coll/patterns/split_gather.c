@@ -9,6 +9,19 @@ rill_status rill__split_sum_step(rill_request *r, rill__split *split, bool dense
     return RILL_OK;
 }
 
+/* How uneven the ranges are, for the planner: all ranks see the same messages. Of balanced ranges it
+ * says nothing. */
+static double largest_share(const rill_request *r, const rill__part *parts) {
+    uint64_t most = 0, all = 0;
+    int size = r->task.engine->size;
+    if (r->problem.partition == RILL__BALANCED) return 0;
+    for (int i = 0; i < size; i++) {
+        most = rill__max_u64(most, parts[i].n);
+        all += parts[i].n;
+    }
+    return all ? (double)most * size / (double)all : 0;
+}
+
 rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool dense,
                                     double owned_bytes) {
     if (!s->gathering) {
@@ -29,5 +42,6 @@ rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool
     rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
     rill__gather_parts(r, &s->gather, parts);
+    r->skew = largest_share(r, parts);
     return rill__finish_parts(r, size, parts);
 }

@@ -30,11 +30,11 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     const rill__constants *c = p->c;
-    double bytes = p->k * rill__pair_bytes(p), time = c->overhead + 2 * bytes * c->copy;
+    double bytes = rill__pairs_bytes(p, p->k, (double)p->dim);
+    double time = c->overhead + bytes * p->handle;
     double select = RILL__SELECT_MERGES * c->merge;
     for (int n = 1; n < p->ranks; n *= 2)
-        time += 2 * c->latency + bytes * (2 * c->byte + 2 * c->copy) +
-                2 * p->k * (c->merge + select);
+        time += 2 * c->latency + bytes * (2 * c->byte + p->handle) + 2 * p->k * (c->merge + select);
     return time;
 }
 

@@ -75,20 +75,21 @@ static double agree_estimate(const rill__problem *p, double words) {
     double time = 0;
     for (int reach = 1; reach < p->ranks; reach *= 2)
         time += p->c->latency + (double)sizeof(rill__header) * p->c->byte +
-                words * 8 * (p->c->byte + 2 * p->c->copy);
+                words * 8 * (p->c->byte + p->handle);
     return time;
 }
 
 static double estimate(const rill__problem *p) {
-    double pair = rill__pair_bytes(p), others = (p->ranks - 1.0) / p->ranks;
+    double nnz = p->nnz > 1 ? p->nnz : 1, others = (p->ranks - 1.0) / p->ranks;
+    double pair = rill__pairs_bytes(p, nnz, (double)p->dim) / nnz;
     double passed = (double)rill__level_aim((uint64_t)p->k, false);
     double owned = passed / p->ranks * pair + (double)sizeof(rill__header);
     double split = (p->ranks - 1) * p->c->latency +
-                   p->nnz_max * others * pair * (p->c->byte + 2 * p->c->copy);
+                   p->nnz_max * others * pair * (p->c->byte + p->handle);
     double sum = p->nnz * (p->ranks == 2 ? p->c->merge : p->c->sum) +
-                 p->result / p->ranks * pair * 2 * p->c->copy;
+                 p->result / p->ranks * pair * p->handle;
     return p->c->overhead + split + sum + rill__gather_estimate(p, RILL__BRUCK, owned) +
-           passed * RILL__SELECT_MERGES * p->c->merge + p->k * pair * 2 * p->c->copy +
+           passed * RILL__SELECT_MERGES * p->c->merge + p->k * pair * p->handle +
            2 * agree_estimate(p, RILL__LEVEL_BINS) / TAU_LEVEL + agree_estimate(p, p->ranks) / TAU;
 }
 
@@ -145,7 +146,7 @@ static rill_status start(rill_request *r, state *s) {
     m->open = 1;
     s->finds = m->level.value == 0 || m->level_due || m->level_age >= o->threshold_interval ||
                m->k != wanted(r);
-    bool balanced = r->settings.partition == RILL__BALANCED;
+    bool balanced = r->problem.partition == RILL__BALANCED;
     bool due = !m->bounded || m->bounds_age >= o->repartition_interval;
     if (!balanced || due) uniform_bounds(r, m->bounds);
     s->stage = balanced && due ? PARTITIONING : SPLITTING;

@@ -1,0 +1,54 @@
+/* Where a communicator has its planner's constants from: a profile that rank 0 reads, or the built-in
+ * ones for the class of network that there is. */
+#include "api/comm.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct found {
+    int32_t status;
+    int32_t built_in;
+    char error[400];
+    rill__profile profile;
+} found;
+
+/* On rank 0. A profile that is named must be of use; one that is simply there need not. */
+static rill_status find(const rill_comm *comm, double crowding, found *f) {
+    const rill__planner *planner = &comm->planner;
+    char path[1024];
+    bool named = comm->defaults.profile[0] != '\0';
+    if (named) memcpy(path, comm->defaults.profile, sizeof path);
+    else rill__profile_path(path, sizeof path);
+    f->built_in = !path[0] || strcmp(path, "none") == 0 || (!named && access(path, F_OK) != 0);
+    if (f->built_in) return RILL_OK;
+    rill_status status = rill__profile_read(path, comm->engine.size, planner->hosts, crowding,
+                                            &f->profile);
+    if (status == RILL_ERR_UNSUPPORTED) {
+        f->built_in = true;
+        status = RILL_OK;
+    }
+    return status;
+}
+
+rill_status rill__comm_profile(rill_comm *comm, double crowding) {
+    static const char none[] = "none";
+    found f;
+    memset(&f, 0, sizeof f);
+    if (comm->engine.rank == 0) {
+        f.status = (int32_t)find(comm, crowding, &f);
+        if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
+    }
+    int code = MPI_Bcast(&f, (int)sizeof f, MPI_BYTE, 0, comm->engine.mpi);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Bcast");
+    if (f.status) return rill__fail((rill_status)f.status, "rill_comm_create: %s", f.error);
+    comm->planner.profile = f.profile;
+    if (!f.built_in) return RILL_OK;
+    rill__constants_default(&comm->planner.profile.constants, comm->planner.hosts, crowding);
+    comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
+    if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
+    double latency, rate;
+    RILL_TRY(rill__probe_network(comm->engine.mpi, &latency, &rate));
+    rill__constants_network(&comm->planner.profile.constants, latency, rate);
+    return RILL_OK;
+}

@@ -1,0 +1,123 @@
+/* rill_plan: what the planner would do, without a communicator. */
+#include "api/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CALL "rill_plan: "
+
+static rill_status check(const rill_plan_query *q) {
+    if (q->ranks < 1)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "ranks = %d is not positive", q->ranks);
+    if (q->hosts < 1 || q->hosts > q->ranks)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "hosts = %d is not from 1 to %d, the ranks",
+                          q->hosts, q->ranks);
+    if ((int)q->collective < 0 || (int)q->collective >= RILL__TABLES)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "collective = %d is unknown", (int)q->collective);
+    if (!rill_type_size(q->type))
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "type = %d is unknown", (int)q->type);
+    if (q->nnz > q->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "nnz = %llu is more than dim = %llu",
+                          (unsigned long long)q->nnz, (unsigned long long)q->dim);
+    if (q->latency_s < 0 || q->bits_per_second < 0)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "latency or rate of the network is negative");
+    return RILL_OK;
+}
+
+/* Ranks per processor, where all hosts are like this one. */
+static double crowding_of(int most_per_host) {
+    double crowding = (double)most_per_host / (double)sysconf(_SC_NPROCESSORS_ONLN);
+    return crowding > 1 ? crowding : 1;
+}
+
+static rill_status load(const rill_plan_query *q, rill__planner *planner) {
+    char path[1024] = "";
+    const char *named = q->profile ? q->profile : getenv("RILL_PROFILE");
+    rill__profile *profile = &planner->profile;
+    double crowding = crowding_of(planner->most_per_host);
+    if (named && *named) strncpy(path, named, sizeof path - 1);
+    else rill__profile_path(path, sizeof path);
+    bool there = path[0] && strcmp(path, "none") != 0 &&
+                 ((named && *named) || access(path, F_OK) == 0);
+    rill_status status = there ? rill__profile_read(path, q->ranks, q->hosts, crowding, profile)
+                               : RILL_ERR_UNSUPPORTED;
+    if (status != RILL_OK && status != RILL_ERR_UNSUPPORTED) return status;
+    bool built_in = status == RILL_ERR_UNSUPPORTED;
+    if (built_in) rill__constants_default(&profile->constants, q->hosts, crowding);
+    if (q->latency_s > 0 || q->bits_per_second > 0) {
+        /* Another network than the profile's: what was measured there does not hold. */
+        profile->points = 0;
+        if (built_in)
+            rill__constants_network(&profile->constants, q->latency_s > 0 ? q->latency_s : 25e-6,
+                                    q->bits_per_second > 0 ? q->bits_per_second : 1e10);
+        if (q->latency_s > 0) profile->constants.latency = q->latency_s;
+        if (q->bits_per_second > 0) {
+            profile->constants.byte = 8 / q->bits_per_second;
+            profile->constants.mpi_byte = 2 * profile->constants.byte;
+        }
+    }
+    return RILL_OK;
+}
+
+static rill_status settings_of(const rill_comm *comm, const rill_plan_query *q, rill__settings *s) {
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = "auto";
+    o.codec = q->codec;
+    o.partition = q->partition;
+    o.value_bits = q->value_bits;
+    o.allow_bits = q->allow_bits;
+    o.block = q->block;
+    o.expected_nnz = q->result;
+    return rill__settings_resolve(comm, q->collective, &o, s);
+}
+
+static int list(const rill__planner *planner, const rill__settings *settings,
+                const rill__problem *p, rill_plan_row *rows, int capacity) {
+    int n = 0, best = -1;
+    double least = 0, weight = 1;
+    for (int i = 0; n < capacity && rill__algorithm_at(p->collective, i); i++) {
+        const rill__algorithm *a = rill__algorithm_at(p->collective, i);
+        rill__problem way = *p;
+        rill_plan_row *row = &rows[n++];
+        *row = (rill_plan_row){.algorithm = a->name, .codec = "", .partition = ""};
+        row->refuses = a->supports(p);
+        if (row->refuses) continue;
+        row->seconds = p->ranks == 1 ? planner->profile.constants.overhead
+                                     : rill__plan_way(planner, settings, a, &way);
+        row->codec = way.codec->name;
+        row->partition = way.partition == RILL__BALANCED ? "balanced" : "uniform";
+        row->value_bits = way.value_bits;
+        if (a->by_request || (best >= 0 && row->seconds >= least * weight)) continue;
+        weight = a->posts_mpi_collective ? planner->profile.constants.doubt : 1;
+        best = n - 1;
+        least = row->seconds;
+    }
+    if (best >= 0) rows[best].chosen = 1;
+    return n;
+}
+
+rill_status rill_plan(const rill_plan_query *query, rill_plan_row *rows, int capacity, int *n) {
+    if (!query || !n || (!rows && capacity > 0))
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "query, rows or n is NULL");
+    RILL_TRY(check(query));
+    rill_comm *comm = calloc(1, sizeof *comm); /* settings and planner of one, nothing else */
+    if (!comm) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
+    rill__planner *planner = &comm->planner;
+    planner->hosts = query->hosts;
+    planner->most_per_host = (query->ranks + query->hosts - 1) / query->hosts;
+    rill__settings settings;
+    rill_status status = load(query, planner);
+    if (status == RILL_OK) status = settings_of(comm, query, &settings);
+    if (status == RILL_OK) {
+        rill__observed seen = {.known = true,
+                               .nnz_sum = query->nnz * (unsigned)query->ranks,
+                               .nnz_max = query->nnz};
+        rill__problem p = rill__plan_problem(planner, &settings, query->collective, query->ranks,
+                                             query->dim, query->type, RILL_SUM, &seen);
+        if (query->collective == RILL_REDUCER) p.k = (double)query->nnz;
+        *n = list(planner, &settings, &p, rows, capacity);
+    }
+    free(comm);
+    return status;
+}

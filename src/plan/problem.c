@@ -1,0 +1,104 @@
+/* What the estimates see of a call, and the ways to send it: index codec, value bits, partition. */
+#include "coll/allreduce/allreduce.h"
+#include "plan/plan.h"
+
+#include <math.h>
+
+static double code_time(const rill__constants *c, const rill__index_codec *codec) {
+    if (codec == &rill__codec_bitpack) return c->pack;
+    if (codec == &rill__codec_elias_fano) return c->fano;
+    return codec == &rill__codec_bitmap ? c->bits : 0;
+}
+
+void rill__problem_code(rill__problem *p, const rill__index_codec *codec, int value_bits) {
+    double size = (double)rill__type_size(p->type), nnz = fmax(1, p->nnz);
+    p->codec = codec;
+    p->value_bits = value_bits;
+    p->value_cost = value_bits ? value_bits / 8.0 + 4.0 / RILL__BUCKET : size;
+    double pair = rill__pairs_bytes(p, nnz, (double)p->dim) / nnz;
+    /* Raw indices and values are copied, in and out. */
+    double time = 2 * p->c->copy * size + (value_bits ? p->c->quantize : 0);
+    time += codec == &rill__codec_raw ? 2 * p->c->copy * p->index_bytes : code_time(p->c, codec);
+    p->handle = time / pair;
+}
+
+rill__problem rill__plan_problem(const rill__planner *planner, const rill__settings *settings,
+                                 rill_collective collective, int ranks, uint64_t dimension,
+                                 rill_type type, const rill_op *op, const rill__observed *seen) {
+    rill__problem p = {.collective = collective,
+                       .ranks = ranks,
+                       .hosts = planner->hosts,
+                       .most_per_host = planner->most_per_host,
+                       .dim = dimension,
+                       .type = type,
+                       .op = op,
+                       .index_bytes = rill__index_bytes(dimension),
+                       .index_cost = -1,
+                       .skew = fmax(1, seen->skew),
+                       .partition = settings->partition == RILL__BALANCED ? RILL__BALANCED
+                                                                          : RILL__UNIFORM,
+                       .block = settings->block,
+                       .c = &planner->profile.constants};
+    double dim = (double)p.dim;
+    if (seen->known) {
+        p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
+        p.nnz_max = fmin((double)seen->nnz_max, dim);
+        p.result = rill__uniform_union(dim, p.nnz, ranks);
+    }
+    if (seen->result) p.result = (double)seen->result;
+    else if (settings->expected_nnz) p.result = fmin((double)settings->expected_nnz, dim);
+    p.space = rill__effective_space(&p);
+    rill__problem_code(&p, settings->codec ? settings->codec : &rill__codec_raw,
+                       settings->value_bits);
+    return p;
+}
+
+typedef struct way {
+    const rill__index_codec *codec;
+    int value_bits;
+    rill__partition partition;
+} way;
+
+static void consider(const rill__planner *planner, const rill__algorithm *a, way w,
+                     const rill__problem *p, rill__problem *best, double *least) {
+    rill__problem q = *p;
+    q.partition = w.partition;
+    rill__problem_code(&q, w.codec, w.value_bits);
+    double time = rill__profile_time(&planner->profile, a, &q);
+    if (time >= *least) return;
+    *least = time;
+    *best = q;
+}
+
+/* Coded indices must be worth it by a little, since raw ones need no decoding to be read. */
+double rill__plan_way(const rill__planner *planner, const rill__settings *settings,
+                      const rill__algorithm *a, rill__problem *p) {
+    static const rill__index_codec *const codecs[] = {&rill__codec_raw, &rill__codec_bitpack,
+                                                      &rill__codec_elias_fano, &rill__codec_bitmap};
+    static const int bits[] = {0, 16, 8, 4, 2};
+    const rill__problem given = *p;
+    /* MPI's own sum knows no codec, and few entries are not worth one. */
+    bool coded = !a->posts_mpi_collective && !a->takes_blocks && p->nnz >= RILL__WORTH_CODING;
+    bool lossy = !a->posts_mpi_collective && settings->allow_bits && !settings->value_bits;
+    bool skewed = settings->partition == RILL__ANY_PARTITION && p->skew > 1.25;
+    double least = INFINITY;
+    for (int balanced = 0; balanced <= skewed; balanced++) {
+        rill__partition partition = balanced ? RILL__BALANCED : given.partition;
+        for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+            int value_bits = lossy ? bits[i] : settings->value_bits;
+            if (lossy && bits[i] && bits[i] < settings->allow_bits) break;
+            if (!rill__value_codec_for_bits(given.type, value_bits)) continue;
+            if (settings->codec || !coded) {
+                way w = {settings->codec ? settings->codec : &rill__codec_raw, value_bits,
+                         partition};
+                consider(planner, a, w, &given, p, &least);
+            } else {
+                for (size_t k = 0; k < sizeof codecs / sizeof codecs[0]; k++)
+                    consider(planner, a, (way){codecs[k], value_bits, partition}, &given, p,
+                             &least);
+            }
+            if (!lossy) break;
+        }
+    }
+    return least;
+}

@@ -1,0 +1,260 @@
+/* Reading, choosing and writing the entries of a profile; and what its points say about a call. */
+#include "plan/profile.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_LINE "rill profile 1"
+enum { LINE = 256 };
+
+/* ---- what the points say ------------------------------------------------------------------------- */
+
+/* Logarithm of measured to model near a problem: the mean over the points of the algorithm, each weighed
+ * by how close it is. Far from all of them it is their plain mean. */
+static double correction(const rill__profile *profile, uint32_t algorithm, double dim, double nnz) {
+    double weights = 0, sum = 0;
+    float log_dim = (float)log2(dim), log_density = (float)log2(fmax(nnz, 1) / dim);
+    for (int i = 0; i < profile->points; i++) {
+        const rill__point *at = &profile->point[i];
+        if (at->algorithm != algorithm) continue;
+        double x = at->log_dim - log_dim, y = at->log_density - log_density;
+        double near = 1 / (0.1 + x * x + y * y);
+        weights += near * near;
+        sum += near * near * (double)at->log_ratio;
+    }
+    return weights > 0 ? sum / weights : 0;
+}
+
+double rill__profile_time(const rill__profile *profile, const rill__algorithm *a,
+                          const rill__problem *p) {
+    double time = a->estimate(p);
+    if (!profile->points || p->collective != RILL_ALLREDUCE || p->dim == 0) return time;
+    return time * exp(correction(profile, rill__name_hash(a->name), (double)p->dim, p->nnz));
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    FILE *file;
+    const char *path;
+    int line;
+    char text[LINE];
+} reader;
+
+static rill_status wrong(const reader *r, const char *what) {
+    return rill__fail(RILL_ERR_IO, "profile %s:%d: %s", r->path, r->line, what);
+}
+
+/* The next line that has something in it; false: the end. */
+static bool next_line(reader *r) {
+    while (fgets(r->text, sizeof r->text, r->file)) {
+        r->line++;
+        r->text[strcspn(r->text, "#\r\n")] = '\0';
+        if (strspn(r->text, " \t") != strlen(r->text)) return true;
+    }
+    return false;
+}
+
+static int constant_named(const char *name) {
+    int i = 0;
+    while (i < RILL__CONSTANTS && strcmp(rill__constant_table[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static rill_status read_point(const reader *r, rill__profile *entry) {
+    char name[40];
+    double dim, nnz, ratio;
+    int used = 0;
+    if (sscanf(r->text, " point %39s %lf %lf %lf %n", name, &dim, &nnz, &ratio, &used) != 4 ||
+        r->text[used])
+        return wrong(r, "a point has an algorithm, a dimension, entries and a ratio");
+    if (!(dim >= 1 && dim < 1e19 && nnz >= 0 && nnz <= dim && ratio > 0.001 && ratio < 1000))
+        return wrong(r, "a point lies outside of what can be measured");
+    if (entry->points == RILL__POINTS) return wrong(r, "an entry has too many points");
+    entry->point[entry->points++] = (rill__point){rill__name_hash(name), (float)log2(dim),
+                                                  (float)log2(fmax(nnz, 1) / dim),
+                                                  (float)log(ratio)};
+    return RILL_OK;
+}
+
+static rill_status read_constant(const reader *r, rill__profile *entry, unsigned *seen) {
+    char name[40];
+    double value;
+    int used = 0;
+    if (sscanf(r->text, " %39s %lf %n", name, &value, &used) != 2 || r->text[used])
+        return wrong(r, "expected a constant and its value, a point, or end");
+    int i = constant_named(name);
+    if (i == RILL__CONSTANTS) return wrong(r, "there is no such constant");
+    if (!(value > 0 && value < 1000)) return wrong(r, "a constant is not positive");
+    *(double *)((char *)&entry->constants + rill__constant_table[i].offset) = value;
+    *seen |= 1u << (unsigned)i;
+    return RILL_OK;
+}
+
+/* The line "entry" has been read. */
+static rill_status read_entry(reader *r, rill__profile *entry) {
+    memset(entry, 0, sizeof *entry);
+    int used = 0;
+    unsigned seen = 0;
+    if (sscanf(r->text, " entry ranks %d hosts %d crowding %lf %n", &entry->ranks, &entry->hosts,
+               &entry->crowding, &used) != 3 ||
+        r->text[used] || entry->ranks < 1 || entry->hosts < 1 || entry->hosts > entry->ranks ||
+        !(entry->crowding >= 1 && entry->crowding < 1e6))
+        return wrong(r, "expected entry ranks P hosts H crowding C");
+    while (next_line(r)) {
+        char word[40] = "";
+        sscanf(r->text, "%39s", word);
+        if (strcmp(word, "end") == 0)
+            return seen == (1u << RILL__CONSTANTS) - 1
+                       ? RILL_OK
+                       : wrong(r, "the entry ends before all constants were given");
+        RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, entry)
+                                            : read_constant(r, entry, &seen));
+    }
+    return wrong(r, "the file ends within an entry");
+}
+
+/* Calls take with each entry until it says stop. */
+static rill_status read_all(const char *path, rill_status (*take)(void *, const rill__profile *),
+                            void *context) {
+    reader r = {.file = fopen(path, "r"), .path = path};
+    if (!r.file) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno));
+    rill__profile *entry = malloc(sizeof *entry);
+    rill_status status = entry ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
+    if (status == RILL_OK && (!next_line(&r) || strcmp(r.text, FIRST_LINE) != 0))
+        status = wrong(&r, "this is not a profile (its first line is not \"" FIRST_LINE "\")");
+    while (status == RILL_OK && next_line(&r)) {
+        status = read_entry(&r, entry);
+        if (status == RILL_OK) status = take(context, entry);
+    }
+    free(entry);
+    fclose(r.file);
+    return status;
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------------- */
+
+typedef struct search {
+    int ranks, hosts;
+    double distance;
+    rill__profile *best;
+} search;
+
+static rill_status take_nearest(void *context, const rill__profile *entry) {
+    search *s = context;
+    if ((entry->hosts > 1) != (s->hosts > 1)) return RILL_OK;
+    double distance = fabs(log2((double)entry->ranks / s->ranks)) +
+                      fabs(log2((double)entry->hosts / s->hosts));
+    if (distance >= s->distance) return RILL_OK;
+    s->distance = distance;
+    *s->best = *entry;
+    return RILL_OK;
+}
+
+rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
+                               rill__profile *profile) {
+    search s = {ranks, hosts, INFINITY, profile};
+    RILL_TRY(read_all(path, take_nearest, &s));
+    if (isinf(s.distance))
+        return rill__fail(RILL_ERR_UNSUPPORTED, "profile %s has no entry for %s", path,
+                          hosts > 1 ? "several hosts" : "one host");
+    /* With another number of ranks on the processors all that they compute takes longer, or less. */
+    double slower = fmax(1, crowding) / profile->crowding;
+    for (int i = 0; i < RILL__CONSTANTS; i++) {
+        const rill__constant *row = &rill__constant_table[i];
+        double *value = (double *)((char *)&profile->constants + row->offset);
+        bool shared = row->computes ||
+                      (hosts == 1 && row->offset != offsetof(rill__constants, doubt));
+        if (shared) *value *= slower;
+    }
+    profile->crowding = fmax(1, crowding);
+    return RILL_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------- */
+
+static const char *algorithm_of(uint32_t hash) {
+    for (int i = 0; rill__algorithm_at(RILL_ALLREDUCE, i); i++)
+        if (rill__name_hash(rill__algorithm_at(RILL_ALLREDUCE, i)->name) == hash)
+            return rill__algorithm_at(RILL_ALLREDUCE, i)->name;
+    return NULL; /* of another version: it says nothing to this one */
+}
+
+static void write_entry(FILE *file, const rill__profile *entry) {
+    fprintf(file, "entry ranks %d hosts %d crowding %g\n", entry->ranks, entry->hosts,
+            entry->crowding);
+    for (int i = 0; i < RILL__CONSTANTS; i++)
+        fprintf(file, "%s %.4g\n", rill__constant_table[i].name,
+                *(const double *)((const char *)&entry->constants +
+                                  rill__constant_table[i].offset));
+    for (int i = 0; i < entry->points; i++) {
+        const rill__point *at = &entry->point[i];
+        const char *name = algorithm_of(at->algorithm);
+        double dim = round(exp2((double)at->log_dim));
+        if (name)
+            fprintf(file, "point %s %.0f %.0f %.4g\n", name, dim,
+                    round(dim * exp2((double)at->log_density)), exp((double)at->log_ratio));
+    }
+    fputs("end\n", file);
+}
+
+typedef struct copying {
+    FILE *file;
+    const rill__profile *replacement;
+} copying;
+
+static rill_status copy_others(void *context, const rill__profile *entry) {
+    const copying *c = context;
+    if (entry->ranks != c->replacement->ranks || entry->hosts != c->replacement->hosts)
+        write_entry(c->file, entry);
+    return RILL_OK;
+}
+
+static rill_status make_folder_of(const char *path) {
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *at = folder + 1; *at; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+            return rill__fail(RILL_ERR_IO, "%s: %s", folder, strerror(errno));
+        *at = '/';
+    }
+    return RILL_OK;
+}
+
+rill_status rill__profile_write(const char *path, const rill__profile *profile) {
+    char fresh[4096];
+    if (snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid()) >= (int)sizeof fresh)
+        return rill__fail(RILL_ERR_IO, "profile %s: the name is too long", path);
+    RILL_TRY(make_folder_of(path));
+    FILE *file = fopen(fresh, "w");
+    if (!file) return rill__fail(RILL_ERR_IO, "profile %s: %s", fresh, strerror(errno));
+    fputs(FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
+                     "docs/COST.md explains them.\n",
+          file);
+    rill_status status = RILL_OK;
+    copying c = {file, profile};
+    if (access(path, F_OK) == 0) status = read_all(path, copy_others, &c);
+    write_entry(file, profile);
+    bool written = !ferror(file);
+    if (fclose(file) != 0 || !written)
+        status = rill__fail(RILL_ERR_IO, "profile %s: %s", fresh, strerror(errno));
+    if (status == RILL_OK && rename(fresh, path) != 0)
+        status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno));
+    if (status != RILL_OK) remove(fresh);
+    return status;
+}
+
+void rill__profile_path(char *path, size_t size) {
+    const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    path[0] = '\0';
+    if (folder && *folder) snprintf(path, size, "%s/rill/profile", folder);
+    else if (home && *home) snprintf(path, size, "%s/.config/rill/profile", home);
+}

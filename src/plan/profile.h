@@ -1,0 +1,64 @@
+/* A profile: the constants of the cost model for one machine or cluster, and by how much the measured
+ * times of each algorithm were off the model at the points that were measured.
+ *
+ * A profile is a text file with an entry for each number of ranks and hosts that was tuned:
+ *
+ *     rill profile 1
+ *     entry ranks 8 hosts 8 crowding 1
+ *     latency 2.5e-05
+ *     ...
+ *     point ring 1048576 10486 1.07        algorithm, dimension, entries per rank, measured / model
+ *     end
+ *
+ * Where there is none, constants are built in (constants.c), and the network's class is found by a few
+ * messages (probe.c). All ranks have the same profile: rank 0 reads it. */
+#ifndef RILL_PLAN_PROFILE_H
+#define RILL_PLAN_PROFILE_H
+
+#include "coll/coll.h"
+
+enum { RILL__POINTS = 256 };
+
+typedef struct rill__point {
+    uint32_t algorithm;                    /* hash of its name */
+    float log_dim, log_density, log_ratio; /* base 2; of measured to model: natural */
+} rill__point;
+
+typedef struct rill__profile {
+    rill__constants constants;
+    double crowding;      /* ranks per processor on the fullest host; at least 1 */
+    int32_t ranks, hosts; /* that were tuned; 0: built in */
+    int32_t points;
+    rill__point point[RILL__POINTS];
+} rill__profile;
+
+/* The constants by name, in the order of the file. */
+typedef struct rill__constant {
+    const char *name;
+    size_t offset; /* of the double in rill__constants */
+    bool computes; /* it is time of a processor, which ranks have to share */
+} rill__constant;
+extern const rill__constant rill__constant_table[];
+enum { RILL__CONSTANTS = 18 };
+
+/* crowding: ranks per processor of the fullest host. */
+void rill__constants_default(rill__constants *, int hosts, double crowding);
+/* Classes of networks: the nearest to what was measured takes the place of the default. */
+void rill__constants_network(rill__constants *, double latency, double bits_per_second);
+
+/* Seconds that the algorithm will take: the model, corrected by the points near by. */
+double rill__profile_time(const rill__profile *, const rill__algorithm *, const rill__problem *);
+
+/* Not collective. The entry of the file that is nearest; RILL_ERR_UNSUPPORTED: none is of any use (ranks
+ * on one host say nothing of a network). Errors name file and line. */
+rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
+                               rill__profile *);
+/* The file with this entry in it, in the place of one with as many ranks and hosts. */
+rill_status rill__profile_write(const char *path, const rill__profile *);
+/* The profile of this user, or an empty string where there is no home. */
+void rill__profile_path(char *path, size_t size);
+
+/* Collective: measures the network by a few messages. Same result on all ranks. */
+rill_status rill__probe_network(MPI_Comm, double *latency, double *bits_per_second);
+
+#endif
