@@ -187,9 +187,11 @@ static void print_table(const config *c, const rill_plan_row *rows, int n) {
     table t = {.columns = 5,
                .head = {"algorithm", "predicted", "codec", "value bits", "partition"},
                .left = 1};
-    printf("%s of %llu of %llu %s on %d ranks, %d hosts\n\n", rill_collective_name(q->collective),
-           (unsigned long long)q->nnz, (unsigned long long)q->dim, rill_type_name(q->type),
-           q->ranks, q->hosts);
+    char nnz[TABLE_CELL], dim[TABLE_CELL];
+    cell_count(nnz, q->nnz);
+    cell_count(dim, q->dim);
+    printf("%s of %s of %s %s on %d ranks, %d host%s\n\n", rill_collective_name(q->collective), nnz,
+           dim, rill_type_name(q->type), q->ranks, q->hosts, q->hosts == 1 ? "" : "s");
     for (int i = 0; i < n; i++) {
         table_row *row = table_add(&t);
         if (!row) break;

@@ -13,7 +13,7 @@ typedef struct found {
     rill__profile profile;
 } found;
 
-/* On rank 0. A profile that is named must be of use; one that is simply there need not. */
+/* On rank 0. A profile that is named must be there; one without an entry of use is no error. */
 static rill_status find(const rill_comm *comm, double crowding, found *f) {
     const rill__planner *planner = &comm->planner;
     char path[1024];

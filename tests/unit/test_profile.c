@@ -1,0 +1,205 @@
+/* Profiles: what is written is read, what is broken is refused with file and line, the nearest entry is
+ * taken; and the fit finds constants that were used to make up measurements. */
+#include "../support/unit.h"
+
+#include "plan/fit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char path[256];
+
+static int make_path(void **state) {
+    (void)state;
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/rill-profile-XXXXXX", folder ? folder : "/tmp");
+    int file = mkstemp(path);
+    if (file >= 0) close(file);
+    return file < 0;
+}
+static int remove_path(void **state) {
+    (void)state;
+    return remove(path);
+}
+
+static void write_text(const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    fclose(f);
+}
+
+static rill__profile sample(int ranks, int hosts, double latency) {
+    rill__profile p;
+    memset(&p, 0, sizeof p);
+    rill__constants_default(&p.constants, hosts, 1);
+    p.constants.latency = latency;
+    p.ranks = ranks;
+    p.hosts = hosts;
+    p.crowding = 1;
+    p.points = 2;
+    p.point[0] = (rill__point){rill__name_hash("ring"), 20, -7, logf(2)};
+    p.point[1] = (rill__point){rill__name_hash("ring"), 16, -7, logf(0.5f)};
+    return p;
+}
+
+static void what_is_written_is_read(void **state) {
+    (void)state;
+    remove(path);
+    rill__profile eight = sample(8, 8, 3e-5), two = sample(2, 2, 4e-5), one = sample(4, 1, 1e-6),
+                  got;
+    assert_ok(rill__profile_write(path, &eight));
+    assert_ok(rill__profile_write(path, &two));
+    assert_ok(rill__profile_write(path, &one));
+    eight.constants.latency = 5e-5; /* in the place of the first */
+    assert_ok(rill__profile_write(path, &eight));
+    assert_ok(rill__profile_read(path, 8, 8, 1, &got));
+    for (int i = 0; i < RILL__CONSTANTS; i++) {
+        size_t at = rill__constant_table[i].offset;
+        double wrote = *(double *)((char *)&eight.constants + at);
+        assert_true(fabs(*(double *)((char *)&got.constants + at) / wrote - 1) < 1e-3);
+    }
+    assert_int_equal(got.points, 2);
+    assert_true(fabsf(got.point[0].log_ratio - logf(2)) < 1e-3f);
+    assert_ok(rill__profile_read(path, 3, 3, 1, &got)); /* nearest */
+    assert_int_equal(got.ranks, 2);
+    assert_ok(rill__profile_read(path, 64, 32, 1, &got));
+    assert_int_equal(got.ranks, 8);
+    assert_ok(rill__profile_read(path, 2, 1, 1, &got));
+    assert_int_equal(got.ranks, 4);
+    double merge = got.constants.merge;
+    assert_ok(rill__profile_read(path, 2, 1, 3, &got)); /* three ranks a processor */
+    assert_true(fabs(got.constants.merge / merge - 3) < 1e-6);
+}
+
+static void one_host_says_nothing_of_a_network(void **state) {
+    (void)state;
+    remove(path);
+    rill__profile one = sample(4, 1, 1e-6), got;
+    assert_ok(rill__profile_write(path, &one));
+    assert_fails(rill__profile_read(path, 4, 4, 1, &got), RILL_ERR_UNSUPPORTED, "several hosts");
+}
+
+static void broken_files_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *says;
+    } files[] = {
+        {"", ":0: this is not a profile"},
+        {"hello\n", ":1: this is not a profile"},
+        {"rill profile 2\n", ":1: this is not a profile"},
+        {"rill profile 1\nlatency 1\n", ":2: expected entry"},
+        {"rill profile 1\nentry ranks 0 hosts 1 crowding 1\n", ":2: expected entry"},
+        {"rill profile 1\nentry ranks 2 hosts 3 crowding 1\n", ":2: expected entry"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding nan\n", ":2: expected entry"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\n", ":2: the file ends"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\nend\n", ":3: the entry ends before"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\nspeed 1\n", ":3: there is no such"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\nlatency -1\n", ":3: a constant is not"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\nlatency nan\n",
+         ":3: a constant is not"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\nlatency 1 2\n",
+         ":3: expected a constant"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\npoint ring 4 5 1\n",
+         ":3: a point lies"},
+        {"rill profile 1\nentry ranks 2 hosts 1 crowding 1\npoint ring 4\n", ":3: a point has"},
+    };
+    rill__profile got;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        write_text(files[i].text);
+        assert_fails(rill__profile_read(path, 2, 1, 1, &got), RILL_ERR_IO, files[i].says);
+    }
+    assert_fails(rill__profile_read("/nowhere/profile", 2, 1, 1, &got), RILL_ERR_IO,
+                 "/nowhere/profile");
+    write_text("hello\n"); /* what is not ours stays as it is */
+    rill__profile p = sample(2, 1, 1e-6);
+    assert_fails(rill__profile_write(path, &p), RILL_ERR_IO, "not a profile");
+    FILE *f = fopen(path, "r");
+    char text[16];
+    assert_string_equal(fgets(text, sizeof text, f), "hello\n");
+    fclose(f);
+}
+
+static rill__problem problem(const rill__planner *planner, uint64_t dim, uint64_t nnz) {
+    rill__settings s = {.partition = RILL__UNIFORM};
+    rill__observed seen = {.known = true, .nnz_sum = nnz * 8, .nnz_max = nnz};
+    return rill__plan_problem(planner, &s, RILL_ALLREDUCE, 8, dim, RILL_F32, RILL_SUM, &seen);
+}
+
+static void points_correct_what_is_near(void **state) {
+    (void)state;
+    static rill__planner planner;
+    planner.profile = sample(8, 8, 3e-5);
+    planner.hosts = 8;
+    planner.most_per_host = 1;
+    const rill__algorithm *ring = rill__algorithm_named(RILL_ALLREDUCE, "ring");
+    const rill__algorithm *other = rill__algorithm_named(RILL_ALLREDUCE, "allgather");
+    rill__problem near = problem(&planner, 1 << 20, 1 << 13),
+                  far = problem(&planner, 1 << 16, 1 << 9);
+    double ratio = rill__profile_time(&planner.profile, ring, &near) / ring->estimate(&near);
+    assert_true(ratio > 1.95 && ratio < 2.0);
+    ratio = rill__profile_time(&planner.profile, ring, &far) / ring->estimate(&far);
+    assert_true(ratio > 0.5 && ratio < 0.52);
+    ratio = rill__profile_time(&planner.profile, other, &near) / other->estimate(&near);
+    assert_true(ratio == 1);
+}
+
+static void fit_finds_the_constants(void **state) {
+    (void)state;
+    static rill__planner planner;
+    static rill__sample samples[512];
+    static const double densities[] = {1e-4, 1e-3, 1e-2, 0.1, 0.5};
+    int n = 0;
+    planner.hosts = 8;
+    planner.most_per_host = 1;
+    rill__constants truth, c;
+    rill__constants_default(&truth, 8, 1);
+    truth.latency = 8e-5;
+    truth.byte = 3e-8;
+    truth.merge = 4e-9;
+    truth.sum = 5e-9;
+    truth.mpi_byte = 2e-8;
+    rill__constants_default(&planner.profile.constants, 8, 1);
+    for (int shift = 12; shift <= 24; shift += 4)
+        for (size_t d = 0; d < 5; d++)
+            for (int i = 0; i < 6; i++) {
+                uint64_t dim = UINT64_C(1) << shift;
+                rill__sample *s = &samples[n++];
+                s->algorithm = rill__algorithm_at(RILL_ALLREDUCE, i);
+                s->problem = problem(&planner, dim, 1 + (uint64_t)((double)dim * densities[d]));
+                s->seconds = rill__fit_time(s, &truth) * (n % 2 ? 1.02 : 0.98);
+            }
+    samples[7].seconds *= 30; /* something else was on the machine */
+    rill__constants_default(&c, 8, 1);
+    double error = rill__fit(samples, n, &c);
+    assert_true(error < 0.04);
+    assert_true(fabs(log(c.latency / truth.latency)) < 0.1);
+    assert_true(fabs(log(c.byte / truth.byte)) < 0.1);
+    assert_true(fabs(log(c.mpi_byte / truth.mpi_byte)) < 0.1);
+}
+
+static void networks_fall_into_classes(void **state) {
+    (void)state;
+    rill__constants a, b;
+    rill__constants_default(&a, 8, 1);
+    b = a;
+    rill__constants_network(&a, 22e-6, 0.8e9);
+    rill__constants_network(&b, 33e-6, 1.1e9);
+    assert_true(a.byte == b.byte && a.latency == b.latency && a.mpi_byte == b.mpi_byte);
+    rill__constants_network(&b, 33e-6, 1.1e8);
+    assert_true(b.byte > 9 * a.byte);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(one_host_says_nothing_of_a_network),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(points_correct_what_is_near),
+        cmocka_unit_test(fit_finds_the_constants),
+        cmocka_unit_test(networks_fall_into_classes),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}
