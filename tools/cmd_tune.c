@@ -85,7 +85,16 @@ static int tune(config *c) {
     rill_tune_report report = RILL_TUNE_REPORT_INIT;
     launch_tune_malloc();
     c->tune.progress = show;
-    rill_status status = rill_comm_create(MPI_COMM_WORLD, NULL, &comm);
+    /* RILL_PROFILE may name the file that is to be written. */
+    const char *named = getenv("RILL_PROFILE");
+    if (!c->tune.profile && named && *named && strcmp(named, "none") != 0) c->tune.profile = named;
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "rill_profile", "none");
+    rill_config with = RILL_CONFIG_INIT;
+    with.info = info;
+    rill_status status = rill_comm_create(MPI_COMM_WORLD, &with, &comm);
+    MPI_Info_free(&info);
     if (status == RILL_OK) status = rill_tune(comm, &c->tune, &report);
     if (launch_progress() && tool_speaks()) fprintf(stderr, "\r\033[K");
     int ranks = rill_comm_size(comm);

@@ -14,6 +14,7 @@
 #define CALL "rill_tune: "
 #define DEFAULT_SECONDS 50.0
 #define LONGEST 2.0 /* seconds of a call that is worth measuring */
+#define PRELIMINARY_TIME 0.15
 enum { LEAST_CALLS = 2, MOST_CALLS = 15, MOST_SAMPLES = 400, MOST_ALGORITHMS = 16 };
 
 typedef struct place {
@@ -30,7 +31,7 @@ static const place places[] = {
     {1 << 24, 1e-4}, {1 << 24, 0.01},  {1 << 24, 0.1},   {1 << 22, 0.01},  {1 << 24, 0.5},
     {1 << 22, 0.1},  {1 << 18, 0.001}, {1 << 22, 0.001},
 };
-enum { PLACES = sizeof places / sizeof places[0] };
+enum { PLACES = sizeof places / sizeof places[0], PRELIMINARY = 8 };
 
 typedef struct tuning {
     rill_comm *comm;
@@ -205,6 +206,26 @@ static double fit(tuning *t, rill__profile *profile) {
     return error;
 }
 
+/* Not those of an older profile: what is measured must not depend on it. */
+static rill_status start_constants(rill_comm *comm) {
+    rill__profile *profile = &comm->planner.profile;
+    double latency, rate;
+    profile->points = 0;
+    rill__constants_default(&profile->constants, comm->planner.hosts, profile->crowding);
+    if (comm->planner.hosts == 1) return RILL_OK;
+    RILL_TRY(rill__probe_network(comm->engine.mpi, &latency, &rate));
+    rill__constants_network(&profile->constants, latency, rate);
+    return RILL_OK;
+}
+
+/* Algorithms choose by the constants how to gather: the first few measurements only make these right. */
+static void forget(tuning *t) {
+    t->n = 0;
+    memset(t->last_work, 0, sizeof t->last_work);
+    memset(t->comm->planner.keys, 0,
+           sizeof t->comm->planner.keys); /* choices of the old constants */
+}
+
 static rill_status run(tuning *t, rill_tune_report *report) {
     rill_comm *comm = t->comm;
     uint64_t largest = 1 << 23; /* entries: half of the largest dimension */
@@ -214,6 +235,16 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     int failed = !t->idx || !t->val || !t->samples, any;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, comm->engine.mpi);
     if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
+    RILL_TRY(start_constants(comm));
+    double seconds = t->seconds;
+    t->seconds = seconds * PRELIMINARY_TIME;
+    for (int i = 0; i < PRELIMINARY; i++)
+        RILL_TRY(measure_place(t, &places[i]));
+    rill__fit(t->samples, t->n, &comm->planner.profile.constants);
+    MPI_Bcast(&comm->planner.profile, (int)sizeof comm->planner.profile, MPI_BYTE, 0,
+              comm->engine.mpi);
+    forget(t);
+    t->seconds = seconds;
     for (int i = 0; i < PLACES; i++)
         RILL_TRY(measure_place(t, &places[i]));
     rill__profile *profile = malloc(sizeof *profile);
@@ -222,9 +253,9 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     profile->ranks = comm->engine.size;
     profile->hosts = comm->planner.hosts;
     report->median_error = fit(t, profile);
+    report->measured = t->n;
     profile->constants.doubt = 0.97;
     MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, comm->engine.mpi);
-    report->measured = t->n;
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
     struct {
@@ -238,7 +269,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, 0, comm->engine.mpi);
     comm->planner.profile = *profile;
     free(profile);
-    memset(comm->planner.keys, 0, sizeof comm->planner.keys); /* choices were the old constants' */
+    forget(t);
     return outcome.status ? rill__fail((rill_status)outcome.status, CALL "%s", outcome.error)
                           : RILL_OK;
 }
@@ -254,13 +285,14 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *options, rill_tu
     if (options->seconds < 0)
         return rill__fail(RILL_ERR_ARGUMENT, CALL "seconds = %g is negative", options->seconds);
     *report = (rill_tune_report)RILL_TUNE_REPORT_INIT;
-    const char *named = options->profile            ? options->profile
-                        : comm->defaults.profile[0] ? comm->defaults.profile
-                                                    : NULL;
+    const char *set = comm->defaults.profile;
+    const char *named = options->profile                     ? options->profile
+                        : set[0] && strcmp(set, "none") != 0 ? set
+                                                             : NULL;
     if (named) snprintf(report->profile, sizeof report->profile, "%s", named);
     else rill__profile_path(report->profile, sizeof report->profile);
     MPI_Bcast(report->profile, (int)sizeof report->profile, MPI_CHAR, 0, comm->engine.mpi);
-    if (!report->profile[0] || strcmp(report->profile, "none") == 0)
+    if (!report->profile[0])
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "no file to write: neither profile nor HOME is set");
     tuning t = {.comm = comm,
