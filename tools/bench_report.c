@@ -116,13 +116,13 @@ static json_t *record(const bench_config *config, const bench_world *world,
         "collective", rill_collective_name(config->collective), "overlap",
         bench_overlap_names[config->overlap], "mode", bench_mode_names[config->mode], "form",
         bench_form_names[config->form], "order", config->interleave ? "interleaved" : "blocks",
-        "requested_codec", text_or_null(c->codec), "partition", text_or_null(c->partition),
-        "in_form", bench_form_names[bench_form_of(input->stream)], "out_form",
-        bench_form_names[c->out_form], "traffic", c->is_mpi ? "model" : "counted", "malloc_tuned",
-        world->malloc_tuned, "mpi_library", tool_mpi_library(), "isa", rill_isa(), "cpu",
-        world->cpu, "date", world->date, "expected_nnz", (json_int_t)config->expected_nnz, "warmup",
-        config->warmup, "seed", (json_int_t)config->seed, "block", (json_int_t)config->block,
-        "times_s", times);
+        "requested_codec", text_or_null(c->codec), "partition",
+        text_or_null(c->partition || c->is_mpi ? c->partition : c->stats.partition), "in_form",
+        bench_form_names[bench_form_of(input->stream)], "out_form", bench_form_names[c->out_form],
+        "traffic", c->is_mpi ? "model" : "counted", "malloc_tuned", world->malloc_tuned,
+        "mpi_library", tool_mpi_library(), "isa", rill_isa(), "cpu", world->cpu, "date",
+        world->date, "expected_nnz", (json_int_t)config->expected_nnz, "warmup", config->warmup,
+        "seed", (json_int_t)config->seed, "block", (json_int_t)config->block, "times_s", times);
     if (!o || !more || !extra) {
         json_decref(o);
         json_decref(more);
