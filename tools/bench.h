@@ -26,7 +26,8 @@ typedef enum bench_overlap {
     OVERLAP_UNIFORM,
     OVERLAP_NONE,
     OVERLAP_FULL,
-    OVERLAP_ZIPF
+    OVERLAP_ZIPF,
+    OVERLAP_CLUSTERED
 } bench_overlap;
 typedef enum bench_mode { MODE_BLOCKING, MODE_NONBLOCKING, MODE_PERSISTENT } bench_mode;
 typedef enum bench_form { FORM_AUTO, FORM_SPARSE, FORM_DENSE, FORM_BLOCK } bench_form;

@@ -101,6 +101,11 @@ static bool make_support(const bench_config *config, const bench_world *world, u
         n = offset < n ? (n - offset + stride - 1) / stride : 0;
     }
     if (k > n) k = n;
+    if (config->overlap == OVERLAP_CLUSTERED) { /* a sixteenth of the indices, for all ranks */
+        uint64_t narrow = n / 16 > 2 * k ? n / 16 : 2 * k < n ? 2 * k : n;
+        offset = (n - narrow) / 3;
+        n = narrow;
+    }
     uint64_t capacity = k + (uint64_t)(8 * sqrt((double)k)) + 64;
     uint64_t *index = malloc((capacity + 1) * sizeof *index);
     if (!index) return false;

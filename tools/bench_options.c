@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const bench_overlap_names[] = {"uniform", "none", "full", "zipf", NULL};
+const char *const bench_overlap_names[] = {"uniform", "none", "full", "zipf", "clustered", NULL};
 const char *const bench_mode_names[] = {"blocking", "nonblocking", "persistent", NULL};
 const char *const bench_form_names[] = {"auto", "sparse", "dense", "block", NULL};
 const char *const bench_operation_names[] = {"sum", "min", "max", "prod", NULL};
