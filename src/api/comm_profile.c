@@ -31,7 +31,21 @@ static rill_status find(const rill_comm *comm, double crowding, found *f) {
     return status;
 }
 
-rill_status rill__comm_profile(rill_comm *comm, double crowding) {
+/* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
+ * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
+ * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. Where a
+ * message takes 2 us the network is not TCP. */
+#define RILL__SPLIT_LIMIT (UINT64_C(1) << 30) /* the default, which is MPI's */
+#define TCP_LATENCY 10e-6
+#define TCP_PART 61440
+
+static void choose_parts(rill_comm *comm) {
+    bool tcp = comm->planner.hosts > 1 && comm->planner.profile.constants.latency >= TCP_LATENCY;
+    if (tcp && comm->defaults.split_limit == RILL__SPLIT_LIMIT) /* nobody has set it */
+        comm->engine.split_limit = TCP_PART;
+}
+
+static rill_status load(rill_comm *comm, double crowding) {
     static const char none[] = "none";
     found f;
     memset(&f, 0, sizeof f);
@@ -50,5 +64,11 @@ rill_status rill__comm_profile(rill_comm *comm, double crowding) {
     double latency, rate;
     RILL_TRY(rill__probe_network(comm->engine.mpi, &latency, &rate));
     rill__constants_network(&comm->planner.profile.constants, latency, rate);
+    return RILL_OK;
+}
+
+rill_status rill__comm_profile(rill_comm *comm, double crowding) {
+    RILL_TRY(load(comm, crowding));
+    choose_parts(comm);
     return RILL_OK;
 }

@@ -290,19 +290,21 @@ static rill_status post_receive(rill_request *request, const MPI_Status *probed,
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Recv");
 }
 
-/* Whether all later parts of the block's message are in; those that are leave the list. */
+/* Whether all later parts of the block's message are in; those that are leave the list. They come in
+ * order, so that one which is not there ends the search: each test makes MPI look at all its links. */
 static bool rest_is_in(rill__task *task, const rill__block *block) {
+    int kept = 0, i = 0;
     bool all = true;
-    for (int i = 0; i < task->receives.n;) {
+    for (; i < task->receives.n; i++) {
         rill__transfer *t = &task->receives.at[i];
         int done = 0;
-        if (t->rest && t->block == block) {
+        if (all && t->rest && t->block == block) {
             if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
-            all &= done != 0;
+            all = done != 0;
         }
-        if (done) task->receives.at[i] = task->receives.at[--task->receives.n];
-        else i++;
+        if (!done) task->receives.at[kept++] = *t;
     }
+    task->receives.n = kept;
     return all;
 }
 
