@@ -15,7 +15,13 @@
 #define DEFAULT_SECONDS 50.0
 #define LONGEST 2.0 /* seconds of a call that is worth measuring */
 #define PRELIMINARY_TIME 0.15
-enum { LEAST_CALLS = 2, MOST_CALLS = 15, MOST_SAMPLES = 400, MOST_ALGORITHMS = 16 };
+enum {
+    LEAST_SAMPLES = 6,
+    LEAST_CALLS = 2,
+    MOST_CALLS = 15,
+    MOST_SAMPLES = 400,
+    MOST_ALGORITHMS = 16
+};
 
 typedef struct place {
     uint64_t dim;
@@ -128,6 +134,7 @@ static bool worth_it(const tuning *t, int algorithm, double work) {
     double expected = t->last_work[algorithm] > 0
                           ? t->last[algorithm] * fmax(1, work / t->last_work[algorithm])
                           : 0;
+    if (t->n < LEAST_SAMPLES) return true; /* a profile of nothing would be worse than a late one */
     return left > 0 && expected < LONGEST && expected * (LEAST_CALLS + 1) < left / 2;
 }
 
@@ -166,7 +173,7 @@ static rill_status measure_codecs(tuning *t, uint64_t dim, uint64_t nnz) {
 static rill_status measure_place(tuning *t, const place *at) {
     uint64_t dim = at->dim, nnz = rill__max_u64(1, (uint64_t)((double)dim * at->density));
     char what[80];
-    if (!agreed(t, now_of(t) < t->seconds)) return RILL_OK;
+    if (!agreed(t, now_of(t) < t->seconds || t->n < LEAST_SAMPLES)) return RILL_OK;
     snprintf(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)dim,
              at->density * 100);
     if (t->comm->engine.rank == 0 && t->options->progress)
