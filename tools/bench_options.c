@@ -341,7 +341,7 @@ int bench_options(int argc, char **argv, bench_config *c, bool *help) {
         if (status != EXIT_OK) return status;
     }
     if (optind < argc) {
-        static const char *const words[] = {"kernels", "reducer", NULL};
+        static const char *const words[] = {"kernels", "reducer", "overlap", NULL};
         const char *meant = tool_suggest(argv[optind], words);
         if (meant)
             return tool_usage("bench", "unexpected argument '%s'; did you mean 'rill bench %s'?",

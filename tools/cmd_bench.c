@@ -17,6 +17,7 @@ void cmd_bench_help(FILE *out) {
         "usage: rill bench [OPTION...]\n"
         "       rill bench kernels [OPTION...]\n"
         "       rill bench reducer [OPTION...]\n"
+        "       rill bench overlap [OPTION...]\n"
         "\n"
         "Times sparse collectives against MPI's own on dense vectors (the row 'mpi', on which\n"
         "the speedups are based) and checks every result against a dense oracle. Started\n"
@@ -259,6 +260,7 @@ static int run_all(const bench_config *config) {
 int cmd_bench(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "kernels")) return cmd_bench_kernels(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "reducer")) return cmd_bench_reducer(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "overlap")) return cmd_bench_overlap(argc - 1, argv + 1);
     bench_config config;
     bool help;
     int status = bench_options(argc, argv, &config, &help);

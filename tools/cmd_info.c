@@ -21,8 +21,11 @@ static const struct {
     {"RILL_PARTITION", "partition of the split algorithms: auto, uniform, balanced"},
     {"RILL_BLOCK", "entries of a block, where entries come in whole blocks"},
     {"RILL_CHECK", "1: ranks agree on all arguments before each call"},
+    {"RILL_PROGRESS_THREAD", "1: a thread advances requests while the program computes"},
     {"RILL_PROFILE", "profile of this machine, as rill tune writes it; none: built-in constants"},
     {"RILL_SPLIT_LIMIT", "most bytes in one MPI message"},
+    {"RILL_SHARED_BYTES", "of each rank, in memory that ranks of a host share; 0: none"},
+    {"RILL_HOSTS_OF", "hosts to pretend: 4 ranks each, a list such as 3,1,2, or cyclic:HOSTS"},
     {"RILL_ISA", "most that is used of the instruction set: scalar, avx2, avx512"},
     {"RILL_MPIRUN", "tool: the launcher and its options, instead of the one found"},
 };
@@ -87,7 +90,7 @@ static void print_text(void) {
     printf("\nEnvironment:\n");
     for (int i = 0; i < VARIABLES; i++) {
         const char *value = getenv(variables[i].name);
-        printf("  %-19s%s%s%s%s\n", variables[i].name, variables[i].meaning, value ? " [now: " : "",
+        printf("  %-22s%s%s%s%s\n", variables[i].name, variables[i].meaning, value ? " [now: " : "",
                value ? value : "", value ? "]" : "");
     }
 }

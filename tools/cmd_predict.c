@@ -175,13 +175,29 @@ static rill_status output(const predict_config *c, const rill_model *m, const ri
     return status;
 }
 
+/* All ranks get the failure of the lowest rank that has one: where only some can read the model, too. */
+static rill_status agree(rill_status mine) {
+    struct {
+        int good, rank;
+    } first = {mine == RILL_OK, 0};
+    MPI_Comm_rank(MPI_COMM_WORLD, &first.rank);
+    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
+    if (first.good) return RILL_OK;
+    char detail[512];
+    int status = mine;
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    MPI_Bcast(&status, 1, MPI_INT, first.rank, MPI_COMM_WORLD);
+    MPI_Bcast(detail, sizeof detail, MPI_CHAR, first.rank, MPI_COMM_WORLD);
+    return rill_error_set((rill_status)status, detail);
+}
+
 static rill_status predict(const predict_config *c) {
     rill_model *model = NULL;
     rill_dataset *set = NULL;
     rill_data_options options = RILL_DATA_OPTIONS_INIT;
     rill_metrics metrics = RILL_METRICS_INIT;
     options.base = c->base;
-    rill_status status = rill_model_load(c->model, &model);
+    rill_status status = agree(rill_model_load(c->model, &model));
     if (status == RILL_OK) status = rill_dataset_load(MPI_COMM_WORLD, c->file, &options, &set);
     if (status == RILL_OK && c->hash_bits) status = rill_dataset_hash(set, c->hash_bits, c->seed);
     if (status == RILL_OK && c->normalize) status = rill_dataset_normalize(set);

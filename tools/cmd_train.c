@@ -19,8 +19,9 @@ typedef struct train_run {
     rill_dataset *data, *valid;
     rill_trainer *trainer;
     FILE *log;
-    double total_seconds, total_comm, best;
-    uint64_t total_bytes, epochs, best_epoch;
+    rill_data_report data_report;
+    double total_seconds, total_comm;
+    uint64_t total_bytes, epochs;
     bool stopped;
 } train_run;
 
@@ -37,11 +38,11 @@ static rill_status load(const train_config *config, const char *path, rill_datas
     return status;
 }
 
-static void print_data(const train_config *config, const rill_dataset *set) {
-    rill_data_report r = RILL_DATA_REPORT_INIT;
+static void print_data(const train_run *run) {
+    const train_config *config = run->config;
+    rill_data_report r = run->data_report;
     rill_data_view view = RILL_DATA_VIEW_INIT;
-    rill_dataset_report(set, &r);
-    rill_dataset_view(set, &view);
+    rill_dataset_view(run->data, &view);
     char memory[TABLE_CELL];
     cell_bytes(memory, (double)r.memory_bytes);
     if (!tool_speaks() || config->quiet) return;
@@ -69,10 +70,18 @@ static void log_line(const train_run *run, const rill_train_report *r) {
                              "memory_bytes", (json_int_t)r->memory_bytes, "algorithm",
                              r->algorithm);
     if (!line) return;
+    const rill_data_report *data = &run->data_report;
+    json_object_set_new(line, "rows", json_integer((json_int_t)data->rows));
+    json_object_set_new(line, "entries", json_integer((json_int_t)data->entries));
+    json_object_set_new(line, "file_bytes", json_integer((json_int_t)data->file_bytes));
+    json_object_set_new(line, "data_bytes", json_integer((json_int_t)data->memory_bytes));
+    json_object_set_new(line, "threads", json_integer(o->threads > 1 ? o->threads : 1));
+    put_number(line, "load_seconds", data->seconds);
     put_number(line, "loss", r->loss);
     put_number(line, "objective", r->objective);
     put_number(line, "seconds", r->seconds);
     put_number(line, "comm_seconds", r->comm_seconds);
+    put_number(line, "wait_seconds", r->wait_seconds);
     put_number(line, "eval_seconds", r->eval_seconds);
     put_number(line, "samples_per_s", (double)r->samples / r->seconds);
     put_number(line, "lr", r->lr);
@@ -99,14 +108,10 @@ static void print_epoch(const train_run *run, const rill_train_report *r) {
     fflush(stdout);
 }
 
-/* Whether the validation loss has not improved for so many epochs. */
-static bool is_enough(train_run *run, const rill_train_report *r) {
-    if (!run->config->early_stop || !isfinite(r->valid_loss)) return false;
-    if (run->best_epoch == 0 || r->valid_loss < run->best) {
-        run->best = r->valid_loss;
-        run->best_epoch = r->epoch;
-    }
-    return r->epoch - run->best_epoch >= (uint64_t)run->config->early_stop;
+/* Whether the validation loss has not improved for so many epochs, those before a resume included. */
+static bool is_enough(const train_run *run) {
+    uint64_t most = (uint64_t)run->config->early_stop;
+    return most && rill_trainer_stale_epochs(run->trainer) >= most;
 }
 
 static rill_status train_epochs(train_run *run) {
@@ -117,8 +122,9 @@ static rill_status train_epochs(train_run *run) {
         status = rill_trainer_load(run->trainer, config->checkpoint);
         if (status != RILL_OK) return status;
     }
-    do {
-        if (rill_trainer_epochs(run->trainer) >= config->epochs) return RILL_OK;
+    run->stopped = is_enough(run);
+    while (status == RILL_OK && !run->stopped &&
+           rill_trainer_epochs(run->trainer) < config->epochs) {
         status = rill_trainer_epoch(run->trainer, &report);
         if (status != RILL_OK) return status;
         run->total_seconds += report.seconds;
@@ -126,11 +132,11 @@ static rill_status train_epochs(train_run *run) {
         run->total_bytes += report.sent_bytes;
         run->epochs++;
         print_epoch(run, &report);
-        run->stopped = is_enough(run, &report) || report.converged;
+        run->stopped = is_enough(run) || report.converged;
         bool last = run->stopped || report.epoch >= config->epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
             status = rill_trainer_save(run->trainer, config->checkpoint);
-    } while (status == RILL_OK && !run->stopped);
+    }
     return status;
 }
 
@@ -159,7 +165,9 @@ static int run_training(train_run *run) {
     if (load(config, config->file, &run->data) != RILL_OK) return failed(NULL);
     if (config->valid_file && load(config, config->valid_file, &run->valid) != RILL_OK)
         return failed(NULL);
-    print_data(config, run->data);
+    run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
+    rill_dataset_report(run->data, &run->data_report);
+    print_data(run);
     if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &config->options,
                             &run->trainer) != RILL_OK)
         return failed(NULL);
@@ -189,7 +197,7 @@ int cmd_train(int argc, char **argv) {
         return EXIT_OK;
     }
     if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
-    tool_mpi_begin(MPI_THREAD_SINGLE);
+    tool_mpi_begin(MPI_THREAD_FUNNELED);
     train_run run = {.config = &config};
     status = run_training(&run);
     rill_trainer_free(&run.trainer);

@@ -24,9 +24,11 @@ static const tool_command commands[] = {
     {"convert", "data sets from svmlight text to the binary form and back", cmd_convert,
      cmd_convert_help, MPI_THREAD_SINGLE},
     {"train", "train linear models on sparse data, on one rank or many", cmd_train, cmd_train_help,
-     MPI_THREAD_SINGLE},
+     MPI_THREAD_FUNNELED},
     {"predict", "apply a model: accuracy, AUC, labels, probabilities", cmd_predict,
      cmd_predict_help, MPI_THREAD_SINGLE},
+    {"report", "one page with plots of what bench and train have written", cmd_report,
+     cmd_report_help, MPI_THREAD_SINGLE},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -41,6 +43,7 @@ static void main_help(FILE *out) {
     fprintf(out, "  %-16s %s\n", "bench kernels",
             "time sums, selection and codecs alone, on one core");
     fprintf(out, "  %-16s %s\n", "bench reducer", "time whole training steps against MPI");
+    fprintf(out, "  %-16s %s\n", "bench overlap", "how much of a call hides behind computation");
     fprintf(out, "\n"
                  "  rill help COMMAND, rill COMMAND --help   what a command does and its options\n"
                  "  rill --version                           version, commit and MPI library\n"
@@ -81,6 +84,10 @@ static int help_for(int argc, char **argv) {
         if (tool_speaks()) cmd_bench_reducer_help(stdout);
         return EXIT_OK;
     }
+    if (argc > 2 && !strcmp(argv[1], "bench") && !strcmp(argv[2], "overlap")) {
+        if (tool_speaks()) cmd_bench_overlap_help(stdout);
+        return EXIT_OK;
+    }
     if (tool_speaks()) c->help(stdout);
     return EXIT_OK;
 }
@@ -109,12 +116,17 @@ static int dispatch(int argc, char **argv) {
     return c ? c->run(argc - 1, argv + 1) : unknown_command(name);
 }
 
+/* What MPI is to give: more where a progress thread is measured. */
+static int thread_level(int argc, char **argv) {
+    const tool_command *c = argc > 1 ? find_command(argv[1]) : NULL;
+    bool overlap = argc > 2 && !strcmp(argv[1], "bench") && !strcmp(argv[2], "overlap");
+    if (overlap) return MPI_THREAD_MULTIPLE;
+    return c ? c->thread_level : MPI_THREAD_SINGLE;
+}
+
 int main(int argc, char **argv) {
     /* Under a launcher MPI comes first, so that usage errors are reported by one rank only. */
-    if (launch_is_under()) {
-        const tool_command *c = argc > 1 ? find_command(argv[1]) : NULL;
-        tool_mpi_begin(c ? c->thread_level : MPI_THREAD_SINGLE);
-    }
+    if (launch_is_under()) tool_mpi_begin(thread_level(argc, argv));
     int status = dispatch(argc, argv);
     if (fflush(stdout) || ferror(stdout)) {
         if (status == EXIT_OK) status = EXIT_FAILED;

@@ -20,6 +20,8 @@ bool tool_speaks(void) { return !silent; }
 
 void tool_mpi_begin(int thread_level) {
     int initialized = 0, provided, rank;
+    const char *thread = getenv("RILL_PROGRESS_THREAD"); /* which MPI must allow; 0: to compare */
+    if (thread && *thread) thread_level = MPI_THREAD_MULTIPLE;
     MPI_Initialized(&initialized);
     if (!initialized) MPI_Init_thread(NULL, NULL, thread_level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

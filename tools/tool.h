@@ -41,8 +41,12 @@ int cmd_train(int argc, char **argv);
 void cmd_train_help(FILE *);
 int cmd_predict(int argc, char **argv);
 void cmd_predict_help(FILE *);
+int cmd_report(int argc, char **argv);
+void cmd_report_help(FILE *);
 int cmd_bench_reducer(int argc, char **argv);
 void cmd_bench_reducer_help(FILE *);
+int cmd_bench_overlap(int argc, char **argv);
+void cmd_bench_overlap_help(FILE *);
 
 /* MPI is initialised at most once: by main under a launcher, else by the command that needs it.
  * main finalises. */

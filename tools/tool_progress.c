@@ -5,6 +5,7 @@
 #include "tool_progress.h"
 #include "launch.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -42,21 +43,47 @@ static void spell_out(int argc, char **argv, const struct option *options) {
                 if (!strcmp(argv[i], "-o")) argv[i] = output;
 }
 
+/* Whether the word is an option whose argument is the next word. */
+static bool takes_next(const char *word, const struct option *options) {
+    size_t length = strlen(word + 2);
+    if (strchr(word, '=')) return false;
+    for (const struct option *o = options; o->name; o++)
+        if (!strcmp(o->name, word + 2)) return o->has_arg;
+    for (const struct option *o = options; o->name; o++)
+        if (!strncmp(o->name, word + 2, length)) return o->has_arg; /* abbreviated */
+    return false;
+}
+
+/* Words are sorted out first, and getopt sees options only: the position in argv that it leaves to its
+ * caller cannot be moved in SimGrid, where every rank has one of its own. */
 int tool_words(const char *command, int argc, char **argv, const struct option *options, int most,
                const char **words, int *n, tool_option_fn *set, void *config) {
+    const char *extra = NULL;
+    int kept = 1, status = EXIT_OK;
     *n = 0;
     spell_out(argc, argv, options);
-    tool_getopt_reset();
-    for (;;) {
-        int c = tool_getopt(command, argc, argv, options);
-        if (c == '?') return EXIT_USAGE;
-        if (c == -1) { /* a word, or the end */
-            if (optind >= argc) return EXIT_OK;
-            if (*n == most) return tool_usage(command, "unexpected argument '%s'", argv[optind]);
-            words[(*n)++] = argv[optind++];
+    char **rest = malloc(((size_t)argc + 1) * sizeof *rest);
+    if (!rest) return EXIT_FAILED;
+    rest[0] = argv[0];
+    for (int i = 1; i < argc; i++) {
+        bool all = !strcmp(argv[i], "--"); /* after it there are only words */
+        if (argv[i][0] == '-' && argv[i][1] && !all) {
+            rest[kept++] = argv[i];
+            if (!strncmp(argv[i], "--", 2) && takes_next(argv[i], options) && i + 1 < argc)
+                rest[kept++] = argv[++i];
             continue;
         }
-        int status = set(config, c, optarg);
-        if (status != EXIT_OK) return status;
+        for (i += all; i < argc; i++) {
+            if (*n < most) words[(*n)++] = argv[i];
+            else if (!extra) extra = argv[i];
+            if (!all) break;
+        }
     }
+    rest[kept] = NULL;
+    tool_getopt_reset();
+    for (int c; status == EXIT_OK && (c = tool_getopt(command, kept, rest, options)) != -1;)
+        status = c == '?' ? EXIT_USAGE : set(config, c, optarg);
+    free(rest);
+    if (status != EXIT_OK || !extra) return status;
+    return tool_usage(command, "unexpected argument '%s'", extra);
 }

@@ -32,14 +32,14 @@ void cmd_train_help(FILE *out) {
           "\n"
           "How:\n"
           "  --ranks P           ranks to start (1)\n"
+          "  --threads N         threads of each rank; the results do not depend on it (1)\n"
           "  --solver S          sgd (default), scd, newton\n"
           "  --epochs N          passes over the data; steps of newton (10)\n"
           "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
           "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
           "  --momentum X        its factor (0.9)\n"
-          "  --lr X              learning rate (0.5)\n"
-          "  --schedule S        1/t, constant, step, bold-driver; default: 1/t, with adagrad\n"
-          "                      constant\n"
+          "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
+          "  --schedule S        1/t (default), constant, step, bold-driver\n"
           "  --decay X           1/t: lr / (1 + X epochs) (1)\n"
           "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
           "  --batch N           rows of a rank in a step (100)\n"
@@ -61,6 +61,8 @@ void cmd_train_help(FILE *out) {
           "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
           "  --resume            go on from the checkpoint\n"
           "  --log FILE          one JSON object per epoch and line\n"
+          "  --profile           a barrier before each exchange, to tell waiting for slower ranks\n"
+          "                      from communication\n"
           "  --quiet             print nothing\n"
           "  -h, --help          this text\n"
           "\n"
@@ -119,7 +121,9 @@ enum {
     OPT_CHECKPOINT,
     OPT_RESUME,
     OPT_LOG,
-    OPT_QUIET
+    OPT_QUIET,
+    OPT_THREADS,
+    OPT_PROFILE
 };
 
 static const struct option options[] = {{"C", 1, NULL, OPT_C},
@@ -162,6 +166,8 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"resume", 0, NULL, OPT_RESUME},
                                         {"log", 1, NULL, OPT_LOG},
                                         {"quiet", 0, NULL, OPT_QUIET},
+                                        {"threads", 1, NULL, OPT_THREADS},
+                                        {"profile", 0, NULL, OPT_PROFILE},
                                         {"help", 0, NULL, 'h'},
                                         {0}};
 
@@ -230,6 +236,10 @@ static int set_rest(train_config *c, int option, const char *value) {
         if (!parse_int(value, 1, 65536, &c->ranks))
             return usage("ranks", value, "a number of ranks");
         break;
+    case OPT_THREADS:
+        if (!parse_int(value, 1, 256, &c->options.threads))
+            return usage("threads", value, "a number of threads from 1 to 256");
+        break;
     case OPT_EARLY:
         if (!parse_int(value, 1, 1000000, &c->early_stop))
             return usage("early-stop", value, "a number of epochs");
@@ -260,6 +270,7 @@ static int set_rest(train_config *c, int option, const char *value) {
     case OPT_NORMALIZE: c->normalize = true; break;
     case OPT_RESUME: c->resume = true; break;
     case OPT_QUIET: c->quiet = true; break;
+    case OPT_PROFILE: c->options.profile = 1; break;
     case 'h': c->help = true; break;
     default: return EXIT_USAGE;
     }

@@ -160,9 +160,14 @@ typedef struct rill_config {
     MPI_Info info;        /* MPI_INFO_NULL: none */
     int check;            /* 1: agree on all arguments before each call; 0: no; -1: unset */
     uint64_t split_limit; /* most bytes in one MPI message; 0: default, 1 GiB */
+    /* 1: a thread of the communicator advances its requests while no caller does, so that they go on
+     * while the program computes; 0: no; -1: unset. It needs a processor that the program leaves it
+     * (mpirun --bind-to none, or --map-by slot:PE=2), and MPI_THREAD_MULTIPLE: with less,
+     * rill_comm_create fails on all ranks, whatever asked for the thread. */
+    int progress_thread;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \
-    { sizeof(rill_config), MPI_INFO_NULL, -1, 0 }
+    { sizeof(rill_config), MPI_INFO_NULL, -1, 0, -1 }
 
 typedef struct rill_stats {
     size_t size;
@@ -239,7 +244,9 @@ RILL_API rill_status rill_bcast(rill_comm *, rill_stream *, int root, const rill
 /* Non-blocking forms return a started request, persistent forms (_init) one to start with
  * rill_start as often as wanted. Streams must stay untouched from start to completion, and first
  * and count alive. Start order is the same on all ranks; completion order is free. Waiting advances
- * the requests of one communicator: across several, use rill_waitall or rill_progress. */
+ * the requests of one communicator: across several, use rill_waitall or rill_progress. Requests go on
+ * only in calls that start, test, wait or progress; or by themselves, where the communicator has a
+ * progress thread (rill_config). */
 typedef struct rill_request rill_request;
 
 RILL_API rill_status rill_iallreduce(rill_comm *, const rill_stream *in, rill_stream *out,
@@ -272,12 +279,13 @@ RILL_API rill_status rill_bcast_init(rill_comm *, rill_stream *, int root,
 
 RILL_API rill_status rill_start(rill_request *);
 /* Test and wait return the operation's status once it is complete, and do not free the request. */
-RILL_API rill_status rill_test(rill_request *, int *done);
+RILL_API rill_status rill_test(rill_request *, int *done); /* never waits for another thread */
 RILL_API rill_status rill_wait(rill_request *);
 RILL_API rill_status rill_waitall(int n, rill_request **); /* the first failure, after all ended */
 /* *index = the first complete request, or -1 if all are NULL or were never started. */
 RILL_API rill_status rill_waitany(int n, rill_request **, int *index);
 RILL_API rill_status rill_progress(rill_comm *); /* advances all requests; never blocks */
+/* Of a request that is not active; advances nothing. */
 RILL_API rill_status rill_request_stats(const rill_request *, rill_stats *);
 /* An active request is completed first. */
 RILL_API rill_status rill_request_free(rill_request **);

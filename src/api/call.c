@@ -13,6 +13,9 @@
 
 #define DEFAULT_BLOCK 256 /* entries, where neither the options nor the input tell */
 
+/* Entries up to which the first steps of a call take less time than waking a thread for them. */
+enum { FEW_ENTRIES = 4096 };
+
 /* ---- arguments --------------------------------------------------------------------------------------- */
 
 static rill_status check_streams(const rill_comm *comm, const rill__arguments *a,
@@ -254,6 +257,7 @@ rill_status rill__request_begin(rill_request *r) {
     task->engine = &comm->engine;
     task->step = step_call;
     task->completed = call_completed;
+    task->own = r->blocking;
     task->shape.type = r->in->type;
     task->shape.index_bytes = r->in->index_bytes;
     r->block = r->settings.block             ? r->settings.block
@@ -288,6 +292,14 @@ rill_status rill__request_begin(rill_request *r) {
     if (takes_input_late(r)) r->input = rill__part_empty(0, r->in->dim);
     else take_input(r);
     return RILL_OK;
+}
+
+/* The first messages leave at once; or, where that is work and there is a progress thread, it is that
+ * thread's, which the unlock wakes. */
+void rill__request_launch(rill_request *r) {
+    rill__engine *engine = &r->comm->engine;
+    bool small = engine->active == r && r->nnz_in <= FEW_ENTRIES;
+    if (!engine->progress.on || small) rill__engine_progress(engine);
 }
 
 /* ---- entry ----------------------------------------------------------------------------------------------- */
@@ -403,6 +415,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->blocking = mode == RILL__BLOCKING;
     r->persistent = mode == RILL__PERSISTENT;
     r->task.life = RILL__IDLE;
+    rill__task_show(r, RILL__IDLE);
     r->task.status = RILL_OK;
     if (mode != RILL__PERSISTENT) RILL_TRY(rill__request_begin(r));
     *out = r;
@@ -418,7 +431,7 @@ rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mod
     rill_request *r = NULL;
     rill__lock(&comm->engine);
     rill_status status = prepare(comm, a, mode, &r);
-    if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__engine_progress(&comm->engine);
+    if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__request_launch(r);
     if (status == RILL_OK && mode != RILL__BLOCKING) comm->requests++;
     if (status == RILL_OK && mode == RILL__BLOCKING) {
         rill__engine_wait(r);

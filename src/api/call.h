@@ -19,7 +19,8 @@ typedef struct rill__arguments {
 
 /* The one way into all collectives. request: NULL when blocking. */
 rill_status rill__call(rill_comm *, const rill__arguments *, rill__mode, rill_request **request);
-rill_status rill__request_begin(rill_request *);        /* start or restart; lock held */
+rill_status rill__request_begin(rill_request *); /* start or restart; lock held */
+void rill__request_launch(rill_request *);       /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
 void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */
 void rill__request_destroy(rill_request *);

@@ -2,30 +2,46 @@
 #include "api/comm.h"
 #include "api/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Number of hosts, by who shares memory with whom; and of ranks on this one. */
-static int count_hosts(MPI_Comm mpi, int rank, int *ranks_here) {
-    MPI_Comm host;
-    int leader = 0, hosts = 1, mine = 0;
-    *ranks_here = 1;
-    if (MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host) != MPI_SUCCESS)
-        return 1;
-    MPI_Comm_rank(host, &mine);
-    MPI_Comm_size(host, ranks_here);
-    leader = mine == 0;
-    MPI_Comm_free(&host);
-    MPI_Allreduce(&leader, &hosts, 1, MPI_INT, MPI_SUM, mpi);
-    return hosts;
+/* Of each rank's shared memory, where there are several hosts: half a million pairs. On one host only by
+ * request, as no algorithm that "auto" chooses there uses it. */
+#define DEFAULT_SHARED_BYTES (UINT64_C(4) << 20)
+
+static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
+    RILL_TRY(rill__hosts_find(&engine->hosts, engine->mpi, d->hosts_of));
+    uint64_t bytes = d->shared_bytes;
+    if (bytes == UINT64_MAX) bytes = engine->hosts.n > 1 ? DEFAULT_SHARED_BYTES : 0;
+    return rill__shared_create(&engine->shared, engine->mpi, &engine->hosts, bytes);
+}
+
+/* Where the setting asks for a thread all ranks have one, or all have the error. */
+static rill_status start_thread(rill_comm *comm, int ranks_here) {
+    rill__engine *engine = &comm->engine;
+    if (!comm->defaults.progress_thread) return RILL_OK;
+    rill_status status = rill__progress_start(engine,
+                                              2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN));
+    int mine = status, worst = RILL_OK;
+    int code = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, engine->mpi);
+    if (code == MPI_SUCCESS && worst == RILL_OK) return RILL_OK;
+    rill__progress_stop(engine);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s",
+             status == RILL_OK ? "setting progress_thread = 1: another rank cannot have a thread"
+                               : rill_last_error());
+    return rill__fail((rill_status)worst, "rill_comm_create: %s", detail);
 }
 
 static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
     RILL_TRY(rill__engine_init(&comm->engine, dup));
     RILL_TRY(rill__defaults_agree(config, user, dup, &comm->defaults));
     comm->engine.split_limit = comm->defaults.split_limit;
-    int ranks_here, hosts = count_hosts(dup, comm->engine.rank, &ranks_here);
+    RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
+    int ranks_here = comm->engine.hosts.together, hosts = comm->engine.hosts.n;
     comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);
     double crowding = (double)ranks_here / (double)sysconf(_SC_NPROCESSORS_ONLN), most = 1;
     int code = MPI_Allreduce(&crowding, &most, 1, MPI_DOUBLE, MPI_MAX, dup);
@@ -33,11 +49,14 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
         code = MPI_Allreduce(MPI_IN_PLACE, &ranks_here, 1, MPI_INT, MPI_MAX, dup);
     if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
     comm->planner.hosts = hosts;
-    comm->planner.most_per_host = ranks_here;
+    comm->planner.most_per_host = comm->engine.hosts.most;
     RILL_TRY(rill__comm_profile(comm, most));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start();
-    return rill__mpi_ops_create(comm);
+    RILL_TRY(rill__mpi_ops_create(comm));
+    rill_status status = start_thread(comm, ranks_here);
+    if (status != RILL_OK) rill__mpi_ops_free(comm);
+    return status;
 }
 
 rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm **out) {
@@ -64,6 +83,7 @@ rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm
     }
     rill_status status = set_up(comm, user, dup, config);
     if (status != RILL_OK) { /* all ranks take the same way here */
+        rill__shared_free(&comm->engine.shared);
         rill__engine_free(&comm->engine);
         free(comm);
         MPI_Comm_free(&dup);
@@ -79,6 +99,7 @@ rill_status rill_comm_free(rill_comm **pointer) {
     if (comm->requests)
         return rill__fail(RILL_ERR_STATE, "rill_comm_free: %d requests are not freed",
                           comm->requests);
+    rill__progress_stop(&comm->engine);
     rill_status status = rill__engine_drain(&comm->engine);
     while (comm->idle) {
         rill_request *r = comm->idle;
@@ -86,6 +107,7 @@ rill_status rill_comm_free(rill_comm **pointer) {
         rill__request_destroy(r);
     }
     rill__mpi_ops_free(comm);
+    rill__shared_free(&comm->engine.shared);
     MPI_Comm mpi = comm->engine.mpi;
     rill__engine_free(&comm->engine);
     free(comm);

@@ -17,7 +17,10 @@ typedef struct rill__defaults {
     uint64_t split_limit;
     uint64_t seed; /* of random rounding */
     int32_t allow_bits;
-    char profile[1024]; /* a file, or "none"; empty: unset */
+    int32_t progress_thread;
+    char profile[1024];              /* a file, or "none"; empty: unset */
+    char hosts_of[RILL__HOSTS_TEXT]; /* hosts to pretend; empty: those that there are */
+    uint64_t shared_bytes;           /* of each rank's shared memory; UINT64_MAX: unset */
 } rill__defaults;
 
 struct rill_comm {

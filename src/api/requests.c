@@ -3,8 +3,16 @@
 
 #include <sched.h>
 
-static bool active(const rill_request *r) {
-    return r->task.life == RILL__ACTIVE || r->task.life == RILL__DRAINING;
+/* With or without the lock. */
+static bool active(const rill_request *r) { return rill__task_shown(r) == RILL__ACTIVE; }
+
+/* Advances all requests, but not where that meant to wait: who has the lock is at it, or about to be; and
+ * who waits for it goes first. */
+static void advance_if_free(rill__engine *engine) {
+    if (atomic_load_explicit(&engine->waiting, memory_order_relaxed) || !rill__trylock(engine))
+        return;
+    rill__engine_progress(engine);
+    rill__unlock(engine);
 }
 
 rill_status rill_start(rill_request *r) {
@@ -18,7 +26,7 @@ rill_status rill_start(rill_request *r) {
         status = rill__fail(RILL_ERR_STATE, "rill_start: the request is active");
     } else {
         status = rill__request_begin(r);
-        rill__engine_progress(engine);
+        rill__request_launch(r);
     }
     rill__unlock(engine);
     return status;
@@ -28,12 +36,9 @@ rill_status rill_test(rill_request *r, int *done) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_test: request is NULL");
     if (!done) return rill__fail(RILL_ERR_ARGUMENT, "rill_test: done is NULL");
     rill__engine *engine = &r->comm->engine;
-    rill__lock(engine);
-    if (active(r)) rill__engine_progress(engine);
+    if (active(r)) advance_if_free(engine);
     *done = !active(r);
-    rill_status status = *done ? rill__request_result(r) : RILL_OK;
-    rill__unlock(engine);
-    return status;
+    return *done ? rill__request_result(r) : RILL_OK;
 }
 
 rill_status rill_wait(rill_request *r) {
@@ -73,7 +78,7 @@ rill_status rill_waitany(int n, rill_request **requests, int *index) {
     for (;;) {
         bool any = false;
         for (int i = 0; i < n; i++) {
-            if (!requests[i] || requests[i]->task.life == RILL__IDLE) continue;
+            if (!requests[i] || rill__task_shown(requests[i]) == RILL__IDLE) continue;
             any = true;
             int done = 0;
             rill_status status = rill_test(requests[i], &done);
@@ -88,9 +93,7 @@ rill_status rill_waitany(int n, rill_request **requests, int *index) {
 
 rill_status rill_progress(rill_comm *comm) {
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_progress: comm is NULL");
-    rill__lock(&comm->engine);
-    rill__engine_progress(&comm->engine);
-    rill__unlock(&comm->engine);
+    advance_if_free(&comm->engine);
     return RILL_OK;
 }
 
@@ -116,6 +119,7 @@ rill_status rill_request_free(rill_request **pointer) {
     }
     r->comm->requests--;
     r->task.life = RILL__IDLE;
+    rill__task_show(r, RILL__IDLE);
     rill__request_recycle(r);
     rill__unlock(&r->comm->engine);
     *pointer = NULL;

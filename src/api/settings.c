@@ -67,12 +67,15 @@ static rill_status check_names(const rill__defaults *d) {
 }
 
 static rill_status gather_defaults(const rill_config *config, const sources *s, rill__defaults *d) {
-    *d = (rill__defaults){.value_bits = -1, .check = -1, .split_limit = DEFAULT_SPLIT_LIMIT};
+    *d = (rill__defaults){.value_bits = -1,
+                          .check = -1,
+                          .split_limit = DEFAULT_SPLIT_LIMIT,
+                          .shared_bytes = UINT64_MAX};
     look_up(s, "algorithm", d->algorithm, sizeof d->algorithm);
     look_up(s, "codec", d->codec, sizeof d->codec);
     look_up(s, "partition", d->partition, sizeof d->partition);
     look_up(s, "profile", d->profile, sizeof d->profile);
-    uint64_t bits = UINT64_MAX, check = 0, allow = 0;
+    uint64_t bits = UINT64_MAX, check = 0, allow = 0, thread = 0;
     RILL_TRY(look_up_number(s, "value_bits", &bits));
     RILL_TRY(look_up_number(s, "allow_bits", &allow));
     RILL_TRY(look_up_number(s, "expected_nnz", &d->expected_nnz));
@@ -80,10 +83,19 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     RILL_TRY(look_up_number(s, "split_limit", &d->split_limit));
     RILL_TRY(look_up_number(s, "check", &check));
     RILL_TRY(look_up_number(s, "seed", &d->seed));
+    RILL_TRY(look_up_number(s, "progress_thread", &thread));
+    RILL_TRY(look_up_number(s, "shared_bytes", &d->shared_bytes));
+    if (look_up(s, "hosts_of", d->hosts_of, sizeof d->hosts_of))
+        RILL_TRY(rill__hosts_check(d->hosts_of));
     if (bits != UINT64_MAX) d->value_bits = (int32_t)rill__min_u64(bits, 1000);
     d->allow_bits = (int32_t)rill__min_u64(allow, 1000);
     d->check = check != 0;
     if (config && config->check >= 0) d->check = config->check != 0;
+    d->progress_thread = thread != 0;
+    /* Programs built before it have a shorter struct. */
+    const size_t with_thread = offsetof(rill_config, progress_thread) + sizeof(int);
+    if (config && config->size >= with_thread && config->progress_thread >= 0)
+        d->progress_thread = config->progress_thread != 0;
     if (config && config->split_limit) d->split_limit = config->split_limit;
     if (d->split_limit < LEAST_SPLIT_LIMIT || d->split_limit > DEFAULT_SPLIT_LIMIT)
         return rill__fail(RILL_ERR_ARGUMENT, "split_limit = %llu is not from %d to %llu",

@@ -49,7 +49,7 @@ static void start_call(rill_reducer *r) {
         rill__set_error(r->error);
         rill__task_fail(q, r->failed);
     }
-    if (!r->blocking) rill__engine_progress(engine);
+    if (!r->blocking) rill__request_launch(q);
     rill__unlock(engine);
 }
 

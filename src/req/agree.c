@@ -48,11 +48,12 @@ static void merge(rill_request *request, rill__agree *a, const rill__message *m,
 }
 
 rill_status rill__agree_step(rill_request *request, rill__agree *a) {
-    rill__engine *engine = RILL__TASK(request)->engine;
+    rill__group group = rill__group_or_all(&a->group, RILL__TASK(request)->engine);
     for (;;) {
         int peer;
-        rill__round_kind kind = rill__doubling_round(engine->rank, engine->size, a->stage, &peer);
+        rill__round_kind kind = rill__doubling_round(group.me, group.n, a->stage, &peer);
         if (kind == RILL__ROUND_END) return RILL_OK;
+        peer = rill__group_rank(&group, peer);
         bool sends = kind == RILL__ROUND_SEND || kind == RILL__ROUND_EXCHANGE ||
                      kind == RILL__ROUND_RESULT_SEND;
         bool receives = kind != RILL__ROUND_SEND && kind != RILL__ROUND_RESULT_SEND;

@@ -66,6 +66,7 @@ void rill__engine_free(rill__engine *engine) {
     free(engine->sent);
     free(engine->received);
     free(engine->announced);
+    rill__hosts_free(&engine->hosts);
     pthread_mutex_destroy(&engine->lock);
 }
 
@@ -265,6 +266,7 @@ void rill__task_start(rill_request *request) {
     task->lost = NULL;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
+    rill__task_show(request, RILL__ACTIVE);
     task->next = NULL;
     if (engine->active_last) RILL__TASK(engine->active_last)->next = request;
     else engine->active = request;
@@ -353,6 +355,11 @@ bool rill__engine_progress(rill__engine *engine) {
     for (rill_request *r = engine->active; r;) {
         rill__task *task = RILL__TASK(r);
         rill_request *next;
+        if (task->own && engine->driven != r) {
+            before = r;
+            r = task->next;
+            continue;
+        }
         task->moved = false;
         advance(engine, r);
         moved |= task->moved;
@@ -363,6 +370,7 @@ bool rill__engine_progress(rill__engine *engine) {
             if (engine->active_last == r) engine->active_last = before;
             task->next = NULL;
             moved = true;
+            rill__task_show(r, RILL__COMPLETE);
         } else {
             before = r;
         }
@@ -377,19 +385,26 @@ bool rill__engine_progress(rill__engine *engine) {
     return moved;
 }
 
+/* Only under the lock, so that a plain store will do. */
+static void count_driver(rill__engine *engine, int change) {
+    int now = atomic_load_explicit(&engine->drivers, memory_order_relaxed);
+    atomic_store_explicit(&engine->drivers, now + change, memory_order_relaxed);
+}
+
 void rill__engine_wait(rill_request *request) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
+    count_driver(engine, 1);
     while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
         engine->alone = !engine->crowded && engine->active == request && !task->next;
+        engine->driven = request;
         bool moved = rill__engine_progress(engine);
         engine->alone = false;
-        if (!moved && (engine->crowded || engine->idle_polls > SPINS_BEFORE_YIELD)) {
-            rill__unlock(engine); /* another thread may have what is waited for */
-            sched_yield();
-            rill__lock(engine);
-        }
+        engine->driven = NULL;
+        if (!moved && (engine->crowded || engine->idle_polls > SPINS_BEFORE_YIELD))
+            rill__give_way(engine); /* another thread may have what is waited for */
     }
+    count_driver(engine, -1);
 }
 
 /* ---- before the communicator is freed ------------------------------------------------------------------ */

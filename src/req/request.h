@@ -12,9 +12,11 @@
 #define RILL_REQ_REQUEST_H
 
 #include "req/message.h"
+#include "req/shared.h"
 
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Messages of one request travel in lanes, which keep phases apart when any source is awaited. SHORT
  * is for messages of an exchange (rill__exchange_send) of at most RILL__SHORT bytes. */
@@ -61,6 +63,15 @@ typedef struct rill__note {
 /* Calls that this rank has behind it, and may be asked about. */
 enum { RILL__REMEMBERED = 64 };
 
+/* The progress thread of a communicator (progress.c). Under the engine's lock, but for on. */
+typedef struct rill__progress {
+    bool on; /* there is one; set at creation only */
+    bool asleep, stop;
+    bool has_core; /* it takes no processor that the callers' threads need */
+    pthread_t thread;
+    pthread_cond_t wake;
+} rill__progress;
+
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
     MPI_Comm mpi;
@@ -69,6 +80,10 @@ typedef struct rill__engine {
     uint64_t seq; /* of the next call */
     pthread_mutex_t lock;
     bool threaded;
+    atomic_int waiting;   /* callers that want the lock and did not get it at once */
+    atomic_int drivers;   /* callers in rill__engine_wait; written under the lock */
+    rill_request *driven; /* what the caller who advances requests right now waits for */
+    rill__progress progress;
     rill_request *active, *active_last; /* in order of seq */
     rill__block *free_blocks;
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
@@ -82,6 +97,8 @@ typedef struct rill__engine {
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
     bool alone;   /* one request, and its caller waits: a receive may spin a little */
+    rill__hosts hosts;
+    rill__shared shared;
 } rill__engine;
 
 typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;
@@ -95,6 +112,10 @@ typedef struct rill__task {
     rill__step *step;
     void (*completed)(rill_request *); /* may be NULL */
     rill__life life;
+    /* The same for those without the lock: never DRAINING, and COMPLETE only when the engine is through
+     * with the request. */
+    _Atomic(rill__life) shown;
+    bool own;      /* it may block in MPI: only a caller who waits for it may advance it */
     bool inquired; /* it has asked the others what they are in */
     bool moved;    /* a message moved in this step: the engine is not idle */
     uint64_t seq;
@@ -123,12 +144,20 @@ typedef struct rill__task {
 #define RILL__TASK(request) ((rill__task *)(request))
 
 /* Without MPI_THREAD_MULTIPLE only one thread at a time may be in MPI, and so in here. */
+void rill__lock_contended(rill__engine *);
+void rill__unlock_threaded(rill__engine *);
+static inline bool rill__trylock(rill__engine *e) {
+    return !e->threaded || pthread_mutex_trylock(&e->lock) == 0;
+}
 static inline void rill__lock(rill__engine *e) {
-    if (e->threaded) pthread_mutex_lock(&e->lock);
+    if (!rill__trylock(e)) rill__lock_contended(e);
 }
+/* Wakes the progress thread where it is needed now. */
 static inline void rill__unlock(rill__engine *e) {
-    if (e->threaded) pthread_mutex_unlock(&e->lock);
+    if (e->threaded) rill__unlock_threaded(e);
 }
+/* Lock held: lets in those who wait for it, and takes it again. */
+void rill__give_way(rill__engine *);
 
 /* ---- engine.c ---- */
 rill_status rill__engine_init(rill__engine *, MPI_Comm);
@@ -154,6 +183,19 @@ rill_status rill__task_fail(rill_request *, rill_status);
 rill_status rill__task_abort(rill_request *, rill_status);
 static inline bool rill__task_failed(const rill_request *r) {
     return ((const rill__task *)r)->status != RILL_OK;
+}
+
+/* ---- progress.c ---- */
+/* Local. crowded: more ranks on this host than half of its processors. */
+rill_status rill__progress_start(rill__engine *, bool crowded);
+void rill__progress_stop(rill__engine *); /* fine without one; before the drain */
+
+/* Life as all may read it. Who sees COMPLETE also sees what the request wrote. */
+static inline rill__life rill__task_shown(const rill_request *r) {
+    return atomic_load_explicit(&((const rill__task *)r)->shown, memory_order_acquire);
+}
+static inline void rill__task_show(rill_request *r, rill__life life) {
+    atomic_store_explicit(&RILL__TASK(r)->shown, life, memory_order_release);
 }
 
 /* ---- transport.c ---- */
@@ -210,6 +252,29 @@ rill_status rill__test_posted(rill__task *, int tests, rill__transfer *t);
 /* Ends a posted receive that no message has come for, or none that anybody wants. */
 void rill__cancel_posted(rill__task *);
 
+/* ---- groups: ranks that talk among themselves, each known by its place ---- */
+typedef struct rill__group {
+    int n, me;        /* ranks, and this one's place among them; n 0: all of the communicator */
+    const int *ranks; /* ascending; NULL: a rank is its place */
+} rill__group;
+static inline rill__group rill__group_or_all(const rill__group *g, const rill__engine *engine) {
+    return g->n ? *g : (rill__group){engine->size, engine->rank, NULL};
+}
+static inline int rill__group_rank(const rill__group *g, int place) {
+    return g->ranks ? g->ranks[place] : place;
+}
+/* -1: none of them. */
+static inline int rill__group_place(const rill__group *g, int rank) {
+    if (!g->ranks) return rank;
+    int low = 0, high = g->n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (g->ranks[middle] < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low < g->n && g->ranks[low] == rank ? low : -1;
+}
+
 /* ---- agree.c ---- */
 /* An allreduce of a few words, by recursive doubling: status, nnz statistics, the smallest and
  * largest args word, and sums. Same result on all ranks. */
@@ -220,6 +285,7 @@ typedef struct rill__agree {
     uint64_t *sums; /* n of them, or NULL; borrowed */
     uint64_t n;
     rill__block *words; /* as sent */
+    rill__group group;  /* may be set after the start; else all ranks */
 } rill__agree;
 void rill__agree_start(rill__agree *, uint64_t args, uint64_t *sums, uint64_t n);
 rill_status rill__agree_step(rill_request *, rill__agree *);

@@ -224,8 +224,15 @@ static void take_lower(const void *lower, const void *upper, void *result, uint6
     }
 }
 
+/* Where ranks are dealt to hosts in turn, hier sums host by host. */
+static int comes_before(const char *algorithm, int p, int q, int dealt_to) {
+    if (dealt_to && !strcmp(algorithm, "hier") && p % dealt_to != q % dealt_to)
+        return p % dealt_to < q % dealt_to;
+    return p < q;
+}
+
 /* The lower argument of an operation comes from the lower ranks, in either form. */
-static void order_of_ranks(void) {
+static void order_of_ranks(int dealt_to) {
     rill_op *op = NULL;
     CHECK_OK(rill_op_create("lower", take_lower, NULL, USER_NEUTRAL, 0, &op));
     for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
@@ -243,8 +250,10 @@ static void order_of_ranks(void) {
             double want[1000];
             for (uint32_t i = 0; i < 1000; i++) {
                 int lowest = -1;
-                for (int p = check.size - 1; i % step == 0 && p >= 0; p--)
-                    if ((i + (uint32_t)p) % 3) lowest = p;
+                for (int p = 0; i % step == 0 && p < check.size; p++)
+                    if ((i + (uint32_t)p) % 3 &&
+                        (lowest < 0 || comes_before(o.algorithm, p, lowest, dealt_to)))
+                        lowest = p;
                 want[i] = lowest < 0 ? USER_NEUTRAL : lowest + 1;
                 if (i % step || !((i + (uint32_t)check.rank) % 3)) continue;
                 idx[n] = i;
@@ -270,8 +279,9 @@ int main(int argc, char **argv) {
     rounding(rounds);
     huge();
     special_values();
-    order_of_ranks();
+    const char *hosts = check_argument(argc, argv, "--hosts");
+    order_of_ranks(hosts && !strncmp(hosts, "cyclic:", 7) ? atoi(hosts + 7) : 0);
     CHECK_OK(rill_comm_free(&comm));
     CHECK(comm == NULL);
-    return cases_finish(only >= 0 ? 1 : 7 * OP_COUNT * TYPE_COUNT);
+    return cases_finish(only >= 0 ? 1 : 8 * OP_COUNT * TYPE_COUNT);
 }

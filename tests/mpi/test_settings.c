@@ -183,6 +183,32 @@ static void bad_communicators(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
+/* Without MPI_THREAD_MULTIPLE a progress thread is refused on all ranks, whatever asked for it. */
+static void no_thread(void) {
+    int level;
+    MPI_Query_thread(&level);
+    if (level == MPI_THREAD_MULTIPLE) return;
+    for (int way = 0; way < 3; way++) {
+        check_case("a progress thread, asked for by %s", way == 0   ? "config"
+                                                         : way == 1 ? "info"
+                                                                    : "the environment of rank 0");
+        rill_config config = RILL_CONFIG_INIT;
+        rill_comm *comm = NULL;
+        if (way == 0) config.progress_thread = 1;
+        if (way == 1) {
+            MPI_Info_create(&config.info);
+            MPI_Info_set(config.info, "rill_progress_thread", "1");
+        }
+        if (way == 2 && check.rank == 0) setenv("RILL_PROGRESS_THREAD", "1", 1);
+        CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, &config, &comm), RILL_ERR_UNSUPPORTED);
+        CHECK_DETAIL("progress_thread");
+        CHECK_DETAIL("MPI_THREAD_MULTIPLE");
+        CHECK(comm == NULL);
+        unsetenv("RILL_PROGRESS_THREAD");
+        if (way == 1) MPI_Info_free(&config.info);
+    }
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     cases_init();
@@ -197,8 +223,14 @@ int main(int argc, char **argv) {
         bad_setting("rill_value_bits", "3", env);
         bad_setting("rill_check", "perhaps", env);
         bad_setting("rill_split_limit", "many", env);
+        bad_setting("rill_shared_bytes", "some", env);
+        bad_setting("rill_hosts_of", "3,0", env);
+        bad_setting("rill_hosts_of", "cyclic:", env);
+        bad_setting("rill_hosts_of", "2,", env);
+        bad_setting("rill_progress_thread", "soon", env);
     }
     check_setting();
+    no_thread();
     bad_communicators();
     return cases_finish(20);
 }

@@ -1,6 +1,6 @@
 /* Training on several ranks: losses do not depend on what travels and hardly on the number of ranks,
- * weights are the same on all ranks, checkpoints go on bit by bit, wrong arguments are everybody's error.
- * --rows N. */
+ * weights are the same on all ranks and for any number of threads, checkpoints go on bit by bit, wrong
+ * arguments are everybody's error. --rows N. */
 #include "check.h"
 
 #include <math.h>
@@ -137,6 +137,7 @@ static void test_optimum(void) {
         o.batch = 1 + 8 / (uint64_t)check.size;
         o.coordinates = 20;
         o.decay = 0.2;
+        if (!strcmp(o.optimizer, "adagrad")) o.schedule = "constant";
         o.lr = !strcmp(o.optimizer, "momentum") ? 0.1 : !strcmp(o.optimizer, "plain") ? 1 : 0.5;
         train(set, &o, cases[i].epochs, &objective, NULL);
         int which = !strcmp(o.loss, "logistic") ? 0 : !strcmp(o.loss, "squared_hinge") ? 1 : 2;
@@ -182,6 +183,42 @@ static void test_travel(void) {
     train(set, &o, 3, &objective[1], NULL);
     CHECK(fabs(objective[0] - objective[1]) <= 1e-6 * objective[0]);
     CHECK_OK(rill_dataset_free(&set));
+}
+
+/* The number of threads changes no bit. */
+static void test_thread_counts(void) {
+    static const struct {
+        const char *solver, *optimizer, *reducer;
+        double l1;
+        int classes;
+    } cases[] = {{"sgd", "adagrad", NULL, 0, 2},   {"sgd", "adagrad", NULL, 1, 3},
+                 {"sgd", "plain", NULL, 0, 2},     {"sgd", "plain", NULL, 0, 3},
+                 {"sgd", "momentum", NULL, 0, 3},  {"sgd", "plain", "topk", 0, 2},
+                 {"sgd", "adagrad", "topk", 0, 3}, {"newton", NULL, NULL, 0, 2},
+                 {"newton", NULL, NULL, 0, 3},     {"scd", NULL, NULL, 0, 2},
+                 {"scd", NULL, NULL, 0.5, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rill_dataset *set = make_set(cases[i].classes);
+        rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
+        double objective[2], *one = NULL, *more = NULL;
+        o.solver = cases[i].solver;
+        o.optimizer = cases[i].optimizer;
+        o.reducer = cases[i].reducer;
+        o.l1 = cases[i].l1;
+        o.density = 0.2;
+        o.batch = 37;
+        o.valid_fraction = 0;
+        train(set, &o, 3, &objective[0], &one);
+        for (o.threads = 2; o.threads <= 4; o.threads++) {
+            check_case("%d threads, case %d", o.threads, (int)i);
+            train(set, &o, 3, &objective[1], &more);
+            CHECK(memcmp(&objective[0], &objective[1], sizeof objective[0]) == 0);
+            CHECK(memcmp(one, more, FEATURES * sizeof *one) == 0);
+            free(more);
+        }
+        free(one);
+        CHECK_OK(rill_dataset_free(&set));
+    }
 }
 
 /* What loses or delays still learns. */
@@ -255,10 +292,10 @@ static void test_resume(void) {
         CHECK_OK(rill_trainer_free(&u));
         /* Other settings, and damage, are refused. */
         if (i == 2) {
-            o.lr = 0.25;
+            o.decay = 0.25;
             t = start(set, &o);
             CHECK_STATUS(rill_trainer_load(t, path), RILL_ERR_MISMATCH);
-            CHECK_DETAIL("lr=0.5, this run has lr=0.25");
+            CHECK_DETAIL("decay=1, this run has decay=0.25");
             if (check.rank == 0) {
                 FILE *file = fopen(path, "r+b");
                 fseek(file, -20, SEEK_END);
@@ -365,11 +402,12 @@ static void test_tasks(void) {
 }
 
 int main(int argc, char **argv) {
-    check_init(&argc, &argv);
+    check_init_thread(&argc, &argv, MPI_THREAD_FUNNELED);
     rows = check_number(argc, argv, "--rows", rows);
     test_optimum();
     test_travel();
     test_variants();
+    test_thread_counts();
     test_resume();
     test_tasks();
     test_refused();

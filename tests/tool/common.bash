@@ -51,3 +51,10 @@ all_correct() {
     [[ -s $1 ]] || fail "$1 is empty"
     if grep -v '"correct":true' "$1" >&2; then fail "a case is not correct"; fi
 }
+
+number() { # number NAME FILE: the value behind a word
+    grep -oE "$1 [-0-9.e+]+" "$2" | tail -n 1 | cut -d' ' -f2
+}
+least() { # least A B TEXT: a >= b
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }' || fail "$3: $1 is below $2"
+}

@@ -5,7 +5,7 @@ not_simulated
 run 0 "$RILL" info
 has "$tmp/out" "MPI library" "instruction set" "f32 f64 f16 bf16" "sum min max prod" \
     "Algorithms of allreduce" "Algorithms of bcast" "Codecs:" RILL_ALGORITHM
-for name in dense recursive_double split_allgather dsar ring allgather; do
+for name in dense recursive_double split_allgather dsar ring allgather hier; do
     grep -qE "^  $name +[A-Za-z]" "$tmp/out" || fail "no algorithm $name with a description"
 done
 run 0 env RILL_ALGORITHM=ring "$RILL" info

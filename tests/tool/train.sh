@@ -1,4 +1,4 @@
-# rill train and predict: quality on real data, LIBLINEAR's objective and files, checkpoints, errors.
+# rill train and predict: what they print and write, checkpoints, early stopping, threads, errors.
 . "$(dirname "$0")/common.bash"
 not_simulated
 
@@ -21,13 +21,6 @@ awk 'BEGIN { srand(7); for (i = 0; i < 900; i++) { s = 0; line = ""
     print (s + 3 * rand() - 1.5 > 0 ? "+1" : "-1") line } }' >"$tmp/data"
 head -n 700 "$tmp/data" >"$tmp/train"
 tail -n 200 "$tmp/data" >"$tmp/test"
-
-number() { # number NAME FILE: the value behind a word
-    grep -oE "$1 [-0-9.e+]+" "$2" | tail -n 1 | cut -d' ' -f2
-}
-least() { # least A B TEXT: a >= b
-    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }' || fail "$3: $1 is below $2"
-}
 
 run 0 "$RILL" train "$tmp/train" --normalize --solver newton --epochs 15 --C 10 --valid "$tmp/test" \
     --model "$tmp/model" --log "$tmp/log"
@@ -57,6 +50,35 @@ for way in "" "--reducer oktopk --density 0.2"; do
     rm -f "$tmp"/check*
 done
 
+# Early stopping goes on counting after a resume, and a run that has stopped stays so.
+stop=(--valid "$tmp/test" --C 1000 --lr 2 --schedule constant --early-stop 2)
+run 0 "$RILL" train "$tmp/train" --epochs 200 "${stop[@]}" --model "$tmp/whole" --log "$tmp/log"
+epochs=$(wc -l <"$tmp/log")
+((epochs > 2 && epochs < 200)) || fail "early stopping after $epochs epochs"
+run 0 "$RILL" train "$tmp/train" --epochs $((epochs - 1)) "${stop[@]}" --checkpoint "$tmp/check" --quiet
+for again in 1 2; do
+    run 0 "$RILL" train "$tmp/train" --epochs 200 "${stop[@]}" --checkpoint "$tmp/check" --resume --model "$tmp/resumed"
+    has "$tmp/out" "(stopped)"
+    cmp -s "$tmp/whole" "$tmp/resumed" || fail "the run that was resumed before it stopped differs ($again)"
+done
+rm -f "$tmp/check"
+
+# Any number of threads: the same bits.
+for solver in sgd newton scd; do
+    for threads in 1 2 3; do
+        run 0 "$RILL" train "$tmp/train" --ranks 2 --solver $solver --epochs 3 --threads $threads --model "$tmp/threads$threads"
+        cmp -s "$tmp/threads1" "$tmp/threads$threads" || fail "$solver: $threads threads give other bits than one"
+    done
+done
+
+# A model that one rank cannot read: one message, and nobody waits.
+# shellcheck disable=SC2016
+run 1 timeout 30 "$root/scripts/mpirun-test" 2 sh -c 'model=$2
+    if [ "${PMIX_RANK:-$PMI_RANK}" = 1 ]; then model=/nowhere/model; fi
+    exec "$0" predict "$1" --model "$model"' "$RILL" "$tmp/test" "$tmp/whole"
+[[ $(grep -c "/nowhere/model: cannot be read" "$tmp/err" "$tmp/out" | awk -F: '{ n += $2 } END { print n }') == 1 ]] ||
+    fail "not one message about the model: $(cat "$tmp/err")"
+
 # Errors: once, with file, line and token, on any number of ranks.
 sed '400s/.*/+1 3:x/' "$tmp/train" >"$tmp/bad"
 for ranks in 1 3; do
@@ -79,50 +101,3 @@ for words in "" "a b" "x --lr y" "x --epochs 0" "x --resume" "x --early-stop 3" 
     run 2 "$RILL" train $words
 done
 run 2 "$RILL" predict "$tmp/test"
-
-# Real data, where it is.
-data=${RILL_DATA:-$root/../shared/data}
-if [[ ! -d $data ]]; then
-    echo "note: no real data in $data: quality is not checked"
-    exit 0
-fi
-quality() { # quality LEAST TRAIN TEST OPTION...
-    local wanted=$1 train=$data/$2 test=$data/$3
-    shift 3
-    run 0 "$RILL" train "$train" --normalize --epochs 8 --model "$tmp/real" "$@"
-    run 0 "$RILL" predict "$test" --normalize --model "$tmp/real"
-    least "$(number accuracy "$tmp/out")" "$wanted" "accuracy of $(basename "$test")"
-    echo "$(basename "$test"): $(tail -n 2 "$tmp/out" | xargs)"
-}
-quality 0.944 news20-12gram.train.svm.xz news20-12gram.test.svm.xz --C 100 --ranks 2
-quality 0.88 rcv1-small.train.svm.xz rcv1-small.test.svm.xz --C 100 --schedule 1/t
-run 0 "$RILL" train "$data/a9a.svm.xz" --solver newton --epochs 12 --seed 3 --valid 20%
-least "$(number acc "$tmp/out")" 84.5 "a9a"
-echo "a9a, held-out fifth: $(number acc "$tmp/out") %"
-
-if ! command -v liblinear-train >/dev/null; then
-    echo "note: there is no liblinear-train: its objective and files are not compared"
-    exit 0
-fi
-xz -dc "$data/a9a.svm.xz" >"$tmp/a9a"
-objective() { # objective MODEL C: of LIBLINEAR's logistic regression on a9a
-    awk -v C="$2" 'FNR == NR { if (weights) w[++n] = $1; if ($1 == "w") weights = 1
-                               if ($1 == "label") sign = $2; next }
-        { z = 0; for (i = 2; i <= NF; i++) { split($i, p, ":"); z += w[p[1]] * p[2] }
-          sum += log(1 + exp(-$1 * sign * z)) }
-        END { for (j in w) r += w[j] * w[j]; printf "%.6f", C * sum + r / 2 }' "$1" "$tmp/a9a"
-}
-liblinear-train -q -s 0 -c 1 -e 0.0001 "$tmp/a9a" "$tmp/theirs"
-best=$(objective "$tmp/theirs" 1)
-for how in "--solver newton --epochs 20" "--solver newton --epochs 20 --ranks 3" \
-    "--optimizer plain --lr 0.5 --batch 10 --epochs 100 --decay 0.5"; do
-    # shellcheck disable=SC2086
-    run 0 "$RILL" train "$tmp/a9a" $how --model "$tmp/ours"
-    ours=$(objective "$tmp/ours" 1)
-    awk -v a="$ours" -v b="$best" 'BEGIN { exit !(a < 1.001 * b) }' ||
-        fail "objective $ours, LIBLINEAR's is $best: $how"
-    echo "a9a, objective $ours, LIBLINEAR's $best: $how"
-done
-liblinear-predict -q "$tmp/a9a" "$tmp/ours" "$tmp/their-labels"
-run 0 "$RILL" predict "$tmp/a9a" --model "$tmp/ours" -o "$tmp/our-labels"
-cmp -s "$tmp/their-labels" "$tmp/our-labels" || fail "liblinear-predict predicts other labels"

@@ -5,7 +5,7 @@
 
 extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_double,
     rill__allreduce_split_allgather, rill__allreduce_dsar, rill__allreduce_ring,
-    rill__allreduce_allgather, rill__allreduce_block;
+    rill__allreduce_allgather, rill__allreduce_block, rill__allreduce_hier;
 
 /* Expected bytes of that many pairs in a range, and of those or the dense range, whichever is less.
  * They lie anywhere in it: with real supports an index takes no more. */

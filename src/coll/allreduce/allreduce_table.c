@@ -9,5 +9,6 @@ const rill__algorithm *const rill__allreduce_table[] = {
     &rill__allreduce_ring,
     &rill__allreduce_allgather,
     &rill__allreduce_block,
+    &rill__allreduce_hier,
     NULL,
 };

@@ -28,57 +28,75 @@ rill__gather_kind rill__gather_choose(const rill__problem *p, double bytes) {
                : RILL__DIRECT;
 }
 
-rill_status rill__gather_start(rill_request *request, rill__gather *g, rill__gather_kind kind,
-                               rill__block *mine) {
-    rill__engine *engine = request->task.engine;
-    *g = (rill__gather){.kind = kind, .mine = mine};
-    g->messages = rill__request_alloc(request, (size_t)engine->size, sizeof *g->messages);
-    g->blocks = rill__request_alloc(request, (size_t)engine->size, sizeof *g->blocks);
+rill_status rill__gather_start_among(rill_request *request, rill__gather *g,
+                                     const rill__group *group, rill__gather_kind kind,
+                                     rill__block *mine) {
+    *g = (rill__gather){.kind = kind,
+                        .group = rill__group_or_all(group, request->task.engine),
+                        .mine = mine};
+    int size = g->group.n, me = g->group.me;
+    g->messages = rill__request_alloc(request, (size_t)size, sizeof *g->messages);
+    g->blocks = rill__request_alloc(request, (size_t)size, sizeof *g->blocks);
     if (!g->messages || !g->blocks) return RILL_ERR_MEMORY;
-    for (int i = 0; i < engine->size; i++)
+    for (int i = 0; i < size; i++)
         g->messages[i].header.form = RILL__M_FAILED;
-    RILL_TRY(rill__message_parse(mine->buffer.data, mine->bytes, NULL, false,
-                                 &g->messages[engine->rank]));
-    g->blocks[engine->rank] = mine;
+    RILL_TRY(rill__message_parse(mine->buffer.data, mine->bytes, NULL, false, &g->messages[me]));
+    g->blocks[me] = mine;
     return RILL_OK;
 }
 
+rill_status rill__gather_start(rill_request *request, rill__gather *g, rill__gather_kind kind,
+                               rill__block *mine) {
+    return rill__gather_start_among(request, g, &(rill__group){0}, kind, mine);
+}
+
+static rill_status send_to(rill_request *request, const rill__gather *g, int place,
+                           rill__block *block) {
+    return rill__send_block(request, rill__group_rank(&g->group, place), RILL__LANE_B, block);
+}
+
+static rill_status receive_from(rill_request *request, const rill__gather *g, int place,
+                                rill__message *message, rill__block **block) {
+    return rill__receive(request, rill__group_rank(&g->group, place), RILL__LANE_B, message, block,
+                         NULL);
+}
+
 static rill_status step_direct(rill_request *request, rill__gather *g) {
-    rill__engine *engine = request->task.engine;
+    int size = g->group.n, me = g->group.me;
     if (!g->sent) {
-        for (int i = 1; i < engine->size; i++)
-            RILL_TRY(rill__send_block(request, (engine->rank + i) % engine->size, RILL__LANE_B,
-                                      g->mine));
+        for (int i = 1; i < size; i++)
+            RILL_TRY(send_to(request, g, (me + i) % size, g->mine));
         g->sent = true;
         request->task.rounds++;
     }
-    while (g->received < engine->size - 1) {
+    while (g->received < size - 1) {
         rill__message message;
         rill__block *block;
         int from;
         rill_status status = rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block,
                                            &from);
         if (status != RILL_OK) return status;
-        g->messages[from] = message;
+        int place = rill__group_place(&g->group, from);
+        if (place >= 0) g->messages[place] = message;
         g->received++;
     }
     return RILL_OK;
 }
 
 static rill_status step_ring(rill_request *request, rill__gather *g) {
-    int size = request->task.engine->size, rank = request->task.engine->rank;
+    int size = g->group.n, rank = g->group.me;
     for (; g->round < size - 1; g->round++) {
         int sends = (rank - g->round + size) % size, comes = (sends - 1 + size) % size;
         if (!g->sent) {
             rill__block *block = g->blocks[sends];
             rill__part nothing = rill__part_empty(0, 0);
             if (rill__task_failed(request)) RILL_TRY(rill__encode(request, &nothing, &block));
-            RILL_TRY(rill__send_block(request, (rank + 1) % size, RILL__LANE_B, block));
+            RILL_TRY(send_to(request, g, (rank + 1) % size, block));
             request->task.rounds++;
             g->sent = true;
         }
-        rill_status status = rill__receive(request, (rank - 1 + size) % size, RILL__LANE_B,
-                                           &g->messages[comes], &g->blocks[comes], NULL);
+        rill_status status = receive_from(request, g, (rank - 1 + size) % size, &g->messages[comes],
+                                          &g->blocks[comes]);
         if (status != RILL_OK) return status;
         g->sent = false;
     }
@@ -90,7 +108,7 @@ static rill_status step_ring(rill_request *request, rill__gather *g) {
 /* The messages of ranks rank, rank + 1, ... rank + n - 1 in one. A single one goes as it is; in a
  * failed request the failure goes instead. */
 static rill_status bundle(rill_request *request, const rill__gather *g, int n, rill__block **out) {
-    int size = request->task.engine->size, rank = request->task.engine->rank;
+    int size = g->group.n, rank = g->group.me;
     rill__part nothing = rill__part_empty(0, 0);
     if (rill__task_failed(request)) return rill__encode(request, &nothing, out);
     if (n == 1) {
@@ -105,7 +123,7 @@ static rill_status bundle(rill_request *request, const rill__gather *g, int n, r
 
 static void unbundle(rill_request *request, rill__gather *g, const rill__message *received,
                      int first, int n) {
-    int size = request->task.engine->size;
+    int size = g->group.n;
     if (received->header.form == RILL__M_FAILED) return;
     if (n == 1 && received->header.form != RILL__M_BUNDLE) {
         g->messages[first % size] = *received;
@@ -125,22 +143,20 @@ static void unbundle(rill_request *request, rill__gather *g, const rill__message
 }
 
 static rill_status step_bruck(rill_request *request, rill__gather *g) {
-    int size = request->task.engine->size, rank = request->task.engine->rank;
+    int size = g->group.n, rank = g->group.me;
     for (; (1 << g->round) < size; g->round++) {
         int distance = 1 << g->round;
         int n = distance < size - distance ? distance : size - distance;
         if (!g->sent) {
             rill__block *block;
             RILL_TRY(bundle(request, g, n, &block));
-            RILL_TRY(
-                rill__send_block(request, (rank - distance + size) % size, RILL__LANE_B, block));
+            RILL_TRY(send_to(request, g, (rank - distance + size) % size, block));
             request->task.rounds++;
             g->sent = true;
         }
         rill__message message;
         rill__block *block;
-        rill_status status = rill__receive(request, (rank + distance) % size, RILL__LANE_B,
-                                           &message, &block, NULL);
+        rill_status status = receive_from(request, g, (rank + distance) % size, &message, &block);
         if (status != RILL_OK) return status;
         unbundle(request, g, &message, rank + distance, n);
         g->sent = false;
@@ -157,9 +173,10 @@ rill_status rill__gather_step(rill_request *request, rill__gather *g) {
 }
 
 void rill__gather_parts(rill_request *request, const rill__gather *g, rill__part *parts) {
-    for (int i = 0; i < request->task.engine->size; i++) {
+    for (int i = 0; i < g->group.n; i++) {
         if (g->messages[i].header.form == RILL__M_FAILED) {
-            rill__task_fail(request, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no data", i));
+            rill__task_fail(request, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no data",
+                                                rill__group_rank(&g->group, i)));
             parts[i] = rill__part_empty(0, 0);
         } else {
             parts[i] = rill__received_part(request, &g->messages[i]);

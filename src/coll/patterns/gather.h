@@ -15,9 +15,10 @@ typedef enum rill__gather_kind { RILL__DIRECT, RILL__BRUCK, RILL__RING } rill__g
 
 typedef struct rill__gather {
     rill__gather_kind kind;
+    rill__group group;
     int round, received;
     bool sent;
-    rill__message *messages; /* of rank i; form FAILED where none came */
+    rill__message *messages; /* of rank (or place) i; form FAILED where none came */
     rill__block **blocks;    /* RING: that hold them */
     rill__block *mine;
 } rill__gather;
@@ -28,9 +29,12 @@ double rill__gather_estimate(const rill__problem *, rill__gather_kind, double by
 
 rill_status rill__gather_start(rill_request *, rill__gather *, rill__gather_kind,
                                rill__block *mine);
+/* The same among some ranks. */
+rill_status rill__gather_start_among(rill_request *, rill__gather *, const rill__group *,
+                                     rill__gather_kind, rill__block *mine);
 rill_status rill__gather_step(rill_request *, rill__gather *);
 
-/* The parts of all messages, in rank order, into room for P. */
+/* The parts of all messages, in the order of ranks, into room for P. */
 void rill__gather_parts(rill_request *, const rill__gather *, rill__part *);
 
 #endif

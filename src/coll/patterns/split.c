@@ -21,8 +21,7 @@ double rill__split_estimate(const rill__problem *p) {
 
 /* bounds[1..P-1] = this rank's quantiles, in units; ranks without entries or with dense ones keep
  * their uniform bounds. */
-static void own_quantiles(const rill_request *request, uint64_t *bounds) {
-    int size = request->task.engine->size;
+static void own_quantiles(const rill_request *request, int size, uint64_t *bounds) {
     const rill__part *in = &request->input;
     if (in->form == RILL__DENSE || !in->n) return;
     bool blocks = in->form == RILL__BLOCKS;
@@ -39,7 +38,8 @@ static void scale_bounds(rill__split *s, int size, uint64_t dim) {
 }
 
 rill_status rill__split_bounds(rill_request *request, rill__split *s) {
-    int size = request->task.engine->size;
+    s->group = rill__group_or_all(&s->group, request->task.engine);
+    int size = s->group.n;
     uint64_t dim = request->task.expect.dim;
     if (s->stage == START) {
         s->bounds = rill__request_alloc(request, (size_t)size + 1, sizeof *s->bounds);
@@ -49,12 +49,13 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
         for (int i = 0; i <= size; i++)
             s->bounds[i] = rill__uniform_bound(units, i, size);
         if (request->problem.partition == RILL__BALANCED) {
-            own_quantiles(request, s->bounds);
+            own_quantiles(request, size, s->bounds);
             /* Sums of bounds near 2^64 would overflow: average before adding. The remainders that
              * this drops move a bound by less than P. */
             for (int i = 1; i < size; i++)
                 s->bounds[i] /= (uint64_t)size;
             rill__agree_start(&s->agree, 0, s->bounds + 1, (uint64_t)size - 1);
+            s->agree.group = s->group;
             s->stage = AGREEING;
         } else {
             scale_bounds(s, size, dim);
@@ -70,25 +71,24 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
 }
 
 rill_status rill__split_step(rill_request *request, rill__split *s) {
-    rill__engine *engine = request->task.engine;
     if (s->stage < BOUNDS_KNOWN) {
         rill_status status = rill__split_bounds(request, s);
         if (status != RILL_OK) return status;
     }
-    int rank = engine->rank, size = engine->size;
-    uint64_t first = rill__split_first(s, rank), range = rill__split_range(s, rank);
+    int me = s->group.me, size = s->group.n;
+    uint64_t first = rill__split_first(s, me), range = rill__split_range(s, me);
     if (s->stage == BOUNDS_KNOWN) {
         s->parts = rill__request_alloc(request, (size_t)size, sizeof *s->parts);
         if (!s->parts) return RILL_ERR_MEMORY;
         for (int i = 0; i < size; i++)
             s->parts[i] = rill__part_empty(first, range);
         for (int i = 1; i < size; i++) {
-            int to = (rank + i) % size;
+            int to = (me + i) % size;
             rill__part slice = rill__part_slice(request->task.shape, &request->input,
                                                 rill__split_first(s, to), rill__split_range(s, to));
-            RILL_TRY(rill__send(request, to, RILL__LANE_A, &slice));
+            RILL_TRY(rill__send(request, rill__group_rank(&s->group, to), RILL__LANE_A, &slice));
         }
-        s->parts[rank] = rill__part_slice(request->task.shape, &request->input, first, range);
+        s->parts[me] = rill__part_slice(request->task.shape, &request->input, first, range);
         request->task.rounds++;
         s->stage = RECEIVING;
     }
@@ -103,9 +103,11 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         if (message.header.form == RILL__M_FAILED) continue;
         /* An agreement on the bounds has brought everybody's statistics already. */
         if (request->problem.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
-        s->parts[from] = rill__received_part(request, &message);
-        if (s->parts[from].first != first || s->parts[from].range != range) {
-            s->parts[from] = rill__part_empty(first, range);
+        int place = rill__group_place(&s->group, from);
+        rill__part part = rill__received_part(request, &message);
+        if (place >= 0 && part.first == first && part.range == range) {
+            s->parts[place] = part;
+        } else {
             rill__task_fail(request,
                             rill__fail(RILL_ERR_MESSAGE,
                                        "rank %d sent another range than this rank's", from));

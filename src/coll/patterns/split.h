@@ -12,9 +12,10 @@
 typedef struct rill__split {
     int stage, received;
     rill__agree agree;
+    rill__group group; /* whose ranges they are; unset: all ranks */
     uint64_t unit;     /* bounds are multiples of it (or the dimension); 0: of 1 */
     uint64_t *bounds;  /* P + 1 */
-    rill__part *parts; /* of rank i for my range */
+    rill__part *parts; /* of rank (or place) i for my range */
 } rill__split;
 
 /* Bounds only (for ring, which sends otherwise); then the whole split. */

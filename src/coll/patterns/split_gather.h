@@ -11,7 +11,7 @@ typedef struct rill__split_gather {
     rill__gather gather;
 } rill__split_gather;
 
-/* Owners' sums are dense when asked (then value_bits is for their phase, unless for all); a sum takes about owned_bytes (as all ranks agree). */
+/* Among the ranks of split.group, each with request->input. Owners' sums are dense when asked (then value_bits is for their phase, unless for all); a sum takes about owned_bytes (as all ranks agree). */
 rill_status rill__split_gather_step(rill_request *, rill__split_gather *, bool dense,
                                     double owned_bytes);
 /* The first half: my range of the sum is then in request->piece[0]. */

@@ -1,0 +1,30 @@
+/* Which ranks share a host, the same table on all ranks. Hosts are numbered by their lowest rank, which
+ * leads them. */
+#ifndef RILL_REQ_HOSTS_H
+#define RILL_REQ_HOSTS_H
+
+#include "core/core.h"
+
+#include <mpi.h>
+
+typedef struct rill__hosts {
+    int n;           /* hosts */
+    int most;        /* ranks of the fullest */
+    int mine;        /* this rank's host */
+    int here, place; /* ranks on it, and this one's place among them */
+    int together;    /* ranks that share this one's memory: also where hosts are pretended */
+    bool shares;     /* the ranks of each host share memory */
+    int *ranks;      /* of this host, ascending */
+    int *leader;     /* of each host, ascending */
+    int *host_of;    /* of each rank */
+} rill__hosts;
+
+/* Text for tests, which makes several hosts of one: "4" consecutive ranks each; "3,1,2" as many, in
+ * turn; "cyclic:3" ranks dealt to 3 hosts in turn. Empty: the hosts that there are. */
+enum { RILL__HOSTS_TEXT = 48 };
+rill_status rill__hosts_check(const char *pretended);
+/* Collective, with the same text on all ranks. */
+rill_status rill__hosts_find(rill__hosts *, MPI_Comm, const char *pretended);
+void rill__hosts_free(rill__hosts *);
+
+#endif
