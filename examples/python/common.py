@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterable, Optional
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 import torch  # noqa: E402
+from mpi4py import MPI  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -25,12 +26,16 @@ def parser(description: str, *, steps: int, lr: float, batch: int) -> argparse.A
     p = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     p.add_argument("--method", default="oktopk", help=f"{', '.join(METHODS)}, or another algorithm of rill")
     p.add_argument("--density", type=float, default=0.01, help="share of the entries that is sent in a step")
+    p.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps at each of four higher densities first")
     p.add_argument("--steps", type=int, default=steps)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--lr", type=float, default=lr, help="learning rate")
     p.add_argument("--momentum", type=float, default=0.9)
+    p.add_argument("--correction", action="store_true", help="momentum on each rank before selection, not in the optimizer (not for dense)")
+    p.add_argument("--decay", action="store_true", help="the learning rate goes linearly to 0 over the steps")
     p.add_argument("--adam", action="store_true", help="Adam instead of SGD with momentum; applied after the exchange")
     p.add_argument("--batch", type=int, default=batch, help="samples of a rank in a step")
+    p.add_argument("--device", default="cpu", help="cpu, or cuda: the host's GPUs are shared out among its ranks")
     p.add_argument("--evaluate", type=int, default=0, metavar="STEPS", help="steps between evaluations; 0: at the end only")
     p.add_argument("--metrics", default="", metavar="FILE", help="a JSON line for each step and evaluation")
     p.add_argument("--plot", default="", metavar="FILE", help="the curve as .svg or .png; needs matplotlib")
@@ -81,7 +86,8 @@ class Run:
         self.evaluations: list[tuple[int, float]] = []
         self.bytes = 0
         self.write(kind="run", task=task, method=arguments.method, density=arguments.density, ranks=size, seed=arguments.seed,
-                   lr=arguments.lr, batch=arguments.batch, adam=arguments.adam)  # fmt: skip
+                   lr=arguments.lr, batch=arguments.batch, adam=arguments.adam, momentum=arguments.momentum,
+                   decay=arguments.decay, warmup=arguments.warmup, correction=corrected(arguments), device=arguments.device, torch=torch.__version__)  # fmt: skip
 
     def write(self, **record: Any) -> None:
         if self.file:
@@ -138,15 +144,37 @@ class Run:
         figure.savefig(self.arguments.plot, bbox_inches="tight")
 
 
+def device_of(arguments: argparse.Namespace) -> torch.device:
+    if arguments.device != "cuda":
+        return torch.device(arguments.device)
+    host = rill.world().mpi.Split_type(MPI.COMM_TYPE_SHARED)
+    device = torch.device("cuda", host.Get_rank() % torch.cuda.device_count())
+    host.Free()
+    torch.cuda.set_device(device)
+    return device
+
+
+def corrected(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.correction and arguments.method != "dense")
+
+
 def optimizer_of(arguments: argparse.Namespace, parameters: Any) -> torch.optim.Optimizer:
     if arguments.adam:
         return torch.optim.Adam(parameters, lr=arguments.lr)
-    return torch.optim.SGD(parameters, lr=arguments.lr, momentum=arguments.momentum)
+    return torch.optim.SGD(parameters, lr=arguments.lr, momentum=0.0 if corrected(arguments) else arguments.momentum)
+
+
+def schedule_of(arguments: argparse.Namespace, optimizer: torch.optim.Optimizer) -> Any:
+    """To be stepped after each step of the optimizer."""
+    steps = arguments.steps
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: (1 - done / steps) if arguments.decay else 1.0)
 
 
 def distributed(arguments: argparse.Namespace, model: nn.Module, **options: Any) -> tuple[DistributedDataParallel, rill.torch.State]:
     """The model under DistributedDataParallel with rill's hook."""
     ddp = DistributedDataParallel(model)
-    state = rill.torch.State(arguments.method, density=arguments.density, module=model, seed=arguments.seed, **options)
+    state = rill.torch.State(arguments.method, density=arguments.density, module=model, seed=arguments.seed,
+                             warmup_steps=arguments.warmup, momentum=arguments.momentum if corrected(arguments) else 0.0,
+                             **options)  # fmt: skip
     ddp.register_comm_hook(state, rill.torch.hook)
     return ddp, state

@@ -73,6 +73,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1 << 17, help="of the embedding")
     parser.add_argument("--width", type=int, default=64, help="of the embedding")
     arguments = parser.parse_args()
+    if arguments.device != "cpu":
+        parser.error("--device: sparse gradients are exchanged from the host's memory")
     if arguments.adam:
         parser.error("--adam: PyTorch's Adam takes no sparse gradients")
     torch.set_num_threads(1)
@@ -87,8 +89,9 @@ def main() -> None:
     rill.torch.broadcast_parameters(model)
     optimizer = rill.torch.DistributedOptimizer(
         common.optimizer_of(arguments, model.parameters()), model.named_parameters(), arguments.method,
-        density=arguments.density, seed=arguments.seed,
+        density=arguments.density, seed=arguments.seed, warmup_steps=arguments.warmup,
     )  # fmt: skip
+    schedule = common.schedule_of(arguments, optimizer)
     run = common.Run(arguments, comm.rank, comm.size, "embedding", "test accuracy")
 
     @torch.no_grad()
@@ -102,9 +105,11 @@ def main() -> None:
         loss = nn.functional.cross_entropy(model(train_inputs[chosen]), train_labels[chosen])
         loss.backward()
         optimizer.step()
+        schedule.step()
         run.stepped(step, loss.item(), optimizer.stats.values())
         run.evaluate(step, accuracy)
     run.finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -44,11 +44,13 @@ def main() -> None:
     rank, size = rill.torch.init_process_group()
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
-    inputs, labels = images("train"), read("train-labels-idx1-ubyte.gz", 8).long()
-    test_inputs, test_labels = images("t10k"), read("t10k-labels-idx1-ubyte.gz", 8).long()
-    model = network()
+    device = common.device_of(arguments)
+    inputs, labels = images("train").to(device), read("train-labels-idx1-ubyte.gz", 8).long().to(device)
+    test_inputs, test_labels = images("t10k").to(device), read("t10k-labels-idx1-ubyte.gz", 8).long().to(device)
+    model = network().to(device)
     ddp, state = common.distributed(arguments, model)
     optimizer = common.optimizer_of(arguments, ddp.parameters())
+    schedule = common.schedule_of(arguments, optimizer)
     run = common.Run(arguments, rank, size, "fashion-mnist", "test accuracy")
 
     @torch.no_grad()
@@ -62,14 +64,16 @@ def main() -> None:
     # All ranks draw the same global batch and take their part of it, whatever the method.
     draw = torch.Generator().manual_seed(arguments.seed)
     for step in run.steps():
-        chosen = torch.randint(0, len(labels), (size * arguments.batch,), generator=draw)[rank :: size]
+        chosen = torch.randint(0, len(labels), (size * arguments.batch,), generator=draw)[rank::size].to(device)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(ddp(scaled(inputs[chosen])), labels[chosen])
         loss.backward()
         optimizer.step()
+        schedule.step()
         run.stepped(step, loss.item(), state.stats)
         run.evaluate(step, accuracy)
     run.finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

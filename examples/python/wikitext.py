@@ -79,20 +79,22 @@ def main() -> None:
     source, train_words, valid_words = texts()
     common_words = collections.Counter(train_words).most_common(arguments.words - 1 if arguments.words else None)
     numbers = {word: i + 1 for i, (word, _) in enumerate(common_words)}  # 0: any other word
-    train = torch.tensor([numbers.get(word, 0) for word in train_words])
-    valid = torch.tensor([numbers.get(word, 0) for word in valid_words])
-    model = Model(len(numbers) + 1, arguments.width, arguments.layers)
+    device = common.device_of(arguments)
+    train = torch.tensor([numbers.get(word, 0) for word in train_words]).to(device)
+    valid = torch.tensor([numbers.get(word, 0) for word in valid_words]).to(device)
+    model = Model(len(numbers) + 1, arguments.width, arguments.layers).to(device)
     if rank == 0:
         count = sum(p.numel() for p in model.parameters())
         print(f"{source}: {len(train)} words, {len(numbers) + 1} types, {count} parameters", flush=True)
     # The reducer clips to clip / sqrt(ranks), so that the sum of all stays within clip.
     ddp, state = common.distributed(arguments, model, clip=arguments.clip * size**0.5)
     optimizer = common.optimizer_of(arguments, ddp.parameters())
+    schedule = common.schedule_of(arguments, optimizer)
     run = common.Run(arguments, rank, size, source, "validation perplexity")
 
     def start(batch: int) -> tuple[torch.Tensor, torch.Tensor]:
         shape = (arguments.layers, batch, arguments.width)
-        return torch.zeros(shape), torch.zeros(shape)
+        return torch.zeros(shape, device=device), torch.zeros(shape, device=device)
 
     @torch.no_grad()
     def perplexity() -> float:
@@ -122,9 +124,11 @@ def main() -> None:
         loss = nn.functional.cross_entropy(scores.flatten(0, 1), y.flatten())
         loss.backward()
         optimizer.step()
+        schedule.step()
         run.stepped(step, loss.item(), state.stats)
         run.evaluate(step, perplexity)
     run.finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -47,7 +47,9 @@ class _Mpi:
             return
         ours, theirs = text.value.decode(errors="replace"), self.module.Get_library_version()
         if ours.strip("\0\n ") != theirs.strip("\0\n "):
-            raise ImportError(f"librill.so uses the MPI '{ours.split(',')[0]}', mpi4py '{theirs.split(',')[0]}'")
+            # Open MPI's text has commas, MPICH's lines and tabs.
+            ours, theirs = (" ".join(text.splitlines()[0].split(",")[0].split()) for text in (ours, theirs))
+            raise ImportError(f"librill.so uses {ours!r}, mpi4py {theirs!r}")
 
     def handle(self, obj: Any) -> Any:
         return self.handle_type.from_address(self.module._addressof(obj))
@@ -177,13 +179,15 @@ class Comm:
     ``iallreduce`` a started Request, ``allreduce_init`` one to start as often as wanted. Options such as
     ``algorithm="dsar"`` or ``value_bits=4`` are keywords; all ranks give the same.
 
-    ``check=True`` compares the arguments of all ranks before each call. ``free()``, which is collective too, or a
+    ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
+    advance requests while the program computes (rill.torch has its own). ``free()``, which is collective too, or a
     ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on when.
     """
 
     def __init__(
-        self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None, split_limit: int = 0
-    ) -> None:
+        self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None, split_limit: int = 0,
+        progress_thread: Optional[bool] = None,
+    ) -> None:  # fmt: skip
         m = mpi()
         self.mpi = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
@@ -193,6 +197,7 @@ class Comm:
             m.handle(m.module.INFO_NULL if info is None else info),
             -1 if check is None else int(check),
             split_limit,
+            -1 if progress_thread is None else int(progress_thread),
         )
         self._handle = ctypes.c_void_p()
         self._under_way: set[Pending] = set()

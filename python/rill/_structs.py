@@ -27,6 +27,8 @@ class CStats(ctypes.Structure):
         ("select_s", ctypes.c_double),
         ("update_s", ctypes.c_double),
         ("collision_error", ctypes.c_double),
+        ("value_bits", ctypes.c_int),
+        ("partition", ctypes.c_char_p),
     ]
 
 
@@ -40,6 +42,7 @@ class COptions(ctypes.Structure):
         ("partition", ctypes.c_char_p),
         ("value_scope", ctypes.c_char_p),
         ("block", ctypes.c_uint64),
+        ("allow_bits", ctypes.c_int),
     ]
 
 
@@ -107,6 +110,7 @@ def config_struct(handle: Any) -> Any:
             ("info", handle),
             ("check", ctypes.c_int),
             ("split_limit", ctypes.c_uint64),
+            ("progress_thread", ctypes.c_int),
         ]
 
     return CConfig
@@ -122,6 +126,7 @@ class Options(TypedDict, total=False):
     partition: Optional[str]
     value_scope: Optional[str]
     block: int
+    allow_bits: int
 
 
 class ReducerOptions(TypedDict, total=False):
@@ -176,7 +181,7 @@ def _fill(struct: Any, given: Mapping[str, Any], what: str) -> Any:
 
 
 def call_options(given: Mapping[str, Any]) -> COptions:
-    return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1), given, "collectives")
+    return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1, allow_bits=-1), given, "collectives")
 
 
 def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
@@ -215,6 +220,8 @@ class Stats:
     select_s: float
     update_s: float
     collision_error: float
+    value_bits: int
+    partition: str
 
 
 def empty_stats() -> CStats:
@@ -224,6 +231,6 @@ def empty_stats() -> CStats:
 def stats_of(c: CStats) -> Stats:
     def value(name: str) -> Union[int, float, str]:
         raw = getattr(c, name)
-        return (raw or b"").decode() if name in ("algorithm", "codec") else raw
+        return (raw or b"").decode() if name in ("algorithm", "codec", "partition") else raw
 
     return Stats(**{name: value(name) for name, *_ in CStats._fields_[1:]})  # type: ignore[arg-type]

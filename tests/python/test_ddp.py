@@ -1,6 +1,7 @@
 """The hook of DistributedDataParallel, on models of several buckets."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -169,6 +170,14 @@ def test_double(comm):
     for step in range(3):
         ddp(batch(comm.rank, step)[0].double()).pow(2).mean().backward()
     assert len(set(comm.mpi.allgather(ddp.module.weight.grad.numpy().tobytes()))) == 1
+
+
+def test_wrong_dtype(comm):
+    """A bucket of complex numbers; gloo refuses them as well, so DDP itself can't be asked."""
+    values = torch.zeros(4, dtype=torch.complex64)
+    bucket = SimpleNamespace(buffer=lambda: values, index=lambda: 0, is_last=lambda: True, parameters=lambda: [nn.Parameter(values)])
+    with pytest.raises(TypeError, match="complex64 is not supported"):
+        rill.torch.hook(rill.torch.State("gtopk"), bucket)
 
 
 def test_gradient_accumulation_without_sync(comm):

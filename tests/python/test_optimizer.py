@@ -116,6 +116,111 @@ def test_gradients_of_nobody_stay_none(comm):
     assert torch.equal(before, flat(model))
 
 
+@pytest.mark.parametrize("overlap", ["thread", "hook"])
+def test_exchanges_start_behind_the_backward_pass(comm, overlap):
+    model = Words()
+    optimizer = wrap(model, overlap=overlap)
+    for step in range(4):
+        optimizer.zero_grad()
+        loss_of(model, comm.rank, step).backward()
+        # The first step finds out which gradients there are; then all of them start, embedding (sparse) included.
+        assert len(optimizer._exchanges) == (3 if step else 0)
+        if step:
+            with pytest.raises(RuntimeError, match="zero_grad"):
+                optimizer.zero_grad()
+        optimizer.step()
+    assert torch.allclose(flat(model), flat(one_rank(comm, 4)), atol=1e-6)
+
+
+def test_overlap_does_not_change_results(comm):
+    results = []
+    for overlap in ("step", "auto"):
+        model = Words()
+        optimizer = wrap(model, "gtopk", density=0.05, overlap=overlap)
+        for step in range(4):
+            optimizer.zero_grad()
+            loss_of(model, comm.rank, step).backward()
+            assert overlap == "auto" or not optimizer._exchanges
+            optimizer.step()
+        results.append(flat(model))
+    assert torch.equal(*results)
+
+
+class Branches(nn.Module):
+    """Two large layers whose gradients come in an order that the caller chooses; either may be left out."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.layers = nn.ModuleList(nn.Linear(80, 80) for _ in range(3))
+
+    def forward(self, x, order):
+        for i in order:
+            x = torch.tanh(self.layers[i](x))
+        return x.pow(2).mean()
+
+
+@pytest.mark.parametrize("without", [None, "rank 0", "all"])
+def test_orders_and_gradients_that_differ(comm, without):
+    """Gradients become ready in another order on each rank, and from the third step on one layer has none on rank 0, or on no rank."""
+
+    def order(rank, step):
+        order = [(rank + i) % 3 for i in range(3)]
+        if step >= 2 and (without == "all" or (without == "rank 0" and rank == 0)):
+            order.remove(1)
+        return order
+
+    def batch(rank, step):
+        return torch.randn(4, 80, generator=torch.Generator().manual_seed(10 * rank + step))
+
+    model, alone = Branches(), Branches()
+    optimizer, plain = wrap(model), torch.optim.SGD(alone.parameters(), lr=0.1)
+    for step in range(5):
+        optimizer.zero_grad(set_to_none=True)
+        model(batch(comm.rank, step), order(comm.rank, step)).backward()
+        optimizer.step()
+        plain.zero_grad(set_to_none=True)
+        (sum(alone(batch(r, step), order(r, step)) for r in range(comm.size)) / comm.size).backward()
+        plain.step()
+        assert torch.allclose(flat(model), flat(alone), atol=1e-6), step
+        if without == "all" and step >= 2:
+            assert model.layers[1].weight.grad is None
+
+
+def test_a_layout_that_changes(comm):
+    """An embedding whose gradients are sparse in one step and dense in the next, on rank 0 alone."""
+    weight = nn.Parameter(torch.zeros(600, 10))
+    optimizer = rill.torch.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), algorithm="dense")
+    expected = torch.zeros(600, 10)
+    for step in range(5):
+        optimizer.zero_grad(set_to_none=True)
+        rows = torch.tensor([step, comm.rank + 10])
+        sparse = step % 2 == 0 or comm.rank != 0
+        nn.functional.embedding(rows, weight, sparse=sparse).sum().backward()
+        optimizer.step()
+        for rank in range(comm.size):
+            expected[[step, rank + 10]] -= 1 / comm.size
+        assert torch.allclose(weight.detach(), expected, atol=1e-6), step
+
+
+def test_several_backward_passes(comm):
+    model, once = Words(), Words()
+    optimizer, plain = wrap(model, backward_passes=2), wrap(once, overlap="step")
+    for step in range(3):
+        for wrapped, m in ((optimizer, model), (plain, once)):
+            wrapped.zero_grad()
+            loss_of(m, comm.rank, 2 * step).backward()
+            assert not wrapped._exchanges
+            loss_of(m, comm.rank, 2 * step + 1).backward()
+            wrapped.step()
+    assert torch.allclose(flat(model), flat(once), atol=1e-6)
+    loss_of(model, comm.rank, 0).backward()
+    loss_of(model, comm.rank, 1).backward()
+    with pytest.raises(RuntimeError, match="backward_passes=3"):
+        loss_of(model, comm.rank, 2).backward()
+    optimizer.step()
+
+
 def test_non_contiguous_gradients(comm):
     weight = nn.Parameter(torch.zeros(80, 90))
     optimizer = rill.torch.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), algorithm="dense")

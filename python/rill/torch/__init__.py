@@ -1,4 +1,4 @@
-"""rill for PyTorch: sparse training with DistributedDataParallel or without it. CPU tensors.
+"""rill for PyTorch: sparse training with DistributedDataParallel or without it. CPU tensors; the hook also takes models on CUDA devices.
 
 ``State`` and ``hook`` make the gradient exchange of DistributedDataParallel sparse, ``DistributedOptimizer`` does the same
 for code without it, ``allreduce`` sums dense and sparse tensors, and ``init_process_group`` sets up PyTorch's own process group

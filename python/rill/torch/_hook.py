@@ -2,8 +2,9 @@
 
 DDP calls the hook for each bucket of gradients as soon as the backward pass has filled it, in the same order on all ranks. The
 hook starts the bucket's reducers and returns a future at once, so that the exchange goes on behind the rest of the backward
-pass. A thread advances it: now and then while there are gradients to compute, and without pause after the last
-bucket. Where MPI does not allow threads, each start advances what is under way, and the last bucket's hook completes all.
+pass, see ``_progress.py``; the last bucket's hook completes all.
+
+Gradients on a GPU go through page-locked memory of the host, see ``_staging.py``.
 
 DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to step, so the first
 step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters.
@@ -11,24 +12,20 @@ step is summed densely (``dense_steps``), and when the layout changes later resi
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .._buffers import Type, type_of
-from .._comm import mpi
 from .._reducer import Step
 from .._structs import Stats
 from ._groups import Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
+from ._progress import Job, Progress
+from ._staging import Place, place_of
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
-
-_POLL_S = 1e-4
 
 
 class _Bucket:
@@ -38,6 +35,7 @@ class _Bucket:
         self.groups: list[Group] = []
         self.key: tuple[Any, ...] = ()  # name, size and rule of each parameter; () while it was only loaded
         self.places: list[list[int]] = []  # which parameters of the bucket each group has
+        self.place: Optional[Place] = None
 
     def arrange(self, key: tuple[Any, ...], kind: Type) -> bool:
         """Takes parameters in this order; False if its groups are not made for them."""
@@ -54,47 +52,34 @@ class _Bucket:
         self.key, self.places = key, places
         return True
 
-    def start(self, buffer: torch.Tensor) -> list[Step]:
+    def start(self, buffer: torch.Tensor) -> "_BucketJob":
+        if self.place is None or not self.place.fits(buffer):
+            self.place = place_of(buffer)
+        memory = self.place.fetch(buffer)
         if len(self.groups) == 1:
-            return [self.groups[0].start([buffer])]
-        parts = buffer.split([count for _, count, _ in self.key])
-        return [group.start([parts[i] for i in place]) for group, place in zip(self.groups, self.places)]
+            steps = [self.groups[0].start([memory])]
+        else:
+            parts = memory.split([count for _, count, _ in self.key])
+            steps = [group.start([parts[i] for i in place]) for group, place in zip(self.groups, self.places)]
+        return _BucketJob(steps, buffer, self.place)
 
 
-class _Completion(threading.Thread):
-    """Completes steps in order and sets their futures."""
+class _BucketJob(Job):
+    """A bucket under way."""
 
-    def __init__(self) -> None:
-        super().__init__(name="rill", daemon=True)
-        self.jobs: "queue.SimpleQueue[tuple[list[Step], Any, torch.Tensor]]" = queue.SimpleQueue()
-        self.all_started = threading.Event()
-        self.start()
+    def __init__(self, steps: Sequence[Step], buffer: torch.Tensor, place: Place) -> None:
+        super().__init__(steps)
+        self.future = place.future(buffer)
+        self._buffer, self._place = buffer, place
 
-    def run(self) -> None:
-        while True:
-            steps, future, buffer = self.jobs.get()
-            _complete(steps, future, buffer, self._finish)
-            del steps, future, buffer  # not kept alive until the next one comes
-
-    def _finish(self, step: Step) -> None:
-        while not self.all_started.is_set():
-            if step.test():
+    def finished(self, failure: Optional[Exception]) -> None:
+        if failure is None:
+            try:
+                self._place.deliver(self._buffer, self.future)
                 return
-            time.sleep(_POLL_S)
-        step.wait()
-
-
-def _complete(steps: Sequence[Step], future: Any, buffer: torch.Tensor, finish: Any) -> None:
-    failure: Optional[Exception] = None
-    for step in steps:  # all of them, also after a failure: the others wait for this rank
-        try:
-            finish(step)
-        except Exception as error:
-            failure = failure or error
-    if failure is None:
-        future.set_result(buffer)
-    else:
-        future.set_exception(failure)
+            except Exception as error:
+                failure = error
+        self.future.set_exception(failure)
 
 
 class State(Checkpointed):
@@ -126,11 +111,7 @@ class State(Checkpointed):
     ) -> None:
         if rules and module is None:
             raise ValueError("rules need the names of the parameters: give module=model")
-        if overlap not in ("auto", "thread", "hook"):
-            raise ValueError(f"overlap {overlap!r} is none of auto, thread, hook")
-        threads = mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
-        if overlap == "thread" and not threads:
-            raise ValueError("overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE")
+        self._progress = Progress(overlap)
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
         self.comm = default_comm(comm)
         self._check_size = comm is None
@@ -142,9 +123,6 @@ class State(Checkpointed):
         self._dense_buckets: dict[int, _Bucket] = {}
         self._described: dict[int, tuple[str, int, int]] = {}
         self._kept = {}
-        self._thread = _Completion() if threads and overlap != "hook" else None
-        self._under_way: list[tuple[list[Step], Any, torch.Tensor]] = []
-        self._futures: list[Any] = []
 
     # ---- the hook ----
 
@@ -153,44 +131,21 @@ class State(Checkpointed):
         buffer, index, last = bucket.buffer(), bucket.index(), bucket.is_last()
         if index == 0:
             self._begin_step()
-        steps = self._bucket(index, buffer, bucket.parameters()).start(buffer)
-        future: Any = torch.futures.Future()
-        self._futures.append(future)
-        if self._thread is not None:
-            self._thread.jobs.put((steps, future, buffer))
-            if last:
-                self._thread.all_started.set()
-        else:
-            self._under_way.append((steps, future, buffer))
-            if last:
-                self._complete_all()
+        job = self._bucket(index, buffer, bucket.parameters()).start(buffer)
+        self._progress.add(job)
         if last:
+            self._progress.complete()
             self.steps += 1
-        return future
+        return job.future
 
     def _begin_step(self) -> None:
         if self._check_size and self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
             raise RuntimeError(f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}")
         self._settle()
-        if self._thread is not None:
-            self._thread.all_started.clear()
-
-    def _complete_all(self) -> None:
-        for steps, future, buffer in self._under_way:
-            _complete(steps, future, buffer, lambda step: step.wait())
-        self._under_way.clear()
 
     def _settle(self) -> None:
-        """All steps are complete: those of a backward pass that was broken off as well."""
-        if self._thread is not None:
-            self._thread.all_started.set()
-        self._complete_all()
-        for future in self._futures:
-            try:
-                future.wait()
-            except Exception:
-                pass  # DDP has reported it
-        self._futures.clear()
+        """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures."""
+        self._progress.complete()
 
     # ---- buckets ----
 
@@ -211,7 +166,7 @@ class State(Checkpointed):
         if found is not None and found.arrange(key, type_of(buffer.dtype)):
             return found
         # Making a reducer is collective; with nothing under way there is nothing that it could wait for.
-        self._settle_started()
+        self._settle()
         if dense:
             return self._make_dense(index, buffer, key)
         self._dense_buckets.clear()
@@ -232,19 +187,6 @@ class State(Checkpointed):
         made.groups.append(Group(self.comm, buffer.dtype, members, -1, {"algorithm": "dense", **options}))
         made.arrange(key, type_of(buffer.dtype))
         return made
-
-    def _settle_started(self) -> None:
-        """What this backward pass has started so far; its futures are still DDP's."""
-        if self._thread is None:
-            self._complete_all()
-            return
-        self._thread.all_started.set()
-        for future in self._futures:
-            try:
-                future.wait()
-            except Exception:
-                pass
-        self._thread.all_started.clear()
 
     def _collect(self, index: int) -> None:
         """The layout has changed: residuals of the buckets from here on wait for the parameters' new buckets. Buckets before

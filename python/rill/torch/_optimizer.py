@@ -4,28 +4,47 @@ Each gradient goes the way that suits it (Kim et al., Parallax, EuroSys 2019). S
 exactly, as blocks of whole rows. Small dense ones go dense, fused into one message per type. Large ones have a reducer each, and
 with algorithm "auto" the planner decides for each between all of it, its non-zeros and its largest entries.
 
-Before that the ranks agree on who has which gradient, in one small MPI call: a parameter without a gradient on some ranks counts as
+In ``step()`` the ranks agree on who has which gradient, in one small MPI call: a parameter without a gradient on some ranks counts as
 zero there, and one without a gradient on any rank is left alone.
+
+From the second step on most exchanges are under way by then: when autograd has accumulated a gradient, a hook starts its exchange behind
+the rest of the backward pass. Starts must have the same order on all ranks, whatever the order in which a rank's gradients come;
+so there is one fixed order, last parameters first, and a gradient that comes early waits for those before it. Only parameters
+that had a gradient in the step before take part, in the layout (dense or sparse) that they had then: a rank whose
+own gradient is missing or of the other layout catches up in ``step()``, and gives zeros or converts.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 
 import numpy as np
 import torch
 
-from .._comm import Request, mpi
-from .._reducer import Step
+from .._comm import Pending, mpi
 from .._structs import Stats
 from ._groups import Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
-from ._tensors import from_stream, to_stream
+from ._progress import Job, Progress
+from ._tensors import UNCHECKED, from_stream, to_stream
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
 
 _DENSE, _SPARSE = 1, 2
 _FUSED = -2  # in place of the number of a rule: small tensors
+
+
+class _Exchange(Job):
+    """An exchange under way, and what to do with its result."""
+
+    def __init__(self, pending: Pending, apply: Callable[[], None]) -> None:
+        super().__init__([pending])
+        self.apply = apply
+        self.failure: Optional[Exception] = None
+
+    def finished(self, failure: Optional[Exception]) -> None:
+        self.failure = failure
 
 
 class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
@@ -35,8 +54,10 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     optimizer's own step; momentum and Adam are thus applied after the exchange. ``synchronize()`` does the first half alone, for
     code that clips in between; the next step() does not exchange again.
 
-    small: dense tensors of fewer values are fused and summed densely. Other arguments are as in ``State``. The optimizer's
-    own state_dict is untouched (and local); residuals are in ``reducers_state_dict`` or ``save``, which are collective.
+    small: dense tensors of fewer values are fused and summed densely. backward_passes: backward passes whose gradients
+    add up to a step. overlap: "thread", "hook" or "auto" as in ``State``, with exchanges behind the (last) backward pass; gradients
+    must not be touched between it and step() or synchronize() then. "step": they start in step(). Other arguments are as in
+    ``State``. The optimizer's own state_dict is untouched (and local); residuals are in ``reducers_state_dict`` or ``save``, which are collective.
     """
 
     def __init__(
@@ -49,6 +70,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         value_bits: Optional[int] = None,
         rules: Optional[Rules] = None,
         small: int = 4096,
+        backward_passes: int = 1,
+        overlap: str = "auto",
         comm: Any = None,
         **options: Unpack[ReducerOptions],
     ) -> None:
@@ -72,6 +95,15 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._fused = self._find_fused()
         self._exchanged = False
         self._sparse_stats: dict[str, Stats] = {}
+        self._progress = Progress("hook" if overlap == "step" else overlap)
+        self._exchanges: list[_Exchange] = []  # of this step, in the order of their starts
+        self._kinds = [0] * len(self._parameters)  # of the last step
+        self._units = self._find_units()
+        self._early: list[tuple[int, ...]] = []  # units that may start during the backward pass, in this order
+        self._started = 0  # of them
+        self._backward_passes = backward_passes
+        self._passes = [0] * len(self._parameters)  # backward passes since the last step
+        self._nodes = self._watch() if overlap != "step" else []
 
     # ---- what an optimizer has ----
 
@@ -88,6 +120,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's."""
+        if self._exchanges:
+            raise RuntimeError("zero_grad() between backward() and step(): gradients are under way; call step() or synchronize() first")
         self.optimizer.zero_grad(*args, **kwargs)
 
     def add_param_group(self, param_group: Any) -> None:
@@ -128,18 +162,17 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def synchronize(self) -> None:
         """Replaces the gradients by their means over the ranks. Collective."""
         kinds = self._agree()
-        sparse: list[tuple[torch.Tensor, torch.Tensor, Request]] = []
-        dense: list[tuple[Step, list[tuple[torch.Tensor, torch.Tensor]]]] = []
-        for parameter, kind in zip(self._parameters, kinds):
-            if kind == _SPARSE:
-                sparse.append(self._start_sparse(parameter))
-            elif kind and self._names[id(parameter)] not in self._fused:
-                dense.append(self._start_dense([(parameter, kind)]))
-        for names in dict.fromkeys(self._fused.values()):
-            members = [(p, kind) for p, kind in zip(self._parameters, kinds) if self._names[id(p)] in names]
-            if any(kind & _DENSE for _, kind in members):
-                dense.append(self._start_dense(members))
-        self._finish(sparse, dense)
+        late = [unit for unit in self._units if unit not in self._early]
+        for unit in self._early[self._started :]:
+            # Where nobody has one of the gradients, nobody has started the unit.
+            self._start(unit, self._kinds if all(kinds[i] for i in unit) else kinds)
+        for unit in late:
+            self._start(unit, kinds)
+        self._kinds = kinds
+        self._early = [unit for unit in self._units if self._may_be_early(unit)] if self._nodes else []
+        self._started = 0
+        self._passes = [0] * len(self._parameters)
+        self._finish()
         self.steps += 1
         self._exchanged = True
 
@@ -151,50 +184,127 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self.comm.mpi.Allreduce(mpi().module.IN_PLACE, mine, op=mpi().module.BOR)
         return [int(kind) for kind in mine]
 
-    def _start_sparse(self, parameter: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Request]:
+    def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
+        dense = [i for i in unit if kinds[i] & _DENSE]
+        for i in unit:
+            if kinds[i] == _SPARSE:
+                self._begin(self._start_sparse(self._parameters[i]))
+        if dense:
+            self._begin(self._start_dense(unit, dense))
+
+    def _begin(self, exchange: _Exchange) -> None:
+        self._exchanges.append(exchange)
+        self._progress.add(exchange)
+
+    def _start_sparse(self, parameter: torch.Tensor) -> _Exchange:
         gradient = parameter.grad
         if gradient is None:
             # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide, ours are none.
             gradient = torch.sparse_coo_tensor(
-                torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape
-            )
+                torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
+                **UNCHECKED,
+            )  # fmt: skip
+        elif not gradient.is_sparse:
+            gradient = gradient.to_sparse(1)
+        dense_dim = gradient.dense_dim()
         stream = to_stream(gradient)
-        return parameter, gradient, self.comm.iallreduce(stream, stream)
+        request = self.comm.iallreduce(stream, stream)
 
-    def _start_dense(self, members: Sequence[tuple[torch.Tensor, int]]) -> tuple[Step, list[tuple[torch.Tensor, torch.Tensor]]]:
-        group = self._group(tuple(self._names[id(p)] for p, _ in members))
-        gradients = [self._dense_gradient(p, kind) for p, kind in members]
+        def apply() -> None:
+            total = from_stream(stream, parameter.shape, dense_dim)
+            parameter.grad = total / self.comm.size if self._average else total
+            self._sparse_stats[self._names[id(parameter)]] = request.stats
+
+        return _Exchange(request, apply)
+
+    def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> _Exchange:
+        """All of the unit take part, as zeros where no rank has a dense gradient; those keep what they have."""
+        group = self._group(tuple(self._names[id(self._parameters[i])] for i in unit))
+        gradients = [self._dense_gradient(self._parameters[i], i in present) for i in unit]
         step = group.start(gradients)
-        return step, [(p, g) for (p, kind), g in zip(members, gradients) if kind & _DENSE]
 
-    def _dense_gradient(self, parameter: torch.Tensor, kind: int) -> torch.Tensor:
+        def apply() -> None:
+            for i, update in zip(unit, gradients):
+                parameter = self._parameters[i]
+                if i in present and parameter.grad is not update:
+                    parameter.grad = update.view(parameter.shape)
+
+        return _Exchange(step, apply)
+
+    def _dense_gradient(self, parameter: torch.Tensor, present: bool) -> torch.Tensor:
         """Contiguous memory: the gradient's own where that can be, zeros where there is none."""
         gradient = parameter.grad
-        if gradient is None or not kind & _DENSE:
+        if gradient is None or not present:
             return torch.zeros(parameter.shape, dtype=parameter.dtype)
         if gradient.is_sparse:
             return gradient.to_dense()
         return gradient if gradient.is_contiguous() else gradient.contiguous()
 
-    def _finish(self, sparse: Any, dense: Any) -> None:
-        failure: Optional[Exception] = None
-        for step, pairs in dense:
-            try:
-                step.wait()
-                for parameter, update in pairs:
-                    if parameter.grad is not update:
-                        parameter.grad = update.view(parameter.shape)
-            except Exception as error:  # the rest is still to be completed: the others wait for this rank
-                failure = failure or error
-        for parameter, gradient, request in sparse:
-            try:
-                total = from_stream(request.wait(), parameter.shape, gradient.dense_dim())
-                parameter.grad = total / self.comm.size if self._average else total
-                self._sparse_stats[self._names[id(parameter)]] = request.stats
-            except Exception as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+    def _finish(self) -> None:
+        """Completes all and puts the results in place; a failure is raised when nothing is under way any more."""
+        self._progress.complete()
+        done, self._exchanges = self._exchanges, []
+        failures = [exchange.failure for exchange in done if exchange.failure is not None]
+        if failures:
+            raise failures[0]
+        for exchange in done:
+            exchange.apply()
+
+    def _settle(self) -> None:
+        self._progress.complete()
+
+    # ---- behind the backward pass ----
+
+    def _find_units(self) -> list[tuple[int, ...]]:
+        """Parameters that are exchanged together, by number: large ones alone, small ones fused. Last parameters first, as the backward
+        pass has them; a fused unit where its first parameter is, which is ready last."""
+        units = []
+        numbers = {self._names[id(p)]: i for i, p in enumerate(self._parameters)}
+        for i in reversed(range(len(self._parameters))):
+            names = self._fused.get(self._names[id(self._parameters[i])])
+            if names is None:
+                units.append((i,))
+            elif i == min(numbers[name] for name in names):
+                units.append(tuple(numbers[name] for name in names))
+        return units
+
+    def _may_be_early(self, unit: tuple[int, ...]) -> bool:
+        kinds = {self._kinds[i] for i in unit}
+        return kinds == {_DENSE} or (len(unit) == 1 and kinds == {_SPARSE})
+
+    def _watch(self) -> list[Any]:
+        """Has autograd call _ready after it has accumulated a gradient. The nodes live as long as they are held."""
+        mine = weakref.ref(self)
+        nodes = []
+        for i, parameter in enumerate(self._parameters):
+            with torch.enable_grad():
+                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+
+            def ready(*_: Any, number: int = i) -> None:
+                optimizer = mine()
+                if optimizer is not None:
+                    optimizer._ready(number)
+
+            node.register_hook(ready)
+            nodes.append(node)
+        return nodes
+
+    @torch.no_grad()
+    def _ready(self, number: int) -> None:
+        self._passes[number] += 1
+        self._exchanged = False
+        if self._passes[number] > self._backward_passes and any(number in unit for unit in self._early[: self._started]):
+            raise RuntimeError(
+                f"{self._names[id(self._parameters[number])]} had backward pass {self._passes[number]} since the last step, but its exchange "
+                f'has begun: give backward_passes={self._passes[number]}, or overlap="step"'
+            )
+        while self._started < len(self._early) and all(self._is_ready(i) for i in self._early[self._started]):
+            self._started += 1
+            self._start(self._early[self._started - 1], self._kinds)
+
+    def _is_ready(self, number: int) -> bool:
+        gradient = self._parameters[number].grad
+        return self._passes[number] >= self._backward_passes and gradient is not None
 
     # ---- groups ----
 
@@ -230,6 +340,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         for group in self._groups.values():
             group.reducer.free()
         self._groups.clear()
+        self._early.clear()  # new groups are made together, in step()
 
     @property
     def stats(self) -> dict[str, Stats]:

@@ -22,6 +22,9 @@ _TORCH = {
     Type.BF16: torch.bfloat16,
 }
 
+# Indices of streams are sorted and in range: PyTorch 2 need not check them, nor warn that it does not.
+UNCHECKED: dict[str, Any] = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+
 
 def torch_dtype(kind: Type) -> torch.dtype:
     return _TORCH[kind]
@@ -90,7 +93,7 @@ def from_stream(stream: Stream, shape: Sequence[int], dense_dim: int = 0) -> tor
             stream = stream.copy().to_sparse()
         numbers = torch.from_numpy(stream.indices.astype(np.int64))
         values = tensor_of(stream.values, stream.type)
-    result = torch.sparse_coo_tensor(_unflat(numbers, sparse_shape), values, shape)
+    result = torch.sparse_coo_tensor(_unflat(numbers, sparse_shape), values, shape, **UNCHECKED)
     return result._coalesced_(True)  # indices of a stream are sorted and unique
 
 

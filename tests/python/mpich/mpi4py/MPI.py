@@ -1,0 +1,45 @@
+"""As much of mpi4py as rill's collectives and reducers need, over MPICH by ctypes. Its handles are numbers, Open MPI's pointers."""
+
+import atexit
+import ctypes
+import ctypes.util
+
+_mpich = ctypes.CDLL(ctypes.util.find_library("mpich") or "libmpich.so.12", mode=ctypes.RTLD_GLOBAL)
+THREAD_MULTIPLE = 3
+_provided = ctypes.c_int()
+_mpich.MPI_Init_thread(None, None, THREAD_MULTIPLE, ctypes.byref(_provided))
+atexit.register(_mpich.MPI_Finalize)
+
+
+class _Handle:
+    def __init__(self, value):
+        self.value = ctypes.c_int(value)
+
+
+class Comm(_Handle):
+    pass
+
+
+class Info(_Handle):
+    pass
+
+
+COMM_WORLD, INFO_NULL = Comm(0x44000000), Info(0x1C000000)  # of MPICH's ABI
+
+
+def _sizeof(kind):
+    return ctypes.sizeof(ctypes.c_int)
+
+
+def _addressof(handle):
+    return ctypes.addressof(handle.value)
+
+
+def Query_thread():
+    return _provided.value
+
+
+def Get_library_version():
+    text, length = ctypes.create_string_buffer(8192), ctypes.c_int()
+    _mpich.MPI_Get_library_version(text, ctypes.byref(length))
+    return text.value.decode()
