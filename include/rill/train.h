@@ -239,9 +239,8 @@ typedef struct rill_train_options {
 
     /* sgd */
     const char *optimizer; /* "plain", "momentum", "adagrad"; NULL: "adagrad" */
-    const char *schedule;  /* "constant", "1/t", "step", "bold-driver"; NULL: "1/t",
-                            * with adagrad "constant" */
-    double lr;             /* learning rate; 0: 0.5 */
+    const char *schedule;  /* "constant", "1/t", "step", "bold-driver"; NULL: "1/t" */
+    double lr;             /* learning rate; 0: with adagrad 0.5, else worked out from the data */
     double decay;          /* "1/t": lr / (1 + decay * epochs done so far, with their fraction) */
     double step_factor;    /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;
@@ -260,11 +259,15 @@ typedef struct rill_train_options {
 
     uint64_t coordinates; /* scd: of a rank in a step */
     double tolerance;     /* newton: done when |gradient| is this share of the first; 0: never */
+
+    int threads; /* of a rank; the bits of the results do not depend on it. MPI must have been started
+                  * with MPI_THREAD_FUNNELED for more than one */
+    int profile; /* not 0: a barrier before each exchange tells waiting for slower ranks from it */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
-            NULL, 0.0, 1.0, 0.5, 5, 0.9, 100, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0            \
+            NULL, 0.0, 1.0, 0.5, 5, 0.9, 100, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0      \
     }
 
 typedef struct rill_train_report {
@@ -284,9 +287,15 @@ typedef struct rill_train_report {
     double valid_accuracy, valid_auc;
     const char *algorithm; /* of the last exchange */
     int converged;
+    double
+        wait_seconds; /* in the barriers of a profile: mean over the ranks; part of seconds, not of
+                          * comm_seconds */
 } rill_train_report;
 #define RILL_TRAIN_REPORT_INIT                                                                     \
-    { sizeof(rill_train_report), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, "", 0 }
+    {                                                                                              \
+        sizeof(rill_train_report), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, "", \
+            0, 0.0                                                                                 \
+    }
 
 /* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must stay
  * as they are while it lives. */
@@ -299,6 +308,9 @@ RILL_API rill_status rill_trainer_free(rill_trainer **);
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
 /* Epochs done, those before a checkpoint included. */
 RILL_API uint64_t rill_trainer_epochs(const rill_trainer *);
+/* Epochs since the validation loss was lowest, those before a checkpoint included; 0 without
+ * validation rows. */
+RILL_API uint64_t rill_trainer_stale_epochs(const rill_trainer *);
 /* The objective, and the mean loss (or NULL), of the weights as they are. */
 RILL_API rill_status rill_trainer_objective(rill_trainer *, double *objective, double *loss);
 /* A copy of the model as it is. Local. */

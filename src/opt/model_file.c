@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum { MOST_CLASSES = 1 << 20 };
 
@@ -100,6 +101,7 @@ typedef struct model_reader {
     char *line;
     size_t room;
     unsigned long long number; /* of the line */
+    uint64_t bytes;            /* of the file */
 } model_reader;
 
 static rill_status bad(const model_reader *r, const char *what, const char *token) {
@@ -190,7 +192,12 @@ static rill_status understand(const model_reader *r, const model_head *h, rill_m
     bool regression = strstr(h->type, "SVR") != NULL;
     if (!h->classes || h->features < 1) return bad(r, "nr_class or nr_feature is missing", r->line);
     if (!regression && h->labels != h->classes) return bad(r, "the labels are missing", r->line);
+    /* A weight takes two bytes at least: what cannot be there is not made room for. */
+    if (h->features > (double)r->bytes / 2)
+        return bad(r, "more features than the file has room for", r->path);
     bool one = regression || (h->classes == 2 && strcmp(h->type, "MCSVM_CS"));
+    if (!one && h->features * h->classes > (double)r->bytes / 2)
+        return bad(r, "more weights than the file has room for", r->path);
     RILL_TRY_DATA(rill__model_create((uint64_t)h->features, one ? 1 : h->classes,
                                      regression ? 0 : h->labels, h->bias, out));
     rill_model *m = *out;
@@ -230,19 +237,31 @@ static rill_status read_model(model_reader *r, model_head *h, rill_model **out) 
     return read_weights(r, *out);
 }
 
+rill_status rill__model_read(FILE *file, const char *path, uint64_t bytes, rill_model **out) {
+    model_reader reader = {.path = path, .file = file, .bytes = bytes};
+    model_head head = {.bias = -1};
+    *out = NULL;
+    rill_status status = read_model(&reader, &head, out);
+    if (status != RILL_OK) rill_model_free(out);
+    free(head.label);
+    free(reader.line);
+    return status;
+}
+
 rill_status rill_model_load(const char *path, rill_model **out) {
     if (!path || !out)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_load: %s is NULL",
                                path ? "out" : "path");
     *out = NULL;
-    model_reader reader = {.path = path, .file = fopen(path, "r")};
-    if (!reader.file)
-        return rill__data_fail(RILL_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    model_head head = {.bias = -1};
-    rill_status status = read_model(&reader, &head, out);
-    if (status != RILL_OK) rill_model_free(out);
-    free(head.label);
-    free(reader.line);
-    fclose(reader.file);
+    FILE *file = fopen(path, "r");
+    struct stat about;
+    if (!file || fstat(fileno(file), &about)) {
+        int why = errno;
+        if (file) fclose(file);
+        return rill__data_fail(RILL_ERR_IO, "%s: cannot be read: %s", path, strerror(why));
+    }
+    uint64_t bytes = S_ISREG(about.st_mode) ? (uint64_t)about.st_size : UINT64_MAX;
+    rill_status status = rill__model_read(file, path, bytes, out);
+    fclose(file);
     return status;
 }

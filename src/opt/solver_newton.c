@@ -9,6 +9,8 @@
  * Newton frameworks, 2018; Galli, Lin, 2021); distributed: Zhuang, Chin, Juan, Lin (2015).
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of n per product.
+ * Threads share rows where something is computed of each, and features where rows are summed, so
+ * that bits do not depend on their number.
  * Memory: 6 n floats, 3 values per row and column. Cost of a step: about 5 to 30 passes over the rows.
  */
 #include "opt/train_internal.h"
@@ -18,7 +20,9 @@
 
 typedef struct newton_state {
     float *gradient, *direction, *residual, *product, *diagonal, *preconditioned;
-    double *z, *along; /* decision values; and along the direction, by train row and column */
+    /* By train row and column: decision values; what a vector makes of the rows, such as the
+     * change along the direction, or slopes. By row: losses. */
+    double *z, *along, *loss;
     float *curvature;
     rill_comm *comm;
     rill_stream *stream;
@@ -35,7 +39,8 @@ static rill_status newton_open(rill_trainer *t) {
     s->z = malloc(cells * sizeof *s->z);
     s->along = malloc(cells * sizeof *s->along);
     s->curvature = malloc(cells * sizeof *s->curvature);
-    if (!s->z || !s->along || !s->curvature) return rill__train_memory("the solver");
+    s->loss = malloc(((size_t)t->train.n + 1) * sizeof *s->loss);
+    if (!s->z || !s->along || !s->curvature || !s->loss) return rill__train_memory("the solver");
     return rill_stream_create(RILL_F32, t->n, &s->stream);
 }
 
@@ -51,6 +56,7 @@ static void newton_close(rill_trainer *t) {
     free(s->z);
     free(s->along);
     free(s->curvature);
+    free(s->loss);
     rill_stream_free(&s->stream);
     rill_comm_free(&s->comm);
     free(s);
@@ -59,7 +65,7 @@ static void newton_close(rill_trainer *t) {
 
 static uint64_t newton_bytes(const rill_trainer *t) {
     uint64_t stream = t->ranks > 1 ? 2 * t->n * sizeof(float) : 0;
-    return 6 * t->n * sizeof(float) + t->train.n * (uint64_t)t->columns * 20 + stream;
+    return 6 * t->n * sizeof(float) + t->train.n * ((uint64_t)t->columns * 20 + 8) + stream;
 }
 
 static double dot(const float *a, const float *b, uint64_t n) {
@@ -73,15 +79,109 @@ static double dot(const float *a, const float *b, uint64_t n) {
     return even + odd;
 }
 
-/* into += by * x of a row in a column, or by * x^2. */
-static void add_row(const rill_trainer *t, uint64_t row, int column, double by, bool squared,
-                    float *into) {
+typedef struct newton_work {
+    rill_trainer *trainer;
+    newton_state *state;
+    const float *vector; /* to be multiplied */
+    double alpha;
+    bool second; /* squares of the entries, by the curvature, too */
+    float *into;
+} newton_work;
+
+static uint64_t my_rows(const newton_work *work, int thread, int threads, uint64_t *last) {
+    *last = rill__pool_cut(work->trainer->train.n, thread + 1, threads);
+    return rill__pool_cut(work->trainer->train.n, thread, threads);
+}
+
+/* into += along * x over all rows, of a thread's features; diagonal += curvature * x^2. */
+static void add_rows(void *context, int thread, int threads) {
+    (void)threads;
+    const newton_work *work = context;
+    const rill_trainer *t = work->trainer;
+    const newton_state *s = work->state;
     const rill_data_view *d = &t->train.data;
-    for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
-        uint64_t j = (uint64_t)d->index32[e] * (uint64_t)t->columns + (uint64_t)column;
-        double x = d->value[e];
-        into[j] += (float)(by * (squared ? x * x : x));
+    uint64_t columns = (uint64_t)t->columns;
+    for (uint64_t i = 0; i < t->train.n; i++) {
+        uint64_t first, last;
+        rill__row_share(t, rill__row_at(&t->train, i), thread, &first, &last);
+        for (uint64_t c = 0; c < columns; c++) {
+            double by = s->along[i * columns + c];
+            if (by != 0)
+                for (uint64_t e = first; e < last; e++)
+                    work->into[d->index32[e] * columns + c] += (float)(by * d->value[e]);
+            double bend = s->curvature[i * columns + c];
+            if (work->second && bend != 0)
+                for (uint64_t e = first; e < last; e++)
+                    s->diagonal[d->index32[e] * columns + c] +=
+                        (float)(bend * ((double)d->value[e] * d->value[e]));
+        }
     }
+}
+
+/* along = X vector */
+static void decide_rows(void *context, int thread, int threads) {
+    const newton_work *work = context;
+    const rill_trainer *t = work->trainer;
+    uint64_t last, i = my_rows(work, thread, threads, &last);
+    for (; i < last; i++)
+        rill__row_decide(&t->train.data, rill__row_at(&t->train, i), work->vector, t->columns,
+                         work->state->along + i * (uint64_t)t->columns);
+}
+
+/* along = curvature * X vector */
+static void bend_rows(void *context, int thread, int threads) {
+    const newton_work *work = context;
+    const newton_state *s = work->state;
+    uint64_t columns = (uint64_t)work->trainer->columns, last;
+    uint64_t i = my_rows(work, thread, threads, &last) * columns;
+    decide_rows(context, thread, threads);
+    for (; i < last * columns; i++)
+        s->along[i] *= s->curvature[i];
+}
+
+/* z, losses, slopes (along) and curvatures. */
+static void linearise_rows(void *context, int thread, int threads) {
+    const newton_work *work = context;
+    const rill_trainer *t = work->trainer;
+    newton_state *s = work->state;
+    uint64_t last, i = my_rows(work, thread, threads, &last);
+    for (; i < last; i++) {
+        uint64_t row = rill__row_at(&t->train, i), cell = i * (uint64_t)t->columns;
+        float target = t->train_target[row];
+        double factor = t->options.C * rill__row_weight(t, target);
+        rill__row_decide(&t->train.data, row, t->weights.w, t->columns, s->z + cell);
+        s->loss[i] = 0;
+        for (int c = 0; c < t->columns; c++, cell++) {
+            double z = s->z[cell], y = rill__row_y(t, target, c);
+            s->along[cell] = factor * t->loss->slope(z, y);
+            s->curvature[cell] = (float)(factor * t->loss->curvature(z, y));
+            s->loss[i] += factor * t->loss->value(z, y);
+        }
+    }
+}
+
+/* Losses at z + alpha along. */
+static void try_rows(void *context, int thread, int threads) {
+    const newton_work *work = context;
+    const rill_trainer *t = work->trainer;
+    const newton_state *s = work->state;
+    uint64_t last, i = my_rows(work, thread, threads, &last);
+    for (; i < last; i++) {
+        float target = t->train_target[rill__row_at(&t->train, i)];
+        double factor = t->options.C * rill__row_weight(t, target);
+        uint64_t cell = i * (uint64_t)t->columns;
+        s->loss[i] = 0;
+        for (int c = 0; c < t->columns; c++, cell++)
+            s->loss[i] += factor * t->loss->value(s->z[cell] + work->alpha * s->along[cell],
+                                                  rill__row_y(t, target, c));
+    }
+}
+
+static double add_losses(const rill_trainer *t, const newton_state *s) {
+    double sum = 0;
+    for (uint64_t i = 0; i < t->train.n; i++)
+        sum += s->loss[i];
+    return sum;
 }
 
 /* Sums what the ranks put into the vector, and adds l2 times another (or times 1, if NULL). */
@@ -94,23 +194,12 @@ static rill_status complete(rill_trainer *t, newton_state *s, float *vector, con
 
 /* Gradient, curvatures, preconditioner; *loss is this rank's. */
 static rill_status linearise(rill_trainer *t, newton_state *s, double *loss) {
-    *loss = 0;
+    newton_work work = {.trainer = t, .state = s, .second = true, .into = s->gradient};
     memset(s->gradient, 0, (size_t)t->n * sizeof(float));
     memset(s->diagonal, 0, (size_t)t->n * sizeof(float));
-    for (uint64_t i = 0; i < t->train.n; i++) {
-        uint64_t row = rill__row_at(&t->train, i), cell = i * (uint64_t)t->columns;
-        float target = t->train_target[row];
-        double factor = t->options.C * rill__row_weight(t, target);
-        rill__row_decide(&t->train.data, row, t->weights.w, t->columns, s->z + cell);
-        for (int c = 0; c < t->columns; c++) {
-            double z = s->z[cell + (uint64_t)c], y = rill__row_y(t, target, c);
-            double slope = t->loss->slope(z, y), bend = factor * t->loss->curvature(z, y);
-            *loss += factor * t->loss->value(z, y);
-            s->curvature[cell + (uint64_t)c] = (float)bend;
-            if (slope != 0) add_row(t, row, c, factor * slope, false, s->gradient);
-            if (bend != 0) add_row(t, row, c, bend, true, s->diagonal);
-        }
-    }
+    rill__pool_run(t->pool, linearise_rows, &work);
+    rill__pool_run(t->pool, add_rows, &work);
+    *loss = add_losses(t, s);
     RILL_TRY_DATA(complete(t, s, s->gradient, t->weights.w));
     RILL_TRY_DATA(complete(t, s, s->diagonal, NULL));
     for (uint64_t j = 0; j < t->n; j++) /* far from the true diagonal, as LIBLINEAR found best */
@@ -120,19 +209,10 @@ static rill_status linearise(rill_trainer *t, newton_state *s, double *loss) {
 
 /* product = Hessian * vector */
 static rill_status multiply(rill_trainer *t, newton_state *s, const float *vector) {
+    newton_work work = {.trainer = t, .state = s, .vector = vector, .into = s->product};
     memset(s->product, 0, (size_t)t->n * sizeof(float));
-    double one[1], *v = one;
-    if (t->columns > 1 && !(v = malloc((size_t)t->columns * sizeof *v)))
-        return rill__train_memory("a product");
-    for (uint64_t i = 0; i < t->train.n; i++) {
-        uint64_t row = rill__row_at(&t->train, i), cell = i * (uint64_t)t->columns;
-        rill__row_decide(&t->train.data, row, vector, t->columns, v);
-        for (int c = 0; c < t->columns; c++) {
-            double by = s->curvature[cell + (uint64_t)c] * v[c];
-            if (by != 0) add_row(t, row, c, by, false, s->product);
-        }
-    }
-    if (v != one) free(v);
+    rill__pool_run(t->pool, bend_rows, &work);
+    rill__pool_run(t->pool, add_rows, &work);
     return complete(t, s, s->product, vector);
 }
 
@@ -172,33 +252,18 @@ static rill_status solve(rill_trainer *t, newton_state *s) {
     return RILL_OK;
 }
 
-static double loss_at(const rill_trainer *t, const newton_state *s, double alpha) {
-    double loss = 0;
-    for (uint64_t i = 0; i < t->train.n; i++) {
-        float target = t->train_target[rill__row_at(&t->train, i)];
-        double factor = t->options.C * rill__row_weight(t, target);
-        for (int c = 0; c < t->columns; c++) {
-            uint64_t cell = i * (uint64_t)t->columns + (uint64_t)c;
-            loss += factor *
-                    t->loss->value(s->z[cell] + alpha * s->along[cell], rill__row_y(t, target, c));
-        }
-    }
-    return loss;
-}
-
 /* Halves the step until the objective falls by a hundredth of what the slope promises. *loss: the
  * sum over all ranks before, and after. */
 static rill_status search_line(rill_trainer *t, newton_state *s, double *loss, bool *moved) {
     const float *w = t->weights.w, *d = s->direction;
     double l2 = t->options.l2, ww = dot(w, w, t->n), wd = dot(w, d, t->n), dd = dot(d, d, t->n);
     double slope = dot(s->gradient, d, t->n), before = *loss + 0.5 * l2 * ww;
-    for (uint64_t i = 0; i < t->train.n; i++)
-        rill__row_decide(&t->train.data, rill__row_at(&t->train, i), d, t->columns,
-                         s->along + i * (uint64_t)t->columns);
+    newton_work work = {.trainer = t, .state = s, .vector = d, .alpha = 1};
+    rill__pool_run(t->pool, decide_rows, &work);
     *moved = false;
-    double alpha = 1;
-    for (int tries = 0; tries < 20 && slope < 0; tries++, alpha *= 0.5) {
-        double sum = loss_at(t, s, alpha);
+    for (int tries = 0; tries < 20 && slope < 0; tries++, work.alpha *= 0.5) {
+        rill__pool_run(t->pool, try_rows, &work);
+        double sum = add_losses(t, s), alpha = work.alpha;
         RILL_TRY_DATA(rill__train_sum(t, &sum, 1));
         double after = sum + 0.5 * l2 * (ww + 2 * alpha * wd + alpha * alpha * dd);
         if (!(after - before <= 0.01 * alpha * slope)) continue;
@@ -222,10 +287,10 @@ static rill_status newton_epoch(rill_trainer *t, double *loss, uint64_t *samples
     RILL_TRY_DATA(linearise(t, s, &sum));
     RILL_TRY_DATA(rill__train_sum(t, &sum, 1));
     double norm = sqrt(dot(s->gradient, s->gradient, t->n));
-    if (t->epoch == 0) t->scalars[0] = norm;
+    if (t->epoch == 0) t->scalars[RILL__FIRST_NORM] = norm;
     *steps = 1;
     *samples = t->train.n;
-    *converged = norm <= t->options.tolerance * t->scalars[0];
+    *converged = norm <= t->options.tolerance * t->scalars[RILL__FIRST_NORM];
     if (!*converged) {
         RILL_TRY_DATA(solve(t, s));
         RILL_TRY_DATA(search_line(t, s, &sum, &moved));

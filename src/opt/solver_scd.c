@@ -36,8 +36,8 @@ typedef struct scd_state {
     double beta;
     uint64_t together, room;
     uint32_t *chosen, *idx;
-    float *val;
-    float *dense; /* algorithm "dense": all coordinates' changes */
+    float *val, *parts; /* parts: of the chosen ones' slopes */
+    float *dense;       /* algorithm "dense": all coordinates' changes */
     int *places;
     rill_comm *comm;
     rill_stream *part, *sums, *mine, *changes;
@@ -136,8 +136,9 @@ static rill_status open_coordinates(rill_trainer *t, scd_state *s, const float *
     s->chosen = take((size_t)s->room, sizeof *s->chosen);
     s->idx = take((size_t)s->room, sizeof *s->idx);
     s->val = take((size_t)s->room, sizeof *s->val);
+    s->parts = take((size_t)s->room, sizeof *s->parts);
     if (!s->feature || !s->square || !s->start || !s->row || !s->value || !s->z || !s->permuted ||
-        !s->slope || !s->chosen || !s->idx || !s->val)
+        !s->slope || !s->chosen || !s->idx || !s->val || !s->parts)
         return rill__train_memory("the solver");
     uint32_t k = 0;
     for (uint64_t j = 0; j < t->features; j++) {
@@ -185,6 +186,7 @@ static void scd_close(rill_trainer *t) {
     free(s->chosen);
     free(s->idx);
     free(s->val);
+    free(s->parts);
     free(s->dense);
     free(s->places);
     free(s);
@@ -194,7 +196,7 @@ static void scd_close(rill_trainer *t) {
 static uint64_t scd_bytes(const rill_trainer *t) {
     const scd_state *s = t->solver_state;
     return t->train.data.entries * 8 + s->active * 16 + s->n * 8 +
-           t->train.n * (uint64_t)t->columns * 8 + s->room * 12;
+           t->train.n * (uint64_t)t->columns * 8 + s->room * 16;
 }
 
 /* Each slice in a random order, the same on all ranks. */
@@ -264,17 +266,33 @@ static void move(rill_trainer *t, scd_state *s, uint32_t coordinate, float by) {
         s->z[s->row[e] * (uint64_t)t->columns + column] += (double)by * s->value[e];
 }
 
+typedef struct scd_work {
+    const rill_trainer *trainer;
+    scd_state *state;
+    uint64_t n; /* chosen */
+} scd_work;
+
+static void find_parts(void *context, int thread, int threads) {
+    const scd_work *work = context;
+    scd_state *s = work->state;
+    uint64_t last = rill__pool_cut(work->n, thread + 1, threads);
+    for (uint64_t i = rill__pool_cut(work->n, thread, threads); i < last; i++)
+        s->parts[i] = (float)part_of_slope(work->trainer, s, s->chosen[i]);
+}
+
 /* slope of the coordinates in [*first, *first + *count) becomes the sum over the ranks. */
 static rill_status sum_slopes(rill_trainer *t, scd_state *s, uint64_t n, uint64_t *first,
                               uint64_t *count) {
+    scd_work work = {t, s, n};
     uint64_t pairs = 0;
+    rill__pool_run(t->pool, find_parts, &work);
     for (uint64_t i = 0; i < n; i++) {
-        float part = (float)part_of_slope(t, s, s->chosen[i]);
-        if (part == 0) continue;
+        if (s->parts[i] == 0) continue;
         s->idx[pairs] = s->chosen[i];
-        s->val[pairs++] = part;
+        s->val[pairs++] = s->parts[i];
     }
     RILL_TRY_DATA(rill_stream_set_pairs(s->part, pairs, s->idx, s->val));
+    rill__train_meet(t);
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(rill_reduce_scatter(s->comm, s->part, s->sums, RILL_SUM, first, count, NULL));
@@ -310,6 +328,7 @@ static rill_status gather_dense(rill_trainer *t, scd_state *s, uint64_t pairs, u
         free(all);
         if (failed) return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
     }
+    rill__train_meet(t);
     double began = MPI_Wtime();
     memset(s->dense + first, 0, (size_t)count * sizeof *s->dense);
     for (uint64_t i = 0; i < pairs; i++)
@@ -331,6 +350,7 @@ static rill_status gather_sparse(rill_trainer *t, scd_state *s, uint64_t pairs) 
     rill_options options = RILL_OPTIONS_INIT;
     options.algorithm = t->options.algorithm;
     options.codec = t->options.codec;
+    rill__train_meet(t);
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(rill_allgather(s->comm, s->mine, s->changes, &options));

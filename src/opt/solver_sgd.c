@@ -67,7 +67,17 @@ static rill_status sgd_open(rill_trainer *t) {
         uint64_t steps = (s->counts[r] + t->options.batch - 1) / t->options.batch;
         if (steps > s->steps) s->steps = steps;
     }
-    RILL_TRY_DATA(rill__batch_open(&s->batch, &t->weights));
+    RILL_TRY_DATA(
+        rill__data_agree(t->mpi, rill__batch_open(&s->batch, t, t->options.reducer != NULL)));
+    if (t->options.lr == 0 && !strcmp(t->options.optimizer, "adagrad")) t->lr = 0.5;
+    else if (t->options.lr == 0) {
+        /* Steps of their own are made with a rank's batch, and a velocity adds up steps. */
+        uint64_t ranks = t->options.local_steps ? 1 : (uint64_t)t->ranks;
+        RILL_TRY_DATA(rill__train_rate(t, t->options.batch * ranks, &t->lr));
+        if (!strcmp(t->options.optimizer, "momentum")) t->lr *= 1 - t->options.momentum;
+        /* A sum that comes late is a step of a direction that has been walked already. */
+        t->lr /= 1 + t->options.staleness;
+    }
     if (t->options.local_steps) RILL_TRY_DATA(open_local(t, s));
     return t->options.reducer ? open_reducer(t, s) : RILL_OK;
 }
@@ -143,6 +153,7 @@ static rill_status finish_reducer(rill_trainer *t, sgd_state *s, double eta) {
 
 static rill_status step_reducer(rill_trainer *t, sgd_state *s, double eta) {
     if (t->options.staleness) RILL_TRY_DATA(finish_reducer(t, s, eta));
+    rill__train_meet(t);
     double began = MPI_Wtime();
     RILL_TRY_DATA(rill_reducer_start_stream(s->reducer, s->batch.gradient, s->update));
     s->pending = true;

@@ -13,10 +13,11 @@
 #include "opt/train_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { VERSION = 1, SETTINGS = 1024 };
+enum { VERSION = 1, SETTINGS = RILL__SETTINGS };
 
 typedef struct checkpoint_head {
     char magic[8];
@@ -25,8 +26,7 @@ typedef struct checkpoint_head {
     double lr, scalars[RILL__SCALARS];
 } checkpoint_head;
 
-/* What must agree for the run to go on as it was. */
-static void describe(const rill_trainer *t, char *text) {
+void rill__trainer_describe(const rill_trainer *t, char *text) {
     const rill_train_options *o = &t->options;
     snprintf(
         text, SETTINGS,
@@ -59,7 +59,7 @@ static rill_status put(const hashed *h, const void *data, size_t bytes) {
 
 static rill_status write_all(const hashed *h, const rill_trainer *t) {
     char settings[SETTINGS] = "";
-    describe(t, settings);
+    rill__trainer_describe(t, settings);
     checkpoint_head head = {.magic = {'R', 'I', 'L', 'L', 'T', 'R', 'A', 'I'},
                             .version = VERSION,
                             .ranks = (uint64_t)t->ranks,
@@ -158,7 +158,7 @@ static rill_status check_head(const rill_trainer *t, const char *path, const uin
     if (sum != XXH64(data, (size_t)bytes - 8, 0))
         return damaged(path, "is damaged: its hash is wrong");
     char settings[SETTINGS] = "", saved[SETTINGS];
-    describe(t, settings);
+    rill__trainer_describe(t, settings);
     memcpy(saved, data + sizeof head, SETTINGS);
     saved[SETTINGS - 1] = '\0';
     if (strcmp(saved, settings)) return differs(path, saved, settings);
@@ -175,6 +175,26 @@ static rill_status check_head(const rill_trainer *t, const char *path, const uin
     return RILL_OK;
 }
 
+rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8_t *data,
+                                  uint64_t bytes) {
+    RILL_TRY_DATA(check_head(t, path, data, bytes));
+    checkpoint_head head;
+    size_t size = (size_t)t->n * sizeof(float);
+    memcpy(&head, data, sizeof head);
+    const double *best_at = &head.scalars[RILL__VALID_BEST_AT];
+    if (!isfinite(head.lr) || head.lr < 0 || !(*best_at >= 0 && *best_at <= (double)head.epoch))
+        return damaged(path, "is damaged: its numbers are not those of a trainer");
+    const uint8_t *at = data + sizeof head + SETTINGS + (size_t)t->labels * sizeof(double);
+    memcpy(t->weights.w, at, size);
+    if (t->weights.state) memcpy(t->weights.state, at + size, size);
+    if (t->backup) memcpy(t->backup, at, size);
+    memcpy(t->scalars, head.scalars, sizeof t->scalars);
+    t->epoch = head.epoch;
+    t->step = head.step;
+    t->lr = head.lr;
+    return RILL_OK;
+}
+
 static rill_status read_checkpoint(rill_trainer *t, const char *path) {
     rill__file file;
     RILL_TRY_DATA(rill__file_open_alone(path, &file));
@@ -183,20 +203,7 @@ static rill_status read_checkpoint(rill_trainer *t, const char *path) {
     rill_status status = data ? rill__file_read(&file, 0, data, (size_t)bytes)
                               : rill__train_memory("a checkpoint");
     rill__file_close(&file);
-    if (status == RILL_OK) status = check_head(t, path, data, bytes);
-    if (status == RILL_OK) {
-        checkpoint_head head;
-        size_t size = (size_t)t->n * sizeof(float);
-        memcpy(&head, data, sizeof head);
-        const uint8_t *at = data + sizeof head + SETTINGS + (size_t)t->labels * sizeof(double);
-        memcpy(t->weights.w, at, size);
-        if (t->weights.state) memcpy(t->weights.state, at + size, size);
-        if (t->backup) memcpy(t->backup, at, size);
-        memcpy(t->scalars, head.scalars, sizeof t->scalars);
-        t->epoch = head.epoch;
-        t->step = head.step;
-        t->lr = head.lr;
-    }
+    if (status == RILL_OK) status = rill__trainer_restore(t, path, data, bytes);
     free(data);
     return status;
 }

@@ -135,6 +135,19 @@ static rill_status make_weights(rill_trainer *t) {
     return t->backup ? RILL_OK : rill__train_memory("the weights");
 }
 
+static rill_status start_threads(rill_trainer *t) {
+    if (t->options.threads <= 1) return RILL_OK;
+#ifndef SMPI_H /* where there are none: train_pool.c */
+    int level = MPI_THREAD_SINGLE;
+    if (MPI_Query_thread(&level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
+        return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                               "threads = %d: MPI was not started with MPI_THREAD_FUNNELED",
+                               t->options.threads);
+#endif
+    RILL_TRY_DATA(rill__pool_open(t->options.threads, &t->pool));
+    return rill__train_cut_features(t);
+}
+
 static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_dataset *valid) {
     RILL_TRY_DATA(rill__data_agree(t->mpi, take_data(t, train, valid)));
     RILL_TRY_DATA(rill__data_agree(t->mpi, split(t)));
@@ -143,6 +156,7 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     RILL_TRY_DATA(rill__data_agree(t->mpi, make_targets(t)));
     RILL_TRY_DATA(rill__train_weigh(t));
     RILL_TRY_DATA(rill__data_agree(t->mpi, make_weights(t)));
+    RILL_TRY_DATA(rill__data_agree(t->mpi, start_threads(t)));
     return t->solver->open(t);
 }
 
@@ -185,6 +199,8 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     if (!trainer || !*trainer) return RILL_OK;
     rill_trainer *t = *trainer;
     if (t->solver) t->solver->close(t);
+    rill__pool_close(&t->pool);
+    free(t->feature_cut);
     rill__weights_free(&t->weights);
     rill_dataset_free(&t->biased);
     rill_dataset_free(&t->biased_valid);

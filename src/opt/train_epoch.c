@@ -4,11 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static rill_status room_for_z(const rill_trainer *t, double **z) {
-    *z = malloc((size_t)t->columns * sizeof **z);
-    return *z ? RILL_OK : rill__train_memory("decision values");
-}
-
 static double row_loss(const rill_trainer *t, const rill__part_rows *rows, uint64_t row,
                        const double *z) {
     float target = rows->target[row];
@@ -18,27 +13,79 @@ static double row_loss(const rill_trainer *t, const rill__part_rows *rows, uint6
     return loss * rill__row_weight(t, target);
 }
 
-double rill__train_loss(const rill_trainer *t, const rill__part_rows *rows) {
-    double *z, loss = 0;
-    if (room_for_z(t, &z) != RILL_OK) return NAN;
-    for (uint64_t i = 0; i < rows->n; i++) {
-        uint64_t row = rill__row_at(rows, i);
-        rill__row_decide(&rows->data, row, t->weights.w, t->columns, z);
-        loss += row_loss(t, rows, row, z);
+static int best_column(const double *z, int columns) {
+    if (columns == 1) return z[0] > 0 ? 0 : 1;
+    int best = 0;
+    for (int c = 1; c < columns; c++)
+        if (z[c] > z[best]) best = c;
+    return best;
+}
+
+/* What the weights make of some rows, row by row; columns values for each thread in z. */
+typedef struct row_look {
+    const rill_trainer *trainer;
+    const rill__part_rows *rows;
+    double *z, *loss, *score; /* score and best: may be NULL */
+    int *best;
+} row_look;
+
+static void look_at_rows(void *context, int thread, int threads) {
+    const row_look *look = context;
+    const rill_trainer *t = look->trainer;
+    double *z = look->z + (uint64_t)thread * (uint64_t)t->columns;
+    uint64_t last = rill__pool_cut(look->rows->n, thread + 1, threads);
+    for (uint64_t i = rill__pool_cut(look->rows->n, thread, threads); i < last; i++) {
+        uint64_t row = rill__row_at(look->rows, i);
+        rill__row_decide(&look->rows->data, row, t->weights.w, t->columns, z);
+        look->loss[i] = row_loss(t, look->rows, row, z);
+        if (look->score) look->score[i] = z[0];
+        if (look->best) look->best[i] = best_column(z, t->columns);
     }
-    free(z);
+}
+
+static rill_status look_open(row_look *look) {
+    size_t cells = (size_t)rill__pool_threads(look->trainer->pool) * (size_t)look->trainer->columns;
+    look->z = malloc(cells * sizeof *look->z);
+    look->loss = malloc(((size_t)look->rows->n + 1) * sizeof *look->loss);
+    return look->z && look->loss ? RILL_OK : rill__train_memory("losses");
+}
+
+static void look_close(row_look *look) {
+    free(look->z);
+    free(look->loss);
+    free(look->score);
+    free(look->best);
+}
+
+static double look_run(row_look *look) {
+    double sum = 0;
+    rill__pool_run(look->trainer->pool, look_at_rows, look);
+    for (uint64_t i = 0; i < look->rows->n; i++)
+        sum += look->loss[i];
+    return sum;
+}
+
+double rill__train_loss(const rill_trainer *t, const rill__part_rows *rows) {
+    row_look look = {.trainer = t, .rows = rows};
+    double loss = look_open(&look) == RILL_OK ? look_run(&look) : NAN;
+    look_close(&look);
     return loss;
 }
 
-rill_status rill__train_objective(rill_trainer *t, double *objective, double *mean_loss) {
-    double loss = rill__train_loss(t, &t->train), squares = 0, sizes = 0;
-    RILL_TRY_DATA(rill__train_sum(t, &loss, 1));
+static double penalty(const rill_trainer *t) {
+    double squares = 0, sizes = 0;
     for (uint64_t j = 0; j < t->n; j++) {
         double w = t->weights.w[j];
         squares += w * w;
         sizes += fabs(w);
     }
-    *objective = t->options.C * loss + 0.5 * t->options.l2 * squares + t->options.l1 * sizes;
+    return 0.5 * t->options.l2 * squares + t->options.l1 * sizes;
+}
+
+rill_status rill__train_objective(rill_trainer *t, double *objective, double *mean_loss) {
+    double loss = rill__train_loss(t, &t->train);
+    RILL_TRY_DATA(rill__train_sum(t, &loss, 1));
+    *objective = t->options.C * loss + penalty(t);
     if (mean_loss) *mean_loss = loss / (double)t->total_rows;
     return RILL_OK;
 }
@@ -52,39 +99,38 @@ rill_status rill_trainer_objective(rill_trainer *t, double *objective, double *l
 
 /* ---- validation ----------------------------------------------------------------------------- */
 
-static int best_column(const double *z, int columns) {
-    if (columns == 1) return z[0] > 0 ? 0 : 1;
-    int best = 0;
-    for (int c = 1; c < columns; c++)
-        if (z[c] > z[best]) best = c;
-    return best;
-}
-
 static rill_status validate(rill_trainer *t, rill_train_report *report) {
-    double sums[3] = {0, 0, (double)t->valid.n}, *z; /* loss, right, rows */
+    double sums[3] = {0, 0, (double)t->valid.n}; /* loss, right, rows */
     size_t rows = (size_t)t->valid.n + 1;
-    double *score = malloc(rows * sizeof *score);
+    row_look look = {.trainer = t,
+                     .rows = &t->valid,
+                     .score = malloc(rows * sizeof *look.score),
+                     .best = malloc(rows * sizeof *look.best)};
     uint8_t *positive = malloc(rows);
-    rill_status status = room_for_z(t, &z);
-    if (!score || !positive) status = rill__train_memory("validation");
-    for (uint64_t i = 0; status == RILL_OK && i < t->valid.n; i++) {
-        uint64_t row = rill__row_at(&t->valid, i);
-        rill__row_decide(&t->valid.data, row, t->weights.w, t->columns, z);
-        sums[0] += row_loss(t, &t->valid, row, z);
-        sums[1] += t->valid.target[row] == (float)best_column(z, t->columns);
-        score[i] = z[0];
-        positive[i] = t->valid.target[row] == 0;
+    rill_status status = look_open(&look);
+    if (!look.score || !look.best || !positive) status = rill__train_memory("validation");
+    if (status == RILL_OK) {
+        sums[0] = look_run(&look);
+        for (uint64_t i = 0; i < t->valid.n; i++) {
+            float target = t->valid.target[rill__row_at(&t->valid, i)];
+            sums[1] += target == (float)look.best[i];
+            positive[i] = target == 0;
+        }
     }
     status = rill__data_agree(t->mpi, status);
     if (status == RILL_OK) status = rill__train_sum(t, sums, 3);
     if (status == RILL_OK) {
         report->valid_loss = sums[0] / sums[2];
+        double *best = &t->scalars[RILL__VALID_BEST], *at = &t->scalars[RILL__VALID_BEST_AT];
+        if (*at == 0 || report->valid_loss < *best) {
+            *best = report->valid_loss;
+            *at = (double)t->epoch;
+        }
         if (!t->regression) report->valid_accuracy = sums[1] / sums[2];
         if (!t->regression && t->columns == 1)
-            status = rill__train_auc(t->mpi, t->valid.n, score, positive, &report->valid_auc);
+            status = rill__train_auc(t->mpi, t->valid.n, look.score, positive, &report->valid_auc);
     }
-    free(z);
-    free(score);
+    look_close(&look);
     free(positive);
     return status;
 }
@@ -93,7 +139,7 @@ static rill_status validate(rill_trainer *t, rill_train_report *report) {
 
 /* Faster while the objective falls; back and half as fast when it does not. */
 static rill_status drive_boldly(rill_trainer *t, rill_train_report *report) {
-    double *best = &t->scalars[1], objective;
+    double *best = &t->scalars[RILL__BOLD_BEST], objective;
     RILL_TRY_DATA(rill__train_objective(t, &objective, NULL));
     size_t bytes = (size_t)t->n * sizeof *t->backup;
     if (t->epoch == 1 || objective <= *best) {
@@ -111,8 +157,9 @@ static rill_status drive_boldly(rill_trainer *t, rill_train_report *report) {
 
 static rill_status add_up(rill_trainer *t, rill_train_report *report, double loss,
                           uint64_t samples) {
-    double sums[4] = {loss, (double)samples, t->comm_seconds, (double)t->comm_bytes};
-    RILL_TRY_DATA(rill__train_sum(t, sums, 4));
+    double sums[5] = {loss, (double)samples, t->comm_seconds, (double)t->comm_bytes,
+                      t->wait_seconds};
+    RILL_TRY_DATA(rill__train_sum(t, sums, 5));
     if (MPI_Allreduce(MPI_IN_PLACE, &report->seconds, 1, MPI_DOUBLE, MPI_MAX, t->mpi) !=
         MPI_SUCCESS)
         return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
@@ -120,13 +167,14 @@ static rill_status add_up(rill_trainer *t, rill_train_report *report, double los
     report->loss = sums[0] / sums[1];
     report->comm_seconds = sums[2] / t->ranks;
     report->sent_bytes = (uint64_t)sums[3];
+    report->wait_seconds = sums[4] / t->ranks;
     return RILL_OK;
 }
 
 static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
     double began = MPI_Wtime(), loss = 0;
     uint64_t samples = 0, steps = 0;
-    t->comm_seconds = 0;
+    t->comm_seconds = t->wait_seconds = 0;
     t->comm_bytes = 0;
     RILL_TRY_DATA(t->solver->epoch(t, &loss, &samples, &steps, &report->converged));
     report->seconds = MPI_Wtime() - began;
@@ -135,6 +183,8 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
     RILL_TRY_DATA(add_up(t, report, loss, samples));
     began = MPI_Wtime();
     if (t->backup) RILL_TRY_DATA(drive_boldly(t, report));
+    else if (t->solver->own_weights) /* its loss is that of the weights reached */
+        report->objective = t->options.C * report->loss * (double)t->total_rows + penalty(t);
     if (t->has_valid) RILL_TRY_DATA(validate(t, report));
     report->eval_seconds = MPI_Wtime() - began;
     report->epoch = t->epoch;
@@ -152,7 +202,7 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
         return rill__data_fail(RILL_ERR_STATE,
                                "the loss is not finite after epoch %llu: a lower learning rate "
                                "than %g may help",
-                               (unsigned long long)t->epoch, t->options.lr);
+                               (unsigned long long)t->epoch, t->lr);
     return RILL_OK;
 }
 
@@ -169,6 +219,10 @@ rill_status rill_trainer_epoch(rill_trainer *t, rill_train_report *report) {
         memcpy(report, &full, report->size);
     }
     return status;
+}
+
+uint64_t rill_trainer_stale_epochs(const rill_trainer *t) {
+    return t && t->has_valid ? t->epoch - (uint64_t)t->scalars[RILL__VALID_BEST_AT] : 0;
 }
 
 uint64_t rill_trainer_epochs(const rill_trainer *t) { return t ? t->epoch : 0; }

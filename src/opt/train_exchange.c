@@ -6,7 +6,10 @@
  * runs repeat to the bit, while s sums travel as the next batches are computed.
  * An exchange lives for one epoch: its communicator's planner then starts from the same knowledge in
  * an epoch that follows a checkpoint as in one that follows another epoch.
- * Memory: 2 (staleness + 1) streams, each as large as a sum. On one rank nothing is sent or copied.
+ * The algorithm "dense" at staleness 0 is the program that knows no sparse sums: MPI_Allreduce of whole
+ * vectors, and nothing of ours around it.
+ * Memory: 2 (staleness + 1) streams, each as large as a sum; dense 2 n floats. On one rank nothing is sent
+ * or copied.
  */
 #include "opt/train_internal.h"
 
@@ -25,6 +28,7 @@ struct rill__exchange {
     exchange_slot *slot;
     uint64_t bytes;
     rill__sum_view alone; /* one rank: what was put */
+    float *dense;         /* by MPI_Allreduce: n of this rank, 0 between calls, and n of the sum */
 };
 
 void rill__train_account(rill_trainer *t, double began, const rill_stats *stats) {
@@ -34,12 +38,24 @@ void rill__train_account(rill_trainer *t, double began, const rill_stats *stats)
     t->algorithm = stats->algorithm;
 }
 
+void rill__train_meet(rill_trainer *t) {
+    if (!t->options.profile || t->ranks == 1) return;
+    double began = MPI_Wtime();
+    MPI_Barrier(t->mpi);
+    t->wait_seconds += MPI_Wtime() - began;
+}
+
 rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
     rill__exchange *x = calloc(1, sizeof *x);
     *out = x;
     if (!x) return rill__train_memory("the exchange");
     x->trainer = t;
     if (t->ranks == 1 && !t->options.staleness) return RILL_OK;
+    if (t->options.algorithm && !strcmp(t->options.algorithm, "dense") && !t->options.staleness &&
+        !t->options.value_bits) {
+        x->dense = calloc(2 * (size_t)t->n + 1, sizeof *x->dense);
+        return x->dense ? RILL_OK : rill__train_memory("the exchange");
+    }
     x->options = (rill_options)RILL_OPTIONS_INIT;
     x->options.algorithm = t->options.algorithm;
     x->options.codec = t->options.codec;
@@ -64,6 +80,7 @@ void rill__exchange_close(rill__exchange **exchange) {
         rill_stream_free(&x->slot[i].out);
     }
     free(x->slot);
+    free(x->dense);
     rill_comm_free(&x->comm);
     free(x);
     *exchange = NULL;
@@ -71,8 +88,36 @@ void rill__exchange_close(rill__exchange **exchange) {
 
 uint64_t rill__exchange_bytes(const rill__exchange *x) { return x ? x->bytes : 0; }
 
+/* Whole vectors by MPI, in pieces that its counts can express. */
+static rill_status sum_dense(rill__exchange *x, uint64_t n, const uint32_t *idx,
+                             const float *value) {
+    rill_trainer *t = x->trainer;
+    float *mine = x->dense, *all = x->dense + t->n;
+    const uint64_t most = UINT64_C(1) << 30;
+    for (uint64_t i = 0; i < n; i++)
+        mine[idx[i]] = value[i];
+    rill__train_meet(t);
+    double began = MPI_Wtime();
+    for (uint64_t at = 0; at < t->n; at += most) {
+        int count = (int)(t->n - at < most ? t->n - at : most);
+        if (MPI_Allreduce(mine + at, all + at, count, MPI_FLOAT, MPI_SUM, t->mpi) != MPI_SUCCESS)
+            return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
+    }
+    rill_stats stats = RILL_STATS_INIT; /* what the best algorithms send */
+    stats.sent_bytes = 2 * t->n * sizeof(float) / (uint64_t)t->ranks * (uint64_t)(t->ranks - 1);
+    stats.algorithm = "dense";
+    rill__train_account(t, began, &stats);
+    for (uint64_t i = 0; i < n; i++)
+        mine[idx[i]] = 0;
+    x->alone = (rill__sum_view){t->n, NULL, all};
+    x->bytes = 2 * t->n * sizeof(float);
+    x->busy = 1;
+    return RILL_OK;
+}
+
 rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *idx,
                                const float *value) {
+    if (x->dense) return sum_dense(x, n, idx, value);
     if (!x->slot) {
         x->alone = (rill__sum_view){n, idx, value};
         x->busy = 1;
@@ -80,6 +125,7 @@ rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *id
     }
     exchange_slot *s = &x->slot[(x->first + x->busy) % x->slots];
     RILL_TRY_DATA(rill_stream_set_pairs(s->in, n, idx, value));
+    rill__train_meet(x->trainer);
     double began = MPI_Wtime();
     rill_status status;
     rill_stats stats = RILL_STATS_INIT;
@@ -131,6 +177,7 @@ rill_status rill__exchange_dense(rill_trainer *t, rill_comm *comm, rill_stream *
     options.algorithm = t->options.algorithm;
     options.codec = t->options.codec;
     RILL_TRY_DATA(rill_stream_set_dense(stream, vector));
+    rill__train_meet(t);
     double began = MPI_Wtime();
     RILL_TRY_DATA(rill_allreduce(comm, stream, stream, RILL_SUM, &options));
     rill_comm_stats(comm, &stats);

@@ -1,6 +1,8 @@
 /* What the files of the trainer share.
  *
  *   losses     value and derivatives of one row's loss         loss_table.c
+ *   pool       threads of a rank                               train_pool.c
+ *   rate       a learning rate from the data                   train_rate.c
  *   weights    lazily regularised weights, optimizer state      train_weights.c
  *   batch      gradient of some rows as pairs                   train_batch.c
  *   exchange   the ranks' gradients summed, at once or later    train_exchange.c
@@ -13,7 +15,24 @@
 
 #include "opt/data_internal.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+typedef struct rill__pool rill__pool;
+typedef void rill__pool_part(void *context, int thread, int threads);
+/* *out is NULL for one thread, with which all calls work. */
+rill_status rill__pool_open(int threads, rill__pool **out);
+void rill__pool_close(rill__pool **);
+int rill__pool_threads(const rill__pool *);
+/* Returns when all threads have done their part. */
+void rill__pool_run(rill__pool *, rill__pool_part *, void *context);
+/* Where part i of so many begins. */
+static inline uint64_t rill__pool_cut(uint64_t n, int i, int threads) {
+    return n / (uint64_t)threads * (uint64_t)i +
+           n % (uint64_t)threads * (uint64_t)i / (uint64_t)threads;
+}
 
 /* ---- losses --------------------------------------------------------------------------------- */
 
@@ -77,7 +96,7 @@ typedef struct rill__part_rows {
     const float *target; /* by row number: class, or the value in regression */
 } rill__part_rows;
 
-enum { RILL__SCALARS = 8 };
+enum { RILL__SCALARS = 8, RILL__MOST_THREADS = 256, RILL__SETTINGS = 1024 };
 
 struct rill_trainer {
     MPI_Comm mpi;
@@ -102,13 +121,22 @@ struct rill_trainer {
     uint64_t total_rows;           /* that are trained on, over all ranks */
     uint64_t epoch, step;          /* done */
     double lr;                     /* current base, which bold-driver moves */
-    double scalars[RILL__SCALARS]; /* what a solver keeps from epoch to epoch */
+    double scalars[RILL__SCALARS]; /* what is kept from epoch to epoch, see below */
     float *backup;                 /* bold-driver: weights of the last good epoch */
     uint64_t comm_bytes;           /* of this epoch and rank */
-    double comm_seconds;
+    double comm_seconds, wait_seconds;
+    rill__pool *pool;
+    uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
     const char *algorithm;
     char *names[9]; /* copies of the options' texts */
     int name_count;
+};
+
+enum {                      /* scalars */
+       RILL__FIRST_NORM,    /* newton: of the gradient */
+       RILL__BOLD_BEST,     /* bold-driver: lowest objective */
+       RILL__VALID_BEST,    /* lowest validation loss, */
+       RILL__VALID_BEST_AT, /* and after how many epochs */
 };
 
 struct rill__solver {
@@ -150,27 +178,52 @@ rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
 /* Sum over the ranks. */
 rill_status rill__train_sum(const rill_trainer *, double *values, int n);
+/* Cuts the features between the threads. */
+rill_status rill__train_cut_features(rill_trainer *);
+/* The entries [*first, *last) of a row that belong to a thread. */
+void rill__row_share(const rill_trainer *, uint64_t row, int thread, uint64_t *first,
+                     uint64_t *last);
+/* All ranks: a learning rate for batches of so many rows, over all ranks. */
+rill_status rill__train_rate(rill_trainer *, uint64_t batch, double *lr);
 /* Weighted loss summed over this rank's part of the rows. */
 double rill__train_loss(const rill_trainer *, const rill__part_rows *);
 /* All ranks: the objective of settled weights. */
 rill_status rill__train_objective(rill_trainer *, double *objective, double *mean_loss);
+/* Before an exchange: waits for all ranks, if the options ask for it. */
+void rill__train_meet(rill_trainer *);
 /* Accounts for an exchange that began at that time. */
 void rill__train_account(rill_trainer *, double began, const rill_stats *);
 rill_status rill__train_memory(const char *what);
+/* What must agree for a run to go on as it was: RILL__SETTINGS bytes. */
+void rill__trainer_describe(const rill_trainer *, char *text);
+/* A checkpoint's bytes into a trainer; path is for messages. Local. */
+rill_status rill__trainer_restore(rill_trainer *, const char *path, const uint8_t *data,
+                                  uint64_t bytes);
 
 /* ---- batch ---------------------------------------------------------------------------------- */
 
+typedef struct rill__batch_list {
+    uint32_t *idx;
+    float *value;
+    uint64_t n, room;
+} rill__batch_list;
+
 struct rill__batch {
     uint64_t n;    /* entries of the gradient that are not 0 */
-    uint32_t *idx; /* unsorted */
+    uint32_t *idx; /* unsorted, each once */
     float *value;
-    uint64_t room;
-    float *gradient;   /* dense; 0 outside of idx */
-    uint64_t *touched; /* bits */
-    float *now;        /* current weights of the batch's entries; NULL: scaled weights */
-    double loss;       /* weighted sum */
+    float *gradient;        /* dense; 0 outside of the lists */
+    bool keep;              /* gradient is left as it is until rill__batch_clear */
+    uint64_t *touched;      /* bits; NULL: scaled weights, as is the next */
+    float *now;             /* current weights of the batch's entries */
+    int lists;              /* one per thread */
+    rill__batch_list *list; /* list[0] starts with all of them once the batch is computed */
+    double *z, *loss_of;    /* of each row: decision values, then slopes; loss */
+    uint64_t rows_room;
+    double loss; /* weighted sum */
 };
-rill_status rill__batch_open(rill__batch *, const rill__weights *);
+/* keep: the dense gradient is wanted, not the pairs. */
+rill_status rill__batch_open(rill__batch *, const rill_trainer *, bool keep);
 void rill__batch_close(rill__batch *);
 uint64_t rill__batch_bytes(const rill__batch *, uint64_t n);
 /* Gradient of weight * sum over the rows. */
@@ -210,6 +263,8 @@ struct rill_model {
     double bias;
     double *weight; /* (features + (bias >= 0)) * columns */
 };
+/* A model of so many bytes of text at most. */
+rill_status rill__model_read(FILE *, const char *path, uint64_t bytes, rill_model **out);
 rill_status rill__model_create(uint64_t features, int columns, int labels, double bias,
                                rill_model **out);
 /* Area under the ROC curve over all ranks; positive[i] != 0 marks label[0]. */

@@ -34,8 +34,7 @@ static rill_status check_names(rill_trainer *t) {
     if (!o->loss) o->loss = "logistic";
     if (!o->solver) o->solver = "sgd";
     if (!o->optimizer) o->optimizer = "adagrad";
-    /* adagrad's steps shrink by themselves. */
-    if (!o->schedule) o->schedule = strcmp(o->optimizer, "adagrad") ? "1/t" : "constant";
+    if (!o->schedule) o->schedule = "1/t";
     if (!(t->loss = rill__loss_find(o->loss)))
         return unknown("loss", o->loss, "logistic, hinge, squared_hinge, squared");
     if (!(t->solver = rill__solver_find(o->solver)))
@@ -79,7 +78,9 @@ static rill_status check_numbers(rill_trainer *t) {
     if (o->reducer && !(o->density > 0 && o->density <= 1))
         return rill__data_fail(RILL_ERR_ARGUMENT, "density = %g must be above 0 and at most 1",
                                o->density);
-    if (!(o->lr > 0)) o->lr = 0.5;
+    if (o->threads < 0 || o->threads > RILL__MOST_THREADS)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "threads = %d must be 1 to %d", o->threads,
+                               RILL__MOST_THREADS);
     return RILL_OK;
 }
 

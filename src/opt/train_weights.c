@@ -140,6 +140,13 @@ void rill__weights_apply(rill__weights *s, uint64_t n, const uint32_t *idx, cons
 }
 
 void rill__weights_settle(rill__weights *s) {
+    if (rill__weights_scaled(s)) {
+        for (uint64_t j = 0; j < s->n; j++)
+            s->w[j] = (float)(s->scale * s->w[j]);
+        s->scale = 1;
+        s->step = 0;
+        return;
+    }
     for (uint64_t j = 0; j < s->n; j++) {
         double w = current(s, j);
         if (s->kind == RILL__MOMENTUM) {
