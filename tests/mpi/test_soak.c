@@ -75,6 +75,7 @@ int main(int argc, char **argv) {
 #if defined(__SANITIZE_ADDRESS__) || defined(SMPI_H)
     slack += 256 << 20; /* the sanitizer's quarantine, the simulator's own memory */
 #endif
+    if (getenv("RILL_MEMCHECK")) slack += 256 << 20; /* what valgrind keeps of freed memory */
     long failed_somewhere = 0;
     if (warm) CHECK_INT(end - warm, <=, slack);
     MPI_Allreduce(&check.failures, &failed_somewhere, 1, MPI_LONG, MPI_MAX, MPI_COMM_WORLD);
