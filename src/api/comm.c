@@ -39,7 +39,7 @@ static rill_status start_thread(rill_comm *comm, int ranks_here) {
 static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
     RILL_TRY(rill__engine_init(&comm->engine, dup));
     RILL_TRY(rill__defaults_agree(config, user, dup, &comm->defaults));
-    comm->engine.split_limit = comm->defaults.split_limit;
+    comm->engine.split_limit = comm->engine.host_limit = comm->defaults.split_limit;
     RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
     int ranks_here = comm->engine.hosts.together, hosts = comm->engine.hosts.n;
     comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);

@@ -42,7 +42,7 @@ static rill_status find(const rill_comm *comm, double crowding, found *f) {
 static void choose_parts(rill_comm *comm) {
     bool tcp = comm->planner.hosts > 1 && comm->planner.profile.constants.latency >= TCP_LATENCY;
     if (tcp && comm->defaults.split_limit == RILL__SPLIT_LIMIT) /* nobody has set it */
-        comm->engine.split_limit = TCP_PART;
+        comm->engine.split_limit = TCP_PART;                    /* within a host it stays */
 }
 
 static rill_status load(rill_comm *comm, double crowding) {

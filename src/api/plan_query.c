@@ -88,7 +88,7 @@ static int list(const rill__planner *planner, const rill__settings *settings,
         row->codec = way.codec->name;
         row->partition = way.partition == RILL__BALANCED ? "balanced" : "uniform";
         row->value_bits = way.value_bits;
-        if (a->by_request || (best >= 0 && row->seconds >= least * weight)) continue;
+        if (!rill__plan_considers(a, p) || (best >= 0 && row->seconds >= least * weight)) continue;
         weight = a->posts_mpi_collective ? planner->profile.constants.doubt : 1;
         best = n - 1;
         least = row->seconds;

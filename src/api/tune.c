@@ -187,7 +187,7 @@ static rill_status measure_place(tuning *t, const place *at) {
         rill__observed seen = {.known = true, .nnz_sum = nnz, .nnz_max = nnz};
         rill__problem p = rill__plan_problem(&t->comm->planner, &none, RILL_ALLREDUCE,
                                              t->comm->engine.size, dim, RILL_F32, RILL_SUM, &seen);
-        if (a->supports(&p) || a->by_request) continue;
+        if (!rill__plan_considers(a, &p)) continue;
         /* MPI's sum does not depend on the entries, and they hardly weigh beside it. */
         bool needless = a->posts_mpi_collective && t->last_work[i] == (double)dim;
         if (!needless) RILL_TRY(measure_algorithm(t, i, dim, nnz));

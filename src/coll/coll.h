@@ -71,6 +71,7 @@ typedef struct rill__algorithm {
     const char *selects;   /* selection that suits it; NULL: "topk" */
     bool selects_by_range; /* "topk" is to take as many from each rank's range of the indices */
     bool by_request;       /* "auto" does not choose it */
+    bool joins_hosts;      /* "auto" considers it only where several hosts have several ranks */
     bool balances;         /* its partition is "balanced" where none is given */
 } rill__algorithm;
 

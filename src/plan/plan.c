@@ -92,7 +92,7 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
         double weight = 1; /* on the choice so far; the first row of allreduce is MPI's */
         for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
             const rill__algorithm *a = rill__algorithm_at(r->collective, i);
-            if (a->supports(&p) || a->by_request) continue;
+            if (!rill__plan_considers(a, &p)) continue;
             rill__problem way = p;
             double time = rill__plan_way(planner, &r->settings, a, &way);
             if (best && time >= least * weight) continue;

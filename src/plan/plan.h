@@ -62,6 +62,11 @@ void rill__problem_code(rill__problem *, const rill__index_codec *, int value_bi
 /* The best way to send that the settings leave open, for one algorithm: sets it, and returns the time. */
 double rill__plan_way(const rill__planner *, const rill__settings *, const rill__algorithm *,
                       rill__problem *);
+/* Whether "auto" considers the algorithm. */
+static inline bool rill__plan_considers(const rill__algorithm *a, const rill__problem *p) {
+    if (a->supports(p) || a->by_request) return false;
+    return !a->joins_hosts || (p->hosts > 1 && p->most_per_host > 1);
+}
 /* At the start of a call: its key and number. */
 void rill__plan_begin(rill__planner *, rill_request *);
 /* RILL_OK: planned (request->algorithm, problem, predicted). RILL_IN_PROGRESS: an earlier call must

@@ -80,7 +80,7 @@ static double best_of(const rill_reducer *r, rill_collective collective, double 
     double least = 1e300;
     for (int i = 0; rill__algorithm_at(collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(collective, i);
-        if (a->supports(&p) || a->by_request || a->posts_mpi_collective) continue;
+        if (!rill__plan_considers(a, &p) || a->posts_mpi_collective) continue;
         rill__problem way = p;
         double time = rill__plan_way(&r->comm->planner, &settings, a, &way);
         if (time >= least) continue;

@@ -17,7 +17,7 @@ enum { SPINS = 8 };
 
 rill_status rill__exchange_send(rill_request *request, int to, rill__block *block) {
     bool is_short = block->bytes <= RILL__SHORT &&
-                    block->bytes < RILL__TASK(request)->engine->split_limit;
+                    block->bytes < rill__limit_of(RILL__TASK(request)->engine, to);
     return rill__send_block(request, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, block);
 }
 

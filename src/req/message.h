@@ -13,12 +13,12 @@
 #define RILL__VERSION 1
 
 typedef enum rill__message_form {
-    RILL__M_SPARSE = 0,  /* count indices, count values */
-    RILL__M_DENSE = 1,   /* range values */
-    RILL__M_BUNDLE = 2,  /* count messages, one after the other, each padded to 8 bytes */
-    RILL__M_AGREE = 3,   /* 64-bit words */
-    RILL__M_FAILED = 4,  /* text of the error in status */
-    RILL__M_INQUIRY = 5, /* no payload: what the sender is waiting in */
+    RILL__M_SPARSE = 0,   /* count indices, count values */
+    RILL__M_DENSE = 1,    /* range values */
+    RILL__M_BUNDLE = 2,   /* count messages, one after the other, each padded to 8 bytes */
+    RILL__M_AGREE = 3,    /* 64-bit words */
+    RILL__M_FAILED = 4,   /* text of the error in status */
+    RILL__M_INQUIRY = 5,  /* no payload: what the sender is waiting in */
     RILL__M_FAREWELL = 6, /* no payload: the sender frees the communicator; first tells the step */
     RILL__M_BLOCKS = 7    /* block size, numbers of blocks, count values of those blocks */
 } rill__message_form;

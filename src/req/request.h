@@ -76,8 +76,9 @@ typedef struct rill__progress {
 typedef struct rill__engine {
     MPI_Comm mpi;
     int rank, size;
-    uint64_t split_limit;
-    uint64_t seq; /* of the next call */
+    uint64_t split_limit; /* most bytes of one MPI message */
+    uint64_t host_limit;  /* the same between ranks of one host */
+    uint64_t seq;         /* of the next call */
     pthread_mutex_t lock;
     bool threaded;
     atomic_int waiting;   /* callers that want the lock and did not get it at once */
@@ -158,6 +159,11 @@ static inline void rill__unlock(rill__engine *e) {
 }
 /* Lock held: lets in those who wait for it, and takes it again. */
 void rill__give_way(rill__engine *);
+
+/* Most bytes of one MPI message to and from that rank. */
+static inline uint64_t rill__limit_of(const rill__engine *e, int peer) {
+    return e->hosts.host_of[peer] == e->hosts.mine ? e->host_limit : e->split_limit;
+}
 
 /* ---- engine.c ---- */
 rill_status rill__engine_init(rill__engine *, MPI_Comm);

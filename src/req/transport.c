@@ -163,8 +163,9 @@ rill_status rill__encode(rill_request *request, const rill__part *part, rill__bl
 rill_status rill__send_block(rill_request *request, int to, int lane, rill__block *block) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
+    uint64_t limit = rill__limit_of(engine, to);
     for (size_t at = 0; at < block->bytes;) {
-        size_t bytes = rill__min_u64(block->bytes - at, engine->split_limit);
+        size_t bytes = rill__min_u64(block->bytes - at, limit);
         /* Field by field: a struct put together on the stack is copied with a wide load, which waits
          * until all stores before it have left the core, the message to its peer among them. */
         rill__transfer *t = transfers_room(&task->sends);
@@ -219,13 +220,14 @@ static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer first = task->receives.at[slot];
+    uint64_t limit = rill__limit_of(engine, first.peer);
     size_t at = first.block->bytes;
     rill__block *block = rill__block_take(request, whole);
     if (!block) return RILL_ERR_MEMORY;
     memcpy(block->buffer.data, first.block->buffer.data, at);
     task->receives.at[slot].block = block;
     while (at < whole) {
-        size_t bytes = rill__min_u64(whole - at, engine->split_limit);
+        size_t bytes = rill__min_u64(whole - at, limit);
         rill__transfer t = {.block = block, .peer = first.peer, .lane = first.lane, .rest = true};
         int code = MPI_Irecv((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, t.peer,
                              task->tag + t.lane, engine->mpi, &t.mpi);
@@ -281,7 +283,7 @@ static rill_status post_receive(rill_request *request, const MPI_Status *probed,
     *t = (rill__transfer){.mpi = MPI_REQUEST_NULL, .peer = probed->MPI_SOURCE, .lane = lane};
     t->block = rill__block_take(request, (size_t)bytes);
     if (!t->block) return RILL_ERR_MEMORY;
-    *complete = bytes <= SMALL && (uint64_t)bytes < engine->split_limit;
+    *complete = bytes <= SMALL && (uint64_t)bytes < rill__limit_of(engine, t->peer);
     int code = *complete ? MPI_Recv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
                                     task->tag + lane, engine->mpi, MPI_STATUS_IGNORE)
                          : MPI_Irecv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
@@ -341,7 +343,7 @@ static rill_status finish_receive(rill_request *request, int slot, rill__transfe
 static bool reads_split(const rill__task *task, int lane) {
     for (int i = 0; i < task->receives.n; i++) {
         const rill__transfer *t = &task->receives.at[i];
-        if (!t->rest && t->lane == lane && t->block->bytes == task->engine->split_limit)
+        if (!t->rest && t->lane == lane && t->block->bytes == rill__limit_of(task->engine, t->peer))
             return true;
     }
     return false;
@@ -377,7 +379,7 @@ rill_status rill__receive_polled(rill_request *request, int source, int lane, in
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
         task->moved = true;
-        if (source != MPI_ANY_SOURCE || t.block->bytes == engine->split_limit)
+        if (source != MPI_ANY_SOURCE || t.block->bytes == rill__limit_of(engine, t.peer))
             return RILL_IN_PROGRESS;
     }
 }

@@ -301,4 +301,5 @@ const rill__algorithm rill__allreduce_hier = {
     .estimate = estimate,
     .state_size = sizeof(state),
     .step = step,
+    .joins_hosts = true,
 };
