@@ -73,5 +73,6 @@ void rill__constants_network(rill__constants *c, double latency, double bits_per
     /* Headers of packets take 4 %. MPI's dense sum reaches half of the line rate over TCP: see docs/LAB.md. */
     c->byte = 8 * 1.05 / nearest(bits_per_second, rates, 7);
     c->mpi_byte = c->latency < 10e-6 ? 1.3 * c->byte : 2 * c->byte;
+    c->merge = fmax(c->merge, 2e-9); /* what comes over a network is in no cache */
     c->doubt = 0.95;
 }

@@ -5,25 +5,26 @@
 #include <stdlib.h>
 
 #define ENOUGH 2e-3 /* seconds: longer than what buffers on the way let pass ahead of the rate */
-enum { TAG = 1, TRIES = 3, LEAST_BYTES = 16 << 10, MOST_BYTES = 4 << 20 };
+enum { TAG = 1, TRIES = 4, LEAST_BYTES = 16 << 10, MOST_BYTES = 4 << 20 };
 
-/* Seconds of the fastest of several shifts, as the slowest rank saw it; negative: MPI failed. */
+/* Seconds of the slowest rank, each by the fastest of several shifts, since other work on a host makes them
+ * only slower; negative: MPI failed. */
 static double shift(MPI_Comm mpi, char *out, char *in, int bytes, int tries) {
     int rank, size;
     MPI_Comm_rank(mpi, &rank);
     MPI_Comm_size(mpi, &size);
-    double best = 1e300;
+    double best = 1e300, slowest;
     for (int i = 0; i < tries; i++) {
         if (MPI_Barrier(mpi) != MPI_SUCCESS) return -1;
-        double mine = MPI_Wtime(), slowest;
+        double start = MPI_Wtime();
         if (MPI_Sendrecv(out, bytes, MPI_BYTE, (rank + 1) % size, TAG, in, bytes, MPI_BYTE,
                          (rank + size - 1) % size, TAG, mpi, MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return -1;
-        mine = MPI_Wtime() - mine;
-        if (MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, mpi) != MPI_SUCCESS) return -1;
-        if (slowest < best) best = slowest;
+        double took = MPI_Wtime() - start;
+        if (took < best) best = took;
     }
-    return best;
+    return MPI_Allreduce(&best, &slowest, 1, MPI_DOUBLE, MPI_MAX, mpi) == MPI_SUCCESS ? slowest
+                                                                                      : -1;
 }
 
 rill_status rill__probe_network(MPI_Comm mpi, double *latency, double *bits_per_second) {
