@@ -13,12 +13,14 @@
 
 #define CALL "rill_tune: "
 #define DEFAULT_SECONDS 50.0
-#define LONGEST 2.0 /* seconds of a call that is worth measuring */
+#define LONGEST 2.0                    /* seconds of a call that is worth measuring */
+#define MOST_ENTRIES ((size_t)9 << 20) /* a little over half of the largest dimension */
 #define PRELIMINARY_TIME 0.15
+#define MOST_OTHER_BYTES ((size_t)4 << 20)
 enum {
     LEAST_SAMPLES = 6,
     LEAST_CALLS = 2,
-    MOST_CALLS = 15,
+    MOST_CALLS = 61,
     MOST_SAMPLES = 400,
     MOST_ALGORITHMS = 16
 };
@@ -46,6 +48,7 @@ typedef struct tuning {
     rill_stream *in, *out;
     uint32_t *idx;
     float *val;
+    unsigned char *other; /* MOST_OTHER_BYTES */
     rill__sample *samples;
     int n;
     bool at_point[MOST_SAMPLES]; /* as auto would send it: its error becomes a point */
@@ -62,23 +65,35 @@ static bool agreed(const tuning *t, bool mine) {
     return answer != 0;
 }
 
-/* Sorted, one in each of nnz equal ranges: uniform enough, and made in one pass. */
+/* About nnz entries, each index as likely as another: gaps of a geometric distribution. (Regular gaps
+ * would be summed in half the time, by branches that are predicted.) */
 static rill_status fill(tuning *t, uint64_t dim, uint64_t nnz) {
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(t->comm->engine.rank + 1) ^ nnz;
-    for (uint64_t i = 0; i < nnz; i++) {
+    double scale = 1 / log1p(-(double)nnz / (double)dim), at = -1;
+    uint64_t count = 0;
+    while (count < MOST_ENTRIES) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        uint64_t first = dim * i / nnz, range = dim * (i + 1) / nnz - first;
-        t->idx[i] = (uint32_t)(first + (state >> 33) % range);
-        t->val[i] = (float)(int32_t)(state >> 40) * 0x1p-24f;
+        at += 1 + floor(log(((double)(state >> 11) + 0.5) * 0x1p-53) * scale);
+        if (at >= (double)dim) break;
+        t->idx[count] = (uint32_t)at;
+        t->val[count++] = (float)(int32_t)(state >> 40) * 0x1p-24f;
     }
     rill_stream_free(&t->in);
     rill_stream_free(&t->out);
     RILL_TRY(rill_stream_create(RILL_F32, dim, &t->in));
     RILL_TRY(rill_stream_create(RILL_F32, dim, &t->out));
-    return rill_stream_set_pairs(t->in, nnz, t->idx, t->val);
+    return rill_stream_set_pairs(t->in, count, t->idx, t->val);
+}
+
+/* What else a program does between two calls passes through the caches. */
+static void forget_caches(tuning *t, uint64_t dim) {
+    size_t n = rill__min_u64(2 * dim, MOST_OTHER_BYTES);
+    for (size_t i = 0; i < n; i += 64)
+        t->other[i]++;
 }
 
 static rill_status call_once(tuning *t, const rill_options *o, double *seconds) {
+    forget_caches(t, rill_stream_dim(t->in));
     MPI_Barrier(t->comm->engine.mpi);
     double start = MPI_Wtime();
     RILL_TRY(rill_allreduce(t->comm, t->in, t->out, RILL_SUM, o));
@@ -92,40 +107,61 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The median of as many calls as a share of the time allows. */
-static rill_status measure(tuning *t, const rill_options *o, double *median) {
-    double times[MOST_CALLS], spent = 0, share = t->seconds / 250;
-    int n = 0;
-    double first;
-    RILL_TRY(call_once(t, o, &first)); /* buffers grow; long calls count at once */
-    if (first > share) times[n++] = first;
-    while (n < LEAST_CALLS || (n < MOST_CALLS && spent < share)) {
-        RILL_TRY(call_once(t, o, &times[n]));
-        spent += times[n++];
-        if (first > 3 * share) break;
+/* One way to make the call, and what it took. */
+typedef struct candidate {
+    int algorithm;
+    rill_options options;
+    bool at_point;
+    int n;
+    double times[MOST_CALLS];
+    rill_stats stats;
+} candidate;
+
+static double median_of(candidate *c) {
+    qsort(c->times, (size_t)c->n, sizeof *c->times, ascending);
+    return c->n % 2 ? c->times[c->n / 2] : (c->times[c->n / 2 - 1] + c->times[c->n / 2]) / 2;
+}
+
+/* In turns, as many rounds as a share of the time allows: between two calls of a program its caches see
+ * other things, and one call again and again would find all that it needs in them. */
+static rill_status measure(tuning *t, candidate *c, int n, double share) {
+    double start = MPI_Wtime();
+    for (int round = -1; round < MOST_CALLS; round++) { /* the first makes buffers grow */
+        for (int i = 0; i < n; i++) {
+            candidate *next = &c[(i + round + 1) % n];
+            double seconds;
+            RILL_TRY(call_once(t, &next->options, &seconds));
+            if (round < 0 && seconds < share / n) continue; /* long calls count at once */
+            if (next->n < MOST_CALLS) next->times[next->n++] = seconds;
+            next->stats = t->comm->last;
+        }
+        if (!agreed(t, round + 1 < LEAST_CALLS || MPI_Wtime() - start < share)) break;
     }
-    qsort(times, (size_t)n, sizeof *times, ascending);
-    *median = n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
     return RILL_OK;
 }
 
+static double work_of(const rill__algorithm *a, uint64_t dim, uint64_t nnz) {
+    return a->posts_mpi_collective ? (double)dim : (double)nnz;
+}
+
 /* What ran, as the estimates see it: the request has been recycled, so it is put together again. */
-static void keep(tuning *t, const rill__algorithm *a, uint64_t dim, uint64_t nnz, double seconds,
-                 bool at_point) {
-    const rill_stats *stats = &t->comm->last;
+static void keep(tuning *t, candidate *c, uint64_t dim, uint64_t nnz) {
     int ranks = t->comm->engine.size;
     rill__settings settings = {.partition = RILL__UNIFORM};
     rill__observed seen = {.known = true, .nnz_sum = nnz * (unsigned)ranks, .nnz_max = nnz};
     if (!rill_stream_is_dense(t->out)) seen.result = rill_stream_nnz(t->out);
     if (t->n == MOST_SAMPLES) return;
     rill__sample *s = &t->samples[t->n];
-    s->algorithm = a;
-    s->seconds = fmax(seconds, 1e-9);
+    s->algorithm = rill__algorithm_at(RILL_ALLREDUCE, c->algorithm);
+    s->seconds = fmax(median_of(c), 1e-9);
     s->problem = rill__plan_problem(&t->comm->planner, &settings, RILL_ALLREDUCE, ranks, dim,
                                     RILL_F32, RILL_SUM, &seen);
-    const rill__index_codec *codec = rill__index_codec_by_name(stats->codec);
-    rill__problem_code(&s->problem, codec ? codec : &rill__codec_raw, stats->value_bits);
-    t->at_point[t->n++] = at_point;
+    const rill__index_codec *codec = rill__index_codec_by_name(c->stats.codec);
+    rill__problem_code(&s->problem, codec ? codec : &rill__codec_raw, c->stats.value_bits);
+    t->at_point[t->n++] = c->at_point;
+    if (!c->at_point) return;
+    t->last[c->algorithm] = s->seconds;
+    t->last_work[c->algorithm] = work_of(s->algorithm, dim, nnz);
 }
 
 /* Whether a call is likely to be over in time, judged by the algorithm's last one. */
@@ -138,40 +174,67 @@ static bool worth_it(const tuning *t, int algorithm, double work) {
     return left > 0 && expected < LONGEST && expected * (LEAST_CALLS + 1) < left / 2;
 }
 
-static rill_status measure_algorithm(tuning *t, int index, uint64_t dim, uint64_t nnz) {
-    const rill__algorithm *a = rill__algorithm_at(RILL_ALLREDUCE, index);
-    rill_options o = RILL_OPTIONS_INIT;
-    o.algorithm = a->name;
-    double work = a->posts_mpi_collective ? (double)dim : (double)nnz, seconds;
-    if (!agreed(t, worth_it(t, index, work))) return RILL_OK;
-    RILL_TRY(measure(t, &o, &seconds));
-    keep(t, a, dim, nnz, seconds, true);
-    t->last[index] = seconds;
-    t->last_work[index] = work;
-    return RILL_OK;
+static void add(candidate *c, int *n, int algorithm, const char *codec, int bits) {
+    candidate *next = &c[(*n)++];
+    next->n = 0;
+    next->algorithm = algorithm;
+    next->options = (rill_options)RILL_OPTIONS_INIT;
+    next->options.algorithm = rill__algorithm_at(RILL_ALLREDUCE, algorithm)->name;
+    next->options.codec = codec;
+    if (bits) next->options.value_bits = bits;
+    next->at_point = !codec;
+}
+
+/* All that auto considers, as far as there is time for it. */
+static int choose(const tuning *t, const place *at, uint64_t nnz, candidate *c) {
+    rill__settings none = {.partition = RILL__UNIFORM};
+    rill__observed seen = {.known = true,
+                           .nnz_sum = nnz * (unsigned)t->comm->engine.size,
+                           .nnz_max = nnz};
+    rill__problem p = rill__plan_problem(&t->comm->planner, &none, RILL_ALLREDUCE,
+                                         t->comm->engine.size, at->dim, RILL_F32, RILL_SUM, &seen);
+    int n = 0;
+    for (int i = 0; i < MOST_ALGORITHMS && rill__algorithm_at(RILL_ALLREDUCE, i); i++) {
+        const rill__algorithm *a = rill__algorithm_at(RILL_ALLREDUCE, i);
+        if (rill__plan_considers(a, &p) && worth_it(t, i, work_of(a, at->dim, nnz)))
+            add(c, &n, i, NULL, 0);
+    }
+    return n;
 }
 
 /* What codecs cost shows where the same call is sent in another way. */
-static rill_status measure_codecs(tuning *t, uint64_t dim, uint64_t nnz) {
-    static const struct {
-        const char *codec;
-        int bits;
-    } ways[] = {{"raw", 0}, {"bitpack", 0}, {"elias_fano", 0}, {"bitmap", 0}, {"bitpack", 4}};
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        rill_options o = RILL_OPTIONS_INIT;
-        o.algorithm = rill__allreduce_table[2]->name;
-        o.codec = ways[i].codec;
-        o.value_bits = ways[i].bits;
-        double seconds;
-        if (!agreed(t, worth_it(t, 2, (double)nnz))) return RILL_OK;
-        RILL_TRY(measure(t, &o, &seconds));
-        keep(t, rill__allreduce_table[2], dim, nnz, seconds, false);
-    }
+static int choose_codecs(candidate *c) {
+    const int split = 2; /* split_allgather: it codes everything once, and sums it once */
+    int n = 0;
+    add(c, &n, split, "raw", 0);
+    add(c, &n, split, "bitpack", 0);
+    add(c, &n, split, "elias_fano", 0);
+    add(c, &n, split, "bitmap", 0);
+    add(c, &n, split, "bitpack", 4);
+    return n;
+}
+
+/* Rank 0 chooses for all. */
+static rill_status measure_candidates(tuning *t, candidate *c, int n, uint64_t dim, uint64_t nnz) {
+    struct {
+        int n, algorithm[MOST_ALGORITHMS];
+    } chosen = {.n = n};
+    for (int i = 0; i < n; i++)
+        chosen.algorithm[i] = c[i].algorithm;
+    MPI_Bcast(&chosen, (int)sizeof chosen, MPI_BYTE, 0, t->comm->engine.mpi);
+    if (chosen.n == 0) return RILL_OK;
+    n = 0;
+    for (int i = 0; i < chosen.n; i++)
+        add(c, &n, chosen.algorithm[i], NULL, 0);
+    RILL_TRY(measure(t, c, chosen.n, t->seconds / (PLACES + 2)));
+    for (int i = 0; i < chosen.n; i++)
+        keep(t, &c[i], dim, nnz);
     return RILL_OK;
 }
 
 static rill_status measure_place(tuning *t, const place *at) {
     uint64_t dim = at->dim, nnz = rill__max_u64(1, (uint64_t)((double)dim * at->density));
+    candidate c[MOST_ALGORITHMS];
     char what[80];
     if (!agreed(t, now_of(t) < t->seconds || t->n < LEAST_SAMPLES)) return RILL_OK;
     snprintf(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)dim,
@@ -181,19 +244,14 @@ static rill_status measure_place(tuning *t, const place *at) {
     int failed = fill(t, dim, nnz) != RILL_OK, any;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, t->comm->engine.mpi);
     if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory on a rank");
-    for (int i = 0; i < MOST_ALGORITHMS && rill__algorithm_at(RILL_ALLREDUCE, i); i++) {
-        const rill__algorithm *a = rill__algorithm_at(RILL_ALLREDUCE, i);
-        rill__settings none = {.partition = RILL__UNIFORM};
-        rill__observed seen = {.known = true, .nnz_sum = nnz, .nnz_max = nnz};
-        rill__problem p = rill__plan_problem(&t->comm->planner, &none, RILL_ALLREDUCE,
-                                             t->comm->engine.size, dim, RILL_F32, RILL_SUM, &seen);
-        if (!rill__plan_considers(a, &p)) continue;
-        /* MPI's sum does not depend on the entries, and they hardly weigh beside it. */
-        bool needless = a->posts_mpi_collective && t->last_work[i] == (double)dim;
-        if (!needless) RILL_TRY(measure_algorithm(t, i, dim, nnz));
-    }
+    RILL_TRY(measure_candidates(t, c, choose(t, at, nnz, c), dim, nnz));
     bool codecs = dim == 1 << 20 && (at->density == 0.01 || at->density == 0.1);
-    return codecs ? measure_codecs(t, dim, nnz) : RILL_OK;
+    if (!codecs || !agreed(t, worth_it(t, 2, (double)nnz))) return RILL_OK;
+    int n = choose_codecs(c);
+    RILL_TRY(measure(t, c, n, t->seconds / (PLACES + 2)));
+    for (int i = 0; i < n; i++)
+        keep(t, &c[i], dim, nnz);
+    return RILL_OK;
 }
 
 /* Fits on rank 0's figures, which are the same everywhere; the constants then are, too. */
@@ -235,11 +293,11 @@ static void forget(tuning *t) {
 
 static rill_status run(tuning *t, rill_tune_report *report) {
     rill_comm *comm = t->comm;
-    uint64_t largest = 1 << 23; /* entries: half of the largest dimension */
-    t->idx = malloc(largest * sizeof *t->idx);
-    t->val = malloc(largest * sizeof *t->val);
+    t->idx = malloc(MOST_ENTRIES * sizeof *t->idx);
+    t->val = malloc(MOST_ENTRIES * sizeof *t->val);
     t->samples = calloc(MOST_SAMPLES, sizeof *t->samples);
-    int failed = !t->idx || !t->val || !t->samples, any;
+    t->other = calloc(1, MOST_OTHER_BYTES);
+    int failed = !t->idx || !t->val || !t->samples || !t->other, any;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, comm->engine.mpi);
     if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
     RILL_TRY(start_constants(comm));
@@ -261,7 +319,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     profile->hosts = comm->planner.hosts;
     report->median_error = fit(t, profile);
     report->measured = t->n;
-    profile->constants.doubt = 0.97;
+    profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : 0.85;
     MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, comm->engine.mpi);
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
@@ -312,5 +370,6 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *options, rill_tu
     free(t.idx);
     free(t.val);
     free(t.samples);
+    free(t.other);
     return status;
 }
