@@ -36,13 +36,17 @@ static rill_status find(const rill_comm *comm, double crowding, found *f) {
  * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. Where a
  * message takes 2 us the network is not TCP. */
 #define RILL__SPLIT_LIMIT (UINT64_C(1) << 30) /* the default, which is MPI's */
-#define TCP_LATENCY 10e-6
+#define TCP_LATENCY 6e-6
 #define TCP_PART 61440
 
-static void choose_parts(rill_comm *comm) {
-    bool tcp = comm->planner.hosts > 1 && comm->planner.profile.constants.latency >= TCP_LATENCY;
-    if (tcp && comm->defaults.split_limit == RILL__SPLIT_LIMIT) /* nobody has set it */
-        comm->engine.split_limit = TCP_PART;                    /* within a host it stays */
+/* Measured, and not a profile's constant, which is what fits best and may be far from it. */
+static rill_status choose_parts(rill_comm *comm) {
+    double latency = comm->planner.profile.constants.latency;
+    if (comm->planner.hosts == 1 || comm->defaults.split_limit != RILL__SPLIT_LIMIT)
+        return RILL_OK; /* no network, or somebody has set it */
+    if (comm->planner.profile.ranks) RILL_TRY(rill__probe_latency(comm->engine.mpi, &latency));
+    if (latency >= TCP_LATENCY) comm->engine.split_limit = TCP_PART; /* within a host it stays */
+    return RILL_OK;
 }
 
 static rill_status load(rill_comm *comm, double crowding) {
@@ -69,6 +73,5 @@ static rill_status load(rill_comm *comm, double crowding) {
 
 rill_status rill__comm_profile(rill_comm *comm, double crowding) {
     RILL_TRY(load(comm, crowding));
-    choose_parts(comm);
-    return RILL_OK;
+    return choose_parts(comm);
 }

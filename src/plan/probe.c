@@ -27,6 +27,15 @@ static double shift(MPI_Comm mpi, char *out, char *in, int bytes, int tries) {
                                                                                       : -1;
 }
 
+rill_status rill__probe_latency(MPI_Comm mpi, double *latency) {
+    char out = 0, in = 0;
+    shift(mpi, &out, &in, 1, 1); /* connects */
+    *latency = shift(mpi, &out, &in, 1, TRIES);
+    return *latency >= 0
+               ? RILL_OK
+               : rill__fail(RILL_ERR_MPI, "MPI_Sendrecv failed while the network was measured");
+}
+
 rill_status rill__probe_network(MPI_Comm mpi, double *latency, double *bits_per_second) {
     *latency = 25e-6;
     *bits_per_second = 1e10;

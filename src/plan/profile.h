@@ -58,7 +58,8 @@ rill_status rill__profile_write(const char *path, const rill__profile *);
 /* The profile of this user, or an empty string where there is no home. */
 void rill__profile_path(char *path, size_t size);
 
-/* Collective: measures the network by a few messages. Same result on all ranks. */
+/* Collective: measure the network by a few messages. Same result on all ranks. */
+rill_status rill__probe_latency(MPI_Comm, double *latency);
 rill_status rill__probe_network(MPI_Comm, double *latency, double *bits_per_second);
 
 #endif

@@ -1,4 +1,4 @@
-# hier on 2 emulated hosts of 4 ranks: what several ranks of a host have in common crosses the link once.
+# long: hier on 2 emulated hosts of 4 ranks: what several ranks of a host have in common crosses the link once.
 . "$(dirname "$0")/common.bash"
 not_simulated
 status=0

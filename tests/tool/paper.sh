@@ -1,4 +1,4 @@
-# bench/paper: the commands of the papers' figures, in small. Each must run, be correct, and print its table.
+# long: bench/paper: the commands of the papers' figures, in small. Each must run, be correct, and print its table.
 . "$(dirname "$0")/common.bash"
 paper=$root/bench/paper
 export RILL BUILD=$tmp RESULTS=$tmp/results IMAGES=$tmp/images

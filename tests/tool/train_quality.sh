@@ -1,4 +1,4 @@
-# rill train on real data: the accuracies that the manual promises, LIBLINEAR's objective, LIBLINEAR's predictions.
+# long: rill train on real data: the accuracies that the manual promises, LIBLINEAR's objective, LIBLINEAR's predictions.
 . "$(dirname "$0")/common.bash"
 not_simulated
 data=${RILL_DATA:-$root/../shared/data}
