@@ -363,7 +363,8 @@ rill_status rill__receive_polled(rill_request *request, int source, int lane, in
         if (status == RILL_OK && rill__take_in(request, &t, message, block, from)) return RILL_OK;
         if (source != MPI_ANY_SOURCE) return RILL_IN_PROGRESS;
     }
-    if (reads_split(task, lane)) return RILL_IN_PROGRESS;
+    /* One that came early from another rank (rill__peek) waits for its turn, and nobody for it. */
+    if (source == MPI_ANY_SOURCE && reads_split(task, lane)) return RILL_IN_PROGRESS;
     for (;;) {
         int there = 0, code = MPI_SUCCESS;
         MPI_Status probed;
