@@ -5,6 +5,8 @@
 #include "req/message.h"
 #include "stream/blocks.h"
 
+#define MOST_BYTES ((size_t)1 << 28)
+
 static void entries(const rill__message *m) {
     const rill__header *h = &m->header;
     void *room = rill__aligned_alloc(rill__message_room(m));
@@ -31,9 +33,14 @@ static void entries(const rill__message *m) {
         const rill__index_codec *codec = rill__index_codec_by_id(h->index_codec);
         if (!codec) codec = &rill__codec_raw; /* dense messages have none */
         rill__header again = *h;
-        void *bytes = rill__aligned_alloc(
+        size_t bound =
             rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw},
-                                &part));
+                                &part);
+        if (bound > MOST_BYTES) { /* the bitmap of a huge range, say: nobody would choose it */
+            free(room);
+            return;
+        }
+        void *bytes = rill__aligned_alloc(bound);
         MUST(bytes);
         size_t size = rill__message_encode(&again, shape,
                                            &(rill__coding){.index = codec,
