@@ -104,7 +104,11 @@ static void tuned(uint64_t seconds) {
     rill_plan_row rows[32];
     int n = 0;
     q.ranks = check.size;
+#ifdef SMPI_H
+    q.hosts = check.size; /* as in tests/smpi/cluster.xml */
+#else
     q.hosts = 1;
+#endif
     q.dim = DIM;
     q.nnz = NNZ;
     q.profile = path;
