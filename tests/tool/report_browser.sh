@@ -1,4 +1,4 @@
-# rill report in a browser: the page renders in light and dark, and on a phone nothing sticks out.
+# long: rill report in a browser: the page renders in light and dark, and on a phone nothing sticks out.
 . "$(dirname "$0")/common.bash"
 not_simulated
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "there is no chromium"
