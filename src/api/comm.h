@@ -5,6 +5,9 @@
 #include "core/clock.h"
 #include "plan/plan.h"
 
+/* Most bytes of one MPI message where nobody sets it: counts are ints. */
+#define RILL__SPLIT_LIMIT (UINT64_C(1) << 30)
+
 /* Settings below the options struct: MPI_Info over rank 0's environment, the same on all ranks. */
 typedef struct rill__defaults {
     char algorithm[32]; /* empty: unset */

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct found {
     int32_t status;
@@ -13,29 +12,10 @@ typedef struct found {
     rill__profile profile;
 } found;
 
-/* On rank 0. A profile that is named must be there; one without an entry of use is no error. */
-static rill_status find(const rill_comm *comm, double crowding, found *f) {
-    const rill__planner *planner = &comm->planner;
-    char path[1024];
-    bool named = comm->defaults.profile[0] != '\0';
-    if (named) memcpy(path, comm->defaults.profile, sizeof path);
-    else rill__profile_path(path, sizeof path);
-    f->built_in = !path[0] || strcmp(path, "none") == 0 || (!named && access(path, F_OK) != 0);
-    if (f->built_in) return RILL_OK;
-    rill_status status = rill__profile_read(path, comm->engine.size, planner->hosts, crowding,
-                                            &f->profile);
-    if (status == RILL_ERR_UNSUPPORTED) {
-        f->built_in = true;
-        status = RILL_OK;
-    }
-    return status;
-}
-
 /* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
  * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
  * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. Where a
  * message takes 2 us the network is not TCP. */
-#define RILL__SPLIT_LIMIT (UINT64_C(1) << 30) /* the default, which is MPI's */
 #define TCP_LATENCY 6e-6
 #define TCP_PART 61440
 
@@ -54,7 +34,10 @@ static rill_status load(rill_comm *comm, double crowding) {
     found f;
     memset(&f, 0, sizeof f);
     if (comm->engine.rank == 0) {
-        f.status = (int32_t)find(comm, crowding, &f);
+        bool there = false;
+        f.status = (int32_t)rill__profile_find(comm->defaults.profile, comm->engine.size,
+                                               comm->planner.hosts, crowding, &f.profile, &there);
+        f.built_in = !there;
         if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
     }
     int code = MPI_Bcast(&f, (int)sizeof f, MPI_BYTE, 0, comm->engine.mpi);

@@ -2,7 +2,6 @@
 #include "api/comm.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define CALL "rill_plan: "
@@ -32,18 +31,12 @@ static double crowding_of(int most_per_host) {
 }
 
 static rill_status load(const rill_plan_query *q, rill__planner *planner) {
-    char path[1024] = "";
     const char *named = q->profile ? q->profile : getenv("RILL_PROFILE");
     rill__profile *profile = &planner->profile;
     double crowding = crowding_of(planner->most_per_host);
-    if (named && *named) strncpy(path, named, sizeof path - 1);
-    else rill__profile_path(path, sizeof path);
-    bool there = path[0] && strcmp(path, "none") != 0 &&
-                 ((named && *named) || access(path, F_OK) == 0);
-    rill_status status = there ? rill__profile_read(path, q->ranks, q->hosts, crowding, profile)
-                               : RILL_ERR_UNSUPPORTED;
-    if (status != RILL_OK && status != RILL_ERR_UNSUPPORTED) return status;
-    bool built_in = status == RILL_ERR_UNSUPPORTED;
+    bool there = false;
+    RILL_TRY(rill__profile_find(named ? named : "", q->ranks, q->hosts, crowding, profile, &there));
+    bool built_in = !there;
     if (built_in) rill__constants_default(&profile->constants, q->hosts, crowding);
     if (q->latency_s > 0 || q->bits_per_second > 0) {
         /* Another network than the profile's: what was measured there does not hold. */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SPLIT_LIMIT (UINT64_C(1) << 30)
 #define LEAST_SPLIT_LIMIT 1024 /* a header must fit */
 
 /* ---- look-up on rank 0 --------------------------------------------------------------------------------- */
@@ -69,7 +68,7 @@ static rill_status check_names(const rill__defaults *d) {
 static rill_status gather_defaults(const rill_config *config, const sources *s, rill__defaults *d) {
     *d = (rill__defaults){.value_bits = -1,
                           .check = -1,
-                          .split_limit = DEFAULT_SPLIT_LIMIT,
+                          .split_limit = RILL__SPLIT_LIMIT,
                           .shared_bytes = UINT64_MAX};
     look_up(s, "algorithm", d->algorithm, sizeof d->algorithm);
     look_up(s, "codec", d->codec, sizeof d->codec);
@@ -97,10 +96,10 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     if (config && config->size >= with_thread && config->progress_thread >= 0)
         d->progress_thread = config->progress_thread != 0;
     if (config && config->split_limit) d->split_limit = config->split_limit;
-    if (d->split_limit < LEAST_SPLIT_LIMIT || d->split_limit > DEFAULT_SPLIT_LIMIT)
+    if (d->split_limit < LEAST_SPLIT_LIMIT || d->split_limit > RILL__SPLIT_LIMIT)
         return rill__fail(RILL_ERR_ARGUMENT, "split_limit = %llu is not from %d to %llu",
                           (unsigned long long)d->split_limit, LEAST_SPLIT_LIMIT,
-                          (unsigned long long)DEFAULT_SPLIT_LIMIT);
+                          (unsigned long long)RILL__SPLIT_LIMIT);
     return check_names(d);
 }
 

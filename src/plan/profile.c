@@ -258,3 +258,19 @@ void rill__profile_path(char *path, size_t size) {
     if (folder && *folder) snprintf(path, size, "%s/rill/profile", folder);
     else if (home && *home) snprintf(path, size, "%s/.config/rill/profile", home);
 }
+
+rill_status rill__profile_find(const char *named, int ranks, int hosts, double crowding,
+                               rill__profile *profile, bool *there) {
+    char user[1024];
+    const char *path = named;
+    *there = false;
+    if (!*named) {
+        rill__profile_path(user, sizeof user);
+        path = user;
+        if (!*path || access(path, F_OK) != 0) return RILL_OK;
+    }
+    if (strcmp(path, "none") == 0) return RILL_OK;
+    rill_status status = rill__profile_read(path, ranks, hosts, crowding, profile);
+    *there = status == RILL_OK;
+    return status == RILL_ERR_UNSUPPORTED ? RILL_OK : status;
+}

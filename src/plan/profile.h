@@ -53,6 +53,10 @@ double rill__profile_time(const rill__profile *, const rill__algorithm *, const 
  * on one host say nothing of a network). Errors name file and line. */
 rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
                                rill__profile *);
+/* The same from the file of that name, or for an empty one from the user's. *there: it has an entry of
+ * use; "none" has not. A file that is named must exist. */
+rill_status rill__profile_find(const char *named, int ranks, int hosts, double crowding,
+                               rill__profile *, bool *there);
 /* The file with this entry in it, in the place of one with as many ranks and hosts. */
 rill_status rill__profile_write(const char *path, const rill__profile *);
 /* The profile of this user, or an empty string where there is no home. */
