@@ -67,8 +67,9 @@ static rill_status settings_of(const rill_comm *comm, const rill_plan_query *q, 
 
 static int list(const rill__planner *planner, const rill__settings *settings,
                 const rill__problem *p, rill_plan_row *rows, int capacity) {
-    int n = 0, best = -1;
-    double least = 0, weight = 1;
+    int n = 0, chosen = -1;
+    const rill__algorithm *best = NULL;
+    double least = 0;
     for (int i = 0; n < capacity && rill__algorithm_at(p->collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(p->collective, i);
         rill__problem way = *p;
@@ -81,12 +82,13 @@ static int list(const rill__planner *planner, const rill__settings *settings,
         row->codec = way.codec->name;
         row->partition = way.partition == RILL__BALANCED ? "balanced" : "uniform";
         row->value_bits = way.value_bits;
-        if (!rill__plan_considers(a, p) || (best >= 0 && row->seconds >= least * weight)) continue;
-        weight = a->posts_mpi_collective ? planner->profile.constants.doubt : 1;
-        best = n - 1;
+        if (!rill__plan_considers(a, p) || !rill__plan_prefers(planner, row->seconds, best, least))
+            continue;
+        best = a;
+        chosen = n - 1;
         least = row->seconds;
     }
-    if (best >= 0) rows[best].chosen = 1;
+    if (chosen >= 0) rows[chosen].chosen = 1;
     return n;
 }
 

@@ -89,14 +89,12 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
         if (why) return cannot_serve(best, why);
         least = rill__plan_way(planner, &r->settings, best, &best_way);
     } else {
-        double weight = 1; /* on the choice so far; the first row of allreduce is MPI's */
         for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
             const rill__algorithm *a = rill__algorithm_at(r->collective, i);
             if (!rill__plan_considers(a, &p)) continue;
             rill__problem way = p;
             double time = rill__plan_way(planner, &r->settings, a, &way);
-            if (best && time >= least * weight) continue;
-            weight = a->posts_mpi_collective ? planner->profile.constants.doubt : 1;
+            if (!rill__plan_prefers(planner, time, best, least)) continue;
             best = a;
             least = time;
             best_way = way;

@@ -67,6 +67,13 @@ static inline bool rill__plan_considers(const rill__algorithm *a, const rill__pr
     if (a->supports(p) || a->by_request) return false;
     return !a->joins_hosts || (p->hosts > 1 && p->most_per_host > 1);
 }
+/* Whether one that takes time is better than the best so far (NULL: none), which takes least. MPI's own
+ * sum gives way only to what is clearly faster; it is the first row of its table. */
+static inline bool rill__plan_prefers(const rill__planner *planner, double time,
+                                      const rill__algorithm *best, double least) {
+    if (!best) return true;
+    return time < least * (best->posts_mpi_collective ? planner->profile.constants.doubt : 1);
+}
 /* At the start of a call: its key and number. */
 void rill__plan_begin(rill__planner *, rill_request *);
 /* RILL_OK: planned (request->algorithm, problem, predicted). RILL_IN_PROGRESS: an earlier call must
