@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(rill__header) == 112, "the header is a wire format");
 enum { RAW = 0 }; /* the id of rill__codec_raw and rill__value_raw */
 
 uint32_t rill__name_hash(const char *name) {
@@ -16,7 +15,7 @@ uint32_t rill__name_hash(const char *name) {
 size_t rill__message_size(const rill__header *h) {
     uint64_t size;
     if (__builtin_add_overflow(h->index_size, h->value_size, &size) ||
-        __builtin_add_overflow(size, sizeof *h, &size) || size > SIZE_MAX / 2)
+        __builtin_add_overflow(size, rill__header_bytes(h), &size) || size > SIZE_MAX / 2)
         return 0;
     return (size_t)size;
 }
@@ -53,10 +52,17 @@ static uint64_t encode_numbers(const rill__coding *coding, const rill__part *par
     return sizeof part->block + pad(at, used);
 }
 
+/* Whether every field fits the short layout, whatever the codecs make of the entries. */
+static bool fits_short(const rill__header *h, const rill__part *part) {
+    return (h->dim <= UINT32_MAX) & (h->seq <= UINT32_MAX) & (part->n <= UINT32_MAX / 16) &
+           (h->fill == 0) & (h->status == 0);
+}
+
 size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__coding *coding,
                             const rill__part *part, void *out) {
     h->magic = RILL__MAGIC;
     h->version = RILL__VERSION;
+    h->layout = fits_short(h, part) ? RILL__LAYOUT_SHORT : RILL__LAYOUT_LONG;
     h->type = (uint8_t)shape.type;
     h->index_bytes = (uint8_t)shape.index_bytes;
     h->index_codec = coding->index->id;
@@ -65,7 +71,7 @@ size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__codi
     h->range = part->range;
     h->count = part->n;
     h->index_size = h->value_size = 0;
-    char *at = (char *)out + sizeof *h;
+    char *at = (char *)out + rill__header_bytes(h);
     if (part->form == RILL__SPARSE) {
         h->form = RILL__M_SPARSE;
         if (part->n) {
@@ -83,7 +89,7 @@ size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__codi
     if (part->n)
         h->value_size = coding->value->encode(shape.type, part->val, part->n, &coding->key,
                                               RILL__SCALE_MAX, at + h->index_size);
-    if ((void *)h != out) memcpy(out, h, sizeof *h);
+    rill__header_write(h, out);
     return rill__message_size(h);
 }
 
@@ -102,7 +108,10 @@ static const char *broken_values(const rill__header *h) {
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
+    if (h->layout > RILL__LAYOUT_SHORT) return "unknown layout";
     if (h->form > RILL__M_BLOCKS) return "unknown form";
+    if (h->layout == RILL__LAYOUT_SHORT && !rill__form_has_entries(h->form))
+        return "a short header without entries";
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
@@ -134,7 +143,8 @@ static const char *broken_field(const rill__header *h) {
         return h->index_size ? "dense, but with indices" : NULL;
     case RILL__M_BUNDLE:
         if (h->index_size) return "a bundle with indices";
-        if (h->count > h->value_size / sizeof *h) return "more messages than the bundle can hold";
+        if (h->count > h->value_size / RILL__SHORT_BYTES)
+            return "more messages than the bundle can hold";
         return NULL;
     case RILL__M_INQUIRY:
     case RILL__M_FAREWELL: return h->index_size || h->value_size ? "a note with a payload" : NULL;
@@ -177,24 +187,24 @@ static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) 
     uint64_t values = (uint64_t)rill__type_size((rill_type)e->type) * h->count;
     uint64_t indices = rill__align8(h->index_bytes * h->count);
     bool kind = (h->magic == RILL__MAGIC) & (h->version == RILL__VERSION) &
-                (h->form == RILL__M_SPARSE) & (h->index_codec == RAW) & (h->value_codec == RAW) &
+                (h->layout <= RILL__LAYOUT_SHORT) & (h->form == RILL__M_SPARSE) &
+                (h->index_codec == RAW) & (h->value_codec == RAW) &
                 (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0);
     bool call = (h->type == e->type) & (h->collective == e->collective) & (h->op == e->op) &
                 (h->algorithm == e->algorithm) & (h->details == e->details) & (h->seq == e->seq) &
                 (h->dim == e->dim);
     bool sizes = (h->count <= size) & (h->count <= h->range) & (h->range <= h->dim) &
                  (h->first <= h->dim - h->range) & (h->index_size == indices) &
-                 (h->value_size == values) & (size == sizeof *h + indices + values);
+                 (h->value_size == values) & (size == rill__header_bytes(h) + indices + values);
     return kind & call & sizes;
 }
 
 rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *expect,
                                 bool partial, rill__message *message) {
-    if (size < sizeof(rill__header))
+    if (!rill__header_read(bytes, size, &message->header))
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes are less than a header",
                           size);
-    memcpy(&message->header, bytes, sizeof message->header);
-    message->payload = (const char *)bytes + sizeof message->header;
+    message->payload = (const char *)bytes + rill__header_bytes(&message->header);
     if (expect && !partial && is_usual(&message->header, size, expect)) return RILL_OK;
     const char *broken = broken_field(&message->header);
     if (broken) return rill__fail(RILL_ERR_MESSAGE, "malformed message: %s", broken);
@@ -324,10 +334,7 @@ rill_status rill__message_next(const rill__message *bundle, const rill__expect *
     const char *at = bundle->payload + *offset;
     rill__header h;
     size_t size = 0;
-    if (left >= sizeof h) {
-        memcpy(&h, at, sizeof h);
-        size = rill__message_size(&h);
-    }
+    if (rill__header_read(at, left, &h)) size = rill__message_size(&h);
     if (!size || size > left || rill__align8(size) > left)
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is cut off");
     RILL_TRY(rill__message_parse(at, size, expect, false, message));

@@ -1,6 +1,9 @@
 /* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
  * specification.
  *
+ * The header has two layouts. In memory there is only the long one; on the wire, messages with entries go with
+ * the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.
+ *
  * A receiver trusts nothing: sizes, counts, ranges and order are checked before a byte is used. */
 #ifndef RILL_REQ_MESSAGE_H
 #define RILL_REQ_MESSAGE_H
@@ -11,6 +14,10 @@
 
 #define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */
 #define RILL__VERSION 1
+#define RILL__LONG_BYTES 112
+#define RILL__SHORT_BYTES 64
+
+typedef enum rill__layout { RILL__LAYOUT_LONG = 0, RILL__LAYOUT_SHORT = 1 } rill__layout;
 
 typedef enum rill__message_form {
     RILL__M_SPARSE = 0,   /* count indices, count values */
@@ -25,9 +32,10 @@ typedef enum rill__message_form {
 
 typedef struct rill__header {
     uint32_t magic;
-    uint16_t version;
-    uint8_t form; /* rill__message_form */
-    uint8_t type; /* rill_type */
+    uint8_t version;
+    uint8_t layout; /* rill__layout: how it goes, or came, over the wire */
+    uint8_t form;   /* rill__message_form */
+    uint8_t type;   /* rill_type */
     uint8_t index_bytes;
     uint8_t index_codec;
     uint8_t value_codec;
@@ -64,6 +72,19 @@ typedef struct rill__message {
     const char *payload; /* the bytes after the header: index_size + value_size */
 } rill__message;
 
+/* Bytes of the header on the wire. */
+static inline size_t rill__header_bytes(const rill__header *h) {
+    return h->layout == RILL__LAYOUT_SHORT ? RILL__SHORT_BYTES : RILL__LONG_BYTES;
+}
+/* Writes the header in its layout; returns its bytes. */
+size_t rill__header_write(const rill__header *, void *out);
+/* Reads a header in either layout and checks nothing but that it is there: false if it is cut off. */
+bool rill__header_read(const void *bytes, size_t size, rill__header *);
+/* Where the message begins on the wire. */
+static inline const char *rill__message_start(const rill__message *m) {
+    return m->payload - rill__header_bytes(&m->header);
+}
+
 uint32_t rill__name_hash(const char *);
 
 /* Whether a header belongs to the expected call; RILL_ERR_MISMATCH says in what it differs. */
@@ -84,8 +105,7 @@ typedef struct rill__coding {
 
 /* Most bytes that encoding the part may take, header included. */
 size_t rill__message_bound(rill__shape, const rill__coding *, const rill__part *);
-/* Writes header and payload to out, which has room for the bound and slack, and may start with the
- * header given. Fields of *header that
+/* Writes header and payload to out, which has room for the bound and slack. Fields of *header that
  * describe the call (collective, algorithm, op, seq, dim, status, statistics) are the caller's;
  * the others are set here. Returns the size. */
 size_t rill__message_encode(rill__header *, rill__shape, const rill__coding *, const rill__part *,

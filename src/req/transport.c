@@ -88,6 +88,7 @@ void rill__block_return(rill__engine *engine, rill__block *block) {
 void rill__call_header_at(const rill__task *task, rill__header *h) {
     h->magic = RILL__MAGIC;
     h->version = RILL__VERSION;
+    h->layout = RILL__LAYOUT_LONG;
     h->form = 0;
     h->type = (uint8_t)task->shape.type;
     h->index_bytes = (uint8_t)task->shape.index_bytes;
@@ -148,9 +149,9 @@ rill_status rill__encode(rill_request *request, const rill__part *part, rill__bl
         rill__block *block = rill__block_take(request,
                                               rill__message_bound(task->shape, &coding, part));
         if (block) {
-            rill__header *h = block->buffer.data;
-            rill__call_header_at(task, h);
-            block->bytes = rill__message_encode(h, task->shape, &coding, part, h);
+            rill__header h;
+            rill__call_header_at(task, &h);
+            block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
             if (task->lost && coding.value->bits) task->lost(request, part, block);
             *out = block;
             return RILL_OK;

@@ -8,7 +8,7 @@
 
 static void samples_are_accepted(void **state) {
     (void)state;
-    int n = 0, with_entries = 0;
+    int n = 0, with_entries = 0, layouts = 0;
     for (;; n++) {
         size_t size;
         rill__expect expect;
@@ -18,7 +18,9 @@ static void samples_are_accepted(void **state) {
         assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
         assert_ok(rill__message_parse(bytes, size, NULL, false, &m));
         assert_int_equal(rill__message_size(&m.header), size);
-        assert_ptr_equal(m.payload, (char *)bytes + sizeof(rill__header));
+        assert_ptr_equal(m.payload, (char *)bytes + rill__header_bytes(&m.header));
+        assert_ptr_equal(rill__message_start(&m), bytes);
+        layouts |= 1 << m.header.layout;
         if (rill__form_has_entries(m.header.form)) {
             rill__part part;
             void *room = rill__aligned_alloc(rill__message_room(&m));
@@ -55,6 +57,7 @@ static void samples_are_accepted(void **state) {
         free(bytes);
     }
     assert_true(n >= 13 && with_entries >= 6);
+    assert_int_equal(layouts, 1 << RILL__LAYOUT_LONG | 1 << RILL__LAYOUT_SHORT);
 }
 
 static void bundles_are_taken_apart(void **state) {
@@ -85,7 +88,8 @@ static void cut_and_padded_messages_are_refused(void **state) {
         for (size_t cut = 0; cut < size; cut++) {
             assert_int_equal(rill__message_parse(bytes, cut, &expect, false, &m), RILL_ERR_MESSAGE);
             /* The first part of a split message is fine from the header on. */
-            if (cut >= sizeof(rill__header))
+            rill__header h;
+            if (rill__header_read(bytes, cut, &h))
                 assert_ok(rill__message_parse(bytes, cut, &expect, true, &m));
         }
         assert_int_equal(rill__message_parse(bytes, size + 1, &expect, false, &m),
@@ -95,12 +99,112 @@ static void cut_and_padded_messages_are_refused(void **state) {
     }
 }
 
-/* Field by field: the sample of five sparse entries in [50, 100). */
-static void broken_headers_are_refused(void **state) {
+/* The same message with a long header. */
+static char *lengthened(char *bytes, size_t *size) {
+    rill__header h;
+    assert_true(rill__header_read(bytes, *size, &h));
+    assert_int_equal(h.layout, RILL__LAYOUT_SHORT);
+    size_t payload = *size - RILL__SHORT_BYTES;
+    char *longer = rill__aligned_alloc(RILL__LONG_BYTES + payload);
+    assert_non_null(longer);
+    h.layout = RILL__LAYOUT_LONG;
+    assert_int_equal(rill__header_write(&h, longer), RILL__LONG_BYTES);
+    memcpy(longer + RILL__LONG_BYTES, bytes + RILL__SHORT_BYTES, payload);
+    *size = RILL__LONG_BYTES + payload;
+    free(bytes);
+    return longer;
+}
+
+/* Both layouts of one message say the same; what does not fit the short one goes with the long one. */
+static void layouts_agree(void **state) {
     (void)state;
     size_t size;
     rill__expect expect = sample_expect(RILL_F32, 100);
     char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
+    rill__header a, b;
+    assert_true(rill__header_read(bytes, size, &a));
+    assert_int_equal(size, RILL__SHORT_BYTES + 7 * 8 + 4);
+    bytes = lengthened(bytes, &size);
+    rill__message m;
+    assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+    b = m.header;
+    b.layout = a.layout;
+    assert_memory_equal(&a, &b, sizeof a);
+    uint32_t idx = 1;
+    float val = 2;
+    rill__part part = {RILL__SPARSE, 0, 100, 1, &idx, &val, 0};
+    rill__coding coding = {.index = &rill__codec_raw, .value = &rill__value_raw};
+    static const struct {
+        uint64_t dim, seq, fill;
+        rill__layout layout;
+    } cases[] = {{100, 1, 0, RILL__LAYOUT_SHORT},
+                 {UINT32_MAX, UINT32_MAX, 0, RILL__LAYOUT_SHORT},
+                 {UINT64_C(1) << 32, 1, 0, RILL__LAYOUT_LONG},
+                 {100, UINT64_C(1) << 32, 0, RILL__LAYOUT_LONG},
+                 {100, 1, 1, RILL__LAYOUT_LONG}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rill__header h = {.dim = cases[i].dim, .seq = cases[i].seq, .fill = cases[i].fill};
+        size = rill__message_encode(&h, (rill__shape){RILL_F32, 4}, &coding, &part, bytes);
+        assert_int_equal(h.layout, cases[i].layout);
+        assert_true(rill__header_read(bytes, size, &a));
+        assert_memory_equal(&a, &h, sizeof h);
+    }
+    free(bytes);
+}
+
+/* Field by field: the sample of seven sparse entries in [50, 100). */
+static void broken_short_headers_are_refused(void **state) {
+    (void)state;
+    size_t size;
+    rill__expect expect = sample_expect(RILL_F32, 100);
+    char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
+    rill__header good, h;
+    assert_true(rill__header_read(bytes, size, &good));
+    rill__message m;
+#define REFUSED(change, expected)                                                                  \
+    do {                                                                                           \
+        h = good;                                                                                  \
+        h.change;                                                                                  \
+        rill__header_write(&h, bytes);                                                             \
+        assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), (expected));        \
+        assert_true(strlen(rill_last_error()) > 0);                                                \
+    } while (0)
+    REFUSED(magic ^= 1, RILL_ERR_MESSAGE);
+    REFUSED(version++, RILL_ERR_MESSAGE);
+    for (int form = 0; form < 256; form++)
+        if (form != RILL__M_SPARSE) REFUSED(form = (uint8_t)form, RILL_ERR_MESSAGE);
+    REFUSED(type = 9, RILL_ERR_MESSAGE);
+    REFUSED(type = RILL_F64, RILL_ERR_MESSAGE);
+    REFUSED(index_codec = 200, RILL_ERR_MESSAGE);
+    REFUSED(value_codec = 200, RILL_ERR_MESSAGE);
+    REFUSED(first = 51, RILL_ERR_MESSAGE);
+    REFUSED(first = UINT32_MAX, RILL_ERR_MESSAGE);
+    REFUSED(range = 51, RILL_ERR_MESSAGE);
+    REFUSED(range = UINT32_MAX, RILL_ERR_MESSAGE);
+    REFUSED(range = 6, RILL_ERR_MESSAGE);
+    REFUSED(count = 8, RILL_ERR_MESSAGE);
+    REFUSED(count = 0, RILL_ERR_MESSAGE);
+    REFUSED(count = UINT32_MAX, RILL_ERR_MESSAGE);
+    REFUSED(index_size = 24, RILL_ERR_MESSAGE);
+    REFUSED(index_size = UINT32_MAX - 7, RILL_ERR_MESSAGE);
+    REFUSED(seq++, RILL_ERR_MISMATCH);
+    REFUSED(collective++, RILL_ERR_MISMATCH);
+    REFUSED(algorithm++, RILL_ERR_MISMATCH);
+    REFUSED(op++, RILL_ERR_MISMATCH);
+    REFUSED(details++, RILL_ERR_MISMATCH);
+    REFUSED(dim++, RILL_ERR_MISMATCH);
+#undef REFUSED
+    rill__header_write(&good, bytes);
+    bytes[5] = 2; /* the layout */
+    assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), RILL_ERR_MESSAGE);
+    free(bytes);
+}
+
+static void broken_headers_are_refused(void **state) {
+    (void)state;
+    size_t size;
+    rill__expect expect = sample_expect(RILL_F32, 100);
+    char *bytes = lengthened(sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size), &size);
     rill__header good, h;
     memcpy(&good, bytes, sizeof good);
     rill__message m;
@@ -114,6 +218,7 @@ static void broken_headers_are_refused(void **state) {
     } while (0)
     REFUSED(magic ^= 1, RILL_ERR_MESSAGE);
     REFUSED(version++, RILL_ERR_MESSAGE);
+    REFUSED(layout = 2, RILL_ERR_MESSAGE);
     REFUSED(form = 5, RILL_ERR_MESSAGE);
     REFUSED(form = 255, RILL_ERR_MESSAGE);
     REFUSED(form = RILL__M_DENSE, RILL_ERR_MESSAGE);
@@ -175,7 +280,8 @@ static void broken_blocks_are_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         size_t size;
-        char *bytes = sample_blocks(&rill__codec_raw, RILL_F32, 100, 8, 5, 4, &size);
+        char *bytes = lengthened(sample_blocks(&rill__codec_raw, RILL_F32, 100, 8, 5, 4, &size),
+                                 &size);
         rill__message m;
         rill__part part;
         rill__header h;
@@ -193,7 +299,7 @@ static void broken_blocks_are_refused(void **state) {
         free(bytes);
     }
     size_t size;
-    char *bytes = sample_blocks(&rill__codec_raw, RILL_F32, 100, 8, 5, 4, &size);
+    char *bytes = lengthened(sample_blocks(&rill__codec_raw, RILL_F32, 100, 8, 5, 4, &size), &size);
     rill__header good, h;
     rill__message m;
     memcpy(&good, bytes, sizeof good);
@@ -228,7 +334,7 @@ static void broken_indices_are_refused(void **state) {
         char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
         rill__message m;
         rill__part part;
-        memcpy(bytes + sizeof(rill__header) + 4 * bad[i][0], &bad[i][1], 4);
+        memcpy(bytes + RILL__SHORT_BYTES + 4 * bad[i][0], &bad[i][1], 4);
         assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
         assert_fails(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE, "");
         free(bytes);
@@ -279,6 +385,8 @@ int main(void) {
         cmocka_unit_test(samples_are_accepted),
         cmocka_unit_test(bundles_are_taken_apart),
         cmocka_unit_test(cut_and_padded_messages_are_refused),
+        cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(broken_short_headers_are_refused),
         cmocka_unit_test(broken_headers_are_refused),
         cmocka_unit_test(broken_blocks_are_refused),
         cmocka_unit_test(broken_indices_are_refused),

@@ -21,7 +21,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p, rill__gather_kind kind) {
-    double bytes = rill__pairs_bytes(p, p->nnz_max, (double)p->dim) + (double)sizeof(rill__header);
+    double bytes = rill__pairs_bytes(p, p->nnz_max, (double)p->dim) + RILL__SHORT_BYTES;
     return p->c->overhead + rill__gather_estimate(p, kind, bytes) +
            p->ranks * (p->nnz * p->c->merge + bytes * p->handle / 2);
 }

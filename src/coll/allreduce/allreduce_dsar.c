@@ -18,7 +18,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double owned_bytes(const rill__problem *p) {
-    return (double)p->dim / p->ranks * p->value_cost + (double)sizeof(rill__header);
+    return (double)p->dim / p->ranks * p->value_cost + RILL__SHORT_BYTES;
 }
 
 static double estimate(const rill__problem *p) {

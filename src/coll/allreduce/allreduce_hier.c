@@ -73,11 +73,11 @@ static rill__problem among_hosts(const rill__problem *p, int hosts, int ranks) {
 }
 
 static double sum_bytes(const rill__problem *q) {
-    return rill__least_bytes(q, q->nnz_max, (double)q->dim) + (double)sizeof(rill__header);
+    return rill__least_bytes(q, q->nnz_max, (double)q->dim) + RILL__SHORT_BYTES;
 }
 static double owned_bytes(const rill__problem *q) {
     return rill__least_bytes(q, q->result / q->ranks, (double)q->dim / q->ranks) +
-           (double)sizeof(rill__header);
+           RILL__SHORT_BYTES;
 }
 
 static double estimate_leaders(const rill__problem *q) {

@@ -20,7 +20,7 @@ static const char *supports(const rill__problem *p) {
 
 static double owned_bytes(const rill__problem *p) {
     return rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
-           (double)sizeof(rill__header);
+           RILL__SHORT_BYTES;
 }
 
 static double estimate(const rill__problem *p) {

@@ -117,7 +117,7 @@ static rill_status bundle(rill_request *request, const rill__gather *g, int n, r
     }
     const void **start = rill__request_alloc(request, (size_t)n, sizeof *start);
     for (int i = 0; start && i < n; i++)
-        start[i] = g->messages[(rank + i) % size].payload - sizeof(rill__header);
+        start[i] = rill__message_start(&g->messages[(rank + i) % size]);
     return start ? rill__bundle(request, n, start, out) : rill__encode(request, &nothing, out);
 }
 

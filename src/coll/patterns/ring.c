@@ -8,7 +8,7 @@ double rill__ring_estimate(const rill__problem *p) {
         double entries = rill__expected_union(p, n) / p->ranks;
         bool dense = entries > limit;
         double bytes = (dense ? range * p->value_cost : rill__pairs_bytes(p, entries, range)) +
-                       (double)sizeof(rill__header);
+                       RILL__SHORT_BYTES;
         time += p->c->latency + bytes * (p->c->byte + p->handle);
         time += dense ? 3 * bytes * p->c->dense_add : (entries + p->nnz / p->ranks) * p->c->merge;
     }

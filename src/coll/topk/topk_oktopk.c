@@ -74,7 +74,7 @@ static const char *supports(const rill__problem *p) {
 static double agree_estimate(const rill__problem *p, double words) {
     double time = 0;
     for (int reach = 1; reach < p->ranks; reach *= 2)
-        time += p->c->latency + (double)sizeof(rill__header) * p->c->byte +
+        time += p->c->latency + RILL__SHORT_BYTES * p->c->byte +
                 words * 8 * (p->c->byte + p->handle);
     return time;
 }
@@ -83,7 +83,7 @@ static double estimate(const rill__problem *p) {
     double nnz = p->nnz > 1 ? p->nnz : 1, others = (p->ranks - 1.0) / p->ranks;
     double pair = rill__pairs_bytes(p, nnz, (double)p->dim) / nnz;
     double passed = (double)rill__level_aim((uint64_t)p->k, false);
-    double owned = passed / p->ranks * pair + (double)sizeof(rill__header);
+    double owned = passed / p->ranks * pair + RILL__SHORT_BYTES;
     double split = (p->ranks - 1) * p->c->latency +
                    p->nnz_max * others * pair * (p->c->byte + p->handle);
     double sum = p->nnz * (p->ranks == 2 ? p->c->merge : p->c->sum) +

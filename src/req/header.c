@@ -1,0 +1,91 @@
+/* The two layouts of a message's header: docs/FORMAT.md. The long one is the struct itself. The short one has
+ * 32 bits for what is 64 wide, and leaves out what follows from the rest: the size of the values from their
+ * count and codec, the width of an index from the dimension; status, origin and fill are 0. */
+#include "req/message.h"
+
+#include <string.h>
+
+typedef struct short_header {
+    uint32_t magic;
+    uint8_t version, layout, form, type; /* to here as in the long layout */
+    uint8_t index_codec, value_codec, collective, unused;
+    uint32_t algorithm, op, details;
+    uint32_t seq, dim, first, range, count, index_size;
+    uint64_t nnz_sum, nnz_max;
+} short_header;
+
+_Static_assert(sizeof(rill__header) == RILL__LONG_BYTES, "the header is a wire format");
+_Static_assert(sizeof(short_header) == RILL__SHORT_BYTES, "the header is a wire format");
+
+size_t rill__header_write(const rill__header *h, void *out) {
+    if (h->layout != RILL__LAYOUT_SHORT) {
+        memcpy(out, h, sizeof *h);
+        return sizeof *h;
+    }
+    short_header *s = out; /* messages lie on cache lines */
+    s->magic = h->magic;
+    s->version = h->version;
+    s->layout = h->layout;
+    s->form = h->form;
+    s->type = h->type;
+    s->index_codec = h->index_codec;
+    s->value_codec = h->value_codec;
+    s->collective = h->collective;
+    s->unused = 0;
+    s->algorithm = h->algorithm;
+    s->op = h->op;
+    s->details = h->details;
+    s->seq = (uint32_t)h->seq;
+    s->dim = (uint32_t)h->dim;
+    s->first = (uint32_t)h->first;
+    s->range = (uint32_t)h->range;
+    s->count = (uint32_t)h->count;
+    s->index_size = (uint32_t)h->index_size;
+    s->nnz_sum = h->nnz_sum;
+    s->nnz_max = h->nnz_max;
+    return sizeof *s;
+}
+
+/* 0 where there is no such codec: who checks the header finds that. */
+static uint64_t value_size(const short_header *s) {
+    rill_type type = (rill_type)s->type;
+    if (!s->count || !rill__type_size(type)) return 0;
+    if (s->value_codec == rill__value_raw.id) return s->count * rill__type_size(type);
+    const rill__value_codec *codec = rill__value_codec_by_id(s->value_codec);
+    return codec && codec->supports(type) ? codec->bound(type, s->count) : 0;
+}
+
+bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
+    short_header s;
+    if (size < sizeof s) return false;
+    memcpy(&s, bytes, sizeof s); /* inside a bundle it is aligned to 8 bytes only */
+    if (s.layout != RILL__LAYOUT_SHORT) {
+        if (size < sizeof *h) return false;
+        memcpy(h, bytes, sizeof *h);
+        return true;
+    }
+    h->magic = s.magic;
+    h->version = s.version;
+    h->layout = s.layout;
+    h->form = s.form;
+    h->type = s.type;
+    h->index_bytes = s.form == RILL__M_BLOCKS ? 8 : (uint8_t)rill__index_bytes(s.dim);
+    h->index_codec = s.index_codec;
+    h->value_codec = s.value_codec;
+    h->collective = s.collective;
+    h->algorithm = s.algorithm;
+    h->op = s.op;
+    h->details = s.details;
+    h->status = h->origin = 0;
+    h->seq = s.seq;
+    h->dim = s.dim;
+    h->first = s.first;
+    h->range = s.range;
+    h->count = s.count;
+    h->index_size = s.index_size;
+    h->value_size = value_size(&s);
+    h->nnz_sum = s.nnz_sum;
+    h->nnz_max = s.nnz_max;
+    h->fill = 0;
+    return true;
+}
