@@ -1,6 +1,7 @@
 /* The two layouts of a message's header: docs/FORMAT.md. The long one is the struct itself. The short one has
  * 32 bits for what is 64 wide, and leaves out what follows from the rest: the size of the values from their
- * count and codec, the width of an index from the dimension; status, origin and fill are 0. */
+ * count and codec, the width of an index from the dimension; status, origin and fill are 0. A bundle has no
+ * indices, and the size of what it holds stands in the place of theirs. */
 #include "req/message.h"
 
 #include <string.h>
@@ -10,12 +11,20 @@ typedef struct short_header {
     uint8_t version, layout, form, type; /* to here as in the long layout */
     uint8_t index_codec, value_codec, collective, unused;
     uint32_t algorithm, op, details;
-    uint32_t seq, dim, first, range, count, index_size;
+    uint32_t seq, dim, first, range, count, size;
     uint64_t nnz_sum, nnz_max;
 } short_header;
 
 _Static_assert(sizeof(rill__header) == RILL__LONG_BYTES, "the header is a wire format");
 _Static_assert(sizeof(short_header) == RILL__SHORT_BYTES, "the header is a wire format");
+
+/* Indices of so many entries have less than 2^32 bytes in any codec. */
+rill__layout rill__layout_for(const rill__header *h, uint64_t entries) {
+    bool fits = (h->dim <= UINT32_MAX) & (h->seq <= UINT32_MAX) & (entries <= UINT32_MAX / 16) &
+                (h->fill == 0) & (h->status == 0);
+    if (h->form == RILL__M_BUNDLE) fits = fits & (h->value_size <= UINT32_MAX);
+    return fits ? RILL__LAYOUT_SHORT : RILL__LAYOUT_LONG;
+}
 
 size_t rill__header_write(const rill__header *h, void *out) {
     if (h->layout != RILL__LAYOUT_SHORT) {
@@ -40,7 +49,7 @@ size_t rill__header_write(const rill__header *h, void *out) {
     s->first = (uint32_t)h->first;
     s->range = (uint32_t)h->range;
     s->count = (uint32_t)h->count;
-    s->index_size = (uint32_t)h->index_size;
+    s->size = (uint32_t)(h->form == RILL__M_BUNDLE ? h->value_size : h->index_size);
     s->nnz_sum = h->nnz_sum;
     s->nnz_max = h->nnz_max;
     return sizeof *s;
@@ -82,8 +91,9 @@ bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
     h->first = s.first;
     h->range = s.range;
     h->count = s.count;
-    h->index_size = s.index_size;
-    h->value_size = value_size(&s);
+    bool bundle = s.form == RILL__M_BUNDLE;
+    h->index_size = bundle ? 0 : s.size;
+    h->value_size = bundle ? s.size : value_size(&s);
     h->nnz_sum = s.nnz_sum;
     h->nnz_max = s.nnz_max;
     h->fill = 0;

@@ -52,17 +52,11 @@ static uint64_t encode_numbers(const rill__coding *coding, const rill__part *par
     return sizeof part->block + pad(at, used);
 }
 
-/* Whether every field fits the short layout, whatever the codecs make of the entries. */
-static bool fits_short(const rill__header *h, const rill__part *part) {
-    return (h->dim <= UINT32_MAX) & (h->seq <= UINT32_MAX) & (part->n <= UINT32_MAX / 16) &
-           (h->fill == 0) & (h->status == 0);
-}
-
 size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__coding *coding,
                             const rill__part *part, void *out) {
     h->magic = RILL__MAGIC;
     h->version = RILL__VERSION;
-    h->layout = fits_short(h, part) ? RILL__LAYOUT_SHORT : RILL__LAYOUT_LONG;
+    h->layout = (uint8_t)rill__layout_for(h, part->n);
     h->type = (uint8_t)shape.type;
     h->index_bytes = (uint8_t)shape.index_bytes;
     h->index_codec = coding->index->id;
@@ -110,7 +104,8 @@ static const char *broken_field(const rill__header *h) {
     if (h->version != RILL__VERSION) return "unknown version";
     if (h->layout > RILL__LAYOUT_SHORT) return "unknown layout";
     if (h->form > RILL__M_BLOCKS) return "unknown form";
-    if (h->layout == RILL__LAYOUT_SHORT && !rill__form_has_entries(h->form))
+    if (h->layout == RILL__LAYOUT_SHORT && !rill__form_has_entries(h->form) &&
+        h->form != RILL__M_BUNDLE)
         return "a short header without entries";
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";

@@ -1,8 +1,8 @@
 /* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
  * specification.
  *
- * The header has two layouts. In memory there is only the long one; on the wire, messages with entries go with
- * the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.
+ * The header has two layouts. In memory there is only the long one; on the wire, messages with entries and bundles
+ * go with the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.
  *
  * A receiver trusts nothing: sizes, counts, ranges and order are checked before a byte is used. */
 #ifndef RILL_REQ_MESSAGE_H
@@ -76,6 +76,8 @@ typedef struct rill__message {
 static inline size_t rill__header_bytes(const rill__header *h) {
     return h->layout == RILL__LAYOUT_SHORT ? RILL__SHORT_BYTES : RILL__LONG_BYTES;
 }
+/* The shortest layout for a message with entries, or for a bundle. */
+rill__layout rill__layout_for(const rill__header *, uint64_t entries);
 /* Writes the header in its layout; returns its bytes. */
 size_t rill__header_write(const rill__header *, void *out);
 /* Reads a header in either layout and checks nothing but that it is there: false if it is cut off. */

@@ -7,7 +7,7 @@
 
 #include "cases.h"
 
-#define HEADER_BYTES 112
+#define HEADER_BYTES 64
 
 typedef struct topk_run {
     rill_comm *comm;

@@ -22,12 +22,13 @@ rill_status rill__bundle(rill_request *r, int n, const void *const *start, rill_
         rill__task_fail(r, RILL_ERR_MEMORY);
         return rill__encode(r, &nothing, out);
     }
-    rill__header *bundle = block->buffer.data;
-    rill__call_header_at(&r->task, bundle);
-    bundle->form = RILL__M_BUNDLE;
-    bundle->count = (uint64_t)n;
-    bundle->value_size = bytes;
-    char *at = (char *)(bundle + 1);
+    rill__header bundle = rill__call_header(&r->task);
+    bundle.form = RILL__M_BUNDLE;
+    bundle.count = (uint64_t)n;
+    bundle.value_size = bytes;
+    bundle.layout = (uint8_t)rill__layout_for(&bundle, 0);
+    block->bytes = rill__message_size(&bundle);
+    char *at = (char *)block->buffer.data + rill__header_write(&bundle, block->buffer.data);
     for (int i = 0; i < n; i++) {
         rill__header h = header_at(start[i]);
         size_t whole = rill__message_size(&h), padded = rill__message_padded(&h);
