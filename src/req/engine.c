@@ -273,8 +273,7 @@ void rill__task_start(rill_request *request) {
     engine->active_last = request;
 }
 
-/* All sends have left; completed ones give their blocks back. */
-static bool sends_done(rill__task *task) {
+bool rill__sends_done(rill__task *task) {
     for (int i = 0; i < task->sends.n;) {
         rill__transfer *t = &task->sends.at[i];
         int done = 0;
@@ -319,7 +318,7 @@ static void advance(rill__engine *engine, rill_request *request) {
         task->life = RILL__DRAINING;
         task->moved = true;
     }
-    if (task->life == RILL__DRAINING && sends_done(task)) complete(engine, request);
+    if (task->life == RILL__DRAINING && rill__sends_done(task)) complete(engine, request);
 }
 
 static bool orphans_done(rill__engine *engine) {

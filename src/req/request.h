@@ -180,6 +180,8 @@ void rill__task_start(rill_request *); /* takes the next seq and becomes active 
 bool rill__engine_progress(rill__engine *);
 /* Progresses until the request is complete. Lock held, and given away now and then. */
 void rill__engine_wait(rill_request *);
+/* Whether all of the task's sends have left. */
+bool rill__sends_done(rill__task *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
 void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);
 /* Records a failure (status and this thread's detail) unless one is there; returns RILL_OK, so that

@@ -5,6 +5,7 @@
  * Memory. One message.
  * Cost.  ceil(log2 P) (latency + bytes byte) + 2 bytes copy */
 #include "coll/allreduce/allreduce.h"
+#include "coll/patterns/fan_out.h"
 
 #include <string.h>
 
@@ -51,13 +52,8 @@ static rill_status step(rill_request *r) {
         r->task.rounds++;
         s->have = true;
     }
-    while (s->distance > 1) {
-        s->distance /= 2;
-        if (from_root + s->distance >= size) continue;
-        RILL_TRY(rill__send_block(r, (from_root + s->distance + r->root) % size, RILL__LANE_A,
-                                  s->block));
-        r->task.rounds++;
-    }
+    rill_status sent = rill__fan_out(r, r->root, from_root, &s->distance, RILL__LANE_A, s->block);
+    if (sent != RILL_OK) return sent;
     if (!from_root || rill__task_failed(r)) return RILL_OK;
     memcpy(r->fill, &s->message.header.fill, sizeof r->fill);
     rill__part part = rill__received_part(r, &s->message);

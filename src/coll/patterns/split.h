@@ -1,6 +1,7 @@
 /* The index space is split in P ranges; each rank gets from all others their entries of its range.
  * One round, P-1 messages of about nnz/P entries. Destinations rotate, so that no rank is
- * everybody's first.
+ * everybody's first, and no rank sends more than a window ahead of what came in: else P^2 messages wait
+ * somewhere at once (Ok-Topk's rotation and buckets).
  *
  * Bounds are uniform, or balanced: the averages over all ranks of each rank's own quantiles, as
  * Ok-Topk has them, at the price of one agreement. */
@@ -10,13 +11,17 @@
 #include "coll/coll.h"
 
 typedef struct rill__split {
-    int stage, received;
+    int stage, sent, received;
     rill__agree agree;
     rill__group group; /* whose ranges they are; unset: all ranks */
     uint64_t unit;     /* bounds are multiples of it (or the dimension); 0: of 1 */
     uint64_t *bounds;  /* P + 1 */
     rill__part *parts; /* of rank (or place) i for my range */
 } rill__split;
+
+/* Messages that a rank may be ahead. Whoever has sent m to its next m neighbours has m to receive from those before
+ * it, so that nobody waits for ever. */
+enum { RILL__SPLIT_WINDOW = 32 };
 
 /* Bounds only (for ring, which sends otherwise); then the whole split. */
 rill_status rill__split_bounds(rill_request *, rill__split *);

@@ -13,6 +13,7 @@
  * Volume. At most 2k L words leave or reach a rank; the root gets as many and sends as many. */
 #include "coll/topk/topk.h"
 #include "coll/allreduce/allreduce.h"
+#include "coll/patterns/fan_out.h"
 
 typedef enum phase { START, UP, WAIT, DOWN } phase;
 
@@ -85,14 +86,9 @@ static rill_status step_wait(rill_request *r, state *s) {
 }
 
 static rill_status step_down(rill_request *r, state *s) {
-    int rank = r->task.engine->rank, size = r->task.engine->size;
-    while (s->distance > 1) {
-        s->distance /= 2;
-        if (rank + s->distance >= size) continue;
-        RILL_TRY(rill__send_block(r, rank + s->distance, RILL__LANE_B, s->result));
-        r->task.rounds++;
-    }
-    return rill__finish_parts(r, 1, &s->sum);
+    rill_status status = rill__fan_out(r, 0, r->task.engine->rank, &s->distance, RILL__LANE_B,
+                                       s->result);
+    return status == RILL_OK ? rill__finish_parts(r, 1, &s->sum) : status;
 }
 
 static rill_status step(rill_request *r) {

@@ -26,6 +26,7 @@
 #include "coll/topk/topk_oktopk.h"
 #include "coll/allreduce/allreduce.h"
 #include "coll/patterns/gather.h"
+#include "coll/patterns/split.h"
 
 #include <string.h>
 
@@ -47,7 +48,7 @@ typedef struct memory {
 enum { START, PARTITIONING, SPLITTING, RECEIVING, FINDING, CUTTING, BALANCING, GATHERING, STOPPED };
 
 typedef struct state {
-    int stage, received;
+    int stage, sent, received;
     bool finds; /* the threshold, in this step */
     rill__agree agree;
     uint64_t *sums;    /* of bounds, then ranks that have any */
@@ -173,8 +174,19 @@ static void my_region(const rill_request *r, uint64_t *first, uint64_t *range) {
     *range = m->bounds[me + 1] - m->bounds[me];
 }
 
-static rill_status split(rill_request *r, state *s) {
+static rill_status send_ahead(rill_request *r, state *s) {
     const memory *m = memory_of(r);
+    int size = r->task.engine->size;
+    while (s->sent < size - 1 && s->sent < s->received + RILL__SPLIT_WINDOW) {
+        int to = (r->task.engine->rank + ++s->sent) % size;
+        rill__part slice = rill__part_slice(r->task.shape, &r->input, m->bounds[to],
+                                            m->bounds[to + 1] - m->bounds[to]);
+        RILL_TRY(rill__send(r, to, RILL__LANE_A, &slice));
+    }
+    return RILL_OK;
+}
+
+static rill_status split(rill_request *r, state *s) {
     int size = r->task.engine->size, me = r->task.engine->rank;
     /* 16-bit sums are made in f32 and rounded once: all ranks in one group. */
     bool rounds = rill__type_size(r->task.shape.type) == 2;
@@ -185,13 +197,10 @@ static rill_status split(rill_request *r, state *s) {
     if (!s->parts || !s->group || !s->missing) return RILL_ERR_MEMORY;
     for (int i = 0; i < s->groups; i++)
         s->missing[i] = group_first(r, s, i + 1) - group_first(r, s, i);
-    for (int i = 1; i <= size; i++) {
-        int to = (me + i) % size;
-        rill__part slice = rill__part_slice(r->task.shape, &r->input, m->bounds[to],
-                                            m->bounds[to + 1] - m->bounds[to]);
-        if (to == me) s->parts[me] = slice;
-        else RILL_TRY(rill__send(r, to, RILL__LANE_A, &slice));
-    }
+    uint64_t first, range;
+    my_region(r, &first, &range);
+    s->parts[me] = rill__part_slice(r->task.shape, &r->input, first, range);
+    RILL_TRY(send_ahead(r, s));
     s->missing[group_of(r, s, me)]--;
     r->task.rounds++;
     return RILL_OK;
@@ -239,6 +248,7 @@ static rill_status receive(rill_request *r, state *s) {
                                            &from);
         if (status != RILL_OK) return status;
         s->received++;
+        RILL_TRY(send_ahead(r, s));
         s->parts[from] = take_part(r, &message, from);
         int group = group_of(r, s, from);
         if (--s->missing[group] == 0) RILL_TRY(sum_group(r, s, group));
