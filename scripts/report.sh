@@ -41,6 +41,14 @@ report_run() {
     esac
 }
 
+# report_start NAME LOG LIMIT COMMAND...: as report_run, beside others: as many at once as there are processors. What
+# a case prints comes in one piece. report_wait: all that were started have ended.
+report_start() {
+    while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done
+    { text=$(report_run "$@") && printf '%s\n' "$text"; } &
+}
+report_wait() { wait; }
+
 report_count() { grep -c "^$1 " "$RILL_RESULTS" || true; }
 
 # The closing line, by the script that opened the results; fails if a case failed.
