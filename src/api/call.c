@@ -165,9 +165,10 @@ static rill_status enter_run(rill_request *r) {
     r->task.coding.value = rill__value_codec_for_bits(r->task.shape.type, r->problem.value_bits);
     r->task.coding.key.seed = r->feedback ? r->feedback->seed : r->comm->defaults.seed;
     r->task.codec_forced = r->settings.codec != NULL;
-    r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                      r->collective == RILL_REDUCE_SCATTER;
+    /* What the planner has no use for need not travel: headers are shorter then. */
+    r->task.nnz_sum = r->task.nnz_max = r->stats_known ? r->nnz_in : 0;
     if (r->feedback) {
         r->task.step_key = r->feedback->step;
         r->task.lost = rill__give_back_lost;

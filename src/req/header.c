@@ -1,9 +1,10 @@
 /* The two layouts of a message's header: docs/FORMAT.md. The long one is the struct itself. The short one has
  * 32 bits for what is 64 wide, and leaves out what follows from the rest: the size of the values from their
  * count and codec, the width of an index from the dimension; status, origin and fill are 0. A bundle has no
- * indices, and the size of what it holds stands in the place of theirs. */
+ * indices, and the size of what it holds stands in the place of theirs. The bare one ends before the statistics, which are 0. */
 #include "req/message.h"
 
+#include <stddef.h>
 #include <string.h>
 
 typedef struct short_header {
@@ -12,22 +13,24 @@ typedef struct short_header {
     uint8_t index_codec, value_codec, collective, unused;
     uint32_t algorithm, op, details;
     uint32_t seq, dim, first, range, count, size;
-    uint64_t nnz_sum, nnz_max;
+    uint64_t nnz_sum, nnz_max; /* not in the bare one */
 } short_header;
 
 _Static_assert(sizeof(rill__header) == RILL__LONG_BYTES, "the header is a wire format");
 _Static_assert(sizeof(short_header) == RILL__SHORT_BYTES, "the header is a wire format");
+_Static_assert(offsetof(short_header, nnz_sum) == RILL__BARE_BYTES, "the header is a wire format");
 
 /* Indices of so many entries have less than 2^32 bytes in any codec. */
 rill__layout rill__layout_for(const rill__header *h, uint64_t entries) {
     bool fits = (h->dim <= UINT32_MAX) & (h->seq <= UINT32_MAX) & (entries <= UINT32_MAX / 16) &
                 (h->fill == 0) & (h->status == 0);
     if (h->form == RILL__M_BUNDLE) fits = fits & (h->value_size <= UINT32_MAX);
-    return fits ? RILL__LAYOUT_SHORT : RILL__LAYOUT_LONG;
+    if (!fits) return RILL__LAYOUT_LONG;
+    return h->nnz_sum | h->nnz_max ? RILL__LAYOUT_SHORT : RILL__LAYOUT_BARE;
 }
 
 size_t rill__header_write(const rill__header *h, void *out) {
-    if (h->layout != RILL__LAYOUT_SHORT) {
+    if (h->layout == RILL__LAYOUT_LONG) {
         memcpy(out, h, sizeof *h);
         return sizeof *h;
     }
@@ -50,6 +53,7 @@ size_t rill__header_write(const rill__header *h, void *out) {
     s->range = (uint32_t)h->range;
     s->count = (uint32_t)h->count;
     s->size = (uint32_t)(h->form == RILL__M_BUNDLE ? h->value_size : h->index_size);
+    if (h->layout == RILL__LAYOUT_BARE) return RILL__BARE_BYTES;
     s->nnz_sum = h->nnz_sum;
     s->nnz_max = h->nnz_max;
     return sizeof *s;
@@ -66,9 +70,13 @@ static uint64_t value_size(const short_header *s) {
 
 bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
     short_header s;
-    if (size < sizeof s) return false;
-    memcpy(&s, bytes, sizeof s); /* inside a bundle it is aligned to 8 bytes only */
-    if (s.layout != RILL__LAYOUT_SHORT) {
+    if (size < RILL__BARE_BYTES) return false;
+    memcpy(&s, bytes, RILL__BARE_BYTES); /* inside a bundle it is aligned to 8 bytes only */
+    s.nnz_sum = s.nnz_max = 0;
+    if (s.layout == RILL__LAYOUT_SHORT) {
+        if (size < sizeof s) return false;
+        memcpy(&s, bytes, sizeof s);
+    } else if (s.layout != RILL__LAYOUT_BARE) {
         if (size < sizeof *h) return false;
         memcpy(h, bytes, sizeof *h);
         return true;

@@ -102,9 +102,9 @@ static const char *broken_values(const rill__header *h) {
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
-    if (h->layout > RILL__LAYOUT_SHORT) return "unknown layout";
+    if (h->layout > RILL__LAYOUT_BARE) return "unknown layout";
     if (h->form > RILL__M_BLOCKS) return "unknown form";
-    if (h->layout == RILL__LAYOUT_SHORT && !rill__form_has_entries(h->form) &&
+    if (h->layout != RILL__LAYOUT_LONG && !rill__form_has_entries(h->form) &&
         h->form != RILL__M_BUNDLE)
         return "a short header without entries";
     if (!rill__message_size(h)) return "sizes overflow";
@@ -138,7 +138,7 @@ static const char *broken_field(const rill__header *h) {
         return h->index_size ? "dense, but with indices" : NULL;
     case RILL__M_BUNDLE:
         if (h->index_size) return "a bundle with indices";
-        if (h->count > h->value_size / RILL__SHORT_BYTES)
+        if (h->count > h->value_size / RILL__BARE_BYTES)
             return "more messages than the bundle can hold";
         return NULL;
     case RILL__M_INQUIRY:
@@ -182,7 +182,7 @@ static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) 
     uint64_t values = (uint64_t)rill__type_size((rill_type)e->type) * h->count;
     uint64_t indices = rill__align8(h->index_bytes * h->count);
     bool kind = (h->magic == RILL__MAGIC) & (h->version == RILL__VERSION) &
-                (h->layout <= RILL__LAYOUT_SHORT) & (h->form == RILL__M_SPARSE) &
+                (h->layout <= RILL__LAYOUT_BARE) & (h->form == RILL__M_SPARSE) &
                 (h->index_codec == RAW) & (h->value_codec == RAW) &
                 (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0);
     bool call = (h->type == e->type) & (h->collective == e->collective) & (h->op == e->op) &

@@ -1,7 +1,7 @@
 /* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
  * specification.
  *
- * The header has two layouts. In memory there is only the long one; on the wire, messages with entries and bundles
+ * The header has three layouts. In memory there is only the long one; on the wire, messages with entries and bundles
  * go with the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.
  *
  * A receiver trusts nothing: sizes, counts, ranges and order are checked before a byte is used. */
@@ -16,8 +16,13 @@
 #define RILL__VERSION 1
 #define RILL__LONG_BYTES 112
 #define RILL__SHORT_BYTES 64
+#define RILL__BARE_BYTES 48
 
-typedef enum rill__layout { RILL__LAYOUT_LONG = 0, RILL__LAYOUT_SHORT = 1 } rill__layout;
+typedef enum rill__layout {
+    RILL__LAYOUT_LONG = 0,
+    RILL__LAYOUT_SHORT = 1,
+    RILL__LAYOUT_BARE = 2 /* short, without the statistics */
+} rill__layout;
 
 typedef enum rill__message_form {
     RILL__M_SPARSE = 0,   /* count indices, count values */
@@ -74,7 +79,8 @@ typedef struct rill__message {
 
 /* Bytes of the header on the wire. */
 static inline size_t rill__header_bytes(const rill__header *h) {
-    return h->layout == RILL__LAYOUT_SHORT ? RILL__SHORT_BYTES : RILL__LONG_BYTES;
+    static const uint8_t bytes[] = {RILL__LONG_BYTES, RILL__SHORT_BYTES, RILL__BARE_BYTES};
+    return bytes[h->layout <= RILL__LAYOUT_BARE ? h->layout : RILL__LAYOUT_LONG];
 }
 /* The shortest layout for a message with entries, or for a bundle. */
 rill__layout rill__layout_for(const rill__header *, uint64_t entries);

@@ -7,7 +7,7 @@
 
 #include "cases.h"
 
-#define HEADER_BYTES 64
+#define HEADER_BYTES 48
 
 typedef struct topk_run {
     rill_comm *comm;

@@ -57,7 +57,8 @@ static void samples_are_accepted(void **state) {
         free(bytes);
     }
     assert_true(n >= 13 && with_entries >= 6);
-    assert_int_equal(layouts, 1 << RILL__LAYOUT_LONG | 1 << RILL__LAYOUT_SHORT);
+    assert_int_equal(layouts,
+                     1 << RILL__LAYOUT_LONG | 1 << RILL__LAYOUT_SHORT | 1 << RILL__LAYOUT_BARE);
 }
 
 static void bundles_are_taken_apart(void **state) {
@@ -103,13 +104,13 @@ static void cut_and_padded_messages_are_refused(void **state) {
 static char *lengthened(char *bytes, size_t *size) {
     rill__header h;
     assert_true(rill__header_read(bytes, *size, &h));
-    assert_int_equal(h.layout, RILL__LAYOUT_SHORT);
-    size_t payload = *size - RILL__SHORT_BYTES;
+    assert_int_not_equal(h.layout, RILL__LAYOUT_LONG);
+    size_t header = rill__header_bytes(&h), payload = *size - header;
     char *longer = rill__aligned_alloc(RILL__LONG_BYTES + payload);
     assert_non_null(longer);
     h.layout = RILL__LAYOUT_LONG;
     assert_int_equal(rill__header_write(&h, longer), RILL__LONG_BYTES);
-    memcpy(longer + RILL__LONG_BYTES, bytes + RILL__SHORT_BYTES, payload);
+    memcpy(longer + RILL__LONG_BYTES, bytes + header, payload);
     *size = RILL__LONG_BYTES + payload;
     free(bytes);
     return longer;
@@ -123,7 +124,7 @@ static void layouts_agree(void **state) {
     char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
     rill__header a, b;
     assert_true(rill__header_read(bytes, size, &a));
-    assert_int_equal(size, RILL__SHORT_BYTES + 7 * 8 + 4);
+    assert_int_equal(size, RILL__BARE_BYTES + 7 * 8 + 4);
     bytes = lengthened(bytes, &size);
     rill__message m;
     assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
@@ -135,15 +136,22 @@ static void layouts_agree(void **state) {
     rill__part part = {RILL__SPARSE, 0, 100, 1, &idx, &val, 0};
     rill__coding coding = {.index = &rill__codec_raw, .value = &rill__value_raw};
     static const struct {
-        uint64_t dim, seq, fill;
+        uint64_t dim, seq, fill, nnz_sum, nnz_max;
         rill__layout layout;
-    } cases[] = {{100, 1, 0, RILL__LAYOUT_SHORT},
-                 {UINT32_MAX, UINT32_MAX, 0, RILL__LAYOUT_SHORT},
-                 {UINT64_C(1) << 32, 1, 0, RILL__LAYOUT_LONG},
-                 {100, UINT64_C(1) << 32, 0, RILL__LAYOUT_LONG},
-                 {100, 1, 1, RILL__LAYOUT_LONG}};
+    } cases[] = {{100, 1, 0, 0, 0, RILL__LAYOUT_BARE},
+                 {100, 1, 0, UINT64_MAX, 0, RILL__LAYOUT_SHORT},
+                 {100, 1, 0, 0, UINT64_MAX, RILL__LAYOUT_SHORT},
+                 {UINT32_MAX, UINT32_MAX, 0, 2, 1, RILL__LAYOUT_SHORT},
+                 {UINT32_MAX, UINT32_MAX, 0, 0, 0, RILL__LAYOUT_BARE},
+                 {UINT64_C(1) << 32, 1, 0, 0, 0, RILL__LAYOUT_LONG},
+                 {100, UINT64_C(1) << 32, 0, 0, 0, RILL__LAYOUT_LONG},
+                 {100, 1, 1, 0, 0, RILL__LAYOUT_LONG}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        rill__header h = {.dim = cases[i].dim, .seq = cases[i].seq, .fill = cases[i].fill};
+        rill__header h = {.dim = cases[i].dim,
+                          .seq = cases[i].seq,
+                          .fill = cases[i].fill,
+                          .nnz_sum = cases[i].nnz_sum,
+                          .nnz_max = cases[i].nnz_max};
         size = rill__message_encode(&h, (rill__shape){RILL_F32, 4}, &coding, &part, bytes);
         assert_int_equal(h.layout, cases[i].layout);
         assert_true(rill__header_read(bytes, size, &a));
@@ -196,7 +204,7 @@ static void broken_short_headers_are_refused(void **state) {
     REFUSED(dim++, RILL_ERR_MISMATCH);
 #undef REFUSED
     rill__header_write(&good, bytes);
-    bytes[5] = 2; /* the layout */
+    bytes[5] = RILL__LAYOUT_BARE + 1; /* the layout */
     assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), RILL_ERR_MESSAGE);
     free(bytes);
 }
@@ -219,7 +227,7 @@ static void broken_headers_are_refused(void **state) {
     } while (0)
     REFUSED(magic ^= 1, RILL_ERR_MESSAGE);
     REFUSED(version++, RILL_ERR_MESSAGE);
-    REFUSED(layout = 2, RILL_ERR_MESSAGE);
+    REFUSED(layout = RILL__LAYOUT_BARE + 1, RILL_ERR_MESSAGE);
     REFUSED(form = 5, RILL_ERR_MESSAGE);
     REFUSED(form = 255, RILL_ERR_MESSAGE);
     REFUSED(form = RILL__M_DENSE, RILL_ERR_MESSAGE);
@@ -335,7 +343,7 @@ static void broken_indices_are_refused(void **state) {
         char *bytes = sample_sparse(&rill__codec_raw, RILL_F32, 100, 50, 7, &size);
         rill__message m;
         rill__part part;
-        memcpy(bytes + RILL__SHORT_BYTES + 4 * bad[i][0], &bad[i][1], 4);
+        memcpy(bytes + RILL__BARE_BYTES + 4 * bad[i][0], &bad[i][1], 4);
         assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
         assert_fails(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE, "");
         free(bytes);

@@ -26,6 +26,7 @@ rill_status rill__bundle(rill_request *r, int n, const void *const *start, rill_
     bundle.form = RILL__M_BUNDLE;
     bundle.count = (uint64_t)n;
     bundle.value_size = bytes;
+    bundle.nnz_sum = bundle.nnz_max = 0; /* the messages have them */
     bundle.layout = (uint8_t)rill__layout_for(&bundle, 0);
     block->bytes = rill__message_size(&bundle);
     char *at = (char *)block->buffer.data + rill__header_write(&bundle, block->buffer.data);
