@@ -2,6 +2,7 @@
 #include "api/comm.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CALL "rill_plan: "
@@ -92,9 +93,15 @@ static int list(const rill__planner *planner, const rill__settings *settings,
     return n;
 }
 
-rill_status rill_plan(const rill_plan_query *query, rill_plan_row *rows, int capacity, int *n) {
-    if (!query || !n || (!rows && capacity > 0))
+/* An older program's query is shorter: what it does not have is as unset. */
+rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int capacity, int *n) {
+    rill_plan_query whole = RILL_PLAN_QUERY_INIT, *query = &whole;
+    if (!given || !n || (!rows && capacity > 0))
         return rill__fail(RILL_ERR_ARGUMENT, CALL "query, rows or n is NULL");
+    if (given->size < offsetof(rill_plan_query, result))
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "query.size %zu: use RILL_PLAN_QUERY_INIT",
+                          given->size);
+    memcpy(query, given, rill__min_u64(given->size, sizeof whole));
     RILL_TRY(check(query));
     rill_comm *comm = calloc(1, sizeof *comm); /* settings and planner of one, nothing else */
     if (!comm) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");

@@ -43,6 +43,7 @@ enum { PLACES = sizeof places / sizeof places[0], PRELIMINARY = 8 };
 
 typedef struct tuning {
     rill_comm *comm;
+    rill__profile *profile; /* the new one */
     const rill_tune_options *options;
     double began, seconds;
     rill_stream *in, *out;
@@ -297,7 +298,8 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     t->val = malloc(MOST_ENTRIES * sizeof *t->val);
     t->samples = calloc(MOST_SAMPLES, sizeof *t->samples);
     t->other = calloc(1, MOST_OTHER_BYTES);
-    int failed = !t->idx || !t->val || !t->samples || !t->other, any;
+    t->profile = malloc(sizeof *t->profile);
+    int failed = !t->idx || !t->val || !t->samples || !t->other || !t->profile, any;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, comm->engine.mpi);
     if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
     RILL_TRY(start_constants(comm));
@@ -312,8 +314,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     t->seconds = seconds;
     for (int i = 0; i < PLACES; i++)
         RILL_TRY(measure_place(t, &places[i]));
-    rill__profile *profile = malloc(sizeof *profile);
-    if (!profile) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
+    rill__profile *profile = t->profile;
     *profile = comm->planner.profile;
     profile->ranks = comm->engine.size;
     profile->hosts = comm->planner.hosts;
@@ -334,43 +335,49 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     }
     MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, 0, comm->engine.mpi);
     comm->planner.profile = *profile;
-    free(profile);
     forget(t);
     return outcome.status ? rill__fail((rill_status)outcome.status, CALL "%s", outcome.error)
                           : RILL_OK;
 }
 
-rill_status rill_tune(rill_comm *comm, const rill_tune_options *options, rill_tune_report *report) {
-    static const rill_tune_options unset = RILL_TUNE_OPTIONS_INIT;
+/* Older programs have shorter structs: what they do not have is as unset, and only what fits is written. */
+rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune_report *report) {
+    rill_tune_options own = RILL_TUNE_OPTIONS_INIT, *options = &own;
+    rill_tune_report full = RILL_TUNE_REPORT_INIT;
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CALL "comm is NULL");
     if (!report) return rill__fail(RILL_ERR_ARGUMENT, CALL "report is NULL");
-    if (!options) options = &unset;
+    if ((given && given->size < sizeof given->size) || report->size < sizeof report->size)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "a size is not set: use RILL_TUNE_OPTIONS_INIT "
+                                                  "and RILL_TUNE_REPORT_INIT");
+    if (given) memcpy(options, given, rill__min_u64(given->size, sizeof own));
     if (comm->engine.size < 2)
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "one rank has nothing to send: at least 2 are needed");
     if (options->seconds < 0)
         return rill__fail(RILL_ERR_ARGUMENT, CALL "seconds = %g is negative", options->seconds);
-    *report = (rill_tune_report)RILL_TUNE_REPORT_INIT;
     const char *set = comm->defaults.profile;
     const char *named = options->profile                     ? options->profile
                         : set[0] && strcmp(set, "none") != 0 ? set
                                                              : NULL;
-    if (named) snprintf(report->profile, sizeof report->profile, "%s", named);
-    else rill__profile_path(report->profile, sizeof report->profile);
-    MPI_Bcast(report->profile, (int)sizeof report->profile, MPI_CHAR, 0, comm->engine.mpi);
-    if (!report->profile[0])
+    if (named) snprintf(full.profile, sizeof full.profile, "%s", named);
+    else rill__profile_path(full.profile, sizeof full.profile);
+    MPI_Bcast(full.profile, (int)sizeof full.profile, MPI_CHAR, 0, comm->engine.mpi);
+    if (!full.profile[0])
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "no file to write: neither profile nor HOME is set");
     tuning t = {.comm = comm,
                 .options = options,
                 .began = MPI_Wtime(),
                 .seconds = options->seconds > 0 ? options->seconds : DEFAULT_SECONDS};
-    rill_status status = run(&t, report);
+    rill_status status = run(&t, &full);
     rill_stream_free(&t.in);
     rill_stream_free(&t.out);
     free(t.idx);
     free(t.val);
     free(t.samples);
     free(t.other);
+    free(t.profile);
+    memcpy((char *)report + sizeof report->size, (const char *)&full + sizeof full.size,
+           rill__min_u64(report->size, sizeof full) - sizeof full.size);
     return status;
 }

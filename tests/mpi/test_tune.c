@@ -4,6 +4,7 @@
 #include "cases.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <unistd.h>
 
 enum { DIM = 1 << 16, NNZ = 4096 };
@@ -118,6 +119,20 @@ static void tuned(uint64_t seconds) {
             CHECK_STRING(rows[i].algorithm, s.algorithm);
             CHECK(fabs(rows[i].seconds / s.predicted_s - 1) < 1e-6);
         }
+    /* A program built with an older header has shorter structs; one that sets no size is told so. */
+    q.size = offsetof(rill_plan_query, profile);
+    q.profile = "/nowhere/profile";
+    CHECK_OK(rill_plan(&q, rows, 32, &n));
+    q.size = 0;
+    CHECK_INT(rill_plan(&q, rows, 32, &n), ==, RILL_ERR_ARGUMENT);
+    CHECK(strstr(rill_last_error(), "RILL_PLAN_QUERY_INIT") != NULL);
+    report.size = 0;
+    CHECK_INT(rill_tune(comm, &o, &report), ==, RILL_ERR_ARGUMENT);
+    report.size = offsetof(rill_tune_report, profile);
+    strcpy(report.profile, "untouched");
+    o.seconds = 0.2;
+    CHECK_OK(rill_tune(comm, &o, &report));
+    CHECK_STRING(report.profile, "untouched");
     CHECK_OK(rill_comm_free(&comm));
 
     check_case("a broken profile");
