@@ -94,7 +94,8 @@ static int index_of(const char *value, const char *const *names) {
     return -1;
 }
 
-static int set_option(overlap_config *c, int option, const char *name, const char *value) {
+static int set_option(void *config, int option, const char *name, const char *value) {
+    overlap_config *c = config;
     bool ok = true;
     int index;
     const char *wanted = "a count over 0";
@@ -175,18 +176,8 @@ static int read_options(int argc, char **argv, overlap_config *c, bool *help) {
                           .algorithms = "auto",
                           .progress = "thread,poll,none",
                           .poll_us = 50};
-    tool_getopt_reset();
-    for (int option; (option = tool_getopt("bench overlap", argc, argv, options)) != -1;) {
-        if (option == '?') return EXIT_USAGE;
-        *help |= option == 'h';
-        const char *name = "";
-        for (const struct option *o = options; o->name; o++)
-            if (o->val == option) name = o->name;
-        int status = option == 'h' ? EXIT_OK : set_option(c, option, name, optarg);
-        if (status != EXIT_OK) return status;
-    }
-    if (optind < argc) return tool_usage("bench overlap", "unexpected argument '%s'", argv[optind]);
-    return finish(c);
+    int status = tool_options("bench overlap", argc, argv, options, set_option, c, help);
+    return status == EXIT_OK ? finish(c) : status;
 }
 
 /* ---- report ------------------------------------------------------------------------------- */

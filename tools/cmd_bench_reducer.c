@@ -25,7 +25,8 @@ void cmd_bench_reducer_help(FILE *out) {
         "  --k K                  or the number of entries\n"
         "  --algorithm LIST       names from 'rill info' (allreduce and reducer), auto, or all\n"
         "                         (default: all)\n"
-        "  --select M             topk, threshold, gaussian, bucket, block, random, nonzero, auto;\n"
+        "  --select M             topk, threshold, gaussian, bucket, block, random, nonzero, "
+        "auto;\n"
         "                         default: suited, what suits the algorithm\n"
         "  --codec C              of indices: auto, raw, bitpack, elias_fano, bitmap (auto)\n"
         "  --value-bits B         0 (as they are), 16, 8, 4, 2 (0)\n"
@@ -119,7 +120,8 @@ static bool positive(const char *text, double *value) {
     return !errno && end != text && !*end && *value > 0 && *value < 1e300;
 }
 
-static int set_option(reducer_config *c, int option, const char *name, const char *value) {
+static int set_option(void *config, int option, const char *name, const char *value) {
+    reducer_config *c = config;
     static const char *const updates[] = {"dense", "stream", "both", NULL};
     int index = 0;
     bool ok = true;
@@ -183,18 +185,7 @@ static int read_options(int argc, char **argv, reducer_config *c, bool *help) {
                           .dense_updates = true,
                           .baseline = true,
                           .feedback = true};
-    tool_getopt_reset();
-    for (int option; (option = tool_getopt("bench reducer", argc, argv, options)) != -1;) {
-        if (option == '?') return EXIT_USAGE;
-        *help |= option == 'h';
-        const char *name = "";
-        for (const struct option *o = options; o->name; o++)
-            if (o->val == option) name = o->name;
-        int status = option == 'h' ? EXIT_OK : set_option(c, option, name, optarg);
-        if (status != EXIT_OK) return status;
-    }
-    if (optind < argc) return tool_usage("bench reducer", "unexpected argument '%s'", argv[optind]);
-    return EXIT_OK;
+    return tool_options("bench reducer", argc, argv, options, set_option, c, help);
 }
 
 /* ---- report ------------------------------------------------------------------------------- */

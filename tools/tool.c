@@ -83,6 +83,26 @@ int tool_getopt(const char *command, int argc, char **argv, const struct option 
     return '?';
 }
 
+static const char *option_name(const struct option *options, int option) {
+    while (options->name && options->val != option)
+        options++;
+    return options->name ? options->name : "";
+}
+
+int tool_options(const char *command, int argc, char **argv, const struct option *options,
+                 tool_set_fn *set, void *config, bool *help) {
+    tool_getopt_reset();
+    for (int option; (option = tool_getopt(command, argc, argv, options)) != -1;) {
+        if (option == '?') return EXIT_USAGE;
+        *help |= option == 'h';
+        int status = option == 'h' ? EXIT_OK
+                                   : set(config, option, option_name(options, option), optarg);
+        if (status != EXIT_OK) return status;
+    }
+    if (optind < argc) return tool_usage(command, "unexpected argument '%s'", argv[optind]);
+    return EXIT_OK;
+}
+
 /* Levenshtein distance of two short words, ignoring case. */
 static int distance(const char *a, const char *b) {
     enum { LONGEST = 48 };
