@@ -6,16 +6,20 @@
 #include "req/request.h"
 #include "stream/blocks.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. In a simulation it sets out
- * only when it is received: one after the other they would cost a latency each, as they do nowhere else. */
-#ifdef SMPI_H
-enum { SMALL = 0 };
-#else
+/* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
+
+/* A simulated message sets out only when it is received: where many come, they would cost a latency each one by
+ * one, as they do nowhere else. Where few come, polls cost more time to simulate than that is worth. */
+#ifdef SMPI_H
+enum { MOST_AT_ONCE = 16 };
+#else
+enum { MOST_AT_ONCE = INT_MAX };
 #endif
 
 /* Probes before the way back through the state machine, where nothing else could be done there. */
@@ -289,7 +293,8 @@ static rill_status post_receive(rill_request *request, const MPI_Status *probed,
     *t = (rill__transfer){.mpi = MPI_REQUEST_NULL, .peer = probed->MPI_SOURCE, .lane = lane};
     t->block = rill__block_take(request, (size_t)bytes);
     if (!t->block) return RILL_ERR_MEMORY;
-    *complete = bytes <= SMALL && (uint64_t)bytes < rill__limit_of(engine, t->peer);
+    *complete = bytes <= SMALL && engine->size <= MOST_AT_ONCE &&
+                (uint64_t)bytes < rill__limit_of(engine, t->peer);
     int code = *complete ? MPI_Recv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
                                     task->tag + lane, engine->mpi, MPI_STATUS_IGNORE)
                          : MPI_Irecv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
