@@ -26,7 +26,7 @@
  * one that is closest in the sum of squares (fit).
  *
  * Cost: 0.2-0.3 ns a value to quantize with AVX-512, mostly for the generator; dequantizing runs at
- * the speed of memory; fit 1 ns a value for each unit that it tries. No memory but 4 KiB of stack for
+ * the speed of memory; fit takes 1 to 3 ns a value. No memory but 4 KiB of stack for
  * types other than f32, 8 KiB for fit. */
 #include "codec/value_codec.h"
 #include "codec/value_portable.h"
