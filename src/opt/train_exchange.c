@@ -60,6 +60,9 @@ rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
     x->options.algorithm = t->options.algorithm;
     x->options.codec = t->options.codec;
     x->options.value_bits = t->options.value_bits;
+    /* Frequent features have low numbers in most data, so that equal ranges are uneven parts; the
+     * planner would find out in the first exchange of each epoch, which then is as slow as its largest part. */
+    x->options.partition = "balanced";
     RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &x->comm));
     x->slot = calloc((size_t)t->options.staleness + 1, sizeof *x->slot);
     if (!x->slot) return rill__train_memory("the exchange");
