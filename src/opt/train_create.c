@@ -221,6 +221,7 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     free(t->backup);
     for (int i = 0; i < t->name_count; i++)
         free(t->names[i]);
+    rill_comm_free(&t->comm);
     MPI_Comm_free(&t->mpi);
     free(t);
     *trainer = NULL;
