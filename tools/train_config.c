@@ -43,7 +43,7 @@ void cmd_train_help(FILE *out) {
         "  --momentum X        its factor (0.9)\n"
         "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
         "  --schedule S        1/t (default), constant, step, bold-driver\n"
-        "  --decay X           1/t: lr / (1 + X epochs) (0.3)\n"
+        "  --decay X           1/t: lr / (1 + X epochs) (0.25)\n"
         "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
         "  --batch N           rows of a rank in a step; default: its rows / 1000, from 1 to 100\n"
         "  --coordinates N     scd: of a rank in a step (100)\n"

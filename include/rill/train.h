@@ -268,7 +268,7 @@ typedef struct rill_train_options {
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
-            NULL, 0.0, 0.3, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0        \
+            NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0       \
     }
 
 typedef struct rill_train_report {
