@@ -55,8 +55,7 @@ static void print_data(const train_run *run) {
 
 static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options,
-                                               run->config->epochs, &choice);
+    rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options, &choice);
     run->options.C = choice.C;
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");

@@ -324,7 +324,7 @@ RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the rows, each
  * judged by its loss on another part; rows that the options hold out are not used. With too few rows it is
- * 1, and tries is 0. epochs: of the training that follows. Collective, the same result on all ranks. */
+ * 1, and tries is 0. Collective, the same result on all ranks. */
 typedef struct rill_C_choice {
     size_t size;
     double C;
@@ -336,8 +336,7 @@ typedef struct rill_C_choice {
 #define RILL_C_CHOICE_INIT                                                                         \
     { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0 }
 RILL_API rill_status rill_trainer_choose_C(MPI_Comm, const rill_dataset *train,
-                                           const rill_train_options *or_null, uint64_t epochs,
-                                           rill_C_choice *);
+                                           const rill_train_options *or_null, rill_C_choice *);
 
 /* The i-th of each: NULL past the end. */
 RILL_API const char *rill_loss_at(int i, const char **description);

@@ -16,14 +16,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 24, LEAST_ROWS = 100, MOST_EPOCHS = 3 };
+enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 24, LEAST_ROWS = 100, EPOCHS = 3 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, least_C = 1e-4, most_C = 1e6;
 
 typedef struct search {
     MPI_Comm mpi;
     rill_dataset *sample;
     rill_train_options options;
-    uint64_t epochs;
     rill_C_choice *choice;
     double best; /* loss */
 } search;
@@ -103,7 +102,7 @@ static rill_status try_one(search *s, double C, double *loss) {
     s->options.C = C;
     *loss = INFINITY;
     rill_status status = rill_trainer_create(s->mpi, s->sample, NULL, &s->options, &trainer);
-    for (uint64_t e = 0; status == RILL_OK && e < s->epochs && !report.converged; e++)
+    for (uint64_t e = 0; status == RILL_OK && e < EPOCHS && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
     if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
     if (trainer) {
@@ -139,15 +138,14 @@ static rill_status choose(search *s) {
 }
 
 rill_status rill_trainer_choose_C(MPI_Comm comm, const rill_dataset *train,
-                                  const rill_train_options *given, uint64_t epochs,
-                                  rill_C_choice *out) {
+                                  const rill_train_options *given, rill_C_choice *out) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
     search s = {.mpi = comm, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
-    if (!train || !out || !epochs || out->size < sizeof(size_t) || out->size > sizeof choice ||
+    if (!train || !out || out->size < sizeof(size_t) || out->size > sizeof choice ||
         (given && (given->size < sizeof(size_t) || given->size > sizeof s.options)))
-        return rill__data_fail(RILL_ERR_ARGUMENT,
-                               "rill_trainer_choose_C: train or choice is NULL, epochs is 0, or a "
-                               "size is wrong");
+        return rill__data_fail(
+            RILL_ERR_ARGUMENT,
+            "rill_trainer_choose_C: train or choice is NULL, or a size is wrong");
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
     double began = MPI_Wtime();
@@ -156,7 +154,6 @@ rill_status rill_trainer_choose_C(MPI_Comm comm, const rill_dataset *train,
     s.options.algorithm = s.options.codec = s.options.reducer = NULL;
     s.options.value_bits = s.options.staleness = s.options.profile = 0;
     s.options.local_steps = 0;
-    s.epochs = epochs < MOST_EPOCHS ? epochs : MOST_EPOCHS;
     if (status == RILL_OK) status = choose(&s);
     rill_dataset_free(&s.sample);
     choice.seconds = MPI_Wtime() - began;
