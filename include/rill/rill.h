@@ -195,6 +195,10 @@ typedef struct rill_stats {
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
 /* Collective; also after a failed call. All requests must be freed first. */
 RILL_API rill_status rill_comm_free(rill_comm **);
+/* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and rounded as the
+ * first ones were, so that a part of a program can be repeated to the bit. Sends nothing; all ranks, at the same
+ * place among their calls. No request may be active. */
+RILL_API rill_status rill_comm_forget(rill_comm *);
 /* Of the last blocking call. */
 RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *);
 RILL_API int rill_comm_rank(const rill_comm *);
