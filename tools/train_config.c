@@ -45,7 +45,7 @@ void cmd_train_help(FILE *out) {
         "  --schedule S        1/t (default), constant, step, bold-driver\n"
         "  --decay X           1/t: lr / (1 + X epochs) (0.25)\n"
         "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
-        "  --batch N           rows of a rank in a step; default: its rows / 1000, from 1 to 100\n"
+        "  --batch N           rows of a rank in a step; default: its rows / 250, from 1 to 100\n"
         "  --coordinates N     scd: of a rank in a step (100)\n"
         "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
         "\n"

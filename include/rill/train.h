@@ -246,7 +246,7 @@ typedef struct rill_train_options {
     uint64_t step_epochs;
     double momentum;
     uint64_t
-        batch; /* rows of a rank in a step; 0: rows of all ranks / ranks / 1000, from 1 to 100 */
+        batch; /* rows of a rank in a step; 0: rows of all ranks / ranks / 250, from 1 to 100 */
     uint64_t
         local_steps; /* steps between two averages of the ranks' models; 0: sum each gradient */
     int staleness;   /* the sum of step t is applied in step t + staleness; 0: at once */

@@ -99,7 +99,7 @@ static rill_status split(rill_trainer *t) {
 }
 
 uint64_t rill__train_batch(uint64_t rows, int ranks) {
-    const uint64_t steps = 1000, most = 100;
+    const uint64_t steps = 250, most = 100;
     uint64_t batch = rows / (steps * (uint64_t)ranks);
     return batch < 1 ? 1 : batch > most ? most : batch;
 }

@@ -179,7 +179,7 @@ rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
 /* Sum over the ranks. */
 rill_status rill__train_sum(const rill_trainer *, double *values, int n);
-/* Rows of a rank in a step, where the options leave it open: so few that there are a thousand steps in an epoch,
+/* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an epoch,
  * up to the hundred that make a step worth its exchange. */
 uint64_t rill__train_batch(uint64_t rows, int ranks);
 /* Cuts the features between the threads. */
