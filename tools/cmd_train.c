@@ -16,6 +16,7 @@
 
 typedef struct train_run {
     const train_config *config;
+    rill_train_options options; /* with the C that was chosen */
     rill_dataset *data, *valid;
     rill_trainer *trainer;
     FILE *log;
@@ -52,6 +53,22 @@ static void print_data(const train_run *run) {
     if (r.qids) printf("note: %llu 'qid' fields were ignored\n", (unsigned long long)r.qids);
 }
 
+static rill_status choose_C(train_run *run) {
+    rill_C_choice choice = RILL_C_CHOICE_INIT;
+    rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options, &choice);
+    run->options.C = choice.C;
+    if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
+    if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
+    else {
+        printf("C = %g, chosen in %.2f s; loss on held-out rows:", choice.C, choice.seconds);
+        for (int i = 0; i < choice.tries; i++)
+            printf(" %.5f (%g)", choice.loss[i], choice.tried[i]);
+        printf("\n");
+    }
+    fflush(stdout);
+    return status;
+}
+
 static void put_number(json_t *object, const char *key, double value) {
     json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
 }
@@ -60,7 +77,7 @@ static void log_line(const train_run *run, const rill_train_report *r) {
     if (!run->log) return;
     int ranks;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    const rill_train_options *o = &run->config->options;
+    const rill_train_options *o = &run->options;
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
                              run->config->file, "loss_name", o->loss ? o->loss : "logistic",
                              "solver", o->solver ? o->solver : "sgd", "reducer",
@@ -76,6 +93,7 @@ static void log_line(const train_run *run, const rill_train_report *r) {
     json_object_set_new(line, "file_bytes", json_integer((json_int_t)data->file_bytes));
     json_object_set_new(line, "data_bytes", json_integer((json_int_t)data->memory_bytes));
     json_object_set_new(line, "threads", json_integer(o->threads > 1 ? o->threads : 1));
+    put_number(line, "C", o->C);
     put_number(line, "load_seconds", data->seconds);
     put_number(line, "loss", r->loss);
     put_number(line, "objective", r->objective);
@@ -168,8 +186,10 @@ static int run_training(train_run *run) {
     run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
-    if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &config->options,
-                            &run->trainer) != RILL_OK)
+    run->options = config->options;
+    if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
+    if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &run->options, &run->trainer) !=
+        RILL_OK)
         return failed(NULL);
     if (config->log && tool_speaks()) {
         run->log = fopen(config->log, config->resume ? "a" : "w");

@@ -12,62 +12,65 @@
 #include <string.h>
 
 void cmd_train_help(FILE *out) {
-    fputs("usage: rill train FILE [OPTION...]\n"
-          "\n"
-          "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
-          "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1. With more than two labels,\n"
-          "each against the rest. Started without mpirun it starts mpirun itself.\n"
-          "\n"
-          "What is trained:\n"
-          "  --loss L            logistic (default), hinge, squared_hinge, squared\n"
-          "  --C X, --l2 X, --l1 X   of the objective (1, 1, 0)\n"
-          "  --bias X            one more feature of that value in every row\n"
-          "  --class-weights W   balanced, or label:weight,...\n"
-          "  --task T            classify or regress; default: by loss and labels\n"
-          "  --normalize         scale rows to norm 1\n"
-          "  --hash BITS         hash features to 2^BITS\n"
-          "  --base B            index of the first feature in text: 0 or 1; default: found\n"
-          "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
-          "  --seed N            of order, split and rounding (1)\n"
-          "\n"
-          "How:\n"
-          "  --ranks P           ranks to start (1)\n"
-          "  --threads N         threads of each rank; the results do not depend on it (1)\n"
-          "  --solver S          sgd (default), scd, newton\n"
-          "  --epochs N          passes over the data; steps of newton (10)\n"
-          "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
-          "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
-          "  --momentum X        its factor (0.9)\n"
-          "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
-          "  --schedule S        1/t (default), constant, step, bold-driver\n"
-          "  --decay X           1/t: lr / (1 + X epochs) (1)\n"
-          "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
-          "  --batch N           rows of a rank in a step (100)\n"
-          "  --coordinates N     scd: of a rank in a step (100)\n"
-          "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
-          "\n"
-          "What travels:\n"
-          "  --dense             whole vectors, by MPI\n"
-          "  --algorithm A       of the exact sum; a name from 'rill info'\n"
-          "  --codec C           of indices; a name from 'rill info'\n"
-          "  --reducer R         instead of the exact sum: oktopk, gtopk, spardl, s2, topk\n"
-          "  --density X         share of the gradient that a reducer sends (1%)\n"
-          "  --value-bits B      0 (as they are), 16, 8, 4, 2\n"
-          "  --async N           sums are applied N steps later, and travel meanwhile\n"
-          "  --local-steps N     average the ranks' models every N steps (optimizer plain)\n"
-          "\n"
-          "What comes out:\n"
-          "  --model FILE        the model, in LIBLINEAR's format\n"
-          "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
-          "  --resume            go on from the checkpoint\n"
-          "  --log FILE          one JSON object per epoch and line\n"
-          "  --profile           a barrier before each exchange, to tell waiting for slower ranks\n"
-          "                      from communication\n"
-          "  --quiet             print nothing\n"
-          "  -h, --help          this text\n"
-          "\n"
-          "Example: rill train url.svm --ranks 4 --valid 20% --normalize --model url.model\n",
-          out);
+    fputs(
+        "usage: rill train FILE [OPTION...]\n"
+        "\n"
+        "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
+        "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1. With more than two labels,\n"
+        "each against the rest. Started without mpirun it starts mpirun itself.\n"
+        "\n"
+        "What is trained:\n"
+        "  --loss L            logistic (default), hinge, squared_hinge, squared\n"
+        "  --C X               of the objective; auto: chosen from the data: the default with\n"
+        "                      sgd, unless --l2 or --l1 is given; else 1\n"
+        "  --l2 X, --l1 X      of the objective (1, 0)\n"
+        "  --bias X            one more feature of that value in every row\n"
+        "  --class-weights W   balanced, or label:weight,...\n"
+        "  --task T            classify or regress; default: by loss and labels\n"
+        "  --normalize         scale rows to norm 1\n"
+        "  --hash BITS         hash features to 2^BITS\n"
+        "  --base B            index of the first feature in text: 0 or 1; default: found\n"
+        "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
+        "  --seed N            of order, split and rounding (1)\n"
+        "\n"
+        "How:\n"
+        "  --ranks P           ranks to start (1)\n"
+        "  --threads N         threads of each rank; the results do not depend on it (1)\n"
+        "  --solver S          sgd (default), scd, newton\n"
+        "  --epochs N          passes over the data; steps of newton (10)\n"
+        "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
+        "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
+        "  --momentum X        its factor (0.9)\n"
+        "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
+        "  --schedule S        1/t (default), constant, step, bold-driver\n"
+        "  --decay X           1/t: lr / (1 + X epochs) (0.25)\n"
+        "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
+        "  --batch N           rows of a rank in a step; default: its rows / 250, from 1 to 100\n"
+        "  --coordinates N     scd: of a rank in a step (100)\n"
+        "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
+        "\n"
+        "What travels:\n"
+        "  --dense             whole vectors, by MPI\n"
+        "  --algorithm A       of the exact sum; a name from 'rill info'\n"
+        "  --codec C           of indices; a name from 'rill info'\n"
+        "  --reducer R         instead of the exact sum: oktopk, gtopk, spardl, s2, topk\n"
+        "  --density X         share of the gradient that a reducer sends (1%)\n"
+        "  --value-bits B      0 (as they are), 16, 8, 4, 2\n"
+        "  --async N           sums are applied N steps later, and travel meanwhile\n"
+        "  --local-steps N     average the ranks' models every N steps (optimizer plain)\n"
+        "\n"
+        "What comes out:\n"
+        "  --model FILE        the model, in LIBLINEAR's format\n"
+        "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
+        "  --resume            go on from the checkpoint\n"
+        "  --log FILE          one JSON object per epoch and line\n"
+        "  --profile           a barrier before each exchange, to tell waiting for slower ranks\n"
+        "                      from communication\n"
+        "  --quiet             print nothing\n"
+        "  -h, --help          this text\n"
+        "\n"
+        "Example: rill train url.svm --ranks 4 --valid 20% --normalize --model url.model\n",
+        out);
 }
 
 static int usage(const char *option, const char *value, const char *wanted) {
@@ -282,6 +285,11 @@ static int set_option(void *context, int option, const char *value) {
     double *real = real_option(c, option);
     uint64_t *count = count_option(c, option);
     const char **text = text_option(c, option);
+    if (option == OPT_C || option == OPT_L2 || option == OPT_L1) c->objective_given = true;
+    if (option == OPT_C) {
+        c->choose_C = !strcmp(value, "auto");
+        if (c->choose_C) return EXIT_OK;
+    }
     if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
     if (count && (!parse_count(value, count) || !*count))
         return usage(name_of(option), value, "a number of at least 1");
@@ -295,6 +303,9 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (status != EXIT_OK || c->help) return status;
     if (!n) return tool_usage("train", "which file?");
     c->file = words[0];
+    /* sgd is for predictions; the others are for the optimum of a given objective. */
+    if (!c->objective_given && (!c->options.solver || !strcmp(c->options.solver, "sgd")))
+        c->choose_C = true;
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

@@ -15,6 +15,8 @@ typedef struct train_config {
     int ranks, early_stop, hash_bits;
     uint64_t epochs, checkpoint_every;
     bool normalize, resume, quiet, help;
+    bool objective_given; /* C, l2 or l1 */
+    bool choose_C;        /* from the data */
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
     {                                                                                              \

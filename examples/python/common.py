@@ -27,11 +27,14 @@ def parser(description: str, *, steps: int, lr: float, batch: int) -> argparse.A
     p.add_argument("--method", default="oktopk", help=f"{', '.join(METHODS)}, or another algorithm of rill")
     p.add_argument("--density", type=float, default=0.01, help="share of the entries that is sent in a step")
     p.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps at each of four higher densities first")
+    p.add_argument("--small", type=int, default=0, metavar="VALUES", help="parameters of fewer values are summed densely")
+    p.add_argument("--sketch", default="", metavar="LAMBDA,ROWS", help="s2: cells of the sketch for an entry, and rows (default: 0.5,3)")
     p.add_argument("--steps", type=int, default=steps)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--lr", type=float, default=lr, help="learning rate")
     p.add_argument("--momentum", type=float, default=0.9)
-    p.add_argument("--correction", action="store_true", help="momentum on each rank before selection, not in the optimizer (not for dense)")
+    p.add_argument("--correction", action="store_true", help="momentum on each rank before selection, not in SGD or Adam (not for dense)")
+    p.add_argument("--follow", action="store_true", help="what waits to be sent counts with the rate that it was computed at")
     p.add_argument("--decay", action="store_true", help="the learning rate goes linearly to 0 over the steps")
     p.add_argument("--adam", action="store_true", help="Adam instead of SGD with momentum; applied after the exchange")
     p.add_argument("--batch", type=int, default=batch, help="samples of a rank in a step")
@@ -87,7 +90,8 @@ class Run:
         self.bytes = 0
         self.write(kind="run", task=task, method=arguments.method, density=arguments.density, ranks=size, seed=arguments.seed,
                    lr=arguments.lr, batch=arguments.batch, adam=arguments.adam, momentum=arguments.momentum,
-                   decay=arguments.decay, warmup=arguments.warmup, correction=corrected(arguments), device=arguments.device, torch=torch.__version__)  # fmt: skip
+                   decay=arguments.decay, warmup=arguments.warmup, correction=corrected(arguments), follow=arguments.follow,
+                   small=arguments.small, sketch=arguments.sketch, device=arguments.device, torch=torch.__version__)  # fmt: skip
 
     def write(self, **record: Any) -> None:
         if self.file:
@@ -159,8 +163,8 @@ def corrected(arguments: argparse.Namespace) -> bool:
 
 
 def optimizer_of(arguments: argparse.Namespace, parameters: Any) -> torch.optim.Optimizer:
-    if arguments.adam:
-        return torch.optim.Adam(parameters, lr=arguments.lr)
+    if arguments.adam:  # with momentum in the reducers, Adam has none of its own
+        return torch.optim.Adam(parameters, lr=arguments.lr, betas=(0.0 if corrected(arguments) else 0.9, 0.999))
     return torch.optim.SGD(parameters, lr=arguments.lr, momentum=0.0 if corrected(arguments) else arguments.momentum)
 
 
@@ -170,11 +174,24 @@ def schedule_of(arguments: argparse.Namespace, optimizer: torch.optim.Optimizer)
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: (1 - done / steps) if arguments.decay else 1.0)
 
 
+def sketch_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    if not arguments.sketch:
+        return {}
+    cells, rows = arguments.sketch.split(",")
+    return {"sketch_lambda": float(cells), "sketch_rows": int(rows)}
+
+
 def distributed(arguments: argparse.Namespace, model: nn.Module, **options: Any) -> tuple[DistributedDataParallel, rill.torch.State]:
     """The model under DistributedDataParallel with rill's hook."""
     ddp = DistributedDataParallel(model)
     state = rill.torch.State(arguments.method, density=arguments.density, module=model, seed=arguments.seed,
-                             warmup_steps=arguments.warmup, momentum=arguments.momentum if corrected(arguments) else 0.0,
+                             small=arguments.small, warmup_steps=arguments.warmup,
+                             momentum=arguments.momentum if corrected(arguments) else 0.0, **sketch_options(arguments),
                              **options)  # fmt: skip
     ddp.register_comm_hook(state, rill.torch.hook)
     return ddp, state
+
+
+def follow(arguments: argparse.Namespace, state: Any, optimizer: torch.optim.Optimizer) -> None:
+    if arguments.follow:
+        state.follow(optimizer)

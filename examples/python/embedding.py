@@ -69,7 +69,7 @@ class Model(nn.Module):
 
 def main() -> None:
     parser = common.parser(__doc__.splitlines()[0], steps=300, lr=1.0, batch=32)
-    parser.set_defaults(momentum=0.0)
+    parser.set_defaults(momentum=0.0, small=4096)
     parser.add_argument("--rows", type=int, default=1 << 17, help="of the embedding")
     parser.add_argument("--width", type=int, default=64, help="of the embedding")
     arguments = parser.parse_args()
@@ -89,8 +89,10 @@ def main() -> None:
     rill.torch.broadcast_parameters(model)
     optimizer = rill.torch.DistributedOptimizer(
         common.optimizer_of(arguments, model.parameters()), model.named_parameters(), arguments.method,
-        density=arguments.density, seed=arguments.seed, warmup_steps=arguments.warmup,
+        density=arguments.density, seed=arguments.seed, warmup_steps=arguments.warmup, small=arguments.small,
+        momentum=arguments.momentum if common.corrected(arguments) else 0.0, **common.sketch_options(arguments),
     )  # fmt: skip
+    common.follow(arguments, optimizer, optimizer.optimizer)
     schedule = common.schedule_of(arguments, optimizer)
     run = common.Run(arguments, comm.rank, comm.size, "embedding", "test accuracy")
 

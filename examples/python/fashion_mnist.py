@@ -50,6 +50,7 @@ def main() -> None:
     model = network().to(device)
     ddp, state = common.distributed(arguments, model)
     optimizer = common.optimizer_of(arguments, ddp.parameters())
+    common.follow(arguments, state, optimizer)
     schedule = common.schedule_of(arguments, optimizer)
     run = common.Run(arguments, rank, size, "fashion-mnist", "test accuracy")
 

@@ -89,6 +89,7 @@ def main() -> None:
     # The reducer clips to clip / sqrt(ranks), so that the sum of all stays within clip.
     ddp, state = common.distributed(arguments, model, clip=arguments.clip * size**0.5)
     optimizer = common.optimizer_of(arguments, ddp.parameters())
+    common.follow(arguments, state, optimizer)
     schedule = common.schedule_of(arguments, optimizer)
     run = common.Run(arguments, rank, size, source, "validation perplexity")
 

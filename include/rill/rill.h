@@ -195,6 +195,10 @@ typedef struct rill_stats {
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
 /* Collective; also after a failed call. All requests must be freed first. */
 RILL_API rill_status rill_comm_free(rill_comm **);
+/* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and rounded as the
+ * first ones were, so that a part of a program can be repeated to the bit. Sends nothing; all ranks, at the same
+ * place among their calls. No request may be active. */
+RILL_API rill_status rill_comm_forget(rill_comm *);
 /* Of the last blocking call. */
 RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *);
 RILL_API int rill_comm_rank(const rill_comm *);
@@ -336,7 +340,7 @@ typedef struct rill_reducer_options {
     uint64_t block;
     int threads;                   /* of the selection; 0 or 1: this thread alone */
     uint64_t threshold_interval;   /* steps between exact thresholds (tau'); 0: 32 */
-    uint64_t repartition_interval; /* "oktopk": steps between partitions (tau); 0: 64 */
+    uint64_t repartition_interval; /* "oktopk", "spardl": steps between partitions (tau); 0: 64 */
     double balance_trigger; /* "oktopk": largest share over the mean that is evened out; 0: 4 */
     double lambda;          /* "s2": cells of the sketch per entry of the union; 0: 0.5 */
     int sketch_rows;        /* "s2": rows of the sketch, whose median is taken; 0: 3 */
@@ -364,6 +368,10 @@ RILL_API rill_status rill_reducer_test(rill_reducer *, int *done);
 RILL_API rill_status rill_reducer_wait(rill_reducer *);
 /* Adds a micro-batch's gradient to the next step, and sends nothing. Not collective. */
 RILL_API rill_status rill_reducer_accumulate(rill_reducer *, const void *gradient);
+/* Multiplies what waits to be sent. With the old rate over the new one, when a learning rate that is
+ * applied to updates changes: what waits then counts with the rate that it was computed at, as if the
+ * rate were in the gradients. Not collective, but all ranks should. */
+RILL_API rill_status rill_reducer_scale(rill_reducer *, double factor);
 
 /* Tensor fusion: n tensors, whose counts sum up to dim, as one vector. */
 typedef struct rill_tensor {

@@ -245,7 +245,8 @@ typedef struct rill_train_options {
     double step_factor;    /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;
     double momentum;
-    uint64_t batch; /* rows of a rank in a step */
+    uint64_t
+        batch; /* rows of a rank in a step; 0: rows of all ranks / ranks / 250, from 1 to 100 */
     uint64_t
         local_steps; /* steps between two averages of the ranks' models; 0: sum each gradient */
     int staleness;   /* the sum of step t is applied in step t + staleness; 0: at once */
@@ -267,7 +268,7 @@ typedef struct rill_train_options {
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
-            NULL, 0.0, 1.0, 0.5, 5, 0.9, 100, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0      \
+            NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0       \
     }
 
 typedef struct rill_train_report {
@@ -320,6 +321,22 @@ RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
  * loads it goes on bit by bit as the saved one would have. */
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
+
+/* A C for these data and options, whose own C is not read: found by short trainings on part of the rows, each
+ * judged by its loss on another part; rows that the options hold out are not used. With too few rows it is
+ * 1, and tries is 0. Collective, the same result on all ranks. */
+typedef struct rill_C_choice {
+    size_t size;
+    double C;
+    int tries;
+    double tried[16], loss[16]; /* C of each try, and its loss on rows that were not trained on */
+    uint64_t rows;              /* of all ranks, trained on in a try */
+    double seconds;
+} rill_C_choice;
+#define RILL_C_CHOICE_INIT                                                                         \
+    { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0 }
+RILL_API rill_status rill_trainer_choose_C(MPI_Comm, const rill_dataset *train,
+                                           const rill_train_options *or_null, rill_C_choice *);
 
 /* The i-th of each: NULL past the end. */
 RILL_API const char *rill_loss_at(int i, const char **description);

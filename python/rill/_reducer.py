@@ -143,6 +143,11 @@ class Reducer:
         """Adds a micro-batch's gradient to the next step, and sends nothing. Not collective."""
         check(lib.rill_reducer_accumulate(self._live(), self._gradient(gradient).address))
 
+    def scale(self, factor: float) -> None:
+        """Multiplies what waits to be sent. With the old learning rate over the new one it counts with the rate that it
+        was computed at. Not collective, but all ranks should."""
+        check(lib.rill_reducer_scale(self._live(), factor))
+
     @property
     def residual(self) -> Any:
         """View of what this rank has not sent yet, until the next call; of bf16 as uint16."""

@@ -117,6 +117,20 @@ rill_status rill_comm_free(rill_comm **pointer) {
     return status;
 }
 
+rill_status rill_comm_forget(rill_comm *comm) {
+    if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_forget: comm is NULL");
+    rill__engine *engine = &comm->engine;
+    rill__lock(engine);
+    bool active = engine->active != NULL;
+    if (!active) {
+        memset(comm->planner.keys, 0, sizeof comm->planner.keys);
+        engine->first_seq = engine->seq;
+    }
+    rill__unlock(engine);
+    if (active) return rill__fail(RILL_ERR_STATE, "rill_comm_forget: a request is active");
+    return RILL_OK;
+}
+
 /* Older programs have a shorter struct: only what fits is written. One that forgot to set the size
  * has at least the first version's fields. */
 void rill__stats_copy(rill_stats *to, const rill_stats *from) {

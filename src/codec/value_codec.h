@@ -31,10 +31,10 @@ typedef struct rill__value_codec {
     /* values[i] += decoded, for messages of type f32; values are unchanged on failure. */
     rill_status (*decode_add)(const void *in, size_t bytes, uint64_t count, float *values,
                               size_t *used);
-    /* Rescales encoded values so that they are as close as possible to the exact ones: no longer
-     * unbiased, but always closer than nothing at all, which error feedback needs to stay stable.
-     * decoded: what they are now. NULL: nothing to rescale. */
-    void (*fit)(rill_type, const void *exact, const void *decoded, uint64_t count, void *encoded);
+    /* Codes the values anew, as close as possible to the exact ones: no longer unbiased, but never
+     * further from them than nothing at all, which error feedback needs to stay stable. NULL: encode
+     * does so. */
+    void (*fit)(rill_type, const void *exact, uint64_t count, void *encoded);
 } rill__value_codec;
 
 const rill__value_codec *rill__value_codec_at(int i);         /* NULL past the end */

@@ -24,7 +24,6 @@ typedef struct newton_state {
      * change along the direction, or slopes. By row: losses. */
     double *z, *along, *loss;
     float *curvature;
-    rill_comm *comm;
     rill_stream *stream;
 } newton_state;
 
@@ -41,6 +40,7 @@ static rill_status newton_open(rill_trainer *t) {
     s->curvature = malloc(cells * sizeof *s->curvature);
     s->loss = malloc(((size_t)t->train.n + 1) * sizeof *s->loss);
     if (!s->z || !s->along || !s->curvature || !s->loss) return rill__train_memory("the solver");
+    RILL_TRY_DATA(rill__train_comm(t));
     return rill_stream_create(RILL_F32, t->n, &s->stream);
 }
 
@@ -58,7 +58,6 @@ static void newton_close(rill_trainer *t) {
     free(s->curvature);
     free(s->loss);
     rill_stream_free(&s->stream);
-    rill_comm_free(&s->comm);
     free(s);
     t->solver_state = NULL;
 }
@@ -186,7 +185,7 @@ static double add_losses(const rill_trainer *t, const newton_state *s) {
 
 /* Sums what the ranks put into the vector, and adds l2 times another (or times 1, if NULL). */
 static rill_status complete(rill_trainer *t, newton_state *s, float *vector, const float *plus) {
-    RILL_TRY_DATA(rill__exchange_dense(t, s->comm, s->stream, vector));
+    RILL_TRY_DATA(rill__exchange_dense(t, s->stream, vector));
     for (uint64_t j = 0; j < t->n; j++)
         vector[j] += (float)(t->options.l2 * (plus ? plus[j] : 1));
     return RILL_OK;
@@ -281,9 +280,7 @@ static rill_status newton_epoch(rill_trainer *t, double *loss, uint64_t *samples
     newton_state *s = t->solver_state;
     double sum;
     bool moved;
-    /* A new one for each epoch: see train_exchange.c. */
-    RILL_TRY_DATA(rill_comm_free(&s->comm));
-    RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &s->comm));
+    RILL_TRY_DATA(rill__train_comm(t));
     RILL_TRY_DATA(linearise(t, s, &sum));
     RILL_TRY_DATA(rill__train_sum(t, &sum, 1));
     double norm = sqrt(dot(s->gradient, s->gradient, t->n));

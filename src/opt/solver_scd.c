@@ -39,7 +39,6 @@ typedef struct scd_state {
     float *val, *parts; /* parts: of the chosen ones' slopes */
     float *dense;       /* algorithm "dense": all coordinates' changes */
     int *places;
-    rill_comm *comm;
     rill_stream *part, *sums, *mine, *changes;
 } scd_state;
 
@@ -48,7 +47,6 @@ static void *take(size_t n, size_t size) { return calloc(n + RILL_SLACK, size); 
 /* Sums of squares over all ranks, and from them the features that occur. */
 static rill_status find_active(rill_trainer *t, scd_state *s, float *square) {
     const rill_data_view *d = &t->train.data;
-    rill_comm *comm = NULL;
     rill_stream *stream = NULL;
     for (uint64_t i = 0; i < t->train.n; i++) {
         uint64_t row = rill__row_at(&t->train, i);
@@ -56,16 +54,15 @@ static rill_status find_active(rill_trainer *t, scd_state *s, float *square) {
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
             square[d->index32[e]] += (float)(factor * d->value[e] * d->value[e]);
     }
-    rill_status status = rill_comm_create(t->mpi, NULL, &comm);
+    rill_status status = rill__train_comm(t);
     if (status == RILL_OK) status = rill_stream_create(RILL_F32, t->features, &stream);
     if (status == RILL_OK) {
         const char *algorithm = t->options.algorithm;
         t->options.algorithm = NULL;
-        status = rill__exchange_dense(t, comm, stream, square);
+        status = rill__exchange_dense(t, stream, square);
         t->options.algorithm = algorithm;
     }
     rill_stream_free(&stream);
-    rill_comm_free(&comm);
     if (status != RILL_OK) return status;
     for (uint64_t j = 0; j < t->features; j++)
         s->active += square[j] > 0;
@@ -174,7 +171,6 @@ static void scd_close(rill_trainer *t) {
     rill_stream_free(&s->sums);
     rill_stream_free(&s->mine);
     rill_stream_free(&s->changes);
-    rill_comm_free(&s->comm);
     free(s->feature);
     free(s->square);
     free(s->start);
@@ -295,8 +291,8 @@ static rill_status sum_slopes(rill_trainer *t, scd_state *s, uint64_t n, uint64_
     rill__train_meet(t);
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
-    RILL_TRY_DATA(rill_reduce_scatter(s->comm, s->part, s->sums, RILL_SUM, first, count, NULL));
-    rill_comm_stats(s->comm, &stats);
+    RILL_TRY_DATA(rill_reduce_scatter(t->comm, s->part, s->sums, RILL_SUM, first, count, NULL));
+    rill_comm_stats(t->comm, &stats);
     rill__train_account(t, began, &stats);
     const uint32_t *idx = rill_stream_indices32(s->sums);
     const float *value = rill_stream_values(s->sums);
@@ -353,8 +349,8 @@ static rill_status gather_sparse(rill_trainer *t, scd_state *s, uint64_t pairs) 
     rill__train_meet(t);
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
-    RILL_TRY_DATA(rill_allgather(s->comm, s->mine, s->changes, &options));
-    rill_comm_stats(s->comm, &stats);
+    RILL_TRY_DATA(rill_allgather(t->comm, s->mine, s->changes, &options));
+    rill_comm_stats(t->comm, &stats);
     rill__train_account(t, began, &stats);
     const uint32_t *idx = rill_stream_indices32(s->changes);
     const float *value = rill_stream_values(s->changes);
@@ -390,9 +386,8 @@ static rill_status scd_epoch(rill_trainer *t, double *loss, uint64_t *samples, u
     *steps = (longest + t->options.coordinates - 1) / t->options.coordinates;
     *samples = t->train.n;
     *converged = 0;
-    /* A new one for each epoch: see train_exchange.c. Decision values likewise start from the weights. */
-    RILL_TRY_DATA(rill_comm_free(&s->comm));
-    RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &s->comm));
+    /* As after a checkpoint: decision values, too, start from the weights. */
+    RILL_TRY_DATA(rill__train_comm(t));
     permute(t, s);
     for (uint64_t i = 0; i < t->train.n; i++)
         rill__row_decide(&t->train.data, rill__row_at(&t->train, i), t->weights.w, t->columns,

@@ -79,7 +79,7 @@ static rill_status sgd_open(rill_trainer *t) {
         t->lr /= 1 + t->options.staleness;
     }
     if (t->options.local_steps) RILL_TRY_DATA(open_local(t, s));
-    return t->options.reducer ? open_reducer(t, s) : RILL_OK;
+    return t->options.reducer ? open_reducer(t, s) : rill__exchange_prepare(t);
 }
 
 static void sgd_close(rill_trainer *t) {

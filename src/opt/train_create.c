@@ -98,6 +98,12 @@ static rill_status split(rill_trainer *t) {
     return RILL_OK;
 }
 
+uint64_t rill__train_batch(uint64_t rows, int ranks) {
+    const uint64_t steps = 250, most = 100;
+    uint64_t batch = rows / (steps * (uint64_t)ranks);
+    return batch < 1 ? 1 : batch > most ? most : batch;
+}
+
 static rill_status count_rows(rill_trainer *t) {
     double rows[2] = {(double)t->train.n, (double)t->valid.n};
     RILL_TRY_DATA(rill__train_sum(t, rows, 2));
@@ -105,6 +111,7 @@ static rill_status count_rows(rill_trainer *t) {
     if (!t->total_rows) return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
     if (t->has_valid && rows[1] == 0)
         return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows for validation");
+    if (!t->options.batch) t->options.batch = rill__train_batch(t->total_rows, t->ranks);
     return RILL_OK;
 }
 
@@ -214,6 +221,7 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     free(t->backup);
     for (int i = 0; i < t->name_count; i++)
         free(t->names[i]);
+    rill_comm_free(&t->comm);
     MPI_Comm_free(&t->mpi);
     free(t);
     *trainer = NULL;

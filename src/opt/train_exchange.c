@@ -4,8 +4,7 @@
  * take() waits for the oldest one when more than so many are under way. With staleness s the sum of step t
  * is applied in step t + s, never earlier: the order of updates does not depend on the network, so that
  * runs repeat to the bit, while s sums travel as the next batches are computed.
- * An exchange lives for one epoch: its communicator's planner then starts from the same knowledge in
- * an epoch that follows a checkpoint as in one that follows another epoch.
+ * An exchange lives for one epoch, and its planner knows nothing of earlier ones (rill__train_comm).
  * The algorithm "dense" at staleness 0 is the program that knows no sparse sums: MPI_Allreduce of whole
  * vectors, and nothing of ours around it.
  * Memory: 2 (staleness + 1) streams, each as large as a sum; dense 2 n floats. On one rank nothing is sent
@@ -22,7 +21,7 @@ typedef struct exchange_slot {
 
 struct rill__exchange {
     rill_trainer *trainer;
-    rill_comm *comm;
+    rill_comm *comm; /* the trainer's */
     rill_options options;
     int slots, busy, first; /* first: the oldest of busy slots */
     exchange_slot *slot;
@@ -45,14 +44,26 @@ void rill__train_meet(rill_trainer *t) {
     t->wait_seconds += MPI_Wtime() - began;
 }
 
+rill_status rill__train_comm(rill_trainer *t) {
+    return t->comm ? rill_comm_forget(t->comm) : rill_comm_create(t->mpi, NULL, &t->comm);
+}
+
+static bool is_by_mpi(const rill_train_options *o) {
+    return o->algorithm && !strcmp(o->algorithm, "dense") && !o->staleness && !o->value_bits;
+}
+
+rill_status rill__exchange_prepare(rill_trainer *t) {
+    bool alone = t->ranks == 1 && !t->options.staleness;
+    return alone || is_by_mpi(&t->options) ? RILL_OK : rill__train_comm(t);
+}
+
 rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
     rill__exchange *x = calloc(1, sizeof *x);
     *out = x;
     if (!x) return rill__train_memory("the exchange");
     x->trainer = t;
     if (t->ranks == 1 && !t->options.staleness) return RILL_OK;
-    if (t->options.algorithm && !strcmp(t->options.algorithm, "dense") && !t->options.staleness &&
-        !t->options.value_bits) {
+    if (is_by_mpi(&t->options)) {
         x->dense = calloc(2 * (size_t)t->n + 1, sizeof *x->dense);
         return x->dense ? RILL_OK : rill__train_memory("the exchange");
     }
@@ -60,7 +71,11 @@ rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
     x->options.algorithm = t->options.algorithm;
     x->options.codec = t->options.codec;
     x->options.value_bits = t->options.value_bits;
-    RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &x->comm));
+    /* Frequent features have low numbers in most data, so that equal ranges are uneven parts; the
+     * planner would find out in the first exchange of each epoch, which then is as slow as its largest part. */
+    x->options.partition = "balanced";
+    RILL_TRY_DATA(rill__train_comm(t));
+    x->comm = t->comm;
     x->slot = calloc((size_t)t->options.staleness + 1, sizeof *x->slot);
     if (!x->slot) return rill__train_memory("the exchange");
     x->slots = t->options.staleness + 1;
@@ -81,7 +96,6 @@ void rill__exchange_close(rill__exchange **exchange) {
     }
     free(x->slot);
     free(x->dense);
-    rill_comm_free(&x->comm);
     free(x);
     *exchange = NULL;
 }
@@ -169,8 +183,7 @@ rill_status rill__exchange_take(rill__exchange *x, int pending, bool *has, rill_
     return RILL_OK;
 }
 
-rill_status rill__exchange_dense(rill_trainer *t, rill_comm *comm, rill_stream *stream,
-                                 float *vector) {
+rill_status rill__exchange_dense(rill_trainer *t, rill_stream *stream, float *vector) {
     if (t->ranks == 1) return RILL_OK;
     rill_options options = RILL_OPTIONS_INIT;
     rill_stats stats = RILL_STATS_INIT;
@@ -179,8 +192,8 @@ rill_status rill__exchange_dense(rill_trainer *t, rill_comm *comm, rill_stream *
     RILL_TRY_DATA(rill_stream_set_dense(stream, vector));
     rill__train_meet(t);
     double began = MPI_Wtime();
-    RILL_TRY_DATA(rill_allreduce(comm, stream, stream, RILL_SUM, &options));
-    rill_comm_stats(comm, &stats);
+    RILL_TRY_DATA(rill_allreduce(t->comm, stream, stream, RILL_SUM, &options));
+    rill_comm_stats(t->comm, &stats);
     rill__train_account(t, began, &stats);
     return rill_stream_get_dense(stream, vector);
 }

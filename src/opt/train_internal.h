@@ -125,6 +125,7 @@ struct rill_trainer {
     float *backup;                 /* bold-driver: weights of the last good epoch */
     uint64_t comm_bytes;           /* of this epoch and rank */
     double comm_seconds, wait_seconds;
+    rill_comm *comm; /* of exact sums; NULL: not needed yet */
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
     const char *algorithm;
@@ -178,6 +179,9 @@ rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
 /* Sum over the ranks. */
 rill_status rill__train_sum(const rill_trainer *, double *values, int n);
+/* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an epoch,
+ * up to the hundred that make a step worth its exchange. */
+uint64_t rill__train_batch(uint64_t rows, int ranks);
 /* Cuts the features between the threads. */
 rill_status rill__train_cut_features(rill_trainer *);
 /* The entries [*first, *last) of a row that belong to a thread. */
@@ -189,6 +193,9 @@ rill_status rill__train_rate(rill_trainer *, uint64_t batch, double *lr);
 double rill__train_loss(const rill_trainer *, const rill__part_rows *);
 /* All ranks: the objective of settled weights. */
 rill_status rill__train_objective(rill_trainer *, double *objective, double *mean_loss);
+/* t->comm, as if it were new: an epoch that follows a checkpoint is then planned as one that follows another
+ * epoch. All ranks. */
+rill_status rill__train_comm(rill_trainer *);
 /* Before an exchange: waits for all ranks, if the options ask for it. */
 void rill__train_meet(rill_trainer *);
 /* Accounts for an exchange that began at that time. */
@@ -241,6 +248,7 @@ typedef struct rill__sum_view {
 } rill__sum_view;
 
 /* Exact sums, staleness of them under way at most. */
+rill_status rill__exchange_prepare(rill_trainer *); /* once, before the first epoch */
 rill_status rill__exchange_open(rill_trainer *, rill__exchange **);
 void rill__exchange_close(rill__exchange **);
 uint64_t rill__exchange_bytes(const rill__exchange *);
@@ -250,7 +258,7 @@ rill_status rill__exchange_put(rill__exchange *, uint64_t n, const uint32_t *idx
 rill_status rill__exchange_take(rill__exchange *, int pending, bool *has, rill__sum_view *);
 
 /* Dense vectors, for solvers of second order: into = sum over the ranks. */
-rill_status rill__exchange_dense(rill_trainer *, rill_comm *, rill_stream *, float *vector);
+rill_status rill__exchange_dense(rill_trainer *, rill_stream *, float *vector);
 
 /* ---- model ---------------------------------------------------------------------------------- */
 

@@ -70,9 +70,8 @@ static rill_status check_numbers(rill_trainer *t) {
                                o->valid_fraction);
     if (!isfinite(o->bias))
         return rill__data_fail(RILL_ERR_ARGUMENT, "bias = %g is not finite", o->bias);
-    if (!o->batch || !o->step_epochs || !o->coordinates)
-        return rill__data_fail(RILL_ERR_ARGUMENT,
-                               "batch, step_epochs and coordinates are at least 1");
+    if (!o->step_epochs || !o->coordinates)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "step_epochs and coordinates are at least 1");
     if (o->staleness < 0 || o->staleness > 64)
         return rill__data_fail(RILL_ERR_ARGUMENT, "staleness = %d must be 0 to 64", o->staleness);
     if (o->reducer && !(o->density > 0 && o->density <= 1))

@@ -59,7 +59,8 @@ rill_status rill__reducer_selectors(rill_reducer *r) {
             return rill__fail(RILL_ERR_MEMORY, "out of memory for %d selectors", n);
     }
     for (int i = 0; i <= n; i++)
-        r->bounds[i] = rill__uniform_bound(r->dim, i, n);
+        r->bounds[i] = n == 1 ? rill__uniform_bound(r->dim, i, n)
+                              : rill__block_bound(&r->feedback, r->dim, n, i);
     for (int i = 0; i < n; i++, r->n_selectors++) {
         uint64_t k = n == 1 ? r->k : rill__block_quota(r->k, n, i);
         RILL_TRY(create_selector(r, r->bounds[i + 1] - r->bounds[i], k, &r->selectors[i]));
@@ -90,10 +91,17 @@ static rill_status select_with(rill_reducer *r, rill_selector *selector, const v
     return rill_select(selector, gradient, out);
 }
 
+/* The last step may have moved the blocks that the algorithm takes entries from. */
+static bool blocks_moved(const rill_reducer *r) {
+    for (int i = 0; r->n_selectors > 1 && i < r->n_selectors; i++)
+        if (r->bounds[i] != rill__block_bound(&r->feedback, r->dim, r->n_selectors, i)) return true;
+    return false;
+}
+
 static rill_status select_largest(rill_reducer *r, const void *gradient) {
     size_t size = rill__type_size(r->type);
     uint64_t k = rill__reducer_stage_k(r);
-    if (k != r->k || !r->n_selectors) {
+    if (k != r->k || !r->n_selectors || blocks_moved(r)) {
         r->k = k;
         RILL_TRY(rill__reducer_selectors(r));
     }

@@ -1,6 +1,7 @@
 /* A step: select, call, take back, update. In two halves, so that the call is under way in between. */
 #include "reduce/reducer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,16 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
     }
     rill__dense_add(r->type, r->pending.data, gradient, r->dim);
     r->pending_used = true;
+    return RILL_OK;
+}
+
+rill_status rill_reducer_scale(rill_reducer *r, double factor) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_scale: reducer is NULL");
+    if (!isfinite(factor))
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_scale: factor %g is not finite", factor);
+    if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_scale: a step is under way");
+    if (!r->residual_is_zero)
+        rill__dense_scale(r->type, r->residual.data, factor, r->residual.data, r->dim);
     return RILL_OK;
 }
 

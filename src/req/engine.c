@@ -261,7 +261,7 @@ void rill__task_start(rill_request *request) {
     task->inquired = false;
     task->hops = 0;
     task->sender = (uint32_t)engine->rank;
-    task->step_key = task->seq;
+    task->step_key = task->seq - engine->first_seq;
     task->shares_errors = false;
     task->lost = NULL;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;

@@ -79,6 +79,7 @@ typedef struct rill__engine {
     uint64_t split_limit; /* most bytes of one MPI message */
     uint64_t host_limit;  /* the same between ranks of one host */
     uint64_t seq;         /* of the next call */
+    uint64_t first_seq;   /* what random rounding counts from */
     pthread_mutex_t lock;
     bool threaded;
     atomic_int waiting;   /* callers that want the lock and did not get it at once */
@@ -127,7 +128,7 @@ typedef struct rill__task {
     bool codec_forced;  /* else small messages go raw */
     uint32_t hops;      /* messages encoded so far */
     uint32_t sender;    /* for random rounding: this rank, or who else encodes the same */
-    uint64_t step_key;  /* the same: seq, or the step of a reducer */
+    uint64_t step_key;  /* the same: number of the call, or the step of a reducer */
     bool shares_errors; /* another rank encodes the same, and answers for what coding loses */
     /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
     void (*lost)(rill_request *, const rill__part *, struct rill__block *);

@@ -74,6 +74,68 @@ static void first_calls(uint64_t round) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
+/* One rounded sum; returns a hash of its bits. */
+static uint64_t rounded_sum(rill_comm *comm) {
+    enum { DIM = 4096 };
+    static float value[DIM];
+    rill_stream *s = NULL;
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = "allgather";
+    o.value_bits = 4;
+    for (int i = 0; i < DIM; i++)
+        value[i] = (float)(i * 7 % 101 + check.rank);
+    CHECK_OK(rill_stream_create(RILL_F32, DIM, &s));
+    CHECK_OK(rill_stream_set_dense(s, value));
+    CHECK_OK(rill_allreduce(comm, s, s, RILL_SUM, &o));
+    CHECK_OK(rill_stream_get_dense(s, value));
+    CHECK_OK(rill_stream_free(&s));
+    return hash_bytes(1, value, sizeof value);
+}
+
+/* After rill_comm_forget calls repeat those on a new communicator: random rounding, and the agreement on sizes that
+ * a first call needs. */
+static void forget(void) {
+    check_case("a communicator that forgets");
+    rill_comm *comm = NULL;
+    rill_stream *in = NULL, *out = NULL;
+    rill_request *request = NULL;
+    rill_stats s = RILL_STATS_INIT;
+    uint64_t sums[2][2], messages[3];
+    float one = 1;
+    uint32_t at = 5;
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 2; k++)
+            sums[i][k] = rounded_sum(comm);
+        CHECK_OK(rill_comm_forget(comm));
+    }
+    CHECK(sums[0][0] == sums[1][0] && sums[0][1] == sums[1][1]);
+    if (check.size > 1) CHECK(sums[0][0] != sums[0][1]);
+    CHECK_OK(rill_stream_create(RILL_F32, 1000, &in));
+    CHECK_OK(rill_stream_create(RILL_F32, 1000, &out));
+    CHECK_OK(rill_stream_set_pairs(in, 1, &at, &one));
+    for (int i = 0; i < 3; i++) { /* the first, a later one, the first again */
+        if (i == 2) CHECK_OK(rill_comm_forget(comm));
+        CHECK_OK(rill_allreduce(comm, in, out, RILL_SUM, NULL));
+        CHECK_OK(rill_comm_stats(comm, &s));
+        messages[i] = s.messages;
+    }
+    CHECK_INT(messages[2], ==, messages[0]);
+    if (check.size > 1) CHECK_INT(messages[1], <, messages[0]);
+    if (check.rank > 0) MPI_Barrier(MPI_COMM_WORLD); /* rank 0's cannot be complete before */
+    CHECK_OK(rill_iallreduce(comm, in, out, RILL_SUM, NULL, &request));
+    if (check.rank == 0) {
+        if (check.size > 1) CHECK_STATUS(rill_comm_forget(comm), RILL_ERR_STATE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    CHECK_OK(rill_wait(request));
+    CHECK_OK(rill_request_free(&request));
+    CHECK_STATUS(rill_comm_forget(NULL), RILL_ERR_ARGUMENT);
+    CHECK_OK(rill_stream_free(&in));
+    CHECK_OK(rill_stream_free(&out));
+    CHECK_OK(rill_comm_free(&comm));
+}
+
 /* Several ranks share a host, and not all ranks do; taken as true of hosts that are pretended. */
 static int has_use_for_hier(const char *pretended) {
     MPI_Comm host;
@@ -97,6 +159,7 @@ int main(int argc, char **argv) {
     int kinds = 0;
     for (uint64_t round = 0; round < calls / 4; round++)
         first_calls(round);
+    forget();
     while (number < calls) {
         /* The same few keys (dim, type, op) again and again, or rarely one of many (evicted). */
         int flight = 1 + (int)rng_below(&r, FLIGHT);

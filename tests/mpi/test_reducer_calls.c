@@ -200,6 +200,35 @@ static void test_warmup(void) {
     CHECK_OK(rill_reducer_free(&r));
 }
 
+/* What waits counts half; what is sent in this step comes with the gradient. */
+static void test_scale(void) {
+    check_case("a scaled residual");
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    o.algorithm = "gtopk";
+    o.k = 10;
+    rill_reducer *r = make(&o, DIM);
+    static float g[DIM], update[DIM], expected[DIM];
+    CHECK_OK(rill_reducer_scale(r, 3)); /* of nothing */
+    exact_gradient(g, DIM, 11, 0);
+    CHECK_OK(rill_reducer_step(r, g, update));
+    const float *residual = rill_reducer_residual(r);
+    double mass = 0;
+    for (int i = 0; i < DIM; i++) {
+        expected[i] = residual[i] / 2;
+        mass += fabs((double)expected[i]);
+    }
+    CHECK(mass > 0);
+    CHECK_OK(rill_reducer_scale(r, 0.5));
+    check_equal(rill_reducer_residual(r), expected, DIM);
+    CHECK_STATUS(rill_reducer_scale(r, (double)NAN), RILL_ERR_ARGUMENT);
+    CHECK_DETAIL("not finite");
+    CHECK_STATUS(rill_reducer_scale(NULL, 1), RILL_ERR_ARGUMENT);
+    CHECK_OK(rill_reducer_start(r, g, update));
+    CHECK_STATUS(rill_reducer_scale(r, 2), RILL_ERR_STATE);
+    CHECK_OK(rill_reducer_wait(r));
+    CHECK_OK(rill_reducer_free(&r));
+}
+
 /* Coding with few bits on several hops must not feed more back than it delivers. */
 static void test_stability(const char *algorithm) {
     enum { STEPS = 60 };
@@ -357,6 +386,7 @@ int main(int argc, char **argv) {
     test_momentum();
     test_clip();
     test_warmup();
+    test_scale();
     test_choice();
     test_bad_options();
     CHECK_OK(rill_comm_free(&comm));

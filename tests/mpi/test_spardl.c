@@ -151,6 +151,48 @@ static void test_volume(rill_comm *comm) {
     }
 }
 
+/* The large entries are in the first tenth of the indices. How much of a step's result is from
+ * there, after as many partitions as are given? */
+static double share_of_region(rill_comm *comm, const char *partition, int partitions) {
+    enum { DIM = 20000, K = 400, EVERY = 4 };
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    o.algorithm = "spardl";
+    o.partition = partition;
+    o.k = K;
+    o.repartition_interval = EVERY;
+    topk_run t = topk_open(comm, DIM, &o);
+    rng r = rng_make(check.seed, 77 + (uint64_t)check.rank);
+    uint64_t inside = 0, all = 0;
+    for (int step = 0; step <= EVERY * partitions; step++) {
+        for (uint64_t i = 0; i < DIM; i++)
+            t.gradient[i] = (float)((rng_unit(&r) - 0.5) * (i < DIM / 10 ? 40 : 1));
+        topk_step(&t);
+        CHECK(topk_missing(&t, t.kept) < 1e-5);
+        CHECK_INT(t.stats.nnz_out, <=, K);
+    }
+    for (uint64_t i = 0; i < DIM; i++) {
+        all += t.update[i] != 0;
+        inside += t.update[i] != 0 && i < DIM / 10;
+    }
+    CHECK_INT(all, >=, K * 9 / 10);
+    topk_close(&t);
+    return (double)inside / (double)all;
+}
+
+/* Blocks of equal length can't give the region more than its length; those that move do. */
+static void test_balance(rill_comm *comm) {
+    check_case("spardl: blocks move to the large entries");
+    double even = share_of_region(comm, "uniform", 12), moved = share_of_region(comm, NULL, 12);
+    if (check.rank == 0)
+        printf("test_spardl: %d ranks: %.2f of the result from a tenth of the indices, %.2f with "
+               "blocks "
+               "of equal length\n",
+               check.size, moved, even);
+    if (check.size == 1) return;
+    CHECK(even < 1.02 * (check.size < 10 ? 1.0 : 2.0) / check.size + 0.01);
+    CHECK(moved > 0.7 && moved > even);
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     rill_comm *comm = NULL;
@@ -160,6 +202,7 @@ int main(int argc, char **argv) {
     if (!check_argument(argc, argv, "--volume")) {
         test_model(comm, steps);
         test_exact(comm);
+        test_balance(comm);
         check_codings("spardl", steps);
         check_failures("spardl");
     }

@@ -292,10 +292,10 @@ static void test_resume(void) {
         CHECK_OK(rill_trainer_free(&u));
         /* Other settings, and damage, are refused. */
         if (i == 2) {
-            o.decay = 0.25;
+            o.decay = 0.5;
             t = start(set, &o);
             CHECK_STATUS(rill_trainer_load(t, path), RILL_ERR_MISMATCH);
-            CHECK_DETAIL("decay=1, this run has decay=0.25");
+            CHECK_DETAIL("decay=0.25, this run has decay=0.5");
             if (check.rank == 0) {
                 FILE *file = fopen(path, "r+b");
                 fseek(file, -20, SEEK_END);

@@ -138,6 +138,50 @@ def test_rules(comm):
         rill.torch.State(rules=rules)
 
 
+def test_small_parameters_are_dense(comm):
+    model = network()
+    state = rill.torch.State("gtopk", density=0.05, small=WIDTH + 1, rules={"2.bias": {"density": 0.5}}, module=model)
+    ddp = wrapped(state, model)
+    train(ddp, comm.rank, 3)
+    by_name = {member.name: group.reducer for _, group in state._all_groups() for member in group.members}
+    dense = {name for name, reducer in by_name.items() if reducer.stats.algorithm == "dense"}
+    assert dense == {"0.bias", "4.bias", "6.bias"}  # 2.bias is larger, and has a rule
+    assert not any(by_name[name].residual.any() for name in dense)
+    assert same_on_all_ranks(comm, ddp)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_residuals_follow_the_rate(comm, follows):
+    """What waits counts with the rate that it was computed at: weights and it add up to all gradients times their rates."""
+    model = network()
+    before = flat(model)
+    state = rill.torch.State("gtopk", density=0.05, module=model)
+    ddp = wrapped(state, model)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=1.0)
+    if follows:
+        state.follow(optimizer)
+    fed = torch.zeros_like(before, dtype=torch.float64)
+    for step, rate in enumerate([1.0, 1.0, 0.5, 0.0, 0.125, 0.2]):  # at 0 everything waits
+        optimizer.param_groups[0]["lr"] = rate
+        x, y = batch(comm.rank, step)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(ddp(x), y).backward()
+        twin = copy.deepcopy(model)
+        twin.zero_grad()
+        nn.functional.cross_entropy(twin(x), y).backward()
+        if rate:
+            optimizer.step()
+            fed += rate * torch.cat([p.grad.reshape(-1) for p in twin.parameters()])
+        else:  # what was sent is not applied
+            fed += (0.5 * torch.cat([p.grad.reshape(-1) for p in twin.parameters()])).double()
+            fed -= 0.5 * torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double()
+    residuals = state.state_dict()["residuals"]
+    kept = torch.cat([residuals[name] for name, _ in model.named_parameters()]).double()
+    moved = (before - flat(model)).double() * comm.size
+    close = torch.allclose(moved + 0.2 * kept, sum(comm.mpi.allgather(fed)), atol=1e-4)
+    assert close == follows and kept.abs().max() > 1e-3
+
+
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -77,6 +79,29 @@ def test_each_gradient_its_way(comm):
     rows = model.embedding.weight.grad.coalesce().indices()[0]
     expected = np.unique(np.concatenate([words(rank, 2)[0].reshape(-1).numpy() for rank in range(comm.size)]))
     assert rows.tolist() == expected.tolist()
+
+
+def test_residuals_follow_the_rate(comm):
+    """As with State: nothing is lost of gradients times their rates."""
+    model = Words(sparse=False)
+    before = flat(model)
+    optimizer = wrap(model, "gtopk", density=0.05)
+    optimizer.follow()
+    fed = torch.zeros_like(before)
+    for step, rate in enumerate([0.1, 0.1, 0.02, 0.05]):
+        optimizer.param_groups[0]["lr"] = rate
+        twin = copy.deepcopy(model)
+        twin.zero_grad()
+        loss_of(twin, comm.rank, step).backward()
+        fed += rate * torch.cat([p.grad.reshape(-1) for p in twin.parameters()])
+        optimizer.zero_grad()
+        loss_of(model, comm.rank, step).backward()
+        optimizer.step()
+    residuals = optimizer.reducers_state_dict()["residuals"]
+    kept = torch.cat([residuals[name] for name, _ in model.named_parameters()])
+    moved = (before - flat(model)) * comm.size
+    assert torch.allclose(moved + 0.05 * kept, sum(comm.mpi.allgather(fed)), atol=1e-5)
+    assert kept.abs().max() > 1e-4
 
 
 def test_planner_chooses(comm):

@@ -67,6 +67,16 @@ def test_accumulate(comm):
     assert (a.step(micro[2].copy()) == b.step(sum(micro))).all()
 
 
+def test_scale(comm):
+    reducer = rill.Reducer(comm, DIM, density=0.1, algorithm="gtopk")
+    reducer.step(gradient(comm.rank, 0))
+    waiting = reducer.residual.copy()
+    reducer.scale(0.25)
+    assert waiting.any() and (reducer.residual == waiting * 0.25).all()
+    with pytest.raises(rill.RillError, match="not finite"):
+        reducer.scale(float("nan"))
+
+
 def test_half_types(comm):
     for dtype in (torch.float16, torch.bfloat16):
         reducer = rill.Reducer(comm, 100, dtype, k=10, algorithm="gtopk")

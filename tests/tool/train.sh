@@ -36,6 +36,29 @@ cmp -s "$tmp/labels" "$tmp/labels3" || fail "three ranks predict other labels th
 run 0 "$RILL" predict "$tmp/test" --model "$tmp/model" --normalize -o "$tmp/p" --probability
 head -n 1 "$tmp/p" | grep -q "labels 1 -1" || fail "no labels before the probabilities"
 
+# C: chosen by sgd, on the same rows by any number of ranks, and not of rows that are held out; else as given.
+run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --log "$tmp/log"
+has "$tmp/out" "C = 1" "loss on held-out rows"
+chosen=$(grep -oE '"C":[^,]+' "$tmp/log")
+least "${chosen#*:}" 10 "C, where rows are many and labels almost certain"
+for words in "--ranks 3" "--dense --ranks 2" "--reducer topk --ranks 2" "--C auto --quiet"; do
+    # shellcheck disable=SC2086
+    run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --batch 7 $words --log "$tmp/log"
+    grep -q "$chosen," "$tmp/log" || fail "another C with $words: not $chosen"
+done
+sed "s/^+1/-1/; t; s/^-1/+1/" "$tmp/test" >"$tmp/wrong" # labels turned round
+run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --valid "$tmp/wrong" --log "$tmp/log" --quiet
+grep -q "$chosen," "$tmp/log" || fail "validation rows have changed C"
+for words in "--l2 2" "--l1 1" "--solver newton" "--solver scd" "--C 1"; do
+    # shellcheck disable=SC2086
+    run 0 "$RILL" train "$tmp/train" --epochs 1 $words --log "$tmp/log"
+    grep -q '"C":1.0,' "$tmp/log" || fail "C was chosen with $words"
+    if grep -q "held-out rows" "$tmp/out"; then fail "C was tried with $words"; fi
+done
+head -n 60 "$tmp/train" >"$tmp/few"
+run 0 "$RILL" train "$tmp/few" --epochs 1
+has "$tmp/out" "C = 1: there are too few rows"
+
 # A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with a reducer.
 for way in "" "--reducer oktopk --density 0.2"; do
     # shellcheck disable=SC2086

@@ -306,6 +306,52 @@ static void special_values(void **state) {
     rill__isa_force(NULL);
 }
 
+static double squares(const float *a, const float *b, uint64_t n) {
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++)
+        sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return sum;
+}
+
+/* For error feedback: closer than random rounding, and than nothing at all. Like the largest entries of
+ * a gradient, a few values are far larger than the others. */
+static void fitted(void **state) {
+    (void)state;
+    enum { N = 2500 };
+    float x[N + 16], random[N + 16], back[N + 16], zero[N] = {0};
+    rng r = rng_make(5, 0);
+    for (int i = 0; i < N; i++) {
+        double tail = 1 / (0.01 + rng_unit(&r));
+        x[i] = (float)((1 + tail) * (rng_next(&r) & 1 ? 1 : -1));
+    }
+    for (int c = 3; c < 6; c++) {
+        const rill__value_codec *codec = rill__value_codec_at(c);
+        rill__quant_key key = {1, 2, 3, 4};
+        size_t size = codec->bound(RILL_F32, N), used;
+        uint8_t *bytes = guarded(size), *again = guarded(size);
+        codec->encode(RILL_F32, x, N, &key, RILL__SCALE_MAX, bytes);
+        assert_int_equal(codec->decode(RILL_F32, bytes, size, N, random, &used), RILL_OK);
+        codec->fit(RILL_F32, x, N, bytes);
+        assert_int_equal(codec->decode(RILL_F32, bytes, size, N, back, &used), RILL_OK);
+        double nothing = squares(x, zero, N), lost = squares(x, back, N);
+        static const double most[] = {1e-3, 0.12, 0.6}; /* 8, 4, 2 bits */
+        assert_true(lost < most[c - 3] * nothing);
+        assert_true(lost < 0.6 * squares(x, random, N));
+        /* Infinities and NaN, and what is out of reach, stay as they were coded. */
+        static const float odd[] = {NAN, INFINITY, 1e-40f, 3e38f};
+        for (int k = 0; k < 4; k++) {
+            float y[8] = {0};
+            y[3] = odd[k];
+            codec->encode(RILL_F32, y, 8, &key, RILL__SCALE_MAX, again);
+            memcpy(bytes, again, codec->bound(RILL_F32, 8));
+            codec->fit(RILL_F32, y, 8, bytes);
+            assert_memory_equal(bytes, again, codec->bound(RILL_F32, 8));
+        }
+        free(bytes);
+        free(again);
+    }
+}
+
 static void malformed(void **state) {
     (void)state;
     float values[64], sum[64];
@@ -348,11 +394,13 @@ static void malformed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),          cmocka_unit_test(round_trips), cmocka_unit_test(halves),
+        cmocka_unit_test(table),          cmocka_unit_test(round_trips),
+        cmocka_unit_test(halves),
 #ifdef HAVE_RANDOM123
         cmocka_unit_test(generator),      cmocka_unit_test(oracle),
 #endif
-        cmocka_unit_test(special_values), cmocka_unit_test(malformed),
+        cmocka_unit_test(special_values), cmocka_unit_test(fitted),
+        cmocka_unit_test(malformed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

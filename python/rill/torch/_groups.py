@@ -19,6 +19,8 @@ Match = Union[str, Callable[[str, torch.Tensor], bool]]
 Rules = Union[Mapping[str, Rule], Sequence[tuple[Match, Rule]]]
 
 _FORMAT = 1
+FUSED = -2  # in place of the number of a rule: small parameters, summed densely
+_RATE_STEP = 0.02  # by which a learning rate changes before residuals are scaled: that takes a pass over memory
 
 
 class Member(NamedTuple):
@@ -37,21 +39,28 @@ def rule_options(rule: Rule) -> dict[str, Any]:
 
 
 class Chooser:
-    """Options of a parameter: the general ones, changed by the first rule that fits its name."""
+    """Options of a parameter: the general ones, changed by the first rule that fits its name. Those of fewer than small values
+    that no rule is for are dense."""
 
-    def __init__(self, general: Mapping[str, Any], rules: Optional[Rules]) -> None:
+    def __init__(self, general: Mapping[str, Any], rules: Optional[Rules], small: int = 0) -> None:
         self.general = rule_options(general)
+        self.small = small
         pairs = rules.items() if isinstance(rules, Mapping) else (rules or ())
         self.rules: list[tuple[Match, dict[str, Any]]] = [(match, rule_options(rule)) for match, rule in pairs]
 
     def number(self, name: str, parameter: torch.Tensor) -> int:
-        """The number of the rule, or -1."""
+        """The number of the rule; FUSED, or -1."""
         for i, (match, _) in enumerate(self.rules):
             if fnmatch.fnmatchcase(name, match) if isinstance(match, str) else match(name, parameter):
                 return i
-        return -1
+        return FUSED if parameter.numel() < self.small else -1
+
+    def dense_options(self) -> dict[str, Any]:
+        return {"algorithm": "dense", **{name: self.general[name] for name in ("average", "clip") if name in self.general}}
 
     def options(self, number: int) -> dict[str, Any]:
+        if number == FUSED:
+            return self.dense_options()
         if number < 0:
             return dict(self.general)
         changed = self.rules[number][1]
@@ -106,6 +115,8 @@ class Checkpointed:
     comm: Comm
     _kept: dict[str, torch.Tensor]  # what new groups are to take over
     _names: dict[int, str]
+    _followed: Optional[torch.optim.Optimizer] = None
+    _rate = 0.0  # that residuals count with
 
     def _all_groups(self) -> list[tuple[int, Group]]:
         """With the number of the bucket that a group is of."""
@@ -119,6 +130,27 @@ class Checkpointed:
 
     def _settle(self) -> None:
         """Waits for what is under way."""
+
+    def follow(self, optimizer: torch.optim.Optimizer) -> None:
+        """What waits to be sent counts with the learning rate that it was computed at, not with the one at which it is
+        sent, as if the rate were in the gradients (SparCML and Ok-Topk have it there). For SGD with a rate that changes; Adam divides
+        scales out. The rate is that of the optimizer's first group of parameters."""
+        self._followed = optimizer
+        self._rate = float(optimizer.param_groups[0]["lr"])
+
+    def _follow_rate(self) -> None:
+        """To be called before the exchanges of a step, with nothing under way."""
+        if self._followed is None:
+            return
+        rate = float(self._followed.param_groups[0]["lr"])
+        if rate <= 0 or (self._rate > 0 and abs(rate / self._rate - 1) < _RATE_STEP):
+            return
+        if self._rate > 0:
+            for _, group in self._all_groups():
+                group.reducer.scale(self._rate / rate)
+            for part in self._kept.values():
+                part.mul_(self._rate / rate)
+        self._rate = rate
 
     def _need_names(self, what: str) -> None:
         if not self._names:

@@ -89,6 +89,7 @@ class State(Checkpointed):
     density: share of each bucket's entries that is sent in a step. value_bits: 0 raw, 16, 8, 4 or 2.
     rules: other options for some parameters, the first that fits: ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose
     first part may be a function of name and parameter. Needs ``module``.
+    small: parameters of fewer values that no rule is for are summed densely.
     module: the model, for the names of its parameters; rules and checkpoints need them.
     dense_steps: steps at the start that are summed densely; at least one is due to DDP, see above.
     overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE.
@@ -103,6 +104,7 @@ class State(Checkpointed):
         density: Optional[float] = None,
         value_bits: Optional[int] = None,
         rules: Optional[Rules] = None,
+        small: int = 0,
         module: Optional[torch.nn.Module] = None,
         dense_steps: int = 1,
         overlap: str = "auto",
@@ -116,7 +118,7 @@ class State(Checkpointed):
         self.comm = default_comm(comm)
         self._check_size = comm is None
         self.steps = 0  # backward passes so far
-        self._chooser = Chooser(general, rules)
+        self._chooser = Chooser(general, rules, small)
         self._names = names_of(module.named_parameters()) if module is not None else {}
         self._dense_steps = dense_steps
         self._buckets: dict[int, _Bucket] = {}
@@ -142,6 +144,7 @@ class State(Checkpointed):
         if self._check_size and self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
             raise RuntimeError(f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}")
         self._settle()
+        self._follow_rate()
 
     def _settle(self) -> None:
         """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures."""
@@ -181,10 +184,9 @@ class State(Checkpointed):
         return made
 
     def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> _Bucket:
-        options = {name: self._chooser.general[name] for name in ("average", "clip") if name in self._chooser.general}
         members = [Member(name, count) for name, count, _ in key]
         made = self._dense_buckets[index] = _Bucket()
-        made.groups.append(Group(self.comm, buffer.dtype, members, -1, {"algorithm": "dense", **options}))
+        made.groups.append(Group(self.comm, buffer.dtype, members, -1, self._chooser.dense_options()))
         made.arrange(key, type_of(buffer.dtype))
         return made
 

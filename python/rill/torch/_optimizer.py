@@ -24,7 +24,7 @@ import torch
 
 from .._comm import Pending, mpi
 from .._structs import Stats
-from ._groups import Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
+from ._groups import FUSED, Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
 from ._progress import Job, Progress
 from ._tensors import UNCHECKED, from_stream, to_stream
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
 
 _DENSE, _SPARSE = 1, 2
-_FUSED = -2  # in place of the number of a rule: small tensors
 
 
 class _Exchange(Job):
@@ -86,9 +85,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         if missing:
             raise ValueError(f"named_parameters lacks {len(missing)} parameters of the optimizer, such as one of shape {missing[0]}")
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
-        self._chooser = Chooser(general, rules)
+        self._chooser = Chooser(general, rules, small)
         self._average = bool(self._chooser.general.get("average", True))
-        self._small = small
         self._kept = {}
         self._by_name = {self._names[id(p)]: p for p in self._parameters}
         self._groups: dict[tuple[str, ...], Group] = {}
@@ -144,6 +142,10 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """Goes on with what reducers_state_dict gave, on any number of ranks. Collective."""
         Checkpointed.load_state_dict(self, state)
 
+    def follow(self, optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+        """As ``State.follow``; without an argument the rate is that of the wrapped optimizer."""
+        Checkpointed.follow(self, self.optimizer if optimizer is None else optimizer)
+
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Exchanges the gradients, unless synchronize() just did, and makes the optimizer's step."""
         loss = None
@@ -186,6 +188,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
+        if not self._exchanges:  # the first of this step
+            self._follow_rate()
         for i in unit:
             if kinds[i] == _SPARSE:
                 self._begin(self._start_sparse(self._parameters[i]))
@@ -313,23 +317,20 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         by_type: dict[torch.dtype, list[str]] = {}
         for p in self._parameters:
             name = self._names[id(p)]
-            if p.numel() < self._small and self._chooser.number(name, p) < 0:
+            if self._chooser.number(name, p) == FUSED:
                 by_type.setdefault(p.dtype, []).append(name)
         return {name: tuple(names) for names in by_type.values() for name in names}
 
     def _group(self, names: tuple[str, ...]) -> Group:
         if names not in self._groups:
             parameters = [self._by_name[name] for name in names]
-            rule = _FUSED if names[0] in self._fused else self._chooser.number(names[0], parameters[0])
+            rule = self._chooser.number(names[0], parameters[0])
             members = [Member(name, p.numel()) for name, p in zip(names, parameters)]
             self._make_group(0, parameters[0].dtype, members, rule).feed(self._kept)
         return self._groups[names]
 
     def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
-        general = self._chooser.general
-        fused = {"algorithm": "dense", **{name: general[name] for name in ("average", "clip") if name in general}}
-        options = fused if rule == _FUSED else self._chooser.options(rule)
-        group = Group(self.comm, dtype, members, rule, options)
+        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
         self._groups[tuple(m.name for m in members)] = group
         return group
 

@@ -46,24 +46,20 @@ void rill__give_back(rill_request *r, const rill__part *part) {
 
 /* Unbiased coding alone may add more than it delivers, and what it adds comes back by the feedback:
  * with 2 bits and several hops the residual would grow without bound. */
-static void fit(rill_request *r, const rill__part *part, const rill__part *decoded,
-                rill__block *block) {
+static void fit(rill_request *r, const rill__part *part, rill__block *block) {
     rill__message m;
     if (rill__message_parse(block->buffer.data, block->bytes, NULL, false, &m) != RILL_OK) return;
     const rill__value_codec *codec = rill__value_codec_by_id(m.header.value_codec);
     if (!codec || !codec->fit) return;
     size_t values = (size_t)(m.payload - (const char *)block->buffer.data) + m.header.index_size;
-    codec->fit(r->task.shape.type, part->val, decoded->val, part->n,
-               (char *)block->buffer.data + values);
+    codec->fit(r->task.shape.type, part->val, part->n, (char *)block->buffer.data + values);
 }
 
 void rill__give_back_lost(rill_request *r, const rill__part *part, rill__block *block) {
     if (!r->feedback->options.keeps || !part->n || rill__task_failed(r)) return;
-    rill__part decoded = rill__own_part(r, block);
-    if (rill__task_failed(r)) return;
-    fit(r, part, &decoded, block);
+    fit(r, part, block);
     if (r->task.shares_errors) return;
-    decoded = rill__own_part(r, block);
+    rill__part decoded = rill__own_part(r, block);
     if (rill__task_failed(r)) return;
     rill__piece *piece = next_piece(r, part);
     if (!piece) return;

@@ -123,7 +123,8 @@ void rill__part_topk(rill_request *r, const rill__part *part, uint64_t k, rill__
 
 /* Where the pairs of block i end that start at from. */
 static uint64_t block_end(const rill_request *r, const rill__part *part, uint64_t from, int i) {
-    uint64_t bound = rill__uniform_bound(r->task.expect.dim, i + 1, r->task.engine->size);
+    uint64_t bound = rill__block_bound(r->feedback, r->task.expect.dim, r->task.engine->size,
+                                       i + 1);
     return rill__index_lower_bound(r->task.shape.index_bytes, part->idx, from, part->n, bound);
 }
 

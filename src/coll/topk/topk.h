@@ -49,8 +49,8 @@ void rill__give_back_lost(rill_request *, const rill__part *, rill__block *);
  * pairs is kept as it is. */
 void rill__part_topk(rill_request *, const rill__part *, uint64_t k, rill__part *kept,
                      rill__part *dropped);
-/* The same in each of the blocks [first, end) of the index space, split evenly over the ranks: of
- * block i its quota of k, rill__block_quota. The part has entries of those blocks only. */
+/* The same in each of the blocks [first, end) of the index space, by rill__block_bound: of block i its
+ * quota of k, rill__block_quota. The part has entries of those blocks only. */
 void rill__part_topk_blocks(rill_request *, const rill__part *, int first, int end, uint64_t k,
                             rill__part *kept, rill__part *dropped);
 /* Time of the selection per pair, in merges of a pair; measured for 1e3 to 1.6e5 pairs: 1.0 ns and
@@ -64,10 +64,29 @@ rill__part rill__received_pairs(rill_request *, const rill__message *, uint64_t 
  * memory of the request. */
 void rill__part_add_pairs(rill_request *, rill__part *into, const rill__part *from);
 
-/* Entries that block i of the index space, split evenly over the ranks, gets of k: at least one. */
+/* Entries that block i of the index space, one for each rank, gets of k: at least one. */
 static inline uint64_t rill__block_quota(uint64_t k, int ranks, int i) {
     uint64_t share = rill__uniform_bound(k, i + 1, ranks) - rill__uniform_bound(k, i, ranks);
     return rill__max_u64(1, share);
+}
+
+/* ---- block_bounds.c: blocks of the index space that deliver the same number of entries ---- */
+/* Index that block i begins with; i = ranks: the dimension. The memory is that of an algorithm that
+ * selects by range. */
+uint64_t rill__block_bound(const rill__feedback *, uint64_t dim, int ranks, int i);
+size_t rill__block_memory_size(int ranks);
+/* At the start of a call; and at its end, with the result of each block: its bounds may move for the next. */
+void rill__block_memory_open(rill_request *);
+void rill__block_memory_close(rill_request *, const rill__part *blocks);
+
+/* Ranks that remember different steps (a call that failed on some of them only) would wait for
+ * different messages: they must see from the first that they are not in the same call. */
+static inline uint32_t rill__memory_hash(const void *memory, size_t bytes) {
+    const unsigned char *at = (const unsigned char *)memory;
+    uint32_t hash = UINT32_C(2166136261);
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * UINT32_C(16777619);
+    return hash;
 }
 
 extern const rill__algorithm rill__topk_gtopk, rill__topk_oktopk, rill__topk_spardl, rill__topk_s2;

@@ -129,21 +129,11 @@ static void end_partition(rill_request *r, const state *s) {
     m->bounds_age = 0;
 }
 
-/* Ranks that remember different steps (a call that failed on some of them only) would wait for
- * different messages: they must see from the first that they are not in the same call. */
-static uint32_t memory_hash(const memory *m, size_t bytes) {
-    const unsigned char *at = (const unsigned char *)m;
-    uint32_t hash = UINT32_C(2166136261);
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * UINT32_C(16777619);
-    return hash;
-}
-
 static rill_status start(rill_request *r, state *s) {
     memory *m = memory_of(r);
     const rill__topk_options *o = &r->feedback->options;
     if (m->open) memset(m, 0, r->feedback->memory_size);
-    r->task.expect.algorithm ^= memory_hash(m, r->feedback->memory_size);
+    r->task.expect.algorithm ^= rill__memory_hash(m, r->feedback->memory_size);
     m->open = 1;
     s->finds = m->level.value == 0 || m->level_due || m->level_age >= o->threshold_interval ||
                m->k != wanted(r);

@@ -12,6 +12,7 @@
  *   where the median is other than the mean. It keeps its values less its part: nothing is lost, and
  *   the squared residual of each rank by itself shrinks to 1/(1+lambda). (Were each to answer for 1/P of
  *   the result, the differences between the ranks would stay with them and add up for ever.)
+ *   Where lambda is at least the number of rows, each entry has a cell of its own, and all of it is delivered.
  * Restriction. MPI sums the sketch: no coding of values. A NaN or an infinity spoils the entries
  *   that share a cell with it, with feedback also in the residuals.
  * Memory. Two bitmaps, two sketches, the result.
@@ -175,7 +176,8 @@ static void keep(const rill_request *r, const rill__part *result, uint64_t at, u
 static void decode(rill_request *r, state *s, const rill__part *result, char *val, char *kept) {
     const void *own_cells = r->piece[0].val.data, *cells = r->piece[0].idx.data;
     double lambda = r->feedback->options.lambda, ranks = r->task.engine->size;
-    double factor = kept ? lambda / (1 + lambda) : 1, squares = 0;
+    bool collides = rill__sketch_meeting(&s->sketch) > 0;
+    double factor = kept && collides ? lambda / (1 + lambda) : 1, squares = 0;
     double median[BATCH], mean[BATCH], share[BATCH];
     rill_type type = r->task.shape.type;
     size_t size = rill__type_size(type);

@@ -7,6 +7,8 @@
  * it is sent on, and at its end. Then Bruck's allgather of the P blocks, as their owners encoded them.
  * The blocks that a rank holds are consecutive, so that they are one range of pairs, or two where
  * they go on at block 0.
+ * Blocks are of equal length as published, or with partition "balanced", the default, move to where
+ * large entries are (block_bounds.c).
  * Source. SparDL (Zhao et al., ICDE 2023), Spar-Reduce-Scatter, without teams.
  * Restriction. None. Blocks have at least one entry, so that for k < P the result has up to P.
  * Memory. The messages of the reduce-scatter, the sums of their blocks, and the P results.
@@ -56,8 +58,8 @@ static double estimate(const rill__problem *p) {
 
 static section section_of(const rill_request *r, int from, int to) {
     int size = r->task.engine->size;
-    uint64_t dim = r->task.expect.dim, first = rill__uniform_bound(dim, from, size);
-    return (section){from, to, first, rill__uniform_bound(dim, to, size) - first};
+    uint64_t dim = r->task.expect.dim, first = rill__block_bound(r->feedback, dim, size, from);
+    return (section){from, to, first, rill__block_bound(r->feedback, dim, size, to) - first};
 }
 
 /* The n blocks from the rank-th on that follow offset; returns how many sections they are. */
@@ -155,7 +157,9 @@ static rill_status finish(rill_request *r, state *s) {
         section c = section_of(r, i, i + 1);
         parts[i] = rill__received_pairs(r, &s->gather.messages[i], c.first, c.range);
     }
-    return rill__finish_parts(r, size, parts);
+    rill_status status = rill__finish_parts(r, size, parts);
+    if (status == RILL_OK && !rill__task_failed(r)) rill__block_memory_close(r, parts);
+    return status;
 }
 
 static rill_status step(rill_request *r) {
@@ -164,6 +168,7 @@ static rill_status step(rill_request *r) {
     rill_status status;
     if (s->phase == START) {
         section c[2];
+        rill__block_memory_open(r);
         sections_of(r, 0, size, c);
         for (int i = 0; i < 2; i++)
             s->parts[i] = rill__part_slice(r->task.shape, &r->input, c[i].first, c[i].range);
@@ -196,5 +201,7 @@ const rill__algorithm rill__topk_spardl = {
     .estimate = estimate,
     .state_size = sizeof(state),
     .step = step,
+    .memory_size = rill__block_memory_size,
     .selects_by_range = true,
+    .balances = true,
 };

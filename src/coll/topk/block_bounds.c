@@ -1,0 +1,141 @@
+/* Where the blocks of the index space lie that each deliver k/P entries.
+ *
+ * Blocks of equal length deliver as many entries from where there is little as from where most of the
+ * large ones are: with the weights of an LSTM at one end of a vector and rows of rare words at the other,
+ * those that are k/P-th in their block differ by orders of magnitude. So every tau steps the bounds move half
+ * way to where each block has as many of the large entries. All ranks have the same result, so they
+ * agree without a message: of what was delivered, entries over the highest of the blocks' own thresholds were
+ * not favoured by the block that they are in, and their positions say how dense the large ones are. Where these
+ * are few, the next lower threshold has to do. */
+#include "coll/topk/topk.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 8 }; /* entries a rank that are enough to go by */
+
+/* From step to step; all zero: blocks of equal length. The same on all ranks. */
+typedef struct memory {
+    uint64_t open; /* a step has begun; still set in the next: it failed, and nothing holds */
+    uint64_t age;  /* steps with these bounds */
+    uint64_t set;  /* the bounds are */
+    uint64_t bounds[];
+} memory;
+
+size_t rill__block_memory_size(int ranks) {
+    return sizeof(memory) + ((size_t)ranks + 1) * sizeof(uint64_t);
+}
+
+uint64_t rill__block_bound(const rill__feedback *f, uint64_t dim, int ranks, int i) {
+    const memory *m = f->memory_size ? f->memory.data : NULL;
+    return m && m->set ? m->bounds[i] : rill__uniform_bound(dim, i, ranks);
+}
+
+void rill__block_memory_open(rill_request *r) {
+    memory *m = r->feedback->memory.data;
+    if (m->open) memset(m, 0, r->feedback->memory_size);
+    r->task.expect.algorithm ^= rill__memory_hash(m, r->feedback->memory_size);
+    m->open = 1;
+}
+
+/* ---- bounds from a result ----------------------------------------------------------------- */
+
+static double magnitude(const rill_request *r, const rill__part *part, uint64_t i) {
+    rill_type type = r->task.shape.type;
+    return fabs(rill__value_load(type, (const char *)part->val + i * rill__type_size(type)));
+}
+
+/* The least that a block delivered; 0 where it had room for all. */
+static double threshold_of(const rill_request *r, const rill__part *block, int b) {
+    if (block->n < rill__block_quota(r->feedback->k, r->task.engine->size, b)) return 0;
+    double least = INFINITY;
+    for (uint64_t i = 0; i < block->n; i++) {
+        double x = magnitude(r, block, i);
+        least = x < least ? x : least;
+    }
+    return isfinite(least) ? least : 0;
+}
+
+/* wanted[j]: the index of entry j n/P of those n that are at least threshold; returns n. */
+static uint64_t positions(const rill_request *r, const rill__part *blocks, double threshold,
+                          uint64_t n, uint64_t *wanted) {
+    int ranks = r->task.engine->size, next = 0;
+    uint64_t found = 0;
+    for (int b = 0; b < ranks; b++)
+        for (uint64_t i = 0; i < blocks[b].n; i++) {
+            if (!(magnitude(r, &blocks[b], i) >= threshold)) continue;
+            for (; wanted && next < ranks && found == rill__uniform_bound(n, next, ranks); next++)
+                wanted[next] = rill__index_at(r->task.shape.index_bytes, blocks[b].idx, i);
+            found++;
+        }
+    return found;
+}
+
+static int falling(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+/* The highest of the blocks' thresholds that enough entries are over; their number, or 0. */
+static uint64_t common_threshold(rill_request *r, const rill__part *blocks, double *threshold) {
+    int ranks = r->task.engine->size;
+    double *all = rill__request_alloc(r, (size_t)ranks, sizeof *all);
+    if (!all) return 0;
+    for (int b = 0; b < ranks; b++)
+        all[b] = threshold_of(r, &blocks[b], b);
+    qsort(all, (size_t)ranks, sizeof *all, falling);
+    uint64_t enough = (uint64_t)ranks * SAMPLES;
+    int low = 0, high = ranks - 1; /* the answer is at high, or there is none */
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (positions(r, blocks, all[middle], 0, NULL) >= enough) high = middle;
+        else low = middle + 1;
+    }
+    *threshold = all[high];
+    uint64_t n = positions(r, blocks, *threshold, 0, NULL);
+    return n >= enough ? n : 0;
+}
+
+/* A block is at least twice as long as what it delivers. */
+static void keep_lengths(const rill_request *r, uint64_t *bounds) {
+    int ranks = r->task.engine->size;
+    uint64_t k = r->feedback->k;
+    for (int i = 1; i < ranks; i++)
+        bounds[i] = rill__max_u64(bounds[i],
+                                  bounds[i - 1] + 2 * rill__block_quota(k, ranks, i - 1));
+    for (int i = ranks - 1; i > 0; i--)
+        bounds[i] = rill__min_u64(bounds[i], bounds[i + 1] - 2 * rill__block_quota(k, ranks, i));
+}
+
+static void move_bounds(rill_request *r, const rill__part *blocks, memory *m) {
+    int ranks = r->task.engine->size;
+    uint64_t dim = r->task.expect.dim, delivered = 0;
+    for (int i = 0; i < ranks; i++)
+        delivered += rill__block_quota(r->feedback->k, ranks, i);
+    if (delivered > dim / 2) return;
+    double threshold;
+    uint64_t n = common_threshold(r, blocks, &threshold);
+    if (!n) return;
+    uint64_t *wanted = rill__request_alloc(r, (size_t)ranks, sizeof *wanted);
+    if (!wanted) return;
+    positions(r, blocks, threshold, n, wanted);
+    for (int i = 1; i < ranks; i++) {
+        uint64_t now = rill__block_bound(r->feedback, dim, ranks, i);
+        wanted[i] = now / 2 + wanted[i] / 2 + (now & wanted[i] & 1);
+    }
+    memcpy(m->bounds + 1, wanted + 1, ((size_t)ranks - 1) * sizeof *wanted);
+    m->bounds[0] = 0;
+    m->bounds[ranks] = dim;
+    keep_lengths(r, m->bounds);
+    m->set = 1;
+}
+
+void rill__block_memory_close(rill_request *r, const rill__part *blocks) {
+    memory *m = r->feedback->memory.data;
+    m->open = 0;
+    if (r->problem.partition != RILL__BALANCED || r->task.engine->size < 2) return;
+    if (++m->age < r->feedback->options.repartition_interval) return;
+    m->age = 0;
+    move_bounds(r, blocks, m);
+}
