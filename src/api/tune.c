@@ -255,15 +255,26 @@ static rill_status measure_place(tuning *t, const place *at) {
     return RILL_OK;
 }
 
+/* What the planner will estimate for a call, in the way that it will choose by the new constants. That way may be
+ * another than the one that was measured, whose gain over this one is an estimate, and no measurement: with the
+ * ratio to it, what is predicted here is what was measured. */
+static double time_by_model(const rill__planner *planner, const rill__sample *s) {
+    rill__settings none = {.partition = RILL__UNIFORM};
+    rill__problem way = s->problem;
+    return rill__plan_way(planner, &none, s->algorithm, &way);
+}
+
 /* Fits on rank 0's figures, which are the same everywhere; the constants then are, too. */
 static double fit(tuning *t, rill__profile *profile) {
     double error = rill__fit(t->samples, t->n, &profile->constants);
-    profile->points = 0;
+    rill__profile *model = &t->comm->planner.profile;
+    model->constants = profile->constants;
+    model->points = profile->points = 0;
     for (int i = 0; i < t->n && profile->points < RILL__POINTS; i++) {
         const rill__sample *s = &t->samples[i];
-        double dim = (double)s->problem.dim,
-               ratio = s->seconds / rill__fit_time(s, &profile->constants);
         if (!t->at_point[i]) continue;
+        double dim = (double)s->problem.dim;
+        double ratio = s->seconds / time_by_model(&t->comm->planner, s);
         profile->point[profile->points++] = (rill__point){rill__name_hash(s->algorithm->name),
                                                           (float)log2(dim),
                                                           (float)log2(s->problem.nnz / dim),
