@@ -123,13 +123,27 @@ static double median_of(candidate *c) {
     return c->n % 2 ? c->times[c->n / 2] : (c->times[c->n / 2 - 1] + c->times[c->n / 2]) / 2;
 }
 
+/* Another order in each round, the same on all ranks: who always came after a dense sum would always find
+ * empty caches. */
+static void shuffle(int *order, int n, int round) {
+    uint64_t state = (uint64_t)(round + 2) * UINT64_C(0x9e3779b97f4a7c15);
+    for (int i = 0; i < n; i++) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int at = (int)((state >> 33) % (uint64_t)(i + 1));
+        order[i] = order[at];
+        order[at] = i;
+    }
+}
+
 /* In turns, as many rounds as a share of the time allows: between two calls of a program its caches see
  * other things, and one call again and again would find all that it needs in them. */
 static rill_status measure(tuning *t, candidate *c, int n, double share) {
     double start = MPI_Wtime();
     for (int round = -1; round < MOST_CALLS; round++) { /* the first makes buffers grow */
+        int order[MOST_ALGORITHMS];
+        shuffle(order, n, round);
         for (int i = 0; i < n; i++) {
-            candidate *next = &c[(i + round + 1) % n];
+            candidate *next = &c[order[i]];
             double seconds;
             RILL_TRY(call_once(t, &next->options, &seconds));
             if (round < 0 && seconds < share / n) continue; /* long calls count at once */
