@@ -53,7 +53,7 @@ static rill_status load(rill_comm *comm, double crowding) {
     if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
     double latency, rate;
     RILL_TRY(rill__probe_network(comm->engine.mpi, &latency, &rate));
-    rill__constants_network(&comm->planner.profile.constants, latency, rate);
+    rill__profile_network(&comm->planner.profile, latency, rate);
     return RILL_OK;
 }
 

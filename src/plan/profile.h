@@ -46,6 +46,9 @@ void rill__constants_default(rill__constants *, int hosts, double crowding);
 /* Classes of networks: the nearest to what was measured takes the place of the default. */
 void rill__constants_network(rill__constants *, double latency, double bits_per_second);
 
+/* For a built-in network that was probed: rounds of pairs take longer over TCP than the model says. */
+void rill__profile_network(rill__profile *, double latency, double bits_per_second);
+
 /* Seconds that the algorithm will take: the model, corrected by the points near by. */
 double rill__profile_time(const rill__profile *, const rill__algorithm *, const rill__problem *);
 
