@@ -14,9 +14,7 @@ typedef struct found {
 
 /* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
  * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
- * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. Where a
- * message takes 2 us the network is not TCP. */
-#define TCP_LATENCY 6e-6
+ * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. */
 #define TCP_PART 61440
 
 /* Measured, and not a profile's constant, which is what fits best and may be far from it. */
@@ -28,7 +26,8 @@ static rill_status choose_parts(rill_comm *comm) {
     if (comm->planner.hosts == 1 || comm->defaults.split_limit != RILL__SPLIT_LIMIT)
         return RILL_OK; /* no network, or somebody has set it */
     if (comm->planner.profile.ranks) RILL_TRY(rill__probe_latency(comm->engine.mpi, &latency));
-    if (latency >= TCP_LATENCY) comm->engine.split_limit = TCP_PART; /* within a host it stays */
+    if (latency >= RILL__TCP_LATENCY)
+        comm->engine.split_limit = TCP_PART; /* within a host it stays */
     return RILL_OK;
 }
 

@@ -34,10 +34,10 @@ static double correction(const rill__profile *profile, uint32_t algorithm, doubl
  * Mbit/s and 1 Gbit/s (bench/network) recursive_double took 1.2 to 1.3 times as long, against its estimate, as algorithms
  * that keep all links busy in one round. */
 void rill__profile_network(rill__profile *profile, double latency, double bits_per_second) {
-    const double tcp_latency = 6e-6, idle = 1.25;
+    const double idle = 1.25;
     rill__constants_network(&profile->constants, latency, bits_per_second);
     profile->points = 0;
-    if (latency >= tcp_latency)
+    if (latency >= RILL__TCP_LATENCY)
         profile->point[profile->points++] = (rill__point){rill__name_hash("recursive_double"), 20,
                                                           -7, (float)log(idle)};
 }

@@ -46,6 +46,9 @@ void rill__constants_default(rill__constants *, int hosts, double crowding);
 /* Classes of networks: the nearest to what was measured takes the place of the default. */
 void rill__constants_network(rill__constants *, double latency, double bits_per_second);
 
+/* Where a message takes longer, the network is TCP's: others take 2 us. */
+#define RILL__TCP_LATENCY 6e-6
+
 /* For a built-in network that was probed: rounds of pairs take longer over TCP than the model says. */
 void rill__profile_network(rill__profile *, double latency, double bits_per_second);
 

@@ -70,13 +70,13 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
     return RILL_OK;
 }
 
-static rill_status send_ahead(rill_request *request, rill__split *s) {
-    int size = s->group.n;
-    while (s->sent < size - 1 && s->sent < s->received + RILL__SPLIT_WINDOW) {
-        int to = (s->group.me + ++s->sent) % size;
-        rill__part slice = rill__part_slice(request->task.shape, &request->input,
-                                            rill__split_first(s, to), rill__split_range(s, to));
-        RILL_TRY(rill__send(request, rill__group_rank(&s->group, to), RILL__LANE_A, &slice));
+rill_status rill__split_send(rill_request *request, const rill__group *group,
+                             const uint64_t *bounds, int *sent, int received) {
+    while (*sent < group->n - 1 && *sent < received + RILL__SPLIT_WINDOW) {
+        int to = (group->me + ++*sent) % group->n;
+        rill__part slice = rill__part_slice(request->task.shape, &request->input, bounds[to],
+                                            bounds[to + 1] - bounds[to]);
+        RILL_TRY(rill__send(request, rill__group_rank(group, to), RILL__LANE_A, &slice));
     }
     return RILL_OK;
 }
@@ -93,7 +93,7 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         if (!s->parts) return RILL_ERR_MEMORY;
         for (int i = 0; i < size; i++)
             s->parts[i] = rill__part_empty(first, range);
-        RILL_TRY(send_ahead(request, s));
+        RILL_TRY(rill__split_send(request, &s->group, s->bounds, &s->sent, s->received));
         s->parts[me] = rill__part_slice(request->task.shape, &request->input, first, range);
         request->task.rounds++;
         s->stage = RECEIVING;
@@ -106,7 +106,7 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
                                            &from);
         if (status != RILL_OK) return status;
         s->received++;
-        RILL_TRY(send_ahead(request, s));
+        RILL_TRY(rill__split_send(request, &s->group, s->bounds, &s->sent, s->received));
         if (message.header.form == RILL__M_FAILED) continue;
         /* An agreement on the bounds has brought everybody's statistics already. */
         if (request->problem.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);

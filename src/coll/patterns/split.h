@@ -19,10 +19,14 @@ typedef struct rill__split {
     rill__part *parts; /* of rank (or place) i for my range */
 } rill__split;
 
-/* Messages that a rank may be ahead. Whoever has sent m to its next m neighbours has m to receive from those before
+/* Messages that a rank may be ahead of what came in. Whoever has sent m to its next m neighbours has m to receive from those before
  * it, so that nobody waits for ever. */
 enum { RILL__SPLIT_WINDOW = 32 };
 
+/* Sends slices of the input by those bounds to the next ranks (or places) while the window allows; *sent of them
+ * have been, received came in. */
+rill_status rill__split_send(rill_request *, const rill__group *, const uint64_t *bounds, int *sent,
+                             int received);
 /* Bounds only (for ring, which sends otherwise); then the whole split. */
 rill_status rill__split_bounds(rill_request *, rill__split *);
 rill_status rill__split_step(rill_request *, rill__split *);

@@ -165,15 +165,8 @@ static void my_region(const rill_request *r, uint64_t *first, uint64_t *range) {
 }
 
 static rill_status send_ahead(rill_request *r, state *s) {
-    const memory *m = memory_of(r);
-    int size = r->task.engine->size;
-    while (s->sent < size - 1 && s->sent < s->received + RILL__SPLIT_WINDOW) {
-        int to = (r->task.engine->rank + ++s->sent) % size;
-        rill__part slice = rill__part_slice(r->task.shape, &r->input, m->bounds[to],
-                                            m->bounds[to + 1] - m->bounds[to]);
-        RILL_TRY(rill__send(r, to, RILL__LANE_A, &slice));
-    }
-    return RILL_OK;
+    rill__group all = rill__group_or_all(&(rill__group){0}, r->task.engine);
+    return rill__split_send(r, &all, memory_of(r)->bounds, &s->sent, s->received);
 }
 
 static rill_status split(rill_request *r, state *s) {
