@@ -17,6 +17,8 @@
 #define MOST_ENTRIES ((size_t)9 << 20) /* a little over half of the largest dimension */
 #define PRELIMINARY_TIME 0.15
 #define MOST_OTHER_BYTES ((size_t)4 << 20)
+#define SHORT 2e-4   /* of all the time: calls that are always worth measuring */
+#define HOPELESS 5.0 /* times the fastest algorithm's time */
 enum {
     LEAST_SAMPLES = 6,
     LEAST_CALLS = 2,
@@ -53,8 +55,8 @@ typedef struct tuning {
     rill__sample *samples;
     int n;
     bool at_point[MOST_SAMPLES]; /* as auto would send it: its error becomes a point */
-    double last[MOST_ALGORITHMS],
-        last_work[MOST_ALGORITHMS]; /* of each algorithm: time, and of what */
+    double off
+        [MOST_ALGORITHMS]; /* of each algorithm: its last call's time over the model's; 0: none yet */
 } tuning;
 
 static double now_of(const tuning *t) { return MPI_Wtime() - t->began; }
@@ -150,13 +152,12 @@ static rill_status measure(tuning *t, candidate *c, int n, double share) {
             if (next->n < MOST_CALLS) next->times[next->n++] = seconds;
             next->stats = t->comm->last;
         }
-        if (!agreed(t, round + 1 < LEAST_CALLS || MPI_Wtime() - start < share)) break;
+        int fewest = MOST_CALLS;
+        for (int i = 0; i < n; i++)
+            fewest = c[i].n < fewest ? c[i].n : fewest;
+        if (!agreed(t, fewest < LEAST_CALLS || MPI_Wtime() - start < share)) break;
     }
     return RILL_OK;
-}
-
-static double work_of(const rill__algorithm *a, uint64_t dim, uint64_t nnz) {
-    return a->posts_mpi_collective ? (double)dim : (double)nnz;
 }
 
 /* What ran, as the estimates see it: the request has been recycled, so it is put together again. */
@@ -174,19 +175,26 @@ static void keep(tuning *t, candidate *c, uint64_t dim, uint64_t nnz) {
     const rill__index_codec *codec = rill__index_codec_by_name(c->stats.codec);
     rill__problem_code(&s->problem, codec ? codec : &rill__codec_raw, c->stats.value_bits);
     t->at_point[t->n++] = c->at_point;
-    if (!c->at_point) return;
-    t->last[c->algorithm] = s->seconds;
-    t->last_work[c->algorithm] = work_of(s->algorithm, dim, nnz);
+    if (c->at_point) t->off[c->algorithm] = s->seconds / s->algorithm->estimate(&s->problem);
 }
 
-/* Whether a call is likely to be over in time, judged by the algorithm's last one. */
-static bool worth_it(const tuning *t, int algorithm, double work) {
+/* What a call is likely to take, by the model and how far that was off the last time. */
+static double expected_time(const tuning *t, int algorithm, const rill__problem *p) {
+    rill__settings none = {.partition = RILL__UNIFORM};
+    rill__problem way = *p;
+    double time = rill__plan_way(&t->comm->planner, &none,
+                                 rill__algorithm_at(RILL_ALLREDUCE, algorithm), &way);
+    if (t->off[algorithm] <= 0) return time;
+    return time * fmin(fmax(t->off[algorithm], 0.5), 2); /* a short call may be off by far more */
+}
+
+/* Whether a call is likely to be over in time; and, if it is a long one, whether it could be the choice: a dense sum of a few entries
+ * over a slow network would take the time of all that could. */
+static bool worth_it(const tuning *t, double expected, double least) {
     double left = t->seconds - now_of(t);
-    double expected = t->last_work[algorithm] > 0
-                          ? t->last[algorithm] * fmax(1, work / t->last_work[algorithm])
-                          : 0;
     if (t->n < LEAST_SAMPLES) return true; /* a profile of nothing would be worse than a late one */
-    return left > 0 && expected < LONGEST && expected * (LEAST_CALLS + 1) < left / 2;
+    if (expected > SHORT * t->seconds && expected > HOPELESS * least) return false;
+    return left > 0 && expected < LONGEST && expected * LEAST_CALLS < left / 2;
 }
 
 static void add(candidate *c, int *n, int algorithm, const char *codec, int bits) {
@@ -208,12 +216,15 @@ static int choose(const tuning *t, const place *at, uint64_t nnz, candidate *c) 
                            .nnz_max = nnz};
     rill__problem p = rill__plan_problem(&t->comm->planner, &none, RILL_ALLREDUCE,
                                          t->comm->engine.size, at->dim, RILL_F32, RILL_SUM, &seen);
-    int n = 0;
-    for (int i = 0; i < MOST_ALGORITHMS && rill__algorithm_at(RILL_ALLREDUCE, i); i++) {
-        const rill__algorithm *a = rill__algorithm_at(RILL_ALLREDUCE, i);
-        if (rill__plan_considers(a, &p) && worth_it(t, i, work_of(a, at->dim, nnz)))
-            add(c, &n, i, NULL, 0);
+    double expected[MOST_ALGORITHMS], least = INFINITY;
+    int n = 0, all = 0;
+    for (; all < MOST_ALGORITHMS && rill__algorithm_at(RILL_ALLREDUCE, all); all++) {
+        bool considered = rill__plan_considers(rill__algorithm_at(RILL_ALLREDUCE, all), &p);
+        expected[all] = considered ? expected_time(t, all, &p) : INFINITY;
+        least = fmin(least, expected[all]);
     }
+    for (int i = 0; i < all; i++)
+        if (isfinite(expected[i]) && worth_it(t, expected[i], least)) add(c, &n, i, NULL, 0);
     return n;
 }
 
@@ -261,7 +272,8 @@ static rill_status measure_place(tuning *t, const place *at) {
     if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory on a rank");
     RILL_TRY(measure_candidates(t, c, choose(t, at, nnz, c), dim, nnz));
     bool codecs = dim == 1 << 20 && (at->density == 0.01 || at->density == 0.1);
-    if (!codecs || !agreed(t, worth_it(t, 2, (double)nnz))) return RILL_OK;
+    double last = t->n ? t->samples[t->n - 1].seconds : 0;
+    if (!codecs || !agreed(t, worth_it(t, last, last))) return RILL_OK;
     int n = choose_codecs(c);
     RILL_TRY(measure(t, c, n, t->seconds / (PLACES + 2)));
     for (int i = 0; i < n; i++)
@@ -312,7 +324,7 @@ static rill_status start_constants(rill_comm *comm) {
 /* Algorithms choose by the constants how to gather: the first few measurements only make these right. */
 static void forget(tuning *t) {
     t->n = 0;
-    memset(t->last_work, 0, sizeof t->last_work);
+    memset(t->off, 0, sizeof t->off);
     memset(t->comm->planner.keys, 0,
            sizeof t->comm->planner.keys); /* choices of the old constants */
 }

@@ -7,12 +7,12 @@ extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_do
     rill__allreduce_split_allgather, rill__allreduce_dsar, rill__allreduce_ring,
     rill__allreduce_allgather, rill__allreduce_block, rill__allreduce_hier;
 
-/* Expected bytes of that many pairs in a range, and of those or the dense range, whichever is less.
- * They lie anywhere in it: with real supports an index takes no more. */
+/* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an index takes no more. */
 double rill__pairs_bytes(const rill__problem *, double pairs, double range);
-static inline double rill__least_bytes(const rill__problem *p, double pairs, double range) {
-    double sparse = rill__pairs_bytes(p, pairs, range), dense = range * p->value_cost;
-    return sparse < dense ? sparse : dense;
+/* The same of what is sent: the dense range where the pairs are above the switch to it. */
+static inline double rill__form_bytes(const rill__problem *p, double pairs, double range) {
+    double share = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim;
+    return pairs > share * range ? range * p->value_cost : rill__pairs_bytes(p, pairs, range);
 }
 
 /* Time to write that many entries into a fresh dense vector; nothing where it is dense already. */

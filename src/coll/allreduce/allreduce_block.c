@@ -38,7 +38,7 @@ static rill__problem in_blocks(const rill__problem *p) {
 }
 
 static double owned_bytes(const rill__problem *p) {
-    return rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
+    return rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
            (double)(RILL__SHORT_BYTES + sizeof p->block);
 }
 

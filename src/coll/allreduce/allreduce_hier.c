@@ -73,10 +73,10 @@ static rill__problem among_hosts(const rill__problem *p, int hosts, int ranks) {
 }
 
 static double sum_bytes(const rill__problem *q) {
-    return rill__least_bytes(q, q->nnz_max, (double)q->dim) + RILL__SHORT_BYTES;
+    return rill__form_bytes(q, q->nnz_max, (double)q->dim) + RILL__SHORT_BYTES;
 }
 static double owned_bytes(const rill__problem *q) {
-    return rill__least_bytes(q, q->result / q->ranks, (double)q->dim / q->ranks) +
+    return rill__form_bytes(q, q->result / q->ranks, (double)q->dim / q->ranks) +
            RILL__SHORT_BYTES;
 }
 

@@ -32,7 +32,7 @@ static double estimate(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
     bool folds = power < p->ranks;
     if (folds)
-        time += p->c->latency + rill__least_bytes(p, p->nnz, dim) * (p->c->byte + p->handle) +
+        time += p->c->latency + rill__form_bytes(p, p->nnz, dim) * (p->c->byte + p->handle) +
                 2 * p->nnz * p->c->merge;
     for (int n = 1; n < power; n *= 2) {
         double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
@@ -43,7 +43,7 @@ static double estimate(const rill__problem *p) {
         if (entries <= limit && sum > limit) time += rill__densify_estimate(p, sum);
     }
     if (folds)
-        time += p->c->latency + rill__least_bytes(p, p->result, dim) * (p->c->byte + p->handle);
+        time += p->c->latency + rill__form_bytes(p, p->result, dim) * (p->c->byte + p->handle);
     return time;
 }
 

@@ -25,7 +25,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    double bytes = rill__least_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
+    double bytes = rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
                    RILL__SHORT_BYTES;
     return p->c->overhead + rill__prepare_estimate(p) + rill__ring_estimate(p) +
            rill__gather_estimate(p, RILL__RING, bytes) + rill__turn_estimate(p) / p->ranks +

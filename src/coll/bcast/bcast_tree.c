@@ -22,7 +22,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    double bytes = rill__least_bytes(p, p->nnz_max, (double)p->dim), time = p->c->overhead;
+    double bytes = rill__form_bytes(p, p->nnz_max, (double)p->dim), time = p->c->overhead;
     for (int reach = 1; reach < p->ranks; reach *= 2)
         time += p->c->latency + bytes * p->c->byte;
     return time + bytes * p->handle;

@@ -15,7 +15,7 @@ double rill__split_estimate(const rill__problem *p) {
     if (p->partition == RILL__BALANCED)
         for (int reach = 1; reach < p->ranks; reach *= 2)
             agree += p->c->latency + 8 * p->ranks * p->c->byte;
-    double sent = rill__pairs_bytes(p, most, (double)p->dim) * (p->ranks - 1) / p->ranks;
+    double sent = rill__form_bytes(p, most, (double)p->dim) * (p->ranks - 1) / p->ranks;
     return agree + p->c->latency + (p->ranks - 2) * p->c->message + sent * (p->c->byte + p->handle);
 }
 

@@ -25,7 +25,7 @@ static double estimate(const rill__problem *p) {
     for (int n = 1; n < p->ranks; n *= 2) {
         double entries = rill__expected_union(p, n);
         time += p->c->latency +
-                rill__least_bytes(p, entries, (double)p->dim) * (p->c->byte + p->handle) +
+                rill__form_bytes(p, entries, (double)p->dim) * (p->c->byte + p->handle) +
                 2 * entries * p->c->merge;
     }
     return time;
