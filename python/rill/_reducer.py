@@ -40,12 +40,20 @@ def method(name: str) -> dict[str, Any]:
 
 
 class Step(Pending):
-    """A step of a reducer under way."""
+    """A step of a reducer."""
 
-    def __init__(self, reducer: "Reducer", kept: tuple[Any, ...], result: Callable[[], Any]) -> None:
+    def __init__(
+        self, reducer: "Reducer", call: Callable[..., int], arguments: tuple[Any, ...], kept: Any, result: Callable[[], Any]
+    ) -> None:
         super().__init__(reducer.comm, (reducer, kept), result)
         self._reducer = reducer
+        self._call, self._arguments = call, arguments
+
+    def start(self) -> "Step":
+        """Starts it once more, after completion: a step with what the same memory has by now."""
+        check(self._call(self._reducer._live(), *self._arguments))
         self._began()
+        return self
 
     def _c_test(self, done: Any) -> int:
         return int(lib.rill_reducer_test(self._reducer._live(), done))
@@ -105,18 +113,21 @@ class Reducer:
 
     def start(self, gradient: Any, update: Any = None) -> Step:
         """Starts a step. The gradient is free again on return; ``wait`` or ``test`` of what this returns writes the update."""
+        return self._prepare(gradient, update).start()
+
+    def _prepare(self, gradient: Any, update: Any = None) -> Step:
+        """A step that start() begins."""
         update = gradient if update is None else update
         source, target = self._gradient(gradient), self._update(update)
-        check(lib.rill_reducer_start(self._live(), source.address, target.address))
-        return Step(self, (target,), lambda: update)
+        return Step(self, lib.rill_reducer_start, (source.address, target.address), (source, target), lambda: update)
 
     def start_stream(self, gradient: Any, update: Optional[Stream] = None) -> Step:
         """As start, with the update as a stream."""
         out = Stream(self.dim, self.type) if update is None else update
-        check(lib.rill_reducer_start_stream(self._live(), self._gradient(gradient).address, out._handle))
-        return Step(self, (out,), lambda: out)
+        source = self._gradient(gradient)
+        return Step(self, lib.rill_reducer_start_stream, (source.address, out._handle), (source, out), lambda: out).start()
 
-    def _tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]) -> tuple[Any, Any, Any]:
+    def _tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]) -> tuple[Any, Any, Sequence[Any]]:
         updates = gradients if updates is None else updates
         if len(updates) != len(gradients):
             raise ValueError(f"there are {len(gradients)} gradients and {len(updates)} updates")
@@ -125,7 +136,7 @@ class Reducer:
             buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True) for i, u in enumerate(updates)
         ]
         list_ = (CTensor * len(sources))(*((s.address, t.address, s.count) for s, t in zip(sources, targets)))
-        return list_, targets, updates
+        return list_, (sources, targets), updates
 
     def step_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Sequence[Any]:
         """One step on several tensors as if they were one vector; their sizes sum up to dim."""
@@ -135,9 +146,12 @@ class Reducer:
 
     def start_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
         """As start, on several tensors."""
-        list_, targets, updates = self._tensors(gradients, updates)
-        check(lib.rill_reducer_start_tensors(self._live(), len(list_), list_))
-        return Step(self, (targets,), lambda: updates)
+        return self._prepare_tensors(gradients, updates).start()
+
+    def _prepare_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
+        """As _prepare, on several tensors."""
+        list_, kept, updates = self._tensors(gradients, updates)
+        return Step(self, lib.rill_reducer_start_tensors, (len(list_), list_), kept, lambda: updates)
 
     def accumulate(self, gradient: Any) -> None:
         """Adds a micro-batch's gradient to the next step, and sends nothing. Not collective."""

@@ -77,10 +77,9 @@ class Group:
         self.rule = rule
         self.reducer = Reducer(comm, sum(m.count for m in members), dtype, **options)
 
-    def start(self, tensors: Sequence[torch.Tensor], updates: Optional[Sequence[torch.Tensor]] = None) -> Step:
-        if len(tensors) == 1:
-            return self.reducer.start(tensors[0], None if updates is None else updates[0])
-        return self.reducer.start_tensors(tensors, updates)
+    def prepare(self, tensors: Sequence[torch.Tensor]) -> Step:
+        """A step in place, which start() begins, as often as wanted."""
+        return self.reducer._prepare(tensors[0]) if len(tensors) == 1 else self.reducer._prepare_tensors(tensors)
 
     def residuals(self) -> dict[str, torch.Tensor]:
         """A copy for each parameter."""

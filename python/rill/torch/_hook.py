@@ -35,7 +35,10 @@ class _Bucket:
         self.groups: list[Group] = []
         self.key: tuple[Any, ...] = ()  # name, size and rule of each parameter; () while it was only loaded
         self.places: list[list[int]] = []  # which parameters of the bucket each group has
-        self.place: Optional[Place] = None
+        self.job: Optional[_BucketJob] = None
+        self._buffer: Optional[torch.Tensor] = None  # that the job is for; kept, so that nothing else gets its address
+        self._parameters: Sequence[torch.Tensor] = ()  # kept, so that nothing else gets their numbers
+        self._ids: list[int] = []
 
     def arrange(self, key: tuple[Any, ...], kind: Type) -> bool:
         """Takes parameters in this order; False if its groups are not made for them."""
@@ -52,25 +55,44 @@ class _Bucket:
         self.key, self.places = key, places
         return True
 
-    def start(self, buffer: torch.Tensor) -> "_BucketJob":
-        if self.place is None or not self.place.fits(buffer):
-            self.place = place_of(buffer)
-        memory = self.place.fetch(buffer)
+    def holds(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> bool:
+        """Whether these are its memory and its parameters as they were in the last step. This is all that a step usually has to look at: the
+        backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more."""
+        kept = self._buffer
+        return (
+            kept is not None
+            and kept.data_ptr() == buffer.data_ptr()
+            and kept.dtype is buffer.dtype
+            and self._ids == [*map(id, parameters)]
+        )
+
+    def bind(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
+        """Takes this memory, and parameters that it is arranged for."""
+        place = place_of(buffer)
         if len(self.groups) == 1:
-            steps = [self.groups[0].start([memory])]
+            steps = [self.groups[0].prepare([place.memory])]
         else:
-            parts = memory.split([count for _, count, _ in self.key])
-            steps = [group.start([parts[i] for i in place]) for group, place in zip(self.groups, self.places)]
-        return _BucketJob(steps, buffer, self.place)
+            parts = place.memory.split([count for _, count, _ in self.key])
+            steps = [group.prepare([parts[i] for i in own]) for group, own in zip(self.groups, self.places)]
+        self.job = _BucketJob(steps, place)
+        self._buffer, self._parameters, self._ids = buffer, parameters, [*map(id, parameters)]
 
 
 class _BucketJob(Job):
-    """A bucket under way."""
+    """The exchange of a bucket, in each step anew."""
 
-    def __init__(self, steps: Sequence[Step], buffer: torch.Tensor, place: Place) -> None:
+    def __init__(self, steps: Sequence[Step], place: Place) -> None:
         super().__init__(steps)
-        self.future = place.future(buffer)
-        self._buffer, self._place = buffer, place
+        self._steps, self._place = steps, place
+
+    def start(self, buffer: torch.Tensor) -> Any:
+        """A future of the bucket's mean."""
+        self._place.fetch(buffer)
+        for step in self._steps:
+            step.start()
+        self.begin()
+        self._buffer, self.future = buffer, self._place.future()
+        return self.future
 
     def finished(self, failure: Optional[Exception]) -> None:
         if failure is None:
@@ -92,7 +114,7 @@ class State(Checkpointed):
     small: parameters of fewer values that no rule is for are summed densely.
     module: the model, for the names of its parameters; rules and checkpoints need them.
     dense_steps: steps at the start that are summed densely; at least one is due to DDP, see above.
-    overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE.
+    overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE and there are several hosts or cores to spare.
     comm: a rill.Comm or an mpi4py communicator with the ranks of DDP's process group.
     Other keywords are options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``, ...
     """
@@ -130,15 +152,22 @@ class State(Checkpointed):
 
     def reduce_bucket(self, bucket: Any) -> Any:
         """Starts the exchange of a bucket; a future of its mean."""
-        buffer, index, last = bucket.buffer(), bucket.index(), bucket.is_last()
+        buffer, index, parameters = bucket.buffer(), bucket.index(), bucket.parameters()
         if index == 0:
             self._begin_step()
-        job = self._bucket(index, buffer, bucket.parameters()).start(buffer)
+        found = (self._dense_buckets if self.steps < self._dense_steps else self._buckets).get(index)
+        if found is None or not found.holds(buffer, parameters):
+            found = self._bucket(index, buffer, parameters)
+            found.bind(buffer, parameters)
+            self._progress.choose(self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1)
+        job = found.job
+        assert job is not None
+        future = job.start(buffer)
         self._progress.add(job)
-        if last:
+        if bucket.is_last():
             self._progress.complete()
             self.steps += 1
-        return job.future
+        return future
 
     def _begin_step(self) -> None:
         if self._check_size and self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:

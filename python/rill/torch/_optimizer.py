@@ -198,6 +198,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _begin(self, exchange: _Exchange) -> None:
         self._exchanges.append(exchange)
+        self._progress.choose(self.comm, torch.get_num_threads())
         self._progress.add(exchange)
 
     def _start_sparse(self, parameter: torch.Tensor) -> _Exchange:
@@ -225,7 +226,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """All of the unit take part, as zeros where no rank has a dense gradient; those keep what they have."""
         group = self._group(tuple(self._names[id(self._parameters[i])] for i in unit))
         gradients = [self._dense_gradient(self._parameters[i], i in present) for i in unit]
-        step = group.start(gradients)
+        step = group.prepare(gradients).start()
 
         def apply() -> None:
             for i, update in zip(unit, gradients):

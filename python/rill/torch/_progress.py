@@ -1,18 +1,24 @@
 """Exchanges behind the backward pass.
 
 A thread advances what is under way now and then, while this process computes further gradients. Whoever has nothing left to
-compute completes the rest itself: handing that to the thread would cost two switches between threads. Where MPI does not
-allow threads, each new exchange advances those before it.
+compute completes the rest itself: handing that to the thread would cost two switches between threads. Without the thread each
+new exchange advances those before it.
+
+The thread wakes up every tenth of a millisecond. That is nothing where it has a core to itself, and little where messages come over a network
+that would stand still otherwise. On one host whose cores all compute it would take from the computation what it gives to the exchange,
+which is copying between ranks there; so "auto" has no thread then, and none where MPI does not allow it.
 """
 
 from __future__ import annotations
 
 import collections
+import os
+import queue
 import threading
 import time
 from typing import Optional, Sequence
 
-from .._comm import Pending, mpi
+from .._comm import Comm, Pending, mpi
 
 _POLL_S = 1e-4
 
@@ -21,20 +27,25 @@ class Job:
     """Steps and requests whose results belong together."""
 
     def __init__(self, pending: Sequence[Pending]) -> None:
-        self._pending = list(pending)
+        self._pending = pending
+        self.begin()
+
+    def begin(self) -> None:
+        """All of it was started (once more)."""
+        self._complete = 0
         self._failure: Optional[Exception] = None
 
     def advance(self, wait: bool) -> bool:
         """Whether all of it is complete; with ``wait`` it is. ``finished`` was called then."""
-        while self._pending:
+        while self._complete < len(self._pending):
             try:
                 if wait:
-                    self._pending[0].wait()
-                elif not self._pending[0].test():
+                    self._pending[self._complete].wait()
+                elif not self._pending[self._complete].test():
                     return False
             except Exception as error:  # the rest is still to be completed: the others wait for this rank
                 self._failure = self._failure or error
-            self._pending.pop(0)
+            self._complete += 1
         self.finished(self._failure)
         return True
 
@@ -51,20 +62,29 @@ class Progress:
         threads = mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
         if overlap == "thread" and not threads:
             raise ValueError("overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE")
-        self._jobs: collections.deque[Job] = collections.deque()
-        self._lock = threading.Lock()
-        self._some = threading.Event()
+        self._overlap = overlap if threads else "hook"
+        self._comm: Optional[Comm] = None
         self._thread: Optional[threading.Thread] = None
-        if threads and overlap != "hook":
+        self._jobs: collections.deque[Job] = collections.deque()
+        self._lock = threading.Lock()  # held by who advances
+        self._added: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes the thread
+
+    def choose(self, comm: Comm, compute_threads: int) -> None:
+        """Before the first job: whether a thread advances those of this communicator, on ranks that compute with so many threads. Collective."""
+        if self._comm is not None:
+            return
+        self._comm = comm
+        if self._overlap == "thread" or (self._overlap == "auto" and _thread_pays(comm, compute_threads)):
             self._thread = threading.Thread(target=self._run, name="rill", daemon=True)
             self._thread.start()
 
     def add(self, job: Job) -> None:
-        with self._lock:
-            self._jobs.append(job)
-            if self._thread is None:
-                self._advance(wait=False)
-        self._some.set()
+        assert self._comm is not None
+        self._jobs.append(job)
+        if self._thread is not None:
+            self._added.put(None)
+        else:
+            self._comm.progress()
 
     def complete(self) -> None:
         """Completes all; failures were given to ``finished``."""
@@ -74,12 +94,32 @@ class Progress:
     def _advance(self, wait: bool) -> None:
         while self._jobs and self._jobs[0].advance(wait):
             self._jobs.popleft()
-        if not self._jobs:
-            self._some.clear()
 
     def _run(self) -> None:
         while True:
-            self._some.wait()
-            with self._lock:
-                self._advance(wait=False)
-            time.sleep(_POLL_S)
+            self._added.get()
+            while self._jobs:
+                time.sleep(_POLL_S)
+                # Who holds the lock completes all.
+                if self._lock.acquire(blocking=False):
+                    try:
+                        self._advance(wait=False)
+                    finally:
+                        self._lock.release()
+
+
+def _thread_pays(comm: Comm, compute_threads: int) -> bool:
+    """Whether there are ranks on other hosts, or cores to spare on this one. Collective."""
+    if comm.size == 1:
+        return False
+    here = comm.mpi.Split_type(mpi().module.COMM_TYPE_SHARED)
+    ranks, cores = here.Get_size(), set().union(*here.allgather(_cores()))
+    here.Free()
+    return ranks < comm.size or len(cores) >= ranks * (compute_threads + 1)
+
+
+def _cores() -> set[int]:
+    """That this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
