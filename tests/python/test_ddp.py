@@ -66,6 +66,15 @@ def test_dense_equals_plain_ddp(comm, overlap):
     assert torch.allclose(flat(plain), flat(ours), atol=1e-6)
 
 
+@pytest.mark.parametrize("spare", [True, False])
+def test_a_thread_where_there_are_cores_to_spare(comm, monkeypatch, spare):
+    cores = comm.size * (torch.get_num_threads() + 1) - (not spare)
+    monkeypatch.setattr(rill.torch._progress, "_cores", lambda: set(range(cores)))
+    state = rill.torch.State("dense")
+    train(wrapped(state), comm.rank, 2)
+    assert (state._progress._thread is not None) == (spare and comm.size > 1)
+
+
 @pytest.mark.parametrize("overlap", ["thread", "hook"])
 @pytest.mark.parametrize("method", ["oktopk", "topk+qsgd4"])
 def test_sparse_methods_train(comm, method, overlap):
@@ -222,6 +231,28 @@ def test_wrong_dtype(comm):
     bucket = SimpleNamespace(buffer=lambda: values, index=lambda: 0, is_last=lambda: True, parameters=lambda: [nn.Parameter(values)])
     with pytest.raises(TypeError, match="complex64 is not supported"):
         rill.torch.hook(rill.torch.State("gtopk"), bucket)
+
+
+def test_buckets_that_change_their_memory_or_their_parameters(comm):
+    """Residuals stay with the parameters, also where the new bucket has the same memory."""
+    model = nn.ParameterDict({"a": nn.Parameter(torch.zeros(300)), "b": nn.Parameter(torch.zeros(300))})
+    state = rill.torch.State("gtopk", density=0.1, dense_steps=0, module=model)
+
+    def step(memory, names, gradient):
+        memory.copy_(gradient)
+        parameters = [model[name] for name in names]
+        bucket = SimpleNamespace(buffer=lambda: memory, index=lambda: 0, is_last=lambda: True, parameters=lambda: parameters)
+        return dict(zip(names, rill.torch.hook(state, bucket).wait().clone().split(300)))
+
+    here, there = torch.empty(600), torch.empty(600)
+    step(here, "ab", torch.randn(600, generator=torch.Generator().manual_seed(comm.rank)).mul(64).round())
+    for memory, names in ((here, "ba"), (there, "ba"), (there, "ab"), (there, "ab")):
+        before = state.state_dict()["residuals"]
+        update = step(memory, names, torch.zeros(600))
+        after = state.state_dict()["residuals"]
+        assert update["a"].any() or update["b"].any()
+        for name in names:
+            assert torch.allclose(before[name], after[name] + comm.size * update[name])
 
 
 def test_gradient_accumulation_without_sync(comm):

@@ -59,6 +59,20 @@ def test_several_under_way(comm):
         assert len(set(comm.mpi.allgather(g.tobytes()))) == 1
 
 
+def test_a_step_starts_again(comm):
+    a, b = (rill.Reducer(comm, DIM, density=0.1, algorithm="gtopk") for _ in range(2))
+    memory = np.empty(DIM, np.float32)
+    step = None
+    for i in range(3):
+        memory[:] = gradient(comm.rank, i)
+        step = a.start(memory) if step is None else step.start()
+        assert step in comm._under_way
+        with pytest.raises(rill.RillError, match="under way"):
+            step.start()
+        assert step.wait() is memory and step not in comm._under_way
+        assert (memory == b.step(gradient(comm.rank, i))).all()
+
+
 def test_accumulate(comm):
     a, b = (rill.Reducer(comm, DIM, density=0.1, algorithm="gtopk") for _ in range(2))
     micro = [np.round(gradient(comm.rank, i) * 64) for i in range(3)]

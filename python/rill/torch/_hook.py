@@ -36,9 +36,8 @@ class _Bucket:
         self.key: tuple[Any, ...] = ()  # name, size and rule of each parameter; () while it was only loaded
         self.places: list[list[int]] = []  # which parameters of the bucket each group has
         self.job: Optional[_BucketJob] = None
-        self._buffer: Optional[torch.Tensor] = None  # that the job is for; kept, so that nothing else gets its address
-        self._parameters: Sequence[torch.Tensor] = ()  # kept, so that nothing else gets their numbers
-        self._ids: list[int] = []
+        self._kept: tuple[Any, ...] = ()  # what the job is for, so that nothing else gets its address or ids
+        self._address, self._dtype, self._ids = 0, torch.float32, [0]
 
     def arrange(self, key: tuple[Any, ...], kind: Type) -> bool:
         """Takes parameters in this order; False if its groups are not made for them."""
@@ -58,13 +57,7 @@ class _Bucket:
     def holds(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> bool:
         """Whether these are its memory and its parameters as they were in the last step. This is all that a step usually has to look at: the
         backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more."""
-        kept = self._buffer
-        return (
-            kept is not None
-            and kept.data_ptr() == buffer.data_ptr()
-            and kept.dtype is buffer.dtype
-            and self._ids == [*map(id, parameters)]
-        )
+        return self._address == buffer.data_ptr() and self._dtype is buffer.dtype and self._ids == [*map(id, parameters)]
 
     def bind(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
         """Takes this memory, and parameters that it is arranged for."""
@@ -75,7 +68,8 @@ class _Bucket:
             parts = place.memory.split([count for _, count, _ in self.key])
             steps = [group.prepare([parts[i] for i in own]) for group, own in zip(self.groups, self.places)]
         self.job = _BucketJob(steps, place)
-        self._buffer, self._parameters, self._ids = buffer, parameters, [*map(id, parameters)]
+        self._kept = (buffer, parameters)
+        self._address, self._dtype, self._ids = buffer.data_ptr(), buffer.dtype, [*map(id, parameters)]
 
 
 class _BucketJob(Job):
@@ -162,9 +156,10 @@ class State(Checkpointed):
             self._progress.choose(self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1)
         job = found.job
         assert job is not None
+        last = bucket.is_last()
         future = job.start(buffer)
-        self._progress.add(job)
-        if bucket.is_last():
+        self._progress.add(job, last)
+        if last:
             self._progress.complete()
             self.steps += 1
         return future

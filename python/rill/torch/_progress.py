@@ -78,9 +78,12 @@ class Progress:
             self._thread = threading.Thread(target=self._run, name="rill", daemon=True)
             self._thread.start()
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, last: bool = False) -> None:
+        """With ``last``, complete() comes next."""
         assert self._comm is not None
         self._jobs.append(job)
+        if last:
+            return
         if self._thread is not None:
             self._added.put(None)
         else:
