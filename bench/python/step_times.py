@@ -82,7 +82,7 @@ def measure(a: argparse.Namespace, method: str, original: nn.Module, loss: Loss)
     state = None
     if method != "gloo":
         # No step before the timed ones need be dense: nothing is learnt here.
-        state = rill.torch.State(method, density=a.density, dense_steps=0)
+        state = rill.torch.State(method, density=a.density, dense_steps=0, overlap=a.overlap)
         ddp.register_comm_hook(state, rill.torch.hook)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01, momentum=0.9)
     selection: list[float] = []
@@ -126,6 +126,7 @@ def main() -> None:
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--dense-steps", type=int, default=3, help="the same for gloo and dense")
     p.add_argument("--warmup", type=int, default=5)
+    p.add_argument("--overlap", default="auto", help="of the hook: auto, thread, hook")
     p.add_argument("--batch", type=int, default=2)
     p.add_argument("--length", type=int, default=20, help="words of a sequence (lstm)")
     p.add_argument("--words", type=int, default=33278, help="of the embedding (lstm)")
@@ -141,7 +142,7 @@ def main() -> None:
     with open(a.json if rank == 0 else os.devnull, "w") as file:
         for method in a.methods.split(","):
             record = {**a.note, "model": a.model, "parameters": parameters, "ranks": size, "batch": a.batch, **settings,
-                      "density": a.density, "torch": torch.__version__, **measure(a, method, model, loss)}  # fmt: skip
+                      "density": a.density, "overlap": a.overlap, "torch": torch.__version__, **measure(a, method, model, loss)}  # fmt: skip
             file.write(json.dumps(record) + "\n")
             file.flush()
             if rank == 0:
