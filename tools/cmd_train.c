@@ -16,7 +16,7 @@
 
 typedef struct train_run {
     const train_config *config;
-    rill_train_options options; /* with the C that was chosen */
+    rill_train_options options; /* with what was chosen */
     rill_dataset *data, *valid;
     rill_trainer *trainer;
     FILE *log;
@@ -57,12 +57,17 @@ static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
     rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options, &choice);
     run->options.C = choice.C;
+    run->options.decay = choice.decay;
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
     else {
-        printf("C = %g, chosen in %.2f s; loss on held-out rows:", choice.C, choice.seconds);
+        bool decay_tried = choice.tried_decay[choice.tries - 1] != choice.tried_decay[0];
+        printf("C = %g, ", choice.C);
+        if (decay_tried) printf("decay = %g, ", choice.decay);
+        printf("chosen in %.2f s; loss on held-out rows:", choice.seconds);
         for (int i = 0; i < choice.tries; i++)
-            printf(" %.5f (%g)", choice.loss[i], choice.tried[i]);
+            printf(" %.5f (%g%s)", choice.loss[i], choice.tried[i],
+                   decay_tried && i == choice.tries - 1 ? ", decay 0" : "");
         printf("\n");
     }
     fflush(stdout);
@@ -94,6 +99,7 @@ static void log_line(const train_run *run, const rill_train_report *r) {
     json_object_set_new(line, "data_bytes", json_integer((json_int_t)data->memory_bytes));
     json_object_set_new(line, "threads", json_integer(o->threads > 1 ? o->threads : 1));
     put_number(line, "C", o->C);
+    put_number(line, "decay", o->decay);
     put_number(line, "load_seconds", data->seconds);
     put_number(line, "loss", r->loss);
     put_number(line, "objective", r->objective);

@@ -43,7 +43,8 @@ void cmd_train_help(FILE *out) {
         "  --momentum X        its factor (0.9)\n"
         "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
         "  --schedule S        1/t (default), constant, step, bold-driver\n"
-        "  --decay X           1/t: lr / (1 + X epochs) (0.25)\n"
+        "  --decay X           1/t: lr / (1 + X epochs); default: 0.25, or 0 where C is chosen\n"
+        "                      and that does better on held-out rows\n"
         "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
         "  --batch N           rows of a rank in a step; default: its rows / 250, from 1 to 100\n"
         "  --coordinates N     scd: of a rank in a step (100)\n"
@@ -285,12 +286,14 @@ static int set_option(void *context, int option, const char *value) {
     double *real = real_option(c, option);
     uint64_t *count = count_option(c, option);
     const char **text = text_option(c, option);
+    if (option == OPT_DECAY) c->decay_given = true;
     if (option == OPT_C || option == OPT_L2 || option == OPT_L1) c->objective_given = true;
     if (option == OPT_C) {
         c->choose_C = !strcmp(value, "auto");
         if (c->choose_C) return EXIT_OK;
     }
     if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
+    if (option == OPT_DECAY && *real < 0) return usage("decay", value, "a number of at least 0");
     if (count && (!parse_count(value, count) || !*count))
         return usage(name_of(option), value, "a number of at least 1");
     if (text) *text = value;
@@ -306,6 +309,7 @@ int train_config_read(int argc, char **argv, train_config *c) {
     /* sgd is for predictions; the others are for the optimum of a given objective. */
     if (!c->objective_given && (!c->options.solver || !strcmp(c->options.solver, "sgd")))
         c->choose_C = true;
+    if (c->choose_C && !c->decay_given) c->options.decay = -1; /* chosen with it */
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

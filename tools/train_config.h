@@ -17,6 +17,7 @@ typedef struct train_config {
     bool normalize, resume, quiet, help;
     bool objective_given; /* C, l2 or l1 */
     bool choose_C;        /* from the data */
+    bool decay_given;
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
     {                                                                                              \

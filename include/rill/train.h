@@ -241,8 +241,10 @@ typedef struct rill_train_options {
     const char *optimizer; /* "plain", "momentum", "adagrad"; NULL: "adagrad" */
     const char *schedule;  /* "constant", "1/t", "step", "bold-driver"; NULL: "1/t" */
     double lr;             /* learning rate; 0: with adagrad 0.5, else worked out from the data */
-    double decay;          /* "1/t": lr / (1 + decay * epochs done so far, with their fraction) */
-    double step_factor;    /* "step": factor of every step_epochs epochs */
+    /* "1/t": lr / (1 + decay * epochs done so far, with their fraction). Below 0: 0.25, and
+     * rill_trainer_choose_C looks for a better one. */
+    double decay;
+    double step_factor; /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;
     double momentum;
     uint64_t
@@ -323,8 +325,9 @@ RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the rows, each
- * judged by its loss on another part; rows that the options hold out are not used. With too few rows it is
- * 1, and tries is 0. Collective, the same result on all ranks. */
+ * judged by its loss on another part; rows that the options hold out are not used. Where the options'
+ * decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried at a constant rate. With too few
+ * rows C is 1, and tries is 0. Collective, the same result on all ranks. */
 typedef struct rill_C_choice {
     size_t size;
     double C;
@@ -332,9 +335,13 @@ typedef struct rill_C_choice {
     double tried[16], loss[16]; /* C of each try, and its loss on rows that were not trained on */
     uint64_t rows;              /* of all ranks, trained on in a try */
     double seconds;
+    double decay;           /* 0 where that was better, else that of the options */
+    double tried_decay[16]; /* of each try */
 } rill_C_choice;
 #define RILL_C_CHOICE_INIT                                                                         \
-    { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0 }
+    {                                                                                              \
+        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, { 0.0 }                         \
+    }
 RILL_API rill_status rill_trainer_choose_C(MPI_Comm, const rill_dataset *train,
                                            const rill_train_options *or_null, rill_C_choice *);
 

@@ -182,6 +182,8 @@ rill_status rill__train_sum(const rill_trainer *, double *values, int n);
 /* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an epoch,
  * up to the hundred that make a step worth its exchange. */
 uint64_t rill__train_batch(uint64_t rows, int ranks);
+/* The decay of the schedule "1/t", where below 0 stands for a default. */
+double rill__train_decay(double decay);
 /* Cuts the features between the threads. */
 rill_status rill__train_cut_features(rill_trainer *);
 /* The entries [*first, *last) of a row that belong to a thread. */

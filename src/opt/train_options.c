@@ -52,12 +52,15 @@ static rill_status check_names(rill_trainer *t) {
     return RILL_OK;
 }
 
+double rill__train_decay(double decay) { return decay < 0 && isfinite(decay) ? 0.25 : decay; }
+
 static rill_status check_numbers(rill_trainer *t) {
     rill_train_options *o = &t->options;
     RILL_TRY_DATA(check_number("C", o->C, 0, true));
     RILL_TRY_DATA(check_number("l2", o->l2, 0, false));
     RILL_TRY_DATA(check_number("l1", o->l1, 0, false));
     RILL_TRY_DATA(check_number("lr", o->lr, 0, false));
+    o->decay = rill__train_decay(o->decay);
     RILL_TRY_DATA(check_number("decay", o->decay, 0, false));
     RILL_TRY_DATA(check_number("step_factor", o->step_factor, 0, true));
     RILL_TRY_DATA(check_number("momentum", o->momentum, 0, false));

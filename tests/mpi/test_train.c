@@ -341,6 +341,8 @@ static void test_refused(void) {
     refuse(set, &o, RILL_ERR_UNKNOWN, "reducer \"topp\"");
     o = init, o.C = -1;
     refuse(set, &o, RILL_ERR_ARGUMENT, "C = -1");
+    o = init, o.decay = -INFINITY;
+    refuse(set, &o, RILL_ERR_ARGUMENT, "decay = -inf");
     o = init, o.momentum = 1;
     refuse(set, &o, RILL_ERR_ARGUMENT, "momentum = 1");
     o = init, o.solver = "scd", o.loss = "hinge";
@@ -401,6 +403,57 @@ static void test_tasks(void) {
     CHECK_OK(rill_dataset_free(&set));
 }
 
+static int count_decay(const rill_C_choice *choice, double decay) {
+    int n = 0;
+    for (int i = 0; i < choice->tries; i++)
+        n += choice->tried_decay[i] == decay;
+    return n;
+}
+
+/* C and decay by held-out rows: what is tried, what is taken, and by more than one split of few rows. */
+static void test_choice(void) {
+    rill_dataset *set = make_set(2);
+    rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
+    rill_C_choice choice = RILL_C_CHOICE_INIT;
+    check_case("choice: decay is given");
+    o.batch = 4;
+    CHECK_OK(rill_trainer_choose_C(MPI_COMM_WORLD, set, &o, &choice));
+    CHECK(choice.tries >= 2 && count_decay(&choice, 0.25) == choice.tries && choice.decay == 0.25);
+    rill_C_choice given = choice;
+
+    check_case("choice: decay is open");
+    o.decay = -1;
+    CHECK_OK(rill_trainer_choose_C(MPI_COMM_WORLD, set, &o, &choice));
+    int last = choice.tries - 1;
+    CHECK(choice.C == given.C && choice.tries == given.tries + 1 && count_decay(&choice, 0) == 1);
+    CHECK(choice.tried[last] == choice.C && choice.tried_decay[last] == 0);
+    double best = INFINITY; /* of the falling rate, at the C that was taken */
+    for (int i = 0; i < last; i++)
+        if (choice.tried[i] == choice.C) best = choice.loss[i];
+    CHECK(choice.decay == (choice.loss[last] < 0.995 * best ? 0 : 0.25));
+
+    check_case("choice: no decay but adagrad's under 1/t");
+    rill_C_choice other = RILL_C_CHOICE_INIT;
+    o.optimizer = "plain";
+    CHECK_OK(rill_trainer_choose_C(MPI_COMM_WORLD, set, &o, &other));
+    CHECK(other.tries && count_decay(&other, 0) == 0 && other.decay == 0.25);
+    o.optimizer = NULL, o.schedule = "constant";
+    CHECK_OK(rill_trainer_choose_C(MPI_COMM_WORLD, set, &o, &other));
+    CHECK(other.tries && count_decay(&other, 0) == 0);
+
+    check_case("choice: several splits");
+    rill_train_report r = RILL_TRAIN_REPORT_INIT;
+    o.schedule = NULL;
+    o.valid_fraction = 0.2;
+    rill_trainer *t = start(set, &o);
+    for (int e = 0; e < 3; e++)
+        CHECK_OK(rill_trainer_epoch(t, &r));
+    CHECK(fabs(r.lr - 0.5 / 1.75) < 1e-12); /* below 0 is 0.25 */
+    CHECK(choice.tried[0] == 1 && fabs(choice.loss[0] / r.valid_loss - 1) > 1e-4);
+    CHECK_OK(rill_trainer_free(&t));
+    CHECK_OK(rill_dataset_free(&set));
+}
+
 int main(int argc, char **argv) {
     check_init_thread(&argc, &argv, MPI_THREAD_FUNNELED);
     rows = check_number(argc, argv, "--rows", rows);
@@ -410,6 +463,7 @@ int main(int argc, char **argv) {
     test_thread_counts();
     test_resume();
     test_tasks();
+    test_choice();
     test_refused();
     return check_finish(50);
 }

@@ -38,7 +38,8 @@ head -n 1 "$tmp/p" | grep -q "labels 1 -1" || fail "no labels before the probabi
 
 # C: chosen by sgd, on the same rows by any number of ranks, and not of rows that are held out; else as given.
 run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --log "$tmp/log"
-has "$tmp/out" "C = 1" "loss on held-out rows"
+has "$tmp/out" "C = 1" "decay = 0, chosen in" "loss on held-out rows" ", decay 0)"
+grep -q '"decay":0.0,' "$tmp/log" || fail "the log has not the decay that was chosen"
 chosen=$(grep -oE '"C":[^,]+' "$tmp/log")
 least "${chosen#*:}" 10 "C, where rows are many and labels almost certain"
 for words in "--ranks 3" "--dense --ranks 2" "--reducer topk --ranks 2" "--C auto --quiet"; do
@@ -54,13 +55,25 @@ for words in "--l2 2" "--l1 1" "--solver newton" "--solver scd" "--C 1"; do
     run 0 "$RILL" train "$tmp/train" --epochs 1 $words --log "$tmp/log"
     grep -q '"C":1.0,' "$tmp/log" || fail "C was chosen with $words"
     if grep -q "held-out rows" "$tmp/out"; then fail "C was tried with $words"; fi
+    grep -q '"decay":0.25,' "$tmp/log" || fail "decay was chosen with $words"
+done
+# A falling rate where a constant one is worse, and what was given.
+run 0 "$RILL" train "$tmp/train" --epochs 1 --log "$tmp/log"
+has "$tmp/out" "decay = 0.25, chosen in" ", decay 0)"
+grep -q '"decay":0.25,' "$tmp/log" || fail "the log has not the decay that was chosen"
+for words in "--decay 0.125" "--decay 0.125 --C auto"; do
+    # shellcheck disable=SC2086
+    run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 $words --log "$tmp/log"
+    grep -q '"decay":0.125,' "$tmp/log" || fail "not the decay that was given: $words"
+    if grep -q "decay" "$tmp/out"; then fail "decay was tried with $words"; fi
 done
 head -n 60 "$tmp/train" >"$tmp/few"
 run 0 "$RILL" train "$tmp/few" --epochs 1
 has "$tmp/out" "C = 1: there are too few rows"
 
-# A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with a reducer.
-for way in "" "--reducer oktopk --density 0.2"; do
+# A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with a reducer, and
+# with the other decay that may be chosen.
+for way in "" "--reducer oktopk --density 0.2" "--normalize"; do
     # shellcheck disable=SC2086
     run 0 "$RILL" train "$tmp/train" --ranks 2 --epochs 6 $way --model "$tmp/whole" --quiet
     # shellcheck disable=SC2086
@@ -69,7 +82,7 @@ for way in "" "--reducer oktopk --density 0.2"; do
     run 0 "$RILL" train "$tmp/train" --ranks 2 --epochs 6 $way --checkpoint "$tmp/check" --resume \
         --model "$tmp/resumed" --quiet
     cmp -s "$tmp/whole" "$tmp/resumed" || fail "the resumed run differs: $way"
-    [[ $(find "$tmp" -name 'check*' | wc -l) == $((${#way} ? 2 : 1)) ]] || fail "checkpoints are left"
+    [[ $(find "$tmp" -name 'check*' | wc -l) == $([[ $way == --red* ]] && echo 2 || echo 1) ]] || fail "checkpoints are left"
     rm -f "$tmp"/check*
 done
 
@@ -119,7 +132,7 @@ run 1 "$RILL" train "$tmp/one"
 has "$tmp/err" "all rows have the label -1"
 run 1 "$RILL" predict "$tmp/test" --model "$tmp/train"
 has "$tmp/err" "$tmp/train:1: not a field of a model"
-for words in "" "a b" "x --lr y" "x --epochs 0" "x --resume" "x --early-stop 3" "x --nonsense"; do
+for words in "" "a b" "x --lr y" "x --decay -1" "x --epochs 0" "x --resume" "x --early-stop 3" "x --nonsense"; do
     # shellcheck disable=SC2086
     run 2 "$RILL" train $words
 done
