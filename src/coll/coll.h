@@ -13,6 +13,14 @@ typedef enum rill__partition {
     RILL__ANY_PARTITION = 2 /* settings only: the planner chooses */
 } rill__partition;
 
+/* Where the entries of a result lie: at[i] has i / RILL__SPREAD of them below it, at[0] is 0 and the last the
+ * dimension. */
+enum { RILL__SPREAD = 256 };
+typedef struct rill__spread {
+    uint64_t entries; /* 0: not known */
+    uint64_t at[RILL__SPREAD + 1];
+} rill__spread;
+
 /* Constants of the cost model, the same on all ranks of a communicator. Seconds. */
 typedef struct rill__constants {
     double latency;                 /* of one message that somebody waits for */
@@ -115,7 +123,8 @@ struct rill_request {
     bool may_post;    /* it may still post a collective of MPI's */
     bool stats_known; /* task.nnz_sum and nnz_max are those of all ranks when it completes */
     double skew;      /* of the result, where all ranks saw it alike; else 0 */
-    int key;          /* where its statistics go (plan/plan.h), and which call of that kind it is */
+    const rill__spread *spread; /* of the last result, for the bounds of a split; NULL: not known */
+    int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call;
 
     rill__part input;          /* in, its absent entries the neutral element */

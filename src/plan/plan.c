@@ -142,6 +142,7 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
     rill__plan_key *k = &planner->keys[r->key];
     static const rill__observed nothing = {0};
     const rill__observed *seen = &nothing;
+    r->spread = NULL;
     if (k->born == r->key_born && !k->broken) {
         if (k->planned != r->call) return RILL_IN_PROGRESS;
         int slot = (int)(r->call % RILL__PLAN_LAG);
@@ -157,6 +158,9 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
         k->slot[slot].done = false;
         k->planned++;
         seen = &k->last;
+        /* Other bounds can mean other rounding: what a call finds here must not depend on when calls in flight
+         * complete, nor the steps of a reducer on what came before its checkpoint. */
+        if (k->spread.entries && r->blocking && !r->feedback) r->spread = &k->spread;
     }
     rill__observed selected;
     if (!seen->known && r->feedback) { /* all ranks know how much a reducer selects */
@@ -168,6 +172,15 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
     }
     if (!seen->known && !r->settings.algorithm) return RILL_ERR_STATE;
     return choose_in_order(planner, r, seen);
+}
+
+static void keep_spread(rill__spread *spread, const rill_stream *out) {
+    spread->entries = out->nnz;
+    for (int i = 1; i < RILL__SPREAD; i++)
+        spread->at[i] = rill__index_at(out->index_bytes, out->idx.data,
+                                       rill__uniform_bound(out->nnz, i, RILL__SPREAD));
+    spread->at[0] = 0;
+    spread->at[RILL__SPREAD] = out->dim;
 }
 
 void rill__plan_end(rill__planner *planner, rill_request *r) {
@@ -191,4 +204,7 @@ void rill__plan_end(rill__planner *planner, rill_request *r) {
     seen->nnz_max = r->task.nnz_max;
     seen->result = counts ? r->nnz_out : 0;
     if (!r->blocking || r->skew > 0) seen->skew = r->skew;
+    if (r->blocking && counts && r->out->form == RILL__SPARSE && r->nnz_out >= RILL__SPREAD &&
+        r->problem.partition == RILL__BALANCED)
+        keep_spread(&k->spread, r->out);
 }

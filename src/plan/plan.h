@@ -31,6 +31,7 @@ typedef struct rill__plan_key {
     uint64_t calls, planned; /* started; planned so far */
     bool broken;             /* a call failed before it was planned: nobody waits for another */
     rill__observed last;
+    rill__spread spread; /* of the last result of a blocking call with balanced bounds */
     struct {
         bool pending, done;
         rill__observed observed;

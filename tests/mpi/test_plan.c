@@ -3,6 +3,8 @@
  *   --calls N   (400) */
 #include "runs.h"
 
+#include <stdbool.h>
+
 #define FLIGHT 5
 
 /* Every rank has its own number of entries, which jumps from call to call. */
@@ -148,6 +150,58 @@ static int has_use_for_hier(const char *pretended) {
     return most > 1 && most < check.size;
 }
 
+/* Sends the same sum three times, blocking, with balanced bounds; returns the bytes that the busiest rank sent in
+ * the first and in the last. */
+static void send_thrice(bool forget, uint64_t most[2]) {
+    enum { DIM = 1000000, FREQUENT = 2000, RARE = 2000 };
+    static uint32_t index[FREQUENT + RARE];
+    static float value[FREQUENT + RARE];
+    rill_comm *comm = NULL;
+    rill_stream *in = NULL, *out = NULL;
+    rill_options o = RILL_OPTIONS_INIT;
+    rng r = rng_make(check.seed, 7000 + (uint64_t)check.rank);
+    for (uint32_t i = 0; i < FREQUENT + RARE; i++) { /* rare: each rank has its own */
+        uint32_t step = (uint32_t)(i - FREQUENT) * 400 + (uint32_t)check.rank % 400;
+        index[i] = i < FREQUENT ? i : 100000 + step;
+        value[i] = 1 + (float)rng_below(&r, 16); /* sums are exact in any order */
+    }
+    o.algorithm = "split_allgather";
+    o.codec = "raw";
+    o.partition = "balanced";
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    CHECK_OK(rill_stream_create(RILL_F32, DIM, &in));
+    CHECK_OK(rill_stream_create(RILL_F32, DIM, &out));
+    CHECK_OK(rill_stream_set_pairs(in, FREQUENT + RARE, index, value));
+    uint64_t bits = 0;
+    for (int call = 0; call < 3; call++) {
+        rill_stats stats = RILL_STATS_INIT;
+        if (forget) CHECK_OK(rill_comm_forget(comm));
+        CHECK_OK(rill_allreduce(comm, in, out, RILL_SUM, &o));
+        CHECK_OK(rill_comm_stats(comm, &stats));
+        uint64_t now = hash_bytes(1, rill_stream_values(out), rill_stream_nnz(out) * 4);
+        now = hash_bytes(now, rill_stream_indices32(out), rill_stream_nnz(out) * 4);
+        if (!call) bits = now;
+        CHECK(now == bits);
+        check_same_on_all_ranks("the sum", now);
+        MPI_Allreduce(&stats.sent_bytes, &most[call > 0], 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    }
+    CHECK_OK(rill_stream_free(&in));
+    CHECK_OK(rill_stream_free(&out));
+    CHECK_OK(rill_comm_free(&comm));
+}
+
+/* Indices that all ranks have are few of the sum: bounds that are even in the inputs alone leave an owner of rare
+ * ones with more to send than others, until a result has been seen. */
+static void bounds_learn(void) {
+    uint64_t most[2];
+    check_case("bounds from the last result");
+    send_thrice(false, most);
+    if (check.size >= 4) CHECK(10 * most[1] < 9 * most[0]);
+    check_case("bounds that are forgotten");
+    send_thrice(true, most);
+    CHECK(most[0] == most[1]);
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     cases_init();
@@ -203,6 +257,7 @@ int main(int argc, char **argv) {
         number += (uint64_t)flight;
         if (check.failures) break; /* ranks may have lost step */
     }
+    if (!check.failures) bounds_learn();
     check_case("what auto chose");
     if (check.size > 1 && !check.failures) CHECK_INT(kinds, >=, 2);
     int used = has_use_for_hier(check_argument(argc, argv, "--hosts"));

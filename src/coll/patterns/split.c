@@ -1,5 +1,6 @@
 #include "coll/patterns/split.h"
 #include "coll/allreduce/allreduce.h"
+#include "coll/patterns/quantiles.h"
 #include "stream/blocks.h"
 
 #include <math.h>
@@ -27,6 +28,10 @@ static void own_quantiles(const rill_request *request, int size, uint64_t *bound
     bool blocks = in->form == RILL__BLOCKS;
     uint64_t n = blocks ? rill__blocks_in(in->n, in->block) : in->n;
     unsigned width = blocks ? 8 : request->task.shape.index_bytes;
+    if (request->spread && !blocks) {
+        rill__mixed_quantiles(in, width, request->spread, size, bounds);
+        return;
+    }
     for (int i = 1; i < size; i++)
         bounds[i] = rill__index_at(width, in->idx, rill__uniform_bound(n, i, size));
 }

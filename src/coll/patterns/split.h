@@ -4,7 +4,8 @@
  * somewhere at once (Ok-Topk's rotation and buckets).
  *
  * Bounds are uniform, or balanced: the averages over all ranks of each rank's own quantiles, as
- * Ok-Topk has them, at the price of one agreement. */
+ * Ok-Topk has them, at the price of one agreement. Where the last result is known, they are quantiles of entries and result
+ * together (quantiles.h). */
 #ifndef RILL_COLL_PATTERNS_SPLIT_H
 #define RILL_COLL_PATTERNS_SPLIT_H
 
