@@ -4,10 +4,13 @@
 
 #include <math.h>
 
-static double code_time(const rill__constants *c, const rill__index_codec *codec) {
+/* Of a bitmap's time per entry, what it takes per index of the range. */
+#define BITS_PER_INDEX 0.19
+
+static double code_time(const rill__constants *c, const rill__index_codec *codec, double density) {
     if (codec == &rill__codec_bitpack) return c->pack;
     if (codec == &rill__codec_elias_fano) return c->fano;
-    return codec == &rill__codec_bitmap ? c->bits : 0;
+    return codec == &rill__codec_bitmap ? c->bits * (1 + BITS_PER_INDEX / density) : 0;
 }
 
 void rill__problem_code(rill__problem *p, const rill__index_codec *codec, int value_bits) {
@@ -18,7 +21,8 @@ void rill__problem_code(rill__problem *p, const rill__index_codec *codec, int va
     double pair = rill__pairs_bytes(p, nnz, (double)p->dim) / nnz;
     /* Raw indices and values are copied, in and out. */
     double time = 2 * p->c->copy * size + (value_bits ? p->c->quantize : 0);
-    time += codec == &rill__codec_raw ? 2 * p->c->copy * p->index_bytes : code_time(p->c, codec);
+    time += codec == &rill__codec_raw ? 2 * p->c->copy * p->index_bytes
+                                      : code_time(p->c, codec, fmin(1, nnz / (double)p->dim));
     p->handle = time / pair;
 }
 
