@@ -110,20 +110,11 @@ static void turn(const bench_config *config, const bench_world *world, const ben
     if (repetition >= 0) c->times[repetition] = seconds;
 }
 
-/* The case that has turn k of round r: another order each round, the same on all ranks, since who comes
- * after whom decides what is still in the caches. */
+/* The case that has turn k of round r. Who comes after whom decides what is still in the caches, so that each must follow every other
+ * equally often: Williams' square (1949), whose n rounds have every pair of neighbours once; of an odd n in 2 n rounds, twice. */
 static int case_in_turn(int n, int r, int k) {
-    int stride = 1 + r / n % (n > 1 ? n - 1 : 1);
-    for (;; stride = stride % n + 1) { /* it must reach all: no common divisor with n */
-        int a = stride, b = n;
-        while (b) {
-            int rest = a % b;
-            a = b;
-            b = rest;
-        }
-        if (a == 1) break;
-    }
-    return (int)(((long)k * stride + r) % n);
+    if (n % 2 && r / n % 2) k = n - 1 - k;
+    return ((k % 2 ? n - 1 - k / 2 : k / 2) + r) % n;
 }
 
 bool bench_group_run(const bench_config *config, const bench_world *world, const bench_input *input,
