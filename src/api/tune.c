@@ -22,7 +22,9 @@
 enum {
     LEAST_SAMPLES = 6,
     LEAST_CALLS = 2,
-    MOST_CALLS = 61,
+    CALLS = 21, /* at most, of a sweep */
+    SWEEPS = 8, /* at most */
+    MOST_CALLS = CALLS * SWEEPS,
     MOST_SAMPLES = 400,
     MOST_ALGORITHMS = 16
 };
@@ -53,10 +55,10 @@ typedef struct tuning {
     float *val;
     unsigned char *other; /* MOST_OTHER_BYTES */
     rill__sample *samples;
-    int n;
-    bool at_point[MOST_SAMPLES]; /* as auto would send it: its error becomes a point */
-    double off
-        [MOST_ALGORITHMS]; /* of each algorithm: its last call's time over the model's; 0: none yet */
+    struct candidate *measured; /* of each sample */
+    int n, sweep;
+    /* Of each algorithm: its last call's time over the model's; 0: none yet. */
+    double off[MOST_ALGORITHMS];
 } tuning;
 
 static double now_of(const tuning *t) { return MPI_Wtime() - t->began; }
@@ -112,9 +114,10 @@ static int ascending(const void *a, const void *b) {
 
 /* One way to make the call, and what it took. */
 typedef struct candidate {
+    const place *at;
     int algorithm;
     rill_options options;
-    bool at_point;
+    bool at_point; /* as auto would send it: its error becomes a point */
     int n;
     double times[MOST_CALLS];
     rill_stats stats;
@@ -141,9 +144,9 @@ static void shuffle(int *order, int n, int round) {
  * other things, and one call again and again would find all that it needs in them. */
 static rill_status measure(tuning *t, candidate *c, int n, double share) {
     double start = MPI_Wtime();
-    for (int round = -1; round < MOST_CALLS; round++) { /* the first makes buffers grow */
+    for (int round = -1; round < CALLS; round++) { /* the first makes buffers grow */
         int order[MOST_ALGORITHMS];
-        shuffle(order, n, round);
+        shuffle(order, n, round + CALLS * t->sweep);
         for (int i = 0; i < n; i++) {
             candidate *next = &c[order[i]];
             double seconds;
@@ -174,7 +177,7 @@ static void keep(tuning *t, candidate *c, uint64_t dim, uint64_t nnz) {
                                     RILL_F32, RILL_SUM, &seen);
     const rill__index_codec *codec = rill__index_codec_by_name(c->stats.codec);
     rill__problem_code(&s->problem, codec ? codec : &rill__codec_raw, c->stats.value_bits);
-    t->at_point[t->n++] = c->at_point;
+    t->measured[t->n++] = *c;
     if (c->at_point) t->off[c->algorithm] = s->seconds / s->algorithm->estimate(&s->problem);
 }
 
@@ -197,8 +200,9 @@ static bool worth_it(const tuning *t, double expected, double least) {
     return left > 0 && expected < LONGEST && expected * LEAST_CALLS < left / 2;
 }
 
-static void add(candidate *c, int *n, int algorithm, const char *codec, int bits) {
+static void add(candidate *c, int *n, const place *at, int algorithm, const char *codec, int bits) {
     candidate *next = &c[(*n)++];
+    next->at = at;
     next->n = 0;
     next->algorithm = algorithm;
     next->options = (rill_options)RILL_OPTIONS_INIT;
@@ -224,24 +228,31 @@ static int choose(const tuning *t, const place *at, uint64_t nnz, candidate *c) 
         least = fmin(least, expected[all]);
     }
     for (int i = 0; i < all; i++)
-        if (isfinite(expected[i]) && worth_it(t, expected[i], least)) add(c, &n, i, NULL, 0);
+        if (isfinite(expected[i]) && worth_it(t, expected[i], least)) add(c, &n, at, i, NULL, 0);
     return n;
 }
 
 /* What codecs cost shows where the same call is sent in another way. */
-static int choose_codecs(candidate *c) {
+static int choose_codecs(const place *at, candidate *c) {
     const int split = 2; /* split_allgather: it codes everything once, and sums it once */
     int n = 0;
-    add(c, &n, split, "raw", 0);
-    add(c, &n, split, "bitpack", 0);
-    add(c, &n, split, "elias_fano", 0);
-    add(c, &n, split, "bitmap", 0);
-    add(c, &n, split, "bitpack", 4);
+    add(c, &n, at, split, "raw", 0);
+    add(c, &n, at, split, "bitpack", 0);
+    add(c, &n, at, split, "elias_fano", 0);
+    add(c, &n, at, split, "bitmap", 0);
+    add(c, &n, at, split, "bitpack", 4);
     return n;
 }
 
+static uint64_t entries_at(const place *at) {
+    return rill__max_u64(1, (uint64_t)((double)at->dim * at->density));
+}
+
+static double share_of(const tuning *t) { return t->seconds / (PLACES + 2); }
+
 /* Rank 0 chooses for all. */
-static rill_status measure_candidates(tuning *t, candidate *c, int n, uint64_t dim, uint64_t nnz) {
+static rill_status measure_candidates(tuning *t, const place *at, candidate *c, int n,
+                                      uint64_t nnz) {
     struct {
         int n, algorithm[MOST_ALGORITHMS];
     } chosen = {.n = n};
@@ -251,33 +262,68 @@ static rill_status measure_candidates(tuning *t, candidate *c, int n, uint64_t d
     if (chosen.n == 0) return RILL_OK;
     n = 0;
     for (int i = 0; i < chosen.n; i++)
-        add(c, &n, chosen.algorithm[i], NULL, 0);
-    RILL_TRY(measure(t, c, chosen.n, t->seconds / (PLACES + 2)));
+        add(c, &n, at, chosen.algorithm[i], NULL, 0);
+    RILL_TRY(measure(t, c, chosen.n, share_of(t)));
     for (int i = 0; i < chosen.n; i++)
+        keep(t, &c[i], at->dim, nnz);
+    return RILL_OK;
+}
+
+static rill_status fill_all(tuning *t, const place *at, uint64_t nnz) {
+    int failed = fill(t, at->dim, nnz) != RILL_OK, any;
+    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, t->comm->engine.mpi);
+    return any ? rill__fail(RILL_ERR_MEMORY, CALL "out of memory on a rank") : RILL_OK;
+}
+
+static void tell(const tuning *t, const place *at) {
+    char what[80];
+    snprintf(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)at->dim,
+             at->density * 100);
+    if (t->comm->engine.rank == 0 && t->options->progress)
+        t->options->progress(fmin(1, now_of(t) / t->seconds), what, t->options->context);
+}
+
+static rill_status measure_place(tuning *t, const place *at) {
+    uint64_t dim = at->dim, nnz = entries_at(at);
+    candidate c[MOST_ALGORITHMS];
+    if (!agreed(t, now_of(t) < t->seconds || t->n < LEAST_SAMPLES)) return RILL_OK;
+    tell(t, at);
+    RILL_TRY(fill_all(t, at, nnz));
+    RILL_TRY(measure_candidates(t, at, c, choose(t, at, nnz, c), nnz));
+    bool codecs = dim == 1 << 20 && (at->density == 0.01 || at->density == 0.1);
+    double last = t->n ? t->samples[t->n - 1].seconds : 0;
+    if (!codecs || !agreed(t, worth_it(t, last, last))) return RILL_OK;
+    int n = choose_codecs(at, c);
+    RILL_TRY(measure(t, c, n, share_of(t)));
+    for (int i = 0; i < n; i++)
         keep(t, &c[i], dim, nnz);
     return RILL_OK;
 }
 
-static rill_status measure_place(tuning *t, const place *at) {
-    uint64_t dim = at->dim, nnz = rill__max_u64(1, (uint64_t)((double)dim * at->density));
-    candidate c[MOST_ALGORITHMS];
-    char what[80];
-    if (!agreed(t, now_of(t) < t->seconds || t->n < LEAST_SAMPLES)) return RILL_OK;
-    snprintf(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)dim,
-             at->density * 100);
-    if (t->comm->engine.rank == 0 && t->options->progress)
-        t->options->progress(fmin(1, now_of(t) / t->seconds), what, t->options->context);
-    int failed = fill(t, dim, nnz) != RILL_OK, any;
-    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, t->comm->engine.mpi);
-    if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory on a rank");
-    RILL_TRY(measure_candidates(t, c, choose(t, at, nnz, c), dim, nnz));
-    bool codecs = dim == 1 << 20 && (at->density == 0.01 || at->density == 0.1);
-    double last = t->n ? t->samples[t->n - 1].seconds : 0;
-    if (!codecs || !agreed(t, worth_it(t, last, last))) return RILL_OK;
-    int n = choose_codecs(c);
-    RILL_TRY(measure(t, c, n, t->seconds / (PLACES + 2)));
+/* All that was measured together, once more. */
+static rill_status measure_again(tuning *t, candidate *c, int n) {
+    double round = 0;
     for (int i = 0; i < n; i++)
-        keep(t, &c[i], dim, nnz);
+        round += median_of(&c[i]);
+    if (!agreed(t, now_of(t) + 2 * round < t->seconds)) return RILL_OK;
+    tell(t, c->at);
+    RILL_TRY(fill_all(t, c->at, entries_at(c->at)));
+    return measure(t, c, n, share_of(t));
+}
+
+/* The time that is left goes to further sweeps over all places: what disturbs one for a second is in a part of its figures
+ * only, and medians do not see it. */
+static rill_status sweep_again(tuning *t) {
+    while (++t->sweep < SWEEPS && agreed(t, now_of(t) < t->seconds))
+        for (int first = 0, next; first < t->n; first = next) {
+            candidate *c = &t->measured[first];
+            for (next = first + 1; next < t->n; next++)
+                if (t->measured[next].at != c->at || t->measured[next].at_point != c->at_point)
+                    break;
+            RILL_TRY(measure_again(t, c, next - first));
+        }
+    for (int i = 0; i < t->n; i++)
+        t->samples[i].seconds = fmax(median_of(&t->measured[i]), 1e-9);
     return RILL_OK;
 }
 
@@ -298,7 +344,7 @@ static double fit(tuning *t, rill__profile *profile) {
     model->points = profile->points = 0;
     for (int i = 0; i < t->n && profile->points < RILL__POINTS; i++) {
         const rill__sample *s = &t->samples[i];
-        if (!t->at_point[i]) continue;
+        if (!t->measured[i].at_point) continue;
         double dim = (double)s->problem.dim;
         double ratio = s->seconds / time_by_model(&t->comm->planner, s);
         profile->point[profile->points++] = (rill__point){rill__name_hash(s->algorithm->name),
@@ -334,9 +380,10 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     t->idx = malloc(MOST_ENTRIES * sizeof *t->idx);
     t->val = malloc(MOST_ENTRIES * sizeof *t->val);
     t->samples = calloc(MOST_SAMPLES, sizeof *t->samples);
+    t->measured = calloc(MOST_SAMPLES, sizeof *t->measured);
     t->other = calloc(1, MOST_OTHER_BYTES);
     t->profile = malloc(sizeof *t->profile);
-    int failed = !t->idx || !t->val || !t->samples || !t->other || !t->profile, any;
+    int failed = !t->idx || !t->val || !t->samples || !t->measured || !t->other || !t->profile, any;
     MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, comm->engine.mpi);
     if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
     RILL_TRY(start_constants(comm));
@@ -351,6 +398,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     t->seconds = seconds;
     for (int i = 0; i < PLACES; i++)
         RILL_TRY(measure_place(t, &places[i]));
+    RILL_TRY(sweep_again(t));
     rill__profile *profile = t->profile;
     *profile = comm->planner.profile;
     profile->ranks = comm->engine.size;
@@ -412,6 +460,7 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune
     free(t.idx);
     free(t.val);
     free(t.samples);
+    free(t.measured);
     free(t.other);
     free(t.profile);
     memcpy((char *)report + sizeof report->size, (const char *)&full + sizeof full.size,
