@@ -17,8 +17,9 @@
 #define MOST_ENTRIES ((size_t)9 << 20) /* a little over half of the largest dimension */
 #define PRELIMINARY_TIME 0.15
 #define MOST_OTHER_BYTES ((size_t)4 << 20)
-#define SHORT 2e-4   /* of all the time: calls that are always worth measuring */
-#define HOPELESS 5.0 /* times the fastest algorithm's time */
+#define SETTLING 0.48 /* of the time: what a sweep may take that is repeated under its own fit */
+#define SHORT 2e-4    /* of all the time: calls that are always worth measuring */
+#define HOPELESS 5.0  /* times the fastest algorithm's time */
 enum {
     LEAST_SAMPLES = 6,
     LEAST_CALLS = 2,
@@ -57,6 +58,7 @@ typedef struct tuning {
     rill__sample *samples;
     struct candidate *measured; /* of each sample */
     int n, sweep;
+    bool settled; /* measured under constants that were fitted to all places, which stay */
     /* Of each algorithm: its last call's time over the model's; 0: none yet. */
     double off[MOST_ALGORITHMS];
 } tuning;
@@ -248,7 +250,8 @@ static uint64_t entries_at(const place *at) {
     return rill__max_u64(1, (uint64_t)((double)at->dim * at->density));
 }
 
-static double share_of(const tuning *t) { return t->seconds / (PLACES + 2); }
+/* Of a place, in a sweep: there are to be several. */
+static double share_of(const tuning *t) { return t->seconds / (4 * PLACES); }
 
 /* Rank 0 chooses for all. */
 static rill_status measure_candidates(tuning *t, const place *at, candidate *c, int n,
@@ -338,7 +341,8 @@ static double time_by_model(const rill__planner *planner, const rill__sample *s)
 
 /* Fits on rank 0's figures, which are the same everywhere; the constants then are, too. */
 static double fit(tuning *t, rill__profile *profile) {
-    double error = rill__fit(t->samples, t->n, &profile->constants);
+    double error = t->settled ? rill__fit_error(t->samples, t->n, &profile->constants)
+                              : rill__fit(t->samples, t->n, &profile->constants);
     rill__profile *model = &t->comm->planner.profile;
     model->constants = profile->constants;
     model->points = profile->points = 0;
@@ -375,6 +379,14 @@ static void forget(tuning *t) {
            sizeof t->comm->planner.keys); /* choices of the old constants */
 }
 
+/* The next measurements are under constants that fit the last ones. */
+static void adopt_fit(tuning *t) {
+    rill__profile *profile = &t->comm->planner.profile;
+    rill__fit(t->samples, t->n, &profile->constants);
+    MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, t->comm->engine.mpi);
+    forget(t);
+}
+
 static rill_status run(tuning *t, rill_tune_report *report) {
     rill_comm *comm = t->comm;
     t->idx = malloc(MOST_ENTRIES * sizeof *t->idx);
@@ -391,13 +403,18 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     t->seconds = seconds * PRELIMINARY_TIME;
     for (int i = 0; i < PRELIMINARY; i++)
         RILL_TRY(measure_place(t, &places[i]));
-    rill__fit(t->samples, t->n, &comm->planner.profile.constants);
-    MPI_Bcast(&comm->planner.profile, (int)sizeof comm->planner.profile, MPI_BYTE, 0,
-              comm->engine.mpi);
-    forget(t);
+    adopt_fit(t);
     t->seconds = seconds;
     for (int i = 0; i < PLACES; i++)
         RILL_TRY(measure_place(t, &places[i]));
+    /* Others may gather in another way than those that the sweep was under. So if there is time, all is measured anew
+     * under the ones that will be written, and does then what was measured. */
+    t->settled = agreed(t, now_of(t) < SETTLING * t->seconds);
+    if (t->settled) {
+        adopt_fit(t);
+        for (int i = 0; i < PLACES; i++)
+            RILL_TRY(measure_place(t, &places[i]));
+    }
     RILL_TRY(sweep_again(t));
     rill__profile *profile = t->profile;
     *profile = comm->planner.profile;

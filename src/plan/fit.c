@@ -113,6 +113,19 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+double rill__fit_error(const rill__sample *s, int n, const rill__constants *c) {
+    double *errors = malloc(sizeof(double) * (size_t)rill__max_u64(1, (uint64_t)n)), median = 0;
+    if (errors && n > 0) {
+        errors_of(s, n, c, errors);
+        for (int i = 0; i < n; i++)
+            errors[i] = fabs(expm1(errors[i]));
+        qsort(errors, (size_t)n, sizeof *errors, ascending);
+        median = errors[n / 2];
+    }
+    free(errors);
+    return median;
+}
+
 double rill__fit(const rill__sample *s, int n, rill__constants *c) {
     double moved[FITTED] = {0}, damping = 0.1;
     const rill__constants start = *c;
@@ -143,10 +156,6 @@ double rill__fit(const rill__sample *s, int n, rill__constants *c) {
         }
     }
     set(&start, moved, c);
-    for (int i = 0; i < n; i++)
-        others[i] = fabs(expm1(errors[i]));
-    qsort(others, (size_t)n, sizeof *others, ascending);
-    double median = others[n / 2];
     free(scratch);
-    return median;
+    return rill__fit_error(s, n, c);
 }

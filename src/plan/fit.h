@@ -15,5 +15,6 @@ double rill__fit_time(const rill__sample *, const rill__constants *);
 /* c: where to start, and what constants stay close to that the samples say nothing about. Returns the
  * median of |model / measured - 1|. */
 double rill__fit(const rill__sample *, int n, rill__constants *c);
+double rill__fit_error(const rill__sample *, int n, const rill__constants *); /* that median */
 
 #endif
