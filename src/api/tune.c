@@ -142,25 +142,33 @@ static void shuffle(int *order, int n, int round) {
     }
 }
 
+static int fewest_of(const candidate *c, int n) {
+    int fewest = MOST_CALLS;
+    for (int i = 0; i < n; i++)
+        fewest = c[i].n < fewest ? c[i].n : fewest;
+    return fewest;
+}
+
 /* In turns, as many rounds as a share of the time allows: between two calls of a program its caches see
- * other things, and one call again and again would find all that it needs in them. */
+ * other things, and one call again and again would find all that it needs in them. The first round makes buffers grow, and counts
+ * where a round is long: known by what was measured before (all of it then counts), else by the call itself. */
 static rill_status measure(tuning *t, candidate *c, int n, double share) {
-    double start = MPI_Wtime();
-    for (int round = -1; round < CALLS; round++) { /* the first makes buffers grow */
+    double start = MPI_Wtime(), round_time = 0;
+    int had = fewest_of(c, n), wanted = had + 1 > LEAST_CALLS ? had + 1 : LEAST_CALLS;
+    for (int i = 0; had > 0 && i < n; i++)
+        round_time += median_of(&c[i]);
+    for (int round = -1; round < CALLS; round++) {
         int order[MOST_ALGORITHMS];
         shuffle(order, n, round + CALLS * t->sweep);
         for (int i = 0; i < n; i++) {
             candidate *next = &c[order[i]];
             double seconds;
             RILL_TRY(call_once(t, &next->options, &seconds));
-            if (round < 0 && seconds < share / n) continue; /* long calls count at once */
+            if (round < 0 && (had > 0 ? round_time < share : seconds < share / n)) continue;
             if (next->n < MOST_CALLS) next->times[next->n++] = seconds;
             next->stats = t->comm->last;
         }
-        int fewest = MOST_CALLS;
-        for (int i = 0; i < n; i++)
-            fewest = c[i].n < fewest ? c[i].n : fewest;
-        if (!agreed(t, fewest < LEAST_CALLS || MPI_Wtime() - start < share)) break;
+        if (!agreed(t, fewest_of(c, n) < wanted || MPI_Wtime() - start < share)) break;
     }
     return RILL_OK;
 }

@@ -6,9 +6,9 @@
  * that open: on text, whose features are mostly rare, its own decay is enough; with few features it leaves noise.
  * A fifth of few rows is a poor judge: then it is the mean over several random splits (Monte Carlo
  * cross-validation: Picard, Cook, Cross-validation of regression models, 1984).
- * The rows that the options hold out for validation take no part: what is measured on them stays honest. The order of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin,
- * Warm start for parameter selection of linear classifiers, 2015): from strong to weak regularisation, until
- * it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where rows are few.
+ * The rows that the options hold out for validation take no part: what is measured on them stays honest. The order
+ * of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of
+ * linear classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where rows are few.
  * Neither the rate that training starts with nor the number of epochs is chosen so: the loss asks for larger rates, and
  * on some sets for fewer epochs, than predict best.
  * Of large data a sample is taken, by the number of the row in the file, so that all numbers of ranks try the
@@ -116,15 +116,17 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
         status = rill_trainer_epoch(trainer, &report);
     if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
     *able = trainer != NULL;
-    if (trainer && split == 0) s->choice->rows = trainer->total_rows;
+    if (trainer) s->choice->rows = trainer->total_rows;
     rill_trainer_free(&trainer);
     return status == RILL_ERR_STATE ? RILL_OK : status;
 }
 
-/* The mean over the splits. */
+/* The mean over the splits; one of few rows may hold out all that have some label, and does not count then. */
 static rill_status try_one(search *s, double C, double decay, double *loss) {
     rill_C_choice *choice = s->choice;
     double sum = 0;
+    int able_splits = 0;
+    rill_status first = RILL_OK;
     *loss = INFINITY;
     s->options.C = C;
     s->options.decay = decay;
@@ -132,10 +134,15 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
         bool able = false;
         double one;
         rill_status status = try_split(s, split, &able, &one);
-        if (!able || status != RILL_OK) return status;
+        if (able && status != RILL_OK) return status;
+        if (status == RILL_ERR_MEMORY || status == RILL_ERR_MPI) return status;
+        if (split == 0) first = status;
+        if (!able) continue;
         sum += one;
+        able_splits++;
     }
-    *loss = sum / s->splits;
+    if (!able_splits) return first;
+    *loss = sum / able_splits;
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
     choice->loss[choice->tries++] = *loss;

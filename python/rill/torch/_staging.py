@@ -52,7 +52,6 @@ class PinnedPlace(Place):
             future.set_result(buffer)  # notes where this stream is
 
 
-
 def place_of(buffer: torch.Tensor) -> Place:
     if buffer.device.type == "cpu":
         return Place(buffer)

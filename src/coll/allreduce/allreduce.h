@@ -12,7 +12,10 @@ double rill__pairs_bytes(const rill__problem *, double pairs, double range);
 /* The same of what is sent: the dense range where the pairs are above the switch to it. */
 static inline double rill__form_bytes(const rill__problem *p, double pairs, double range) {
     double share = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim;
-    return pairs > share * range ? range * p->value_cost : rill__pairs_bytes(p, pairs, range);
+    double sparse = rill__pairs_bytes(p, pairs, range), dense = range * p->value_cost;
+    if (p->index_cost >= 0)
+        return sparse < dense ? sparse : dense; /* blocks have a switch of their own */
+    return pairs > share * range ? dense : sparse;
 }
 
 /* Time to write that many entries into a fresh dense vector; nothing where it is dense already. */

@@ -16,7 +16,10 @@ double rill__split_estimate(const rill__problem *p) {
     if (p->partition == RILL__BALANCED)
         for (int reach = 1; reach < p->ranks; reach *= 2)
             agree += p->c->latency + 8 * p->ranks * p->c->byte;
-    double sent = rill__form_bytes(p, most, (double)p->dim) * (p->ranks - 1) / p->ranks;
+    bool dense = p->index_cost < 0 && p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
+    double all = dense ? (double)p->dim * p->value_cost
+                       : rill__pairs_bytes(p, most, (double)p->dim);
+    double sent = all * (p->ranks - 1) / p->ranks;
     return agree + p->c->latency + (p->ranks - 2) * p->c->message + sent * (p->c->byte + p->handle);
 }
 
@@ -28,7 +31,8 @@ static void own_quantiles(const rill_request *request, int size, uint64_t *bound
     bool blocks = in->form == RILL__BLOCKS;
     uint64_t n = blocks ? rill__blocks_in(in->n, in->block) : in->n;
     unsigned width = blocks ? 8 : request->task.shape.index_bytes;
-    if (request->spread && !blocks) {
+    if (request->spread && !blocks &&
+        request->spread->at[RILL__SPREAD] == request->task.expect.dim) {
         rill__mixed_quantiles(in, width, request->spread, size, bounds);
         return;
     }
