@@ -8,7 +8,8 @@
  * cross-validation: Picard, Cook, Cross-validation of regression models, 1984).
  * The rows that the options hold out for validation take no part: what is measured on them stays honest. The order
  * of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of
- * linear classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where rows are few.
+ * linear classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked, and not
+ * the accuracy, since it is less grainy where rows are few.
  * Neither the rate that training starts with nor the number of epochs is chosen so: the loss asks for larger rates, and
  * on some sets for fewer epochs, than predict best.
  * Of large data a sample is taken, by the number of the row in the file, so that all numbers of ranks try the
