@@ -112,14 +112,9 @@ static rill_status prepare_input(rill_request *r) {
     bool to_blocks = r->algorithm && r->algorithm->takes_blocks;
     if (to_blocks || in->form == RILL__BLOCKS) return prepare_form(r, to_blocks ? r->block : 0);
     if (in->form == RILL__SPARSE) {
-        /* Pairs that the user gave, but more than the dense form would take. */
-        if (gather || r->collective == RILL_REDUCER || in->nnz <= rill__dense_switch(type, in->dim))
-            return RILL_OK;
-        normal_like(&r->normal, in);
-        RILL_TRY(rill__stream_reserve_dense(&r->normal));
-        rill__assign_fill(type, r->normal.val.data, in->dim, r->fill);
-        rill__assign_pairs(r->task.shape, r->normal.val.data, 0, rill__stream_pairs(in));
-        r->input = rill__stream_part(&r->normal);
+        /* Pairs that the user gave may be more than the dense form would take. */
+        r->task.sends_dense = !gather && r->collective != RILL_REDUCER &&
+                              in->nnz > rill__dense_switch(type, in->dim);
         return RILL_OK;
     }
     if (!gather && rill__value_equal(type, in->fill, r->fill)) return RILL_OK;

@@ -430,8 +430,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     profile->hosts = comm->planner.hosts;
     report->median_error = fit(t, profile);
     report->measured = t->n;
-    /* Ranks that take turns on processors are hard to predict, MPI's own sum least so. */
-    profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : profile->crowding > 1 ? 0.75 : 0.85;
+    profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : 1;
     MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, comm->engine.mpi);
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;

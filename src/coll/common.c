@@ -67,8 +67,8 @@ rill_status rill__finish_parts(rill_request *request, int n, const rill__part *p
 
 rill__part rill__own_part(rill_request *r, const rill__block *block) {
     rill__message message;
-    if (rill__task_failed(r) ||
-        rill__message_parse(block->buffer.data, block->bytes, NULL, false, &message) != RILL_OK)
+    if (rill__task_failed(r) || rill__message_parse(rill__block_message(block), block->bytes, NULL,
+                                                    false, &message) != RILL_OK)
         return rill__part_empty(0, r->task.expect.dim);
     return rill__received_part(r, &message);
 }

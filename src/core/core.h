@@ -37,6 +37,10 @@ static inline rill_status rill__buffer_reserve(rill__buffer *buffer, size_t byte
                                                      : rill__buffer_allocate(buffer, bytes);
 }
 void rill__buffer_free(rill__buffer *);
+/* Huge pages, where the system has them. NULL: none, or (with sanitizers, which would see no bounds) not wanted. */
+enum { RILL__HUGE = 2 << 20 };      /* bytes of one */
+void *rill__map_huge(size_t bytes); /* a multiple of RILL__HUGE, and aligned to it */
+void rill__unmap_huge(void *, size_t bytes);
 void *rill__aligned_alloc(size_t bytes); /* 64-byte aligned with slack, or NULL; free() frees */
 
 /* rill_type_size, for inner paths. */

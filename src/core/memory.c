@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { HUGE = 2 << 20 }; /* bytes of a huge page */
+enum { HUGE = RILL__HUGE };
 
 /* With overcommit malloc grants what the machine does not have, and the process dies on first
  * touch. More than the physical memory is refused here, where the caller still gets an error. */
@@ -27,9 +27,8 @@ void *rill__aligned_alloc(size_t bytes) {
     return data;
 }
 
-/* Buffers of a huge page and more have a mapping of their own: what malloc hands out again has been cut in
- * small pages before, now and then, and is then slower by a fifth for as long as it lives. Sanitizers see
- * only what malloc gave. */
+/* Buffers of a huge page and more have a mapping of their own: what malloc hands out again has been cut in small pages before,
+ * now and then, and is then slower by a fifth for as long as it lives. Sanitizers see only what malloc gave. */
 #if defined(__SANITIZE_ADDRESS__)
 #define MAPS false
 #elif defined(__has_feature)
@@ -51,9 +50,9 @@ static size_t mapped_bytes(size_t capacity) {
     return padded < 2 * (size_t)HUGE ? 0 : padded & ~(size_t)(HUGE - 1);
 }
 
-static void *map(size_t bytes) {
+void *rill__map_huge(size_t bytes) {
     size_t more = bytes + HUGE;
-    if (exceeds_memory(more)) return NULL;
+    if (!MAPS || exceeds_memory(more)) return NULL;
     char *at = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     size_t before = (HUGE - (uintptr_t)at % HUGE) % HUGE, after = HUGE - before;
@@ -65,12 +64,14 @@ static void *map(size_t bytes) {
     return at + before;
 }
 
+void rill__unmap_huge(void *at, size_t bytes) { munmap(at, bytes); }
+
 rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
     size_t capacity;
     if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;
     size_t mapping = mapped_bytes(capacity);
-    void *data = mapping ? map(mapping) : rill__aligned_alloc(capacity);
+    void *data = mapping ? rill__map_huge(mapping) : rill__aligned_alloc(capacity);
     if (!data)
         return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
     rill__buffer_free(buffer);
@@ -81,7 +82,7 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
 
 void rill__buffer_free(rill__buffer *buffer) {
     size_t mapping = buffer->data ? mapped_bytes(buffer->capacity) : 0;
-    if (mapping) munmap(buffer->data, mapping);
+    if (mapping) rill__unmap_huge(buffer->data, mapping);
     else free(buffer->data);
     buffer->data = NULL;
     buffer->capacity = 0;

@@ -51,12 +51,7 @@ rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
 }
 
 void rill__engine_free(rill__engine *engine) {
-    while (engine->free_blocks) {
-        rill__block *block = engine->free_blocks;
-        engine->free_blocks = block->next;
-        rill__buffer_free(&block->buffer);
-        free(block);
-    }
+    rill__blocks_free(engine);
     while (engine->notes) {
         rill__note *note = engine->notes;
         engine->notes = note->next;
@@ -264,6 +259,7 @@ void rill__task_start(rill_request *request) {
     task->step_key = task->seq - engine->first_seq;
     task->shares_errors = false;
     task->lost = NULL;
+    task->sends_dense = false;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
     rill__task_show(request, RILL__ACTIVE);

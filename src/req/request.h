@@ -35,10 +35,16 @@ enum { RILL__WORTH_CODING = 256 };
 /* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
 typedef struct rill__block {
     rill__buffer buffer;
-    size_t bytes; /* in use */
+    size_t skip;  /* where the message starts */
+    size_t bytes; /* of it */
     int users;
+    bool in_slab; /* its memory is a part of one */
     struct rill__block *next;
 } rill__block;
+
+static inline void *rill__block_message(const rill__block *block) {
+    return (char *)block->buffer.data + block->skip;
+}
 
 /* An MPI operation under way on a block. */
 typedef struct rill__transfer {
@@ -88,6 +94,7 @@ typedef struct rill__engine {
     rill__progress progress;
     rill_request *active, *active_last; /* in order of seq */
     rill__block *free_blocks;
+    struct rill__slab *slabs;
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes;
     rill__expect past[RILL__REMEMBERED]; /* by seq */
@@ -129,6 +136,7 @@ typedef struct rill__task {
     uint32_t hops;      /* messages encoded so far */
     uint32_t sender;    /* for random rounding: this rank, or who else encodes the same */
     uint64_t step_key;  /* the same: number of the call, or the step of a reducer */
+    bool sends_dense;   /* parts of the input that are smaller in dense form go in that */
     bool shares_errors; /* another rank encodes the same, and answers for what coding loses */
     /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
     void (*lost)(rill_request *, const rill__part *, struct rill__block *);
@@ -207,10 +215,13 @@ static inline void rill__task_show(rill_request *r, rill__life life) {
     atomic_store_explicit(&RILL__TASK(r)->shown, life, memory_order_release);
 }
 
-/* ---- transport.c ---- */
+/* ---- blocks.c ---- */
 /* A block with room for bytes, held by the request. NULL: out of memory. */
 rill__block *rill__block_take(rill_request *, size_t bytes);
 void rill__block_return(rill__engine *, rill__block *);
+void rill__blocks_free(rill__engine *); /* when all have come back */
+
+/* ---- transport.c ---- */
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
 
 /* A header of the call without entries; in place, as it is on the way of every message. */

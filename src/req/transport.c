@@ -5,6 +5,7 @@
  * their order, and the header in the first part tells how much follows. */
 #include "req/request.h"
 #include "stream/blocks.h"
+#include "stream/stream.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -46,50 +47,6 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
     *room = transfer;
     list->n++;
     return RILL_OK;
-}
-
-/* ---- blocks --------------------------------------------------------------------------------------- */
-
-/* The smallest free block that is large enough; else the largest is grown, so that the pool does
- * not collect blocks that are too small. */
-static rill__block *from_pool(rill__engine *engine, size_t bytes) {
-    rill__block *head = engine->free_blocks;
-    if (head && head->buffer.capacity >= bytes && head->buffer.capacity <= 4 * bytes + 4096) {
-        engine->free_blocks = head->next;
-        return head;
-    }
-    rill__block **best = NULL, **largest = NULL;
-    for (rill__block **at = &engine->free_blocks; *at; at = &(*at)->next) {
-        size_t capacity = (*at)->buffer.capacity;
-        if (capacity >= bytes && (!best || capacity < (*best)->buffer.capacity)) best = at;
-        if (!largest || capacity > (*largest)->buffer.capacity) largest = at;
-    }
-    rill__block **at = best ? best : largest;
-    if (!at) return calloc(1, sizeof(rill__block));
-    rill__block *block = *at;
-    *at = block->next;
-    return block;
-}
-
-rill__block *rill__block_take(rill_request *request, size_t bytes) {
-    rill__task *task = RILL__TASK(request);
-    rill__block *block = from_pool(task->engine, bytes);
-    if (!block) {
-        rill__fail(RILL_ERR_MEMORY, "out of memory for a block");
-        return NULL;
-    }
-    block->users = 1;
-    block->bytes = bytes;
-    block->next = task->held;
-    task->held = block;
-    if (rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) return NULL;
-    return block;
-}
-
-void rill__block_return(rill__engine *engine, rill__block *block) {
-    if (--block->users > 0) return;
-    block->next = engine->free_blocks;
-    engine->free_blocks = block;
 }
 
 /* ---- send ------------------------------------------------------------------------------------------- */
@@ -150,21 +107,69 @@ static void next_coding(rill__task *task, const rill__part *part, rill__coding *
     }
 }
 
-rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
+/* Before values that lie on a cache line, as sums like them. */
+enum { HEADER_ROOM = (sizeof(rill__header) + 63) / 64 * 64 };
+
+/* The part in dense form, in a block and behind room for a header: the message itself where values go as they are. */
+static rill__block *densify(rill_request *request, const rill__part *part, rill__part *dense) {
     rill__task *task = RILL__TASK(request);
-    if (task->status == RILL_OK) {
-        rill__coding coding;
-        next_coding(task, part, &coding);
-        rill__block *block = rill__block_take(request,
-                                              rill__message_bound(task->shape, &coding, part));
-        if (block) {
-            rill__header h;
-            rill__call_header_at(task, &h);
-            block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
-            if (task->lost && coding.value->bits) task->lost(request, part, block);
-            *out = block;
+    rill_type type = task->shape.type;
+    size_t bytes;
+    if (!rill__size_mul(part->range, rill__type_size(type), &bytes) ||
+        bytes > SIZE_MAX - HEADER_ROOM) {
+        rill__fail(RILL_ERR_MEMORY, "out of memory: %llu dense values",
+                   (unsigned long long)part->range);
+        return NULL;
+    }
+    rill__block *block = rill__block_take(request, HEADER_ROOM + bytes);
+    if (!block) return NULL;
+    char *values = (char *)block->buffer.data + HEADER_ROOM;
+    rill__assign_fill(type, values, part->range, &task->fill);
+    rill__assign_pairs(task->shape, values, part->first, rill__part_pairs(part));
+    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, values, 0};
+    return block;
+}
+
+/* A long header, whatever it says: it ends where the values begin. */
+static void add_header(const rill__task *task, const rill__part *dense, rill__block *block) {
+    rill__header h;
+    rill__call_header_at(task, &h);
+    h.form = RILL__M_DENSE;
+    h.first = dense->first;
+    h.range = h.count = dense->n;
+    h.value_size = dense->n * rill__type_size(task->shape.type);
+    block->skip = HEADER_ROOM - sizeof h;
+    block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
+}
+
+static rill_status encode(rill_request *request, const rill__part *part, rill__block **out) {
+    rill__task *task = RILL__TASK(request);
+    rill__coding coding;
+    rill__part dense;
+    next_coding(task, part, &coding);
+    if (task->sends_dense && part->form == RILL__SPARSE &&
+        part->n > rill__dense_switch(task->shape.type, part->range)) {
+        *out = densify(request, part, &dense);
+        if (!*out) return RILL_ERR_MEMORY;
+        if (coding.value == &rill__value_raw) {
+            add_header(task, &dense, *out);
             return RILL_OK;
         }
+        part = &dense;
+    }
+    rill__block *block = rill__block_take(request, rill__message_bound(task->shape, &coding, part));
+    if (!block) return RILL_ERR_MEMORY;
+    rill__header h;
+    rill__call_header_at(task, &h);
+    block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
+    if (task->lost && coding.value->bits) task->lost(request, part, block);
+    *out = block;
+    return RILL_OK;
+}
+
+rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
+    if (RILL__TASK(request)->status == RILL_OK) {
+        if (encode(request, part, out) == RILL_OK) return RILL_OK;
         rill__task_fail(request, RILL_ERR_MEMORY);
     }
     return encode_failure(request, out);
@@ -184,7 +189,7 @@ rill_status rill__send_block(rill_request *request, int to, int lane, rill__bloc
         t->peer = to;
         t->lane = lane;
         t->rest = false;
-        int code = MPI_Isend((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, to,
+        int code = MPI_Isend((char *)rill__block_message(block) + at, (int)bytes, MPI_BYTE, to,
                              task->tag + lane, engine->mpi, &t->mpi);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Isend");
         task->sends.n++;

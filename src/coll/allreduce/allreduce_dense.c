@@ -36,21 +36,44 @@ static double estimate(const rill__problem *p) {
            2.0 * (p->ranks - 1) / p->ranks * bytes * p->c->mpi_byte;
 }
 
+/* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c), and the result is copied
+ * out; larger ones have such pages anyhow, and change hands. */
+enum { SMALL = 3 << 19 }; /* bytes: a block of them has still a huge page to share */
+
+static bool in_blocks(const rill_request *r) {
+    return r->task.expect.dim < SMALL / rill__type_size(r->task.shape.type);
+}
+
+/* Room for a dense vector: a block's, or the piece's. NULL: out of memory. */
+static void *room(rill_request *r, rill__piece *piece, size_t bytes) {
+    if (!in_blocks(r))
+        return rill__buffer_reserve(&piece->val, bytes) == RILL_OK ? piece->val.data : NULL;
+    rill__block *block = rill__block_take(r, bytes);
+    return block ? block->buffer.data : NULL;
+}
+
 static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
     uint64_t dim = r->task.expect.dim;
+    rill_type type = r->task.shape.type;
     if (!rill__mpi_op(r, &sum->type, &sum->op))
         return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
-    sum->size = rill__type_size(r->task.shape.type);
+    sum->size = rill__type_size(type);
     sum->count = dim;
     sum->last = true;
+    sum->to = room(r, &r->piece[1], dim * sum->size);
+    if (!sum->to) return RILL_ERR_MEMORY;
     if (r->input.form == RILL__DENSE && r->in != r->out) {
         sum->from = r->input.val;
+    } else if (r->input.form == RILL__SPARSE) {
+        void *from = room(r, &r->piece[0], dim * sum->size);
+        if (!from) return RILL_ERR_MEMORY;
+        rill__assign_fill(type, from, dim, r->fill);
+        rill__assign_pairs(r->task.shape, from, 0, rill__part_pairs(&r->input));
+        sum->from = from;
     } else {
         rill__request_sum(r, 0, dim, 1, &r->input, true, &r->piece[0]);
         sum->from = r->piece[0].val.data;
     }
-    RILL_TRY(rill__buffer_reserve(&r->piece[1].val, dim * sum->size));
-    sum->to = r->piece[1].val.data;
     return RILL_OK;
 }
 
@@ -75,7 +98,9 @@ static rill_status step(rill_request *r) {
     status = rill__mpi_allreduce_step(r, &s->sum);
     if (status != RILL_OK) return status;
     uint64_t dim = r->task.expect.dim;
-    r->piece[1].part = (rill__part){RILL__DENSE, 0, dim, dim, NULL, r->piece[1].val.data, 0};
+    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0};
+    if (in_blocks(r)) return rill__finish_parts(r, 1, &result);
+    r->piece[1].part = result;
     return rill__finish_piece(r, &r->piece[1]);
 }
 

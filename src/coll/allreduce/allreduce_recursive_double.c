@@ -60,7 +60,7 @@ static void add(rill_request *r, state *s, const rill__message *message, int pee
     s->summed = true;
 }
 
-/* Where values are coded, all ranks must end with the same bits. Both partners go on from what was
+/* Where values are coded, or absent ones sent, all ranks must end with the same bits. Both partners go on from what was
  * sent; those who hold the same partial sum round it alike, as if the lowest of them had sent it; and
  * the result goes to a folded rank as it is. */
 static rill_status send(rill_request *r, state *s, int peer, rill__round_kind kind) {
@@ -74,7 +74,8 @@ static rill_status send(rill_request *r, state *s, int peer, rill__round_kind ki
     }
     if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
     RILL_TRY(rill__encode(r, s->sum, &block));
-    if (kind == RILL__ROUND_EXCHANGE && rill__request_is_lossy(r)) {
+    bool turned = r->task.sends_dense && s->sum == &r->input;
+    if (kind == RILL__ROUND_EXCHANGE && (turned || rill__request_is_lossy(r))) {
         s->kept = rill__own_part(r, block);
         s->sum = &s->kept;
     }

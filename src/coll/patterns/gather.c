@@ -40,7 +40,8 @@ rill_status rill__gather_start_among(rill_request *request, rill__gather *g,
     if (!g->messages || !g->blocks) return RILL_ERR_MEMORY;
     for (int i = 0; i < size; i++)
         g->messages[i].header.form = RILL__M_FAILED;
-    RILL_TRY(rill__message_parse(mine->buffer.data, mine->bytes, NULL, false, &g->messages[me]));
+    RILL_TRY(
+        rill__message_parse(rill__block_message(mine), mine->bytes, NULL, false, &g->messages[me]));
     g->blocks[me] = mine;
     return RILL_OK;
 }

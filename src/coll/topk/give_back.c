@@ -48,7 +48,8 @@ void rill__give_back(rill_request *r, const rill__part *part) {
  * with 2 bits and several hops the residual would grow without bound. */
 static void fit(rill_request *r, const rill__part *part, rill__block *block) {
     rill__message m;
-    if (rill__message_parse(block->buffer.data, block->bytes, NULL, false, &m) != RILL_OK) return;
+    if (rill__message_parse(rill__block_message(block), block->bytes, NULL, false, &m) != RILL_OK)
+        return;
     const rill__value_codec *codec = rill__value_codec_by_id(m.header.value_codec);
     if (!codec || !codec->fit) return;
     size_t values = (size_t)(m.payload - (const char *)block->buffer.data) + m.header.index_size;
