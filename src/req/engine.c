@@ -259,7 +259,7 @@ void rill__task_start(rill_request *request) {
     task->step_key = task->seq - engine->first_seq;
     task->shares_errors = false;
     task->lost = NULL;
-    task->sends_dense = false;
+    task->sends_dense = task->adds_bits = false;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
     rill__task_show(request, RILL__ACTIVE);

@@ -298,6 +298,24 @@ static rill_status decode_values(const rill__message *m, void *room, const void 
     return RILL_OK;
 }
 
+rill_status rill__message_bits(const rill__message *m, rill__part *part) {
+    const rill__header *h = &m->header;
+    if (h->form != RILL__M_SPARSE || h->type != RILL_F32 ||
+        h->index_codec != rill__codec_bitmap.id || h->value_codec != RAW ||
+        h->count <= rill__dense_switch(RILL_F32, h->range) || (uintptr_t)m->payload % 8)
+        return RILL_IN_PROGRESS;
+    const uint64_t *words = (const uint64_t *)m->payload;
+    uint64_t n = h->index_size / 8, set = rill__kernels_get()->count_bits(words, n);
+    uint64_t over = n ? n * 64 : 0;
+    bool fits = over < h->range + 64 &&
+                (over <= h->range || !(words[n - 1] >> (64 - (over - h->range))));
+    if (set != h->count || !fits) return malformed("a bitmap does not fit the count or the range");
+    *part = (rill__part){RILL__BITS, h->first, h->range,
+                         h->count,   words,    m->payload + h->index_size,
+                         n};
+    return RILL_OK;
+}
+
 rill_status rill__message_part(const rill__message *m, void *room, rill__part *part) {
     const rill__header *h = &m->header;
     if (!rill__form_has_entries(h->form))

@@ -137,6 +137,7 @@ typedef struct rill__task {
     uint32_t sender;    /* for random rounding: this rank, or who else encodes the same */
     uint64_t step_key;  /* the same: number of the call, or the step of a reducer */
     bool sends_dense;   /* parts of the input that are smaller in dense form go in that */
+    bool adds_bits;     /* the call sums f32, and there are kernels that sum bits and values */
     bool shares_errors; /* another rank encodes the same, and answers for what coding loses */
     /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
     void (*lost)(rill_request *, const rill__part *, struct rill__block *);

@@ -1,4 +1,4 @@
-/* Blocks and messages: encode and send, probe and receive, split what is over the limit.
+/* Messages: encode and send, probe and receive, split what is over the limit.
  *
  * Sizes are learned by probing, so no round announces them and no receive is larger than its
  * message. A message over the split limit goes out in parts of that size on the same tag; MPI keeps
@@ -130,7 +130,7 @@ static rill__block *densify(rill_request *request, const rill__part *part, rill_
     return block;
 }
 
-/* A long header, whatever it says: it ends where the values begin. */
+/* The header ends where the values begin. */
 static void add_header(const rill__task *task, const rill__part *dense, rill__block *block) {
     rill__header h;
     rill__call_header_at(task, &h);
@@ -138,8 +138,16 @@ static void add_header(const rill__task *task, const rill__part *dense, rill__bl
     h.first = dense->first;
     h.range = h.count = dense->n;
     h.value_size = dense->n * rill__type_size(task->shape.type);
-    block->skip = HEADER_ROOM - sizeof h;
+    h.layout = (uint8_t)rill__layout_for(&h, dense->n);
+    block->skip = HEADER_ROOM - rill__header_bytes(&h);
     block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
+}
+
+/* Half of the bytes, at half of the density, and the sum reads them as they are. */
+static bool goes_as_bits(const rill__task *task, const rill__part *part,
+                         const rill__coding *coding) {
+    return task->adds_bits && !task->codec_forced && coding->value == &rill__value_raw &&
+           part->n >= RILL__WORTH_CODING && part->n < part->range - part->range / 8;
 }
 
 static rill_status encode(rill_request *request, const rill__part *part, rill__block **out) {
@@ -149,13 +157,17 @@ static rill_status encode(rill_request *request, const rill__part *part, rill__b
     next_coding(task, part, &coding);
     if (task->sends_dense && part->form == RILL__SPARSE &&
         part->n > rill__dense_switch(task->shape.type, part->range)) {
-        *out = densify(request, part, &dense);
-        if (!*out) return RILL_ERR_MEMORY;
-        if (coding.value == &rill__value_raw) {
-            add_header(task, &dense, *out);
-            return RILL_OK;
+        if (goes_as_bits(task, part, &coding)) {
+            coding.index = &rill__codec_bitmap;
+        } else {
+            *out = densify(request, part, &dense);
+            if (!*out) return RILL_ERR_MEMORY;
+            if (coding.value == &rill__value_raw) {
+                add_header(task, &dense, *out);
+                return RILL_OK;
+            }
+            part = &dense;
         }
-        part = &dense;
     }
     rill__block *block = rill__block_take(request, rill__message_bound(task->shape, &coding, part));
     if (!block) return RILL_ERR_MEMORY;
@@ -452,6 +464,12 @@ void rill__peek(rill_request *request) {
 void rill__received_part_at(rill_request *request, const rill__message *message, rill__part *part) {
     rill__task *task = RILL__TASK(request);
     rill_status status = task->status;
+    if (status == RILL_OK && task->adds_bits) {
+        status = rill__message_bits(message, part);
+        if (status == RILL_OK) return;
+        if (status < 0) rill__task_fail(request, status);
+        else status = RILL_OK;
+    }
     if (status == RILL_OK) {
         size_t room = rill__message_room(message);
         rill__block *block = room ? rill__block_take(request, room) : NULL;

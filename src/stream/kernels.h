@@ -75,6 +75,13 @@ typedef struct rill__kernels {
     uint64_t (*check)(unsigned index_bytes, const void *idx, uint64_t n, uint64_t first,
                       uint64_t range);
 
+    /* dense[i] += the next of val for each bit i that is set, of n entries, f32; fresh: dense is 0 before, whatever
+     * it holds. Returns how many were set. Reads, but does not use, a register's worth past val's end. NULL: this
+     * instruction set gains nothing by it; and then there is no count_bits either: of n words. */
+    uint64_t (*add_bits)(float *dense, uint64_t n, const uint64_t *bits, const float *val,
+                         bool fresh);
+    uint64_t (*count_bits)(const uint64_t *bits, uint64_t n);
+
     /* dst[i] = *value. */
     void (*fill)(rill_type, void *dst, uint64_t n, const void *value);
 

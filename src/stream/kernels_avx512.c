@@ -17,8 +17,9 @@ static uint64_t sum_blocks(rill__shape shape, const rill_op *op, uint64_t first,
     RILL__BY_SHAPE(shape, blocks, op, first, range, n, in, idx, val, workspace);
 }
 
-const rill__kernels rill__kernels_avx512 = {"avx512", merge, sum_blocks, scatter, combine,
-                                            compact,  check, fill,       replace};
+const rill__kernels rill__kernels_avx512 = {"avx512",   merge,   sum_blocks, scatter,
+                                            combine,    compact, check,      add_bits,
+                                            count_bits, fill,    replace};
 #else
 typedef int rill__no_avx512; /* a file must declare something */
 #endif

@@ -69,6 +69,41 @@ static void combine(rill_type type, const rill_op *op, void *out, const void *lo
     }
 }
 
+/* ---- bits ----------------------------------------------------------------------------------- */
+
+RILL__INLINE uint64_t add_bits_to(float *dense, uint64_t n, const uint64_t *bits, const float *val,
+                                  bool fresh) {
+    const float *at = val;
+    uint64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        uint64_t word = bits[i / 64];
+        for (unsigned k = 0; k < 64; k += 16, word >>= 16) {
+            __mmask16 set = (__mmask16)word;
+            __m512 v = _mm512_maskz_expand_ps(set, _mm512_loadu_ps(at));
+            __m512 own = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(dense + i + k);
+            _mm512_storeu_ps(dense + i + k, _mm512_mask_add_ps(own, set, own, v));
+            at += __builtin_popcount(set);
+        }
+    }
+    for (uint64_t k = i; fresh && k < n; k++)
+        dense[k] = 0;
+    for (uint64_t word = i < n ? bits[i / 64] : 0; word; word &= word - 1)
+        dense[i + (unsigned)__builtin_ctzll(word)] += *at++;
+    return (uint64_t)(at - val);
+}
+
+static uint64_t add_bits(float *dense, uint64_t n, const uint64_t *bits, const float *val,
+                         bool fresh) {
+    return fresh ? add_bits_to(dense, n, bits, val, true) : add_bits_to(dense, n, bits, val, false);
+}
+
+static uint64_t count_bits(const uint64_t *bits, uint64_t n) {
+    uint64_t set = 0;
+    for (uint64_t i = 0; i < n; i++)
+        set += (unsigned)__builtin_popcountll(bits[i]);
+    return set;
+}
+
 /* ---- scatter -------------------------------------------------------------------------------- */
 
 /* 16-bit values: 16 entries are collected, combined in registers and put back, which saves the

@@ -239,5 +239,5 @@ size_t rill__blocks_workspace(rill__shape shape) {
     return RILL__BLOCK_MAX * (rill__acc_bytes(shape.type) + 1) + (size_t)2 * RILL__SLACK;
 }
 
-const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_blocks, scatter, combine,
-                                            compact,  check, fill,       replace};
+const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_blocks, scatter, combine, compact,
+                                            check,    NULL,  NULL,       fill,    replace};

@@ -59,6 +59,17 @@ void rill__values_narrow(rill_type type, uint16_t *to, const float *from, uint64
             to[i] = rill__bf16_from_f32(from[i]);
 }
 
+/* Sums of f32 only have such parts. */
+static void sum_bits(const rill__part *in, uint64_t at, uint64_t count, uint64_t *cursor,
+                     float *out, bool fresh) {
+    uint64_t word = (at - in->first) / 64;
+    uint64_t rest = word < in->block ? (in->block - word) * 64 : 0;
+    uint64_t n = rill__min_u64(count, rest);
+    *cursor += rill__kernels_get()->add_bits(out, n, (const uint64_t *)in->idx + word,
+                                             (const float *)in->val + *cursor, fresh);
+    if (fresh) memset(out + n, 0, (count - n) * sizeof *out);
+}
+
 /* One block [at, at + count) of the dense sum. cursor[i] is how far sparse input i has been read. */
 static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_t count, int n,
                       const rill__part *in, uint64_t *cursor, void *out) {
@@ -75,6 +86,9 @@ static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_
             memcpy(out, head, count * size);
             i = 1;
         }
+    } else if (in[0].form == RILL__BITS) {
+        sum_bits(&in[0], at, count, &cursor[0], out, true);
+        i = 1;
     } else {
         unsigned char neutral[8];
         rill__neutral(op, shape.type, neutral);
@@ -84,6 +98,8 @@ static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_
         if (in[i].form == RILL__DENSE) {
             k->combine(shape.type, op, out, out,
                        (const char *)in[i].val + (at - in[i].first) * size, count);
+        } else if (in[i].form == RILL__BITS) {
+            sum_bits(&in[i], at, count, &cursor[i], out, false);
         } else if (in[i].form == RILL__BLOCKS) {
             uint64_t from = at, m = 0;
             const void *values;
@@ -224,7 +240,7 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     uint64_t block = 0;
     bool dense = force_dense;
     for (int i = 0; i < n; i++) {
-        if (in[i].form == RILL__DENSE) {
+        if (in[i].form == RILL__DENSE || in[i].form == RILL__BITS) {
             dense = true;
         } else if (in[i].form == RILL__BLOCKS) {
             if (block && block != in[i].block) dense = true;

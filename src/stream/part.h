@@ -11,10 +11,12 @@
 typedef struct rill__part {
     rill__form form;
     uint64_t first, range; /* all indices lie in [first, first + range) */
-    uint64_t n;            /* sparse: pairs; dense: range; blocks: entries of the blocks */
-    const void *idx;       /* sparse: indices; blocks: numbers of 8 bytes; absolute */
+    uint64_t n;      /* sparse: pairs; dense: range; blocks: entries of the blocks; bits: set */
+    const void *idx; /* sparse: indices; blocks: numbers of 8 bytes; absolute. Bits: words of 64 */
     const void *val;
-    uint64_t block; /* blocks: entries of one; first is a multiple, the end too or the dimension */
+    /* blocks: entries of one; first is a multiple, the end too or the dimension. Bits: words; those that are
+     * missing are 0 */
+    uint64_t block;
 } rill__part;
 
 /* A part with its own memory. */

@@ -6,7 +6,12 @@
 
 /* BLOCKS: sorted unique numbers of blocks, and all entries of those; an entry equal to the fill
  * counts as absent, as in the dense form. */
-typedef enum rill__form { RILL__SPARSE = 0, RILL__DENSE = 1, RILL__BLOCKS = 2 } rill__form;
+typedef enum rill__form {
+    RILL__SPARSE = 0,
+    RILL__DENSE = 1,
+    RILL__BLOCKS = 2,
+    RILL__BITS = 3, /* of parts only: a bit for each index, and the values of those that are set */
+} rill__form;
 
 struct rill_stream {
     rill_type type;

@@ -107,6 +107,26 @@ static void rounding(uint64_t rounds) {
         }
 }
 
+/* Pairs of more entries than their dense form would take: they go as bits and values, or dense. */
+static void thick(void) {
+    static const uint64_t dims[] = {300, 4099, 70001};
+    static const support supports[] = {SUPPORT_UNIFORM, SUPPORT_SKEWED, SUPPORT_SOME_EMPTY,
+                                       SUPPORT_FULL};
+    uint64_t draw = 500000;
+    for (int a = 0; case_algorithm(RILL_ALLREDUCE, a); a++)
+        for (int i = 0; i < 24; i++) {
+            test_case c = run_random_case(RILL_ALLREDUCE, check.seed, draw++, 65539);
+            c.algorithm = case_algorithm(RILL_ALLREDUCE, a);
+            c.codec = NULL;
+            if (i % 4) c.op = OP_SUM, c.type = RILL_F32;
+            c.form = FORM_SPARSE;
+            c.support = supports[i % 4];
+            c.dim = dims[i % 3];
+            c.gap = 1 + (uint64_t)i / 12;
+            one_case(&c);
+        }
+}
+
 /* Dimensions that no dense vector has: indices beyond 2^32, few entries. */
 static void huge(void) {
     static const uint64_t dims[] = {(UINT64_C(1) << 24) + 5, UINT64_C(1) << 32,
@@ -278,6 +298,7 @@ int main(int argc, char **argv) {
     product(rounds, check_argument(argc, argv, "--full") != NULL);
     rounding(rounds);
     huge();
+    thick();
     special_values();
     const char *hosts = check_argument(argc, argv, "--hosts");
     order_of_ranks(hosts && !strncmp(hosts, "cyclic:", 7) ? atoi(hosts + 7) : 0);

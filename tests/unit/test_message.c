@@ -343,6 +343,60 @@ static void broken_indices_are_refused(void **state) {
     }
 }
 
+/* Two of three indices, as bits: more than the dense form would take. */
+static char *sample_bits(uint64_t dim, uint64_t first, size_t *size) {
+    rill__expect e = sample_expect(RILL_F32, dim);
+    rill__header h = sample_header(&e);
+    rill__coding coding = {.index = &rill__codec_bitmap, .value = &rill__value_raw};
+    uint32_t *idx = rill__aligned_alloc(dim * sizeof *idx);
+    float *val = rill__aligned_alloc(dim * sizeof *val);
+    uint64_t n = 0;
+    for (uint64_t i = first; i < dim; i++)
+        if (i % 3 != 1) idx[n] = (uint32_t)i, val[n] = (float)i - 100, n++;
+    rill__part part = {RILL__SPARSE, first, dim - first, n, idx, val, 0};
+    rill__shape shape = {RILL_F32, 4};
+    char *out = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
+    *size = rill__message_encode(&h, shape, &coding, &part, out);
+    free(idx);
+    free(val);
+    return out;
+}
+
+/* A bitmap that is summed as it lies has as many bits as the message says, and none past the range. */
+static void bits_are_checked(void **state) {
+    (void)state;
+    if (!rill__kernels_get()->add_bits) return;
+    for (uint64_t dim = 100; dim <= 1000; dim += 37) {
+        size_t size;
+        rill__expect expect = sample_expect(RILL_F32, dim);
+        uint64_t first = dim / 4;
+        char *bytes = sample_bits(dim, first, &size);
+        rill__message m;
+        rill__part bits;
+        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        assert_ok(rill__message_bits(&m, &bits));
+        assert_int_equal(bits.form, RILL__BITS);
+        float *sum = rill__aligned_alloc(bits.range * sizeof *sum);
+        memset(sum, 0, bits.range * sizeof *sum);
+        uint64_t in_words = rill__min_u64(bits.range, bits.block * 64);
+        for (int round = 1; round <= 2; round++) {
+            assert_int_equal(rill__kernels_get()->add_bits(sum, in_words, bits.idx, bits.val,
+                                                           round == 1),
+                             bits.n);
+            for (uint64_t i = first; i < dim; i++)
+                assert_true(sum[i - first] == (i % 3 != 1 ? (float)round * ((float)i - 100) : 0));
+        }
+        free(sum);
+        for (size_t at = 0; at < m.header.index_size; at++) {
+            char *byte = bytes + (m.payload - bytes) + at;
+            *byte ^= 1;
+            assert_fails(rill__message_bits(&m, &bits), RILL_ERR_MESSAGE, "bitmap");
+            *byte ^= 1;
+        }
+        free(bytes);
+    }
+}
+
 /* Any byte of any sample changed to anything: refused, or decoded to something in order. */
 static void flipped_bytes(void **state) {
     (void)state;
@@ -392,6 +446,7 @@ int main(void) {
         cmocka_unit_test(broken_headers_are_refused),
         cmocka_unit_test(broken_blocks_are_refused),
         cmocka_unit_test(broken_indices_are_refused),
+        cmocka_unit_test(bits_are_checked),
         cmocka_unit_test(flipped_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,8 @@
  * Memory. Two dense vectors, and what MPI takes.
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
- *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte */
+ *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
+ *      + 2 N size copy                                     of a short vector, from a block to the result */
 #include "coll/allreduce/allreduce.h"
 #include "coll/patterns/mpi_allreduce.h"
 
@@ -15,7 +16,12 @@ typedef struct state {
     int stage;
     rill__agree agree;
     rill__mpi_allreduce sum;
+    rill__block *block[2]; /* of the vectors, where they lie in blocks */
 } state;
+
+/* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c), and the result is copied
+ * out; larger ones have such pages anyhow, and change hands. */
+enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
 enum { DENSIFYING, AGREEING, SUMMING };
 
@@ -32,24 +38,28 @@ static double estimate(const rill__problem *p) {
     double bytes = (double)p->dim * (double)rill__type_size(p->type), agree = 0;
     for (int reach = 1; reach < p->ranks; reach *= 2)
         agree += p->c->latency + 2 * p->c->mpi_latency;
-    return p->c->overhead + agree + rill__densify_estimate(p, p->nnz_max) +
+    double out = bytes < SMALL ? 2 * bytes * p->c->copy : 0;
+    return p->c->overhead + agree + rill__densify_estimate(p, p->nnz_max) + out +
            2.0 * (p->ranks - 1) / p->ranks * bytes * p->c->mpi_byte;
 }
-
-/* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c), and the result is copied
- * out; larger ones have such pages anyhow, and change hands. */
-enum { SMALL = 3 << 19 }; /* bytes: a block of them has still a huge page to share */
 
 static bool in_blocks(const rill_request *r) {
     return r->task.expect.dim < SMALL / rill__type_size(r->task.shape.type);
 }
 
 /* Room for a dense vector: a block's, or the piece's. NULL: out of memory. */
-static void *room(rill_request *r, rill__piece *piece, size_t bytes) {
-    if (!in_blocks(r))
-        return rill__buffer_reserve(&piece->val, bytes) == RILL_OK ? piece->val.data : NULL;
-    rill__block *block = rill__block_take(r, bytes);
-    return block ? block->buffer.data : NULL;
+static void *room(rill_request *r, int i, size_t bytes) {
+    state *s = r->state.data;
+    rill__buffer *own = &r->piece[i].val;
+    if (!in_blocks(r)) return rill__buffer_reserve(own, bytes) == RILL_OK ? own->data : NULL;
+    s->block[i] = rill__block_take(r, bytes);
+    return s->block[i] ? s->block[i]->buffer.data : NULL;
+}
+
+/* While MPI has the vectors nobody else may: a call that is aborted leaves them to it. */
+static void hold_blocks(state *s, int more) {
+    for (int i = 0; i < 2; i++)
+        if (s->block[i]) s->block[i]->users += more;
 }
 
 static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
@@ -60,12 +70,12 @@ static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
     sum->size = rill__type_size(type);
     sum->count = dim;
     sum->last = true;
-    sum->to = room(r, &r->piece[1], dim * sum->size);
+    sum->to = room(r, 1, dim * sum->size);
     if (!sum->to) return RILL_ERR_MEMORY;
     if (r->input.form == RILL__DENSE && r->in != r->out) {
         sum->from = r->input.val;
     } else if (r->input.form == RILL__SPARSE) {
-        void *from = room(r, &r->piece[0], dim * sum->size);
+        void *from = room(r, 0, dim * sum->size);
         if (!from) return RILL_ERR_MEMORY;
         rill__assign_fill(type, from, dim, r->fill);
         rill__assign_pairs(r->task.shape, from, 0, rill__part_pairs(&r->input));
@@ -90,13 +100,15 @@ static rill_status step(rill_request *r) {
         status = rill__agree_step(r, &s->agree);
         if (status != RILL_OK) return status;
         s->stage = SUMMING;
-    }
-    if (rill__task_failed(r)) {
-        r->may_post = false;
-        return RILL_OK;
+        if (rill__task_failed(r)) {
+            r->may_post = false;
+            return RILL_OK;
+        }
+        hold_blocks(s, 1);
     }
     status = rill__mpi_allreduce_step(r, &s->sum);
     if (status != RILL_OK) return status;
+    hold_blocks(s, -1);
     uint64_t dim = r->task.expect.dim;
     rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0};
     if (in_blocks(r)) return rill__finish_parts(r, 1, &result);

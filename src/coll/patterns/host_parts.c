@@ -39,19 +39,25 @@ static rill_status give(rill_request *r, int from, int to, int lane, const rill_
     return RILL_OK;
 }
 
-rill_status rill__host_give(rill_request *r, int from, int to, int lane, const rill__part *part) {
+/* By message as in shared memory, whose room is a matter of chance: in the same form, and so with the same bits. */
+static rill_status give_as_it_is(rill_request *r, int from, int to, int lane,
+                                 const rill__part *part, bool ranges) {
     rill__coding coding = go_raw(r);
-    rill_status status = give(r, from, to, lane, part, false);
+    bool sends_dense = r->task.sends_dense;
+    r->task.sends_dense = false;
+    rill_status status = give(r, from, to, lane, part, ranges);
+    r->task.sends_dense = sends_dense;
     r->task.coding = coding;
     return status;
 }
 
+rill_status rill__host_give(rill_request *r, int from, int to, int lane, const rill__part *part) {
+    return give_as_it_is(r, from, to, lane, part, false);
+}
+
 rill_status rill__host_give_ranges(rill_request *r, int from, int to, int lane,
                                    const rill__part *part) {
-    rill__coding coding = go_raw(r);
-    rill_status status = give(r, from, to, lane, part, true);
-    r->task.coding = coding;
-    return status;
+    return give_as_it_is(r, from, to, lane, part, true);
 }
 
 /* The entries of the range; a part in shared memory is checked as a message is. */

@@ -87,7 +87,7 @@ static rill_status encode_two(rill_request *r, const rill__part parts[2], rill__
     const void *start[2];
     for (int i = 0; i < 2; i++) {
         RILL_TRY(rill__encode(r, &parts[i], out));
-        start[i] = (*out)->buffer.data;
+        start[i] = rill__block_message(*out);
     }
     return rill__bundle(r, 2, start, out);
 }
