@@ -9,19 +9,23 @@ extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_do
 
 /* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an index takes no more. */
 double rill__pairs_bytes(const rill__problem *, double pairs, double range);
-/* Whether pairs above the switch to the dense form go as bits and values (req/transport.c). */
-static inline bool rill__sends_bits(const rill__problem *p, double pairs, double range) {
-    return p->type == RILL_F32 && p->op == RILL_SUM && !p->value_bits && pairs < 0.875 * range &&
-           rill__kernels_get()->add_bits;
-}
-/* The same of what is sent: the dense range where the pairs are above the switch to it, or bits. */
+/* The same of what is sent: the dense range where the pairs are above the switch to it. */
 static inline double rill__form_bytes(const rill__problem *p, double pairs, double range) {
     double share = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim;
     double sparse = rill__pairs_bytes(p, pairs, range), dense = range * p->value_cost;
     if (p->index_cost >= 0)
         return sparse < dense ? sparse : dense; /* blocks have a switch of their own */
-    if (pairs <= share * range) return sparse;
-    return rill__sends_bits(p, pairs, range) ? pairs * p->value_cost + range / 8 : dense;
+    return pairs > share * range ? dense : sparse;
+}
+/* Whether inputs above the switch go as bits and values (req/transport.c); sums are dense then. */
+static inline bool rill__sends_bits(const rill__problem *p, double pairs, double range) {
+    return p->type == RILL_F32 && p->op == RILL_SUM && !p->value_bits && p->index_cost < 0 &&
+           pairs > (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range &&
+           pairs < 0.875 * range && rill__kernels_get()->add_bits;
+}
+static inline double rill__input_bytes(const rill__problem *p, double pairs, double range) {
+    return rill__sends_bits(p, pairs, range) ? pairs * p->value_cost + range / 8
+                                             : rill__form_bytes(p, pairs, range);
 }
 
 /* Time to write that many entries into a fresh dense vector; nothing where it is dense already. */
@@ -33,7 +37,7 @@ static inline double rill__densify_estimate(const rill__problem *p, double entri
 /* The same where a sparse input is above the switch to dense, which is sent in another form. */
 static inline double rill__prepare_estimate(const rill__problem *p) {
     bool over = p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
-    if (over && rill__sends_bits(p, p->nnz_max, (double)p->dim)) return p->nnz_max * p->c->bits;
+    if (rill__sends_bits(p, p->nnz_max, (double)p->dim)) return p->nnz_max * p->c->bits;
     return over ? rill__densify_estimate(p, p->nnz_max) : 0;
 }
 

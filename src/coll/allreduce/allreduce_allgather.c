@@ -20,7 +20,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double own_bytes(const rill__problem *p) {
-    return rill__form_bytes(p, p->nnz_max, (double)p->dim) + RILL__SHORT_BYTES;
+    return rill__input_bytes(p, p->nnz_max, (double)p->dim) + RILL__SHORT_BYTES;
 }
 
 static double estimate(const rill__problem *p) {

@@ -76,8 +76,7 @@ static double sum_bytes(const rill__problem *q) {
     return rill__form_bytes(q, q->nnz_max, (double)q->dim) + RILL__SHORT_BYTES;
 }
 static double owned_bytes(const rill__problem *q) {
-    return rill__form_bytes(q, q->result / q->ranks, (double)q->dim / q->ranks) +
-           RILL__SHORT_BYTES;
+    return rill__form_bytes(q, q->result / q->ranks, (double)q->dim / q->ranks) + RILL__SHORT_BYTES;
 }
 
 static double estimate_leaders(const rill__problem *q) {

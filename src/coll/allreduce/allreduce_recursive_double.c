@@ -32,13 +32,13 @@ static double estimate(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
     bool folds = power < p->ranks;
     if (folds)
-        time += p->c->latency + rill__form_bytes(p, p->nnz, dim) * (p->c->byte + p->handle) +
+        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * (p->c->byte + p->handle) +
                 2 * p->nnz * p->c->merge;
     for (int n = 1; n < power; n *= 2) {
         double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
-        double bytes = entries > limit
-                           ? (n == 1 ? rill__form_bytes(p, entries, dim) : dim * p->value_cost)
-                           : rill__pairs_bytes(p, entries, dim);
+        double bytes = n == 1            ? rill__input_bytes(p, entries, dim)
+                       : entries > limit ? dim * p->value_cost
+                                         : rill__pairs_bytes(p, entries, dim);
         time += p->c->latency + bytes * (p->c->byte + p->handle);
         time += entries > limit ? 3 * bytes * p->c->dense_add : 2 * entries * p->c->merge;
         double sum = rill__expected_union(p, 2 * n * (folds ? 1.5 : 1));

@@ -19,8 +19,7 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double owned_bytes(const rill__problem *p) {
-    return rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) +
-           RILL__SHORT_BYTES;
+    return rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) + RILL__SHORT_BYTES;
 }
 
 static double estimate(const rill__problem *p) {

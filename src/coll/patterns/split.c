@@ -17,7 +17,7 @@ double rill__split_estimate(const rill__problem *p) {
         for (int reach = 1; reach < p->ranks; reach *= 2)
             agree += p->c->latency + 8 * p->ranks * p->c->byte;
     bool dense = p->index_cost < 0 && p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
-    double all = dense ? rill__form_bytes(p, p->nnz_max, (double)p->dim)
+    double all = dense ? rill__input_bytes(p, p->nnz_max, (double)p->dim)
                        : rill__pairs_bytes(p, most, (double)p->dim);
     double sent = all * (p->ranks - 1) / p->ranks;
     return agree + p->c->latency + (p->ranks - 2) * p->c->message + sent * (p->c->byte + p->handle);
