@@ -280,7 +280,7 @@ rill_status rill__request_begin(rill_request *r) {
     }
     rill__task_start(r);
     task->adds_bits = r->collective <= RILL_REDUCE_SCATTER && r->op == RILL_SUM &&
-                      r->in->type == RILL_F32 && rill__kernels_get()->add_bits;
+                      r->in->type == RILL_F32 && comm->planner.sums_bits;
     rill__plan_begin(&comm->planner, r);
     r->phase = RILL__P_PLAN;
     if (comm->defaults.check) {

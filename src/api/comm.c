@@ -45,9 +45,11 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
     comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);
     double crowding = (double)ranks_here / (double)sysconf(_SC_NPROCESSORS_ONLN), most = 1;
     int code = MPI_Allreduce(&crowding, &most, 1, MPI_DOUBLE, MPI_MAX, dup);
-    if (code == MPI_SUCCESS)
-        code = MPI_Allreduce(MPI_IN_PLACE, &ranks_here, 1, MPI_INT, MPI_MAX, dup);
+    int news[2] = {ranks_here, !rill__kernels_get()->add_bits};
+    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, news, 2, MPI_INT, MPI_MAX, dup);
     if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    ranks_here = news[0];
+    comm->planner.sums_bits = !news[1];
     comm->planner.hosts = hosts;
     comm->planner.most_per_host = comm->engine.hosts.most;
     RILL_TRY(rill__comm_profile(comm, most));

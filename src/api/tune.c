@@ -482,6 +482,7 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune
                 .options = options,
                 .began = MPI_Wtime(),
                 .seconds = options->seconds > 0 ? options->seconds : DEFAULT_SECONDS};
+    MPI_Bcast(&t.seconds, 1, MPI_DOUBLE, 0, comm->engine.mpi);
     rill_status status = run(&t, &full);
     rill_stream_free(&t.in);
     rill_stream_free(&t.out);

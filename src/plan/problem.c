@@ -33,6 +33,7 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                        .ranks = ranks,
                        .hosts = planner->hosts,
                        .most_per_host = planner->most_per_host,
+                       .sums_bits = planner->sums_bits,
                        .dim = dimension,
                        .type = type,
                        .op = op,

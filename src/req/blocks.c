@@ -39,14 +39,13 @@ static void *from_slab(rill__engine *engine, size_t bytes) {
     return data;
 }
 
-/* Powers of two, so that sizes that creep up leave no more behind than they take; not quite, so that blocks do not all
- * start at the same place in the caches. */
+/* Powers of two, so that sizes that creep up leave no more behind than they take; less a little, so that a slab holds
+ * them, and that they do not all start at the same place in the caches. */
 static size_t room_for(size_t bytes) {
     size_t room = LEAST_SHARED;
-    while (room < bytes)
+    while (room - SLAB_HEAD < bytes + RILL__SLACK)
         room *= 2;
-    room += RILL__SLACK + 64;
-    return room > MOST_SHARED && bytes + RILL__SLACK <= MOST_SHARED ? MOST_SHARED : room;
+    return room - SLAB_HEAD;
 }
 
 static rill_status make_room(rill__engine *engine, rill__block *block, size_t bytes) {
@@ -110,7 +109,7 @@ void rill__blocks_free(rill__engine *engine) {
         free(block);
     }
     /* What MPI has not given back it may still write to: that is lost, as its blocks are. */
-    while (engine->slabs && !engine->orphans.n) {
+    while (engine->slabs && !engine->orphans.n && !engine->lent) {
         struct rill__slab *slab = engine->slabs;
         engine->slabs = slab->next;
         rill__unmap_huge(slab, SLAB);

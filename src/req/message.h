@@ -127,10 +127,10 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
 static inline bool rill__form_has_entries(unsigned form) {
     return form == RILL__M_SPARSE || form == RILL__M_DENSE || form == RILL__M_BLOCKS;
 }
-/* Gives the entries of a SPARSE, DENSE or BLOCKS message. What is raw is borrowed from the message, the rest
- * decoded into room. The message must lie in memory with slack. */
 /* A sparse message of f32 as bits and values, where they lie; RILL_IN_PROGRESS: it has none, or is better read as pairs. */
 rill_status rill__message_bits(const rill__message *, rill__part *);
+/* Gives the entries of a SPARSE, DENSE or BLOCKS message. What is raw is borrowed from the message, the rest
+ * decoded into room. The message must lie in memory with slack. */
 rill_status rill__message_part(const rill__message *, void *room, rill__part *);
 /* Room that rill__message_part needs; 0 when it borrows. */
 size_t rill__message_room(const rill__message *);

@@ -95,6 +95,7 @@ typedef struct rill__engine {
     rill_request *active, *active_last; /* in order of seq */
     rill__block *free_blocks;
     struct rill__slab *slabs;
+    int lent;                /* calls whose blocks MPI has in a collective of its own */
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes;
     rill__expect past[RILL__REMEMBERED]; /* by seq */

@@ -240,6 +240,8 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     uint64_t block = 0;
     bool dense = force_dense;
     for (int i = 0; i < n; i++) {
+        if (in[i].form == RILL__BITS && (in[i].first != first || in[i].range != range))
+            return rill__fail(RILL_ERR_MESSAGE, "a bitmap has another range than expected");
         if (in[i].form == RILL__DENSE || in[i].form == RILL__BITS) {
             dense = true;
         } else if (in[i].form == RILL__BLOCKS) {
@@ -317,11 +319,17 @@ static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
     }
 }
 
+/* Inputs come as bits; results above the switch to dense are dense. */
+static rill_status no_bits(void) {
+    return rill__fail(RILL_ERR_MESSAGE, "malformed message: a result in bits");
+}
+
 rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in) {
     uint64_t total = 0, block = 0;
     bool pairs = false;
     for (int i = 0; i < n; i++) {
         total += in[i].n;
+        if (in[i].form == RILL__BITS) return no_bits();
         if (in[i].form == RILL__BLOCKS) block = in[i].block;
         else pairs |= in[i].form == RILL__SPARSE && in[i].n;
     }
@@ -358,6 +366,7 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
 }
 
 rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *part) {
+    if (part->form == RILL__BITS) return no_bits();
     size_t size = rill__type_size(out->type);
     memcpy(out->fill, fill, size);
     if (part->form == RILL__DENSE) {

@@ -20,7 +20,7 @@ static rill__problem problem_at(const rill__planner *planner, double density, do
 }
 
 static rill__planner make_planner(void) {
-    rill__planner planner = {.hosts = 1, .most_per_host = RANKS};
+    rill__planner planner = {.hosts = 1, .most_per_host = RANKS, .sums_bits = true};
     rill__constants_default(&planner.profile.constants, 1, 1);
     return planner;
 }
@@ -35,11 +35,12 @@ static void test_dense_above_switch(void **state) {
     /* A bitmap of that many is smaller than the dense form, but is not how a sum is sent. */
     assert_true(rill__pairs_bytes(&p, limit + 1, DIM) < 4.0 * DIM);
     assert_true(rill__form_bytes(&p, limit / 4 + 1, DIM / 4) == 4.0 * DIM / 4);
-    /* An input is sent as bits, where there are kernels for them; not one that is nearly full. */
-    bool bits = rill__kernels_get()->add_bits;
+    /* An input is sent as bits, where all ranks have kernels for them; not one that is nearly full. */
     assert_true(rill__input_bytes(&p, limit, DIM) == rill__pairs_bytes(&p, limit, DIM));
-    assert_true(rill__input_bytes(&p, DIM / 2, DIM) == (bits ? 2.125 * DIM : 4.0 * DIM));
+    assert_true(rill__input_bytes(&p, DIM / 2, DIM) == 2.125 * DIM);
     assert_true(rill__input_bytes(&p, 0.9 * DIM, DIM) == 4.0 * DIM);
+    p.sums_bits = false;
+    assert_true(rill__input_bytes(&p, DIM / 2, DIM) == 4.0 * DIM);
 }
 
 static void test_blocks_by_bytes(void **state) {
@@ -60,8 +61,7 @@ static void test_skew_in_full(void **state) {
                   uneven = problem_at(&planner, 0.1, RANKS, &rill__codec_raw),
                   dense = problem_at(&planner, 0.5, 1, &rill__codec_raw);
     assert_true(fabs(rill__split_estimate(&uneven) / rill__split_estimate(&even) - RANKS) < 1e-6);
-    bool bits = rill__kernels_get()->add_bits;
-    double bytes = (bits ? 0.5 * 4 + 0.125 : 4.0) * DIM * (RANKS - 1) / RANKS;
+    double bytes = (0.5 * 4 + 0.125) * DIM * (RANKS - 1) / RANKS;
     assert_true(fabs(rill__split_estimate(&dense) / (bytes * (dense.c->byte + dense.handle)) - 1) <
                 1e-6);
 }

@@ -21,7 +21,7 @@ static inline double rill__form_bytes(const rill__problem *p, double pairs, doub
 static inline bool rill__sends_bits(const rill__problem *p, double pairs, double range) {
     return p->type == RILL_F32 && p->op == RILL_SUM && !p->value_bits && p->index_cost < 0 &&
            pairs > (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range &&
-           pairs < 0.875 * range && rill__kernels_get()->add_bits;
+           pairs < 0.875 * range && p->sums_bits;
 }
 static inline double rill__input_bytes(const rill__problem *p, double pairs, double range) {
     return rill__sends_bits(p, pairs, range) ? pairs * p->value_cost + range / 8

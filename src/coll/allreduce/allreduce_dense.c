@@ -57,7 +57,8 @@ static void *room(rill_request *r, int i, size_t bytes) {
 }
 
 /* While MPI has the vectors nobody else may: a call that is aborted leaves them to it. */
-static void hold_blocks(state *s, int more) {
+static void hold_blocks(rill_request *r, state *s, int more) {
+    r->task.engine->lent += more;
     for (int i = 0; i < 2; i++)
         if (s->block[i]) s->block[i]->users += more;
 }
@@ -104,11 +105,11 @@ static rill_status step(rill_request *r) {
             r->may_post = false;
             return RILL_OK;
         }
-        hold_blocks(s, 1);
+        hold_blocks(r, s, 1);
     }
     status = rill__mpi_allreduce_step(r, &s->sum);
     if (status != RILL_OK) return status;
-    hold_blocks(s, -1);
+    hold_blocks(r, s, -1);
     uint64_t dim = r->task.expect.dim;
     rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0};
     if (in_blocks(r)) return rill__finish_parts(r, 1, &result);

@@ -66,6 +66,7 @@ static rill__problem among_hosts(const rill__problem *p, int hosts, int ranks) {
     rill__problem q = *p;
     q.ranks = q.hosts = hosts;
     q.most_per_host = 1;
+    q.sums_bits = p->sums_bits && ranks == 1; /* sums are dense */
     q.nnz = rill__expected_union(p, ranks);
     q.nnz_max = fmin(q.nnz * (p->nnz > 0 ? p->nnz_max / p->nnz : 1), (double)p->dim);
     q.result = fmax(p->result, q.nnz);
