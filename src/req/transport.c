@@ -464,7 +464,8 @@ void rill__peek(rill_request *request) {
 void rill__received_part_at(rill_request *request, const rill__message *message, rill__part *part) {
     rill__task *task = RILL__TASK(request);
     rill_status status = task->status;
-    if (status == RILL_OK && task->adds_bits) {
+    if (status == RILL_OK && task->adds_bits &&
+        message->header.index_codec == rill__codec_bitmap.id) {
         status = rill__message_bits(message, part);
         if (status == RILL_OK) return;
         if (status < 0) rill__task_fail(request, status);
