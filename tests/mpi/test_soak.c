@@ -69,9 +69,8 @@ int main(int argc, char **argv) {
     }
     check_case("memory after %llu calls", (unsigned long long)done);
     long end = resident_bytes();
-    /* Heaps settle: a leak of 64 bytes a call shows in a long run, of 1 KiB in a short one. The memory of messages comes in
-     * huge pages, of 2 MiB: one more may be needed by chance. */
-    long slack = 3 << 20;
+    /* Heaps settle: a leak of 16 bytes a call shows in a long run, of 1 KiB in a short one. */
+    long slack = 1 << 20;
     if ((long)(done / 8) > slack) slack = (long)(done / 8);
 #if defined(__SANITIZE_ADDRESS__) || defined(SMPI_H)
     slack += 256 << 20; /* the sanitizer's quarantine, the simulator's own memory */

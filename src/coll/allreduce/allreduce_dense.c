@@ -101,11 +101,11 @@ static rill_status step(rill_request *r) {
         status = rill__agree_step(r, &s->agree);
         if (status != RILL_OK) return status;
         s->stage = SUMMING;
-        if (rill__task_failed(r)) {
-            r->may_post = false;
-            return RILL_OK;
-        }
-        hold_blocks(r, s, 1);
+        if (!rill__task_failed(r)) hold_blocks(r, s, 1);
+    }
+    if (rill__task_failed(r)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
+        r->may_post = false;
+        return RILL_OK;
     }
     status = rill__mpi_allreduce_step(r, &s->sum);
     if (status != RILL_OK) return status;
