@@ -187,9 +187,11 @@ typedef struct rill_stats {
     double collision_error; /* "s2": estimated relative error of the sketch's estimates; else 0 */
     int value_bits;         /* of the messages; 0: values as they are */
     const char *partition;  /* "uniform" or "balanced" */
+    uint64_t voided;        /* reducers: 1 if the step was void (rill_reducer_options.nonfinite); */
+    uint64_t voided_total;  /* and how many were so far */
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "" }
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0 }
 
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
@@ -344,11 +346,16 @@ typedef struct rill_reducer_options {
     double balance_trigger; /* "oktopk": largest share over the mean that is evened out; 0: 4 */
     double lambda;          /* "s2": cells of the sketch per entry of the union; 0: 0.5 */
     int sketch_rows;        /* "s2": rows of the sketch, whose median is taken; 0: 3 */
+    /* What a NaN or an infinity in a gradient does. "void" (NULL: the same): the step is void on all ranks. Its
+     * status is RILL_OK, every entry of the update is NaN (a stream has no entries, and NaN as its fill), residual and
+     * momentum are as before it, up to rounding, and no gradient of the step is kept. "zero": such values count as 0.
+     * "pass": they go through, and stay in residuals. */
+    const char *nonfinite;
 } rill_reducer_options;
 #define RILL_REDUCER_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(rill_reducer_options), NULL, NULL, -1, 0, NULL, NULL, NULL, 0.0, 0, 1, 1, 0.0, 1,   \
-            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0                                         \
+            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0, NULL                                   \
     }
 
 RILL_API rill_status rill_reducer_create(rill_comm *, rill_type, uint64_t dim,
@@ -372,6 +379,11 @@ RILL_API rill_status rill_reducer_accumulate(rill_reducer *, const void *gradien
  * applied to updates changes: what waits then counts with the rate that it was computed at, as if the
  * rate were in the gradients. Not collective, but all ranks should. */
 RILL_API rill_status rill_reducer_scale(rill_reducer *, double factor);
+
+/* Takes back the entries [first, first + count) of an update that nobody applies: values are those of the update, the same
+ * on all ranks, and each rank keeps its share of them for later steps. Sends nothing; all ranks should. */
+RILL_API rill_status rill_reducer_give_back(rill_reducer *, uint64_t first, uint64_t count,
+                                            const void *values);
 
 /* Tensor fusion: n tensors, whose counts sum up to dim, as one vector. */
 typedef struct rill_tensor {

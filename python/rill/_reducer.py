@@ -162,6 +162,12 @@ class Reducer:
         was computed at. Not collective, but all ranks should."""
         check(lib.rill_reducer_scale(self._live(), factor))
 
+    def give_back(self, first: int, values: Any) -> None:
+        """Takes back entries of an update that nobody applies, from entry ``first`` on: each rank keeps its share for later
+        steps. Sends nothing; all ranks should, with the same values."""
+        given = buffer_of(values, "values", self.type)
+        check(lib.rill_reducer_give_back(self._live(), first, given.count, given.address))
+
     @property
     def residual(self) -> Any:
         """View of what this rank has not sent yet, until the next call; of bf16 as uint16."""

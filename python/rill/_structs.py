@@ -29,6 +29,8 @@ class CStats(ctypes.Structure):
         ("collision_error", ctypes.c_double),
         ("value_bits", ctypes.c_int),
         ("partition", ctypes.c_char_p),
+        ("voided", ctypes.c_uint64),
+        ("voided_total", ctypes.c_uint64),
     ]
 
 
@@ -75,6 +77,7 @@ class CReducerOptions(ctypes.Structure):
         ("balance_trigger", ctypes.c_double),
         ("lambda", ctypes.c_double),
         ("sketch_rows", ctypes.c_int),
+        ("nonfinite", ctypes.c_char_p),
     ]
 
 
@@ -157,6 +160,7 @@ class ReducerOptions(TypedDict, total=False):
     balance_trigger: float
     sketch_lambda: float
     sketch_rows: int
+    nonfinite: Optional[str]
 
 
 def _fill(struct: Any, given: Mapping[str, Any], what: str) -> Any:
@@ -222,6 +226,8 @@ class Stats:
     collision_error: float
     value_bits: int
     partition: str
+    voided: int
+    voided_total: int
 
 
 def empty_stats() -> CStats:

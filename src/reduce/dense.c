@@ -56,6 +56,20 @@ void rill__dense_decay_add(rill_type type, void *into, double factor, const void
     }
 }
 
+void rill__dense_add_scaled(rill_type type, void *into, double factor, const void *from,
+                            uint64_t n) {
+    if (type == RILL_F64) {
+        LOOP(double, old + factor * x);
+        return;
+    }
+    float f = (float)factor;
+    switch (type) {
+    case RILL_F16: LOOP16(rill__f16_to_f32, rill__f16_from_f32, old + f * x); break;
+    case RILL_BF16: LOOP16(rill__bf16_to_f32, rill__bf16_from_f32, old + f * x); break;
+    default: LOOP(float, old + f * x); break;
+    }
+}
+
 void rill__dense_scale(rill_type type, void *into, double factor, const void *from, uint64_t n) {
     if (type == RILL_F64) {
         LOOP(double, factor *x);

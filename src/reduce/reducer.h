@@ -83,6 +83,8 @@ void rill__reducer_take_all_back(rill_reducer *);
 void rill__dense_add(rill_type, void *into, const void *from, uint64_t n);
 /* into = factor into + from */
 void rill__dense_decay_add(rill_type, void *into, double factor, const void *from, uint64_t n);
+/* into = into + factor from */
+void rill__dense_add_scaled(rill_type, void *into, double factor, const void *from, uint64_t n);
 /* into = factor from */
 void rill__dense_scale(rill_type, void *into, double factor, const void *from, uint64_t n);
 /* into = from / divisor; into may be from. */

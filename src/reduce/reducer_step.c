@@ -229,6 +229,28 @@ rill_status rill_reducer_scale(rill_reducer *r, double factor) {
     if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_scale: a step is under way");
     if (!r->residual_is_zero)
         rill__dense_scale(r->type, r->residual.data, factor, r->residual.data, r->dim);
+    if (r->pending_used)
+        rill__dense_scale(r->type, r->pending.data, factor, r->pending.data, r->dim);
+    return RILL_OK;
+}
+
+/* A mean that every rank keeps once is the sum that was delivered. */
+rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t count,
+                                   const void *values) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_give_back: reducer is NULL");
+    if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_give_back: a step is under way");
+    if (first > r->dim || count > r->dim - first)
+        return rill__fail(RILL_ERR_ARGUMENT,
+                          "rill_reducer_give_back: entries %llu to %llu are not in 0 to %llu",
+                          (unsigned long long)first, (unsigned long long)(first + count),
+                          (unsigned long long)r->dim);
+    if (!count || !r->options.feedback) return RILL_OK;
+    if (!values) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_give_back: values is NULL");
+    double share = r->options.average ? 1 : 1.0 / r->comm->engine.size;
+    rill__dense_add_scaled(r->type,
+                           (char *)r->residual.data + first * rill__type_size(r->type), share,
+                           values, count);
+    r->residual_is_zero = false;
     return RILL_OK;
 }
 
