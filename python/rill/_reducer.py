@@ -180,6 +180,12 @@ class Reducer:
         check(lib.rill_reducer_stats(self._live(), ctypes.byref(stats)))
         return stats_of(stats)
 
+    def _voided(self) -> bool:
+        """Whether the last step was void; cheaper than all of stats."""
+        stats = empty_stats()
+        check(lib.rill_reducer_stats(self._live(), ctypes.byref(stats)))
+        return bool(stats.voided)
+
     def save(self, path: "os.PathLike[str] | str") -> None:
         """Writes one file for all ranks, with everything that a later step depends on."""
         check(lib.rill_reducer_save(self._live(), os.fsencode(path)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
@@ -13,6 +14,8 @@ import torch
 from .._buffers import type_of
 from .._comm import Comm, world
 from .._reducer import Reducer, Step, method, residual_float32
+from ._checks import agree, check_method, check_options, try_options
+from ._follow import Followed
 
 Rule = Union[str, Mapping[str, Any]]
 Match = Union[str, Callable[[str, torch.Tensor], bool]]
@@ -20,7 +23,6 @@ Rules = Union[Mapping[str, Rule], Sequence[tuple[Match, Rule]]]
 
 _FORMAT = 1
 FUSED = -2  # in place of the number of a rule: small parameters, summed densely
-_RATE_STEP = 0.02  # by which a learning rate changes before residuals are scaled: that takes a pass over memory
 
 
 class Member(NamedTuple):
@@ -32,10 +34,11 @@ class Member(NamedTuple):
 
 def rule_options(rule: Rule) -> dict[str, Any]:
     """A method's name, or options of which ``algorithm`` may be such a name."""
-    if isinstance(rule, str):
-        return method(rule)
-    options = {key: value for key, value in rule.items() if value is not None}
-    return {**method(options.pop("algorithm")), **options} if "algorithm" in options else options
+    options = {"algorithm": rule} if isinstance(rule, str) else {key: value for key, value in rule.items() if value is not None}
+    if "algorithm" in options:
+        check_method(options["algorithm"])
+        options = {**method(options.pop("algorithm")), **options}
+    return options
 
 
 class Chooser:
@@ -48,6 +51,48 @@ class Chooser:
         pairs = rules.items() if isinstance(rules, Mapping) else (rules or ())
         self.rules: list[tuple[Match, dict[str, Any]]] = [(match, rule_options(rule)) for match, rule in pairs]
 
+    @classmethod
+    def agreed(
+        cls, comm: Comm, general: Mapping[str, Any], rules: Optional[Rules], small: int, others: Sequence[str], checks: Callable[[], Any]
+    ) -> "Chooser":
+        """One whose options are right and the same on all ranks. ``others``: arguments of the caller that are none of the reducers';
+        ``checks``: what else the caller has to check. Collective."""
+
+        def check() -> Chooser:
+            checks()
+            check_options(general, others)
+            chooser = cls(general, rules, small)
+            for number in range(-1, len(chooser.rules)):
+                check_options(chooser.options(number))
+            return chooser
+
+        made = agree(comm, check, cls._description)
+        for options in [made.dense_options(), *(made.options(number) for number in range(-1, len(made.rules)))]:
+            try_options(comm, options)
+        return made
+
+    def _description(self) -> dict[str, str]:
+        """What ranks must have alike. Functions in place of names are not compared."""
+        described = {name: repr(value) for name, value in self.general.items()}
+        for i, (match, options) in enumerate(self.rules):
+            described[f"rule {i}"] = f"{match if isinstance(match, str) else ''} {sorted(options.items())}"
+        return {**described, "small": repr(self.small)}
+
+    def warn_of_unmatched(self, parameters: Mapping[str, torch.Tensor]) -> None:
+        """Rules that are for none of the parameters are likely a mistake."""
+        matched = {self.number(name, p) for name, p in parameters.items()}
+        for i, (match, _) in enumerate(self.rules):
+            if i not in matched:
+                warnings.warn(
+                    f"rule {match!r} is for no parameter: it fits none, or rules before it take them all. Parameters: "
+                    f"{', '.join(list(parameters)[:8])}{', ...' if len(parameters) > 8 else ''}",
+                    stacklevel=3,
+                )
+
+    def is_sparse(self) -> bool:
+        """Whether parameters without a rule of their own are sent in part."""
+        return self.general.get("algorithm") != "dense" and self.general.get("density") != 1
+
     def number(self, name: str, parameter: torch.Tensor) -> int:
         """The number of the rule; FUSED, or -1."""
         for i, (match, _) in enumerate(self.rules):
@@ -56,7 +101,7 @@ class Chooser:
         return FUSED if parameter.numel() < self.small else -1
 
     def dense_options(self) -> dict[str, Any]:
-        return {"algorithm": "dense", **{name: self.general[name] for name in ("average", "clip") if name in self.general}}
+        return {"algorithm": "dense", **{name: self.general[name] for name in ("average", "clip", "nonfinite") if name in self.general}}
 
     def options(self, number: int) -> dict[str, Any]:
         if number == FUSED:
@@ -75,6 +120,7 @@ class Group:
     def __init__(self, comm: Comm, dtype: Any, members: Sequence[Member], rule: int, options: Mapping[str, Any]) -> None:
         self.members = list(members)
         self.rule = rule
+        self.keeps = options.get("algorithm") != "dense" or bool(options.get("value_bits"))  # whether anything waits here
         self.reducer = Reducer(comm, sum(m.count for m in members), dtype, **options)
 
     def prepare(self, tensors: Sequence[torch.Tensor]) -> Step:
@@ -103,6 +149,23 @@ class Group:
         self.reducer.accumulate(torch.cat(parts))
 
 
+class Flight(NamedTuple):
+    """What a group gets and gives in a step."""
+
+    group: Group
+    parts: Sequence[torch.Tensor]  # memory of its members, with the update once it is there
+    parameters: Sequence[torch.Tensor]
+
+    def give_back(self) -> None:
+        """Nobody applies the update: it is kept for later steps. What is summed whole keeps nothing, as plain DDP."""
+        if not self.group.keeps:
+            return
+        first = 0
+        for part in self.parts:
+            self.group.reducer.give_back(first, part.reshape(-1))
+            first += part.numel()
+
+
 class Checkpointed:
     """state_dict and files of objects that have groups.
 
@@ -114,8 +177,8 @@ class Checkpointed:
     comm: Comm
     _kept: dict[str, torch.Tensor]  # what new groups are to take over
     _names: dict[int, str]
-    _followed: Optional[torch.optim.Optimizer] = None
-    _rate = 0.0  # that residuals count with
+    _followed: Followed
+    steps: int
 
     def _all_groups(self) -> list[tuple[int, Group]]:
         """With the number of the bucket that a group is of."""
@@ -130,26 +193,25 @@ class Checkpointed:
     def _settle(self) -> None:
         """Waits for what is under way."""
 
-    def follow(self, optimizer: torch.optim.Optimizer) -> None:
-        """What waits to be sent counts with the learning rate that it was computed at, not with the one at which it is
-        sent, as if the rate were in the gradients (SparCML and Ok-Topk have it there). For SGD with a rate that changes; Adam divides
-        scales out. The rate is that of the optimizer's first group of parameters."""
-        self._followed = optimizer
-        self._rate = float(optimizer.param_groups[0]["lr"])
+    def follow(self, what: Any) -> None:
+        """Follows an optimizer, a GradScaler, or with two calls both; when does not matter, also not before or after a checkpoint is loaded.
 
-    def _follow_rate(self) -> None:
+        An optimizer: what waits to be sent counts with the learning rate that it was computed at, not with the one at which it is
+        sent, as if the rate were in the gradients (SparCML and Ok-Topk have it there). For SGD with a rate that changes; Adam divides
+        scales out. The rate is that of the optimizer's first group of parameters.
+
+        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of the loss changes."""
+        self._followed.follow(what)
+
+    def _follow(self) -> None:
         """To be called before the exchanges of a step, with nothing under way."""
-        if self._followed is None:
+        factor = self._followed.factor()
+        if factor == 1:
             return
-        rate = float(self._followed.param_groups[0]["lr"])
-        if rate <= 0 or (self._rate > 0 and abs(rate / self._rate - 1) < _RATE_STEP):
-            return
-        if self._rate > 0:
-            for _, group in self._all_groups():
-                group.reducer.scale(self._rate / rate)
-            for part in self._kept.values():
-                part.mul_(self._rate / rate)
-        self._rate = rate
+        for _, group in self._all_groups():
+            group.reducer.scale(factor)
+        for part in self._kept.values():
+            part.mul_(factor)
 
     def _need_names(self, what: str) -> None:
         if not self._names:
@@ -167,7 +229,10 @@ class Checkpointed:
         """What has not been sent yet, by parameter. Collective."""
         self._need_names("state_dict")
         self._settle()
-        mine = self._residuals()
+        return {"format": _FORMAT, "residuals": self._summed(self._residuals()), **self._followed.state()}
+
+    def _summed(self, mine: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Over all ranks. Collective."""
         # Ranks may hold different names only after a load that gave them different ones; agree on all.
         names = sorted({name for part in self.comm.mpi.allgather(sorted(mine)) for name in part})
         sizes = dict(pair for part in self.comm.mpi.allgather([(n, t.numel()) for n, t in mine.items()]) for pair in part)
@@ -176,7 +241,7 @@ class Checkpointed:
             part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
             self.comm.mpi.Allreduce(self._in_place(), part.numpy())
             residuals[name] = part.to(torch.float32)
-        return {"format": _FORMAT, "residuals": residuals}
+        return residuals
 
     def _in_place(self) -> Any:
         from .._comm import mpi
@@ -190,8 +255,11 @@ class Checkpointed:
             raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
         self._settle()
         self._drop_groups()
-        size = self.comm.size
-        self._kept = {name: part.to(torch.float32) / size for name, part in state["residuals"].items()}
+        self._share(state["residuals"])
+        self._followed.load(state)
+
+    def _share(self, residuals: Mapping[str, torch.Tensor]) -> None:
+        self._kept = {name: part.to(torch.float32) / self.comm.size for name, part in residuals.items()}
 
     def save(self, folder: "os.PathLike[str] | str") -> None:
         """Writes everything that later steps depend on to files in a folder that all ranks see. Collective."""
@@ -214,9 +282,13 @@ class Checkpointed:
                     "members": [list(m) for m in group.members],
                 }
             )
+        waiting = self._summed(self._kept)  # after load_state_dict, until groups take it over
         if self.comm.rank == 0:
+            if waiting:
+                torch.save(waiting, place / "waiting.pt")
             written = place / "index.json.part"
-            written.write_text(json.dumps({"format": _FORMAT, "ranks": self.comm.size, "groups": index}))
+            about = {"format": _FORMAT, "ranks": self.comm.size, "steps": self.steps, "waiting": bool(waiting), **self._followed.state()}
+            written.write_text(json.dumps({**about, "groups": index}))
             written.replace(place / "index.json")
         self.comm.mpi.Barrier()
 
@@ -234,11 +306,17 @@ class Checkpointed:
             members = [Member(*m) for m in entry["members"]]
             group = self._make_group(entry["bucket"], type_of(entry["type"]), members, entry["rule"])
             group.reducer.load(place / entry["file"])
+        if index.get("waiting"):
+            self._share(torch.load(place / "waiting.pt"))
+        self._followed.load(index)
+        self.steps = index.get("steps", self.steps)
 
 
 def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:
     """Names by identity; DistributedDataParallel's prefix is left out, so that checkpoints fit with and without it."""
-    return {id(p): name[7:] if name.startswith("module.") else name for name, p in parameters}
+    pairs = list(parameters)
+    start = len("module.") if all(name.startswith("module.") for name, _ in pairs) else 0
+    return {id(p): name[start:] for name, p in pairs}
 
 
 def default_comm(comm: Any) -> Comm:

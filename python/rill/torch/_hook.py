@@ -7,95 +7,35 @@ pass, see ``_progress.py``; the last bucket's hook completes all.
 Gradients on a GPU go through page-locked memory of the host, see ``_staging.py``.
 
 DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to step, so the first
-step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters.
+step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters. After ``load`` the first
+backward pass is for reducers of the later layout: its gradients wait for the last bucket, and go to them from wherever they lie.
+
+A gradient that is sparse has a bucket of its own; it is summed exactly, as blocks of rows, and has no residual.
+
+A step that is void in one of its reducers (a gradient was not finite) is void as a whole, as an optimizer skips it as a whole: the other reducers
+take their updates back, and all gradients are NaN. What DDP drops is taken back as well, see ``_ddp.py``.
 """
 
 from __future__ import annotations
 
+import os
+import weakref
 from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
-from .._buffers import Type, type_of
-from .._reducer import Step
+from .._buffers import type_of
 from .._structs import Stats
-from ._groups import Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
-from ._progress import Job, Progress
-from ._staging import Place, place_of
+from ._ddp import Wrapper, after_backward, look_around, warn_of_adam
+from ._follow import Followed
+from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
+from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, SparseJob
+from ._progress import Progress
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
-
-
-class _Bucket:
-    """The groups of one of DDP's buckets: one, or one for each rule."""
-
-    def __init__(self) -> None:
-        self.groups: list[Group] = []
-        self.key: tuple[Any, ...] = ()  # name, size and rule of each parameter; () while it was only loaded
-        self.places: list[list[int]] = []  # which parameters of the bucket each group has
-        self.job: Optional[_BucketJob] = None
-        self._kept: tuple[Any, ...] = ()  # what the job is for, so that nothing else gets its address or ids
-        self._address, self._dtype, self._ids = 0, torch.float32, [0]
-
-    def arrange(self, key: tuple[Any, ...], kind: Type) -> bool:
-        """Takes parameters in this order; False if its groups are not made for them."""
-        if not self.groups or any(group.reducer.type is not kind for group in self.groups):
-            return False
-        if self.key == key:
-            return True
-        places = [[i for i, (_, _, rule) in enumerate(key) if rule == group.rule] for group in self.groups]
-        for group, place in zip(self.groups, places):
-            if group.members != [Member(*key[i][:2]) for i in place]:
-                return False
-        if sum(len(place) for place in places) != len(key):
-            return False
-        self.key, self.places = key, places
-        return True
-
-    def holds(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> bool:
-        """Whether these are its memory and its parameters as they were in the last step. This is all that a step usually has to look at: the
-        backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more."""
-        return self._address == buffer.data_ptr() and self._dtype is buffer.dtype and self._ids == [*map(id, parameters)]
-
-    def bind(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
-        """Takes this memory, and parameters that it is arranged for."""
-        place = place_of(buffer)
-        if len(self.groups) == 1:
-            steps = [self.groups[0].prepare([place.memory])]
-        else:
-            parts = place.memory.split([count for _, count, _ in self.key])
-            steps = [group.prepare([parts[i] for i in own]) for group, own in zip(self.groups, self.places)]
-        self.job = _BucketJob(steps, place)
-        self._kept = (buffer, parameters)
-        self._address, self._dtype, self._ids = buffer.data_ptr(), buffer.dtype, [*map(id, parameters)]
-
-
-class _BucketJob(Job):
-    """The exchange of a bucket, in each step anew."""
-
-    def __init__(self, steps: Sequence[Step], place: Place) -> None:
-        super().__init__(steps)
-        self._steps, self._place = steps, place
-
-    def start(self, buffer: torch.Tensor) -> Any:
-        """A future of the bucket's mean."""
-        self._place.fetch(buffer)
-        for step in self._steps:
-            step.start()
-        self.begin()
-        self._buffer, self.future = buffer, self._place.future()
-        return self.future
-
-    def finished(self, failure: Optional[Exception]) -> None:
-        if failure is None:
-            try:
-                self._place.deliver(self._buffer, self.future)
-                return
-            except Exception as error:
-                failure = error
-        self.future.set_exception(failure)
 
 
 class State(Checkpointed):
@@ -106,11 +46,13 @@ class State(Checkpointed):
     rules: other options for some parameters, the first that fits: ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose
     first part may be a function of name and parameter. Needs ``module``.
     small: parameters of fewer values that no rule is for are summed densely.
-    module: the model, for the names of its parameters; rules and checkpoints need them.
+    module: the model, or its DistributedDataParallel, for the names of its parameters; rules and checkpoints need them.
     dense_steps: steps at the start that are summed densely; at least one is due to DDP, see above.
     overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE and there are several hosts or cores to spare.
     comm: a rill.Comm or an mpi4py communicator with the ranks of DDP's process group.
-    Other keywords are options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``, ...
+    Other keywords are options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``, ``nonfinite=``, ...
+
+    Collective: options are checked, and must be the same on all ranks.
     """
 
     def __init__(
@@ -127,20 +69,36 @@ class State(Checkpointed):
         comm: Any = None,
         **options: Unpack[ReducerOptions],
     ) -> None:
-        if rules and module is None:
-            raise ValueError("rules need the names of the parameters: give module=model")
-        self._progress = Progress(overlap)
-        general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
         self.comm = default_comm(comm)
+        general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
+
+        def check() -> None:
+            self._progress = Progress(overlap)
+            if rules and module is None:
+                raise ValueError("rules need the names of the parameters: give module=model")
+
+        own = ("rules", "small", "module", "dense_steps", "overlap", "comm")
+        self._chooser = Chooser.agreed(self.comm, general, rules, small, own, check)
         self._check_size = comm is None
         self.steps = 0  # backward passes so far
-        self._chooser = Chooser(general, rules, small)
-        self._names = names_of(module.named_parameters()) if module is not None else {}
+        inner = getattr(module, "module", module) if isinstance(module, DistributedDataParallel) else module
+        named = dict(inner.named_parameters()) if inner is not None else {}
+        self._names = {id(p): name for name, p in named.items()}
+        if self.comm.rank == 0 and module is not None:
+            self._chooser.warn_of_unmatched(named)
+        self._module = weakref.ref(module) if module is not None else lambda: None
         self._dense_steps = dense_steps
-        self._buckets: dict[int, _Bucket] = {}
-        self._dense_buckets: dict[int, _Bucket] = {}
+        self._buckets: dict[int, Bucket] = {}
+        self._dense_buckets: dict[int, Bucket] = {}
         self._described: dict[int, tuple[str, int, int]] = {}
         self._kept = {}
+        self._followed = Followed()
+        self._loaded = False  # whether the next step is the first after load
+        self._held: Optional[HeldJob] = None
+        self._flying: list[AnyJob] = []  # jobs of this step
+        self._sparse_stats: dict[int, Stats] = {}
+        self._looked, self._wrapper, self._warned = False, None, not self._chooser.is_sparse()
+        self._due: Optional[tuple[list[Flight], bool]] = None  # of a step whose unused parameters are not yet known
 
     # ---- the hook ----
 
@@ -148,31 +106,154 @@ class State(Checkpointed):
         """Starts the exchange of a bucket; a future of its mean."""
         buffer, index, parameters = bucket.buffer(), bucket.index(), bucket.parameters()
         if index == 0:
-            self._begin_step()
+            self._begin_step(parameters)
+        last = bucket.is_last()
+        job: AnyJob
+        if buffer.is_sparse:
+            job = self._start_sparse(index, buffer)
+            future = job.future
+        elif self._held is not None:
+            future = self._held.hold(index, parameters, buffer)
+            return self._end_step(future) if last else future
+        else:
+            job = self._ready(index, buffer, parameters)
+            future = job.start(buffer)
+        self._flying.append(job)
+        self._progress.add(job, last and self._held is None)
+        return self._end_step(future) if last else future
+
+    def _ready(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> BucketJob:
         found = (self._dense_buckets if self.steps < self._dense_steps else self._buckets).get(index)
         if found is None or not found.holds(buffer, parameters):
             found = self._bucket(index, buffer, parameters)
             found.bind(buffer, parameters)
-            self._progress.choose(self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1)
+            self._choose_progress(buffer)
         job = found.job
         assert job is not None
-        last = bucket.is_last()
-        future = job.start(buffer)
-        self._progress.add(job, last)
-        if last:
-            self._progress.complete()
-            self.steps += 1
-        return future
+        return job
 
-    def _begin_step(self) -> None:
+    def _choose_progress(self, buffer: torch.Tensor) -> None:
+        self._progress.choose(self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1)
+
+    def _start_sparse(self, index: int, buffer: torch.Tensor) -> SparseJob:
+        self._choose_progress(buffer)
+        return SparseJob(self.comm, index, buffer, self._chooser.general)
+
+    def _begin_step(self, parameters: Sequence[torch.Tensor]) -> None:
         if self._check_size and self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
             raise RuntimeError(f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}")
         self._settle()
-        self._follow_rate()
+        self._flying.clear()
+        if not self._looked:
+            self._looked = True
+            self._wrapper, optimizers = look_around(parameters[0], self._module())
+            self._warn_of(optimizers)
+        self._follow()
+        self._held = HeldJob() if self._loaded and self.steps >= self._dense_steps else None
+
+    def _end_step(self, future: Any) -> Any:
+        """All buckets are here."""
+        if self._held is not None:
+            self._start_held()
+        self._progress.complete()
+        jobs = self._flying
+        dense = self.steps < self._dense_steps
+        self.steps += 1
+        for job in jobs:
+            if job.failure is not None:
+                raise job.failure
+        self._sparse_stats = {job.index: job.stats for job in jobs if isinstance(job, SparseJob)}
+        void = any([job.voided() for job in jobs])
+        if void:
+            for job in jobs:
+                for flight in job.flights:
+                    if not dense and not flight.group.reducer._voided():
+                        flight.give_back()
+            for job in jobs:
+                job.spoil()
+        if not dense and self._wrapper is not None and self._wrapper.drops():
+            self._see_to_unused([flight for job in jobs for flight in job.flights], void)
+        return future
+
+    def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
+        wrapper = self._wrapper
+        assert wrapper is not None
+        if void:
+            flights = [flight for flight in flights if not flight.group.reducer._voided()]
+        if not after_backward(lambda: wrapper.return_unused(flights, void, joined=False)):
+            self._due = flights, void
 
     def _settle(self) -> None:
         """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures."""
         self._progress.complete()
+        if self._due is not None and self._wrapper is not None:
+            (flights, void), self._due = self._due, None
+            self._wrapper.return_unused(flights, void, joined=True)
+
+    # ---- the first step after load ----
+
+    def _start_held(self) -> None:
+        held, self._held, self._loaded = self._held, None, False
+        assert held is not None
+        if not held.buckets:
+            return
+        self._choose_progress(held.buckets[0][2])
+        flights = self._held_flights(held)
+        if flights is not None:
+            held.start(flights)
+            self._flying.append(held)
+            self._progress.add(held, last=True)
+            return
+        # The parameters or their rules are others: residuals go where they fit.
+        for index, parameters, buffer, place, future in held.buckets:
+            made = self._bucket(index, place.memory, parameters)
+            made.bind(place.memory, parameters)
+            job = HeldJob()
+            job.buckets.append((index, parameters, buffer, place, future))
+            assert made.job is not None
+            job.start(list(made.job.flights))
+            self._flying.append(job)
+            self._progress.add(job)
+
+    def _held_flights(self, held: HeldJob) -> Optional[list[Flight]]:
+        """Each loaded group with its members, wherever they are; None if they are not all there, or others are."""
+        where = {}
+        for _, parameters, _, place, _ in held.buckets:
+            for parameter, part in zip(parameters, place.memory.split([p.numel() for p in parameters])):
+                name, _, rule = self._describe(parameter, False)
+                where[name] = parameter, part, rule
+        flights = []
+        for _, group in self._all_groups():
+            found = [where.pop(member.name, None) for member in group.members]
+            for member, one in zip(group.members, found):
+                if one is None or one[1].numel() != member.count or one[2] != group.rule or type_of(one[1].dtype) is not group.reducer.type:
+                    return None
+            flights.append(Flight(group, [one[1] for one in found if one], [one[0] for one in found if one]))
+        return None if where else flights
+
+    def load(self, folder: "os.PathLike[str] | str") -> None:
+        super().load(folder)
+        self._loaded = bool(self._buckets)
+
+    load.__doc__ = Checkpointed.load.__doc__
+
+    def load_state_dict(self, state: Any) -> None:
+        super().load_state_dict(state)
+        self._loaded = False
+
+    load_state_dict.__doc__ = Checkpointed.load_state_dict.__doc__
+
+    # ---- optimizers ----
+
+    def follow(self, what: Any) -> None:
+        super().follow(what)
+        self._warn_of([what])
+
+    follow.__doc__ = Checkpointed.follow.__doc__
+
+    def _warn_of(self, optimizers: Sequence[Any]) -> None:
+        if not self._warned and self.comm.rank == 0:
+            self._warned = warn_of_adam(optimizers, self._chooser.general)
 
     # ---- buckets ----
 
@@ -185,7 +266,7 @@ class State(Checkpointed):
             self._described[id(parameter)] = known
         return (*known[:2], -1) if dense else known
 
-    def _bucket(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> _Bucket:
+    def _bucket(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> Bucket:
         dense = self.steps < self._dense_steps
         buckets = self._dense_buckets if dense else self._buckets
         key = tuple(self._describe(p, dense) for p in parameters)
@@ -207,9 +288,9 @@ class State(Checkpointed):
             group.feed(self._kept)
         return made
 
-    def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> _Bucket:
+    def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> Bucket:
         members = [Member(name, count) for name, count, _ in key]
-        made = self._dense_buckets[index] = _Bucket()
+        made = self._dense_buckets[index] = Bucket()
         made.groups.append(Group(self.comm, buffer.dtype, members, -1, self._chooser.dense_options()))
         made.arrange(key, type_of(buffer.dtype))
         return made
@@ -235,7 +316,7 @@ class State(Checkpointed):
 
     def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
         group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
-        self._buckets.setdefault(bucket, _Bucket()).groups.append(group)
+        self._buckets.setdefault(bucket, Bucket()).groups.append(group)
         return group
 
     @property
@@ -243,7 +324,9 @@ class State(Checkpointed):
         """Of the last step: one for each reducer, in the order of the buckets."""
         self._settle()
         buckets = self._buckets or self._dense_buckets
-        return [group.reducer.stats for _, bucket in sorted(buckets.items()) for group in bucket.groups]
+        by_index = {index: [group.reducer.stats for group in bucket.groups] for index, bucket in buckets.items()}
+        by_index.update((index, [stats]) for index, stats in self._sparse_stats.items())
+        return [stats for _, several in sorted(by_index.items()) for stats in several]
 
 
 def hook(state: State, bucket: Any) -> Any:

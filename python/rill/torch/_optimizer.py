@@ -24,9 +24,11 @@ import torch
 
 from .._comm import Pending, mpi
 from .._structs import Stats
-from ._groups import FUSED, Checkpointed, Chooser, Group, Member, Rules, default_comm, names_of
+from ._ddp import warn_of_adam
+from ._follow import Followed
+from ._groups import FUSED, Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm, names_of
 from ._progress import Job, Progress
-from ._tensors import UNCHECKED, from_stream, to_stream
+from ._tensors import UNCHECKED, from_stream, tensor_of, to_stream
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
@@ -37,13 +39,14 @@ _DENSE, _SPARSE = 1, 2
 class _Exchange(Job):
     """An exchange under way, and what to do with its result."""
 
-    def __init__(self, pending: Pending, apply: Callable[[], None]) -> None:
+    def __init__(self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None) -> None:
         super().__init__([pending])
-        self.apply = apply
-        self.failure: Optional[Exception] = None
+        self.apply = apply  # with whether the step is void
+        self.flight = flight  # of a reducer
+        self.voided: Callable[[], bool] = flight.group.reducer._voided if flight is not None else lambda: False
 
     def finished(self, failure: Optional[Exception]) -> None:
-        self.failure = failure
+        pass
 
 
 class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
@@ -81,11 +84,21 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         named = named_parameters if named_parameters is not None else _numbered(self._parameters)
         self._names = names_of(named)
-        missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
-        if missing:
-            raise ValueError(f"named_parameters lacks {len(missing)} parameters of the optimizer, such as one of shape {missing[0]}")
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
-        self._chooser = Chooser(general, rules, small)
+
+        def check() -> None:
+            self._progress = Progress("hook" if overlap == "step" else overlap)
+            missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
+            if missing:
+                raise ValueError(f"named_parameters lacks {len(missing)} parameters of the optimizer, such as one of shape {missing[0]}")
+
+        own = ("rules", "small", "backward_passes", "overlap", "comm")
+        self._chooser = Chooser.agreed(self.comm, general, rules, small, own, check)
+        if self.comm.rank == 0:
+            self._chooser.warn_of_unmatched({self._names[id(p)]: p for p in self._parameters})
+            if self._chooser.is_sparse():
+                warn_of_adam([optimizer], self._chooser.general, "DistributedOptimizer")
+        self._followed = Followed()
         self._average = bool(self._chooser.general.get("average", True))
         self._kept = {}
         self._by_name = {self._names[id(p)]: p for p in self._parameters}
@@ -93,7 +106,6 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._fused = self._find_fused()
         self._exchanged = False
         self._sparse_stats: dict[str, Stats] = {}
-        self._progress = Progress("hook" if overlap == "step" else overlap)
         self._exchanges: list[_Exchange] = []  # of this step, in the order of their starts
         self._kinds = [0] * len(self._parameters)  # of the last step
         self._units = self._find_units()
@@ -120,6 +132,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """As the optimizer's."""
         if self._exchanges:
             raise RuntimeError("zero_grad() between backward() and step(): gradients are under way; call step() or synchronize() first")
+        self._exchanged = False
         self.optimizer.zero_grad(*args, **kwargs)
 
     def add_param_group(self, param_group: Any) -> None:
@@ -142,9 +155,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """Goes on with what reducers_state_dict gave, on any number of ranks. Collective."""
         Checkpointed.load_state_dict(self, state)
 
-    def follow(self, optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+    def follow(self, what: Any = None) -> None:
         """As ``State.follow``; without an argument the rate is that of the wrapped optimizer."""
-        Checkpointed.follow(self, self.optimizer if optimizer is None else optimizer)
+        Checkpointed.follow(self, self.optimizer if what is None else what)
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Exchanges the gradients, unless synchronize() just did, and makes the optimizer's step."""
@@ -189,7 +202,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
         if not self._exchanges:  # the first of this step
-            self._follow_rate()
+            self._follow()
         for i in unit:
             if kinds[i] == _SPARSE:
                 self._begin(self._start_sparse(self._parameters[i]))
@@ -215,12 +228,17 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         stream = to_stream(gradient)
         request = self.comm.iallreduce(stream, stream)
 
-        def apply() -> None:
+        def apply(void: bool) -> None:
             total = from_stream(stream, parameter.shape, dense_dim)
             parameter.grad = total / self.comm.size if self._average else total
+            if void:
+                parameter.grad._values().fill_(float("nan"))
             self._sparse_stats[self._names[id(parameter)]] = request.stats
 
-        return _Exchange(request, apply)
+        exchange = _Exchange(request, apply)
+        if self._chooser.general.get("nonfinite") in (None, "void"):
+            exchange.voided = lambda: not bool(np.isfinite(tensor_of(stream.values, stream.type).float().numpy()).all())
+        return exchange
 
     def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> _Exchange:
         """All of the unit take part, as zeros where no rank has a dense gradient; those keep what they have."""
@@ -228,13 +246,15 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         gradients = [self._dense_gradient(self._parameters[i], i in present) for i in unit]
         step = group.prepare(gradients).start()
 
-        def apply() -> None:
+        def apply(void: bool) -> None:
             for i, update in zip(unit, gradients):
+                if void:
+                    update.fill_(float("nan"))
                 parameter = self._parameters[i]
                 if i in present and parameter.grad is not update:
                     parameter.grad = update.view(parameter.shape)
 
-        return _Exchange(step, apply)
+        return _Exchange(step, apply, Flight(group, gradients, [self._parameters[i] for i in unit]))
 
     def _dense_gradient(self, parameter: torch.Tensor, present: bool) -> torch.Tensor:
         """Contiguous memory: the gradient's own where that can be, zeros where there is none."""
@@ -252,8 +272,12 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         failures = [exchange.failure for exchange in done if exchange.failure is not None]
         if failures:
             raise failures[0]
-        for exchange in done:
-            exchange.apply()
+        # A step that is void in one of its exchanges is void as a whole, see _hook.py.
+        voided = [exchange.voided() for exchange in done]
+        for exchange, own in zip(done, voided):
+            if any(voided) and not own and exchange.flight is not None:
+                exchange.flight.give_back()
+            exchange.apply(any(voided))
 
     def _settle(self) -> None:
         self._progress.complete()

@@ -33,7 +33,7 @@ class Job:
     def begin(self) -> None:
         """All of it was started (once more)."""
         self._complete = 0
-        self._failure: Optional[Exception] = None
+        self.failure: Optional[Exception] = None
 
     def advance(self, wait: bool) -> bool:
         """Whether all of it is complete; with ``wait`` it is. ``finished`` was called then."""
@@ -44,9 +44,9 @@ class Job:
                 elif not self._pending[self._complete].test():
                     return False
             except Exception as error:  # the rest is still to be completed: the others wait for this rank
-                self._failure = self._failure or error
+                self.failure = self.failure or error
             self._complete += 1
-        self.finished(self._failure)
+        self.finished(self.failure)
         return True
 
     def finished(self, failure: Optional[Exception]) -> None:

@@ -28,6 +28,10 @@ class Place:
         """The update is there: it goes to the bucket, and the future is complete."""
         future.set_result(buffer)
 
+    def spoil(self, buffer: torch.Tensor) -> None:
+        """After deliver, and before anybody reads the bucket: NaN everywhere."""
+        self.memory.fill_(float("nan"))
+
 
 class PinnedPlace(Place):
     """A bucket on a GPU."""
@@ -50,6 +54,11 @@ class PinnedPlace(Place):
         with torch.cuda.stream(self.stream):
             buffer.copy_(self.memory, non_blocking=True)
             future.set_result(buffer)  # notes where this stream is
+
+    def spoil(self, buffer: torch.Tensor) -> None:
+        with torch.cuda.stream(self.stream):
+            buffer.fill_(float("nan"))
+        self.stream.synchronize()  # the future does not know of this
 
 
 def place_of(buffer: torch.Tensor) -> Place:
