@@ -29,21 +29,107 @@ def close(a, b):
     return a.keys() == b.keys() and all(torch.allclose(a[name], b[name], atol=1e-5) for name in a)
 
 
-def test_files_go_on_bit_by_bit(comm, shared_folder):
-    model, state, ddp = trained(comm)
+@pytest.mark.parametrize("method", ["oktopk", "gtopk", "topk", "spardl", "s2"])
+def test_files_go_on_bit_by_bit(comm, shared_folder, method):
+    """In a new DDP, whose first backward pass has other buckets."""
+    options = dict(OPTIONS, rules={"*.bias": "dense", "4.*": {"density": 0.1}})
+    model = network()
+    state = rill.torch.State(method, module=model, **options)
+    ddp = wrapped(state, model)
+    train(ddp, comm.rank, 3)
     state.save(shared_folder)
     resumed = network()
     resumed.load_state_dict(model.state_dict())
-    again = rill.torch.State("oktopk", module=resumed, **OPTIONS)
-    again.load(shared_folder)
+    again = rill.torch.State(method, module=resumed, **options)
     other = wrapped(again, resumed)
-    # DDP's first backward pass is summed densely: both do the same one.
-    state._dense_steps = state.steps + 1
+    again.load(shared_folder)
     for step in range(3):
         train(ddp, comm.rank, 1, first=10 + step)
         train(other, comm.rank, 1, first=10 + step)
         assert torch.equal(flat(model), flat(resumed)), f"step {step}"
-    assert close(mass(comm, state), mass(comm, again))
+    mine, theirs = state._residuals(), again._residuals()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine) and again.steps == state.steps
+
+
+def test_files_for_other_rules(comm, shared_folder):
+    """Groups that do not fit any more: residuals move, and nothing is lost."""
+    model, state, _ = trained(comm)
+    state.save(shared_folder)
+    before = mass(comm, state)
+    resumed = network()
+    again = rill.torch.State("gtopk", module=resumed, density=0.05)
+    with pytest.raises(rill.RillError, match="oktopk"):
+        again.load(shared_folder)
+    again = rill.torch.State("oktopk", module=resumed, rules={"0.weight": {"momentum": 0.5}}, **OPTIONS)
+    again.load(shared_folder)
+    assert close(mass(comm, again), before)
+    ddp = wrapped(again, resumed)
+    ddp(torch.zeros(1, 20)).sum().mul(0).backward()  # gradients of zeros: updates and residuals are what was loaded
+    received = {name: p.grad.reshape(-1) * comm.size for name, p in resumed.named_parameters()}
+    after = mass(comm, again)
+    assert close({name: after[name] + received[name] for name in after}, before)
+    assert len({group.rule for _, group in again._all_groups()}) == 2
+
+
+def test_what_was_loaded_is_saved_before_a_step(comm, shared_folder):
+    _, state, _ = trained(comm)
+    before = mass(comm, state)
+    again, third = (rill.torch.State("oktopk", module=network(), **OPTIONS) for _ in range(2))
+    again.load_state_dict(state.state_dict())
+    again.save(shared_folder)
+    third.load(shared_folder)
+    assert close(mass(comm, third), before)
+
+
+ORDERS = ["build follow optimizer rill", "build optimizer rill follow", "rill follow optimizer", "rill optimizer follow", "follow rill optimizer"]
+
+
+@pytest.mark.parametrize("way", ["state_dict", "files", "state_dict of an older version"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_rate_and_scale_in_any_order(comm, shared_folder, order, way):
+    """Residuals count with rate 0.5 and scale 8 when saved. The next step has rate 0.125, as the optimizer that is loaded, and scale 16."""
+
+    class Scaler:
+        scale = 8.0
+
+        def get_scale(self):
+            return self.scale
+
+    def built():
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 5))
+        state = rill.torch.State("gtopk", module=model, density=0.02)
+        return model, state, torch.optim.SGD(model.parameters(), lr=0.5), Scaler()
+
+    model, state, optimizer, scaler = built()
+    state.follow(scaler)
+    state.follow(optimizer)
+    train(wrapped(state, model), comm.rank, 2)
+    saved = state.state_dict()
+    state.save(shared_folder)
+    optimizer.param_groups[0]["lr"] = 0.125
+
+    resumed, again, fresh, other = built()
+    fresh.param_groups[0]["lr"] = 64.0
+    other.scale = 65536.0
+    if way.endswith("version"):
+        del saved["rate"], saved["scale"]
+    for what in order.split():
+        if what == "follow":
+            again.follow(fresh)
+            again.follow(other)
+        elif what == "optimizer":
+            fresh.load_state_dict(optimizer.state_dict())
+            other.scale = 16.0
+        elif what == "rill":
+            again.load(shared_folder) if way == "files" else again.load_state_dict(saved)
+    before = mass(comm, again)
+    again._begin_step(list(resumed.parameters()))
+    factor = 1.0 if way.endswith("version") else (0.5 / 0.125) * (16 / 8)
+    assert close(mass(comm, again), {name: factor * part for name, part in before.items()})
+    assert max(part.abs().max() for part in before.values()) > 1e-4
+    again._begin_step(list(resumed.parameters()))  # nothing has changed any more
+    assert close(mass(comm, again), {name: factor * part for name, part in before.items()})
 
 
 def test_state_dict_keeps_the_mass(comm, tmp_path):

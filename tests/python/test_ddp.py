@@ -267,11 +267,53 @@ def test_gradient_accumulation_without_sync(comm):
     assert state.steps == 4
 
 
+class Bags(nn.Module):
+    def __init__(self, sparse):
+        super().__init__()
+        torch.manual_seed(6)
+        self.words = nn.EmbeddingBag(300, 8, sparse=sparse)
+        self.out = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.out(self.words(x))
+
+
+@pytest.mark.parametrize("overlap", ["thread", "hook"])
+def test_sparse_gradients(comm, overlap):
+    """A bucket of DDP's that is one sparse gradient: the exact mean, in the rows that any rank has."""
+    models = Bags(True), Bags(False)
+    states = [rill.torch.State("dense", overlap=overlap, module=model) for model in models]
+    ddps = [wrapped(state, model) for state, model in zip(states, models)]
+    for step in range(4):
+        bags = [torch.randint(0, 300, (4, 3), generator=torch.Generator().manual_seed(10 * step + rank)) for rank in range(comm.size)]
+        for ddp in ddps:
+            ddp.zero_grad(set_to_none=True)
+            ddp(bags[comm.rank]).pow(2).sum().backward()
+        gradient = models[0].words.weight.grad
+        assert gradient.is_sparse and torch.allclose(gradient.to_dense(), models[1].words.weight.grad, atol=1e-6)
+        assert gradient.coalesce().indices()[0].tolist() == sorted({int(row) for bag in bags for row in bag.reshape(-1)})
+        assert torch.allclose(models[0].out.weight.grad, models[1].out.weight.grad, atol=1e-6)
+    assert len(states[0].stats) == 2
+    assert "words.weight" not in states[0].state_dict()["residuals"]
+
+
+def test_sparse_gradients_with_a_sparse_method(comm, shared_folder):
+    model = Bags(True)
+    state = rill.torch.State("gtopk", density=0.2, module=model)
+    ddp = wrapped(state, model)
+    x = torch.randint(0, 300, (4, 3), generator=torch.Generator().manual_seed(comm.rank))
+    for _ in range(3):
+        ddp(x).pow(2).sum().backward()
+    state.save(shared_folder)
+    state.load(shared_folder)
+    ddp.zero_grad(set_to_none=True)
+    ddp(x).pow(2).sum().backward()
+    assert len(set(comm.mpi.allgather(model.words.weight.grad.to_dense().numpy().tobytes()))) == 1
+    assert {s.algorithm for s in state.stats} >= {"gtopk"} and len(state.stats) == 2
+
+
 def test_bad_arguments(comm):
     with pytest.raises(ValueError, match="overlap 'never'"):
         rill.torch.State(overlap="never")
     with pytest.raises(ValueError, match="needs the names"):
         rill.torch.State("gtopk").state_dict()
-    ddp = wrapped(rill.torch.State("bogus", dense_steps=0), nn.Linear(20, 5))
-    with pytest.raises(Exception, match="bogus"):
-        ddp(torch.ones(2, 20)).sum().backward()
