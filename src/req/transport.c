@@ -28,17 +28,19 @@ enum { SPINS = 32 };
 
 /* The place of the next transfer, not counted yet; NULL: out of memory. */
 static rill__transfer *transfers_room(rill__transfers *list) {
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 8;
-        rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
-        if (!at) {
-            rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
-            return NULL;
-        }
-        list->at = at;
-        list->capacity = capacity;
-    }
+    if (list->n == list->capacity && rill__transfers_reserve(list, list->n ? list->n : 8) < 0)
+        return NULL;
     return &list->at[list->n];
+}
+
+rill_status rill__transfers_reserve(rill__transfers *list, int more) {
+    int capacity = list->n + more;
+    if (capacity <= list->capacity) return RILL_OK;
+    rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
+    if (!at) return rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
+    list->at = at;
+    list->capacity = capacity;
+    return RILL_OK;
 }
 
 rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) {
@@ -63,6 +65,7 @@ void rill__call_header_at(const rill__task *task, rill__header *h) {
     h->algorithm = task->expect.algorithm;
     h->op = task->expect.op;
     h->status = 0;
+    h->flags = task->flags;
     h->origin = task->engine->rank;
     h->details = task->expect.details;
     h->seq = task->seq;
@@ -80,7 +83,7 @@ static rill_status encode_failure(rill_request *request, rill__block **out) {
     if (!block) return RILL_ERR_MEMORY;
     rill__header h = rill__call_header(task);
     h.form = RILL__M_FAILED;
-    h.status = (int32_t)task->status;
+    h.status = (int16_t)task->status;
     h.origin = task->origin;
     h.value_size = length;
     memcpy(block->buffer.data, &h, sizeof h);
@@ -266,14 +269,55 @@ static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
     return RILL_OK;
 }
 
+/* Of a call that this rank has not come to: another is so far ahead that its tags are those of this call. */
+static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t seq) {
+    rill__early *early = calloc(1, sizeof *early), **last = &engine->early;
+    if (!early) return false;
+    early->transfer = *t;
+    early->seq = seq;
+    t->block->users++;
+    while (*last)
+        last = &(*last)->next;
+    *last = early;
+    return true;
+}
+
+/* The first of the call's messages that came early, if there is one. */
+static bool take_early(rill_request *request, int source, int lane, rill__transfer *t) {
+    rill__task *task = RILL__TASK(request);
+    for (rill__early **at = &task->engine->early; *at; at = &(*at)->next) {
+        rill__early *early = *at;
+        if (early->seq != task->seq || early->transfer.lane != lane ||
+            (source != MPI_ANY_SOURCE && source != early->transfer.peer))
+            continue;
+        /* The other call may still hold the block that it came in. */
+        rill__block *came = early->transfer.block, *own = rill__block_take(request, came->bytes);
+        if (!own) return false; /* later */
+        memcpy(own->buffer.data, came->buffer.data, came->bytes);
+        *t = early->transfer;
+        t->block = own;
+        *at = early->next;
+        free(early);
+        rill__block_return(task->engine, came);
+        return true;
+    }
+    return false;
+}
+
 bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message *message,
                    rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
     rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
                                              false, message);
-    if (status == RILL_ERR_MISMATCH && message->header.seq < task->seq) return false;
+    if (status == RILL_ERR_MISMATCH && message->header.seq != task->seq) {
+        if (message->header.seq < task->seq) return false;
+        if ((message->header.seq - task->seq) % task->engine->tag_calls == 0 &&
+            keep_early(task->engine, t, message->header.seq))
+            return false;
+    }
     task->recv_bytes += t->block->bytes;
     task->moved = true;
+    if (status == RILL_OK) task->flags |= message->header.flags;
     *block = t->block;
     if (from) *from = t->peer;
     if (status != RILL_OK) {
@@ -282,7 +326,7 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
         rill__fail(status, "from rank %d: %s", t->peer, detail);
         if (status == RILL_ERR_MISMATCH) rill__task_abort(request, status);
         else rill__task_fail(request, status);
-        message->header = (rill__header){.form = RILL__M_FAILED, .status = (int32_t)status};
+        message->header = (rill__header){.form = RILL__M_FAILED, .status = (int16_t)status};
     } else if (message->header.form == RILL__M_FAILED) {
         if (task->status == RILL_OK) {
             task->status = message->header.status ? (rill_status)message->header.status
@@ -382,6 +426,9 @@ rill_status rill__receive_polled(rill_request *request, int source, int lane, in
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer t;
+    if (engine->early && take_early(request, source, lane, &t) &&
+        rill__take_in(request, &t, message, block, from))
+        return RILL_OK;
     for (int i = 0; i < task->receives.n; i++) {
         rill__transfer *under_way = &task->receives.at[i];
         if (under_way->rest || under_way->lane != lane) continue;
