@@ -171,7 +171,9 @@ typedef struct rill_config {
 
 typedef struct rill_stats {
     size_t size;
-    uint64_t sent_bytes; /* of this rank, headers included; for "dense" the ring's 2(P-1)/P N */
+    /* Of this rank, headers included; for "dense" the ring's 2(P-1)/P N. The agreement on the status that ends the
+     * first calls of a kind is not counted. */
+    uint64_t sent_bytes;
     uint64_t recv_bytes;
     uint64_t messages; /* sent by this rank */
     uint64_t rounds;   /* dependent steps of this rank */
