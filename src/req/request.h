@@ -263,6 +263,7 @@ rill_status rill__blocks_reserve(rill__engine *, int n, size_t bytes);
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
 rill_status rill__transfers_reserve(rill__transfers *, int more); /* room for so many more */
 
+/* ---- encode.c ---- */
 /* A header of the call without entries; in place, as it is on the way of every message. */
 void rill__call_header_at(const rill__task *, rill__header *);
 static inline rill__header rill__call_header(const rill__task *task) {
@@ -274,9 +275,11 @@ static inline rill__header rill__call_header(const rill__task *task) {
 rill_status rill__send(rill_request *, int to, int lane, const rill__part *);
 /* Encodes into a block of the request, to be sent with rill__send_block, perhaps to several. */
 rill_status rill__encode(rill_request *, const rill__part *, rill__block **out);
-rill_status rill__send_block(rill_request *, int to, int lane, rill__block *);
 /* A message of words (RILL__M_AGREE). */
 rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *, uint64_t n);
+
+/* ---- transport.c, again ---- */
+rill_status rill__send_block(rill_request *, int to, int lane, rill__block *);
 
 /* Receives one message from source (or MPI_ANY_SOURCE; *from tells). RILL_IN_PROGRESS: not there
  * yet. A failed or malformed message gives RILL_OK, has been recorded as this request's
