@@ -171,7 +171,9 @@ typedef struct rill_config {
 
 typedef struct rill_stats {
     size_t size;
-    uint64_t sent_bytes; /* of this rank, headers included; for "dense" the ring's 2(P-1)/P N */
+    /* Of this rank, headers included; for "dense" the ring's 2(P-1)/P N. The agreement on the status that ends the
+     * first calls of a kind is not counted. */
+    uint64_t sent_bytes;
     uint64_t recv_bytes;
     uint64_t messages; /* sent by this rank */
     uint64_t rounds;   /* dependent steps of this rank */
@@ -433,7 +435,8 @@ RILL_API rill_status rill_selector_free(rill_selector **);
 /* out = the selected entries of dense. Largest magnitudes; a NaN counts as the largest, ties go to
  * the lower index. */
 RILL_API rill_status rill_select(rill_selector *, const void *dense, rill_stream *out);
-/* residual += gradient; out = what is selected of it, and those entries of residual become 0. */
+/* residual += gradient; out = what is selected of it, and those entries of residual become 0. After a failure for
+ * want of memory the gradient is in residual, and nothing is selected. */
 RILL_API rill_status rill_select_residual(rill_selector *, const void *gradient, void *residual,
                                           rill_stream *out);
 RILL_API const char *rill_selector_at(int i, const char **description);

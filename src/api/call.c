@@ -174,17 +174,24 @@ static rill_status enter_run(rill_request *r) {
     return RILL_OK;
 }
 
+/* The support of a reducer's result says what was delivered: pairs, also where the sum turned dense. */
+static void end_run(rill_request *r) {
+    if (r->collective != RILL_REDUCER || rill__task_failed(r)) return;
+    rill_status status = rill_stream_to_sparse(r->out);
+    if (status != RILL_OK) rill__task_fail(r, status);
+}
+
 static rill_status step_call(rill_request *r) {
     rill_comm *comm = r->comm;
     rill_status status;
     if (r->phase == RILL__P_CHECK) {
         status = rill__agree_step(r, &r->agree);
         if (status != RILL_OK) return status;
+        const char *call = r->only_agrees ? r->only_agrees : rill_collective_name(r->collective);
         if (r->agree.args_min != r->agree.args_max)
-            rill__task_fail(r,
-                            rill__fail(RILL_ERR_MISMATCH, "rill_%s: arguments differ between ranks",
-                                       rill_collective_name(r->collective)));
-        if (rill__task_failed(r)) { /* everybody knows now */
+            rill__task_fail(r, rill__fail(RILL_ERR_MISMATCH,
+                                          "rill_%s: arguments differ between ranks", call));
+        if (r->only_agrees || rill__task_failed(r)) { /* everybody knows now */
             r->may_post = false;
             return RILL_OK;
         }
@@ -216,13 +223,20 @@ static rill_status step_call(rill_request *r) {
         RILL_TRY(rill__plan_choose(&comm->planner, r, &seen));
         RILL_TRY(enter_run(r));
     }
-    return r->task.engine->size == 1 ? run_alone(r) : r->algorithm->step(r);
+    if (r->phase == RILL__P_RUN) {
+        status = r->task.engine->size == 1 ? run_alone(r) : r->algorithm->step(r);
+        if (status != RILL_OK) return status;
+        end_run(r);
+        if (rill__commit_start(r) == RILL_OK) return RILL_OK;
+    }
+    return rill__commit_step(r);
 }
 
 static void call_completed(rill_request *r) {
     r->may_post = false;
     r->elapsed = rill__ticks() - r->started;
     r->nnz_out = r->out && !rill__task_failed(r) ? r->out->nnz : 0;
+    if (!rill__task_failed(r)) r->runs++;
     rill__plan_end(&r->comm->planner, r);
 }
 
@@ -355,6 +369,22 @@ void rill__request_statistics(const rill_request *r, rill_stats *stats) {
                           .partition = partition_name(r)};
 }
 
+/* A request for an agreement alone. */
+static void take_no_part(rill_request *r, rill_comm *comm, rill_collective collective,
+                         const rill_stream *nothing) {
+    r->comm = comm;
+    r->collective = collective;
+    r->in = nothing;
+    r->out = NULL;
+    r->op = NULL;
+    r->root = -1;
+    r->settings = (rill__settings){0};
+    r->feedback = NULL;
+    r->blocking = true;
+    r->persistent = false;
+    r->only_agrees = NULL;
+}
+
 /* The arguments are wrong here: the others may be right, and must not wait. */
 static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode mode,
                           rill_status status) {
@@ -362,30 +392,40 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
     char detail[256];
     strncpy(detail, rill_last_error(), sizeof detail - 1);
     detail[sizeof detail - 1] = '\0';
-    if (comm->defaults.check) {
-        rill_stream nothing;
-        rill__stream_init(&nothing, RILL_F32, 0);
-        rill_request *r = take_request(comm);
-        if (r) {
-            r->comm = comm;
-            r->collective = a->collective;
-            r->in = r->out = &nothing;
-            r->op = NULL;
-            r->root = -1;
-            r->settings = (rill__settings){0};
-            r->feedback = NULL;
-            r->blocking = true;
-            rill__request_begin(r);
-            rill__set_error(detail);
-            rill__task_fail(r, status);
-            rill__engine_wait(r);
-            rill__request_recycle(r);
-        }
+    rill_stream nothing;
+    rill__stream_init(&nothing, RILL_F32, 0);
+    rill_request *r = comm->defaults.check ? take_request(comm) : NULL;
+    if (r) {
+        take_no_part(r, comm, a->collective, &nothing);
+        rill__request_begin(r);
+        rill__set_error(detail);
+        rill__task_fail(r, status);
+        rill__engine_wait(r);
+        rill__request_recycle(r);
     } else {
         rill__abort(&comm->engine, comm->engine.seq++, status, comm->engine.rank, detail);
     }
     rill__set_error(detail);
     return status;
+}
+
+rill_status rill__call_refuse(rill_comm *comm, rill_collective collective, rill_status status) {
+    rill__lock(&comm->engine);
+    refuse(comm, &(rill__arguments){.collective = collective}, RILL__BLOCKING, status);
+    rill__unlock(&comm->engine);
+    return status;
+}
+
+rill_request *rill__agreement_begin(rill_comm *comm, const rill_stream *nothing, const char *what,
+                                    uint64_t word) {
+    rill_request *r = take_request(comm);
+    if (!r) return NULL;
+    take_no_part(r, comm, RILL_REDUCER, nothing);
+    r->only_agrees = what;
+    rill__request_begin(r);
+    r->phase = RILL__P_CHECK;
+    rill__agree_start(&r->agree, word, NULL, 0);
+    return r;
 }
 
 static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode mode,
@@ -412,6 +452,8 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->feedback = a->feedback;
     r->blocking = mode == RILL__BLOCKING;
     r->persistent = mode == RILL__PERSISTENT;
+    r->only_agrees = NULL;
+    r->runs = r->committed = 0;
     r->task.life = RILL__IDLE;
     rill__task_show(r, RILL__IDLE);
     r->task.status = RILL_OK;

@@ -97,9 +97,20 @@ typedef struct rill__settings {
     uint64_t block; /* 0: unset */
 } rill__settings;
 
-typedef enum rill__phase { RILL__P_CHECK, RILL__P_PLAN, RILL__P_AGREE, RILL__P_RUN } rill__phase;
+typedef enum rill__phase {
+    RILL__P_CHECK,
+    RILL__P_PLAN,
+    RILL__P_AGREE,
+    RILL__P_RUN,
+    RILL__P_COMMIT
+} rill__phase;
 
 struct rill__feedback; /* coll/topk/topk.h */
+
+/* What a task has counted. */
+typedef struct rill__traffic {
+    uint64_t nnz_sum, nnz_max, sent_bytes, recv_bytes, messages, rounds;
+} rill__traffic;
 
 struct rill_request {
     rill__task task; /* first */
@@ -112,6 +123,7 @@ struct rill_request {
     uint64_t *first, *count;
     rill__settings settings;
     bool blocking, persistent;
+    const char *only_agrees; /* on this, outside of a call; else NULL */
     struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
 
     rill__phase phase;
@@ -127,6 +139,9 @@ struct rill_request {
     const rill__spread *spread; /* of the last result, for the bounds of a split; NULL: not known */
     int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call;
+    uint64_t runs;               /* completed without failure, of a persistent request */
+    uint64_t committed;          /* its largest result that all ranks had room for (api/commit.c) */
+    rill__traffic at_commit;     /* while it commits */
 
     rill__part input;          /* in, its absent entries the neutral element */
     uint64_t block;            /* entries of a block, for algorithms that take blocks */

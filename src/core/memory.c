@@ -66,12 +66,20 @@ void *rill__map_huge(size_t bytes) {
 
 void rill__unmap_huge(void *at, size_t bytes) { munmap(at, bytes); }
 
+static void *allocate(size_t capacity) {
+    size_t mapping = mapped_bytes(capacity);
+    return mapping ? rill__map_huge(mapping) : rill__aligned_alloc(capacity);
+}
+
 rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
     size_t capacity;
     if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;
-    size_t mapping = mapped_bytes(capacity);
-    void *data = mapping ? rill__map_huge(mapping) : rill__aligned_alloc(capacity);
+    void *data = allocate(capacity);
+    if (!data) { /* it may be the quarter that is not to be had */
+        capacity = bytes;
+        data = allocate(capacity);
+    }
     if (!data)
         return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
     rill__buffer_free(buffer);

@@ -30,6 +30,7 @@ typedef struct rill__plan_key {
     uint32_t op;
     uint64_t calls, planned; /* started; planned so far */
     bool broken;             /* a call failed before it was planned: nobody waits for another */
+    uint64_t committed;      /* the largest result that all ranks had room for (api/commit.c) */
     rill__observed last;
     rill__spread spread; /* of the last result of a blocking call with balanced bounds */
     struct {

@@ -85,23 +85,20 @@ static void forget_momentum(rill_reducer *r, const rill__part *mask) {
     }
 }
 
-rill_status rill__reducer_take_back(rill_reducer *r) {
-    if (r->choice == RILL__SEND_ALL) return RILL_OK;
+void rill__reducer_take_back(rill_reducer *r) {
+    if (r->choice == RILL__SEND_ALL) return;
     if (!rill__reducer_is_topk(r)) {
         forget_momentum(r, NULL);
         if (r->options.feedback) add_returned(r, NULL, EVERYWHERE);
-        return RILL_OK;
+        return;
     }
-    rill_stream *result = r->request->out;
-    /* A result that turned dense has no mask; entries that are 0 count as not delivered. */
-    RILL_TRY(rill_stream_to_sparse(result));
+    rill_stream *result = r->request->out; /* of pairs: entries that are 0 count as not delivered */
     rill__part mask = rill__stream_part(result), own = rill__stream_part(r->selected);
     forget_momentum(r, &mask);
-    if (!r->options.feedback) return RILL_OK;
+    if (!r->options.feedback) return;
     add_pairs(r, &own, &mask, OUTSIDE);
     add_returned(r, &mask, INSIDE);
     if (own.n) r->residual_is_zero = false;
-    return RILL_OK;
 }
 
 void rill__reducer_take_all_back(rill_reducer *r) {

@@ -44,6 +44,15 @@ static char *copy_text(const char *text) {
     return copy ? memcpy(copy, text, n) : NULL;
 }
 
+static rill_status resolve_nonfinite(rill_reducer *r) {
+    const char *name = r->options.nonfinite ? r->options.nonfinite : "void";
+    bool zero = strcmp(name, "zero") == 0;
+    r->voids = strcmp(name, "void") == 0;
+    r->guards = r->voids || zero;
+    if (r->guards || strcmp(name, "pass") == 0) return RILL_OK;
+    return rill__fail(RILL_ERR_UNKNOWN, CREATE "nonfinite '%s' is none of void, zero, pass", name);
+}
+
 /* The user's strings and arrays need not outlive the call. */
 static rill_status copy_options(rill_reducer *r, const rill_reducer_options *given) {
     rill_reducer_options *o = &r->options;
@@ -51,7 +60,8 @@ static rill_status copy_options(rill_reducer *r, const rill_reducer_options *giv
     memcpy(o, given, rill__min_u64(given->size, sizeof *o));
     o->size = sizeof *o;
     rill_status status = check_numbers(o);
-    const char **texts[] = {&o->algorithm, &o->codec, &o->partition, &o->value_scope, &o->select};
+    const char **texts[] = {&o->algorithm,   &o->codec,  &o->partition,
+                            &o->value_scope, &o->select, &o->nonfinite};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *text = *texts[i];
         *texts[i] = copy_text(text);
@@ -60,6 +70,7 @@ static rill_status copy_options(rill_reducer *r, const rill_reducer_options *giv
     const double *stages = o->warmup;
     o->warmup = NULL;
     RILL_TRY(status);
+    RILL_TRY(resolve_nonfinite(r));
     if (stages && o->warmup_steps) {
         size_t bytes = (size_t)o->warmup_stages * sizeof *stages;
         r->warmup = malloc(bytes);
@@ -104,6 +115,7 @@ static rill_status reserve_memory(rill_reducer *r) {
                          ? r->algorithm->memory_size(r->comm->engine.size)
                          : 0;
     RILL_TRY(rill__buffer_reserve(&f->memory, f->memory_size));
+    RILL_TRY(rill__buffer_reserve(&r->memory_before, f->memory_size));
     memset(f->memory.data, 0, f->memory_size);
     return RILL_OK;
 }
@@ -129,7 +141,7 @@ rill_status rill__reducer_prepare(rill_reducer *r) {
 
 /* ---- create, free ------------------------------------------------------------------------- */
 
-static rill_status create(rill_reducer *r, const rill_reducer_options *given) {
+static rill_status create(rill_reducer *r, const rill_reducer_options *given, uint64_t number) {
     RILL_TRY(copy_options(r, given));
     RILL_TRY(rill__reducer_resolve(r));
     const rill_reducer_options *o = &r->options;
@@ -140,17 +152,48 @@ static rill_status create(rill_reducer *r, const rill_reducer_options *given) {
                                                .sketch_rows = o->sketch_rows,
                                                .block = o->block,
                                                .keeps = o->feedback != 0};
-    /* Reducers of one communicator have a number each, so that they round independently. */
-    r->feedback.seed = o->seed * UINT64_C(0x9e3779b97f4a7c15) + r->comm->reducers++;
+    r->feedback.seed = o->seed * UINT64_C(0x9e3779b97f4a7c15) + number;
     RILL_TRY(reserve(r));
     return rill__reducer_prepare(r);
 }
 
-rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
-                                const rill_reducer_options *options, rill_reducer **out) {
-    if (!out) return rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
-    *out = NULL;
-    if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CREATE "comm is NULL");
+static uint64_t text_hash(uint64_t hash, const char *text) {
+    return text ? rill__hash_more(hash, text, strlen(text) + 1) : rill__hash_more(hash, "", 1) + 1;
+}
+
+/* What all ranks must have alike, in one word. */
+static uint64_t options_word(const rill_reducer *r) {
+    const rill_reducer_options *o = &r->options;
+    const char *texts[] = {o->algorithm, o->codec,  o->partition, o->value_scope,
+                           o->select,    o->nonfinite};
+    double numbers[] = {o->density, o->momentum, o->clip, o->balance_trigger, o->lambda};
+    uint64_t words[] = {(uint64_t)r->type,
+                        r->dim,
+                        (uint64_t)(int64_t)o->value_bits,
+                        o->expected_nnz,
+                        o->k,
+                        (uint64_t)(int64_t)o->average,
+                        (uint64_t)(int64_t)o->feedback,
+                        (uint64_t)(int64_t)o->masking,
+                        o->warmup_steps,
+                        (uint64_t)(int64_t)(r->warmup ? o->warmup_stages : 0),
+                        o->seed,
+                        o->bucket,
+                        o->block,
+                        o->threshold_interval,
+                        o->repartition_interval,
+                        (uint64_t)(int64_t)o->sketch_rows};
+    uint64_t hash = rill__hash_more(UINT64_C(0xcbf29ce484222325), words, sizeof words);
+    hash = rill__hash_more(hash, numbers, sizeof numbers);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        hash = text_hash(hash, texts[i]);
+    if (r->warmup)
+        hash = rill__hash_more(hash, r->warmup, (size_t)o->warmup_stages * sizeof *r->warmup);
+    return hash;
+}
+
+static rill_status make(rill_comm *comm, rill_type type, uint64_t dim,
+                        const rill_reducer_options *options, uint64_t number, rill_reducer **out) {
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     static const rill_reducer_options defaults = RILL_REDUCER_OPTIONS_INIT;
@@ -160,11 +203,26 @@ rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
                           CREATE "options.size %zu: use RILL_REDUCER_OPTIONS_INIT", options->size);
     rill_reducer *r = calloc(1, sizeof *r);
     if (!r) return rill__fail(RILL_ERR_MEMORY, "out of memory for a reducer");
+    *out = r;
     r->comm = comm;
     r->type = type;
     r->dim = dim;
     r->stats = (rill_stats)RILL_STATS_INIT;
-    rill_status status = create(r, options);
+    return create(r, options, number);
+}
+
+/* A rank that cannot make its own takes part in the agreement all the same. */
+rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
+                                const rill_reducer_options *options, rill_reducer **out) {
+    if (out) *out = NULL;
+    if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CREATE "comm is NULL");
+    /* Reducers of one communicator have a number each, so that they round independently. It is the same on all ranks, also
+     * after a reducer that could not be made. */
+    uint64_t number = comm->reducers++;
+    rill_reducer *r = NULL;
+    rill_status status = out ? make(comm, type, dim, options, number, &r)
+                             : rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
+    status = rill__agree_all(comm, "reducer_create", status, status == RILL_OK ? options_word(r) : 0);
     if (status != RILL_OK) {
         char detail[200];
         strncpy(detail, rill_last_error(), sizeof detail - 1);
@@ -194,11 +252,12 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     rill__reducer_selectors_free(r);
     free(r->selectors);
     free(r->bounds);
+    free(r->states_before);
     rill_stream_free(&r->selected);
     rill_stream_free(&r->result);
     rill_stream_free(&r->part);
-    rill__buffer *buffers[] = {&r->residual, &r->momentum, &r->pending,
-                               &r->scaled,   &r->fused,    &r->feedback.memory};
+    rill__buffer *buffers[] = {&r->residual, &r->momentum,        &r->pending,      &r->scaled,
+                               &r->fused,    &r->feedback.memory, &r->memory_before};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         rill__buffer_free(buffers[i]);
     for (int i = 0; i < r->feedback.returns_capacity; i++)
@@ -206,8 +265,8 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     free(r->feedback.returned);
     free(r->tensors);
     free(r->warmup);
-    const char *texts[] = {r->options.algorithm, r->options.codec, r->options.partition,
-                           r->options.value_scope, r->options.select};
+    const char *texts[] = {r->options.algorithm,   r->options.codec,  r->options.partition,
+                           r->options.value_scope, r->options.select, r->options.nonfinite};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         free_text(texts[i]);
     free(r);

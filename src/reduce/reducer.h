@@ -4,6 +4,7 @@
 
 #include "api/call.h"
 #include "coll/topk/topk.h"
+#include "select/selector_state.h"
 
 typedef enum rill__choice {
     RILL__SEND_ALL,     /* the gradient as it is, by MPI's own allreduce */
@@ -52,6 +53,18 @@ struct rill_reducer {
     rill__target target;
     rill_tensor *tensors; /* the list of the last fused step */
     bool active, blocking;
+
+    /* nonfinite: what a step needs in order to be undone (undo.c) */
+    bool guards, voids; /* values that are not finite count as 0; and make the step void */
+    bool skipped;       /* this rank had one */
+    bool checks;        /* the update is looked at while it is written */
+    bool uses_pending;  /* pending is in the step under way */
+    const void *fed;    /* what was added to the residual; NULL: nothing */
+    const void *taken;  /* the gradient that the momentum took in; NULL: none */
+    rill__buffer memory_before;
+    rill__selector_state *states_before; /* of the selectors */
+    uint64_t voided_total;
+
     rill_status failed; /* on this rank, before the call; reported by wait */
     char error[200];
 
@@ -75,9 +88,20 @@ rill_status rill__reducer_select(rill_reducer *, const void *gradient);
 
 /* ---- feedback.c: what was not delivered ---- */
 /* After the call: the residual takes what was not delivered, the momentum forgets what was. */
-rill_status rill__reducer_take_back(rill_reducer *);
-/* After a failed call: everything that was selected. */
+void rill__reducer_take_back(rill_reducer *);
+/* After a call that delivered nothing: everything that was selected. */
 void rill__reducer_take_all_back(rill_reducer *);
+
+/* ---- undo.c: steps that failed, or are void ---- */
+void rill__reducer_remember(rill_reducer *); /* before the call */
+/* The call failed on all ranks: everything is as before it, and the gradient is in the residual. */
+void rill__reducer_undo_failed(rill_reducer *);
+/* The step is void on all ranks: everything is as before it, up to rounding. */
+void rill__reducer_undo_void(rill_reducer *);
+/* The update of a void step. */
+void rill__reducer_write_nan(rill_reducer *);
+/* The gradient of a step that could not even begin goes to the residual. */
+void rill__reducer_keep_gradient(rill_reducer *, const void *gradient);
 
 /* ---- dense.c: loops over dense vectors; any memory ---- */
 void rill__dense_add(rill_type, void *into, const void *from, uint64_t n);
@@ -90,6 +114,22 @@ void rill__dense_scale(rill_type, void *into, double factor, const void *from, u
 /* into = from / divisor; into may be from. */
 void rill__dense_divide(rill_type, void *into, const void *from, double divisor, uint64_t n);
 double rill__dense_norm(rill_type, const void *, uint64_t n); /* L2 */
+
+/* ---- dense_finite.c: the same where values may be NaN or infinite ---- */
+bool rill__dense_is_finite(rill_type, const void *, uint64_t n);
+uint64_t rill__dense_drop_nonfinite(rill_type, void *, uint64_t n); /* they become 0; how many */
+/* into += from, which counts as 0 where it is not finite; false: it was so somewhere. */
+bool rill__dense_add_finite(rill_type, void *into, const void *from, uint64_t n);
+/* Undoes that, up to rounding. */
+void rill__dense_subtract_finite(rill_type, void *into, const void *from, uint64_t n);
+/* rill__dense_decay_add; false, and nothing is changed but for rounding, where from is not finite. */
+bool rill__dense_decay_add_finite(rill_type, void *into, double factor, const void *from,
+                                  uint64_t n);
+void rill__dense_undecay(rill_type, void *into, double factor, const void *from, uint64_t n);
+/* rill__dense_divide; false: a quotient is not finite. */
+bool rill__dense_divide_finite(rill_type, void *into, const void *from, double divisor, uint64_t n);
+void rill__dense_fill(rill_type, void *into, double value, uint64_t n);
+
 /* into[0..n) = the pairs with indices in [first, first + n), from the first pair on, and zeros; returns
  * how many pairs that were. */
 uint64_t rill__dense_write(rill__shape, void *into, uint64_t first, uint64_t n, rill__pairs);

@@ -179,23 +179,22 @@ rill_status rill__reducer_resolve(rill_reducer *r) {
 /* The most non-zeros of one rank: all ranks must decide alike. */
 static rill_status agree_nonzeros(rill_reducer *r, const void *gradient, double *most) {
     rill_stream *s = NULL;
-    RILL_TRY(rill_stream_create(RILL_F64, 1, &s));
     double nonzeros = 0;
-    rill_status status = gradient ? rill_stream_set_dense(r->selected, gradient) : RILL_OK;
+    rill_status status = rill_stream_create(RILL_F64, 1, &s);
+    if (status == RILL_OK && gradient) status = rill_stream_set_dense(r->selected, gradient);
     if (status == RILL_OK && gradient) {
         nonzeros = (double)r->selected->nnz;
         status = rill_stream_set_dense(s, &nonzeros);
     }
-    rill_status agreed = rill_allreduce(r->comm, s, s, RILL_MAX, NULL);
-    if (agreed == RILL_OK) agreed = rill_stream_get_dense(s, most);
+    if (status != RILL_OK) rill__call_refuse(r->comm, RILL_ALLREDUCE, status);
+    else status = rill_allreduce(r->comm, s, s, RILL_MAX, NULL);
+    if (status == RILL_OK) status = rill_stream_get_dense(s, most);
     rill_stream_free(&s);
     if (*most < 0) *most = 0; /* no rank had any: the neutral element of max */
-    return status != RILL_OK ? status : agreed;
+    return status;
 }
 
-rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
-    double nonzeros = 0;
-    RILL_TRY(agree_nonzeros(r, gradient, &nonzeros));
+static void decide(rill_reducer *r, double nonzeros) {
     ways w = ways_of(r, nonzeros);
     bool forced = r->algorithm != NULL;
     double limit = w.largest * EXACTNESS;
@@ -209,5 +208,22 @@ rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
         if (!forced) use_largest(r, &w);
         r->method = suited_method(r);
     }
-    return rill__reducer_prepare(r);
+}
+
+rill_status rill__reducer_decide(rill_reducer *r, const void *gradient) {
+    double nonzeros = 0;
+    RILL_TRY(agree_nonzeros(r, gradient, &nonzeros));
+    rill_collective collective = r->collective;
+    const rill__algorithm *algorithm = r->algorithm;
+    const char *method = r->method;
+    int value_bits = r->options.value_bits;
+    decide(r, nonzeros);
+    rill_status status = rill__agree_all(r->comm, "reducer_step", rill__reducer_prepare(r), 0);
+    if (status == RILL_OK) return RILL_OK;
+    r->choice = RILL__UNDECIDED; /* on all ranks: the next step decides */
+    r->collective = collective;
+    r->algorithm = algorithm;
+    r->method = method;
+    r->options.value_bits = value_bits;
+    return status;
 }

@@ -1,5 +1,6 @@
 /* The selection of a step: clip, momentum, residual, and which entries to send. */
 #include "reduce/reducer.h"
+#include "select/select.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ uint64_t rill__reducer_stage_k(const rill_reducer *r) {
     const double *stages = r->warmup ? r->warmup : default_warmup;
     uint64_t n = r->warmup ? (uint64_t)o->warmup_stages
                            : sizeof default_warmup / sizeof *default_warmup;
-    uint64_t stage = r->steps / o->warmup_steps;
+    uint64_t stage = (r->steps - r->voided_total) / o->warmup_steps;
     return stage < n ? rill__max_u64(k, share_of(r->dim, stages[stage])) : k;
 }
 
@@ -43,7 +44,7 @@ static rill_status create_selector(rill_reducer *r, uint64_t dim, uint64_t k, ri
     return rill_selector_create(r->type, dim, &s, out);
 }
 
-rill_status rill__reducer_selectors(rill_reducer *r) {
+static rill_status create_selectors(rill_reducer *r) {
     rill__reducer_selectors_free(r);
     r->feedback.k = r->k;
     bool blocks = r->algorithm && r->algorithm->selects_by_range && strcmp(r->method, "topk") == 0;
@@ -54,7 +55,9 @@ rill_status rill__reducer_selectors(rill_reducer *r) {
         free(r->bounds);
         r->selectors = calloc((size_t)n, sizeof(rill_selector *));
         r->bounds = calloc((size_t)n + 1, sizeof *r->bounds);
-        r->selectors_capacity = r->selectors && r->bounds ? n : 0;
+        free(r->states_before);
+        r->states_before = calloc((size_t)n, sizeof *r->states_before);
+        r->selectors_capacity = r->selectors && r->bounds && r->states_before ? n : 0;
         if (!r->selectors_capacity)
             return rill__fail(RILL_ERR_MEMORY, "out of memory for %d selectors", n);
     }
@@ -66,6 +69,12 @@ rill_status rill__reducer_selectors(rill_reducer *r) {
         RILL_TRY(create_selector(r, r->bounds[i + 1] - r->bounds[i], k, &r->selectors[i]));
     }
     return RILL_OK;
+}
+
+rill_status rill__reducer_selectors(rill_reducer *r) {
+    rill_status status = create_selectors(r);
+    if (status != RILL_OK) rill__reducer_selectors_free(r); /* all of them, or none */
+    return status;
 }
 
 /* ---- one step ----------------------------------------------------------------------------- */
@@ -85,10 +94,15 @@ static rill_status append(rill_stream *into, const rill_stream *part, uint64_t f
     return RILL_OK;
 }
 
-static rill_status select_with(rill_reducer *r, rill_selector *selector, const void *gradient,
-                               void *residual, rill_stream *out) {
-    if (r->options.feedback) return rill_select_residual(selector, gradient, residual, out);
-    return rill_select(selector, gradient, out);
+static rill_status select_with(rill_reducer *r, int i, const void *gradient, void *residual,
+                               rill_stream *out) {
+    rill_selector *selector = r->selectors[i];
+    r->states_before[i] = rill__selector_save(selector);
+    if (!r->options.feedback) return rill_select(selector, gradient, out);
+    selector->guards = r->guards;
+    rill_status status = rill_select_residual(selector, gradient, residual, out);
+    r->skipped = r->skipped || selector->skipped;
+    return status;
 }
 
 /* The last step may have moved the blocks that the algorithm takes entries from. */
@@ -98,15 +112,9 @@ static bool blocks_moved(const rill_reducer *r) {
     return false;
 }
 
-static rill_status select_largest(rill_reducer *r, const void *gradient) {
+/* One range after the other; *done: how many have their gradient in the residual, less what was selected. */
+static rill_status select_ranges(rill_reducer *r, const void *gradient, int *done) {
     size_t size = rill__type_size(r->type);
-    uint64_t k = rill__reducer_stage_k(r);
-    if (k != r->k || !r->n_selectors || blocks_moved(r)) {
-        r->k = k;
-        RILL_TRY(rill__reducer_selectors(r));
-    }
-    if (r->n_selectors == 1)
-        return select_with(r, r->selectors[0], gradient, r->residual.data, r->selected);
     uint64_t room = 0;
     for (int i = 0; i < r->n_selectors; i++)
         room += rill__block_quota(r->k, r->n_selectors, i);
@@ -117,8 +125,9 @@ static rill_status select_largest(rill_reducer *r, const void *gradient) {
         part = *r->part; /* its memory, with the dimension of this range */
         part.dim = r->bounds[i + 1] - first;
         part.index_bytes = rill__index_bytes(part.dim);
-        rill_status status = select_with(r, r->selectors[i], (const char *)gradient + first * size,
+        rill_status status = select_with(r, i, (const char *)gradient + first * size,
                                          (char *)r->residual.data + first * size, &part);
+        *done = i + 1;
         if (status == RILL_OK) status = append(r->selected, &part, first);
         part.dim = r->dim;
         part.index_bytes = rill__index_bytes(r->dim);
@@ -128,37 +137,93 @@ static rill_status select_largest(rill_reducer *r, const void *gradient) {
     return RILL_OK;
 }
 
+static rill_status select_largest(rill_reducer *r, const void *gradient) {
+    uint64_t k = rill__reducer_stage_k(r);
+    rill_status status = RILL_OK;
+    int done = 0;
+    rill_stream_clear(r->selected);
+    if (k != r->k || !r->n_selectors || blocks_moved(r)) {
+        r->k = k;
+        status = rill__reducer_selectors(r);
+    }
+    r->fed = gradient;
+    r->residual_is_zero = false;
+    if (status == RILL_OK && r->n_selectors == 1)
+        return select_with(r, 0, gradient, r->residual.data, r->selected);
+    if (status == RILL_OK) status = select_ranges(r, gradient, &done);
+    if (status == RILL_OK) return RILL_OK;
+    /* What was selected goes back, and the ranges that had no turn get their gradient. */
+    rill__reducer_take_all_back(r);
+    uint64_t from = done ? r->bounds[done] : 0;
+    size_t offset = from * rill__type_size(r->type);
+    if (r->options.feedback) {
+        void *rest = (char *)r->residual.data + offset;
+        const void *given = (const char *)gradient + offset;
+        if (!r->guards) rill__dense_add(r->type, rest, given, r->dim - from);
+        else if (!rill__dense_add_finite(r->type, rest, given, r->dim - from)) r->skipped = true;
+    }
+    rill_stream_clear(r->selected);
+    return status;
+}
+
 /* residual += gradient. */
 static void feed(rill_reducer *r, const void *gradient) {
-    rill__dense_add(r->type, r->residual.data, gradient, r->dim);
+    if (!r->guards) rill__dense_add(r->type, r->residual.data, gradient, r->dim);
+    else if (!rill__dense_add_finite(r->type, r->residual.data, gradient, r->dim))
+        r->skipped = true;
     r->residual_is_zero = false;
+    r->fed = gradient;
 }
 
 static rill_status select_nonzero(rill_reducer *r, const void *gradient) {
+    const void *from = gradient;
     if (!r->residual_is_zero) {
         feed(r, gradient);
-        gradient = r->residual.data;
+        from = r->residual.data;
     }
-    RILL_TRY(rill_stream_set_dense(r->selected, gradient));
-    if (rill__reducer_is_topk(r)) RILL_TRY(rill_stream_to_sparse(r->selected));
+    rill_status status = rill_stream_set_dense(r->selected, from);
+    if (status == RILL_OK && rill__reducer_is_topk(r)) status = rill_stream_to_sparse(r->selected);
+    if (status != RILL_OK) {
+        if (from == gradient) feed(r, gradient);
+        return status;
+    }
+    r->fed = gradient;
+    rill_stream *selected = r->selected;
+    if (r->guards && rill__dense_drop_nonfinite(r->type, selected->val.data, selected->nnz))
+        r->skipped = true;
     if (!r->residual_is_zero) memset(r->residual.data, 0, r->dim * rill__type_size(r->type));
     r->residual_is_zero = true;
     return RILL_OK;
 }
 
-/* The gradient itself, not copied; or residual and gradient where micro-batches were added. A step in
- * two halves owns its input: the user's memory is free again between them. */
+/* Whether nobody but the reducer may write to it before the step ends. */
+static bool is_ours(const rill_reducer *r, const void *gradient) {
+    return gradient == r->momentum.data || gradient == r->scaled.data ||
+           gradient == r->fused.data || gradient == r->pending.data;
+}
+
+/* A copy of the gradient, finite where values that are not count as 0. */
+static rill_status copy_gradient(rill_reducer *r, const void **gradient, bool finite) {
+    size_t bytes = r->dim * rill__type_size(r->type);
+    RILL_TRY(rill__buffer_reserve(&r->scaled, bytes));
+    if (bytes && *gradient != r->scaled.data) memcpy(r->scaled.data, *gradient, bytes);
+    if (finite) rill__dense_drop_nonfinite(r->type, r->scaled.data, r->dim);
+    *gradient = r->scaled.data;
+    return RILL_OK;
+}
+
+/* The gradient itself, not copied; or residual and gradient where micro-batches were added. Whether all is finite is seen in the
+ * result. */
 static rill_status select_all(rill_reducer *r, const void *gradient) {
-    bool ours = gradient == r->momentum.data || gradient == r->scaled.data ||
-                gradient == r->fused.data;
     if (!r->residual_is_zero) {
         feed(r, gradient);
         gradient = r->residual.data;
-    } else if (!ours && (!r->blocking || gradient == r->pending.data)) {
-        size_t bytes = r->dim * rill__type_size(r->type);
-        RILL_TRY(rill__buffer_reserve(&r->scaled, bytes));
-        if (bytes) memcpy(r->scaled.data, gradient, bytes);
-        gradient = r->scaled.data;
+    } else if (r->guards && !r->voids) {
+        rill_status status = copy_gradient(r, &gradient, true);
+        if (status != RILL_OK) {
+            rill__reducer_keep_gradient(r, gradient);
+            return status;
+        }
     }
     union {
         const void *from;
@@ -170,9 +235,17 @@ static rill_status select_all(rill_reducer *r, const void *gradient) {
     return RILL_OK;
 }
 
+/* ---- before the selection ------------------------------------------------------------------- */
+
 static rill_status clip(rill_reducer *r, const void **gradient) {
     double limit = r->options.clip / sqrt(r->comm->engine.size);
     double norm = rill__dense_norm(r->type, *gradient, r->dim);
+    if (r->guards && !isfinite(norm)) {
+        r->skipped = true;
+        if (r->voids) return RILL_OK;
+        RILL_TRY(copy_gradient(r, gradient, true));
+        norm = rill__dense_norm(r->type, *gradient, r->dim);
+    }
     if (!(norm > limit)) return RILL_OK;
     RILL_TRY(rill__buffer_reserve(&r->scaled, r->dim * rill__type_size(r->type)));
     rill__dense_scale(r->type, r->scaled.data, limit / norm, *gradient, r->dim);
@@ -180,26 +253,57 @@ static rill_status clip(rill_reducer *r, const void **gradient) {
     return RILL_OK;
 }
 
-rill_status rill__reducer_select(rill_reducer *r, const void *gradient) {
+/* u = momentum u + gradient, and *gradient = u. */
+static rill_status add_momentum(rill_reducer *r, const void **gradient) {
+    double momentum = r->options.momentum;
+    if (r->guards && !r->voids) RILL_TRY(copy_gradient(r, gradient, true));
+    if (!r->voids) {
+        rill__dense_decay_add(r->type, r->momentum.data, momentum, *gradient, r->dim);
+    } else if (!rill__dense_decay_add_finite(r->type, r->momentum.data, momentum, *gradient,
+                                             r->dim)) {
+        r->skipped = true;
+        return RILL_OK;
+    }
+    r->taken = *gradient;
+    *gradient = r->momentum.data;
+    return RILL_OK;
+}
+
+/* What the step starts from. A step in two halves owns its input: the user's memory is free again between them. */
+static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
     if (r->pending_used) {
-        rill__dense_add(r->type, r->pending.data, gradient, r->dim);
-        gradient = r->pending.data;
+        rill__dense_add(r->type, r->pending.data, *gradient, r->dim);
+        *gradient = r->pending.data;
+        r->uses_pending = true;
     }
-    if (r->options.clip > 0) RILL_TRY(clip(r, &gradient));
-    if (r->options.momentum != 0) {
-        rill__dense_decay_add(r->type, r->momentum.data, r->options.momentum, gradient, r->dim);
-        gradient = r->momentum.data;
+    bool later = r->voids || r->choice == RILL__SEND_ALL; /* it is looked at again */
+    if (!r->blocking && later && !is_ours(r, *gradient))
+        RILL_TRY(copy_gradient(r, gradient, false));
+    if (r->options.clip > 0) RILL_TRY(clip(r, gradient));
+    bool unseen = r->choice != RILL__SEND_ALL && !r->options.feedback;
+    if (r->guards && unseen && !r->skipped && !rill__dense_is_finite(r->type, *gradient, r->dim)) {
+        r->skipped = true;
+        if (!r->voids) RILL_TRY(copy_gradient(r, gradient, true));
     }
-    rill_status status = RILL_OK;
+    if (r->skipped && r->voids) return RILL_OK;
+    return r->options.momentum != 0 ? add_momentum(r, gradient) : RILL_OK;
+}
+
+rill_status rill__reducer_select(rill_reducer *r, const void *gradient) {
+    rill_status status = prepare_gradient(r, &gradient);
+    if (status != RILL_OK) { /* as it is: neither clipped nor added to the momentum */
+        rill__reducer_keep_gradient(r, gradient);
+        return status;
+    }
+    if (r->skipped && r->voids) { /* the step will be void: this rank has nothing to say in it */
+        rill_stream_clear(r->selected);
+        r->borrowed.form = RILL__SPARSE;
+        r->borrowed.nnz = 0;
+        return RILL_OK;
+    }
     switch (r->choice) {
-    case RILL__SEND_ALL: status = select_all(r, gradient); break;
-    case RILL__SEND_NONZERO: status = select_nonzero(r, gradient); break;
-    default:
-        status = select_largest(r, gradient);
-        if (r->options.feedback) r->residual_is_zero = false;
-        break;
+    case RILL__SEND_ALL: return select_all(r, gradient);
+    case RILL__SEND_NONZERO: return select_nonzero(r, gradient);
+    default: return select_largest(r, gradient);
     }
-    if (r->pending_used) memset(r->pending.data, 0, r->dim * rill__type_size(r->type));
-    r->pending_used = false;
-    return status;
 }

@@ -50,6 +50,7 @@ static void start_call(rill_reducer *r) {
         rill__set_error(r->error);
         rill__task_fail(q, r->failed);
     }
+    if (r->skipped && r->voids) q->task.flags |= RILL__FLAG_VOID;
     if (!r->blocking) rill__request_launch(q);
     rill__unlock(engine);
 }
@@ -61,13 +62,22 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
     r->ticks[0] = rill__ticks();
     r->failed = RILL_OK;
     r->blocking = blocking;
+    r->skipped = r->uses_pending = false;
+    r->fed = r->taken = NULL;
     rill_status status = check_target(r, call, target);
     if (status == RILL_OK && !gradient && r->dim)
         status = rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is NULL", call);
     if (status != RILL_OK) fail_here(r, status);
     r->target = *target;
     if (status != RILL_OK) r->target.stream = NULL;
-    if (r->choice == RILL__UNDECIDED) RILL_TRY(rill__reducer_decide(r, gradient));
+    if (r->choice == RILL__UNDECIDED) {
+        status = rill__reducer_decide(r, gradient);
+        if (status != RILL_OK) {
+            if (r->failed == RILL_OK) rill__reducer_keep_gradient(r, gradient);
+            return status;
+        }
+    }
+    rill__reducer_remember(r);
     if (r->failed == RILL_OK) {
         status = rill__reducer_select(r, gradient);
         if (status != RILL_OK) fail_here(r, status);
@@ -80,16 +90,22 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
 
 /* ---- second half -------------------------------------------------------------------------- */
 
-/* update = a block-sparse result. */
-static void write_blocks(const rill_stream *result, void *update) {
+/* update[0..n) = the entries [first, first + n) of a block-sparse result; *at: its first block that goes on behind them. */
+static void write_blocks(const rill_stream *result, uint64_t first, uint64_t n, uint64_t *at,
+                         void *update) {
     size_t size = rill__type_size(result->type);
-    uint64_t count, block = rill_stream_block(result);
+    uint64_t count, block = rill_stream_block(result), end = first + n;
     const uint64_t *numbers = rill_stream_blocks(result, &count);
     const char *from = rill_stream_values(result);
-    memset(update, 0, result->dim * size);
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t first = numbers[i] * block, n = rill__min_u64(block, result->dim - first);
-        memcpy((char *)update + first * size, from + i * block * size, n * size);
+    memset(update, 0, n * size);
+    for (; *at < count && numbers[*at] * block < end; ++*at) {
+        uint64_t start = numbers[*at] * block;
+        uint64_t stop = start + rill__min_u64(block, result->dim - start);
+        uint64_t low = rill__max_u64(start, first), high = rill__min_u64(stop, end);
+        if (low < high)
+            memcpy((char *)update + (low - first) * size,
+                   from + (*at * block + low - start) * size, (high - low) * size);
+        if (stop > end) return;
     }
 }
 
@@ -101,6 +117,10 @@ static void write_range(const rill_stream *result, uint64_t first, uint64_t n, u
         memcpy(update, (const char *)result->val.data + first * size, n * size);
         return;
     }
+    if (result->form == RILL__BLOCKS) {
+        write_blocks(result, first, n, at, update);
+        return;
+    }
     rill__pairs rest = rill__stream_pairs(result);
     rest.n -= *at;
     rest.idx = (const char *)rest.idx + *at * result->index_bytes;
@@ -108,33 +128,36 @@ static void write_range(const rill_stream *result, uint64_t first, uint64_t n, u
     *at += rill__dense_write(rill__stream_shape(result), update, first, n, rest);
 }
 
-static rill_status write_update(rill_reducer *r) {
+/* False, where it matters: the update is not finite. */
+static bool write_update(rill_reducer *r) {
     rill_stream *result = r->request->out;
-    bool mean = r->options.average && r->comm->engine.size > 1;
-    double ranks = r->comm->engine.size;
-    if (mean && r->target.dense && result->form == RILL__DENSE) {
-        rill__dense_divide(r->type, r->target.dense, result->val.data, ranks, r->dim);
-        return RILL_OK;
+    double ranks = r->options.average ? r->comm->engine.size : 1;
+    if (r->target.dense && result->form == RILL__DENSE) {
+        void *from = result->val.data;
+        if (r->checks) return rill__dense_divide_finite(r->type, r->target.dense, from, ranks, r->dim);
+        rill__dense_divide(r->type, r->target.dense, from, ranks, r->dim);
+        return true;
     }
-    if (mean) rill__dense_divide(r->type, result->val.data, result->val.data, ranks, result->nnz);
+    bool finite = true;
+    void *values = result->val.data;
+    if (r->checks) finite = rill__dense_divide_finite(r->type, values, values, ranks, result->nnz);
+    else if (ranks != 1) rill__dense_divide(r->type, values, values, ranks, result->nnz);
     uint64_t at = 0, first = 0;
-    if (result->form == RILL__BLOCKS && r->target.dense) {
-        write_blocks(result, r->target.dense);
-        return RILL_OK;
-    }
-    if (result->form == RILL__BLOCKS && r->target.n) RILL_TRY(rill_stream_to_dense(result));
     if (r->target.dense) write_range(result, 0, r->dim, &at, r->target.dense);
     for (int i = 0; i < r->target.n; i++) {
         const rill_tensor *t = &r->target.tensors[i];
         write_range(result, first, t->count, &at, t->update);
         first += t->count;
     }
-    return RILL_OK;
+    return finite;
 }
 
 static void collect_stats(rill_reducer *r) {
     const rill__clock *clock = &r->comm->clock;
+    uint64_t voided = r->stats.voided;
     rill__request_statistics(r->request, &r->stats);
+    r->stats.voided = voided;
+    r->stats.voided_total = r->voided_total;
     r->stats.selected_k = r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz;
     r->stats.select_s = rill__clock_seconds(clock, r->ticks[1] - r->ticks[0]);
     r->stats.update_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[2]);
@@ -142,20 +165,45 @@ static void collect_stats(rill_reducer *r) {
     r->stats.collision_error = r->feedback.collision_error;
 }
 
+/* A value that was not finite on one rank, or a sum that is not: all ranks have the same result, and see it alike. What is sent
+ * whole need not be undone, and is looked at while the update is written. */
+static bool is_void(rill_reducer *r) {
+    const rill_stream *result = r->request->out;
+    r->checks = false;
+    if (!r->voids) return false;
+    if (r->request->task.flags & RILL__FLAG_VOID) return true;
+    r->checks = r->choice == RILL__SEND_ALL && !r->fed && !r->taken;
+    return !r->checks && !rill__dense_is_finite(r->type, result->val.data, result->nnz);
+}
+
+static void deliver(rill_reducer *r) {
+    bool counts = !is_void(r);
+    if (counts) {
+        if (r->choice == RILL__SEND_ALL && !r->residual_is_zero) {
+            memset(r->residual.data, 0, r->dim * rill__type_size(r->type));
+            r->residual_is_zero = true;
+        }
+        rill__reducer_take_back(r);
+        counts = write_update(r);
+    }
+    r->stats.voided = !counts;
+    if (counts) return;
+    rill__reducer_undo_void(r);
+    rill__reducer_write_nan(r);
+    r->voided_total++;
+}
+
 static rill_status finish(rill_reducer *r) {
     r->active = false;
     r->ticks[2] = rill__ticks();
     rill_status status = rill__request_result(r->request);
-    if (status != RILL_OK) {
-        if (r->failed == RILL_OK) rill__reducer_take_all_back(r);
-        return status;
+    if (status == RILL_OK) deliver(r);
+    else rill__reducer_undo_failed(r);
+    if (r->uses_pending) {
+        memset(r->pending.data, 0, r->dim * rill__type_size(r->type));
+        r->pending_used = false;
     }
-    if (r->choice == RILL__SEND_ALL && !r->residual_is_zero) {
-        memset(r->residual.data, 0, r->dim * rill__type_size(r->type));
-        r->residual_is_zero = true;
-    }
-    RILL_TRY(rill__reducer_take_back(r));
-    RILL_TRY(write_update(r));
+    if (status != RILL_OK) return status;
     r->steps++;
     r->ticks[3] = rill__ticks();
     collect_stats(r);
@@ -200,16 +248,16 @@ rill_status rill_reducer_step_stream(rill_reducer *r, const void *gradient, rill
     return rill_reducer_wait(r);
 }
 
-/* Micro-batches go where the step would add them; what clip and momentum must see first waits. */
+/* Micro-batches go where the step would add them; what clip and momentum must see first waits, and what a void step must
+ * take out again. */
 rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: reducer is NULL");
     if (!gradient && r->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: gradient is NULL");
     if (r->active)
         return rill__fail(RILL_ERR_STATE, "rill_reducer_accumulate: a step is under way");
-    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback) {
-        rill__dense_add(r->type, r->residual.data, gradient, r->dim);
-        r->residual_is_zero = false;
+    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback && !r->voids) {
+        rill__reducer_keep_gradient(r, gradient);
         return RILL_OK;
     }
     size_t bytes = r->dim * rill__type_size(r->type);
@@ -217,7 +265,9 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
         RILL_TRY(rill__buffer_reserve(&r->pending, bytes));
         memset(r->pending.data, 0, bytes);
     }
-    rill__dense_add(r->type, r->pending.data, gradient, r->dim);
+    bool zero = r->guards && !r->voids;
+    if (zero) rill__dense_add_finite(r->type, r->pending.data, gradient, r->dim);
+    else rill__dense_add(r->type, r->pending.data, gradient, r->dim);
     r->pending_used = true;
     return RILL_OK;
 }
@@ -286,6 +336,17 @@ static rill_status fuse(rill_reducer *r, const char *call, int n, const rill_ten
     return RILL_OK;
 }
 
+static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
+    size_t size = rill__type_size(r->type);
+    char *at = r->residual.data;
+    for (int i = 0; i < n && r->options.feedback; i++) {
+        if (r->guards) rill__dense_add_finite(r->type, at, tensors[i].gradient, tensors[i].count);
+        else rill__dense_add(r->type, at, tensors[i].gradient, tensors[i].count);
+        at += tensors[i].count * size;
+        r->residual_is_zero = false;
+    }
+}
+
 static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
                                  const rill_tensor *tensors, bool blocking) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
@@ -295,11 +356,9 @@ static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
     if (status == RILL_OK) return begin(r, call, r->fused.data, &target, blocking);
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
+    if (status == RILL_ERR_MEMORY) keep_tensors(r, n, tensors);
     begin(r, call, NULL, &target, blocking); /* without a gradient: the others are told */
-    if (r->active) {
-        rill_wait(r->request);
-        r->active = false;
-    }
+    if (r->active) rill_reducer_wait(r);
     rill__set_error(detail);
     return status;
 }

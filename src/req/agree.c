@@ -12,6 +12,18 @@ void rill__agree_start(rill__agree *a, uint64_t args, uint64_t *sums, uint64_t n
     *a = (rill__agree){.args_min = args, .args_max = args, .sums = sums, .n = n};
 }
 
+rill_status rill__agree_reserve(rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    int rounds = 2;
+    for (int reach = 1; reach < task->engine->size; reach *= 2)
+        rounds++;
+    RILL_TRY(rill__transfers_reserve(&task->sends, rounds));
+    RILL_TRY(rill__transfers_reserve(&task->receives, rounds));
+    /* The words, and in each round a message to send and one to receive, or a failure's text. */
+    size_t bytes = sizeof(rill__header) + rill__max_u64(sizeof task->error, ARGS * sizeof(uint64_t));
+    return rill__blocks_reserve(task->engine, 2 * rounds + 1, bytes);
+}
+
 static rill_status send(rill_request *request, rill__agree *a, int peer) {
     rill__task *task = RILL__TASK(request);
     if (!a->words) {

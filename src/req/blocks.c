@@ -97,8 +97,24 @@ rill__block *rill__block_take(rill_request *request, size_t bytes) {
 
 void rill__block_return(rill__engine *engine, rill__block *block) {
     if (--block->users > 0) return;
-    block->next = engine->free_blocks;
-    engine->free_blocks = block;
+    rill__block **list = block->for_note ? &engine->note_blocks : &engine->free_blocks;
+    block->next = *list;
+    *list = block;
+}
+
+rill_status rill__blocks_reserve(rill__engine *engine, int n, size_t bytes) {
+    for (const rill__block *b = engine->free_blocks; b && n > 0; b = b->next)
+        n -= b->buffer.capacity >= bytes;
+    for (; n > 0; n--) {
+        rill__block *block = calloc(1, sizeof *block);
+        if (!block || rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) {
+            free(block);
+            return rill__fail(RILL_ERR_MEMORY, "out of memory for a block");
+        }
+        block->users = 1;
+        rill__block_return(engine, block);
+    }
+    return RILL_OK;
 }
 
 void rill__blocks_free(rill__engine *engine) {

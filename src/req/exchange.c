@@ -75,7 +75,7 @@ rill_status rill__exchange_receive(rill_request *request, int source, bool short
 #endif
     for (;;) {
         rill__transfer t;
-        if (!task->posted.block && short_likely && !task->receives.n)
+        if (!task->posted.block && short_likely && !task->receives.n && !task->engine->early)
             RILL_TRY(post_short(request, source));
         if (!task->posted.block) break;
         status = rill__test_posted(task, task->engine->alone ? SPINS : 1, &t);

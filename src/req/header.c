@@ -10,7 +10,7 @@
 typedef struct short_header {
     uint32_t magic;
     uint8_t version, layout, form, type; /* to here as in the long layout */
-    uint8_t index_codec, value_codec, collective, unused;
+    uint8_t index_codec, value_codec, collective, flags;
     uint32_t algorithm, op, details;
     uint32_t seq, dim, first, range, count, size;
     uint64_t nnz_sum, nnz_max; /* not in the bare one */
@@ -43,7 +43,7 @@ size_t rill__header_write(const rill__header *h, void *out) {
     s->index_codec = h->index_codec;
     s->value_codec = h->value_codec;
     s->collective = h->collective;
-    s->unused = 0;
+    s->flags = (uint8_t)h->flags;
     s->algorithm = h->algorithm;
     s->op = h->op;
     s->details = h->details;
@@ -93,7 +93,9 @@ bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
     h->algorithm = s.algorithm;
     h->op = s.op;
     h->details = s.details;
-    h->status = h->origin = 0;
+    h->status = 0;
+    h->origin = 0;
+    h->flags = s.flags;
     h->seq = s.seq;
     h->dim = s.dim;
     h->first = s.first;

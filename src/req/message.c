@@ -109,6 +109,7 @@ static const char *broken_field(const rill__header *h) {
         return "a short header without entries";
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";
+    if (h->flags & ~(unsigned)RILL__FLAGS) return "unknown flags";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
     if (h->status < 0) return "a status without a failure";
     const char *broken;
@@ -184,7 +185,8 @@ static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) 
     bool kind = (h->magic == RILL__MAGIC) & (h->version == RILL__VERSION) &
                 (h->layout <= RILL__LAYOUT_BARE) & (h->form == RILL__M_SPARSE) &
                 (h->index_codec == RAW) & (h->value_codec == RAW) &
-                (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0);
+                (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0) &
+                (h->flags <= RILL__FLAGS);
     bool call = (h->type == e->type) & (h->collective == e->collective) & (h->op == e->op) &
                 (h->algorithm == e->algorithm) & (h->details == e->details) & (h->seq == e->seq) &
                 (h->dim == e->dim);

@@ -35,6 +35,11 @@ typedef enum rill__message_form {
     RILL__M_BLOCKS = 7    /* block size, numbers of blocks, count values of those blocks */
 } rill__message_form;
 
+typedef enum rill__flag {
+    RILL__FLAG_VOID = 1 /* a value was not finite: the step of the reducer is void */
+} rill__flag;
+enum { RILL__FLAGS = 1 }; /* all of them */
+
 typedef struct rill__header {
     uint32_t magic;
     uint8_t version;
@@ -47,7 +52,8 @@ typedef struct rill__header {
     uint8_t collective;
     uint32_t algorithm; /* hash of its name */
     uint32_t op;        /* hash of its name */
-    int32_t status;     /* 0, or the sender's error */
+    int16_t status;     /* 0, or the sender's error */
+    uint16_t flags;     /* rill__flag, of the ranks that this message speaks for */
     int32_t origin;     /* rank that encoded it; FAILED: where the error arose */
     uint32_t details;   /* what else must be the same on all ranks: root, options */
     uint64_t seq;       /* number of the call on its communicator */

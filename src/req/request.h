@@ -39,6 +39,7 @@ typedef struct rill__block {
     size_t bytes; /* of it */
     int users;
     bool in_slab; /* its memory is a part of one */
+    bool for_note; /* of the notes' memory, not of the pool */
     struct rill__block *next;
 } rill__block;
 
@@ -58,6 +59,13 @@ typedef struct rill__transfers {
     rill__transfer *at;
     int n, capacity;
 } rill__transfers;
+
+/* A message of a later call that came on the tag of an earlier one, tags being fewer than calls. */
+typedef struct rill__early {
+    rill__transfer transfer; /* complete */
+    uint64_t seq;
+    struct rill__early *next;
+} rill__early;
 
 /* An abort or an inquiry of another rank, kept until the call it speaks of is over. */
 typedef struct rill__note {
@@ -85,6 +93,7 @@ typedef struct rill__engine {
     uint64_t split_limit; /* most bytes of one MPI message */
     uint64_t host_limit;  /* the same between ranks of one host */
     uint64_t seq;         /* of the next call */
+    uint64_t tag_calls;   /* calls with tags of their own; then tags come again */
     uint64_t first_seq;   /* what random rounding counts from */
     pthread_mutex_t lock;
     bool threaded;
@@ -97,12 +106,15 @@ typedef struct rill__engine {
     struct rill__slab *slabs;
     int lent;                /* calls whose blocks MPI has in a collective of its own */
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
-    rill__note *notes;
+    rill__note *notes, *spare_notes;
+    rill__block *note_blocks; /* to send notes from */
+    rill__early *early;
     rill__expect past[RILL__REMEMBERED]; /* by seq */
     uint64_t *sent, *received;           /* messages to and from each rank */
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
     int farewells[2]; /* ranks that came to the first and second step of freeing */
-    bool closing;     /* nobody is in a call any more */
+    bool leaving;     /* this rank frees the communicator, */
+    bool closing;     /* and so do all: nobody is in a call any more */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
@@ -146,6 +158,7 @@ typedef struct rill__task {
     int origin; /* rank where the failure arose */
     char error[200];
     uint64_t nnz_sum, nnz_max; /* of the ranks heard of so far; travel with messages */
+    uint16_t flags;            /* the same, rill__flag */
     uint64_t fill;             /* bits; travel with messages */
     uint64_t sent_bytes, recv_bytes, messages, rounds;
     rill__transfers sends, receives;
@@ -177,8 +190,7 @@ static inline uint64_t rill__limit_of(const rill__engine *e, int peer) {
 }
 
 /* ---- engine.c ---- */
-rill_status rill__engine_init(rill__engine *, MPI_Comm);
-rill_status rill__engine_drain(rill__engine *); /* collective: no message stays behind */
+rill_status rill__engine_init(rill__engine *, MPI_Comm); /* local */
 void rill__engine_free(rill__engine *);
 rill_status rill__mpi_error(int code, const char *call);
 /* MPI_Test, also where (SimGrid) it does not know a null request as done. */
@@ -193,8 +205,29 @@ bool rill__engine_progress(rill__engine *);
 void rill__engine_wait(rill_request *);
 /* Whether all of the task's sends have left. */
 bool rill__sends_done(rill__task *);
+
+/* ---- notes.c ---- */
+/* MPI promises tags up to 32767. Each call takes RILL__LANES tags; the last of those is for notes. */
+enum { RILL__TAG_NOTE = 32767 };
+rill_status rill__notes_reserve(rill__engine *);
+void rill__notes_free(rill__engine *);
+void rill__send_note(rill__engine *, rill__header *, const char *text); /* to all other ranks */
+void rill__receive_notes(rill__engine *);
+void rill__forget_notes(rill__engine *); /* of calls that are over */
+/* True: the call is aborted, and the request gave up its transfers. */
+bool rill__apply_notes(rill__engine *, rill_request *);
+/* Whether MPI is through with the buffers of notes and of aborted requests. */
+bool rill__orphans_done(rill__engine *);
+/* Asks all ranks what they are in. */
+void rill__inquire(rill__engine *);
+/* From now on this rank makes no call: those of others end with an error. */
+void rill__refuse_calls(rill__engine *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
 void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);
+
+/* ---- farewell.c ---- */
+rill_status rill__engine_drain(rill__engine *); /* collective: no message stays behind */
+
 /* Records a failure (status and this thread's detail) unless one is there; returns RILL_OK, so that
  * the state machine goes on taking part. */
 rill_status rill__task_fail(rill_request *, rill_status);
@@ -223,9 +256,14 @@ rill__block *rill__block_take(rill_request *, size_t bytes);
 void rill__block_return(rill__engine *, rill__block *);
 void rill__blocks_free(rill__engine *); /* when all have come back */
 
+/* Sees to it that so many blocks of that size can be taken without failing. */
+rill_status rill__blocks_reserve(rill__engine *, int n, size_t bytes);
+
 /* ---- transport.c ---- */
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
+rill_status rill__transfers_reserve(rill__transfers *, int more); /* room for so many more */
 
+/* ---- encode.c ---- */
 /* A header of the call without entries; in place, as it is on the way of every message. */
 void rill__call_header_at(const rill__task *, rill__header *);
 static inline rill__header rill__call_header(const rill__task *task) {
@@ -237,9 +275,11 @@ static inline rill__header rill__call_header(const rill__task *task) {
 rill_status rill__send(rill_request *, int to, int lane, const rill__part *);
 /* Encodes into a block of the request, to be sent with rill__send_block, perhaps to several. */
 rill_status rill__encode(rill_request *, const rill__part *, rill__block **out);
-rill_status rill__send_block(rill_request *, int to, int lane, rill__block *);
 /* A message of words (RILL__M_AGREE). */
 rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *, uint64_t n);
+
+/* ---- transport.c, again ---- */
+rill_status rill__send_block(rill_request *, int to, int lane, rill__block *);
 
 /* Receives one message from source (or MPI_ANY_SOURCE; *from tells). RILL_IN_PROGRESS: not there
  * yet. A failed or malformed message gives RILL_OK, has been recorded as this request's
@@ -310,6 +350,8 @@ typedef struct rill__agree {
     rill__group group;  /* may be set after the start; else all ranks */
 } rill__agree;
 void rill__agree_start(rill__agree *, uint64_t args, uint64_t *sums, uint64_t n);
+/* Memory for an agreement of all ranks without sums: it then ends, and on all ranks alike. */
+rill_status rill__agree_reserve(rill_request *);
 rill_status rill__agree_step(rill_request *, rill__agree *);
 
 /* ---- pattern.c: who talks to whom in recursive doubling for any number of ranks ---- */

@@ -1,11 +1,9 @@
-/* Messages: encode and send, probe and receive, split what is over the limit.
+/* Messages: send, probe and receive, split what is over the limit.
  *
  * Sizes are learned by probing, so no round announces them and no receive is larger than its
  * message. A message over the split limit goes out in parts of that size on the same tag; MPI keeps
  * their order, and the header in the first part tells how much follows. */
 #include "req/request.h"
-#include "stream/blocks.h"
-#include "stream/stream.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -28,17 +26,19 @@ enum { SPINS = 32 };
 
 /* The place of the next transfer, not counted yet; NULL: out of memory. */
 static rill__transfer *transfers_room(rill__transfers *list) {
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 8;
-        rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
-        if (!at) {
-            rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
-            return NULL;
-        }
-        list->at = at;
-        list->capacity = capacity;
-    }
+    if (list->n == list->capacity && rill__transfers_reserve(list, list->n ? list->n : 8) < 0)
+        return NULL;
     return &list->at[list->n];
+}
+
+rill_status rill__transfers_reserve(rill__transfers *list, int more) {
+    int capacity = list->n + more;
+    if (capacity <= list->capacity) return RILL_OK;
+    rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
+    if (!at) return rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
+    list->at = at;
+    list->capacity = capacity;
+    return RILL_OK;
 }
 
 rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) {
@@ -50,142 +50,6 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
 }
 
 /* ---- send ------------------------------------------------------------------------------------------- */
-
-void rill__call_header_at(const rill__task *task, rill__header *h) {
-    h->magic = RILL__MAGIC;
-    h->version = RILL__VERSION;
-    h->layout = RILL__LAYOUT_LONG;
-    h->form = 0;
-    h->type = (uint8_t)task->shape.type;
-    h->index_bytes = (uint8_t)task->shape.index_bytes;
-    h->index_codec = h->value_codec = 0;
-    h->collective = task->expect.collective;
-    h->algorithm = task->expect.algorithm;
-    h->op = task->expect.op;
-    h->status = 0;
-    h->origin = task->engine->rank;
-    h->details = task->expect.details;
-    h->seq = task->seq;
-    h->dim = task->expect.dim;
-    h->first = h->range = h->count = h->index_size = h->value_size = 0;
-    h->nnz_sum = task->nnz_sum;
-    h->nnz_max = task->nnz_max;
-    h->fill = task->fill;
-}
-
-static rill_status encode_failure(rill_request *request, rill__block **out) {
-    rill__task *task = RILL__TASK(request);
-    size_t length = strnlen(task->error, sizeof task->error);
-    rill__block *block = rill__block_take(request, sizeof(rill__header) + length);
-    if (!block) return RILL_ERR_MEMORY;
-    rill__header h = rill__call_header(task);
-    h.form = RILL__M_FAILED;
-    h.status = (int32_t)task->status;
-    h.origin = task->origin;
-    h.value_size = length;
-    memcpy(block->buffer.data, &h, sizeof h);
-    memcpy((char *)block->buffer.data + sizeof h, task->error, length);
-    *out = block;
-    return RILL_OK;
-}
-
-/* Each message has a hop of its own, so that no two share random numbers. */
-static void next_coding(rill__task *task, const rill__part *part, rill__coding *coding) {
-    coding->index = task->coding.index;
-    coding->value = task->coding.value;
-    coding->key.seed = task->coding.key.seed;
-    coding->key.step = task->step_key;
-    coding->key.sender = task->sender;
-    coding->key.hop = task->hops++;
-    if (task->codec_forced) return;
-    if (part->form == RILL__BLOCKS) { /* few numbers for many values: always the smallest */
-        coding->index = rill__index_codec_choose(8, rill__blocks_in(part->n, part->block),
-                                                 rill__block_range(part->block, part->first,
-                                                                   part->range));
-    } else if (part->n < RILL__WORTH_CODING) {
-        coding->index = &rill__codec_raw;
-    }
-}
-
-/* Before values that lie on a cache line, as sums like them. */
-enum { HEADER_ROOM = (sizeof(rill__header) + 63) / 64 * 64 };
-
-/* The part in dense form, in a block and behind room for a header: the message itself where values go as they are. */
-static rill__block *densify(rill_request *request, const rill__part *part, rill__part *dense) {
-    rill__task *task = RILL__TASK(request);
-    rill_type type = task->shape.type;
-    size_t bytes;
-    if (!rill__size_mul(part->range, rill__type_size(type), &bytes) ||
-        bytes > SIZE_MAX - HEADER_ROOM) {
-        rill__fail(RILL_ERR_MEMORY, "out of memory: %llu dense values",
-                   (unsigned long long)part->range);
-        return NULL;
-    }
-    rill__block *block = rill__block_take(request, HEADER_ROOM + bytes);
-    if (!block) return NULL;
-    char *values = (char *)block->buffer.data + HEADER_ROOM;
-    rill__assign_fill(type, values, part->range, &task->fill);
-    rill__assign_pairs(task->shape, values, part->first, rill__part_pairs(part));
-    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, values, 0};
-    return block;
-}
-
-/* The header ends where the values begin. */
-static void add_header(const rill__task *task, const rill__part *dense, rill__block *block) {
-    rill__header h;
-    rill__call_header_at(task, &h);
-    h.form = RILL__M_DENSE;
-    h.first = dense->first;
-    h.range = h.count = dense->n;
-    h.value_size = dense->n * rill__type_size(task->shape.type);
-    h.layout = (uint8_t)rill__layout_for(&h, dense->n);
-    block->skip = HEADER_ROOM - rill__header_bytes(&h);
-    block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
-}
-
-/* Half of the bytes, at half of the density, and the sum reads them as they are. */
-static bool goes_as_bits(const rill__task *task, const rill__part *part,
-                         const rill__coding *coding) {
-    return task->adds_bits && !task->codec_forced && coding->value == &rill__value_raw &&
-           part->n >= RILL__WORTH_CODING && part->n < part->range - part->range / 8;
-}
-
-static rill_status encode(rill_request *request, const rill__part *part, rill__block **out) {
-    rill__task *task = RILL__TASK(request);
-    rill__coding coding;
-    rill__part dense;
-    next_coding(task, part, &coding);
-    if (task->sends_dense && part->form == RILL__SPARSE &&
-        part->n > rill__dense_switch(task->shape.type, part->range)) {
-        if (goes_as_bits(task, part, &coding)) {
-            coding.index = &rill__codec_bitmap;
-        } else {
-            *out = densify(request, part, &dense);
-            if (!*out) return RILL_ERR_MEMORY;
-            if (coding.value == &rill__value_raw) {
-                add_header(task, &dense, *out);
-                return RILL_OK;
-            }
-            part = &dense;
-        }
-    }
-    rill__block *block = rill__block_take(request, rill__message_bound(task->shape, &coding, part));
-    if (!block) return RILL_ERR_MEMORY;
-    rill__header h;
-    rill__call_header_at(task, &h);
-    block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
-    if (task->lost && coding.value->bits) task->lost(request, part, block);
-    *out = block;
-    return RILL_OK;
-}
-
-rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
-    if (RILL__TASK(request)->status == RILL_OK) {
-        if (encode(request, part, out) == RILL_OK) return RILL_OK;
-        rill__task_fail(request, RILL_ERR_MEMORY);
-    }
-    return encode_failure(request, out);
-}
 
 rill_status rill__send_block(rill_request *request, int to, int lane, rill__block *block) {
     rill__task *task = RILL__TASK(request);
@@ -220,25 +84,6 @@ rill_status rill__send(rill_request *request, int to, int lane, const rill__part
     return rill__send_block(request, to, lane, block);
 }
 
-rill_status rill__send_words(rill_request *request, int to, int lane, const uint64_t *words,
-                             uint64_t n) {
-    rill__task *task = RILL__TASK(request);
-    rill__block *block;
-    if (task->status == RILL_OK) {
-        block = rill__block_take(request, sizeof(rill__header) + n * sizeof *words);
-        if (!block) return RILL_ERR_MEMORY;
-        rill__header *h = block->buffer.data;
-        rill__call_header_at(task, h);
-        h->form = RILL__M_AGREE;
-        h->count = n;
-        h->value_size = n * sizeof *words;
-        memcpy(h + 1, words, n * sizeof *words);
-    } else {
-        RILL_TRY(encode_failure(request, &block));
-    }
-    return rill__send_block(request, to, lane, block);
-}
-
 /* ---- receive ------------------------------------------------------------------------------------------ */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other
@@ -266,14 +111,55 @@ static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
     return RILL_OK;
 }
 
+/* Of a call that this rank has not come to: another is so far ahead that its tags are those of this call. */
+static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t seq) {
+    rill__early *early = calloc(1, sizeof *early), **last = &engine->early;
+    if (!early) return false;
+    early->transfer = *t;
+    early->seq = seq;
+    t->block->users++;
+    while (*last)
+        last = &(*last)->next;
+    *last = early;
+    return true;
+}
+
+/* The first of the call's messages that came early, if there is one. */
+static bool take_early(rill_request *request, int source, int lane, rill__transfer *t) {
+    rill__task *task = RILL__TASK(request);
+    for (rill__early **at = &task->engine->early; *at; at = &(*at)->next) {
+        rill__early *early = *at;
+        if (early->seq != task->seq || early->transfer.lane != lane ||
+            (source != MPI_ANY_SOURCE && source != early->transfer.peer))
+            continue;
+        /* The other call may still hold the block that it came in. */
+        rill__block *came = early->transfer.block, *own = rill__block_take(request, came->bytes);
+        if (!own) return false; /* later */
+        memcpy(own->buffer.data, came->buffer.data, came->bytes);
+        *t = early->transfer;
+        t->block = own;
+        *at = early->next;
+        free(early);
+        rill__block_return(task->engine, came);
+        return true;
+    }
+    return false;
+}
+
 bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message *message,
                    rill__block **block, int *from) {
     rill__task *task = RILL__TASK(request);
     rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
                                              false, message);
-    if (status == RILL_ERR_MISMATCH && message->header.seq < task->seq) return false;
+    if (status == RILL_ERR_MISMATCH && message->header.seq != task->seq) {
+        if (message->header.seq < task->seq) return false;
+        if ((message->header.seq - task->seq) % task->engine->tag_calls == 0 &&
+            keep_early(task->engine, t, message->header.seq))
+            return false;
+    }
     task->recv_bytes += t->block->bytes;
     task->moved = true;
+    if (status == RILL_OK) task->flags |= message->header.flags;
     *block = t->block;
     if (from) *from = t->peer;
     if (status != RILL_OK) {
@@ -282,7 +168,7 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
         rill__fail(status, "from rank %d: %s", t->peer, detail);
         if (status == RILL_ERR_MISMATCH) rill__task_abort(request, status);
         else rill__task_fail(request, status);
-        message->header = (rill__header){.form = RILL__M_FAILED, .status = (int32_t)status};
+        message->header = (rill__header){.form = RILL__M_FAILED, .status = (int16_t)status};
     } else if (message->header.form == RILL__M_FAILED) {
         if (task->status == RILL_OK) {
             task->status = message->header.status ? (rill_status)message->header.status
@@ -382,6 +268,9 @@ rill_status rill__receive_polled(rill_request *request, int source, int lane, in
     rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer t;
+    if (engine->early && take_early(request, source, lane, &t) &&
+        rill__take_in(request, &t, message, block, from))
+        return RILL_OK;
     for (int i = 0; i < task->receives.n; i++) {
         rill__transfer *under_way = &task->receives.at[i];
         if (under_way->rest || under_way->lane != lane) continue;

@@ -131,18 +131,21 @@ static rill_status check_call(const char *call, const rill_selector *s, const ri
     return RILL_OK;
 }
 
+/* After a failure nothing is selected, and what was to be added to the residual is there. */
 static rill_status run(rill_selector *s, rill__source source, rill_stream *out) {
-    RILL_TRY(rill__stream_reserve_pairs(out, 0));
+    s->n_slices = 0;
+    s->fed = s->skipped = false;
+    rill_status status = rill__stream_reserve_pairs(out, 0);
     memset(out->fill, 0, sizeof out->fill);
-    if (s->dim) {
-        rill_status status = s->method->select(s, source, out);
-        if (status < 0) {
-            out->nnz = 0;
-            return status;
-        }
+    if (status == RILL_OK && s->dim) status = s->method->select(s, source, out);
+    if (status < 0) {
+        if (s->dim) rill__slices_recover(s, source, out);
+        out->nnz = 0;
     }
-    s->calls++;
-    return RILL_OK;
+    for (int i = 0; i < s->n_slices; i++)
+        s->skipped = s->skipped || s->slices[i].skipped;
+    if (status == RILL_OK) s->calls++;
+    return status;
 }
 
 rill_status rill_select(rill_selector *s, const void *dense, rill_stream *out) {

@@ -44,6 +44,8 @@ typedef struct rill__slice_job {
 struct rill__slice {
     rill_selector *selector;
     uint64_t first, n;
+    uint64_t added; /* entries from first on that have got their gradient */
+    bool skipped;   /* a value of it was not finite, and counted as 0 */
     rill__buffer *idx, *val;
     uint64_t count;
     rill__buffer keys; /* of the pairs below the scan's high */
@@ -65,6 +67,10 @@ struct rill_selector {
     double threshold;
     int threads;
     uint64_t least_slice; /* entries for which a thread pays; tests lower it */
+
+    bool guards;  /* gradients may not be finite: such values count as 0 */
+    bool skipped; /* and the last call had one */
+    bool fed;     /* an earlier pass of this call has added all of the gradient */
 
     uint64_t calls;      /* that succeeded */
     double margin;       /* topk: standard deviations by which the sample is distrusted */
@@ -101,6 +107,13 @@ void rill__slice_take(rill__slice *, rill__source, uint64_t at, uint64_t n,
 void rill__slice_values(rill__slice *, rill__source, uint64_t at, uint64_t n,
                         const uint32_t *offsets);
 void rill__slice_indices(rill__slice *, uint64_t at, uint64_t n, const uint32_t *offsets);
+
+/* Where the selector guards, and the gradient of these entries is not all finite: adds what is, and returns true. */
+bool rill__slice_guards(rill__slice *, rill__source, uint64_t at, uint64_t n);
+/* residual += gradient for the next n entries of the slice, at; nothing where there is no gradient. */
+void rill__slice_add(rill__slice *, rill__source, uint64_t at, uint64_t n);
+/* After a failure: all pairs go back, and the rest of the gradient is added. */
+void rill__slices_recover(rill_selector *, rill__source, rill_stream *out);
 
 /* ---- scans (select_scan.c) ---------------------------------------------------------------- */
 

@@ -21,14 +21,10 @@ typedef struct blocks {
 static rill_status norm_work(rill__slice *p, const void *context) {
     const blocks *b = context;
     const rill_selector *s = p->selector;
-    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
     double sums[2];
     for (uint64_t at = p->first, end = p->first + p->n; at < end; at += s->block) {
         uint64_t n = rill__min_u64(end - at, s->block);
-        if (b->source.gradient)
-            s->kernels->add_filter(s->shape.type, (char *)b->source.residual + at * s->size,
-                                   (const char *)b->source.gradient + at * s->size, n,
-                                   rill__key_none(s->shape.type), 0, none);
+        rill__slice_add(p, b->source, at, n);
         s->kernels->moments(s->shape.type, (const char *)b->source.dense + at * s->size, n, sums);
         b->norm[at / s->block] = sums[1];
     }

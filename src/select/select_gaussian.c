@@ -24,7 +24,6 @@ typedef struct sums {
 static rill_status moments_work(rill__slice *p, const void *context) {
     const sums *c = context;
     const rill_selector *s = p->selector;
-    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
     for (uint64_t at = p->first, end = p->first + p->n; at < end; at += CHUNK) {
         double *total = c->sums + 2 * (at / CHUNK), part[2];
         total[0] = total[1] = 0;
@@ -32,10 +31,7 @@ static rill_status moments_work(rill__slice *p, const void *context) {
         uint64_t stop = rill__min_u64(end, at + CHUNK);
         for (uint64_t i = at; i < stop; i += RILL__SELECT_CHUNK) {
             uint64_t n = rill__min_u64(stop - i, RILL__SELECT_CHUNK);
-            if (c->source.gradient)
-                s->kernels->add_filter(s->shape.type, (char *)c->source.residual + i * s->size,
-                                       (const char *)c->source.gradient + i * s->size, n,
-                                       rill__key_none(s->shape.type), 0, none);
+            rill__slice_add(p, c->source, i, n);
             s->kernels->moments(s->shape.type, (const char *)c->source.dense + i * s->size, n,
                                 part);
             total[0] += part[0];

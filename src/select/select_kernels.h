@@ -58,6 +58,9 @@ typedef struct rill__select_kernels {
     uint64_t (*add_take)(rill_type, void *residual, const void *gradient, uint64_t n, uint64_t key,
                          uint32_t base, uint32_t *idx, void *val);
 
+    /* Whether any of n values is a NaN or an infinity. */
+    bool (*nonfinite)(rill_type, const void *src, uint64_t n);
+
     /* The pairs whose key is in [low, high), in order; outputs may be the inputs, or lie before
      * them in the same array. Nothing from the n-th output on is written. */
     uint64_t (*keep)(rill__shape, const void *idx, const void *val, uint64_t n, uint64_t low,

@@ -134,6 +134,32 @@ static uint64_t add_take(rill_type type, void *residual, const void *gradient, u
     }
 }
 
+#define NONFINITE(name, bits_t, set_key)                                                           \
+    static bool nonfinite_##name(const bits_t *x, uint64_t n, bits_t key) {                        \
+        const __m512i least = set_key;                                                             \
+        uint64_t any = 0, i = 0;                                                                   \
+        for (; i + BLOCK <= n; i += BLOCK)                                                         \
+            any |= mask_##name(x + i, least);                                                      \
+        if (i < n) {                                                                               \
+            bits_t tail[BLOCK] = {0};                                                              \
+            memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
+            any |= mask_##name(tail, least);                                                       \
+        }                                                                                          \
+        return any != 0;                                                                           \
+    }
+NONFINITE(2, uint16_t, _mm512_set1_epi16((short)key))
+NONFINITE(4, uint32_t, _mm512_set1_epi32((int)key))
+NONFINITE(8, uint64_t, _mm512_set1_epi64((long long)key))
+
+static bool nonfinite(rill_type type, const void *src, uint64_t n) {
+    uint64_t infinity = rill__key_nan(type) - 1;
+    switch (rill__type_size(type)) {
+    case 2: return nonfinite_2(src, n, (uint16_t)infinity);
+    case 4: return nonfinite_4(src, n, (uint32_t)infinity);
+    default: return nonfinite_8(src, n, infinity);
+    }
+}
+
 /* ---- keep, keys ----------------------------------------------------------------------------- */
 
 /* Values in lanes as wide as arrays of keys have them. Masked: nothing past n is read. */
@@ -404,8 +430,8 @@ static void moments(rill_type type, const void *src, uint64_t n, double *sums) {
     sums[1] = reduce(l.square[0], l.square[1]);
 }
 
-const rill__select_kernels rill__select_kernels_avx512 = {"avx512", filter, add_filter, add_take,
-                                                          keep,     keys,   kth,        moments};
+const rill__select_kernels rill__select_kernels_avx512 = {
+    "avx512", filter, add_filter, add_take, nonfinite, keep, keys, kth, moments};
 #else
 typedef int rill__no_select_avx512; /* a file must declare something */
 #endif

@@ -26,23 +26,20 @@ static void put_back(rill__slice *p, const rill__source *source, rill__pairs pai
     rill__assign_pairs(p->selector->shape, source->residual, 0, pairs);
 }
 
-/* Keeps the pairs [from, to) that have at least this key; they move to p->count. */
-static rill_status cut_range(rill__slice *p, const rill__source *source, uint64_t from, uint64_t to,
+/* Keeps the pairs [from, to) that have at least this key; they move to p->count. There is room for the others. */
+static void cut_range(rill__slice *p, const rill__source *source, uint64_t from, uint64_t to,
                              uint64_t key) {
     const rill_selector *s = p->selector;
     unsigned width = s->shape.index_bytes;
     uint64_t n = to - from;
     char *idx = p->idx->data, *val = p->val->data;
     if (source->residual && n) {
-        RILL_TRY(rill__buffer_reserve(&p->reject_idx, n * width));
-        RILL_TRY(rill__buffer_reserve(&p->reject_val, n * s->size));
         uint64_t rejected = s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n,
                                              0, key, p->reject_idx.data, p->reject_val.data);
         put_back(p, source, (rill__pairs){rejected, p->reject_idx.data, p->reject_val.data});
     }
     p->count += s->kernels->keep(s->shape, idx + from * width, val + from * s->size, n, key,
                                  all_keys, idx + p->count * width, val + p->count * s->size);
-    return RILL_OK;
 }
 
 /* Where the pairs that may be equal to key end: behind the `ties`-th that is. */
@@ -69,9 +66,14 @@ static rill_status cut_part(rill__slice *p, const rill__source *source, uint64_t
                             uint64_t equal) {
     uint64_t count = p->count, end = ties < equal ? 0 : count;
     if (ties && ties < equal) RILL_TRY(end_of_ties(p, key, ties, &end));
+    if (source->residual) { /* before anything moves */
+        RILL_TRY(rill__buffer_reserve(&p->reject_idx, count * p->selector->shape.index_bytes));
+        RILL_TRY(rill__buffer_reserve(&p->reject_val, count * p->selector->size));
+    }
     p->count = 0;
-    RILL_TRY(cut_range(p, source, 0, end, key));
-    return cut_range(p, source, end, count, key + 1);
+    cut_range(p, source, 0, end, key);
+    cut_range(p, source, end, count, key + 1);
+    return RILL_OK;
 }
 
 static rill_status all_part_keys(rill__slice *p) {
@@ -193,11 +195,12 @@ static rill_status scan_work(rill__slice *p, const void *context) {
         /* Indices of 32 bits go where they belong at once, those of 64 by way of offsets. */
         uint32_t base = wide ? 0 : (uint32_t)at;
         uint32_t *idx = wide ? offsets : (uint32_t *)p->idx->data + p->count;
-        if (many && source.gradient) {
+        bool adds = source.gradient && !rill__slice_guards(p, source, at, n);
+        if (many && adds) {
             found = kernels->add_take(type, residual, gradient, n, key, base, idx,
                                       (char *)p->val->data + p->count * s->size);
         } else {
-            found = source.gradient
+            found = adds
                         ? kernels->add_filter(type, residual, gradient, n, key, base, idx)
                         : kernels->filter(type, (const char *)source.dense + at * s->size, n, key,
                                           base, idx);
@@ -205,6 +208,7 @@ static rill_status scan_work(rill__slice *p, const void *context) {
         }
         if (wide) rill__slice_indices(p, at, found, offsets);
         p->count += found;
+        p->added += n;
         many = found > n / MANY;
         if (!found) continue;
         if (scan->high && !p->pruned) {
@@ -231,13 +235,7 @@ rill_status rill__scan_run(rill_selector *s, const rill__scan *scan, rill_stream
 
 static rill_status add_work(rill__slice *p, const void *context) {
     const rill__source *source = context;
-    const rill_selector *s = p->selector;
-    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
-    for (uint64_t at = p->first, end = p->first + p->n; at < end; at += RILL__SELECT_CHUNK)
-        s->kernels->add_filter(s->shape.type, (char *)source->residual + at * s->size,
-                               (const char *)source->gradient + at * s->size,
-                               rill__min_u64(end - at, RILL__SELECT_CHUNK),
-                               rill__key_none(s->shape.type), 0, none);
+    rill__slice_add(p, *source, p->first, p->n);
     return RILL_OK;
 }
 

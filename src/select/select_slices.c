@@ -9,7 +9,14 @@
 
 #include <string.h>
 
+static bool all_added(const rill_selector *s) {
+    for (int i = 0; i < s->n_slices; i++)
+        if (s->slices[i].added < s->slices[i].n) return false;
+    return s->n_slices > 0;
+}
+
 void rill__slices_split(rill_selector *s, uint64_t align, rill_stream *out) {
+    s->fed = s->fed || all_added(s);
     uint64_t units = s->dim / align + (s->dim % align != 0);
     uint64_t slices = rill__min_u64((uint64_t)s->threads,
                                     rill__max_u64(1, s->dim / s->least_slice));
@@ -24,12 +31,70 @@ void rill__slices_split(rill_selector *s, uint64_t align, rill_stream *out) {
         p->n = end - first;
         p->idx = i ? &p->own_idx : &out->idx;
         p->val = i ? &p->own_val : &out->val;
-        p->count = p->n_keys = 0;
-        p->pruned = false;
+        p->count = p->n_keys = p->added = 0;
+        p->pruned = p->skipped = false;
         first = end;
     }
     s->n_slices = (int)slices;
 }
+
+/* ---- gradients that are not finite, memory that is not there ---------------------------------- */
+
+/* to = from, with 0 for what is not finite. */
+static void copy_finite(rill_type type, void *to, const void *from, uint64_t n) {
+    size_t size = rill__type_size(type);
+    memcpy(to, from, n * size);
+    for (uint64_t i = 0; i < n; i++) {
+        char *at = (char *)to + i * size;
+        if (rill__select_kernels_get()->nonfinite(type, at, 1)) memset(at, 0, size);
+    }
+}
+
+static void add_chunk(const rill_selector *s, rill__source source, uint64_t at, uint64_t n,
+                      bool finite) {
+    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
+    _Alignas(64) char clean[RILL__SELECT_CHUNK * sizeof(double)];
+    const void *gradient = (const char *)source.gradient + at * s->size;
+    if (!finite) copy_finite(s->shape.type, clean, gradient, n);
+    s->kernels->add_filter(s->shape.type, (char *)source.residual + at * s->size,
+                           finite ? gradient : clean, n, rill__key_none(s->shape.type), 0, none);
+}
+
+bool rill__slice_guards(rill__slice *p, rill__source source, uint64_t at, uint64_t n) {
+    const rill_selector *s = p->selector;
+    if (!s->guards || !source.gradient ||
+        !s->kernels->nonfinite(s->shape.type, (const char *)source.gradient + at * s->size, n))
+        return false;
+    p->skipped = true;
+    for (uint64_t end = at + n; at < end; at += RILL__SELECT_CHUNK)
+        add_chunk(s, source, at, rill__min_u64(end - at, RILL__SELECT_CHUNK), false);
+    return true;
+}
+
+void rill__slice_add(rill__slice *p, rill__source source, uint64_t at, uint64_t n) {
+    p->added += n;
+    if (!source.gradient) return;
+    for (uint64_t end = at + n, step; at < end; at += step) {
+        step = rill__min_u64(end - at, RILL__SELECT_CHUNK);
+        if (!rill__slice_guards(p, source, at, step)) add_chunk(p->selector, source, at, step, true);
+    }
+}
+
+void rill__slices_recover(rill_selector *s, rill__source source, rill_stream *out) {
+    if (!source.residual) return;
+    if (!s->n_slices) rill__slices_split(s, RILL__SELECT_CHUNK, out);
+    bool fed = s->fed || !source.gradient;
+    for (int i = 0; i < s->n_slices; i++) {
+        rill__slice *p = &s->slices[i];
+        if (p->count)
+            rill__assign_pairs(s->shape, source.residual, 0,
+                               (rill__pairs){p->count, p->idx->data, p->val->data});
+        p->count = 0;
+        if (!fed) rill__slice_add(p, source, p->first + p->added, p->n - p->added);
+    }
+}
+
+/* ---- threads ------------------------------------------------------------------------------------ */
 
 static void *run_job(void *argument) {
     rill__slice *p = argument;

@@ -108,7 +108,7 @@ static inline void *sample_other(rill__message_form form, uint64_t count, int st
     h.version = RILL__VERSION;
     h.form = (uint8_t)form;
     h.count = count;
-    h.status = status;
+    h.status = (int16_t)status;
     h.value_size = bytes;
     char *out = rill__aligned_alloc(sizeof h + bytes);
     if (!out) abort();

@@ -235,6 +235,7 @@ static void broken_headers_are_refused(void **state) {
     REFUSED(value_codec = 200, RILL_ERR_MESSAGE);
     REFUSED(status = 1, RILL_ERR_MESSAGE);
     REFUSED(status = -1, RILL_ERR_MESSAGE);
+    REFUSED(flags = 2, RILL_ERR_MESSAGE);
     REFUSED(first = 51, RILL_ERR_MESSAGE);
     REFUSED(first = UINT64_MAX, RILL_ERR_MESSAGE);
     REFUSED(range = 51, RILL_ERR_MESSAGE);

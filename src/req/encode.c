@@ -1,0 +1,194 @@
+/* A part becomes a message: which form, which codes, and what goes instead where the request has failed. */
+#include "req/request.h"
+#include "stream/blocks.h"
+#include "stream/stream.h"
+
+#include <string.h>
+
+void rill__call_header_at(const rill__task *task, rill__header *h) {
+    h->magic = RILL__MAGIC;
+    h->version = RILL__VERSION;
+    h->layout = RILL__LAYOUT_LONG;
+    h->form = 0;
+    h->type = (uint8_t)task->shape.type;
+    h->index_bytes = (uint8_t)task->shape.index_bytes;
+    h->index_codec = h->value_codec = 0;
+    h->collective = task->expect.collective;
+    h->algorithm = task->expect.algorithm;
+    h->op = task->expect.op;
+    h->status = 0;
+    h->flags = task->flags;
+    h->origin = task->engine->rank;
+    h->details = task->expect.details;
+    h->seq = task->seq;
+    h->dim = task->expect.dim;
+    h->first = h->range = h->count = h->index_size = h->value_size = 0;
+    h->nnz_sum = task->nnz_sum;
+    h->nnz_max = task->nnz_max;
+    h->fill = task->fill;
+}
+
+static rill_status encode_failure(rill_request *request, rill__block **out) {
+    rill__task *task = RILL__TASK(request);
+    size_t length = strnlen(task->error, sizeof task->error);
+    rill__block *block = rill__block_take(request, sizeof(rill__header) + length);
+    if (!block) return RILL_ERR_MEMORY;
+    rill__header h = rill__call_header(task);
+    h.form = RILL__M_FAILED;
+    h.status = (int16_t)task->status;
+    h.origin = task->origin;
+    h.value_size = length;
+    memcpy(block->buffer.data, &h, sizeof h);
+    memcpy((char *)block->buffer.data + sizeof h, task->error, length);
+    *out = block;
+    return RILL_OK;
+}
+
+/* Each message has a hop of its own, so that no two share random numbers. */
+static void next_coding(rill__task *task, const rill__part *part, rill__coding *coding) {
+    coding->index = task->coding.index;
+    coding->value = task->coding.value;
+    coding->key.seed = task->coding.key.seed;
+    coding->key.step = task->step_key;
+    coding->key.sender = task->sender;
+    coding->key.hop = task->hops++;
+    if (task->codec_forced) return;
+    if (part->form == RILL__BLOCKS) { /* few numbers for many values: always the smallest */
+        coding->index = rill__index_codec_choose(8, rill__blocks_in(part->n, part->block),
+                                                 rill__block_range(part->block, part->first,
+                                                                   part->range));
+    } else if (part->n < RILL__WORTH_CODING) {
+        coding->index = &rill__codec_raw;
+    }
+}
+
+/* Before values that lie on a cache line, as sums like them. */
+enum { HEADER_ROOM = (sizeof(rill__header) + 63) / 64 * 64 };
+
+/* The part in dense form, in a block and behind room for a header: the message itself where values go as they are. */
+static rill__block *densify(rill_request *request, const rill__part *part, rill__part *dense) {
+    rill__task *task = RILL__TASK(request);
+    rill_type type = task->shape.type;
+    size_t bytes;
+    if (!rill__size_mul(part->range, rill__type_size(type), &bytes) ||
+        bytes > SIZE_MAX - HEADER_ROOM) {
+        rill__fail(RILL_ERR_MEMORY, "out of memory: %llu dense values",
+                   (unsigned long long)part->range);
+        return NULL;
+    }
+    rill__block *block = rill__block_take(request, HEADER_ROOM + bytes);
+    if (!block) return NULL;
+    char *values = (char *)block->buffer.data + HEADER_ROOM;
+    rill__assign_fill(type, values, part->range, &task->fill);
+    rill__assign_pairs(task->shape, values, part->first, rill__part_pairs(part));
+    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, values, 0};
+    return block;
+}
+
+/* The header ends where the values begin. */
+static void add_header(const rill__task *task, const rill__part *dense, rill__block *block) {
+    rill__header h;
+    rill__call_header_at(task, &h);
+    h.form = RILL__M_DENSE;
+    h.first = dense->first;
+    h.range = h.count = dense->n;
+    h.value_size = dense->n * rill__type_size(task->shape.type);
+    h.layout = (uint8_t)rill__layout_for(&h, dense->n);
+    block->skip = HEADER_ROOM - rill__header_bytes(&h);
+    block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
+}
+
+/* Half of the bytes, at half of the density, and the sum reads them as they are. */
+static bool goes_as_bits(const rill__task *task, const rill__part *part,
+                         const rill__coding *coding) {
+    return task->adds_bits && !task->codec_forced && coding->value == &rill__value_raw &&
+           part->n >= RILL__WORTH_CODING && part->n < part->range - part->range / 8;
+}
+
+/* The entries of a dense part, or of blocks, that are there, as pairs: what is absent stands for the fill, which codes of few
+ * bits cannot express, and must not turn into a value. */
+static rill_status list_present(rill_request *request, const rill__part *part, rill__part *pairs) {
+    rill__task *task = RILL__TASK(request);
+    rill__shape shape = task->shape;
+    size_t size = rill__type_size(shape.type);
+    rill__block *idx = rill__block_take(request, part->n * shape.index_bytes);
+    rill__block *val = rill__block_take(request, part->n * size);
+    if (!idx || !val) return RILL_ERR_MEMORY;
+    *pairs = rill__part_empty(part->first, part->range);
+    uint64_t block = part->form == RILL__BLOCKS ? part->block : part->n;
+    for (uint64_t at = 0, i = 0, n; at < part->n; at += n, i++) {
+        n = rill__min_u64(block, part->n - at);
+        uint64_t first = part->form == RILL__BLOCKS ? ((const uint64_t *)part->idx)[i] * block
+                                                    : part->first;
+        pairs->n += rill__kernels_get()->compact(
+            shape, (const char *)part->val + at * size, first, n, &task->fill, part->n - pairs->n,
+            (char *)idx->buffer.data + pairs->n * shape.index_bytes,
+            (char *)val->buffer.data + pairs->n * size);
+    }
+    pairs->idx = idx->buffer.data;
+    pairs->val = val->buffer.data;
+    return RILL_OK;
+}
+
+static rill_status encode(rill_request *request, const rill__part *part, rill__block **out) {
+    rill__task *task = RILL__TASK(request);
+    rill__coding coding;
+    rill__part dense, present;
+    next_coding(task, part, &coding);
+    bool absent_is_lost = coding.value->bits && task->fill;
+    if (absent_is_lost && part->form != RILL__SPARSE && part->n) {
+        RILL_TRY(list_present(request, part, &present));
+        part = &present;
+        if (!task->codec_forced)
+            coding.index = rill__index_codec_choose(task->shape.index_bytes, part->n, part->range);
+    }
+    if (!absent_is_lost && task->sends_dense && part->form == RILL__SPARSE &&
+        part->n > rill__dense_switch(task->shape.type, part->range)) {
+        if (goes_as_bits(task, part, &coding)) {
+            coding.index = &rill__codec_bitmap;
+        } else {
+            *out = densify(request, part, &dense);
+            if (!*out) return RILL_ERR_MEMORY;
+            if (coding.value == &rill__value_raw) {
+                add_header(task, &dense, *out);
+                return RILL_OK;
+            }
+            part = &dense;
+        }
+    }
+    rill__block *block = rill__block_take(request, rill__message_bound(task->shape, &coding, part));
+    if (!block) return RILL_ERR_MEMORY;
+    rill__header h;
+    rill__call_header_at(task, &h);
+    block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
+    if (task->lost && coding.value->bits) task->lost(request, part, block);
+    *out = block;
+    return RILL_OK;
+}
+
+rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
+    if (RILL__TASK(request)->status == RILL_OK) {
+        if (encode(request, part, out) == RILL_OK) return RILL_OK;
+        rill__task_fail(request, RILL_ERR_MEMORY);
+    }
+    return encode_failure(request, out);
+}
+
+rill_status rill__send_words(rill_request *request, int to, int lane, const uint64_t *words,
+                             uint64_t n) {
+    rill__task *task = RILL__TASK(request);
+    rill__block *block;
+    if (task->status == RILL_OK) {
+        block = rill__block_take(request, sizeof(rill__header) + n * sizeof *words);
+        if (!block) return RILL_ERR_MEMORY;
+        rill__header *h = block->buffer.data;
+        rill__call_header_at(task, h);
+        h->form = RILL__M_AGREE;
+        h->count = n;
+        h->value_size = n * sizeof *words;
+        memcpy(h + 1, words, n * sizeof *words);
+    } else {
+        RILL_TRY(encode_failure(request, &block));
+    }
+    return rill__send_block(request, to, lane, block);
+}

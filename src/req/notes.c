@@ -1,0 +1,277 @@
+/* Notes: short messages on a tag of their own, about calls instead of in them. An abort ends a call on all ranks; an
+ * inquiry asks the others whether they are in the same call; a farewell (farewell.c) says that a rank frees the
+ * communicator.
+ *
+ * A note must get through where memory is short, since that is what most aborts are about: a communicator has the memory
+ * for one to every rank from its creation on, and takes a note in only when it has room to keep it. */
+#include "req/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 4, OLDEST = 8 };
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+static rill__block *new_note_block(void) {
+    rill__block *block = calloc(1, sizeof *block);
+    if (block && rill__buffer_reserve(&block->buffer, NOTE_BYTES) != RILL_OK) {
+        free(block);
+        block = NULL;
+    }
+    if (block) block->for_note = true;
+    return block;
+}
+
+static rill__block *take_note_block(rill__engine *engine) {
+    rill__block *block = engine->note_blocks;
+    if (!block) return new_note_block();
+    engine->note_blocks = block->next;
+    return block;
+}
+
+rill_status rill__notes_reserve(rill__engine *engine) {
+    bool there = rill__transfers_reserve(&engine->orphans, 2 * engine->size) == RILL_OK;
+    for (int i = 1; there && i < engine->size; i++) {
+        rill__block *block = new_note_block();
+        there = block != NULL;
+        if (!block) break;
+        block->next = engine->note_blocks;
+        engine->note_blocks = block;
+    }
+    for (int i = 0; there && i < SPARE_NOTES; i++) {
+        rill__note *note = calloc(1, sizeof *note);
+        there = note != NULL;
+        if (!note) break;
+        note->next = engine->spare_notes;
+        engine->spare_notes = note;
+    }
+    return there ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
+}
+
+static void free_notes(rill__note *list) {
+    while (list) {
+        rill__note *note = list;
+        list = note->next;
+        free(note);
+    }
+}
+
+void rill__notes_free(rill__engine *engine) {
+    free_notes(engine->notes);
+    free_notes(engine->spare_notes);
+    while (engine->note_blocks) {
+        rill__block *block = engine->note_blocks;
+        engine->note_blocks = block->next;
+        rill__buffer_free(&block->buffer);
+        free(block);
+    }
+}
+
+/* Whether there is room for a note more. */
+static bool have_spare_note(rill__engine *engine) {
+    if (!engine->spare_notes) engine->spare_notes = calloc(1, sizeof *engine->spare_notes);
+    return engine->spare_notes != NULL;
+}
+
+static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
+    if (!have_spare_note(engine)) return; /* of this rank's own: it has the error all the same */
+    rill__note *note = engine->spare_notes;
+    engine->spare_notes = note->next;
+    note->header = *header;
+    note->next = engine->notes;
+    snprintf(note->text, sizeof note->text, "%.*s", (int)header->value_size, text);
+    engine->notes = note;
+}
+
+/* ---- to all ranks -------------------------------------------------------------------------------------- */
+
+void rill__send_note(rill__engine *engine, rill__header *header, const char *text) {
+    for (int i = 1; i < engine->size; i++) {
+        int to = (engine->rank + i) % engine->size;
+        if (header->form == RILL__M_FAREWELL) header->count = engine->sent[to] + 1;
+        rill__block *block = take_note_block(engine);
+        if (!block && rill__orphans_done(engine)) block = take_note_block(engine);
+        if (!block) return; /* all that were reserved are under way, and there is no more memory */
+        size_t bytes = sizeof *header + header->value_size;
+        memcpy(block->buffer.data, header, sizeof *header);
+        memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
+        block->users = 1;
+        rill__transfer transfer = {.mpi = MPI_REQUEST_NULL, .block = block, .peer = to};
+        if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) {
+            rill__block_return(engine, block);
+            return;
+        }
+        MPI_Isend(block->buffer.data, (int)bytes, MPI_BYTE, to, RILL__TAG_NOTE, engine->mpi,
+                  &engine->orphans.at[engine->orphans.n - 1].mpi);
+        engine->sent[to]++;
+        /* All ranks say farewell to all: no more of them on the way than needed. */
+        if (header->form == RILL__M_FAREWELL) rill__receive_notes(engine);
+    }
+}
+
+void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
+                 const char *text) {
+    rill__header header = {.magic = RILL__MAGIC,
+                           .version = RILL__VERSION,
+                           .form = RILL__M_FAILED,
+                           .status = (int16_t)status,
+                           .origin = origin,
+                           .seq = seq,
+                           .value_size = strnlen(text, 150)};
+    keep_note(engine, &header, text);
+    rill__send_note(engine, &header, text);
+}
+
+/* Ranks in different calls may wait for each other on different tags: after a while each tells the
+ * others what it is in, and whoever is in something else aborts. Of many calls in flight the oldest do:
+ * each gets its turn to be that. */
+void rill__inquire(rill__engine *engine) {
+    int left = OLDEST;
+    for (rill_request *r = engine->active; r && left; r = RILL__TASK(r)->next, left--) {
+        rill__task *task = RILL__TASK(r);
+        if (task->life != RILL__ACTIVE) continue;
+        rill__peek(r);
+        if (task->inquired) continue;
+        task->inquired = true;
+        rill__header header = rill__call_header(task);
+        header.form = RILL__M_INQUIRY;
+        rill__send_note(engine, &header, "");
+    }
+}
+
+/* ---- from other ranks ---------------------------------------------------------------------------------- */
+
+/* Another rank waits in a call that this one has behind it: was it the same call? */
+static void answer(rill__engine *engine, const rill__header *asked) {
+    const rill__expect *past = &engine->past[asked->seq % RILL__REMEMBERED];
+    if (past->seq != asked->seq || engine->closing) return;
+    rill__header h = *asked;
+    if (!h.algorithm || !past->algorithm) h.algorithm = past->algorithm;
+    rill_status status = rill__message_check(&h, past);
+    if (status != RILL_OK) rill__abort(engine, asked->seq, status, engine->rank, rill_last_error());
+}
+
+static bool is_active(const rill__engine *engine, uint64_t seq) {
+    const rill_request *r = engine->active; /* in order of seq */
+    while (r && ((const rill__task *)r)->seq < seq)
+        r = ((const rill__task *)r)->next;
+    return r && ((const rill__task *)r)->seq == seq;
+}
+
+/* This rank frees the communicator, and makes no call any more: whoever is in one waits in vain. */
+static void refuse_call(rill__engine *engine, uint64_t seq) {
+    rill__fail(RILL_ERR_STATE, "rank %d frees the communicator and does not take part",
+               engine->rank);
+    rill__abort(engine, seq, RILL_ERR_STATE, engine->rank, rill_last_error());
+}
+
+void rill__refuse_calls(rill__engine *engine) {
+    engine->leaving = true;
+    uint64_t refused = UINT64_MAX;
+    for (const rill__note *note = engine->notes; note; note = note->next)
+        if (note->header.form == RILL__M_INQUIRY && note->header.seq >= engine->seq)
+            refused = rill__min_u64(refused, note->header.seq);
+    /* The lowest is enough: once it has ended, the ranks in it ask about the next, or leave. */
+    if (refused != UINT64_MAX) refuse_call(engine, refused);
+}
+
+static void take_note(rill__engine *engine, const rill__message *m, int source) {
+    const rill__header *h = &m->header;
+    if (h->form == RILL__M_FAREWELL) {
+        engine->farewells[h->first != 0]++;
+        engine->announced[source] = h->count;
+        return;
+    }
+    bool asks = h->form == RILL__M_INQUIRY;
+    if (asks && h->seq < engine->seq && !is_active(engine, h->seq)) answer(engine, h);
+    else if (asks && engine->leaving) refuse_call(engine, h->seq);
+    else if (asks || h->form == RILL__M_FAILED) keep_note(engine, h, m->payload);
+}
+
+void rill__receive_notes(rill__engine *engine) {
+    while (have_spare_note(engine)) {
+        int there = 0, bytes = 0;
+        MPI_Status status;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, RILL__TAG_NOTE, engine->mpi, &there, &status) !=
+                MPI_SUCCESS ||
+            !there)
+            return;
+        char buffer[NOTE_BYTES];
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        if (bytes < 0 || (size_t)bytes > sizeof buffer) return;
+        if (MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, RILL__TAG_NOTE, engine->mpi,
+                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        engine->received[status.MPI_SOURCE]++;
+        rill__message m;
+        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) == RILL_OK)
+            take_note(engine, &m, status.MPI_SOURCE);
+    }
+}
+
+/* ---- what they do ---------------------------------------------------------------------------------------- */
+
+void rill__forget_notes(rill__engine *engine) {
+    uint64_t oldest = engine->active ? RILL__TASK(engine->active)->seq : engine->seq;
+    for (rill__note **at = &engine->notes; *at;) {
+        rill__note *note = *at;
+        if (note->header.seq >= oldest) {
+            at = &note->next;
+            continue;
+        }
+        *at = note->next;
+        note->next = engine->spare_notes;
+        engine->spare_notes = note;
+    }
+}
+
+/* MPI may still read or write the buffers, so they outlive the request; what cannot be listed is lost. */
+static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
+    for (int i = 0; i < transfers->n; i++) {
+        transfers->at[i].block->users++;
+        rill__transfers_add(&engine->orphans, transfers->at[i]);
+    }
+    transfers->n = 0;
+}
+
+bool rill__apply_notes(rill__engine *engine, rill_request *request) {
+    rill__task *task = RILL__TASK(request);
+    for (rill__note *note = engine->notes; note; note = note->next) {
+        const rill__header *h = &note->header;
+        if (h->seq != task->seq) continue;
+        if (h->form == RILL__M_INQUIRY) {
+            rill__header asked = *h; /* before the choice neither side has an algorithm */
+            if (!asked.algorithm || !task->expect.algorithm)
+                asked.algorithm = task->expect.algorithm;
+            rill_status status = rill__message_check(&asked, &task->expect);
+            if (status != RILL_OK) rill__task_abort(request, status);
+            continue;
+        }
+        if (task->status == RILL_OK) {
+            task->status = (rill_status)h->status;
+            task->origin = h->origin;
+            snprintf(task->error, sizeof task->error, "rank %d: %s", h->origin, note->text);
+        }
+        orphan_transfers(engine, &task->sends);
+        orphan_transfers(engine, &task->receives);
+        return true;
+    }
+    return false;
+}
+
+bool rill__orphans_done(rill__engine *engine) {
+    rill__transfers *all = &engine->orphans;
+    for (int i = 0; i < all->n;) {
+        int done = 0;
+        if (rill__mpi_test(&all->at[i].mpi, &done) != MPI_SUCCESS) done = 1;
+        if (!done) {
+            i++;
+            continue;
+        }
+        rill__block_return(engine, all->at[i].block);
+        all->at[i] = all->at[--all->n];
+    }
+    return all->n == 0;
+}
