@@ -2,6 +2,8 @@
  * empties the network before the communicator is freed. */
 #include "req/request.h"
 
+#include "core/text.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +21,7 @@ enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
  * networks are slower than that of the tests, sets more. */
 static double patience(void) {
     const char *text = getenv("RILL_PATIENCE");
-    return text ? atof(text) : 0.002;
+    return text ? rill__read_double(text, NULL) : 0.002;
 }
 #else
 static double patience(void) { return 0.2; }
