@@ -138,7 +138,8 @@ static json_t *record(const bench_config *config, const bench_world *world,
 }
 
 bool bench_report_json(const bench_config *config, const bench_world *world,
-                       const bench_input *input, const bench_case *cases, int n, tool_records *out) {
+                       const bench_input *input, const bench_case *cases, int n,
+                       tool_records *out) {
     double base = baseline(cases, n);
     bool good = true;
     for (int i = 0; tool_records_wanted(out) && good && i < n; i++)

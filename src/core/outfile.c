@@ -138,6 +138,18 @@ static int open_as_it_is(rill__outfile *out, const char *path, bool append) {
     return out->stream ? 0 : errno;
 }
 
+static void forget(rill__outfile *out) {
+    free(out->target);
+    free(out->partial);
+    *out = (rill__outfile){.stream = NULL};
+}
+
+/* Whether only the folder is in the way of a file that may be written. */
+static bool is_closed_folder(const rill__outfile *out, int error) {
+    return (error == EACCES || error == EPERM || error == EROFS) &&
+           !faccessat(AT_FDCWD, out->target, W_OK, AT_EACCESS);
+}
+
 static int open_output(rill__outfile *out, const char *path, bool append) {
     struct stat about;
     bool there = !stat(path, &about);
@@ -146,14 +158,10 @@ static int open_output(rill__outfile *out, const char *path, bool append) {
     if (there && (append || !S_ISREG(about.st_mode))) return open_as_it_is(out, path, append);
     int error = follow(path, &out->target);
     if (error) return error;
-    if (!out->target) return open_as_it_is(out, path, append);
-    return open_beside(out, there ? &about : NULL);
-}
-
-static void forget(rill__outfile *out) {
-    free(out->target);
-    free(out->partial);
-    *out = (rill__outfile){.stream = NULL};
+    if (out->target) error = open_beside(out, there ? &about : NULL);
+    if (out->target && !(there && is_closed_folder(out, error))) return error;
+    forget(out);
+    return open_as_it_is(out, path, append);
 }
 
 static int begin(const char *path, bool append, rill__outfile *out) {

@@ -2,8 +2,8 @@
  *
  * What is a regular file, or nothing yet, is written as NAME.partial beside it, reaches the disk, and is renamed:
  * whatever goes wrong before that, what was there stays. Permissions of a file that is replaced stay, a link is followed, and
- * two that write the same name at once do not mix. What is no regular file, such as a device or a FIFO, is written into, and
- * "-" is standard output.
+ * two that write the same name at once do not mix. What is no regular file, such as a device or a FIFO, is written into, as
+ * is a file in a folder that takes no new ones. "-" is standard output.
  *
  * It needs POSIX and nothing of the library: the tool is built with this file as well. Calls give 0 or an errno. */
 #ifndef RILL_CORE_OUTFILE_H

@@ -102,7 +102,8 @@ static uint64_t epoch_of(const char *path) {
     checkpoint_head head = {.epoch = 0};
     rill__file file;
     if (rill__file_open_alone(path, &file) != RILL_OK) return 0;
-    bool read = file.size >= sizeof head && rill__file_read(&file, 0, &head, sizeof head) == RILL_OK;
+    bool read = file.size >= sizeof head &&
+                rill__file_read(&file, 0, &head, sizeof head) == RILL_OK;
     rill__file_close(&file);
     return read && !memcmp(head.magic, "RILLTRAI", 8) ? head.epoch : 0;
 }

@@ -207,8 +207,8 @@ typedef struct saving {
     rill__checkpoint file;
     const void *from[RILL__KEPT_PARTS]; /* of this rank */
     rill__selector_state *selectors;
-    rill__outfile out;       /* of rank 0 */
-    char partial[PATH_MAX];  /* what all write to; empty: what is no regular file, rank 0 alone */
+    rill__outfile out;      /* of rank 0 */
+    char partial[PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular file */
 } saving;
 
 static rill_status gather_sections(const rill_reducer *r, saving *s) {

@@ -23,7 +23,6 @@ static int make_folder(void **state) {
     (void)state;
     const char *where = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/rill-out-XXXXXX", where ? where : "/tmp");
-    in("file", path);
     return mkdtemp(folder) ? (in("file", path), in("other", other), 0) : 1;
 }
 
@@ -107,6 +106,13 @@ static void rights_stay(void **state) {
     assert_int_equal(chmod(path, 0400), 0);
     assert_int_equal(output(path, "more", true), EACCES);
     has(path, "new");
+    /* A folder that takes no new files: the one that is there is written into. */
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(chmod(folder, 0500), 0);
+    assert_int_equal(output(path, "more", true), 0);
+    assert_int_equal(output(other, "more", true), EACCES);
+    assert_int_equal(chmod(folder, 0700), 0);
+    has(path, "more");
 }
 
 static void links_are_followed(void **state) {
@@ -272,8 +278,8 @@ static void each_writes_into_a_device(void **state) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(complete_or_not_there),   CASE(rights_stay),    CASE(links_are_followed),
-        CASE(what_is_no_file_stays),   CASE(two_do_not_mix), CASE(lines_lie_there_at_once),
+        CASE(complete_or_not_there),    CASE(rights_stay),    CASE(links_are_followed),
+        CASE(what_is_no_file_stays),    CASE(two_do_not_mix), CASE(lines_lie_there_at_once),
         CASE(a_failure_leaves_the_old), CASE(each_writes_into_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
