@@ -280,7 +280,7 @@ rill_status rill__profile_write(const char *path, const rill__profile *profile) 
     RILL_TRY(make_folder_of(path));
     struct stat about;
     rill__outfile out;
-    int error = rill__outfile_open(path, &out);
+    int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     fputs(FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
                      "docs/COST.md explains them.\n",

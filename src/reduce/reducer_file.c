@@ -306,7 +306,8 @@ static int write_in_order(const rill_reducer *r, saving *s) {
 /* Rank 0 opens the file, and takes the room that it needs where the file system lets it. */
 static rill_status create_file(const char *path, saving *s) {
     off_t size = (off_t)s->file.offsets[s->file.header.ranks];
-    int error = rill__outfile_open(path, &s->out);
+    /* A library does not write to standard output unless it is told so: "-" is a name like others here. */
+    int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &s->out);
     if (!error && s->out.partial) {
         int fd = fileno(s->out.stream);
         if (strlen(s->out.partial) >= sizeof s->partial) error = ENAMETOOLONG;
