@@ -1,8 +1,7 @@
 /* The engine of a communicator: starts, advances and completes requests, carries aborts, and
  * empties the network before the communicator is freed. */
-#include "req/request.h"
-
 #include "core/text.h"
+#include "req/request.h"
 
 #include <sched.h>
 #include <stdio.h>
