@@ -4,6 +4,7 @@
  * Real calls rather than ping-pongs and loops: what a byte costs while all ranks send, sum and share
  * processors is what the planner has to know, and no other measurement gives it. */
 #include "api/comm.h"
+#include "core/text.h"
 #include "plan/fit.h"
 
 #include <math.h>
@@ -292,8 +293,8 @@ static rill_status fill_all(tuning *t, const place *at, uint64_t nnz) {
 
 static void tell(const tuning *t, const place *at) {
     char what[80];
-    snprintf(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)at->dim,
-             at->density * 100);
+    rill__print(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)at->dim,
+                at->density * 100);
     if (t->comm->engine.rank == 0 && t->options->progress)
         t->options->progress(fmin(1, now_of(t) / t->seconds), what, t->options->context);
 }

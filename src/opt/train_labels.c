@@ -4,6 +4,7 @@
  * Two labels: the larger one is positive, and comes first, as LIBLINEAR's +1. More: ascending, one
  * against the rest. Regression: the label is the target.
  */
+#include "core/text.h"
 #include "opt/train_internal.h"
 
 #include <math.h>
@@ -112,11 +113,11 @@ rill_status rill__train_targets(const rill_trainer *t, const rill_data_view *dat
 static rill_status parse_weights(rill_trainer *t, const char *text) {
     for (const char *p = text;;) {
         char *end;
-        double label = strtod(p, &end), weight;
+        double label = rill__read_double(p, &end), weight;
         bool good = end != p && *end == ':';
         if (good) {
             p = end + 1;
-            weight = strtod(p, &end);
+            weight = rill__read_double(p, &end);
             good = end != p && (*end == ',' || !*end) && isfinite(weight) && weight >= 0;
         }
         if (!good)
