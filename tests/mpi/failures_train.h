@@ -91,6 +91,7 @@ static rill_train_options train_options(const scenario *s) {
     o.reducer = trainings[s->form].reducer;
     o.density = 0.1;
     o.local_steps = trainings[s->form].local_steps;
+    if (o.local_steps) o.optimizer = "plain";
     o.staleness = trainings[s->form].staleness;
     o.valid_fraction = 0.2;
     o.batch = 10;

@@ -1,7 +1,7 @@
 /* What one rank's failed allocation or file call does to all of them (failures.h), over every call that communicates
  * or writes. Needs tests/failing/fail_preload.c, which scripts/mpirun-test preloads.
  *   --list              names of the scenarios
- *   --only TEXT         those whose name has TEXT in it
+ *   --only TEXT         those whose name has TEXT in it; --exact: is TEXT
  *   --long              all scenarios, failing ranks and modes; else a choice
  *   --rank R  --kind 0|1 (memory, files)  --mode 0|1|2 (once, from then on, short)  --from N  --to N */
 #include "failures_calls.h"
@@ -127,6 +127,7 @@ static void list_training(void) {
 
 static void run_scenarios(int argc, char **argv, int every) {
     const char *only = check_argument(argc, argv, "--only");
+    int exact = check_argument(argc, argv, "--exact") != NULL;
     fail_range range = {(long)check_number(argc, argv, "--from", 1),
                         (long)check_number(argc, argv, "--to", INT32_MAX),
                         (int)check_number(argc, argv, "--rank", (uint64_t)-1),
@@ -134,7 +135,8 @@ static void run_scenarios(int argc, char **argv, int every) {
                         (int)check_number(argc, argv, "--mode", (uint64_t)-1)};
     for (int i = 0; i < scenario_count; i++) {
         const scenario *s = &scenarios[i];
-        if (only ? !strstr(s->name, only) : !every && !s->quick) continue;
+        int named = only && (exact ? strcmp(s->name, only) == 0 : strstr(s->name, only) != NULL);
+        if (only ? !named : !every && !s->quick) continue;
         long points = failing.points, failures = check.failures;
         double start = MPI_Wtime();
         fail_scenario(s, every, &range);
