@@ -172,9 +172,7 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
                                 rill_trainer **out) {
     MPI_Comm comm;
     if (out) *out = NULL;
-    if (MPI_Comm_dup(parent, &comm) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Comm_dup failed");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    RILL_TRY_DATA(rill__data_dup("rill_trainer_create", parent, &comm));
     rill_trainer *t = calloc(1, sizeof *t);
     rill_status status = RILL_OK;
     if (!t) status = rill__train_memory("the trainer");
