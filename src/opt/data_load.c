@@ -37,16 +37,18 @@ rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *comm) {
 }
 
 rill_status rill__data_agree(MPI_Comm comm, rill_status mine) {
+    enum { FIRST_HAND, TOLD, NONE };
     struct {
-        int failed, rank;
+        int order, rank;
     } me, first;
     char text[DETAIL];
     int status = mine;
     MPI_Comm_rank(comm, &me.rank);
-    me.failed = mine == RILL_OK;
+    /* A text that begins with a rank is what that rank told: its own words are better. */
+    me.order = mine == RILL_OK ? NONE : strncmp(rill_last_error(), "rank ", 5) ? FIRST_HAND : TOLD;
     if (MPI_Allreduce(&me, &first, 1, MPI_2INT, MPI_MINLOC, comm) != MPI_SUCCESS)
         return fail_mpi("MPI_Allreduce");
-    if (first.failed) return RILL_OK;
+    if (first.order == NONE) return RILL_OK;
     snprintf(text, sizeof text, "%s", rill_last_error());
     if (MPI_Bcast(&status, 1, MPI_INT, first.rank, comm) != MPI_SUCCESS ||
         MPI_Bcast(text, DETAIL, MPI_CHAR, first.rank, comm) != MPI_SUCCESS)
