@@ -132,17 +132,26 @@ ssize_t pwrite(int file, const void *data, size_t n, off_t at) {
     if (!HIT(FILES)) return real(file, data, n, at);
     return armed.mode == SHORT ? real(file, data, n / 2, at) : -1;
 }
+/* What a failed write leaves: ferror. (glibc's bit for it.) */
+static int spoil_stream(FILE *file) {
+    enum { ERROR_SEEN = 0x20 };
+    if (file) file->_flags |= ERROR_SEEN;
+    errno = ENOSPC;
+    return EOF;
+}
 size_t fwrite(const void *data, size_t size, size_t n, FILE *file) {
     REAL(fwrite);
     if (!HIT(FILES)) return real(data, size, n, file);
-    return armed.mode == SHORT ? real(data, size, n / 2, file) : 0;
+    if (armed.mode == SHORT) return real(data, size, n / 2, file);
+    spoil_stream(file);
+    return 0;
 }
 int fputs(const char *text, FILE *file) {
     REAL(fputs);
-    return armed.mode != SHORT && HIT(FILES) ? EOF : real(text, file);
+    return armed.mode != SHORT && HIT(FILES) ? spoil_stream(file) : real(text, file);
 }
 int fprintf(FILE *file, const char *format, ...) {
-    if (armed.mode != SHORT && HIT(FILES)) return -1;
+    if (armed.mode != SHORT && HIT(FILES)) return spoil_stream(file);
     va_list rest;
     va_start(rest, format);
     int n = vfprintf(file, format, rest);
@@ -151,7 +160,7 @@ int fprintf(FILE *file, const char *format, ...) {
 }
 int fflush(FILE *file) {
     REAL(fflush);
-    return armed.mode != SHORT && HIT(FILES) ? EOF : real(file);
+    return armed.mode != SHORT && HIT(FILES) ? spoil_stream(file) : real(file);
 }
 /* What is closed is closed, with or without an error. */
 int fclose(FILE *file) {

@@ -151,6 +151,15 @@ static void attempt_tune(const scenario *s) {
     fail_on();
     rill_status status = rill_tune(failing.comm, &o, &report);
     if (!fail_agreed("rill_tune", status)) files_as_before(before, 1);
+    else if (check.rank == 0) {
+        rill_plan_query q = RILL_PLAN_QUERY_INIT;
+        rill_plan_row rows[32];
+        int n;
+        q.profile = failing.path;
+        q.ranks = check.size;
+        q.dim = 1000;
+        if (rill_plan(&q, rows, 32, &n) != RILL_OK) violated("the profile: %s", rill_last_error());
+    }
     drop_comm();
 }
 
