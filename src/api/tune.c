@@ -441,13 +441,9 @@ static rill_status run(tuning *t, rill_tune_report *report) {
 static void release(tuning *t) {
     rill_stream_free(&t->in);
     rill_stream_free(&t->out);
-    free(t->idx);
-    free(t->val);
-    free(t->samples);
-    free(t->measured);
-    free(t->other);
-    free(t->profile);
-    free(t->before);
+    void *all[] = {t->idx, t->val, t->samples, t->measured, t->other, t->profile, t->before};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
 }
 
 /* The planner is then as it was. */
