@@ -498,7 +498,7 @@ typedef struct rill_plan_query {
     size_t size;
     rill_collective collective; /* or RILL_REDUCER: what gives the k largest of the sum */
     rill_type type;
-    int ranks, hosts;
+    int ranks, hosts;      /* at most 2^24 ranks */
     uint64_t dim, nnz;     /* nnz: entries of each rank; with RILL_REDUCER also k */
     uint64_t result;       /* entries of the result; 0: as of uniform supports */
     const char *codec;     /* as in rill_options; NULL: auto */

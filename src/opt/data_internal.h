@@ -250,7 +250,9 @@ struct rill_dataset {
     rill_data_report report;
 };
 
-/* All ranks get the failure of the lowest rank that failed: its status and detail. */
+/* All ranks get the failure of the lowest rank that failed by itself: its status and detail. */
 rill_status rill__data_agree(MPI_Comm, rill_status mine);
+/* A communicator of our own, which reports errors; the call's name is for messages. Collective. */
+rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *);
 
 #endif
