@@ -14,6 +14,7 @@
 #include "parse.h"
 #include "table.h"
 #include "tool.h"
+#include "tool_output.h"
 
 #include <mpi.h>
 #include <rill/rill.h>
@@ -188,7 +189,8 @@ double bench_quantile(double *values, int n, double q);
 void bench_report_head(const bench_config *, const bench_world *, FILE *);
 void bench_report_group(const bench_config *, const bench_input *, const bench_case *, int n,
                         uint64_t nnz_in, FILE *);
+/* Failures have been reported. */
 bool bench_report_json(const bench_config *, const bench_world *, const bench_input *,
-                       const bench_case *, int n, FILE *);
+                       const bench_case *, int n, tool_records *);
 
 #endif

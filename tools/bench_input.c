@@ -163,13 +163,17 @@ static bool dump(const bench_config *config, const bench_world *world, uint64_t 
         snprintf(path, sizeof path, "%s-%llu-%llu-%d.%s", config->dump_prefix,
                  (unsigned long long)input->dim, (unsigned long long)nnz, world->rank,
                  part ? "val" : "idx");
-        FILE *file = fopen(path, "wb");
+        rill__outfile file;
         const void *data = part ? input->value : (void *)input->index;
         size_t each = part ? rill_type_size(config->type) : sizeof *input->index;
-        bool ok = file && fwrite(data, each, input->nnz, file) == input->nnz;
-        if (file && fclose(file)) ok = false;
-        if (ok) continue;
-        snprintf(error, size, "--dump: cannot write '%.200s'", path);
+        int wrong = rill__outfile_open(path, &file);
+        if (!wrong) {
+            wrong = rill__outfile_write(&file, data, each * input->nnz);
+            int closed = rill__outfile_close(&file, !wrong);
+            if (!wrong) wrong = closed;
+        }
+        if (!wrong) continue;
+        snprintf(error, size, "--dump: cannot write '%.150s': %.60s", path, strerror(wrong));
         return false;
     }
     return true;

@@ -219,7 +219,9 @@ static void add_row(table *t, const kernel *k, rill_type type, const measured *m
     cell_ratio(row->cell[9], m->seconds / m->bound);
 }
 
-static bool write_record(FILE *out, const kernel *k, rill_type type, int reps, const measured *m) {
+static bool write_record(tool_records *out, const kernel *k, rill_type type, int reps,
+                         const measured *m) {
+    if (!tool_records_wanted(out)) return true;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:I, "
                           "s:I, s:f, s:f, s:f, "
                           "s:i, "
@@ -255,7 +257,7 @@ static int run_sums(const kernel_run *run) {
             break;
         }
         add_row(&t, &kernels[i], run->type, &m);
-        if (run->json && !write_record(run->json, &kernels[i], run->type, run->reps, &m))
+        if (!write_record(run->json, &kernels[i], run->type, run->reps, &m))
             status = EXIT_FAILED;
     }
     bench_progress(&progress, NULL);
@@ -285,13 +287,7 @@ double kernel_draw_normal(uint64_t *state) {
     return radius * cos(2 * acos(-1) * kernel_draw(state));
 }
 
-bool kernel_write(FILE *out, json_t *record) {
-    bool ok = record && !json_dumpf(record, out, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    json_decref(record);
-    ok = fputc('\n', out) != EOF && ok && fflush(out) == 0;
-    if (!ok) tool_error("bench kernels: --json: writing failed");
-    return ok;
-}
+bool kernel_write(tool_records *out, json_t *record) { return tool_records_put(out, record, 10); }
 
 int kernel_failed(const char *name, rill_status status) {
     tool_error("bench kernels: %s: %s: %s", name, rill_strerror(status), rill_last_error());
@@ -394,15 +390,15 @@ int cmd_bench_kernels(int argc, char **argv) {
     if (!tool_speaks()) return EXIT_OK;
     launch_tune_malloc();
     bool to_stdout = path && !strcmp(path, "-");
-    FILE *json = !path ? NULL : to_stdout ? stdout : fopen(path, "w");
-    if (path && !json) return tool_usage("bench kernels", "--json: cannot write '%s'", path);
+    tool_records json = {.command = "bench kernels", .option = "json", .path = path};
+    if (!tool_records_open(&json, false)) return EXIT_USAGE;
     quiet = quiet || to_stdout;
     kernel_run run = {.type = (rill_type)type,
                       .reps = reps,
-                      .json = json,
+                      .json = &json,
                       .out = quiet ? NULL : stdout,
                       .quiet = quiet};
     int status = run_groups(&run, group);
-    if (json && !to_stdout && fclose(json)) status = EXIT_FAILED;
+    if (!tool_records_close(&json, status == EXIT_OK)) status = EXIT_FAILED;
     return status;
 }

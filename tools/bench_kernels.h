@@ -15,7 +15,8 @@
 typedef struct kernel_run {
     rill_type type;
     int reps;
-    FILE *json, *out; /* NULL: not wanted */
+    tool_records *json;
+    FILE *out; /* NULL: not wanted */
     bool quiet;
     const bench_memory *memory;
 } kernel_run;
@@ -35,7 +36,7 @@ double kernel_draw(uint64_t *state);        /* uniform in (0, 1) */
 double kernel_draw_normal(uint64_t *state); /* standard normal */
 
 /* Writes one record and drops it; false after a message. */
-bool kernel_write(FILE *, json_t *record);
+bool kernel_write(tool_records *, json_t *record);
 int kernel_failed(const char *name, rill_status); /* the message; returns EXIT_FAILED */
 void kernel_table(const kernel_run *, const table *, const char *title);
 

@@ -130,7 +130,7 @@ static bool report_indices(const kernel_run *run, const index_goals *codec, unsi
         }
         cell_text(row->cell[14], c->wrong ? "NO" : "yes");
     }
-    if (!run->json) return true;
+    if (!tool_records_wanted(run->json)) return true;
     json_t *o =
         json_pack("{s:s, s:s, s:s, s:i, s:f, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, "
                   "s:f, s:f, s:o, s:b, "
@@ -291,7 +291,7 @@ static bool report_values(const kernel_run *run, const char *name, int bits, con
         cell_ratio(row->cell[10], p->least / p->bound_least);
         cell_text(row->cell[11], q->wrong ? "NO" : "yes");
     }
-    if (!run->json) return true;
+    if (!tool_records_wanted(run->json)) return true;
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:I, s:I, "
                           "s:f, s:f, s:f, s:f, s:o, s:b, "
                           "s:i, s:s, s:s}",

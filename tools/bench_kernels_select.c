@@ -321,7 +321,7 @@ static bool report(const method *m, const kernel_run *run, data_kind kind, table
         snprintf(row->cell[11], TABLE_CELL, "%.2f", best);
         cell_text(row->cell[12], r->wrong ? "NO" : "yes");
     }
-    if (!run->json) return true;
+    if (!tool_records_wanted(run->json)) return true;
     json_t *o =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
                   "s:f, s:f, s:f, s:f, "

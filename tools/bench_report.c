@@ -138,15 +138,12 @@ static json_t *record(const bench_config *config, const bench_world *world,
 }
 
 bool bench_report_json(const bench_config *config, const bench_world *world,
-                       const bench_input *input, const bench_case *cases, int n, FILE *out) {
+                       const bench_input *input, const bench_case *cases, int n,
+                       tool_records *out) {
     double base = baseline(cases, n);
-    for (int i = 0; i < n; i++) {
-        if (cases[i].state != CASE_READY) continue;
-        json_t *o = record(config, world, input, &cases[i], base);
-        bool ok = o && !json_dumpf(o, out, JSON_COMPACT | JSON_REAL_PRECISION(10));
-        json_decref(o);
-        if (!ok) return false;
-        fputc('\n', out);
-    }
-    return fflush(out) == 0 && !ferror(out);
+    bool good = true;
+    for (int i = 0; tool_records_wanted(out) && good && i < n; i++)
+        if (cases[i].state == CASE_READY)
+            good = tool_records_put(out, record(config, world, input, &cases[i], base), 10);
+    return good;
 }

@@ -155,7 +155,7 @@ static int judge(const bench_case *cases, int n) {
 }
 
 static int run_group(const bench_config *config, const bench_world *world, uint64_t dim,
-                     double density, uint64_t nnz, FILE *json, FILE *table_out) {
+                     double density, uint64_t nnz, tool_records *json, FILE *table_out) {
     char error[256] = "", label[96];
     snprintf(label, sizeof label, "dim %llu, nnz %llu", (unsigned long long)dim,
              (unsigned long long)nnz);
@@ -179,10 +179,7 @@ static int run_group(const bench_config *config, const bench_world *world, uint6
             fflush(table_out);
         }
         status = judge(cases, n);
-        if (json && !bench_report_json(config, world, &input, cases, n, json)) {
-            tool_error("bench: --json: writing to '%s' failed", config->json_path);
-            status = EXIT_FAILED;
-        }
+        if (!bench_report_json(config, world, &input, cases, n, json)) status = EXIT_FAILED;
     }
     bench_cases_free(config, cases, n);
     bench_input_free(&input);
@@ -228,15 +225,8 @@ static int run_all(const bench_config *config) {
             if (!group_nnz(config, &world, config->dim[d], i, &density, &nnz)) return EXIT_USAGE;
 
     bool to_stdout = config->json_path && !strcmp(config->json_path, "-");
-    FILE *json = NULL;
-    int opened = 1;
-    if (config->json_path && world.rank == ROOT) {
-        json = to_stdout ? stdout : fopen(config->json_path, "w");
-        opened = json != NULL;
-        if (!opened)
-            tool_usage("bench", "--json: cannot write '%s': %s", config->json_path,
-                       strerror(errno));
-    }
+    tool_records json = {.command = "bench", .option = "json", .path = config->json_path};
+    int opened = world.rank != ROOT || tool_records_open(&json, false);
     MPI_Bcast(&opened, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
     if (!opened) return EXIT_USAGE;
     FILE *table_out = world.rank == ROOT && !config->quiet && !to_stdout ? stdout : NULL;
@@ -246,14 +236,11 @@ static int run_all(const bench_config *config) {
     for (int d = 0; d < config->dims; d++)
         for (int i = 0; i < kinds; i++) {
             group_nnz(config, &world, config->dim[d], i, &density, &nnz);
-            int one = run_group(config, &world, config->dim[d], density, nnz, json, table_out);
+            int one = run_group(config, &world, config->dim[d], density, nnz, &json, table_out);
             if (one > status) status = one;
         }
+    if (!tool_records_close(&json, status == EXIT_OK)) status = EXIT_FAILED;
     MPI_Bcast(&status, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
-    if (json && !to_stdout && fclose(json)) {
-        tool_error("bench: --json: writing to '%s' failed", config->json_path);
-        status = EXIT_FAILED;
-    }
     return status;
 }
 

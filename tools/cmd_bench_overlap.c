@@ -5,7 +5,6 @@
 #include "bench_overlap.h"
 #include "launch.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <sched.h>
@@ -188,7 +187,7 @@ typedef struct report {
     bench_input input;
     int cpus; /* that a rank may use, the fewest of any */
     table rows;
-    FILE *json;
+    tool_records json;
     int status;
 } report;
 
@@ -209,9 +208,9 @@ static void add_row(report *p, const overlap_result *r) {
     cell_text(row->cell[7], r->c.correct ? "yes" : "NO");
 }
 
-static void write_json(const report *p, const overlap_result *r) {
+static void write_json(report *p, const overlap_result *r) {
     const overlap_config *c = p->config;
-    if (!p->json || r->c.state != CASE_READY) return;
+    if (!tool_records_wanted(&p->json) || r->c.state != CASE_READY) return;
     json_t *o =
         json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:f, s:I, s:I, s:s, s:i, s:i, s:i}",
                   "kind", "overlap", "requested", r->c.requested, "algorithm", r->c.stats.algorithm,
@@ -225,12 +224,10 @@ static void write_json(const report *p, const overlap_result *r) {
                              "t_compute_s", r->compute, "t_both_s", r->both, "overlap", r->percent,
                              "correct", r->c.correct, "mpi_library", tool_mpi_library(), "isa",
                              rill_isa(), "commit", tool_commit());
-    if (o && more && !json_object_update(o, more)) {
-        json_dumpf(o, p->json, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        fputc('\n', p->json);
-    }
+    bool whole = o && more && !json_object_update(o, more);
     json_decref(more);
-    json_decref(o);
+    if (!tool_records_put(&p->json, whole ? o : NULL, 9)) p->status = EXIT_FAILED;
+    if (!whole) json_decref(o);
 }
 
 static void run_case(report *p, const char *algorithm, overlap_progress progress, bool may_fail) {
@@ -303,13 +300,8 @@ static int run_all(const overlap_config *c) {
                           b->ranks, p.world.size);
     p.world.malloc_tuned = launch_tune_malloc();
     p.cpus = count_cpus();
-    if (b->json_path && p.world.rank == ROOT) {
-        p.json = to_stdout ? stdout : fopen(b->json_path, "w");
-        opened = p.json != NULL;
-        if (!opened)
-            tool_usage("bench overlap", "--json: cannot write '%s': %s", b->json_path,
-                       strerror(errno));
-    }
+    p.json = (tool_records){.command = "bench overlap", .option = "json", .path = b->json_path};
+    if (p.world.rank == ROOT) opened = tool_records_open(&p.json, false);
     MPI_Bcast(&opened, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
     if (!opened) return EXIT_USAGE;
     bool ok = bench_input_make(b, &p.world, c->dim, c->density, c->nnz, &p.input, error,
@@ -327,10 +319,7 @@ static int run_all(const overlap_config *c) {
     }
     table_free(&p.rows);
     bench_input_free(&p.input);
-    if (p.json && !to_stdout && fclose(p.json)) {
-        tool_error("bench overlap: --json: writing to '%s' failed", b->json_path);
-        p.status = EXIT_FAILED;
-    }
+    if (!tool_records_close(&p.json, p.status == EXIT_OK)) p.status = EXIT_FAILED;
     MPI_Bcast(&p.status, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
     return p.status;
 }

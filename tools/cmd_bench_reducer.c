@@ -192,7 +192,7 @@ static int read_options(int argc, char **argv, reducer_config *c, bool *help) {
 
 typedef struct report {
     table rows;
-    FILE *json;
+    tool_records json;
     double mpi, traffic[2]; /* seconds: of the baseline; for a dense update, for a stream */
     int ranks, status;
 } report;
@@ -221,8 +221,8 @@ static void add_row(report *p, const reducer_result *r) {
     cell_text(row->cell[12], r->correct ? "yes" : "NO");
 }
 
-static void write_json(const report *p, const reducer_config *c, const reducer_result *r) {
-    if (!p->json || !r->ran) return;
+static void write_json(report *p, const reducer_config *c, const reducer_result *r) {
+    if (!tool_records_wanted(&p->json) || !r->ran) return;
     bool stream = !strcmp(r->update, "stream");
     json_t *o = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:i, s:s, s:i, s:I, s:f, s:I, s:s, s:s, s:f, s:f, s:f}", "kind",
@@ -240,12 +240,10 @@ static void write_json(const report *p, const reducer_config *c, const reducer_r
         "messages_max", (json_int_t)r->messages, "rounds", (json_int_t)r->rounds, "collision_error",
         r->stats.collision_error, "traffic_s", p->traffic[stream], "speedup",
         p->mpi > 0 ? p->mpi / r->median : 0.0, "correct", r->correct, "commit", tool_commit());
-    if (o && more && !json_object_update(o, more)) {
-        json_dumpf(o, p->json, JSON_COMPACT | JSON_REAL_PRECISION(9));
-        fputc('\n', p->json);
-    }
+    bool whole = o && more && !json_object_update(o, more);
     json_decref(more);
-    json_decref(o);
+    if (!tool_records_put(&p->json, whole ? o : NULL, 9)) p->status = EXIT_FAILED;
+    if (!whole) json_decref(o);
 }
 
 static void take(report *p, const reducer_config *c, reducer_result *r, bool may_fail) {
@@ -301,13 +299,8 @@ static int run_all(const reducer_config *c) {
         return tool_usage("bench reducer", "--ranks: %d were asked for, the launcher started %d",
                           c->ranks, p.ranks);
     launch_tune_malloc();
-    if (c->json_path && rank == 0) {
-        p.json = to_stdout ? stdout : fopen(c->json_path, "w");
-        opened = p.json != NULL;
-        if (!opened)
-            tool_usage("bench reducer", "--json: cannot write '%s': %s", c->json_path,
-                       strerror(errno));
-    }
+    p.json = (tool_records){.command = "bench reducer", .option = "json", .path = c->json_path};
+    if (rank == 0) opened = tool_records_open(&p.json, false);
     MPI_Bcast(&opened, 1, MPI_INT, 0, MPI_COMM_WORLD);
     if (!opened) return EXIT_USAGE;
     if (c->baseline) {
@@ -321,10 +314,7 @@ static int run_all(const reducer_config *c) {
     run_list(&p, c);
     if (rank == 0 && !c->quiet && !to_stdout) table_print(&p.rows, stdout);
     table_free(&p.rows);
-    if (p.json && !to_stdout && fclose(p.json)) {
-        tool_error("bench reducer: --json: writing to '%s' failed", c->json_path);
-        p.status = EXIT_FAILED;
-    }
+    if (!tool_records_close(&p.json, p.status == EXIT_OK)) p.status = EXIT_FAILED;
     MPI_Bcast(&p.status, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return p.status;
 }

@@ -5,6 +5,7 @@
 #include "launch.h"
 #include "parse.h"
 #include "tool.h"
+#include "tool_output.h"
 #include "tool_progress.h"
 
 #include <math.h>
@@ -108,11 +109,11 @@ static char *make_lines(const rill_model *m, const rill_model_view *view, const 
     return NULL;
 }
 
-/* Rank after rank sends its lines to rank 0, which writes them. */
-static bool write_lines(const char *path, const char *head, char *text, size_t size) {
-    enum { TAG = 7, CHUNK = 1 << 24 };
-    int rank, ranks, good = 1;
-    FILE *out = NULL;
+/* Rank after rank sends its lines to rank 0, which writes them. 0 or an errno, on all. */
+static int write_lines(const char *path, const char *head, char *text, size_t size) {
+    enum { TAG = 7, CHUNK = 1 << 20 };
+    static char chunk[CHUNK];
+    int rank, ranks, error = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (rank) {
@@ -122,23 +123,24 @@ static bool write_lines(const char *path, const char *head, char *text, size_t s
             MPI_Send(text + at, (int)(size - at < CHUNK ? size - at : CHUNK), MPI_CHAR, 0, TAG,
                      MPI_COMM_WORLD);
     } else {
-        out = fopen(path, "w");
-        char *chunk = malloc(CHUNK);
-        good = out && chunk && fputs(head, out) >= 0 && fwrite(text, 1, size, out) == size;
-        for (int r = 1; r < ranks && chunk; r++) {
+        rill__outfile out;
+        error = rill__outfile_open(path, &out);
+        if (!error) error = rill__outfile_write(&out, head, strlen(head));
+        if (!error) error = rill__outfile_write(&out, text, size);
+        for (int r = 1; r < ranks; r++) {
             uint64_t n;
             MPI_Recv(&n, 1, MPI_UINT64_T, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             for (uint64_t at = 0; at < n; at += CHUNK) {
                 int part = (int)(n - at < CHUNK ? n - at : CHUNK);
                 MPI_Recv(chunk, part, MPI_CHAR, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                good = good && fwrite(chunk, 1, (size_t)part, out) == (size_t)part;
+                if (!error) error = rill__outfile_write(&out, chunk, (size_t)part);
             }
         }
-        free(chunk);
-        if (out && fclose(out)) good = 0;
+        int closed = rill__outfile_close(&out, !error);
+        if (!error) error = closed;
     }
-    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return good;
+    MPI_Bcast(&error, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return error;
 }
 
 static rill_status output(const predict_config *c, const rill_model *m, const rill_dataset *set) {
@@ -167,8 +169,11 @@ static rill_status output(const predict_config *c, const rill_model *m, const ri
             at += (size_t)snprintf(head + at, sizeof head - at, " %.17g", view.label[k]);
         snprintf(head + at, sizeof head - at, "\n");
     }
-    if (!write_lines(c->output, head, text, size))
-        status = rill_error_set(RILL_ERR_IO, "the output cannot be written");
+    int error = write_lines(c->output, head, text, size);
+    if (error) {
+        snprintf(head, sizeof head, "%s: cannot be written: %s", c->output, strerror(error));
+        status = rill_error_set(RILL_ERR_IO, head);
+    }
     free(text);
     free(decision);
     free(predicted);

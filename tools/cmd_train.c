@@ -5,6 +5,7 @@
 #include "launch.h"
 #include "table.h"
 #include "tool.h"
+#include "tool_output.h"
 #include "train_config.h"
 
 #include <jansson.h>
@@ -19,7 +20,7 @@ typedef struct train_run {
     rill_train_options options; /* with what was chosen */
     rill_dataset *data, *valid;
     rill_trainer *trainer;
-    FILE *log;
+    tool_records log;
     rill_data_report data_report;
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
@@ -78,8 +79,8 @@ static void put_number(json_t *object, const char *key, double value) {
     json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
 }
 
-static void log_line(const train_run *run, const rill_train_report *r) {
-    if (!run->log) return;
+static void log_line(train_run *run, const rill_train_report *r) {
+    if (!tool_records_wanted(&run->log)) return;
     int ranks;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const rill_train_options *o = &run->options;
@@ -91,7 +92,6 @@ static void log_line(const train_run *run, const rill_train_report *r) {
                              (json_int_t)r->steps, "sent_bytes", (json_int_t)r->sent_bytes,
                              "memory_bytes", (json_int_t)r->memory_bytes, "algorithm",
                              r->algorithm);
-    if (!line) return;
     const rill_data_report *data = &run->data_report;
     json_object_set_new(line, "rows", json_integer((json_int_t)data->rows));
     json_object_set_new(line, "entries", json_integer((json_int_t)data->entries));
@@ -113,13 +113,18 @@ static void log_line(const train_run *run, const rill_train_report *r) {
     put_number(line, "valid_accuracy", r->valid_accuracy);
     put_number(line, "valid_auc", r->valid_auc);
     json_object_set_new(line, "commit", json_string(tool_commit()));
-    json_dumpf(line, run->log, JSON_COMPACT);
-    fputc('\n', run->log);
-    fflush(run->log);
-    json_decref(line);
+    tool_records_put(&run->log, line, 0);
 }
 
-static void print_epoch(const train_run *run, const rill_train_report *r) {
+/* Whether rank 0, which has said why not, could write its log; asked on all ranks, so that all stop. */
+static bool log_is_good(train_run *run) {
+    int bad = run->log.failed;
+    if (run->config->log) MPI_Bcast(&bad, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    run->log.failed = bad;
+    return !bad;
+}
+
+static void print_epoch(train_run *run, const rill_train_report *r) {
     log_line(run, r);
     if (!tool_speaks() || run->config->quiet) return;
     printf("epoch %3llu  loss %.6f", (unsigned long long)r->epoch, r->loss);
@@ -156,6 +161,7 @@ static rill_status train_epochs(train_run *run) {
         run->total_bytes += report.sent_bytes;
         run->epochs++;
         print_epoch(run, &report);
+        if (!log_is_good(run)) return RILL_OK;
         run->stopped = is_enough(run) || report.converged;
         bool last = run->stopped || report.epoch >= config->epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
@@ -197,14 +203,11 @@ static int run_training(train_run *run) {
     if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)
         return failed(NULL);
-    if (config->log && tool_speaks()) {
-        run->log = fopen(config->log, config->resume ? "a" : "w");
-        if (!run->log) {
-            tool_error("train: %s: cannot be written", config->log);
-            MPI_Abort(MPI_COMM_WORLD, EXIT_FAILED);
-        }
-    }
+    run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
+    if (tool_speaks()) tool_records_open(&run->log, config->resume);
+    if (!log_is_good(run)) return EXIT_FAILED;
     if (train_epochs(run) != RILL_OK) return failed(NULL);
+    if (run->log.failed) return EXIT_FAILED;
     double objective, loss;
     if (rill_trainer_objective(run->trainer, &objective, &loss) != RILL_OK) return failed(NULL);
     print_end(run, objective, loss);
@@ -229,9 +232,6 @@ int cmd_train(int argc, char **argv) {
     rill_trainer_free(&run.trainer);
     rill_dataset_free(&run.data);
     rill_dataset_free(&run.valid);
-    if (run.log && fclose(run.log) && status == EXIT_OK) {
-        tool_error("train: writing %s failed", config.log);
-        status = EXIT_FAILED;
-    }
+    if (!tool_records_close(&run.log, status == EXIT_OK)) status = EXIT_FAILED;
     return status;
 }

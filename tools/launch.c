@@ -43,6 +43,8 @@ int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
 }
 #else
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -110,9 +112,37 @@ static int explain(int status, const char *launcher) {
     return EXIT_FAILED;
 }
 
+/* What the ranks print goes on to standard output, and a failure of that is noticed: launchers drop it. Ends when they have
+ * closed the pipe, or the launcher has gone (*status is its own then). 0 or an errno. */
+static int pass_on(int from, pid_t child, int *status, bool *gone) {
+    char text[1 << 14];
+    int error = 0;
+    for (struct pollfd wait = {.fd = from, .events = POLLIN};;) {
+        int ready = poll(&wait, 1, *gone ? 0 : 200);
+        if (ready == 0 && *gone) return error;
+        if (ready == 0) *gone = waitpid(child, status, WNOHANG) == child;
+        if (ready <= 0) continue;
+        ssize_t n = read(from, text, sizeof text);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return error;
+        for (ssize_t done = 0; !error && done < n;) {
+            ssize_t some = write(STDOUT_FILENO, text + done, (size_t)(n - done));
+            if (some >= 0) done += some;
+            else if (errno != EINTR) error = errno;
+        }
+    }
+}
+
 static int spawn(char **words) {
+    int ends[2] = {-1, -1};
+    /* A terminal takes all, and is the launcher's to write to. */
+    if (!isatty(STDOUT_FILENO) && pipe2(ends, O_CLOEXEC)) {
+        tool_error("cannot start %s: %s", words[0], strerror(errno));
+        return EXIT_FAILED;
+    }
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
+        if (ends[1] >= 0) dup2(ends[1], STDOUT_FILENO);
 #ifdef __linux__
         /* If we are killed, the ranks must go as well. */
         prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -128,10 +158,18 @@ static int spawn(char **words) {
     }
     /* Ctrl-C goes to the launcher too, which cleans up; wait for that. */
     signal(SIGINT, SIG_IGN);
-    int status;
-    while (waitpid(child, &status, 0) < 0)
+    int status, unwritten = 0;
+    bool gone = false;
+    if (ends[0] >= 0) {
+        close(ends[1]);
+        unwritten = pass_on(ends[0], child, &status, &gone);
+        close(ends[0]);
+    }
+    while (!gone && waitpid(child, &status, 0) < 0)
         if (errno != EINTR) return EXIT_FAILED;
-    return explain(status, words[0]);
+    int code = explain(status, words[0]);
+    if (unwritten) tool_error("standard output: cannot be written: %s", strerror(unwritten));
+    return unwritten && code == EXIT_OK ? EXIT_FAILED : code;
 }
 
 int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {

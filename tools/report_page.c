@@ -5,14 +5,13 @@
 #include "report.h"
 #include "report_plot.h"
 #include "tool.h"
+#include "tool_output.h"
 
 #include <errno.h>
 #include <math.h>
 #include <rill/rill.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_WORDS = 64 };
 
@@ -172,43 +171,15 @@ static const char *usual_title(const report_data *d) {
     return "rill: measured, and trained";
 }
 
-/* Next to the target, so that it can be renamed to it. */
-static FILE *open_beside(const char *path, char *name, size_t size) {
-    if ((size_t)snprintf(name, size, "%s.XXXXXX", path) >= size) {
-        errno = ENAMETOOLONG;
-        return NULL;
-    }
-    int file = mkstemp(name);
-    if (file < 0) return NULL;
-    mode_t mask = umask(0);
-    umask(mask);
-    FILE *out = fchmod(file, 0666 & ~mask) ? NULL : fdopen(file, "w");
-    if (out) return out;
-    int error = errno;
-    close(file);
-    unlink(name);
-    errno = error;
-    return NULL;
-}
-
 bool report_write(const report_data *d, const report_summary *s, const char *title,
                   const char *path) {
-    bool to_stdout = !strcmp(path, "-");
-    char name[4096];
-    FILE *out = to_stdout ? stdout : open_beside(path, name, sizeof name);
-    if (!out) {
-        tool_error("report: cannot write '%s': %s", path, strerror(errno));
-        return false;
+    rill__outfile out;
+    int error = rill__outfile_open(path, &out);
+    if (!error) {
+        bool complete = write_page(d, s, title ? title : usual_title(d), out.stream);
+        error = rill__outfile_close(&out, complete);
+        if (!complete) error = ENOMEM;
     }
-    errno = 0;
-    bool complete = write_page(d, s, title ? title : usual_title(d), out);
-    bool written = !ferror(out);
-    if (to_stdout) written &= !fflush(out);
-    else written &= !fclose(out);
-    if (complete && written && !to_stdout) written = !rename(name, path);
-    if (complete && written) return true;
-    if (!complete) tool_error("report: out of memory");
-    else tool_error("report: cannot write '%s': %s", path, strerror(errno ? errno : EIO));
-    if (!to_stdout) unlink(name);
-    return false;
+    if (error) tool_error("report: cannot write '%s': %s", path, strerror(error));
+    return !error;
 }

@@ -5,6 +5,7 @@
 #include "launch.h"
 #include "tool.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <rill/rill.h>
 #include <stdlib.h>
@@ -128,9 +129,12 @@ int main(int argc, char **argv) {
     /* Under a launcher MPI comes first, so that usage errors are reported by one rank only. */
     if (launch_is_under()) tool_mpi_begin(thread_level(argc, argv));
     int status = dispatch(argc, argv);
+    errno = 0;
     if (fflush(stdout) || ferror(stdout)) {
+        int why = errno; /* 0: it failed before */
         if (status == EXIT_OK) status = EXIT_FAILED;
-        tool_error("writing to standard output failed");
+        tool_error("standard output: cannot be written%s%s", why ? ": " : "",
+                   why ? strerror(why) : "");
     }
     int initialized = 0;
     MPI_Initialized(&initialized);

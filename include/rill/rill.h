@@ -404,7 +404,8 @@ RILL_API rill_status rill_reducer_stats(const rill_reducer *, rill_stats *); /* 
 /* One file for all ranks, replaced as a whole when it is complete. Loading with the same number of
  * ranks goes on bit by bit as if never interrupted; with another number, residuals and momenta move
  * to other ranks and none is lost. The reducer loaded into has the dim, type and options of the
- * saved one. */
+ * saved one. A failure of one rank is everybody's: a save leaves the file that was there, a load the
+ * reducer as it was. */
 RILL_API rill_status rill_reducer_save(const rill_reducer *, const char *path);
 RILL_API rill_status rill_reducer_load(rill_reducer *, const char *path);
 
@@ -497,7 +498,7 @@ typedef struct rill_plan_query {
     size_t size;
     rill_collective collective; /* or RILL_REDUCER: what gives the k largest of the sum */
     rill_type type;
-    int ranks, hosts;
+    int ranks, hosts;      /* at most 2^24 ranks */
     uint64_t dim, nnz;     /* nnz: entries of each rank; with RILL_REDUCER also k */
     uint64_t result;       /* entries of the result; 0: as of uniform supports */
     const char *codec;     /* as in rill_options; NULL: auto */

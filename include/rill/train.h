@@ -192,7 +192,7 @@ typedef struct rill_model_view {
     { sizeof(rill_model_view), "", 0, 0, 0, 0, 0, NULL, 0.0, NULL }
 
 /* LIBLINEAR's text format, read and written; weights keep their bits. The file appears under its
- * name when it is complete. Neither is collective. */
+ * name when it is complete; a device or a FIFO is written into. Neither is collective. */
 RILL_API rill_status rill_model_load(const char *path, rill_model **out);
 RILL_API rill_status rill_model_save(const rill_model *, const char *path);
 RILL_API rill_status rill_model_free(rill_model **);
@@ -320,7 +320,8 @@ RILL_API rill_status rill_trainer_objective(rill_trainer *, double *objective, d
 RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
 /* Everything that the next epochs depend on, in one file that is replaced as a whole, and of a
  * reducer a second one, named by the epoch. A trainer of the same data, options and number of ranks that
- * loads it goes on bit by bit as the saved one would have. */
+ * loads it goes on bit by bit as the saved one would have. A failure of one rank is everybody's: the
+ * old checkpoint, or the trainer as it was, stays. */
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 

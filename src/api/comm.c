@@ -36,8 +36,18 @@ static rill_status start_thread(rill_comm *comm, int ranks_here) {
     return rill__fail((rill_status)worst, "rill_comm_create: %s", detail);
 }
 
-static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
+/* All that this rank does alone, and may lack the memory for: what follows is with the others. */
+static rill_status prepare(rill_comm *comm, MPI_Comm dup, const rill_config *config) {
     RILL_TRY(rill__engine_init(&comm->engine, dup));
+    if (config && config->size < offsetof(rill_config, progress_thread))
+        return rill__fail(RILL_ERR_ARGUMENT,
+                          "rill_comm_create: config.size is %zu: use RILL_CONFIG_INIT",
+                          config->size);
+    RILL_TRY(rill__hosts_reserve(&comm->engine.hosts, comm->engine.size));
+    return rill__mpi_ops_create(comm);
+}
+
+static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
     RILL_TRY(rill__defaults_agree(config, user, dup, &comm->defaults));
     comm->engine.split_limit = comm->engine.host_limit = comm->defaults.split_limit;
     RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
@@ -55,39 +65,59 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
     RILL_TRY(rill__comm_profile(comm, most));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start();
-    RILL_TRY(rill__mpi_ops_create(comm));
-    rill_status status = start_thread(comm, ranks_here);
-    if (status != RILL_OK) rill__mpi_ops_free(comm);
-    return status;
+    return start_thread(comm, ranks_here);
+}
+
+static void destroy(rill_comm *comm) {
+    rill__mpi_ops_free(comm);
+    rill__shared_free(&comm->engine.shared);
+    rill__engine_free(&comm->engine);
+    free(comm);
+}
+
+/* MPI would end the program at the first call. */
+static rill_status check_mpi(MPI_Comm user) {
+    int up = 0, down = 0, inter = 0;
+    MPI_Initialized(&up);
+    if (!up) return rill__fail(RILL_ERR_STATE, "rill_comm_create: MPI is not initialised");
+    MPI_Finalized(&down);
+    if (down) return rill__fail(RILL_ERR_STATE, "rill_comm_create: MPI has been finalised");
+    if (user == MPI_COMM_NULL)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: the communicator is MPI_COMM_NULL");
+    MPI_Comm_test_inter(user, &inter);
+    if (inter)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: this is an intercommunicator: "
+                                             "MPI_Intercomm_merge makes one communicator of it");
+    return RILL_OK;
+}
+
+/* One agreement before the first call that assumes that everybody has a communicator. */
+static rill_status agree(MPI_Comm dup, rill_status mine) {
+    int status = mine, worst = RILL_OK;
+    int code = MPI_Allreduce(&status, &worst, 1, MPI_INT, MPI_MIN, dup);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    if (worst != RILL_OK && mine == RILL_OK)
+        rill__fail((rill_status)worst, "rill_comm_create: another rank failed: %s",
+                   rill_strerror((rill_status)worst));
+    return mine != RILL_OK ? mine : (rill_status)worst;
 }
 
 rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm **out) {
-    if (!out) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: out is NULL");
-    *out = NULL;
-    if (user == MPI_COMM_NULL)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: the communicator is MPI_COMM_NULL");
-    int up = 0;
-    MPI_Initialized(&up);
-    if (!up) return rill__fail(RILL_ERR_STATE, "rill_comm_create: MPI is not initialised");
+    if (out) *out = NULL;
+    RILL_TRY(check_mpi(user));
     MPI_Comm dup;
     int code = MPI_Comm_dup(user, &dup);
     if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Comm_dup");
     MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
 
-    /* One agreement before the first collective that assumes everybody has a communicator. */
-    rill_comm *comm = calloc(1, sizeof *comm);
-    int failed = comm == NULL, any = 0;
-    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, dup);
-    if (any) {
-        free(comm);
-        MPI_Comm_free(&dup);
-        return rill__fail(RILL_ERR_MEMORY, "rill_comm_create: out of memory on a rank");
-    }
-    rill_status status = set_up(comm, user, dup, config);
+    rill_comm *comm = out ? calloc(1, sizeof *comm) : NULL;
+    rill_status status = comm  ? prepare(comm, dup, config)
+                         : out ? rill__fail(RILL_ERR_MEMORY, "rill_comm_create: out of memory")
+                               : rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: out is NULL");
+    status = agree(dup, status);
+    if (status == RILL_OK) status = set_up(comm, user, dup, config);
     if (status != RILL_OK) { /* all ranks take the same way here */
-        rill__shared_free(&comm->engine.shared);
-        rill__engine_free(&comm->engine);
-        free(comm);
+        if (comm) destroy(comm);
         MPI_Comm_free(&dup);
         return status;
     }
@@ -98,6 +128,9 @@ rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm
 rill_status rill_comm_free(rill_comm **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_comm *comm = *pointer;
+    int down = 0;
+    MPI_Finalized(&down);
+    if (down) return rill__fail(RILL_ERR_STATE, "rill_comm_free: MPI has been finalised");
     if (comm->requests)
         return rill__fail(RILL_ERR_STATE, "rill_comm_free: %d requests are not freed",
                           comm->requests);
@@ -108,11 +141,8 @@ rill_status rill_comm_free(rill_comm **pointer) {
         comm->idle = r->next_idle;
         rill__request_destroy(r);
     }
-    rill__mpi_ops_free(comm);
-    rill__shared_free(&comm->engine.shared);
     MPI_Comm mpi = comm->engine.mpi;
-    rill__engine_free(&comm->engine);
-    free(comm);
+    destroy(comm);
     *pointer = NULL;
     int code = MPI_Comm_free(&mpi);
     if (status == RILL_OK && code != MPI_SUCCESS) status = rill__mpi_error(code, "MPI_Comm_free");

@@ -31,6 +31,7 @@ struct rill_comm {
     rill__defaults defaults;
     rill__planner planner;
     MPI_Op min, max, half[2][4]; /* half: f16 and bf16 by kind */
+    bool has_ops;                /* they are set, if only to MPI_OP_NULL */
     rill__clock clock;
     rill_stats last; /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
@@ -49,7 +50,7 @@ rill_status rill__settings_resolve(const rill_comm *, rill_collective, const ril
 /* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
 rill_status rill__comm_profile(rill_comm *, double crowding);
 
-/* mpi_op.c */
+/* mpi_op.c: local. Free takes what a failed create left. */
 rill_status rill__mpi_ops_create(rill_comm *);
 void rill__mpi_ops_free(rill_comm *);
 

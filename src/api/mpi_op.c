@@ -38,21 +38,35 @@ static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
     combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout, (uint64_t)*n);
 }
 
+enum { OPS = 10 };
+
+static void list_ops(rill_comm *comm, MPI_Op *ops[OPS]) {
+    ops[0] = &comm->min;
+    ops[1] = &comm->max;
+    for (int i = 0; i < 8; i++)
+        ops[2 + i] = &comm->half[i / 4][i % 4];
+}
+
 rill_status rill__mpi_ops_create(rill_comm *comm) {
-    static MPI_User_function *const halves[2][4] = {{f16_sum, f16_min, f16_max, f16_prod},
-                                                    {bf16_sum, bf16_min, bf16_max, bf16_prod}};
-    int code = MPI_Op_create(real_min, 1, &comm->min);
-    if (code == MPI_SUCCESS) code = MPI_Op_create(real_max, 1, &comm->max);
-    for (int i = 0; i < 8 && code == MPI_SUCCESS; i++)
-        code = MPI_Op_create(halves[i / 4][i % 4], 1, &comm->half[i / 4][i % 4]);
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Op_create");
+    static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,  f16_max,
+                                                   f16_prod, bf16_sum, bf16_min, bf16_max, bf16_prod};
+    MPI_Op *ops[OPS];
+    list_ops(comm, ops);
+    for (int i = 0; i < OPS; i++)
+        *ops[i] = MPI_OP_NULL;
+    comm->has_ops = true;
+    for (int i = 0; i < OPS; i++) {
+        int code = MPI_Op_create(functions[i], 1, ops[i]);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Op_create");
+    }
+    return RILL_OK;
 }
 
 void rill__mpi_ops_free(rill_comm *comm) {
-    MPI_Op_free(&comm->min);
-    MPI_Op_free(&comm->max);
-    for (int i = 0; i < 8; i++)
-        MPI_Op_free(&comm->half[i / 4][i % 4]);
+    MPI_Op *ops[OPS];
+    list_ops(comm, ops);
+    for (int i = 0; comm->has_ops && i < OPS; i++)
+        if (*ops[i] != MPI_OP_NULL) MPI_Op_free(ops[i]);
 }
 
 bool rill__mpi_op(const rill_request *r, MPI_Datatype *type, MPI_Op *op) {

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #define CALL "rill_plan: "
+enum { MOST_RANKS = 1 << 24 }; /* include/rill/rill.h names it */
 
 static rill_status check(const rill_plan_query *q) {
     if (q->ranks < 1)
         return rill__fail(RILL_ERR_ARGUMENT, CALL "ranks = %d is not positive", q->ranks);
+    if (q->ranks > MOST_RANKS) /* the estimates count rounds and messages in int */
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "ranks = %d is over %d", q->ranks, MOST_RANKS);
     if (q->hosts < 1 || q->hosts > q->ranks)
         return rill__fail(RILL_ERR_ARGUMENT, CALL "hosts = %d is not from 1 to %d, the ranks",
                           q->hosts, q->ranks);
@@ -113,9 +116,9 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
     rill_status status = load(query, planner);
     if (status == RILL_OK) status = settings_of(comm, query, &settings);
     if (status == RILL_OK) {
-        rill__observed seen = {.known = true,
-                               .nnz_sum = query->nnz * (unsigned)query->ranks,
-                               .nnz_max = query->nnz};
+        rill__observed seen = {.known = true, .nnz_max = query->nnz};
+        if (__builtin_mul_overflow(query->nnz, (uint64_t)query->ranks, &seen.nnz_sum))
+            seen.nnz_sum = UINT64_MAX;
         rill__problem p = rill__plan_problem(planner, &settings, query->collective, query->ranks,
                                              query->dim, query->type, RILL_SUM, &seen);
         if (query->collective == RILL_REDUCER) p.k = (double)query->nnz;

@@ -14,7 +14,7 @@
 static bool from_info(MPI_Info info, const char *name, char *value, int length) {
     char key[64];
     int found = 0;
-    if (info == MPI_INFO_NULL) return false;
+    if (info == MPI_INFO_NULL || info == (MPI_Info)0) return false; /* 0: a config of zeros */
     snprintf(key, sizeof key, "rill_%s", name);
     return MPI_Info_get(info, key, length - 1, value, &found) == MPI_SUCCESS && found;
 }

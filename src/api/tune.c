@@ -4,6 +4,7 @@
  * Real calls rather than ping-pongs and loops: what a byte costs while all ranks send, sum and share
  * processors is what the planner has to know, and no other measurement gives it. */
 #include "api/comm.h"
+#include "core/text.h"
 #include "plan/fit.h"
 
 #include <math.h>
@@ -30,25 +31,14 @@ enum {
     MOST_ALGORITHMS = 16
 };
 
-typedef struct place {
-    uint64_t dim;
-    double density;
-} place;
-
-/* Small ones first, so that a slow network ends with those that it has time for; and first a few all over
- * the range. */
-static const place places[] = {
-    {1 << 12, 0.01}, {1 << 16, 0.01},  {1 << 16, 0.1},   {1 << 16, 0.001}, {1 << 16, 0.5},
-    {1 << 16, 1e-4}, {1 << 20, 0.001}, {1 << 20, 0.01},  {1 << 20, 1e-4},  {1 << 20, 0.1},
-    {1 << 18, 0.01}, {1 << 20, 0.5},   {1 << 18, 0.1},   {1 << 12, 0.1},   {1 << 24, 0.001},
-    {1 << 24, 1e-4}, {1 << 24, 0.01},  {1 << 24, 0.1},   {1 << 22, 0.01},  {1 << 24, 0.5},
-    {1 << 22, 0.1},  {1 << 18, 0.001}, {1 << 22, 0.001},
-};
-enum { PLACES = sizeof places / sizeof places[0], PRELIMINARY = 8 };
+typedef rill__place place;
+enum { PLACES = RILL__PLACES, PRELIMINARY = 8 };
+static const place *const places = rill__places;
 
 typedef struct tuning {
     rill_comm *comm;
     rill__profile *profile; /* the new one */
+    rill__profile *before;  /* the communicator's, if this fails */
     const rill_tune_options *options;
     double began, seconds;
     rill_stream *in, *out;
@@ -72,19 +62,20 @@ static bool agreed(const tuning *t, bool mine) {
     return answer != 0;
 }
 
-/* About nnz entries, each index as likely as another: gaps of a geometric distribution. (Regular gaps
- * would be summed in half the time, by branches that are predicted.) */
+/* Whether it is right on all ranks: one that goes on alone would wait for ever. */
+static rill_status together(const rill_comm *comm, rill_status mine) {
+    int status = mine, worst = RILL_OK;
+    int code = MPI_Allreduce(&status, &worst, 1, MPI_INT, MPI_MIN, comm->engine.mpi);
+    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    if (mine == RILL_OK && worst != RILL_OK)
+        return rill__fail((rill_status)worst, CALL "another rank failed: %s",
+                          rill_strerror((rill_status)worst));
+    return mine;
+}
+
 static rill_status fill(tuning *t, uint64_t dim, uint64_t nnz) {
-    uint64_t state = UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(t->comm->engine.rank + 1) ^ nnz;
-    double scale = 1 / log1p(-(double)nnz / (double)dim), at = -1;
-    uint64_t count = 0;
-    while (count < MOST_ENTRIES) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        at += 1 + floor(log(((double)(state >> 11) + 0.5) * 0x1p-53) * scale);
-        if (at >= (double)dim) break;
-        t->idx[count] = (uint32_t)at;
-        t->val[count++] = (float)(int32_t)(state >> 40) * 0x1p-24f;
-    }
+    uint64_t seed = UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(t->comm->engine.rank + 1) ^ nnz;
+    uint64_t count = rill__sample_entries(seed, dim, nnz, MOST_ENTRIES, t->idx, t->val);
     rill_stream_free(&t->in);
     rill_stream_free(&t->out);
     RILL_TRY(rill_stream_create(RILL_F32, dim, &t->in));
@@ -103,15 +94,13 @@ static rill_status call_once(tuning *t, const rill_options *o, double *seconds) 
     forget_caches(t, rill_stream_dim(t->in));
     MPI_Barrier(t->comm->engine.mpi);
     double start = MPI_Wtime();
-    RILL_TRY(rill_allreduce(t->comm, t->in, t->out, RILL_SUM, o));
-    double mine = MPI_Wtime() - start;
-    MPI_Allreduce(&mine, seconds, 1, MPI_DOUBLE, MPI_MAX, t->comm->engine.mpi);
-    return RILL_OK;
-}
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    rill_status status = rill_allreduce(t->comm, t->in, t->out, RILL_SUM, o);
+    double mine[2] = {MPI_Wtime() - start, status != RILL_OK}, most[2];
+    MPI_Allreduce(mine, most, 2, MPI_DOUBLE, MPI_MAX, t->comm->engine.mpi);
+    *seconds = most[0];
+    if (status == RILL_OK && most[1] > 0)
+        status = rill__fail(RILL_ERR_MEMORY, CALL "a call failed on another rank");
+    return status;
 }
 
 /* One way to make the call, and what it took. */
@@ -125,22 +114,7 @@ typedef struct candidate {
     rill_stats stats;
 } candidate;
 
-static double median_of(candidate *c) {
-    qsort(c->times, (size_t)c->n, sizeof *c->times, ascending);
-    return c->n % 2 ? c->times[c->n / 2] : (c->times[c->n / 2 - 1] + c->times[c->n / 2]) / 2;
-}
-
-/* Another order in each round, the same on all ranks: who always came after a dense sum would always find
- * empty caches. */
-static void shuffle(int *order, int n, int round) {
-    uint64_t state = (uint64_t)(round + 2) * UINT64_C(0x9e3779b97f4a7c15);
-    for (int i = 0; i < n; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        int at = (int)((state >> 33) % (uint64_t)(i + 1));
-        order[i] = order[at];
-        order[at] = i;
-    }
-}
+static double median_of(candidate *c) { return rill__sample_median(c->times, c->n); }
 
 static int fewest_of(const candidate *c, int n) {
     int fewest = MOST_CALLS;
@@ -159,7 +133,7 @@ static rill_status measure(tuning *t, candidate *c, int n, double share) {
         round_time += median_of(&c[i]);
     for (int round = -1; round < CALLS; round++) {
         int order[MOST_ALGORITHMS];
-        shuffle(order, n, round + CALLS * t->sweep);
+        rill__sample_order(order, n, round + CALLS * t->sweep);
         for (int i = 0; i < n; i++) {
             candidate *next = &c[order[i]];
             double seconds;
@@ -285,15 +259,13 @@ static rill_status measure_candidates(tuning *t, const place *at, candidate *c, 
 }
 
 static rill_status fill_all(tuning *t, const place *at, uint64_t nnz) {
-    int failed = fill(t, at->dim, nnz) != RILL_OK, any;
-    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, t->comm->engine.mpi);
-    return any ? rill__fail(RILL_ERR_MEMORY, CALL "out of memory on a rank") : RILL_OK;
+    return together(t->comm, fill(t, at->dim, nnz));
 }
 
 static void tell(const tuning *t, const place *at) {
     char what[80];
-    snprintf(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)at->dim,
-             at->density * 100);
+    rill__print(what, sizeof what, "dimension %llu, density %g %%", (unsigned long long)at->dim,
+                at->density * 100);
     if (t->comm->engine.rank == 0 && t->options->progress)
         t->options->progress(fmin(1, now_of(t) / t->seconds), what, t->options->context);
 }
@@ -351,10 +323,18 @@ static double time_by_model(const rill__planner *planner, const rill__sample *s)
     return rill__plan_way(planner, &none, s->algorithm, &way);
 }
 
+static rill_status check_fit(const tuning *t, double error) {
+    return together(t->comm, isnan(error)
+                                 ? rill__fail(RILL_ERR_MEMORY, CALL "out of memory for a fit")
+                                 : RILL_OK);
+}
+
 /* Fits on rank 0's figures, which are the same everywhere; the constants then are, too. */
-static double fit(tuning *t, rill__profile *profile) {
+static rill_status fit(tuning *t, rill__profile *profile, double *median_error) {
     double error = t->settled ? rill__fit_error(t->samples, t->n, &profile->constants)
                               : rill__fit(t->samples, t->n, &profile->constants);
+    *median_error = error;
+    RILL_TRY(check_fit(t, error));
     rill__profile *model = &t->comm->planner.profile;
     model->constants = profile->constants;
     model->points = profile->points = 0;
@@ -368,7 +348,7 @@ static double fit(tuning *t, rill__profile *profile) {
                                                           (float)log2(s->problem.nnz / dim),
                                                           (float)log(fmin(fmax(ratio, 0.01), 100))};
     }
-    return error;
+    return RILL_OK;
 }
 
 /* Not those of an older profile: what is measured must not depend on it. */
@@ -392,30 +372,36 @@ static void forget(tuning *t) {
 }
 
 /* The next measurements are under constants that fit the last ones. */
-static void adopt_fit(tuning *t) {
+static rill_status adopt_fit(tuning *t) {
     rill__profile *profile = &t->comm->planner.profile;
-    rill__fit(t->samples, t->n, &profile->constants);
+    RILL_TRY(check_fit(t, rill__fit(t->samples, t->n, &profile->constants)));
     MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, t->comm->engine.mpi);
     forget(t);
+    return RILL_OK;
 }
 
-static rill_status run(tuning *t, rill_tune_report *report) {
-    rill_comm *comm = t->comm;
+static rill_status reserve(tuning *t) {
     t->idx = malloc(MOST_ENTRIES * sizeof *t->idx);
     t->val = malloc(MOST_ENTRIES * sizeof *t->val);
     t->samples = calloc(MOST_SAMPLES, sizeof *t->samples);
     t->measured = calloc(MOST_SAMPLES, sizeof *t->measured);
     t->other = calloc(1, MOST_OTHER_BYTES);
     t->profile = malloc(sizeof *t->profile);
-    int failed = !t->idx || !t->val || !t->samples || !t->measured || !t->other || !t->profile, any;
-    MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, comm->engine.mpi);
-    if (any) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
+    t->before = malloc(sizeof *t->before);
+    bool good = t->idx && t->val && t->samples && t->measured && t->other && t->profile &&
+                t->before;
+    if (good) *t->before = t->comm->planner.profile;
+    return good ? RILL_OK : rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
+}
+
+static rill_status run(tuning *t, rill_tune_report *report) {
+    rill_comm *comm = t->comm;
     RILL_TRY(start_constants(comm));
     double seconds = t->seconds;
     t->seconds = seconds * PRELIMINARY_TIME;
     for (int i = 0; i < PRELIMINARY; i++)
         RILL_TRY(measure_place(t, &places[i]));
-    adopt_fit(t);
+    RILL_TRY(adopt_fit(t));
     t->seconds = seconds;
     for (int i = 0; i < PLACES; i++)
         RILL_TRY(measure_place(t, &places[i]));
@@ -423,7 +409,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
      * under the ones that will be written, and does then what was measured. */
     t->settled = agreed(t, now_of(t) < SETTLING * t->seconds);
     if (t->settled) {
-        adopt_fit(t);
+        RILL_TRY(adopt_fit(t));
         for (int i = 0; i < PLACES; i++)
             RILL_TRY(measure_place(t, &places[i]));
     }
@@ -432,7 +418,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     *profile = comm->planner.profile;
     profile->ranks = comm->engine.size;
     profile->hosts = comm->planner.hosts;
-    report->median_error = fit(t, profile);
+    RILL_TRY(fit(t, profile, &report->median_error));
     report->measured = t->n;
     profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : 1;
     MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, comm->engine.mpi);
@@ -453,21 +439,40 @@ static rill_status run(tuning *t, rill_tune_report *report) {
                           : RILL_OK;
 }
 
+static void release(tuning *t) {
+    rill_stream_free(&t->in);
+    rill_stream_free(&t->out);
+    void *all[] = {t->idx, t->val, t->samples, t->measured, t->other, t->profile, t->before};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+/* The planner is then as it was. */
+static void undo(tuning *t) {
+    if (t->before) t->comm->planner.profile = *t->before;
+    forget(t);
+}
+
+static rill_status check(const rill_tune_options *given, const rill_tune_report *report) {
+    if (!report) return rill__fail(RILL_ERR_ARGUMENT, CALL "report is NULL");
+    if ((given && given->size < sizeof given->size) || report->size < sizeof report->size)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "a size is not set: use RILL_TUNE_OPTIONS_INIT "
+                                                  "and RILL_TUNE_REPORT_INIT");
+    if (given && given->size > offsetof(rill_tune_options, seconds) && given->seconds < 0)
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "seconds = %g is negative", given->seconds);
+    return RILL_OK;
+}
+
 /* Older programs have shorter structs: what they do not have is as unset, and only what fits is written. */
 rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune_report *report) {
     rill_tune_options own = RILL_TUNE_OPTIONS_INIT, *options = &own;
     rill_tune_report full = RILL_TUNE_REPORT_INIT;
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CALL "comm is NULL");
-    if (!report) return rill__fail(RILL_ERR_ARGUMENT, CALL "report is NULL");
-    if ((given && given->size < sizeof given->size) || report->size < sizeof report->size)
-        return rill__fail(RILL_ERR_ARGUMENT, CALL "a size is not set: use RILL_TUNE_OPTIONS_INIT "
-                                                  "and RILL_TUNE_REPORT_INIT");
+    RILL_TRY(together(comm, check(given, report)));
     if (given) memcpy(options, given, rill__min_u64(given->size, sizeof own));
     if (comm->engine.size < 2)
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "one rank has nothing to send: at least 2 are needed");
-    if (options->seconds < 0)
-        return rill__fail(RILL_ERR_ARGUMENT, CALL "seconds = %g is negative", options->seconds);
     const char *set = comm->defaults.profile;
     const char *named = options->profile                     ? options->profile
                         : set[0] && strcmp(set, "none") != 0 ? set
@@ -483,15 +488,12 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune
                 .began = MPI_Wtime(),
                 .seconds = options->seconds > 0 ? options->seconds : DEFAULT_SECONDS};
     MPI_Bcast(&t.seconds, 1, MPI_DOUBLE, 0, comm->engine.mpi);
-    rill_status status = run(&t, &full);
-    rill_stream_free(&t.in);
-    rill_stream_free(&t.out);
-    free(t.idx);
-    free(t.val);
-    free(t.samples);
-    free(t.measured);
-    free(t.other);
-    free(t.profile);
+    rill_status status = together(comm, reserve(&t));
+    if (status == RILL_OK) {
+        status = run(&t, &full);
+        if (status != RILL_OK) undo(&t);
+    }
+    release(&t);
     memcpy((char *)report + sizeof report->size, (const char *)&full + sizeof full.size,
            rill__min_u64(report->size, sizeof full) - sizeof full.size);
     return status;

@@ -1,4 +1,5 @@
 #include "core/core.h"
+#include "core/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@ const char *rill_last_error(void) { return last_error; }
 rill_status rill__fail(rill_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vsnprintf(last_error, sizeof last_error, format, args);
+    rill__vprint(last_error, sizeof last_error, format, args);
     va_end(args);
     return status;
 }

@@ -124,9 +124,11 @@ rill_status rill__writer_open(rill__writer *w, const char *path) {
     *w = (rill__writer){
         .header = {.version = RILL__BINARY_VERSION, .values_offset = sizeof w->header}};
     memcpy(w->header.magic, RILL__BINARY_MAGIC, 8);
-    rill_status status = rill__output_open(path, NULL, &w->out);
-    if (status == RILL_OK) status = rill__output_open(path, ".chunks", &w->chunks);
-    /* The header's place; it is known at the end. */
+    rill_status status = rill__output_open(path, &w->out);
+    if (status == RILL_OK) status = rill__output_scratch(w->out, &w->chunks);
+    /* The header's place; it is known at the end, and a pipe has no way back to it. */
+    if (status == RILL_OK && rill__output_rewrite(w->out, 0, "", 0) != RILL_OK)
+        status = rill__data_fail(RILL_ERR_IO, "%s: the binary form needs a file, not a pipe", path);
     if (status == RILL_OK) status = rill__output_write(w->out, &w->header, sizeof w->header);
     if (status == RILL_OK) return RILL_OK;
     rill__output_close(w->out, false);

@@ -163,7 +163,7 @@ static rill_status convert(conversion *c, const rill__file *file, rill__format f
     c->file_bytes = file->size;
     c->binary = c->options.binary < 0 ? format != RILL__BINARY : c->options.binary;
     if (c->binary) RILL_TRY_DATA(rill__writer_open(&c->writer, c->out_path));
-    else RILL_TRY_DATA(rill__output_open(c->out_path, NULL, &c->out));
+    else RILL_TRY_DATA(rill__output_open(c->out_path, &c->out));
     rill_status status = format == RILL__BINARY ? from_binary(c, file, report)
                                                 : from_text(c, file, format, report);
     bool failed = status != RILL_OK;

@@ -1,9 +1,11 @@
 /* Bytes of a file at an offset, through MPI-IO for collective loading and through POSIX for one
- * process; what a file is; output files that take their name when they are complete.
+ * process; what a file is; outputs (core/outfile.h) with a status and a count of bytes.
  *
  * Reads are independent, not collective: the ranges of the ranks are disjoint and contiguous, so that
  * aggregators could only add a copy and make the ranks wait for each other.
  */
+#include "core/outfile.h"
+#include "core/text.h"
 #include "opt/data_internal.h"
 
 #include <errno.h>
@@ -18,7 +20,7 @@ rill_status rill__data_fail(rill_status status, const char *format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    rill__vprint(text, sizeof text, format, args);
     va_end(args);
     return rill_error_set(status, text);
 }
@@ -27,7 +29,8 @@ rill_status rill__data_fail(rill_status status, const char *format, ...) {
 
 rill_status rill__file_open_alone(const char *path, rill__file *file) {
     struct stat info;
-    *file = (rill__file){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    /* O_NONBLOCK: a FIFO is refused, and not waited for. */
+    *file = (rill__file){.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (file->fd < 0 || fstat(file->fd, &info)) {
         rill_status status = rill__data_fail(RILL_ERR_IO, "%s: cannot be opened: %s", path,
                                              strerror(errno));
@@ -148,70 +151,76 @@ rill_status rill__file_format(const rill__file *file, rill__format *format) {
 /* ---- output --------------------------------------------------------------------------------- */
 
 struct rill__output {
-    FILE *stream;
-    char *path, *partial;
+    rill__outfile file;
+    FILE *stream; /* of the file, or a scratch file */
+    char *path;
     uint64_t bytes;
-    bool scratch, standard;
 };
 
-static rill_status output_failed(const rill__output *out) {
+static rill_status output_failed(const rill__output *out, int why) {
     return rill__data_fail(RILL_ERR_IO, "%s: cannot be written: %s",
-                           out->standard ? "standard output" : out->path, strerror(errno));
+                           strcmp(out->path, "-") ? out->path : "standard output", strerror(why));
 }
 
-static char *join(const char *path, const char *suffix) {
-    size_t n = strlen(path), more = strlen(suffix) + 1;
-    char *joined = malloc(n + more);
-    if (!joined) return NULL;
-    memcpy(joined, path, n);
-    memcpy(joined + n, suffix, more);
-    return joined;
-}
-
-rill_status rill__output_open(const char *path, const char *suffix, rill__output **result) {
+static rill__output *output_create(const char *path) {
     rill__output *out = calloc(1, sizeof *out);
-    rill_status status = RILL_OK;
-    if (out) {
-        out->scratch = suffix != NULL;
-        out->standard = !suffix && !strcmp(path, "-");
-        out->path = join(path, "");
-        out->partial = join(path, suffix ? suffix : ".partial");
+    if (out) out->path = strdup(path);
+    if (out && out->path) return out;
+    free(out);
+    rill__data_fail(RILL_ERR_MEMORY, "out of memory: an output file");
+    return NULL;
+}
+
+static void output_free(rill__output *out) {
+    free(out->path);
+    free(out);
+}
+
+rill_status rill__output_open(const char *path, rill__output **result) {
+    rill__output *out = output_create(path);
+    if (!out) return RILL_ERR_MEMORY;
+    int error = rill__outfile_open(path, &out->file);
+    if (error) {
+        rill_status status = output_failed(out, error);
+        output_free(out);
+        return status;
     }
-    if (!out || !out->path || !out->partial) {
-        status = rill__data_fail(RILL_ERR_MEMORY, "out of memory: an output file");
-    } else {
-        out->stream = out->standard ? stdout : fopen(out->partial, "w+be");
-        if (!out->stream) status = output_failed(out);
-        else if (out->scratch)
-            unlink(out->partial); /* goes away with the process, whatever happens */
+    out->stream = out->file.stream;
+    *result = out;
+    return RILL_OK;
+}
+
+rill_status rill__output_scratch(const rill__output *beside, rill__output **result) {
+    rill__output *out = output_create(beside->path);
+    if (!out) return RILL_ERR_MEMORY;
+    out->stream = rill__outfile_scratch(&beside->file);
+    if (!out->stream) {
+        rill_status status = output_failed(out, errno);
+        output_free(out);
+        return status;
     }
-    if (status == RILL_OK) *result = out;
-    else if (out) {
-        free(out->path);
-        free(out->partial);
-        free(out);
-    }
-    return status;
+    *result = out;
+    return RILL_OK;
 }
 
 rill_status rill__output_write(rill__output *out, const void *data, size_t n) {
-    if (n && fwrite(data, 1, n, out->stream) != n) return output_failed(out);
+    if (n && fwrite(data, 1, n, out->stream) != n) return output_failed(out, errno);
     out->bytes += n;
     return RILL_OK;
 }
 
 rill_status rill__output_rewrite(rill__output *out, uint64_t offset, const void *data, size_t n) {
     if (fseeko(out->stream, (off_t)offset, SEEK_SET) || fwrite(data, 1, n, out->stream) != n)
-        return output_failed(out);
+        return output_failed(out, errno);
     return RILL_OK;
 }
 
 rill_status rill__output_append(rill__output *out, rill__output *from) {
     char buffer[1 << 16];
-    if (fseeko(from->stream, 0, SEEK_SET)) return output_failed(from);
+    if (fseeko(from->stream, 0, SEEK_SET)) return output_failed(from, errno);
     for (uint64_t left = from->bytes; left;) {
         size_t n = left < sizeof buffer ? (size_t)left : sizeof buffer;
-        if (fread(buffer, 1, n, from->stream) != n) return output_failed(from);
+        if (fread(buffer, 1, n, from->stream) != n) return output_failed(from, errno);
         RILL_TRY_DATA(rill__output_write(out, buffer, n));
         left -= n;
     }
@@ -223,16 +232,12 @@ uint64_t rill__output_bytes(const rill__output *out) { return out->bytes; }
 rill_status rill__output_close(rill__output *out, bool keep) {
     rill_status status = RILL_OK;
     if (!out) return status;
-    if (fflush(out->stream) && keep) status = output_failed(out);
-    if (!out->standard && fclose(out->stream) && keep && status == RILL_OK)
-        status = output_failed(out);
-    if (!out->scratch && !out->standard) {
-        if (keep && status == RILL_OK && rename(out->partial, out->path))
-            status = output_failed(out);
-        if (!keep || status != RILL_OK) unlink(out->partial);
+    if (out->file.stream) {
+        int error = rill__outfile_close(&out->file, keep);
+        if (error) status = output_failed(out, error);
+    } else {
+        fclose(out->stream); /* a scratch file: all that counts has been read */
     }
-    free(out->path);
-    free(out->partial);
-    free(out);
+    output_free(out);
     return status;
 }

@@ -131,7 +131,7 @@ static rill_status prepare(job *j, const rill__shape *shape) {
 static rill_status generate(job *j, const char *path, const rill__shape *shape) {
     RILL_TRY_DATA(prepare(j, shape));
     if (j->options.binary) RILL_TRY_DATA(rill__writer_open(&j->writer, path));
-    else RILL_TRY_DATA(rill__output_open(path, NULL, &j->out));
+    else RILL_TRY_DATA(rill__output_open(path, &j->out));
     rill_status status = write_all(j), closed;
     char detail[512];
     snprintf(detail, sizeof detail, "%s", rill_last_error());

@@ -1,4 +1,4 @@
-/* What the files of the data layer share. It stands on rill.h and train.h alone.
+/* What the files of the data layer share. It stands on rill.h, train.h, and numbers and outputs of core/.
  *
  *   number    text to float and back            data_number.h, data_number.c
  *   rows      growable CSR, sort and merge      data_rows.c
@@ -222,9 +222,10 @@ rill_status rill__writer_close(rill__writer *, int base, uint64_t least_dim, boo
 
 /* ---- output --------------------------------------------------------------------------------- */
 
-/* Writes to a neighbour of path that takes its name at the end; "-" is standard output. A NULL
- * suffix names the output itself, another one a scratch file beside it that goes away. */
-rill_status rill__output_open(const char *path, const char *suffix, rill__output **);
+/* As core/outfile.h has them: complete or not there, devices are written into, "-" is standard output. */
+rill_status rill__output_open(const char *path, rill__output **);
+/* A file without a name on the disk of another; it goes away when it is closed. */
+rill_status rill__output_scratch(const rill__output *beside, rill__output **);
 rill_status rill__output_write(rill__output *, const void *, size_t);
 rill_status rill__output_rewrite(rill__output *, uint64_t offset, const void *, size_t);
 rill_status rill__output_append(rill__output *, rill__output *from); /* all of from */
@@ -249,7 +250,9 @@ struct rill_dataset {
     rill_data_report report;
 };
 
-/* All ranks get the failure of the lowest rank that failed: its status and detail. */
+/* All ranks get the failure of the lowest rank that failed by itself: its status and detail. */
 rill_status rill__data_agree(MPI_Comm, rill_status mine);
+/* A communicator of our own, which reports errors; the call's name is for messages. Collective. */
+rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *);
 
 #endif

@@ -18,17 +18,37 @@ static rill_status fail_mpi(const char *what) {
     return rill__data_fail(RILL_ERR_MPI, "%s failed", what);
 }
 
+/* What MPI would answer with the end of the program. */
+rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *comm) {
+    int up = 0, down = 0, inter = 0;
+    MPI_Initialized(&up);
+    MPI_Finalized(&down);
+    if (!up || down)
+        return rill__data_fail(RILL_ERR_STATE, "%s: MPI %s", call,
+                               up ? "has been finalised" : "is not initialised");
+    if (parent == MPI_COMM_NULL)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "%s: the communicator is MPI_COMM_NULL", call);
+    MPI_Comm_test_inter(parent, &inter);
+    if (inter)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "%s: this is an intercommunicator", call);
+    if (MPI_Comm_dup(parent, comm) != MPI_SUCCESS) return fail_mpi("MPI_Comm_dup");
+    MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+    return RILL_OK;
+}
+
 rill_status rill__data_agree(MPI_Comm comm, rill_status mine) {
+    enum { FIRST_HAND, TOLD, NONE };
     struct {
-        int failed, rank;
+        int order, rank;
     } me, first;
     char text[DETAIL];
     int status = mine;
     MPI_Comm_rank(comm, &me.rank);
-    me.failed = mine == RILL_OK;
+    /* A text that begins with a rank is what that rank told: its own words are better. */
+    me.order = mine == RILL_OK ? NONE : strncmp(rill_last_error(), "rank ", 5) ? FIRST_HAND : TOLD;
     if (MPI_Allreduce(&me, &first, 1, MPI_2INT, MPI_MINLOC, comm) != MPI_SUCCESS)
         return fail_mpi("MPI_Allreduce");
-    if (first.failed) return RILL_OK;
+    if (first.order == NONE) return RILL_OK;
     snprintf(text, sizeof text, "%s", rill_last_error());
     if (MPI_Bcast(&status, 1, MPI_INT, first.rank, comm) != MPI_SUCCESS ||
         MPI_Bcast(text, DETAIL, MPI_CHAR, first.rank, comm) != MPI_SUCCESS)
@@ -250,8 +270,7 @@ rill_status rill_dataset_load(MPI_Comm parent, const char *path, const rill_data
     rill_data_options options;
     MPI_Comm comm;
     if (out) *out = NULL;
-    if (MPI_Comm_dup(parent, &comm) != MPI_SUCCESS) return fail_mpi("MPI_Comm_dup");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    RILL_TRY_DATA(rill__data_dup("rill_dataset_load", parent, &comm));
     rill_dataset *set = calloc(1, sizeof *set);
     rill_status status = check_arguments(path, given, &options);
     if (!out) status = rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_load: out is NULL");

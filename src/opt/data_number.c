@@ -1,5 +1,7 @@
 #include "opt/data_number.h"
 
+#include "core/text.h"
+
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -93,17 +95,8 @@ static size_t print_decimal(uint64_t w, unsigned places, char *text) {
     return at;
 }
 
-/* printf's decimal point may be a comma under the user's locale. */
 static size_t print_general(double value, int precision, char *text) {
-    int n = snprintf(text, RILL__NUMBER_ROOM, "%.*g", precision, value);
-    for (int i = 0; i < n; i++)
-        if (!strchr("0123456789+-e", text[i])) {
-            text[i] = '.';
-            size_t more = strcspn(text + i + 1, "0123456789e"); /* a point of several bytes */
-            memmove(text + i + 1, text + i + 1 + more, strlen(text + i + 1 + more) + 1);
-            break;
-        }
-    return strlen(text);
+    return (size_t)rill__print(text, RILL__NUMBER_ROOM, "%.*g", precision, value);
 }
 
 size_t rill__float_print(float value, char *text) {

@@ -135,9 +135,7 @@ static rill_status copy_rows(const rill_data_view *view, rill_dataset *set) {
 rill_status rill_dataset_create(MPI_Comm parent, const rill_data_view *view, rill_dataset **out) {
     MPI_Comm comm;
     if (out) *out = NULL;
-    if (MPI_Comm_dup(parent, &comm) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Comm_dup failed");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    RILL_TRY_DATA(rill__data_dup("rill_dataset_create", parent, &comm));
     rill_dataset *set = calloc(1, sizeof *set);
     rill_status status = out ? check_view(view) : null_argument("rill_dataset_create", "out");
     if (!set) status = rill__data_fail(RILL_ERR_MEMORY, "out of memory: a data set");

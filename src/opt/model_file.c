@@ -1,4 +1,5 @@
 /* LIBLINEAR's model files: a few lines "name value...", then "w" and a line of weights per feature. */
+#include "core/text.h"
 #include "opt/data_number.h"
 #include "opt/train_internal.h"
 
@@ -74,7 +75,7 @@ rill_status rill_model_save(const rill_model *m, const char *path) {
                                    "label %g: LIBLINEAR's model format has whole numbers only",
                                    m->label[i]);
     rill__output *out = NULL;
-    RILL_TRY_DATA(rill__output_open(path, NULL, &out));
+    RILL_TRY_DATA(rill__output_open(path, &out));
     rill_status status = write_head(out, m);
     uint64_t rows = m->features + (m->bias >= 0);
     char text[RILL__NUMBER_ROOM + 2];
@@ -120,7 +121,7 @@ static bool next_line(model_reader *r) {
 /* The next number of the line. */
 static bool next_number(char **at, double *value) {
     char *end;
-    *value = strtod(*at, &end);
+    *value = rill__read_double(*at, &end);
     if (end == *at || !isfinite(*value) || (*end && *end != ' ' && *end != '\t')) return false;
     *at = end;
     return true;

@@ -149,7 +149,7 @@ rill_status rill__train_auc(MPI_Comm comm, uint64_t n, const double *score, cons
 static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_dataset *set,
                            rill_metrics *metrics) {
     rill_data_view d = RILL_DATA_VIEW_INIT;
-    RILL_TRY_DATA(rill_dataset_view(set, &d));
+    RILL_TRY_DATA(rill_dataset_view(set, &d)); /* cannot fail: set is one */
     double *z = malloc((size_t)m->columns * sizeof *z);
     double *score = malloc(((size_t)d.rows + 1) * sizeof *score);
     uint8_t *positive = malloc((size_t)d.rows + 1);
@@ -178,18 +178,22 @@ static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_datase
     return status;
 }
 
-rill_status rill_model_evaluate(MPI_Comm parent, const rill_model *m, const rill_dataset *set,
-                                rill_metrics *metrics) {
+static rill_status check_evaluate(const rill_model *m, const rill_dataset *set,
+                                  const rill_metrics *metrics) {
     if (!m || !set || !metrics)
         return null_argument("rill_model_evaluate", !m ? "model" : !set ? "set" : "metrics");
     if (metrics->size != sizeof *metrics)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_evaluate: metrics.size = %zu",
                                metrics->size);
+    return RILL_OK;
+}
+
+rill_status rill_model_evaluate(MPI_Comm parent, const rill_model *m, const rill_dataset *set,
+                                rill_metrics *metrics) {
     MPI_Comm comm;
-    if (MPI_Comm_dup(parent, &comm) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Comm_dup failed");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    rill_status status = measure(comm, m, set, metrics);
+    RILL_TRY_DATA(rill__data_dup("rill_model_evaluate", parent, &comm));
+    rill_status status = rill__data_agree(comm, check_evaluate(m, set, metrics));
+    if (status == RILL_OK) status = measure(comm, m, set, metrics);
     MPI_Comm_free(&comm);
     return status;
 }

@@ -27,7 +27,7 @@ typedef struct newton_state {
     rill_stream *stream;
 } newton_state;
 
-static rill_status newton_open(rill_trainer *t) {
+static rill_status open_alone(rill_trainer *t) {
     newton_state *s = t->solver_state = calloc(1, sizeof *s);
     if (!s) return rill__train_memory("the solver");
     size_t n = (size_t)t->n + RILL_SLACK, cells = (size_t)t->train.n * (size_t)t->columns + 1;
@@ -40,8 +40,12 @@ static rill_status newton_open(rill_trainer *t) {
     s->curvature = malloc(cells * sizeof *s->curvature);
     s->loss = malloc(((size_t)t->train.n + 1) * sizeof *s->loss);
     if (!s->z || !s->along || !s->curvature || !s->loss) return rill__train_memory("the solver");
-    RILL_TRY_DATA(rill__train_comm(t));
     return rill_stream_create(RILL_F32, t->n, &s->stream);
+}
+
+static rill_status newton_open(rill_trainer *t) {
+    RILL_TRY_DATA(rill__data_agree(t->mpi, open_alone(t)));
+    return rill__train_comm(t);
 }
 
 static void newton_close(rill_trainer *t) {
@@ -263,7 +267,7 @@ static rill_status search_line(rill_trainer *t, newton_state *s, double *loss, b
     for (int tries = 0; tries < 20 && slope < 0; tries++, work.alpha *= 0.5) {
         rill__pool_run(t->pool, try_rows, &work);
         double sum = add_losses(t, s), alpha = work.alpha;
-        RILL_TRY_DATA(rill__train_sum(t, &sum, 1));
+        RILL_TRY_DATA(rill__train_sum(t, RILL_OK, &sum, 1));
         double after = sum + 0.5 * l2 * (ww + 2 * alpha * wd + alpha * alpha * dd);
         if (!(after - before <= 0.01 * alpha * slope)) continue;
         for (uint64_t j = 0; j < t->n; j++)
@@ -275,14 +279,14 @@ static rill_status search_line(rill_trainer *t, newton_state *s, double *loss, b
     return RILL_OK;
 }
 
-static rill_status newton_epoch(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,
-                                int *converged) {
+static rill_status one_step(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,
+                            int *converged) {
     newton_state *s = t->solver_state;
     double sum;
     bool moved;
     RILL_TRY_DATA(rill__train_comm(t));
     RILL_TRY_DATA(linearise(t, s, &sum));
-    RILL_TRY_DATA(rill__train_sum(t, &sum, 1));
+    RILL_TRY_DATA(rill__train_sum(t, RILL_OK, &sum, 1));
     double norm = sqrt(dot(s->gradient, s->gradient, t->n));
     if (t->epoch == 0) t->scalars[RILL__FIRST_NORM] = norm;
     *steps = 1;
@@ -295,6 +299,13 @@ static rill_status newton_epoch(rill_trainer *t, double *loss, uint64_t *samples
     }
     *loss = sum / t->options.C / t->ranks; /* ranks add theirs up */
     return RILL_OK;
+}
+
+static rill_status newton_epoch(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,
+                                int *converged) {
+    rill_status status = one_step(t, loss, samples, steps, converged);
+    if (status != RILL_OK) rill__train_refuse(t, 1);
+    return status;
 }
 
 const rill__solver rill__solver_newton = {

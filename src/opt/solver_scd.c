@@ -38,7 +38,8 @@ typedef struct scd_state {
     uint32_t *chosen, *idx;
     float *val, *parts; /* parts: of the chosen ones' slopes */
     float *dense;       /* algorithm "dense": all coordinates' changes */
-    int *places;
+    int *places; /* of the slices in it: counts, offsets; then room */
+    bool placed;
     rill_stream *part, *sums, *mine, *changes;
 } scd_state;
 
@@ -54,16 +55,17 @@ static rill_status find_active(rill_trainer *t, scd_state *s, float *square) {
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
             square[d->index32[e]] += (float)(factor * d->value[e] * d->value[e]);
     }
-    rill_status status = rill__train_comm(t);
-    if (status == RILL_OK) status = rill_stream_create(RILL_F32, t->features, &stream);
+    RILL_TRY_DATA(rill__train_comm(t));
+    rill_status status = rill_stream_create(RILL_F32, t->features, &stream);
     if (status == RILL_OK) {
         const char *algorithm = t->options.algorithm;
         t->options.algorithm = NULL;
         status = rill__exchange_dense(t, stream, square);
         t->options.algorithm = algorithm;
     }
+    if (status != RILL_OK) rill__train_refuse(t, 1);
     rill_stream_free(&stream);
-    if (status != RILL_OK) return status;
+    RILL_TRY_DATA(rill__train_agree(t, status));
     for (uint64_t j = 0; j < t->features; j++)
         s->active += square[j] > 0;
     return RILL_OK;
@@ -117,6 +119,20 @@ static uint64_t slice(const rill_trainer *t, const scd_state *s, int rank) {
            s->n % (uint64_t)t->ranks * (uint64_t)rank / (uint64_t)t->ranks;
 }
 
+static bool is_dense(const rill_trainer *t) {
+    return t->options.algorithm && !strcmp(t->options.algorithm, "dense");
+}
+
+static rill_status open_dense(const rill_trainer *t, scd_state *s) {
+    if (s->n > INT32_MAX)
+        return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                               "scd: %llu coordinates are too many for the dense allgather",
+                               (unsigned long long)s->n);
+    s->dense = take((size_t)s->n, sizeof *s->dense);
+    s->places = take(4 * (size_t)t->ranks, sizeof *s->places);
+    return s->dense && s->places ? RILL_OK : rill__train_memory("the dense allgather");
+}
+
 static rill_status open_coordinates(rill_trainer *t, scd_state *s, const float *square,
                                     uint32_t *place) {
     s->n = s->active * (uint64_t)t->columns;
@@ -149,7 +165,7 @@ static rill_status open_coordinates(rill_trainer *t, scd_state *s, const float *
     rill_stream **streams[] = {&s->part, &s->sums, &s->mine, &s->changes};
     for (int i = 0; i < 4; i++)
         RILL_TRY_DATA(rill_stream_create(RILL_F32, s->n ? s->n : 1, streams[i]));
-    return find_beta(t, s);
+    return is_dense(t) ? open_dense(t, s) : RILL_OK;
 }
 
 static rill_status scd_open(rill_trainer *t) {
@@ -157,8 +173,11 @@ static rill_status scd_open(rill_trainer *t) {
     float *square = take((size_t)t->features, sizeof *square);
     uint32_t *place = malloc((size_t)t->features * sizeof *place);
     rill_status status = s && square && place ? RILL_OK : rill__train_memory("the solver");
+    status = rill__data_agree(t->mpi, status);
     if (status == RILL_OK) status = find_active(t, s, square);
-    if (status == RILL_OK) status = open_coordinates(t, s, square, place);
+    if (status == RILL_OK)
+        status = rill__data_agree(t->mpi, open_coordinates(t, s, square, place));
+    if (status == RILL_OK) status = find_beta(t, s);
     free(square);
     free(place);
     return status;
@@ -288,7 +307,7 @@ static rill_status sum_slopes(rill_trainer *t, scd_state *s, uint64_t n, uint64_
         s->val[pairs++] = s->parts[i];
     }
     RILL_TRY_DATA(rill_stream_set_pairs(s->part, pairs, s->idx, s->val));
-    rill__train_meet(t);
+    RILL_TRY_DATA(rill__train_meet(t));
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(rill_reduce_scatter(t->comm, s->part, s->sums, RILL_SUM, first, count, NULL));
@@ -304,27 +323,18 @@ static rill_status sum_slopes(rill_trainer *t, scd_state *s, uint64_t n, uint64_
 /* As a program without sparse collectives would: whole slices by MPI. */
 static rill_status gather_dense(rill_trainer *t, scd_state *s, uint64_t pairs, uint64_t first,
                                 uint64_t count) {
-    if (!s->dense) {
-        int mine[2] = {(int)first, (int)count};
-        if (s->n > INT32_MAX)
-            return rill__data_fail(RILL_ERR_UNSUPPORTED,
-                                   "scd: %llu coordinates are too many for "
-                                   "the dense allgather",
-                                   (unsigned long long)s->n);
-        s->dense = take((size_t)s->n, sizeof *s->dense);
-        s->places = take(2 * (size_t)t->ranks, sizeof *s->places);
-        if (!s->dense || !s->places) return rill__train_memory("the dense allgather");
-        int *all = take(2 * (size_t)t->ranks, sizeof *all);
-        if (!all) return rill__train_memory("the dense allgather");
-        int failed = MPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, t->mpi);
+    RILL_TRY_DATA(rill__train_agree(t, RILL_OK)); /* of the sum of slopes */
+    if (!s->placed) {
+        int mine[2] = {(int)first, (int)count}, *all = s->places + 2 * (size_t)t->ranks;
+        if (MPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, t->mpi) != MPI_SUCCESS)
+            return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
         for (int r = 0; r < t->ranks; r++) { /* counts, then offsets */
             s->places[r] = all[2 * r + 1];
             s->places[t->ranks + r] = all[2 * r];
         }
-        free(all);
-        if (failed) return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
+        s->placed = true;
     }
-    rill__train_meet(t);
+    RILL_TRY_DATA(rill__train_meet(t));
     double began = MPI_Wtime();
     memset(s->dense + first, 0, (size_t)count * sizeof *s->dense);
     for (uint64_t i = 0; i < pairs; i++)
@@ -346,7 +356,7 @@ static rill_status gather_sparse(rill_trainer *t, scd_state *s, uint64_t pairs) 
     rill_options options = RILL_OPTIONS_INIT;
     options.algorithm = t->options.algorithm;
     options.codec = t->options.codec;
-    rill__train_meet(t);
+    RILL_TRY_DATA(rill__train_meet(t));
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(rill_allgather(t->comm, s->mine, s->changes, &options));
@@ -371,8 +381,7 @@ static rill_status one_step(rill_trainer *t, scd_state *s, uint64_t step) {
         s->idx[pairs] = k;
         s->val[pairs++] = by;
     }
-    bool dense = t->options.algorithm && !strcmp(t->options.algorithm, "dense");
-    return dense ? gather_dense(t, s, pairs, first, count) : gather_sparse(t, s, pairs);
+    return is_dense(t) ? gather_dense(t, s, pairs, first, count) : gather_sparse(t, s, pairs);
 }
 
 static rill_status scd_epoch(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,
@@ -389,13 +398,15 @@ static rill_status scd_epoch(rill_trainer *t, double *loss, uint64_t *samples, u
     /* As after a checkpoint: decision values, too, start from the weights. */
     RILL_TRY_DATA(rill__train_comm(t));
     permute(t, s);
+    memset(s->slope, 0, (size_t)s->n * sizeof *s->slope); /* what a broken-off epoch left */
     for (uint64_t i = 0; i < t->train.n; i++)
         rill__row_decide(&t->train.data, rill__row_at(&t->train, i), t->weights.w, t->columns,
                          s->z + i * (uint64_t)t->columns);
-    for (uint64_t step = 0; step < *steps; step++)
-        RILL_TRY_DATA(one_step(t, s, step));
-    *loss = rill__train_loss(t, &t->train);
-    return RILL_OK;
+    rill_status status = RILL_OK;
+    for (uint64_t step = 0; status == RILL_OK && step < *steps; step++)
+        status = one_step(t, s, step);
+    if (status != RILL_OK) rill__train_refuse(t, 1);
+    return status == RILL_OK ? rill__train_loss(t, &t->train, loss) : status;
 }
 
 const rill__solver rill__solver_scd = {

@@ -45,7 +45,7 @@ static rill_status open_reducer(rill_trainer *t, sgd_state *s) {
     r.average = 0;
     r.seed = o->seed;
     RILL_TRY_DATA(rill_comm_create(t->mpi, NULL, &s->comm));
-    RILL_TRY_DATA(rill_stream_create(RILL_F32, t->n, &s->update));
+    RILL_TRY_DATA(rill__data_agree(t->mpi, rill_stream_create(RILL_F32, t->n, &s->update)));
     return rill_reducer_create(s->comm, RILL_F32, t->n, &r, &s->reducer);
 }
 
@@ -57,9 +57,9 @@ static rill_status open_local(rill_trainer *t, sgd_state *s) {
 
 static rill_status sgd_open(rill_trainer *t) {
     sgd_state *s = t->solver_state = calloc(1, sizeof *s);
-    if (!s) return rill__train_memory("the solver");
-    s->counts = calloc((size_t)t->ranks, sizeof *s->counts);
-    if (!s->counts) return rill__train_memory("the solver");
+    if (s) s->counts = calloc((size_t)t->ranks, sizeof *s->counts);
+    bool good = s && s->counts;
+    RILL_TRY_DATA(rill__data_agree(t->mpi, good ? RILL_OK : rill__train_memory("the solver")));
     if (MPI_Allgather(&t->train.n, 1, MPI_UINT64_T, s->counts, 1, MPI_UINT64_T, t->mpi) !=
         MPI_SUCCESS)
         return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
@@ -78,7 +78,7 @@ static rill_status sgd_open(rill_trainer *t) {
         /* A sum that comes late is a step of a direction that has been walked already. */
         t->lr /= 1 + t->options.staleness;
     }
-    if (t->options.local_steps) RILL_TRY_DATA(open_local(t, s));
+    if (t->options.local_steps) RILL_TRY_DATA(rill__data_agree(t->mpi, open_local(t, s)));
     return t->options.reducer ? open_reducer(t, s) : rill__exchange_prepare(t);
 }
 
@@ -141,8 +141,8 @@ static rill_status finish_reducer(rill_trainer *t, sgd_state *s, double eta) {
     if (!s->pending) return RILL_OK;
     double began = MPI_Wtime();
     rill_stats stats = RILL_STATS_INIT;
-    RILL_TRY_DATA(rill_reducer_wait(s->reducer));
     s->pending = false;
+    RILL_TRY_DATA(rill_reducer_wait(s->reducer));
     rill_reducer_stats(s->reducer, &stats);
     rill__train_account(t, began, &stats);
     rill__sum_view sum = {rill_stream_nnz(s->update), rill_stream_indices32(s->update),
@@ -151,9 +151,19 @@ static rill_status finish_reducer(rill_trainer *t, sgd_state *s, double eta) {
     return RILL_OK;
 }
 
-static rill_status step_reducer(rill_trainer *t, sgd_state *s, double eta) {
+/* A step without a gradient fails on all ranks. */
+static rill_status refuse_reducer(const rill_trainer *t, const sgd_state *s, rill_status mine) {
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    if (!t->options.profile) rill_reducer_step_stream(s->reducer, NULL, s->update);
+    return rill_error_set(mine, detail);
+}
+
+/* mine: whether this rank has a gradient. */
+static rill_status step_reducer(rill_trainer *t, sgd_state *s, rill_status mine, double eta) {
     if (t->options.staleness) RILL_TRY_DATA(finish_reducer(t, s, eta));
-    rill__train_meet(t);
+    if (mine != RILL_OK) return refuse_reducer(t, s, mine);
+    RILL_TRY_DATA(rill__train_meet(t));
     double began = MPI_Wtime();
     RILL_TRY_DATA(rill_reducer_start_stream(s->reducer, s->batch.gradient, s->update));
     s->pending = true;
@@ -163,7 +173,7 @@ static rill_status step_reducer(rill_trainer *t, sgd_state *s, double eta) {
 
 /* ---- local steps ---------------------------------------------------------------------------- */
 
-static rill_status step_local(rill_trainer *t, sgd_state *s, double eta) {
+static rill_status step_alone(rill_trainer *t, sgd_state *s, double eta) {
     const rill__batch *b = &s->batch;
     if (s->listed + b->n > s->list_room) {
         uint64_t room = 2 * (s->listed + b->n);
@@ -217,28 +227,40 @@ static rill_status average_early(rill_trainer *t, sgd_state *s, double eta) {
 
 /* ---- epochs --------------------------------------------------------------------------------- */
 
+static rill_status step_local(rill_trainer *t, sgd_state *s, rill_status mine, uint64_t step,
+                              double eta) {
+    if (mine == RILL_OK) {
+        RILL_TRY_DATA(average_early(t, s, eta));
+        mine = step_alone(t, s, eta);
+    }
+    if (mine != RILL_OK) return rill__exchange_refuse(s->exchange, mine);
+    return (step + 1) % t->options.local_steps ? RILL_OK : average(t, s);
+}
+
+static rill_status step_exact(rill_trainer *t, sgd_state *s, rill_status mine, double eta) {
+    bool has;
+    rill__sum_view sum;
+    if (mine != RILL_OK) return rill__exchange_refuse(s->exchange, mine);
+    RILL_TRY_DATA(rill__exchange_put(s->exchange, s->batch.n, s->batch.idx, s->batch.value));
+    RILL_TRY_DATA(rill__exchange_take(s->exchange, t->options.staleness, &has, &sum));
+    if (has) apply(t, eta, &sum);
+    return RILL_OK;
+}
+
+/* The gradient is of this rank alone: what it may fail for the others learn in the exchange. */
 static rill_status one_step(rill_trainer *t, sgd_state *s, uint64_t step, double *loss) {
-    uint64_t all, mine = step_rows(t, s, step, &all);
+    uint64_t all, rows = step_rows(t, s, step, &all);
     double eta = learning_rate(t, step, s->steps);
     bool local = t->options.local_steps > 0;
-    double weight = 1 / (double)(local ? (mine ? mine : 1) : all);
-    RILL_TRY_DATA(
-        rill__batch_compute(&s->batch, t, t->order + step * t->options.batch, mine, weight));
-    *loss += s->batch.loss;
-    if (s->reducer) RILL_TRY_DATA(step_reducer(t, s, eta));
-    else if (local) {
-        RILL_TRY_DATA(average_early(t, s, eta));
-        RILL_TRY_DATA(step_local(t, s, eta));
-        if ((step + 1) % t->options.local_steps == 0) RILL_TRY_DATA(average(t, s));
-    } else {
-        bool has;
-        rill__sum_view sum;
-        RILL_TRY_DATA(rill__exchange_put(s->exchange, s->batch.n, s->batch.idx, s->batch.value));
-        RILL_TRY_DATA(rill__exchange_take(s->exchange, t->options.staleness, &has, &sum));
-        if (has) apply(t, eta, &sum);
-    }
+    double weight = 1 / (double)(local ? (rows ? rows : 1) : all);
+    rill_status status = rill__batch_compute(&s->batch, t, t->order + step * t->options.batch,
+                                             rows, weight);
+    if (status == RILL_OK) *loss += s->batch.loss;
+    status = s->reducer ? step_reducer(t, s, status, eta)
+             : local    ? step_local(t, s, status, step, eta)
+                        : step_exact(t, s, status, eta);
     rill__batch_clear(&s->batch);
-    return RILL_OK;
+    return status;
 }
 
 /* What is still under way at the end of an epoch. */
@@ -291,6 +313,19 @@ static rill_status shuffle(rill_trainer *t, const rill_dataset *set) {
     return rill_dataset_shuffle(set, t->options.seed, t->epoch, t->order, t->train.n);
 }
 
+/* An epoch that broke off: ends the others', and leaves nothing that the next one would find. */
+static void break_off(rill_trainer *t, sgd_state *s) {
+    char detail[512];
+    rill__train_refuse(t, t->options.staleness + 1);
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    if (s->pending) rill_reducer_wait(s->reducer);
+    s->pending = false;
+    if (s->changed) memset(s->changed, 0, (size_t)(t->n / 64 + 1) * sizeof *s->changed);
+    s->listed = 0;
+    rill__exchange_close(&s->exchange);
+    rill_error_set(RILL_OK, detail);
+}
+
 static rill_status sgd_epoch(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,
                              int *converged) {
     sgd_state *s = t->solver_state;
@@ -307,6 +342,7 @@ static rill_status sgd_epoch(rill_trainer *t, double *loss, uint64_t *samples, u
         if (status == RILL_OK) status = drain(t, s);
         if (rill__exchange_bytes(s->exchange) > s->largest_exchange)
             s->largest_exchange = rill__exchange_bytes(s->exchange);
+        if (status != RILL_OK) break_off(t, s);
         rill__exchange_close(&s->exchange);
         if (status != RILL_OK) return status;
     }

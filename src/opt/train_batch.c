@@ -269,9 +269,11 @@ rill_status rill__batch_compute(rill__batch *b, const rill_trainer *t, const uin
     for (uint64_t i = 0; i < n; i++)
         b->loss += b->loss_of[i];
     rill__pool_run(t->pool, sum, &work);
+    bool any = !b->keep && !join(b);
     for (int i = 0; i < b->lists; i++)
-        if (failed[i]) return rill__train_memory("a batch");
-    if (b->keep || join(b)) return RILL_OK;
+        any |= failed[i];
+    if (!any) return RILL_OK;
+    rill__batch_clear(b); /* the next batch finds zeros */
     return rill__train_memory("a batch");
 }
 

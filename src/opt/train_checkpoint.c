@@ -10,11 +10,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/text.h"
 #include "opt/train_internal.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { VERSION = 1, SETTINGS = RILL__SETTINGS };
@@ -28,7 +30,7 @@ typedef struct checkpoint_head {
 
 void rill__trainer_describe(const rill_trainer *t, char *text) {
     const rill_train_options *o = &t->options;
-    snprintf(
+    rill__print(
         text, SETTINGS,
         "loss=%s solver=%s task=%s C=%.17g l2=%.17g l1=%.17g bias=%.17g class_weights=%s "
         "valid=%.17g seed=%llu optimizer=%s schedule=%s lr=%.17g decay=%.17g factor=%.17g "
@@ -85,7 +87,7 @@ static rill_status write_checkpoint(const rill_trainer *t, const char *path) {
     hashed h = {.state = XXH64_createState()};
     if (!h.state) return rill__train_memory("a checkpoint");
     XXH64_reset(h.state, 0);
-    rill_status status = rill__output_open(path, NULL, &h.out);
+    rill_status status = rill__output_open(path, &h.out);
     if (status == RILL_OK) {
         status = write_all(&h, t);
         rill_status closed = rill__output_close(h.out, status == RILL_OK);
@@ -98,32 +100,49 @@ static rill_status write_checkpoint(const rill_trainer *t, const char *path) {
 /* The epoch of the checkpoint that is there; 0: none. */
 static uint64_t epoch_of(const char *path) {
     checkpoint_head head = {.epoch = 0};
-    FILE *file = fopen(path, "rb");
-    if (!file) return 0;
-    size_t n = fread(&head, sizeof head, 1, file);
-    fclose(file);
-    return n == 1 && !memcmp(head.magic, "RILLTRAI", 8) ? head.epoch : 0;
+    rill__file file;
+    if (rill__file_open_alone(path, &file) != RILL_OK) return 0;
+    bool read = file.size >= sizeof head &&
+                rill__file_read(&file, 0, &head, sizeof head) == RILL_OK;
+    rill__file_close(&file);
+    return read && !memcmp(head.magic, "RILLTRAI", 8) ? head.epoch : 0;
+}
+
+/* The file of rank 0, and with a reducer the end of the other one: that of the checkpoint which is not there. */
+static rill_status save_alone(const rill_trainer *t, const char *path) {
+    char name[4096];
+    if (!t->options.reducer) return write_checkpoint(t, path);
+    uint64_t before = epoch_of(path);
+    rill_status status = write_checkpoint(t, path);
+    uint64_t useless = status == RILL_OK ? before : t->epoch;
+    if (useless && before != t->epoch) {
+        reducer_path(path, useless, name, sizeof name);
+        unlink(name);
+    }
+    return status;
+}
+
+/* What can be wrong before anything is written. */
+static rill_status check_path(const rill_trainer *t, const char *path) {
+    struct stat about;
+    if (!path) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: path is NULL");
+    if (t->options.reducer && !stat(path, &about) && !S_ISREG(about.st_mode))
+        return rill__data_fail(RILL_ERR_IO,
+                               "%s: is not a regular file, and with a reducer a checkpoint has a "
+                               "second file beside it",
+                               path);
+    return RILL_OK;
 }
 
 rill_status rill_trainer_save(rill_trainer *t, const char *path) {
-    if (!t || !path)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: %s is NULL",
-                               t ? "path" : "trainer");
-    char name[4096];
+    if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: trainer is NULL");
+    RILL_TRY_DATA(rill__data_agree(t->mpi, check_path(t, path)));
     if (t->options.reducer) {
+        char name[4096];
         reducer_path(path, t->epoch, name, sizeof name);
         RILL_TRY_DATA(rill__data_agree(t->mpi, t->solver->save(t, name)));
     }
-    rill_status status = RILL_OK;
-    if (t->rank == 0) {
-        uint64_t before = t->options.reducer ? epoch_of(path) : 0;
-        status = write_checkpoint(t, path);
-        if (status == RILL_OK && before && before != t->epoch) {
-            reducer_path(path, before, name, sizeof name);
-            unlink(name);
-        }
-    }
-    return rill__data_agree(t->mpi, status);
+    return rill__data_agree(t->mpi, t->rank == 0 ? save_alone(t, path) : RILL_OK);
 }
 
 /* ---- loading -------------------------------------------------------------------------------- */
@@ -175,15 +194,21 @@ static rill_status check_head(const rill_trainer *t, const char *path, const uin
     return RILL_OK;
 }
 
-rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8_t *data,
-                                  uint64_t bytes) {
+static rill_status check(const rill_trainer *t, const char *path, const uint8_t *data,
+                         uint64_t bytes) {
     RILL_TRY_DATA(check_head(t, path, data, bytes));
     checkpoint_head head;
-    size_t size = (size_t)t->n * sizeof(float);
     memcpy(&head, data, sizeof head);
     const double *best_at = &head.scalars[RILL__VALID_BEST_AT];
     if (!isfinite(head.lr) || head.lr < 0 || !(*best_at >= 0 && *best_at <= (double)head.epoch))
         return damaged(path, "is damaged: its numbers are not those of a trainer");
+    return RILL_OK;
+}
+
+static void take_over(rill_trainer *t, const uint8_t *data) {
+    checkpoint_head head;
+    size_t size = (size_t)t->n * sizeof(float);
+    memcpy(&head, data, sizeof head);
     const uint8_t *at = data + sizeof head + SETTINGS + (size_t)t->labels * sizeof(double);
     memcpy(t->weights.w, at, size);
     if (t->weights.state) memcpy(t->weights.state, at + size, size);
@@ -192,29 +217,41 @@ rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8
     t->epoch = head.epoch;
     t->step = head.step;
     t->lr = head.lr;
+}
+
+rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8_t *data,
+                                  uint64_t bytes) {
+    RILL_TRY_DATA(check(t, path, data, bytes));
+    take_over(t, data);
     return RILL_OK;
 }
 
-static rill_status read_checkpoint(rill_trainer *t, const char *path) {
+/* A checkpoint that this trainer can take over; *data is the caller's, also on failure. */
+static rill_status read_checkpoint(const rill_trainer *t, const char *path, uint8_t **data) {
     rill__file file;
+    if (!path) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: path is NULL");
     RILL_TRY_DATA(rill__file_open_alone(path, &file));
     uint64_t bytes = file.size;
-    uint8_t *data = malloc((size_t)bytes + 1);
-    rill_status status = data ? rill__file_read(&file, 0, data, (size_t)bytes)
-                              : rill__train_memory("a checkpoint");
+    *data = malloc((size_t)bytes + 1);
+    rill_status status = *data ? rill__file_read(&file, 0, *data, (size_t)bytes)
+                               : rill__train_memory("a checkpoint");
     rill__file_close(&file);
-    if (status == RILL_OK) status = rill__trainer_restore(t, path, data, bytes);
-    free(data);
-    return status;
+    return status == RILL_OK ? check(t, path, *data, bytes) : status;
 }
 
+/* All ranks have all of it before the first takes anything over. */
 rill_status rill_trainer_load(rill_trainer *t, const char *path) {
-    if (!t || !path)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: %s is NULL",
-                               t ? "path" : "trainer");
-    RILL_TRY_DATA(rill__data_agree(t->mpi, read_checkpoint(t, path)));
-    if (!t->options.reducer) return RILL_OK;
-    char name[4096];
-    reducer_path(path, t->epoch, name, sizeof name);
-    return rill__data_agree(t->mpi, t->solver->load(t, name));
+    if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: trainer is NULL");
+    uint8_t *data = NULL;
+    rill_status status = rill__data_agree(t->mpi, read_checkpoint(t, path, &data));
+    if (status == RILL_OK && t->options.reducer) {
+        char name[4096];
+        checkpoint_head head;
+        memcpy(&head, data, sizeof head);
+        reducer_path(path, head.epoch, name, sizeof name);
+        status = rill__data_agree(t->mpi, t->solver->load(t, name));
+    }
+    if (status == RILL_OK) take_over(t, data);
+    free(data);
+    return status;
 }

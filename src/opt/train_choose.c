@@ -190,27 +190,39 @@ static rill_status choose(search *s) {
     return try_decay ? try_constant_rate(s) : RILL_OK;
 }
 
-rill_status rill_trainer_choose_C(MPI_Comm comm, const rill_dataset *train,
-                                  const rill_train_options *given, rill_C_choice *out) {
-    rill_C_choice choice = RILL_C_CHOICE_INIT;
-    search s = {.mpi = comm, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
-    if (!train || !out || out->size < sizeof(size_t) || out->size > sizeof choice ||
-        (given && (given->size < sizeof(size_t) || given->size > sizeof s.options)))
+static rill_status check_choose(const rill_dataset *train, const rill_train_options *given,
+                                const rill_C_choice *out) {
+    if (!train || !out || out->size < sizeof(size_t) || out->size > sizeof *out ||
+        (given && (given->size < sizeof(size_t) || given->size > sizeof *given)))
         return rill__data_fail(
             RILL_ERR_ARGUMENT,
             "rill_trainer_choose_C: train or choice is NULL, or a size is wrong");
+    return RILL_OK;
+}
+
+rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
+                                  const rill_train_options *given, rill_C_choice *out) {
+    rill_C_choice choice = RILL_C_CHOICE_INIT;
+    search s = {.choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
+    RILL_TRY_DATA(rill__data_dup("rill_trainer_choose_C", parent, &s.mpi));
+    rill_status status = rill__data_agree(s.mpi, check_choose(train, given, out));
+    if (status != RILL_OK) {
+        MPI_Comm_free(&s.mpi);
+        return status;
+    }
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
     s.seed = s.options.seed;
     choice.decay = rill__train_decay(s.options.decay);
     double began = MPI_Wtime();
-    rill_status status = take_sample(&s, train);
+    status = take_sample(&s, train);
     s.options.valid_fraction = held_out;
     s.options.algorithm = s.options.codec = s.options.reducer = NULL;
     s.options.value_bits = s.options.staleness = s.options.profile = 0;
     s.options.local_steps = 0;
     if (status == RILL_OK) status = choose(&s);
     rill_dataset_free(&s.sample);
+    MPI_Comm_free(&s.mpi);
     choice.seconds = MPI_Wtime() - began;
     choice.size = out->size;
     memcpy(out, &choice, choice.size);

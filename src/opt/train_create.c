@@ -4,7 +4,34 @@
 #include <math.h>
 #include <stdlib.h>
 
-rill_status rill__train_sum(const rill_trainer *t, double *values, int n) {
+rill_status rill__train_agree(rill_trainer *t, rill_status mine) {
+    if (t->told) return mine;
+    rill_status status = rill__data_agree(t->mpi, mine);
+    t->told = status != RILL_OK;
+    return status;
+}
+
+/* A call without an input is refused where it is made, and all others of that number are ended. */
+void rill__train_refuse(rill_trainer *t, int calls) {
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    for (int i = 0; t->comm && i < calls; i++) {
+        rill_request *request = NULL;
+        rill_iallreduce(t->comm, NULL, NULL, RILL_SUM, NULL, &request);
+    }
+    rill_error_set(RILL_OK, detail);
+}
+
+void rill__train_recover(rill_trainer *t) {
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    rill_comm_free(&t->comm);
+    rill__weights_share(&t->weights, t->mpi);
+    rill_error_set(RILL_OK, detail);
+}
+
+rill_status rill__train_sum(rill_trainer *t, rill_status mine, double *values, int n) {
+    RILL_TRY_DATA(rill__train_agree(t, mine));
     if (MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM, t->mpi) != MPI_SUCCESS)
         return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
     return RILL_OK;
@@ -106,7 +133,7 @@ uint64_t rill__train_batch(uint64_t rows, int ranks) {
 
 static rill_status count_rows(rill_trainer *t) {
     double rows[2] = {(double)t->train.n, (double)t->valid.n};
-    RILL_TRY_DATA(rill__train_sum(t, rows, 2));
+    RILL_TRY_DATA(rill__train_sum(t, RILL_OK, rows, 2));
     t->total_rows = (uint64_t)rows[0];
     if (!t->total_rows) return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
     if (t->has_valid && rows[1] == 0)
@@ -172,9 +199,7 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
                                 rill_trainer **out) {
     MPI_Comm comm;
     if (out) *out = NULL;
-    if (MPI_Comm_dup(parent, &comm) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Comm_dup failed");
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    RILL_TRY_DATA(rill__data_dup("rill_trainer_create", parent, &comm));
     rill_trainer *t = calloc(1, sizeof *t);
     rill_status status = RILL_OK;
     if (!t) status = rill__train_memory("the trainer");

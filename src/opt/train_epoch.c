@@ -65,11 +65,12 @@ static double look_run(row_look *look) {
     return sum;
 }
 
-double rill__train_loss(const rill_trainer *t, const rill__part_rows *rows) {
+rill_status rill__train_loss(const rill_trainer *t, const rill__part_rows *rows, double *loss) {
     row_look look = {.trainer = t, .rows = rows};
-    double loss = look_open(&look) == RILL_OK ? look_run(&look) : NAN;
+    rill_status status = look_open(&look);
+    if (status == RILL_OK) *loss = look_run(&look);
     look_close(&look);
-    return loss;
+    return status;
 }
 
 static double penalty(const rill_trainer *t) {
@@ -83,17 +84,21 @@ static double penalty(const rill_trainer *t) {
 }
 
 rill_status rill__train_objective(rill_trainer *t, double *objective, double *mean_loss) {
-    double loss = rill__train_loss(t, &t->train);
-    RILL_TRY_DATA(rill__train_sum(t, &loss, 1));
+    double loss = 0;
+    rill_status status = rill__train_loss(t, &t->train, &loss);
+    RILL_TRY_DATA(rill__train_sum(t, status, &loss, 1));
     *objective = t->options.C * loss + penalty(t);
     if (mean_loss) *mean_loss = loss / (double)t->total_rows;
     return RILL_OK;
 }
 
 rill_status rill_trainer_objective(rill_trainer *t, double *objective, double *loss) {
-    if (!t || !objective)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_objective: %s is NULL",
-                               t ? "objective" : "trainer");
+    if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_objective: trainer is NULL");
+    rill_status status = objective ? RILL_OK
+                                   : rill__data_fail(RILL_ERR_ARGUMENT,
+                                                     "rill_trainer_objective: objective is NULL");
+    t->told = false;
+    RILL_TRY_DATA(rill__train_agree(t, status));
     return rill__train_objective(t, objective, loss);
 }
 
@@ -117,8 +122,7 @@ static rill_status validate(rill_trainer *t, rill_train_report *report) {
             positive[i] = target == 0;
         }
     }
-    status = rill__data_agree(t->mpi, status);
-    if (status == RILL_OK) status = rill__train_sum(t, sums, 3);
+    status = rill__train_sum(t, status, sums, 3);
     if (status == RILL_OK) {
         report->valid_loss = sums[0] / sums[2];
         double *best = &t->scalars[RILL__VALID_BEST], *at = &t->scalars[RILL__VALID_BEST_AT];
@@ -155,11 +159,12 @@ static rill_status drive_boldly(rill_trainer *t, rill_train_report *report) {
     return RILL_OK;
 }
 
-static rill_status add_up(rill_trainer *t, rill_train_report *report, double loss,
+/* mine: of this rank's epoch. */
+static rill_status add_up(rill_trainer *t, rill_status mine, rill_train_report *report, double loss,
                           uint64_t samples) {
     double sums[5] = {loss, (double)samples, t->comm_seconds, (double)t->comm_bytes,
                       t->wait_seconds};
-    RILL_TRY_DATA(rill__train_sum(t, sums, 5));
+    RILL_TRY_DATA(rill__train_sum(t, mine, sums, 5));
     if (MPI_Allreduce(MPI_IN_PLACE, &report->seconds, 1, MPI_DOUBLE, MPI_MAX, t->mpi) !=
         MPI_SUCCESS)
         return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
@@ -176,11 +181,15 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
     uint64_t samples = 0, steps = 0;
     t->comm_seconds = t->wait_seconds = 0;
     t->comm_bytes = 0;
-    RILL_TRY_DATA(t->solver->epoch(t, &loss, &samples, &steps, &report->converged));
+    rill_status status = t->solver->epoch(t, &loss, &samples, &steps, &report->converged);
     report->seconds = MPI_Wtime() - began;
+    status = add_up(t, status, report, loss, samples);
+    if (status != RILL_OK) {
+        rill__train_recover(t);
+        return status;
+    }
     t->epoch++;
     t->step += steps;
-    RILL_TRY_DATA(add_up(t, report, loss, samples));
     began = MPI_Wtime();
     if (t->backup) RILL_TRY_DATA(drive_boldly(t, report));
     else if (t->solver->own_weights) /* its loss is that of the weights reached */
@@ -209,11 +218,14 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
 rill_status rill_trainer_epoch(rill_trainer *t, rill_train_report *report) {
     if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_epoch: trainer is NULL");
     rill_train_report full = RILL_TRAIN_REPORT_INIT;
+    rill_status status = RILL_OK;
     if (report && (report->size < sizeof(size_t) || report->size > sizeof full))
-        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_epoch: report.size = %zu",
-                               report->size);
+        status = rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_epoch: report.size = %zu",
+                                 report->size);
+    t->told = false;
+    RILL_TRY_DATA(rill__train_agree(t, status));
     full.objective = full.valid_loss = full.valid_accuracy = full.valid_auc = NAN;
-    rill_status status = run_epoch(t, &full);
+    status = run_epoch(t, &full);
     if (report) {
         full.size = report->size;
         memcpy(report, &full, report->size);

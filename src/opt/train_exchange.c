@@ -37,15 +37,19 @@ void rill__train_account(rill_trainer *t, double began, const rill_stats *stats)
     t->algorithm = stats->algorithm;
 }
 
-void rill__train_meet(rill_trainer *t) {
-    if (!t->options.profile || t->ranks == 1) return;
+rill_status rill__train_meet(rill_trainer *t) {
+    if (!t->options.profile || t->ranks == 1) return RILL_OK;
     double began = MPI_Wtime();
-    MPI_Barrier(t->mpi);
+    rill_status status = rill__train_agree(t, RILL_OK);
     t->wait_seconds += MPI_Wtime() - began;
+    return status;
 }
 
+/* Arguments are the same on all ranks here; and with the check a refusal would wait for ranks that may not come. */
 rill_status rill__train_comm(rill_trainer *t) {
-    return t->comm ? rill_comm_forget(t->comm) : rill_comm_create(t->mpi, NULL, &t->comm);
+    rill_config config = RILL_CONFIG_INIT;
+    config.check = 0;
+    return t->comm ? rill_comm_forget(t->comm) : rill_comm_create(t->mpi, &config, &t->comm);
 }
 
 static bool is_by_mpi(const rill_train_options *o) {
@@ -57,14 +61,15 @@ rill_status rill__exchange_prepare(rill_trainer *t) {
     return alone || is_by_mpi(&t->options) ? RILL_OK : rill__train_comm(t);
 }
 
-rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
+/* Once the trainer has its communicator. */
+static rill_status open_alone(rill_trainer *t, rill__exchange **out) {
     rill__exchange *x = calloc(1, sizeof *x);
     *out = x;
     if (!x) return rill__train_memory("the exchange");
     x->trainer = t;
     if (t->ranks == 1 && !t->options.staleness) return RILL_OK;
     if (is_by_mpi(&t->options)) {
-        x->dense = calloc(2 * (size_t)t->n + 1, sizeof *x->dense);
+        x->dense = calloc(2 * (size_t)t->n + 2, sizeof *x->dense);
         return x->dense ? RILL_OK : rill__train_memory("the exchange");
     }
     x->options = (rill_options)RILL_OPTIONS_INIT;
@@ -74,7 +79,6 @@ rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
     /* Frequent features have low numbers in most data, so that equal ranges are uneven parts; the
      * planner would find out in the first exchange of each epoch, which then is as slow as its largest part. */
     x->options.partition = "balanced";
-    RILL_TRY_DATA(rill__train_comm(t));
     x->comm = t->comm;
     x->slot = calloc((size_t)t->options.staleness + 1, sizeof *x->slot);
     if (!x->slot) return rill__train_memory("the exchange");
@@ -84,6 +88,11 @@ rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
         RILL_TRY_DATA(rill_stream_create(RILL_F32, t->n, &x->slot[i].out));
     }
     return RILL_OK;
+}
+
+rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
+    RILL_TRY_DATA(rill__exchange_prepare(t));
+    return rill__train_agree(t, open_alone(t, out));
 }
 
 void rill__exchange_close(rill__exchange **exchange) {
@@ -102,18 +111,19 @@ void rill__exchange_close(rill__exchange **exchange) {
 
 uint64_t rill__exchange_bytes(const rill__exchange *x) { return x ? x->bytes : 0; }
 
-/* Whole vectors by MPI, in pieces that its counts can express. */
-static rill_status sum_dense(rill__exchange *x, uint64_t n, const uint32_t *idx,
+/* Whole vectors by MPI, in pieces that its counts can express. One more value tells how many ranks have failed. */
+static rill_status sum_dense(rill__exchange *x, bool failed, uint64_t n, const uint32_t *idx,
                              const float *value) {
     rill_trainer *t = x->trainer;
-    float *mine = x->dense, *all = x->dense + t->n;
-    const uint64_t most = UINT64_C(1) << 30;
+    float *mine = x->dense, *all = x->dense + t->n + 1;
+    const uint64_t most = UINT64_C(1) << 30, values = t->n + 1;
     for (uint64_t i = 0; i < n; i++)
         mine[idx[i]] = value[i];
-    rill__train_meet(t);
+    mine[t->n] = failed;
+    RILL_TRY_DATA(rill__train_meet(t));
     double began = MPI_Wtime();
-    for (uint64_t at = 0; at < t->n; at += most) {
-        int count = (int)(t->n - at < most ? t->n - at : most);
+    for (uint64_t at = 0; at < values; at += most) {
+        int count = (int)(values - at < most ? values - at : most);
         if (MPI_Allreduce(mine + at, all + at, count, MPI_FLOAT, MPI_SUM, t->mpi) != MPI_SUCCESS)
             return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
     }
@@ -123,6 +133,7 @@ static rill_status sum_dense(rill__exchange *x, uint64_t n, const uint32_t *idx,
     rill__train_account(t, began, &stats);
     for (uint64_t i = 0; i < n; i++)
         mine[idx[i]] = 0;
+    if (all[t->n] > 0) return rill__data_fail(RILL_ERR_MPI, "rank ?: has failed");
     x->alone = (rill__sum_view){t->n, NULL, all};
     x->bytes = 2 * t->n * sizeof(float);
     x->busy = 1;
@@ -131,7 +142,7 @@ static rill_status sum_dense(rill__exchange *x, uint64_t n, const uint32_t *idx,
 
 rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *idx,
                                const float *value) {
-    if (x->dense) return sum_dense(x, n, idx, value);
+    if (x->dense) return sum_dense(x, false, n, idx, value);
     if (!x->slot) {
         x->alone = (rill__sum_view){n, idx, value};
         x->busy = 1;
@@ -139,7 +150,7 @@ rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *id
     }
     exchange_slot *s = &x->slot[(x->first + x->busy) % x->slots];
     RILL_TRY_DATA(rill_stream_set_pairs(s->in, n, idx, value));
-    rill__train_meet(x->trainer);
+    RILL_TRY_DATA(rill__train_meet(x->trainer));
     double began = MPI_Wtime();
     rill_status status;
     rill_stats stats = RILL_STATS_INIT;
@@ -156,6 +167,14 @@ rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *id
     uint64_t held = 8 * (n + rill_stream_nnz(s->out)) * (uint64_t)x->slots;
     if (held > x->bytes) x->bytes = held;
     return status;
+}
+
+/* With a barrier before it nobody comes to MPI's sum: the others learn it there. */
+rill_status rill__exchange_refuse(rill__exchange *x, rill_status mine) {
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    if (x->dense && !x->trainer->options.profile) sum_dense(x, true, 0, NULL, NULL);
+    return rill_error_set(mine, detail);
 }
 
 rill_status rill__exchange_take(rill__exchange *x, int pending, bool *has, rill__sum_view *sum) {
@@ -190,7 +209,7 @@ rill_status rill__exchange_dense(rill_trainer *t, rill_stream *stream, float *ve
     options.algorithm = t->options.algorithm;
     options.codec = t->options.codec;
     RILL_TRY_DATA(rill_stream_set_dense(stream, vector));
-    rill__train_meet(t);
+    RILL_TRY_DATA(rill__train_meet(t));
     double began = MPI_Wtime();
     RILL_TRY_DATA(rill_allreduce(t->comm, stream, stream, RILL_SUM, &options));
     rill_comm_stats(t->comm, &stats);

@@ -79,6 +79,8 @@ void rill__weights_begin(rill__weights *, double eta);
 void rill__weights_apply(rill__weights *, uint64_t n, const uint32_t *idx, const float *gradient);
 /* Does what was put off: w is then the weights themselves. */
 void rill__weights_settle(rill__weights *);
+/* All ranks: those of rank 0, settled. */
+void rill__weights_share(rill__weights *, MPI_Comm);
 /* Whether w times scale is the weight. */
 static inline bool rill__weights_scaled(const rill__weights *s) { return !s->last; }
 
@@ -126,6 +128,7 @@ struct rill_trainer {
     uint64_t comm_bytes;           /* of this epoch and rank */
     double comm_seconds, wait_seconds;
     rill_comm *comm; /* of exact sums; NULL: not needed yet */
+    bool told;       /* all ranks know that this call has failed */
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
     const char *algorithm;
@@ -177,8 +180,17 @@ rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
 rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
-/* Sum over the ranks. */
-rill_status rill__train_sum(const rill_trainer *, double *values, int n);
+/* How a failure of one rank becomes everybody's, between the start of an epoch and its end. Who fails leaves the call
+ * that it is in, refuses those that the others may be in or come to (rill__train_refuse, rill__exchange_refuse), and
+ * goes to the next agreement: that is what stands before every other use of t->mpi in between. All ranks meet there, since those whose
+ * call was refused come, too; after one that failed nobody goes to another. */
+rill_status rill__train_agree(rill_trainer *, rill_status mine);
+/* The next calls on t->comm, so many, fail on the others. Does not wait. */
+void rill__train_refuse(rill_trainer *, int calls);
+/* After a failure that all ranks know: t->comm goes, and all have rank 0's weights. Keeps the message. */
+void rill__train_recover(rill_trainer *);
+/* Agrees on the status, then sums over the ranks. */
+rill_status rill__train_sum(rill_trainer *, rill_status mine, double *values, int n);
 /* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an epoch,
  * up to the hundred that make a step worth its exchange. */
 uint64_t rill__train_batch(uint64_t rows, int ranks);
@@ -192,14 +204,14 @@ void rill__row_share(const rill_trainer *, uint64_t row, int thread, uint64_t *f
 /* All ranks: a learning rate for batches of so many rows, over all ranks. */
 rill_status rill__train_rate(rill_trainer *, uint64_t batch, double *lr);
 /* Weighted loss summed over this rank's part of the rows. */
-double rill__train_loss(const rill_trainer *, const rill__part_rows *);
+rill_status rill__train_loss(const rill_trainer *, const rill__part_rows *, double *loss);
 /* All ranks: the objective of settled weights. */
 rill_status rill__train_objective(rill_trainer *, double *objective, double *mean_loss);
 /* t->comm, as if it were new: an epoch that follows a checkpoint is then planned as one that follows another
  * epoch. All ranks. */
 rill_status rill__train_comm(rill_trainer *);
-/* Before an exchange: waits for all ranks, if the options ask for it. */
-void rill__train_meet(rill_trainer *);
+/* Before an exchange: waits for all ranks, if the options ask for it; a failure of one ends it then. */
+rill_status rill__train_meet(rill_trainer *);
 /* Accounts for an exchange that began at that time. */
 void rill__train_account(rill_trainer *, double began, const rill_stats *);
 rill_status rill__train_memory(const char *what);
@@ -256,6 +268,8 @@ void rill__exchange_close(rill__exchange **);
 uint64_t rill__exchange_bytes(const rill__exchange *);
 rill_status rill__exchange_put(rill__exchange *, uint64_t n, const uint32_t *idx,
                                const float *value);
+/* Instead of put, by a rank that has failed: where MPI sums, the sum tells the others. Returns mine. */
+rill_status rill__exchange_refuse(rill__exchange *, rill_status mine);
 /* The oldest sum, if more than `pending` are under way; it lives until the next call. */
 rill_status rill__exchange_take(rill__exchange *, int pending, bool *has, rill__sum_view *);
 

@@ -4,6 +4,7 @@
  * Two labels: the larger one is positive, and comes first, as LIBLINEAR's +1. More: ascending, one
  * against the rest. Regression: the label is the target.
  */
+#include "core/text.h"
 #include "opt/train_internal.h"
 
 #include <math.h>
@@ -45,7 +46,11 @@ static rill_status gather_labels(const rill_trainer *t, double *mine, int n, dou
                                  int *total) {
     int *counts = malloc(2 * (size_t)t->ranks * sizeof *counts);
     rill_status status = counts ? RILL_OK : rill__train_memory("labels");
-    RILL_TRY_DATA(rill__data_agree(t->mpi, status));
+    status = rill__data_agree(t->mpi, status);
+    if (status != RILL_OK) {
+        free(counts);
+        return status;
+    }
     int *offsets = counts + t->ranks;
     MPI_Allgather(&n, 1, MPI_INT, counts, 1, MPI_INT, t->mpi);
     *total = 0;
@@ -112,11 +117,11 @@ rill_status rill__train_targets(const rill_trainer *t, const rill_data_view *dat
 static rill_status parse_weights(rill_trainer *t, const char *text) {
     for (const char *p = text;;) {
         char *end;
-        double label = strtod(p, &end), weight;
+        double label = rill__read_double(p, &end), weight;
         bool good = end != p && *end == ':';
         if (good) {
             p = end + 1;
-            weight = strtod(p, &end);
+            weight = rill__read_double(p, &end);
             good = end != p && (*end == ',' || !*end) && isfinite(weight) && weight >= 0;
         }
         if (!good)
@@ -134,9 +139,8 @@ static rill_status parse_weights(rill_trainer *t, const char *text) {
     }
 }
 
-rill_status rill__train_weigh(rill_trainer *t) {
-    const char *text = t->options.class_weights;
-    if (!text) return RILL_OK;
+/* All 1, or as the text has it; with "balanced" the rows of each class on this rank. */
+static rill_status weigh_alone(rill_trainer *t, const char *text) {
     if (t->regression)
         return rill__data_fail(RILL_ERR_UNSUPPORTED, "class_weights \"%s\" in regression", text);
     t->class_weight = malloc((size_t)t->labels * sizeof *t->class_weight);
@@ -146,7 +150,14 @@ rill_status rill__train_weigh(rill_trainer *t) {
     if (strcmp(text, "balanced")) return parse_weights(t, text);
     for (uint64_t i = 0; i < t->train.n; i++)
         t->class_weight[(int)t->train_target[rill__row_at(&t->train, i)]]++;
-    RILL_TRY_DATA(rill__train_sum(t, t->class_weight, t->labels));
+    return RILL_OK;
+}
+
+rill_status rill__train_weigh(rill_trainer *t) {
+    const char *text = t->options.class_weights;
+    RILL_TRY_DATA(rill__data_agree(t->mpi, text ? weigh_alone(t, text) : RILL_OK));
+    if (!text || strcmp(text, "balanced")) return RILL_OK;
+    RILL_TRY_DATA(rill__train_sum(t, RILL_OK, t->class_weight, t->labels));
     for (int c = 0; c < t->labels; c++)
         t->class_weight[c] = (double)t->total_rows / (t->labels * t->class_weight[c]);
     return RILL_OK;

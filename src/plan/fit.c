@@ -114,14 +114,14 @@ static int ascending(const void *a, const void *b) {
 }
 
 double rill__fit_error(const rill__sample *s, int n, const rill__constants *c) {
-    double *errors = malloc(sizeof(double) * (size_t)rill__max_u64(1, (uint64_t)n)), median = 0;
-    if (errors && n > 0) {
-        errors_of(s, n, c, errors);
-        for (int i = 0; i < n; i++)
-            errors[i] = fabs(expm1(errors[i]));
-        qsort(errors, (size_t)n, sizeof *errors, ascending);
-        median = errors[n / 2];
-    }
+    if (n == 0) return 0;
+    double *errors = malloc(sizeof(double) * (size_t)n);
+    if (!errors) return NAN;
+    errors_of(s, n, c, errors);
+    for (int i = 0; i < n; i++)
+        errors[i] = fabs(expm1(errors[i]));
+    qsort(errors, (size_t)n, sizeof *errors, ascending);
+    double median = errors[n / 2];
     free(errors);
     return median;
 }
@@ -129,11 +129,9 @@ double rill__fit_error(const rill__sample *s, int n, const rill__constants *c) {
 double rill__fit(const rill__sample *s, int n, rill__constants *c) {
     double moved[FITTED] = {0}, damping = 0.1;
     const rill__constants start = *c;
+    if (n == 0) return 0;
     double *scratch = malloc(sizeof(double) * (size_t)n * (FITTED + 2));
-    if (!scratch || n == 0) {
-        free(scratch);
-        return 0;
-    }
+    if (!scratch) return NAN;
     double *errors = scratch + (size_t)n * FITTED, *others = errors + n;
     errors_of(s, n, c, errors);
     double least = loss(errors, n, moved);

@@ -1,7 +1,11 @@
 /* Reading, choosing and writing the entries of a profile; and what its points say about a call. */
 #include "plan/profile.h"
 
+#include "core/outfile.h"
+#include "core/text.h"
+
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +76,34 @@ static bool next_line(reader *r) {
     return false;
 }
 
+/* The next word of a line, with an end of its own; empty: there is none. */
+static char *next_word(char **at) {
+    char *word = *at + strspn(*at, " \t");
+    *at = word + strcspn(word, " \t");
+    if (**at) *(*at)++ = '\0';
+    return word;
+}
+
+static bool next_number(char **at, double *value) {
+    char *word = next_word(at), *end;
+    *value = rill__read_double(word, &end);
+    return *word && !*end;
+}
+
+/* A number behind its name. */
+static bool next_named(char **at, const char *name, double *value) {
+    return strcmp(next_word(at), name) == 0 && next_number(at, value);
+}
+
+static bool next_count(char **at, const char *name, int *count) {
+    double value;
+    if (!next_named(at, name, &value) || !(value >= 1 && value <= INT_MAX)) return false;
+    *count = (int)value;
+    return *count == value;
+}
+
+static bool at_end(char *at) { return !*next_word(&at); }
+
 static int constant_named(const char *name) {
     int i = 0;
     while (i < RILL__CONSTANTS && strcmp(rill__constant_table[i].name, name) != 0)
@@ -79,12 +111,11 @@ static int constant_named(const char *name) {
     return i;
 }
 
-static rill_status read_point(const reader *r, rill__profile *entry) {
-    char name[40];
+static rill_status read_point(const reader *r, char *at, rill__profile *entry) {
+    const char *name = next_word(&at);
     double dim, nnz, ratio;
-    int used = 0;
-    if (sscanf(r->text, " point %39s %lf %lf %lf %n", name, &dim, &nnz, &ratio, &used) != 4 ||
-        r->text[used])
+    if (!next_number(&at, &dim) || !next_number(&at, &nnz) || !next_number(&at, &ratio) ||
+        !at_end(at))
         return wrong(r, "a point has an algorithm, a dimension, entries and a ratio");
     if (!(dim >= 1 && dim < 1e19 && nnz >= 0 && nnz <= dim && ratio > 0.001 && ratio < 1000))
         return wrong(r, "a point lies outside of what can be measured");
@@ -95,11 +126,10 @@ static rill_status read_point(const reader *r, rill__profile *entry) {
     return RILL_OK;
 }
 
-static rill_status read_constant(const reader *r, rill__profile *entry, unsigned *seen) {
-    char name[40];
+static rill_status read_constant(const reader *r, const char *name, char *at, rill__profile *entry,
+                                 unsigned *seen) {
     double value;
-    int used = 0;
-    if (sscanf(r->text, " %39s %lf %n", name, &value, &used) != 2 || r->text[used])
+    if (!next_number(&at, &value) || !at_end(at))
         return wrong(r, "expected a constant and its value, a point, or end");
     int i = constant_named(name);
     if (i == RILL__CONSTANTS) return wrong(r, "there is no such constant");
@@ -112,22 +142,22 @@ static rill_status read_constant(const reader *r, rill__profile *entry, unsigned
 /* The line "entry" has been read. */
 static rill_status read_entry(reader *r, rill__profile *entry) {
     memset(entry, 0, sizeof *entry);
-    int used = 0;
+    char *at = r->text;
     unsigned seen = 0;
-    if (sscanf(r->text, " entry ranks %d hosts %d crowding %lf %n", &entry->ranks, &entry->hosts,
-               &entry->crowding, &used) != 3 ||
-        r->text[used] || entry->ranks < 1 || entry->hosts < 1 || entry->hosts > entry->ranks ||
-        !(entry->crowding >= 1 && entry->crowding < 1e6))
+    if (strcmp(next_word(&at), "entry") != 0 || !next_count(&at, "ranks", &entry->ranks) ||
+        !next_count(&at, "hosts", &entry->hosts) ||
+        !next_named(&at, "crowding", &entry->crowding) || !at_end(at) ||
+        entry->hosts > entry->ranks || !(entry->crowding >= 1 && entry->crowding < 1e6))
         return wrong(r, "expected entry ranks P hosts H crowding C");
     while (next_line(r)) {
-        char word[40] = "";
-        sscanf(r->text, "%39s", word);
+        at = r->text;
+        const char *word = next_word(&at);
         if (strcmp(word, "end") == 0)
             return seen == (1u << RILL__CONSTANTS) - 1
                        ? RILL_OK
                        : wrong(r, "the entry ends before all constants were given");
-        RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, entry)
-                                            : read_constant(r, entry, &seen));
+        RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, at, entry)
+                                            : read_constant(r, word, at, entry, &seen));
     }
     return wrong(r, "the file ends within an entry");
 }
@@ -199,19 +229,24 @@ static const char *algorithm_of(uint32_t hash) {
 }
 
 static void write_entry(FILE *file, const rill__profile *entry) {
-    fprintf(file, "entry ranks %d hosts %d crowding %g\n", entry->ranks, entry->hosts,
-            entry->crowding);
-    for (int i = 0; i < RILL__CONSTANTS; i++)
-        fprintf(file, "%s %.4g\n", rill__constant_table[i].name,
-                *(const double *)((const char *)&entry->constants +
-                                  rill__constant_table[i].offset));
+    char line[2 * LINE];
+    rill__print(line, sizeof line, "entry ranks %d hosts %d crowding %g\n", entry->ranks,
+                entry->hosts, entry->crowding);
+    fputs(line, file);
+    for (int i = 0; i < RILL__CONSTANTS; i++) {
+        const rill__constant *row = &rill__constant_table[i];
+        double value = *(const double *)((const char *)&entry->constants + row->offset);
+        rill__print(line, sizeof line, "%s %.4g\n", row->name, value);
+        fputs(line, file);
+    }
     for (int i = 0; i < entry->points; i++) {
         const rill__point *at = &entry->point[i];
         const char *name = algorithm_of(at->algorithm);
         double dim = round(exp2((double)at->log_dim));
-        if (name)
-            fprintf(file, "point %s %.0f %.0f %.4g\n", name, dim,
+        if (!name) continue;
+        rill__print(line, sizeof line, "point %s %.0f %.0f %.4g\n", name, dim,
                     round(dim * exp2((double)at->log_density)), exp((double)at->log_ratio));
+        fputs(line, file);
     }
     fputs("end\n", file);
 }
@@ -242,25 +277,22 @@ static rill_status make_folder_of(const char *path) {
 }
 
 rill_status rill__profile_write(const char *path, const rill__profile *profile) {
-    char fresh[4096];
-    if (snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid()) >= (int)sizeof fresh)
-        return rill__fail(RILL_ERR_IO, "profile %s: the name is too long", path);
     RILL_TRY(make_folder_of(path));
-    FILE *file = fopen(fresh, "w");
-    if (!file) return rill__fail(RILL_ERR_IO, "profile %s: %s", fresh, strerror(errno));
+    struct stat about;
+    rill__outfile out;
+    int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
+    if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     fputs(FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
                      "docs/COST.md explains them.\n",
-          file);
+          out.stream);
     rill_status status = RILL_OK;
-    copying c = {file, profile};
-    if (access(path, F_OK) == 0) status = read_all(path, copy_others, &c);
-    write_entry(file, profile);
-    bool written = !ferror(file);
-    if (fclose(file) != 0 || !written)
-        status = rill__fail(RILL_ERR_IO, "profile %s: %s", fresh, strerror(errno));
-    if (status == RILL_OK && rename(fresh, path) != 0)
-        status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno));
-    if (status != RILL_OK) remove(fresh);
+    copying c = {out.stream, profile};
+    /* A device has no entries to keep, and a FIFO would be waited for. */
+    bool is_file = stat(path, &about) == 0 && S_ISREG(about.st_mode) && out.partial;
+    if (is_file && about.st_size > 0) status = read_all(path, copy_others, &c);
+    write_entry(out.stream, profile);
+    error = rill__outfile_close(&out, status == RILL_OK);
+    if (error) status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     return status;
 }
 

@@ -1,12 +1,15 @@
 /* Saving a reducer: one file for all ranks (reduce/checkpoint.h); and what loading it needs as well.
  *
  * Both are collective, and all ranks give the same status: after each stage that can fail on one rank
- * alone they tell each other. A file is written under another name and renamed when it is complete, so that
- * a crash leaves the old one; a reducer takes over what was loaded only when all ranks have all of it. */
+ * alone they tell each other. A file is written under another name and renamed when it is complete (core/outfile.h), so
+ * that a failure leaves the old one; a reducer takes over what was loaded only when all ranks have all of it. */
 #include "reduce/reducer_file.h"
 
+#include "core/outfile.h"
+
+#include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +68,8 @@ rill_status rill__file_begin(const rill_reducer *r, const char *call, const char
     return RILL_OK;
 }
 
-rill_status rill__file_error(const char *call, const char *path, const char *what, int code) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return rill__fail(RILL_ERR_IO, "%s'%s' cannot be %s: %s", call, path, what, text);
+rill_status rill__file_error(const char *call, const char *path, const char *what, int error) {
+    return rill__fail(RILL_ERR_IO, "%s'%s' cannot be %s: %s", call, path, what, strerror(error));
 }
 
 size_t rill__file_at_once(const rill_reducer *r) {
@@ -107,7 +107,7 @@ static const kept_option kept_options[] = {
     OPTION(sketch_rows, INTEGER),
 };
 enum { KEPT_OPTIONS = sizeof kept_options / sizeof *kept_options, WARMUP = KEPT_OPTIONS };
-_Static_assert((int)WARMUP < (int)RILL__CHECKPOINT_OPTIONS, "there is room for all options");
+_Static_assert((int)WARMUP < (int)RILL__CHECKPOINT_VOIDED, "there is room for all options");
 
 static uint64_t option_word(const rill_reducer_options *o, int i) {
     const char *at = (const char *)o + kept_options[i].at;
@@ -164,6 +164,7 @@ rill__checkpoint_header rill__file_describe(const rill_reducer *r) {
     for (int i = 0; i < KEPT_OPTIONS; i++)
         h.options[i] = option_word(&r->options, i);
     h.options[WARMUP] = warmup_word(r);
+    h.options[RILL__CHECKPOINT_VOIDED] = r->voided_total;
     return h;
 }
 
@@ -207,8 +208,8 @@ typedef struct saving {
     rill__checkpoint file;
     const void *from[RILL__KEPT_PARTS]; /* of this rank */
     rill__selector_state *selectors;
-    char *path; /* under which it is written */
-    MPI_File mpi;
+    rill__outfile out;      /* of rank 0 */
+    char partial[PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular file */
 } saving;
 
 static rill_status gather_sections(const rill_reducer *r, saving *s) {
@@ -237,96 +238,118 @@ static rill_status gather_sections(const rill_reducer *r, saving *s) {
 }
 
 /* Memory, and what of it does not depend on other ranks. */
-static rill_status prepare_saving(const rill_reducer *r, const char *path, saving *s) {
+static rill_status prepare_saving(const rill_reducer *r, saving *s) {
     uint32_t ranks = (uint32_t)r->comm->engine.size;
     s->file.header = rill__file_describe(r);
     s->selectors = calloc((size_t)r->n_selectors + 1, sizeof *s->selectors);
-    size_t length = strlen(path) + sizeof ".partial";
-    s->path = malloc(length);
-    if (!s->selectors || !s->path) return rill__fail(RILL_ERR_MEMORY, "out of memory");
-    snprintf(s->path, length, "%s.partial", path);
+    if (!s->selectors) return rill__fail(RILL_ERR_MEMORY, "out of memory");
     return rill__checkpoint_arrange(&s->file, calloc(ranks, sizeof(rill__checkpoint_section)));
 }
 
-/* A part of each rank, which all know the sizes of, in as many rounds as the largest takes. */
-static int write_part(const rill_reducer *r, saving *s, const void *data, uint64_t offset,
-                      uint64_t bytes, uint64_t most_bytes) {
-    size_t at_once = rill__file_at_once(r);
-    int failed = MPI_SUCCESS;
-    for (uint64_t done = 0; done < most_bytes; done += at_once) {
-        uint64_t from = rill__min_u64(done, bytes), n = rill__min_u64(at_once, bytes - from);
-        int code = MPI_File_write_at_all(s->mpi, (MPI_Offset)(offset + from),
-                                         n ? (const char *)data + from : (const char *)s->path,
-                                         (int)n, MPI_BYTE, MPI_STATUS_IGNORE);
-        if (code != MPI_SUCCESS) failed = code;
+/* 0, or the error. */
+static int write_at(int fd, const void *data, uint64_t offset, uint64_t bytes, size_t at_once) {
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = pwrite(fd, (const char *)data + done, rill__min_u64(at_once, bytes - done),
+                           (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return n < 0 ? errno : ENOSPC;
+        done += (uint64_t)n;
     }
-    return failed;
+    return 0;
 }
 
-static int write_all(const rill_reducer *r, saving *s) {
+/* This rank's section, and of rank 0 what comes before. Each rank writes for itself and sees its own errors: under MPI-IO
+ * a write to a full disk may be a success. */
+static int write_own(const rill_reducer *r, const saving *s, int fd) {
     const rill__checkpoint *c = &s->file;
     uint32_t rank = (uint32_t)r->comm->engine.rank, ranks = c->header.ranks;
-    uint64_t at = c->offsets[rank], table = ranks * sizeof *c->sections;
-    bool first = rank == 0;
-    int failed = MPI_File_set_size(s->mpi, (MPI_Offset)c->offsets[ranks]);
-    int code = write_part(r, s, &c->header, 0, first ? sizeof c->header : 0, sizeof c->header);
-    if (code != MPI_SUCCESS) failed = code;
-    code = write_part(r, s, c->sections, sizeof c->header, first ? table : 0, table);
-    if (code != MPI_SUCCESS) failed = code;
-    for (int part = 0; part < RILL__KEPT_PARTS; part++) {
-        uint64_t most = 0, bytes = c->sections[rank].bytes[part];
-        for (uint32_t i = 0; i < ranks; i++)
-            most = rill__max_u64(most, c->sections[i].bytes[part]);
-        code = write_part(r, s, s->from[part], at, bytes, most);
-        if (code != MPI_SUCCESS) failed = code;
-        at += bytes;
+    size_t at_once = rill__file_at_once(r), head = sizeof c->header;
+    uint64_t at = c->offsets[rank];
+    int error = 0;
+    if (rank == 0) error = write_at(fd, &c->header, 0, head, at_once);
+    if (rank == 0 && !error)
+        error = write_at(fd, c->sections, head, ranks * sizeof *c->sections, at_once);
+    for (int part = 0; !error && part < RILL__KEPT_PARTS; part++) {
+        error = write_at(fd, s->from[part], at, c->sections[rank].bytes[part], at_once);
+        at += c->sections[rank].bytes[part];
     }
-    code = MPI_File_sync(s->mpi);
-    if (code != MPI_SUCCESS) failed = code;
-    code = MPI_File_close(&s->mpi);
-    return failed != MPI_SUCCESS ? failed : code;
+    return !error && fsync(fd) && errno != EINVAL ? errno : error;
 }
 
-/* The name must reach the disk too. */
-static rill_status put_in_place(const char *from, const char *path) {
-    if (rename(from, path) != 0)
-        return rill__fail(RILL_ERR_IO, SAVE "'%s' cannot be renamed to '%s': %m", from, path);
-    char *copy = strdup(path);
-    int folder = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY) : -1;
-    if (folder >= 0) {
-        fsync(folder);
-        close(folder);
+static int write_together(const rill_reducer *r, const saving *s) {
+    int fd = open(s->partial, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return errno;
+    int error = write_own(r, s, fd);
+    return close(fd) && !error ? errno : error;
+}
+
+/* One after the other through rank 0. Its error is known to it alone until the end. */
+static int write_in_order(const rill_reducer *r, saving *s) {
+    const rill__checkpoint *c = &s->file;
+    const rill__engine *e = &r->comm->engine;
+    char piece[1 << 14];
+    if (e->rank == 0) {
+        rill__outfile_write(&s->out, &c->header, sizeof c->header);
+        rill__outfile_write(&s->out, c->sections, c->header.ranks * sizeof *c->sections);
     }
-    free(copy);
-    return RILL_OK;
+    for (int i = 0; i < e->size; i++)
+        for (int part = 0; part < RILL__KEPT_PARTS; part++)
+            for (uint64_t done = 0, bytes = c->sections[i].bytes[part]; done < bytes;) {
+                size_t n = (size_t)rill__min_u64(sizeof piece, bytes - done);
+                if (e->rank == i) memcpy(piece, (const char *)s->from[part] + done, n);
+                if (MPI_Bcast(piece, (int)n, MPI_BYTE, i, e->mpi) != MPI_SUCCESS) return EIO;
+                if (e->rank == 0 && !s->out.error) rill__outfile_write(&s->out, piece, n);
+                done += n;
+            }
+    return e->rank == 0 ? s->out.error : 0;
+}
+
+/* Rank 0 opens the file, and takes the room that it needs where the file system lets it. */
+static rill_status create_file(const char *path, saving *s) {
+    off_t size = (off_t)s->file.offsets[s->file.header.ranks];
+    /* A library does not write to standard output unless it is told so: "-" is a name like others here. */
+    int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &s->out);
+    if (!error && s->out.partial) {
+        int fd = fileno(s->out.stream);
+        if (strlen(s->out.partial) >= sizeof s->partial) error = ENAMETOOLONG;
+        else strcpy(s->partial, s->out.partial);
+#ifdef __linux__
+        if (!error && fallocate(fd, 0, 0, size) && (errno == ENOSPC || errno == EDQUOT))
+            error = errno;
+#endif
+        if (!error && ftruncate(fd, size)) error = errno;
+    }
+    return error ? rill__file_error(SAVE, path, "created", error) : RILL_OK;
 }
 
 static rill_status write_file(const rill_reducer *r, const char *path, saving *s) {
-    bool first = r->comm->engine.rank == 0;
-    int code = MPI_File_open(r->comm->engine.mpi, s->path, MPI_MODE_CREATE | MPI_MODE_WRONLY,
-                             MPI_INFO_NULL, &s->mpi);
-    RILL_TRY(rill__file_agree(r, code == MPI_SUCCESS
-                                     ? RILL_OK
-                                     : rill__file_error(SAVE, path, "created", code)));
-    code = write_all(r, s);
-    rill_status status = rill__file_agree(r, code == MPI_SUCCESS
-                                                 ? RILL_OK
-                                                 : rill__file_error(SAVE, path, "written", code));
-    if (status == RILL_OK)
-        status = rill__file_agree(r, first ? put_in_place(s->path, path) : RILL_OK);
-    if (status != RILL_OK && first) unlink(s->path);
-    return status;
+    const rill__engine *e = &r->comm->engine;
+    bool first = e->rank == 0;
+    rill_status status = rill__file_agree(r, first ? create_file(path, s) : RILL_OK);
+    int code = MPI_Bcast(s->partial, sizeof s->partial, MPI_BYTE, 0, e->mpi);
+    if (code != MPI_SUCCESS) status = rill__mpi_error(code, "MPI_Bcast");
+    if (status == RILL_OK) {
+        int error = *s->partial ? write_together(r, s) : write_in_order(r, s);
+        status = rill__file_agree(r, error ? rill__file_error(SAVE, path, "written", error)
+                                           : RILL_OK);
+    }
+    if (!first) return rill__file_agree(r, status);
+    char detail[252];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    int error = rill__outfile_close(&s->out, status == RILL_OK);
+    if (error) status = rill__file_error(SAVE, path, "written", error);
+    else if (status != RILL_OK) rill__set_error(detail);
+    return rill__file_agree(r, status);
 }
 
 static rill_status save(const rill_reducer *r, const char *path) {
     RILL_TRY(rill__file_begin(r, SAVE, path));
     saving s = {.selectors = NULL};
-    rill_status status = rill__file_agree(r, prepare_saving(r, path, &s));
+    rill_status status = rill__file_agree(r, prepare_saving(r, &s));
     if (status == RILL_OK) status = rill__file_agree(r, gather_sections(r, &s));
     if (status == RILL_OK) status = write_file(r, path, &s);
     rill__checkpoint_close(&s.file);
     free(s.selectors);
-    free(s.path);
     return status;
 }
 

@@ -10,7 +10,7 @@ rill_status rill__file_agree(const rill_reducer *, rill_status);
 /* Requests under way that may still post a collective of MPI's do so; then checks the arguments. Lock
  * held. */
 rill_status rill__file_begin(const rill_reducer *, const char *call, const char *path);
-rill_status rill__file_error(const char *call, const char *path, const char *what, int mpi_code);
+rill_status rill__file_error(const char *call, const char *path, const char *what, int error);
 size_t rill__file_at_once(const rill_reducer *); /* most bytes of one read or write */
 
 /* The header of a file of this reducer, but for the checksum. */

@@ -5,14 +5,18 @@
  * momenta and waiting micro-batches add up, and selection and the algorithm start afresh. */
 #include "reduce/reducer_file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define LOAD "rill_reducer_load: "
 
 typedef struct loading {
     const char *path;
-    MPI_File mpi;
+    int fd;
     rill__checkpoint_source source;
     rill__checkpoint file;
     bool same_ranks;
@@ -25,28 +29,32 @@ typedef struct loading {
 /* ---- file --------------------------------------------------------------------------------- */
 
 static rill_status read_at(void *context, uint64_t offset, void *to, size_t bytes) {
-    loading *l = context;
+    const loading *l = context;
     for (size_t done = 0; done < bytes;) {
         size_t n = (size_t)rill__min_u64(bytes - done, l->source.at_once);
-        MPI_Status status;
-        int got = 0;
-        int code = MPI_File_read_at(l->mpi, (MPI_Offset)(offset + done), (char *)to + done, (int)n,
-                                    MPI_BYTE, &status);
-        if (code != MPI_SUCCESS) return rill__file_error(LOAD, l->path, "read", code);
-        MPI_Get_count(&status, MPI_BYTE, &got);
-        if (got <= 0) return rill__fail(RILL_ERR_IO, LOAD "'%s' ends too early", l->path);
+        ssize_t got = pread(l->fd, (char *)to + done, n, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return rill__file_error(LOAD, l->path, "read", errno);
+        if (got == 0) return rill__fail(RILL_ERR_IO, LOAD "'%s' ends too early", l->path);
         done += (size_t)got;
     }
     return RILL_OK;
 }
 
-/* Parts of a collective file all ranks must open and close together. */
+/* Each rank for itself, so that one that fails keeps no other waiting. O_NONBLOCK: a FIFO is refused, and not waited
+ * for. */
 static rill_status open_file(const rill_reducer *r, loading *l) {
-    int code = MPI_File_open(r->comm->engine.mpi, l->path, MPI_MODE_RDONLY, MPI_INFO_NULL, &l->mpi);
-    rill_status status = code == MPI_SUCCESS ? RILL_OK
-                                             : rill__file_error(LOAD, l->path, "opened", code);
-    if (code != MPI_SUCCESS) l->mpi = MPI_FILE_NULL;
-    return status;
+    struct stat about;
+    l->fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (l->fd < 0 || fstat(l->fd, &about)) return rill__file_error(LOAD, l->path, "opened", errno);
+    if (!S_ISREG(about.st_mode))
+        return rill__fail(RILL_ERR_IO, LOAD "'%s' is not a regular file", l->path);
+    l->source = (rill__checkpoint_source){.read = read_at,
+                                          .context = l,
+                                          .size = (uint64_t)about.st_size,
+                                          .path = l->path,
+                                          .at_once = rill__file_at_once(r)};
+    return RILL_OK;
 }
 
 /* ---- what the file says of the reducer ------------------------------------------------------ */
@@ -98,14 +106,6 @@ static rill_status resolve(const rill_reducer *r, loading *l) {
 }
 
 static rill_status inspect(const rill_reducer *r, loading *l) {
-    MPI_Offset size = 0;
-    int code = MPI_File_get_size(l->mpi, &size);
-    if (code != MPI_SUCCESS) return rill__file_error(LOAD, l->path, "read", code);
-    l->source = (rill__checkpoint_source){.read = read_at,
-                                          .context = l,
-                                          .size = (uint64_t)size,
-                                          .path = l->path,
-                                          .at_once = rill__file_at_once(r)};
     RILL_TRY(rill__checkpoint_open(&l->source, &l->file));
     RILL_TRY(rill__file_compare(r, &l->file.header, l->path));
     const rill__checkpoint_header *h = &l->file.header;
@@ -171,18 +171,18 @@ static rill_status load(const rill_reducer *r, loading *l) {
     rill_status status = rill__file_agree(r, open_file(r, l));
     if (status == RILL_OK) status = rill__file_agree(r, inspect(r, l));
     if (status == RILL_OK) status = rill__file_agree(r, read_sections(r, l));
-    if (l->mpi != MPI_FILE_NULL) MPI_File_close(&l->mpi);
+    if (l->fd >= 0) close(l->fd);
     return status;
 }
 
 /* ---- taking over -------------------------------------------------------------------------- */
 
-/* Memory is all that can fail here, and then the residual is still the old one. */
+/* What a reducer has beside its vectors, made anew in the places of the old. */
 static rill_status adopt_state(rill_reducer *r, const loading *l) {
     const rill__checkpoint_header *h = &l->file.header;
     r->steps = h->steps;
+    r->voided_total = rill__min_u64(h->options[RILL__CHECKPOINT_VOIDED], h->steps);
     r->feedback.seed = h->seed;
-    rill__reducer_selectors_free(r);
     if (l->same_ranks) {
         r->choice = (rill__choice)h->choice;
         r->collective = (rill_collective)h->collective;
@@ -202,6 +202,25 @@ static rill_status adopt_state(rill_reducer *r, const loading *l) {
     return RILL_OK;
 }
 
+static void hide_state(rill_reducer *r) {
+    r->request = NULL;
+    r->selectors = NULL;
+    r->bounds = NULL;
+    r->n_selectors = r->selectors_capacity = 0;
+    r->states_before = NULL;
+    r->feedback.memory = r->memory_before = (rill__buffer){.data = NULL};
+}
+
+static void free_state(rill_reducer *r) {
+    rill_request_free(&r->request);
+    rill__reducer_selectors_free(r);
+    free(r->selectors);
+    free(r->bounds);
+    free(r->states_before);
+    rill__buffer_free(&r->feedback.memory);
+    rill__buffer_free(&r->memory_before);
+}
+
 static void exchange(rill__buffer *a, rill__buffer *b) {
     rill__buffer other = *a;
     *a = *b;
@@ -217,20 +236,38 @@ static void adopt_vectors(rill_reducer *r, loading *l) {
     r->pending_used = l->has[RILL__KEPT_PENDING];
 }
 
+/* The old state is kept until all ranks have the new one: where one of them lacks memory, all stay as they were. */
+static rill_status adopt(rill_reducer *r, loading *l) {
+    rill__engine *engine = &r->comm->engine;
+    rill_reducer *old = malloc(sizeof *old);
+    rill_status status = old ? RILL_OK : rill__fail(RILL_ERR_MEMORY, LOAD "out of memory");
+    if (old) {
+        *old = *r;
+        hide_state(r);
+        status = adopt_state(r, l); /* takes the lock by itself */
+    }
+    rill__lock(engine);
+    status = rill__file_agree(r, status);
+    rill__unlock(engine);
+    if (status == RILL_OK) {
+        free_state(old);
+        adopt_vectors(r, l);
+    } else if (old) {
+        free_state(r);
+        *r = *old;
+    }
+    free(old);
+    return status;
+}
+
 rill_status rill_reducer_load(rill_reducer *r, const char *path) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, LOAD "reducer is NULL");
     rill__engine *engine = &r->comm->engine;
-    loading l = {.path = path, .mpi = MPI_FILE_NULL};
+    loading l = {.path = path, .fd = -1};
     rill__lock(engine);
     rill_status status = load(r, &l);
     rill__unlock(engine);
-    if (status == RILL_OK) {
-        status = adopt_state(r, &l); /* takes the lock by itself */
-        rill__lock(engine);
-        status = rill__file_agree(r, status);
-        rill__unlock(engine);
-    }
-    if (status == RILL_OK) adopt_vectors(r, &l);
+    if (status == RILL_OK) status = adopt(r, &l);
     rill__checkpoint_close(&l.file);
     for (int part = 0; part < RILL__KEPT_PARTS; part++)
         rill__buffer_free(&l.part[part]);

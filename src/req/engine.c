@@ -1,4 +1,5 @@
 /* The engine of a communicator: starts, advances and completes requests. */
+#include "core/text.h"
 #include "req/request.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
  * networks are slower than that of the tests, sets more. */
 static double patience(void) {
     const char *text = getenv("RILL_PATIENCE");
-    return text ? atof(text) : 0.002;
+    return text ? rill__read_double(text, NULL) : 0.002;
 }
 #else
 static double patience(void) { return 0.2; }

@@ -77,16 +77,20 @@ static void number(rill__hosts *h, int rank, int size, const int *first) {
     }
 }
 
+rill_status rill__hosts_reserve(rill__hosts *h, int ranks) {
+    size_t size = (size_t)ranks;
+    h->ranks = calloc(size * 5, sizeof *h->ranks);
+    if (!h->ranks) return rill__fail(RILL_ERR_MEMORY, "out of memory for the table of hosts");
+    h->leader = h->ranks + size;
+    h->host_of = h->ranks + 2 * size;
+    return RILL_OK;
+}
+
 rill_status rill__hosts_find(rill__hosts *h, MPI_Comm mpi, const char *pretended) {
     int rank, size;
     MPI_Comm_rank(mpi, &rank);
     MPI_Comm_size(mpi, &size);
-    int *all = calloc((size_t)size * 5, sizeof *all);
-    if (!all) return rill__fail(RILL_ERR_MEMORY, "out of memory for the table of hosts");
-    h->ranks = all;
-    h->leader = all + size;
-    h->host_of = all + 2 * (size_t)size;
-    int *first = all + 3 * (size_t)size, *real = all + 4 * (size_t)size;
+    int *first = h->ranks + 3 * (size_t)size, *real = h->ranks + 4 * (size_t)size;
     h->shares = find(mpi, rank, size, real);
     h->together = 0;
     for (int i = 0; i < size; i++)

@@ -23,6 +23,7 @@ typedef struct rill__hosts {
  * turn; "cyclic:3" ranks dealt to 3 hosts in turn. Empty: the hosts that there are. */
 enum { RILL__HOSTS_TEXT = 48 };
 rill_status rill__hosts_check(const char *pretended);
+rill_status rill__hosts_reserve(rill__hosts *, int ranks); /* memory: local, before find */
 /* Collective, with the same text on all ranks. */
 rill_status rill__hosts_find(rill__hosts *, MPI_Comm, const char *pretended);
 void rill__hosts_free(rill__hosts *);

@@ -5,7 +5,7 @@
 
 rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer) {
     int power = 1, log = 0;
-    while (power * 2 <= size)
+    while (power <= size / 2)
         power *= 2, log++;
     int folded = size - power;
     if (rank < 2 * folded) {
@@ -32,7 +32,7 @@ rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer) 
 
 uint32_t rill__doubling_group(int rank, int size, int round, bool *leads) {
     int power = 1;
-    while (power * 2 <= size)
+    while (power <= size / 2)
         power *= 2;
     int folded = size - power;
     int index = rank < 2 * folded ? rank / 2 : rank - folded;

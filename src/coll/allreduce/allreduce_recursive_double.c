@@ -27,7 +27,7 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double time = p->c->overhead + rill__prepare_estimate(p), dim = (double)p->dim;
     int power = 1;
-    while (power * 2 <= p->ranks)
+    while (power <= p->ranks / 2)
         power *= 2;
     double limit = (double)rill__dense_switch(p->type, p->dim);
     bool folds = power < p->ranks;

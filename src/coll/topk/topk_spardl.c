@@ -46,11 +46,11 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     const rill__constants *c = p->c;
-    double share = p->k * (p->ranks - 1) / p->ranks;
-    double pair = rill__pairs_bytes(p, p->k, (double)p->dim) / p->k;
+    double k = p->k > 1 ? p->k : 1, share = k * (p->ranks - 1) / p->ranks;
+    double pair = rill__pairs_bytes(p, k, (double)p->dim) / k;
     double select = RILL__SELECT_MERGES * c->merge;
     double time = c->overhead + share * pair * (2 * c->byte + c->copy + p->handle) +
-                  2 * share * (c->merge + select) + p->k * pair * p->handle;
+                  2 * share * (c->merge + select) + k * pair * p->handle;
     for (int n = 1; n < p->ranks; n *= 2)
         time += 2 * c->latency;
     return time;
