@@ -24,6 +24,8 @@ class RillError(RuntimeError):
     ``detail`` the library's sentence, which names the argument and its value.
     """
 
+    _shared = False  # whether the other ranks know of it
+
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
         self.status = status
@@ -91,6 +93,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_selector_at": (c_int, pointer),
     },
     c_int: {
+        "rill_error_set": (c_int, text),
         "rill_op_create": (text, pointer, pointer, ctypes.c_double, ctypes.c_uint, pointer),
         "rill_op_free": (pointer,),
         "rill_stream_create": (c_int, u64, pointer),
@@ -185,6 +188,42 @@ def check(status: int) -> None:
         return
     detail = lib.rill_last_error() or lib.rill_strerror(status)
     raise RillError(status, detail.decode(errors="replace"))
+
+
+def check_shared(status: int) -> None:
+    """As check, after a call whose failure all ranks know of."""
+    if status < 0:
+        try:
+            check(status)
+        except RillError as error:
+            error._shared = True
+            raise
+
+
+def refuse(reason: str, call: Any, *arguments: Any) -> None:
+    """Makes a collective call that must fail, with NULL for what this rank does not have: the others get the reason."""
+    lib.rill_error_set(0, reason.encode())
+    call(*arguments)
+    lib.rill_error_set(0, None)
+
+
+class Sharing:
+    """``with sharing:`` around what a rank does by itself for a collective call, before it: if that fails, the rank makes the call with NULL,
+    so that it fails on the other ranks too, with the text of this error."""
+
+    def __init__(self, call: Any, handle: ctypes.c_void_p, *arguments: Any) -> None:
+        self._call, self._handle, self._arguments = call, handle, arguments
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
+        # The interpreter's end is shared in another way (_exit.py), and nothing twice.
+        if error is None or not isinstance(error, Exception) or getattr(error, "_shared", False) or not self._handle:
+            return
+        error._shared = True  # type: ignore[attr-defined]
+        text = str(error) if isinstance(error, RillError) else f"{type(error).__name__}: {error}"
+        refuse(text, self._call, self._handle, *self._arguments)
 
 
 def version() -> str:
