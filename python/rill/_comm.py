@@ -270,6 +270,7 @@ class Comm:
         )
         self._handle = ctypes.c_void_p()
         self._shares_errors = {name: self._sharing_of(name) for name in COLLECTIVES}
+        self._aside: Optional[Comm] = None
         self._under_way: set[Pending] = set()
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
         if self.mpi == m.module.COMM_WORLD:
@@ -305,6 +306,8 @@ class Comm:
                 child.free()
             except RillError:
                 pass  # of what was under way; it was or will be reported by its wait
+        if self._aside is not None:
+            self._aside.free()
         check(lib.rill_comm_free(ctypes.byref(self._handle)))
 
     @property
@@ -340,6 +343,13 @@ class Comm:
             check_shared(lib.rill_wait(handle))
         finally:
             lib.rill_request_free(ctypes.byref(handle))
+
+    def _beside(self) -> "Comm":
+        """Another one of the same ranks, for calls that come before those of this one on some ranks and after them on others. The first call is
+        collective."""
+        if self._aside is None:
+            self._aside = Comm(self.mpi)
+        return self._aside
 
     # ---- the collectives ----
 

@@ -83,8 +83,8 @@ def _abort(status: int, why: str) -> None:
 
 
 def _of_another_rank(error: Optional[BaseException]) -> bool:
-    """PyTorch makes a RuntimeError of a future's failure, with its text."""
-    return re.search(r"(^|RillError: )rank \d+: ", str(error)) is not None
+    """By its text, as PyTorch may have made a RuntimeError of it."""
+    return re.search(r"\brank \d+: ", str(error)) is not None
 
 
 def _uncaught(previous: Callable[..., Any]) -> Callable[..., None]:
