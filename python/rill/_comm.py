@@ -11,14 +11,13 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, Sequence, Union
 
 from . import _exit, _launch
-from ._library import COLLECTIVES, RillError, Sharing, c_int, check, check_shared, lib
+from ._library import AGREE_DIM, COLLECTIVES, RillError, Sharing, c_int, check, check_shared, lib
 from ._stream import Op, Stream, as_stream, check_op, op_handle
 from ._structs import SMALL_CALL, Stats, call_options, config_struct, empty_stats, stats_of
 
 if TYPE_CHECKING:
     from ._structs import Options, Unpack
 
-_AGREE_DIM = 0x6167726565  # of a stream that nobody else has
 _MPI_TEXT = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of Open MPI and MPICH
 
 
@@ -151,21 +150,29 @@ class Request(Pending):
 
     def _make(self, arguments: tuple[Any, ...]) -> None:
         self._arguments = arguments
+        self._bound = [(stream, stream._handle) for stream in (*self._reads, *self._writes)]
         options, handle = ctypes.byref(self._options), ctypes.byref(self._handle)
         check_shared(getattr(lib, self._symbol)(self.comm._live(), *arguments, options, handle))
 
     def start(self) -> "Request":
         """Starts a persistent request (once more)."""
-        if self not in self.comm._under_way:
-            with self.comm._shares_errors[self._name]:
-                arguments = self._call.arguments()
-            if not all(map(operator.is_, arguments, self._arguments)):
-                # A stream has gone on in other memory, and left this to its views.
-                check(lib.rill_request_free(ctypes.byref(self._handle)))
-                self._make(arguments)
+        for stream, handle in self._bound:
+            if stream._export is not None or stream._handle is not handle:
+                self._rebind()
+                break
         check(lib.rill_start(self._handle))
         self._began()
         return self
+
+    def _rebind(self) -> None:
+        """A stream may have gone on in other memory, or has to, and leaves this to its views."""
+        if self in self.comm._under_way:
+            return
+        with self.comm._shares_errors[self._name]:
+            arguments = self._call.arguments()
+        if not all(map(operator.is_, arguments, self._arguments)):
+            check(lib.rill_request_free(ctypes.byref(self._handle)))
+            self._make(arguments)
 
     def _is_complete(self) -> bool:
         done = ctypes.c_int(1)
@@ -239,6 +246,11 @@ class _Call(NamedTuple):
     writes: tuple[Stream, ...]
     op: Any
     result: Callable[[], Any]
+
+
+# The same, of which blocking calls need no object.
+_Made = tuple[Callable[[], tuple[Any, ...]], tuple[Stream, ...], tuple[Stream, ...], Any, Callable[[], Any]]
+_SHARES_NOTHING = contextlib.nullcontext()
 
 
 class Comm:
@@ -336,7 +348,7 @@ class Comm:
         """All ranks are here; or this raises the error that one of them shares. Collective."""
         if self.size == 1:
             return
-        stream, handle = Stream(_AGREE_DIM), ctypes.c_void_p()
+        stream, handle = Stream(AGREE_DIM), ctypes.c_void_p()
         arguments = (stream._handle, stream._handle, op_handle("sum"), ctypes.byref(SMALL_CALL))
         check_shared(lib.rill_iallreduce(self._live(), *arguments, ctypes.byref(handle)))
         try:
@@ -353,48 +365,49 @@ class Comm:
 
     # ---- the collectives ----
 
-    def _run(self, form: str, name: str, prepare: Callable[..., _Call], given: tuple[Any, ...], options: Any) -> Any:
+    def _run(self, form: str, name: str, prepare: Callable[..., _Made], given: tuple[Any, ...], options: Any) -> Any:
         """form: "" blocking, "i" non-blocking, "init" persistent."""
         self._live()
-        with self._shares_errors[name] if form != "init" else contextlib.nullcontext():  # which starts nothing
+        with self._shares_errors[name] if form != "init" else _SHARES_NOTHING:  # it starts nothing
             call = prepare(*given)
             c_options = call_options(options)
-            arguments = call.arguments()
-        if form == "":
-            status = getattr(lib, f"rill_{name}")(self._handle, *arguments, ctypes.byref(c_options))
-            if status < 0 or isinstance(call.op, Op):
-                check_op(call.op)
-                check_shared(status)
-            return call.result()
-        return Request(self, name, call, arguments, c_options, started=form == "i")
+            arguments = call[0]()
+        if form != "":
+            return Request(self, name, _Call(*call), arguments, c_options, started=form == "i")
+        status = getattr(lib, f"rill_{name}")(self._handle, *arguments, ctypes.byref(c_options))
+        _, _, _, op, result = call
+        if status < 0 or isinstance(op, Op):
+            check_op(op)
+            check_shared(status)
+        return result()
 
-    def _allreduce(self, x: Any, out: Any, op: Any) -> _Call:
+    def _allreduce(self, x: Any, out: Any, op: Any) -> _Made:
         x, out = _pair(x, out)
         handle = op_handle(op)
-        return _Call(lambda: (*_handles(x, out), handle), (x,), (out,), op, lambda: out)
+        return (lambda: (*_handles(x, out), handle), (x,), (out,), op, lambda: out)
 
-    def _reduce(self, x: Any, out: Any, op: Any, root: int) -> _Call:
+    def _reduce(self, x: Any, out: Any, op: Any, root: int) -> _Made:
         x = as_stream(x)
         handle = op_handle(op)
         if self.rank != root:
-            return _Call(lambda: (x._handle, None, handle, root), (x,), (), op, lambda: None)
+            return (lambda: (x._handle, None, handle, root), (x,), (), op, lambda: None)
         x, out = _pair(x, out)
-        return _Call(lambda: (*_handles(x, out), handle, root), (x,), (out,), op, lambda: out)
+        return (lambda: (*_handles(x, out), handle, root), (x,), (out,), op, lambda: out)
 
-    def _reduce_scatter(self, x: Any, out: Any, op: Any) -> _Call:
+    def _reduce_scatter(self, x: Any, out: Any, op: Any) -> _Made:
         x, out = _pair(x, out)
         first, count = ctypes.c_uint64(), ctypes.c_uint64()
         rest = (op_handle(op), ctypes.pointer(first), ctypes.pointer(count))
-        return _Call(lambda: (*_handles(x, out), *rest), (x,), (out,), op, lambda: Part(out, first.value, count.value))
+        return (lambda: (*_handles(x, out), *rest), (x,), (out,), op, lambda: Part(out, first.value, count.value))
 
-    def _allgather(self, x: Any, out: Any) -> _Call:
+    def _allgather(self, x: Any, out: Any) -> _Made:
         x, out = _pair(x, out)
-        return _Call(lambda: _handles(x, out), (x,), (out,), None, lambda: out)
+        return (lambda: _handles(x, out), (x,), (out,), None, lambda: out)
 
-    def _bcast(self, x: Stream, root: int) -> _Call:
+    def _bcast(self, x: Stream, root: int) -> _Made:
         if not isinstance(x, Stream):
             raise TypeError(f"bcast needs a rill.Stream on every rank, not {type(x).__name__}")
-        return _Call(lambda: (x._change(), root), (), (x,), None, lambda: x)
+        return (lambda: (x._change(), root), (), (x,), None, lambda: x)
 
     # ---- blocking ----
 

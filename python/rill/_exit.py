@@ -21,14 +21,13 @@ import threading
 import time
 from typing import Any, Callable, NamedTuple, Optional
 
-from ._library import lib, refuse
+from ._library import END_DIM, lib, refuse
 from ._stream import op_handle
 from ._structs import SMALL_CALL
 
 DEFAULT_TIMEOUT_S = 1800.0  # that of PyTorch's process groups
-_FIRST_TRACEBACK_S = 2.0  # for the rank whose failure it was
+_FIRST_TRACEBACK_S = 1.0  # for the rank whose failure it was
 _POLL_S = 0.002
-_END_DIM = 0x656E64  # of a stream that nobody else has
 
 _process = 0  # the one that this was installed in, not a fork of it
 _mpi: Any = None  # mpi4py's module
@@ -167,7 +166,7 @@ class _Leaving:
         self.comm = comm
         self.request = ctypes.c_void_p()
         self.stream = ctypes.c_void_p()
-        lib.rill_stream_create(0, _END_DIM, ctypes.byref(self.stream))
+        lib.rill_stream_create(0, END_DIM, ctypes.byref(self.stream))
         if not comm.checks:  # it would wait for the others there
             refuse("its program has ended", lib.rill_allreduce, comm.handle, None, None, None, None)
         self.left = not self._start()

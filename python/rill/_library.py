@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Iterator
@@ -182,12 +183,24 @@ for _name, _arguments in COLLECTIVES.items():
     _declare(f"rill_{_name}_init", c_int, pointer, *_arguments, pointer, pointer)
 
 
+# Dimensions of streams that nobody has: those of calls that the package makes by itself.
+END_DIM, AGREE_DIM = 0x656E64, 0x6167726565
+_OWN_CALLS = {END_DIM: "has ended its program", AGREE_DIM: "agrees with the others, as before a reducer is made, saved or loaded"}
+
+
+def _explained(detail: str) -> str:
+    for dim, does in _OWN_CALLS.items():
+        detail = re.sub(rf"another rank has dimension {dim}, this one \d+", f"another rank {does}", detail)
+        detail = re.sub(rf"another rank has dimension \d+, this one {dim}", f"another rank is in a call, this one {does}", detail)
+    return detail
+
+
 def check(status: int) -> None:
     """Raises RillError for a failed call. The detail is this thread's, so check in the thread that called."""
     if status >= 0:
         return
     detail = lib.rill_last_error() or lib.rill_strerror(status)
-    raise RillError(status, detail.decode(errors="replace"))
+    raise RillError(status, _explained(detail.decode(errors="replace")))
 
 
 def check_shared(status: int) -> None:

@@ -138,14 +138,9 @@ class Stream:
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        pairs = self if not (self.is_dense or self.block) else self.copy()
+        places = np.empty(0, np.uint64) if self.is_dense else self.blocks if self.block else self.indices
         form = "dense" if self.is_dense else self.block
-        fill = self.fill
-        if form == "dense" and fill == 0:
-            return _restored, (self._dim, int(self._type), form, fill, None, self.values.copy())
-        if form:
-            pairs.to_sparse()
-        return _restored, (self._dim, int(self._type), form, fill, pairs.indices.copy(), pairs.values.copy())
+        return _restored, (self._dim, int(self._type), form, self.fill, places.copy(), self.values.copy())
 
     # ---- memory ----
 
@@ -357,15 +352,19 @@ class _Restoring(Op):
     _types = (Type.F32, Type.F64, Type.F16, Type.BF16)
 
 
-def _restored(dim: int, kind: int, form: Any, fill: float, indices: Any, values: Any) -> Stream:
+def _restored(dim: int, kind: int, form: Any, fill: float, places: Any, values: Any) -> Stream:
     """A pickled stream. form: "dense", the size of blocks, or 0."""
     stream = Stream(dim, Type(kind))
-    if indices is None:
-        return stream.set_dense(values).to_dense()
-    stream.set_pairs(indices, values)
-    if fill != 0:  # as the result of an operation whose neutral element it is
+    # First an entry wherever there is to be one, or a block, of a value that is not the fill; the values come last, and may be the fill.
+    entries = np.full(places.size, fill == 0, numpy_dtype(stream.type))
+    stream.set_pairs(places * np.uint64(form) if form and form != "dense" else places, entries)
+    if fill != 0:  # as of the result of an operation whose neutral element it is
         stream = sum_streams([stream], _Restoring("restored", np.add, fill))
-    return stream.to_dense() if form == "dense" else stream.to_blocks(form) if form else stream
+    _ = stream.to_dense() if form == "dense" else stream.to_blocks(form) if form else stream.to_sparse()
+    assert stream.nnz == values.size
+    if values.size:
+        ctypes.memmove(lib.rill_stream_values(stream._handle), values.ctypes.data, values.nbytes)
+    return stream
 
 
 def as_stream(obj: Any) -> Stream:

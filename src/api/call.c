@@ -174,14 +174,6 @@ static rill_status enter_run(rill_request *r) {
     return RILL_OK;
 }
 
-/* An operation of the user's may have failed in it: it has left the reason. */
-static rill_status step_algorithm(rill_request *r) {
-    rill_status status = r->task.engine->size == 1 ? run_alone(r) : r->algorithm->step(r);
-    if (r->op && r->op->kind == RILL__USER && rill__has_reason())
-        rill__task_abort(r, rill__fail(RILL_ERR_ARGUMENT, "op '%s' failed", r->op->name));
-    return status;
-}
-
 static rill_status step_call(rill_request *r) {
     rill_comm *comm = r->comm;
     rill_status status;
@@ -224,7 +216,7 @@ static rill_status step_call(rill_request *r) {
         RILL_TRY(rill__plan_choose(&comm->planner, r, &seen));
         RILL_TRY(enter_run(r));
     }
-    return step_algorithm(r);
+    return r->task.engine->size == 1 ? run_alone(r) : r->algorithm->step(r);
 }
 
 static void call_completed(rill_request *r) {

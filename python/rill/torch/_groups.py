@@ -141,6 +141,9 @@ class Checkpointed:
     def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
         raise NotImplementedError
 
+    def __getstate__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} can't be copied or pickled: its ranks belong together; save its state_dict()")
+
     def _settle(self) -> None:
         """Waits for what is under way."""
 
