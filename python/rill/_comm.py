@@ -285,12 +285,17 @@ class Comm:
         self._aside: Optional[Comm] = None
         self._under_way: set[Pending] = set()
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
-        if self.mpi == m.module.COMM_WORLD:
-            _launch.check(lambda: self.mpi.Get_size())
         _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(self._handle)))
-        _exit.remember(self._handle, bool(check) if check is not None else os.environ.get("RILL_CHECK", "0") != "0")
         self.rank: int = lib.rill_comm_rank(self._handle)
         self.size: int = lib.rill_comm_size(self._handle)
+        if self.mpi == m.module.COMM_WORLD:
+            try:
+                _launch.check(lambda: self.size)
+            except RuntimeError:
+                self.free()
+                raise
+        _exit.install(m.module)
+        _exit.remember(self._handle, bool(check) if check is not None else os.environ.get("RILL_CHECK", "0") != "0")
 
     def __enter__(self) -> "Comm":
         return self

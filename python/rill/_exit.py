@@ -51,9 +51,9 @@ def remember(handle: ctypes.c_void_p, checks: bool) -> None:
 
 
 def install(mpi: Any) -> None:
-    """With mpi4py's module, once MPI is up."""
+    """With mpi4py's module; does nothing before MPI is up."""
     global _process, _mpi
-    if _process == os.getpid() or mpi.COMM_WORLD.Get_size() == 1:
+    if _process == os.getpid() or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1:
         return
     _process, _mpi = os.getpid(), mpi
     sys.excepthook = _uncaught(sys.excepthook)

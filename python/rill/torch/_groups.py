@@ -72,6 +72,17 @@ class Chooser:
         return {**{k: v for k, v in self.general.items() if k not in specific}, **changed}
 
 
+def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
+    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at their next call of the communicator."""
+
+    @functools.wraps(method)
+    def sharing(self: "Checkpointed", folder: "os.PathLike[str] | str") -> None:
+        with self.comm._shares_errors["allreduce"]:
+            method(self, folder)
+
+    return sharing
+
+
 class Group:
     """A reducer over parameters that lie one after the other."""
 
@@ -104,17 +115,6 @@ class Group:
                 raise ValueError(f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}")
             parts.append(part.reshape(-1).to(torch_dtype(self.reducer.type)))
         self.reducer.accumulate(torch.cat(parts))
-
-
-def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
-    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at their next call of the communicator."""
-
-    @functools.wraps(method)
-    def sharing(self: "Checkpointed", folder: "os.PathLike[str] | str") -> None:
-        with self.comm._shares_errors["allreduce"]:
-            method(self, folder)
-
-    return sharing
 
 
 class Checkpointed:

@@ -47,6 +47,10 @@ def _addressof(handle):
     return ctypes.addressof(handle.value)
 
 
+def Is_initialized():
+    return True
+
+
 def Is_finalized():
     flag = ctypes.c_int()
     _mpich.MPI_Finalized(ctypes.byref(flag))
