@@ -53,7 +53,9 @@ typedef enum rill_status {
 
 RILL_API const char *rill_strerror(rill_status); /* a short phrase; never NULL */
 RILL_API const char *rill_last_error(void);      /* detail of this thread's last failed call */
-/* Sets that detail and returns the status: for layers on top of this header, such as rill/train.h. */
+/* Sets that detail and returns the status: for layers on top of this header, such as rill/train.h. With RILL_OK the detail
+ * is that of this thread's next failure (NULL: as usual). A layer that finds an argument wrong then makes the collective call with NULL in its
+ * place, and an operation of the user's that cannot do its work just returns: the call fails, and tells all ranks why. */
 RILL_API rill_status rill_error_set(rill_status, const char *detail);
 
 /* ---- types, operations -------------------------------------------------------------------- */

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import operator
+import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, Sequence, Union
 
-from ._library import RillError, check, lib
-from ._stream import Op, Stream, as_stream, op_handle
-from ._structs import Stats, call_options, config_struct, empty_stats, stats_of
+from . import _exit, _launch
+from ._library import AGREE_DIM, COLLECTIVES, RillError, Sharing, c_int, check, check_shared, lib
+from ._mpi import mpi
+from ._stream import Op, Stream, as_stream, check_op, op_handle
+from ._structs import SMALL_CALL, Stats, call_options, empty_stats, stats_of
 
 if TYPE_CHECKING:
     from ._structs import Options, Unpack
-
-_MPI_TEXT = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of Open MPI and MPICH
 
 
 class Part(NamedTuple):
@@ -25,62 +28,40 @@ class Part(NamedTuple):
     count: int
 
 
-class _Mpi:
-    """mpi4py's handles as C values: Open MPI's are pointers, MPICH's are numbers."""
-
-    def __init__(self) -> None:
-        from mpi4py import MPI
-
-        self.module = MPI
-        pointers = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
-        self.handle_type: Any = ctypes.c_void_p if pointers else ctypes.c_int
-        self.config = config_struct(self.handle_type)
-        lib.rill_comm_create.argtypes = [self.handle_type, ctypes.c_void_p, ctypes.c_void_p]
-        self._same_library()
-
-    def _same_library(self) -> None:
-        # Looked up through librill, so that it is the MPI that librill is linked with.
-        text, length = ctypes.create_string_buffer(_MPI_TEXT), ctypes.c_int()
-        try:
-            lib.MPI_Get_library_version(text, ctypes.byref(length))
-        except AttributeError:
-            return
-        ours, theirs = text.value.decode(errors="replace"), self.module.Get_library_version()
-        if ours.strip("\0\n ") != theirs.strip("\0\n "):
-            # Open MPI's text has commas, MPICH's lines and tabs.
-            ours, theirs = (" ".join(text.splitlines()[0].split(",")[0].split()) for text in (ours, theirs))
-            raise ImportError(f"librill.so uses {ours!r}, mpi4py {theirs!r}")
-
-    def handle(self, obj: Any) -> Any:
-        return self.handle_type.from_address(self.module._addressof(obj))
-
-
-_mpi: Optional[_Mpi] = None
-_mpi_lock = threading.Lock()
-
-
-def mpi() -> _Mpi:
-    global _mpi
-    with _mpi_lock:
-        if _mpi is None:
-            _mpi = _Mpi()
-        return _mpi
-
-
 class Pending:
     """Something under way. The constructor and ``_began`` are the one place that keeps memory alive:
-    ``kept`` lives as long as this object, and the communicator holds this object until completion."""
+    ``kept`` lives as long as this object, and the communicator holds this object until completion. So do the streams that it reads
+    and writes, which can't be changed in between."""
 
-    def __init__(self, comm: "Comm", kept: tuple[Any, ...], result: Callable[[], Any]) -> None:
+    def __init__(
+        self, comm: "Comm", kept: tuple[Any, ...], result: Callable[[], Any],
+        reads: Sequence[Stream] = (), writes: Sequence[Stream] = (),
+    ) -> None:  # fmt: skip
         self.comm = comm
         self._kept = kept
         self._result = result
+        self._reads, self._writes = reads, writes
 
     def _began(self) -> None:
         self.comm._under_way.add(self)
+        for stream in self._reads:
+            stream._readers.add(self)
+        for stream in self._writes:
+            stream._writers.add(self)
 
     def _ended(self) -> None:
         self.comm._under_way.discard(self)
+        for stream in self._reads:
+            stream._readers.discard(self)
+        for stream in self._writes:
+            stream._writers.discard(self)
+
+    def _is_complete(self) -> bool:
+        """Whether it has ended, or would if somebody waited for it."""
+        return self not in self.comm._under_way
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} can't be copied or pickled: it is under way in this process; its result can")
 
     def _c_test(self, done: Any) -> int:
         raise NotImplementedError
@@ -94,34 +75,72 @@ class Pending:
         status = self._c_test(ctypes.byref(done))
         if done.value or status < 0:
             self._ended()
-        check(status)
+        self._check(status)
         return bool(done.value)
 
     def wait(self) -> Any:
         """Waits for completion and returns the result; the GIL is released."""
         status = self._c_wait()
         self._ended()
-        check(status)
+        self._check(status)
         return self._result()
+
+    def _check(self, status: int) -> None:
+        check_shared(status)
 
 
 class Request(Pending):
     """A non-blocking or persistent call. Streams must stay untouched from start to completion."""
 
     def __init__(
-        self, comm: "Comm", handle: ctypes.c_void_p, kept: tuple[Any, ...], result: Callable[[], Any], started: bool
+        self, comm: "Comm", name: str, call: "_Call", arguments: tuple[Any, ...], options: Any, started: bool
     ) -> None:
-        super().__init__(comm, kept, result)
-        self._handle = handle
+        super().__init__(comm, (call, options), call.result, call.reads, call.writes)
+        self._name, self._call, self._options = name, call, options
+        self._symbol = f"rill_i{name}" if started else f"rill_{name}_init"
+        self._handle = ctypes.c_void_p()
+        self._make(arguments)
         comm._children.add(self)
         if started:
             self._began()
 
+    def _make(self, arguments: tuple[Any, ...]) -> None:
+        self._arguments = arguments
+        self._bound = [(stream, stream._handle) for stream in (*self._reads, *self._writes)]
+        options, handle = ctypes.byref(self._options), ctypes.byref(self._handle)
+        check_shared(getattr(lib, self._symbol)(self.comm._live(), *arguments, options, handle))
+
     def start(self) -> "Request":
         """Starts a persistent request (once more)."""
+        for stream, handle in self._bound:
+            if stream._export is not None or stream._handle is not handle:
+                self._rebind()
+                break
         check(lib.rill_start(self._handle))
         self._began()
         return self
+
+    def _rebind(self) -> None:
+        """A stream may have gone on in other memory, or has to, and leaves this to its views."""
+        if self in self.comm._under_way:
+            return
+        with self.comm._shares_errors[self._name]:
+            arguments = self._call.arguments()
+        if not all(map(operator.is_, arguments, self._arguments)):
+            check(lib.rill_request_free(ctypes.byref(self._handle)))
+            self._make(arguments)
+
+    def _is_complete(self) -> bool:
+        done = ctypes.c_int(1)
+        if self._handle:
+            lib.rill_test(self._handle, ctypes.byref(done))
+        if done.value:
+            self._ended()
+        return bool(done.value)
+
+    def _check(self, status: int) -> None:
+        check_op(self._call.op)
+        check_shared(status)
 
     def _c_test(self, done: Any) -> int:
         return int(lib.rill_test(self._handle, done))
@@ -158,7 +177,9 @@ def waitall(requests: Sequence[Request]) -> list[Any]:
     status = lib.rill_waitall(len(requests), _request_array(requests))
     for request in requests:
         request._ended()
-    check(status)
+    for request in requests:
+        check_op(request._call.op)
+    check_shared(status)
     return [request._result() for request in requests]
 
 
@@ -168,8 +189,24 @@ def waitany(requests: Sequence[Request]) -> Optional[int]:
     status = lib.rill_waitany(len(requests), _request_array(requests), ctypes.byref(index))
     if index.value >= 0:
         requests[index.value]._ended()
+        requests[index.value]._check(status)
     check(status)
     return None if index.value < 0 else index.value
+
+
+class _Call(NamedTuple):
+    """What a collective call is about."""
+
+    arguments: Callable[[], tuple[Any, ...]]  # for C, after the communicator; streams that are written are ready for that
+    reads: tuple[Stream, ...]
+    writes: tuple[Stream, ...]
+    op: Any
+    result: Callable[[], Any]
+
+
+# The same, of which blocking calls need no object.
+_Made = tuple[Callable[[], tuple[Any, ...]], tuple[Stream, ...], tuple[Stream, ...], Any, Callable[[], Any]]
+_SHARES_NOTHING = contextlib.nullcontext()
 
 
 class Comm:
@@ -200,17 +237,30 @@ class Comm:
             -1 if progress_thread is None else int(progress_thread),
         )
         self._handle = ctypes.c_void_p()
+        self._shares_errors = {name: self._sharing_of(name) for name in COLLECTIVES}
+        self._aside: Optional[Comm] = None
         self._under_way: set[Pending] = set()
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
         _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(self._handle)))
         self.rank: int = lib.rill_comm_rank(self._handle)
         self.size: int = lib.rill_comm_size(self._handle)
+        if self.mpi == m.module.COMM_WORLD:
+            try:
+                _launch.check(lambda: self.size)
+            except RuntimeError:
+                self.free()
+                raise
+        _exit.install(m.module)
+        _exit.remember(self._handle, bool(check) if check is not None else os.environ.get("RILL_CHECK", "0") != "0")
 
     def __enter__(self) -> "Comm":
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.free()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Comm can't be copied or pickled: it belongs to this process; use it as it is, or create one on each rank")
 
     def __repr__(self) -> str:
         return f"<rill.Comm rank {self.rank} of {self.size}{', freed' if self.freed else ''}>"
@@ -229,6 +279,8 @@ class Comm:
                 child.free()
             except RillError:
                 pass  # of what was under way; it was or will be reported by its wait
+        if self._aside is not None:
+            self._aside.free()
         check(lib.rill_comm_free(ctypes.byref(self._handle)))
 
     @property
@@ -247,54 +299,76 @@ class Comm:
             raise ValueError("the communicator was freed")
         return self._handle
 
-    def _call(
-        self, form: str, name: str, streams: tuple[Any, ...], arguments: tuple[Any, ...], op: Any,
-        options: Any, result: Callable[[], Any],
-    ) -> Any:  # fmt: skip
+    # ---- errors of one rank ----
+
+    def _sharing_of(self, name: str) -> Sharing:
+        nothing = (0 if kind is c_int else None for kind in COLLECTIVES[name])
+        return Sharing(getattr(lib, f"rill_{name}"), self._handle, *nothing, None)
+
+    def _agree(self) -> None:
+        """All ranks are here; or this raises the error that one of them shares. Collective."""
+        if self.size == 1:
+            return
+        stream, handle = Stream(AGREE_DIM), ctypes.c_void_p()
+        arguments = (stream._handle, stream._handle, op_handle("sum"), ctypes.byref(SMALL_CALL))
+        check_shared(lib.rill_iallreduce(self._live(), *arguments, ctypes.byref(handle)))
+        try:
+            check_shared(lib.rill_wait(handle))
+        finally:
+            lib.rill_request_free(ctypes.byref(handle))
+
+    def _beside(self) -> "Comm":
+        """Another one of the same ranks, for calls that come before those of this one on some ranks and after them on others. The first call is
+        collective."""
+        if self._aside is None:
+            self._aside = Comm(self.mpi)
+        return self._aside
+
+    # ---- the collectives ----
+
+    def _run(self, form: str, name: str, prepare: Callable[..., _Made], given: tuple[Any, ...], options: Any) -> Any:
         """form: "" blocking, "i" non-blocking, "init" persistent."""
-        c_options = call_options(options)
+        self._live()
+        with self._shares_errors[name] if form != "init" else _SHARES_NOTHING:  # it starts nothing
+            call = prepare(*given)
+            c_options = call_options(options)
+            arguments = call[0]()
+        if form != "":
+            return Request(self, name, _Call(*call), arguments, c_options, started=form == "i")
+        status = getattr(lib, f"rill_{name}")(self._handle, *arguments, ctypes.byref(c_options))
+        _, _, _, op, result = call
+        if status < 0 or isinstance(op, Op):
+            check_op(op)
+            check_shared(status)
+        return result()
 
-        def finish() -> Any:
-            if isinstance(op, Op) and op.error is not None:
-                error, op.error = op.error, None
-                raise error
-            return result()
-
-        if form == "":
-            check(getattr(lib, f"rill_{name}")(self._live(), *arguments, ctypes.byref(c_options)))
-            return finish()
-        handle = ctypes.c_void_p()
-        symbol = f"rill_i{name}" if form == "i" else f"rill_{name}_init"
-        check(getattr(lib, symbol)(self._live(), *arguments, ctypes.byref(c_options), ctypes.byref(handle)))
-        return Request(self, handle, (streams, arguments, op), finish, started=form == "i")
-
-    def _allreduce(self, form: str, x: Any, out: Any, op: Any, options: Any) -> Any:
+    def _allreduce(self, x: Any, out: Any, op: Any) -> _Made:
         x, out = _pair(x, out)
-        return self._call(form, "allreduce", (x, out), (x._handle, out._handle, op_handle(op)), op, options, lambda: out)
+        handle = op_handle(op)
+        return (lambda: (*_handles(x, out), handle), (x,), (out,), op, lambda: out)
 
-    def _reduce(self, form: str, x: Any, out: Any, op: Any, root: int, options: Any) -> Any:
+    def _reduce(self, x: Any, out: Any, op: Any, root: int) -> _Made:
         x = as_stream(x)
-        if self.rank == root:
-            x, out = _pair(x, out)
-        handle = out._handle if out is not None else None
-        arguments = (x._handle, handle, op_handle(op), root)
-        return self._call(form, "reduce", (x, out), arguments, op, options, lambda: out if self.rank == root else None)
+        handle = op_handle(op)
+        if self.rank != root:
+            return (lambda: (x._handle, None, handle, root), (x,), (), op, lambda: None)
+        x, out = _pair(x, out)
+        return (lambda: (*_handles(x, out), handle, root), (x,), (out,), op, lambda: out)
 
-    def _reduce_scatter(self, form: str, x: Any, out: Any, op: Any, options: Any) -> Any:
+    def _reduce_scatter(self, x: Any, out: Any, op: Any) -> _Made:
         x, out = _pair(x, out)
         first, count = ctypes.c_uint64(), ctypes.c_uint64()
-        arguments = (x._handle, out._handle, op_handle(op), ctypes.pointer(first), ctypes.pointer(count))
-        part = lambda: Part(out, first.value, count.value)  # noqa: E731
-        return self._call(form, "reduce_scatter", (x, out), arguments, op, options, part)
+        rest = (op_handle(op), ctypes.pointer(first), ctypes.pointer(count))
+        return (lambda: (*_handles(x, out), *rest), (x,), (out,), op, lambda: Part(out, first.value, count.value))
 
-    def _allgather(self, form: str, x: Any, out: Any, options: Any) -> Any:
+    def _allgather(self, x: Any, out: Any) -> _Made:
         x, out = _pair(x, out)
-        return self._call(form, "allgather", (x, out), (x._handle, out._handle), None, options, lambda: out)
+        return (lambda: _handles(x, out), (x,), (out,), None, lambda: out)
 
-    def _bcast(self, form: str, x: Stream, root: int, options: Any) -> Any:
+    def _bcast(self, x: Stream, root: int) -> _Made:
         if not isinstance(x, Stream):
             raise TypeError(f"bcast needs a rill.Stream on every rank, not {type(x).__name__}")
-        return self._call(form, "bcast", (x,), (x._handle, root), None, options, lambda: x)
+        return (lambda: (x._change(), root), (), (x,), None, lambda: x)
 
     # ---- blocking ----
 
@@ -302,27 +376,27 @@ class Comm:
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Stream:
         """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be ``x``."""
-        return self._allreduce("", x, out, op, options)
+        return self._run("", "allreduce", self._allreduce, (x, out, op), options)
 
     def reduce(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
     ) -> Optional[Stream]:
         """As allreduce, for the root; None elsewhere."""
-        return self._reduce("", x, out, op, root, options)
+        return self._run("", "reduce", self._reduce, (x, out, op, root), options)
 
     def reduce_scatter(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Part:
         """Each rank gets its range of the result, in a stream of the whole dimension."""
-        return self._reduce_scatter("", x, out, op, options)
+        return self._run("", "reduce_scatter", self._reduce_scatter, (x, out, op), options)
 
     def allgather(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Stream:
         """The union of disjoint supports; an overlap is an error on all ranks."""
-        return self._allgather("", x, out, options)
+        return self._run("", "allgather", self._allgather, (x, out), options)
 
     def bcast(self, x: Stream, root: int = 0, **options: Unpack[Options]) -> Stream:
         """The root's stream, into ``x``."""
-        return self._bcast("", x, root, options)
+        return self._run("", "bcast", self._bcast, (x, root), options)
 
     # ---- non-blocking ----
 
@@ -330,27 +404,27 @@ class Comm:
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Non-blocking allreduce."""
-        return self._allreduce("i", x, out, op, options)
+        return self._run("i", "allreduce", self._allreduce, (x, out, op), options)
 
     def ireduce(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
     ) -> Request:
         """Non-blocking reduce."""
-        return self._reduce("i", x, out, op, root, options)
+        return self._run("i", "reduce", self._reduce, (x, out, op, root), options)
 
     def ireduce_scatter(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Non-blocking reduce_scatter."""
-        return self._reduce_scatter("i", x, out, op, options)
+        return self._run("i", "reduce_scatter", self._reduce_scatter, (x, out, op), options)
 
     def iallgather(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Request:
         """Non-blocking allgather."""
-        return self._allgather("i", x, out, options)
+        return self._run("i", "allgather", self._allgather, (x, out), options)
 
     def ibcast(self, x: Stream, root: int = 0, **options: Unpack[Options]) -> Request:
         """Non-blocking bcast."""
-        return self._bcast("i", x, root, options)
+        return self._run("i", "bcast", self._bcast, (x, root), options)
 
     # ---- persistent ----
 
@@ -358,27 +432,27 @@ class Comm:
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Persistent allreduce."""
-        return self._allreduce("init", x, out, op, options)
+        return self._run("init", "allreduce", self._allreduce, (x, out, op), options)
 
     def reduce_init(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
     ) -> Request:
         """Persistent reduce."""
-        return self._reduce("init", x, out, op, root, options)
+        return self._run("init", "reduce", self._reduce, (x, out, op, root), options)
 
     def reduce_scatter_init(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Request:
         """Persistent reduce_scatter."""
-        return self._reduce_scatter("init", x, out, op, options)
+        return self._run("init", "reduce_scatter", self._reduce_scatter, (x, out, op), options)
 
     def allgather_init(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Request:
         """Persistent allgather."""
-        return self._allgather("init", x, out, options)
+        return self._run("init", "allgather", self._allgather, (x, out), options)
 
     def bcast_init(self, x: Stream, root: int = 0, **options: Unpack[Options]) -> Request:
         """Persistent bcast."""
-        return self._bcast("init", x, root, options)
+        return self._run("init", "bcast", self._bcast, (x, root), options)
 
 
 _check = check  # Comm.__init__ has an argument of that name
@@ -386,7 +460,15 @@ _check = check  # Comm.__init__ has an argument of that name
 
 def _pair(x: Any, out: Optional[Stream]) -> tuple[Stream, Stream]:
     x = as_stream(x)
+    if out is not None and not isinstance(out, Stream):
+        raise TypeError(f"out is of type {type(out).__name__}: a rill.Stream is needed")
     return x, Stream(x.dim, x.type) if out is None else out
+
+
+def _handles(x: Stream, out: Stream) -> tuple[Any, Any]:
+    """For a call that reads x and writes out."""
+    written = out._change(keep=out is x)
+    return x._handle, written
 
 
 _world: Optional[Comm] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any, Iterator
@@ -23,6 +24,8 @@ class RillError(RuntimeError):
     ``status`` is the negative ``rill_status``, ``name`` its name ("ARGUMENT", "MISMATCH", ...), and
     ``detail`` the library's sentence, which names the argument and its value.
     """
+
+    _shared = False  # whether the other ranks know of it
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -91,6 +94,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_selector_at": (c_int, pointer),
     },
     c_int: {
+        "rill_error_set": (c_int, text),
         "rill_op_create": (text, pointer, pointer, ctypes.c_double, ctypes.c_uint, pointer),
         "rill_op_free": (pointer,),
         "rill_stream_create": (c_int, u64, pointer),
@@ -179,12 +183,60 @@ for _name, _arguments in COLLECTIVES.items():
     _declare(f"rill_{_name}_init", c_int, pointer, *_arguments, pointer, pointer)
 
 
+# Dimensions of streams that nobody has: those of calls that the package makes by itself.
+END_DIM, AGREE_DIM = 0x656E64, 0x6167726565
+_OWN_CALLS = {END_DIM: "has ended its program", AGREE_DIM: "agrees with the others, as before a reducer is made, saved or loaded"}
+
+
+def _explained(detail: str) -> str:
+    for dim, does in _OWN_CALLS.items():
+        detail = re.sub(rf"another rank has dimension {dim}, this one \d+", f"another rank {does}", detail)
+        detail = re.sub(rf"another rank has dimension \d+, this one {dim}", f"another rank is in a call, this one {does}", detail)
+    return detail
+
+
 def check(status: int) -> None:
     """Raises RillError for a failed call. The detail is this thread's, so check in the thread that called."""
     if status >= 0:
         return
     detail = lib.rill_last_error() or lib.rill_strerror(status)
-    raise RillError(status, detail.decode(errors="replace"))
+    raise RillError(status, _explained(detail.decode(errors="replace")))
+
+
+def check_shared(status: int) -> None:
+    """As check, after a call whose failure all ranks know of."""
+    if status < 0:
+        try:
+            check(status)
+        except RillError as error:
+            error._shared = True
+            raise
+
+
+def refuse(reason: str, call: Any, *arguments: Any) -> None:
+    """Makes a collective call that must fail, with NULL for what this rank does not have: the others get the reason."""
+    lib.rill_error_set(0, reason.encode())
+    call(*arguments)
+    lib.rill_error_set(0, None)
+
+
+class Sharing:
+    """``with sharing:`` around what a rank does by itself for a collective call, before it: if that fails, the rank makes the call with NULL,
+    so that it fails on the other ranks too, with the text of this error."""
+
+    def __init__(self, call: Any, handle: ctypes.c_void_p, *arguments: Any) -> None:
+        self._call, self._handle, self._arguments = call, handle, arguments
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
+        # The interpreter's end is shared in another way (_exit.py), and nothing twice.
+        if error is None or not isinstance(error, Exception) or getattr(error, "_shared", False) or not self._handle:
+            return
+        error._shared = True  # type: ignore[attr-defined]
+        text = str(error) if isinstance(error, RillError) else f"{type(error).__name__}: {error}"
+        refuse(text, self._call, self._handle, *self._arguments)
 
 
 def version() -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence
 
 import numpy as np
 
 from ._buffers import Type, buffer_of, numpy_dtype, type_of, view
 from ._comm import Comm, Pending
-from ._library import check, lib
+from ._library import Sharing, check, check_shared, lib
 from ._stream import Stream
 from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
 
@@ -43,15 +43,20 @@ class Step(Pending):
     """A step of a reducer."""
 
     def __init__(
-        self, reducer: "Reducer", call: Callable[..., int], arguments: tuple[Any, ...], kept: Any, result: Callable[[], Any]
-    ) -> None:
-        super().__init__(reducer.comm, (reducer, kept), result)
+        self, reducer: "Reducer", call: Callable[..., int], arguments: tuple[Any, ...], kept: Any, result: Callable[[], Any],
+        update: Optional[Stream] = None,
+    ) -> None:  # fmt: skip
+        super().__init__(reducer.comm, (reducer, kept), result, (), () if update is None else (update,))
         self._reducer = reducer
-        self._call, self._arguments = call, arguments
+        self._call, self._arguments, self._stream = call, arguments, update
 
     def start(self) -> "Step":
         """Starts it once more, after completion: a step with what the same memory has by now."""
-        check(self._call(self._reducer._live(), *self._arguments))
+        arguments = self._arguments
+        if self._stream is not None:
+            with self._reducer._shares_errors:
+                arguments = (*arguments, self._stream._change(keep=False))
+        check(self._call(self._reducer._live(), *arguments))
         self._began()
         return self
 
@@ -73,17 +78,29 @@ class Reducer:
 
     def __init__(self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: Unpack[ReducerOptions]) -> None:
         self.comm = comm
-        self.dim = int(dim)
-        self.type = type_of(dtype)
         self.options = dict(options)
         self._handle = ctypes.c_void_p()
-        c_options = reducer_options(options)
-        check(
+        self._shares_errors = Sharing(lib.rill_reducer_step, self._handle, None, None)
+        comm._live()
+        with comm._shares_errors["allreduce"]:
+            self.dim = int(dim)
+            self.type = type_of(dtype)
+            if self.dim < 0:
+                raise ValueError(f"dim {dim} is negative")
+            c_options = reducer_options(options)
+        comm._agree()
+        check_shared(
             lib.rill_reducer_create(
-                comm._live(), int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)
+                comm._live(), int(self.type), self.dim, ctypes.byref(c_options), ctypes.byref(self._handle)
             )
         )
         comm._children.add(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Reducer can't be copied or pickled: its ranks belong together; save() and load() keep its state, and "
+            "Reducer(comm, dim, dtype, **options) makes another"
+        )
 
     def __repr__(self) -> str:
         return f"<rill.Reducer dim={self.dim} {self.type.name.lower()} {self.options}>"
@@ -102,13 +119,17 @@ class Reducer:
     def step(self, gradient: Any, update: Any = None) -> Any:
         """One step; the update goes to ``update``, or over the gradient."""
         update = gradient if update is None else update
-        check(lib.rill_reducer_step(self._live(), self._gradient(gradient).address, self._update(update).address))
+        with self._shares_errors:
+            source, target = self._gradient(gradient).address, self._update(update).address
+        check_shared(lib.rill_reducer_step(self._live(), source, target))
         return update
 
     def step_stream(self, gradient: Any, update: Optional[Stream] = None) -> Stream:
         """One step with the update as a stream, which saves writing a dense vector."""
-        update = Stream(self.dim, self.type) if update is None else update
-        check(lib.rill_reducer_step_stream(self._live(), self._gradient(gradient).address, update._handle))
+        with self._shares_errors:
+            update = _stream_of(self, update)
+            source, target = self._gradient(gradient).address, update._change(keep=False)
+        check_shared(lib.rill_reducer_step_stream(self._live(), source, target))
         return update
 
     def start(self, gradient: Any, update: Any = None) -> Step:
@@ -118,14 +139,16 @@ class Reducer:
     def _prepare(self, gradient: Any, update: Any = None) -> Step:
         """A step that start() begins."""
         update = gradient if update is None else update
-        source, target = self._gradient(gradient), self._update(update)
+        with self._shares_errors:
+            source, target = self._gradient(gradient), self._update(update)
         return Step(self, lib.rill_reducer_start, (source.address, target.address), (source, target), lambda: update)
 
     def start_stream(self, gradient: Any, update: Optional[Stream] = None) -> Step:
         """As start, with the update as a stream."""
-        out = Stream(self.dim, self.type) if update is None else update
-        source = self._gradient(gradient)
-        return Step(self, lib.rill_reducer_start_stream, (source.address, out._handle), (source, out), lambda: out).start()
+        with self._shares_errors:
+            out = _stream_of(self, update)
+            source = self._gradient(gradient)
+        return Step(self, lib.rill_reducer_start_stream, (source.address,), (source, out), lambda: out, out).start()
 
     def _tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]) -> tuple[Any, Any, Sequence[Any]]:
         updates = gradients if updates is None else updates
@@ -140,8 +163,9 @@ class Reducer:
 
     def step_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Sequence[Any]:
         """One step on several tensors as if they were one vector; their sizes sum up to dim."""
-        list_, _, updates = self._tensors(gradients, updates)
-        check(lib.rill_reducer_step_tensors(self._live(), len(list_), list_))
+        with self._shares_errors:
+            list_, _, updates = self._tensors(gradients, updates)
+        check_shared(lib.rill_reducer_step_tensors(self._live(), len(list_), list_))
         return updates
 
     def start_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
@@ -150,7 +174,8 @@ class Reducer:
 
     def _prepare_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
         """As _prepare, on several tensors."""
-        list_, kept, updates = self._tensors(gradients, updates)
+        with self._shares_errors:
+            list_, kept, updates = self._tensors(gradients, updates)
         return Step(self, lib.rill_reducer_start_tensors, (len(list_), list_), kept, lambda: updates)
 
     def accumulate(self, gradient: Any) -> None:
@@ -170,7 +195,11 @@ class Reducer:
 
     @property
     def residual(self) -> Any:
-        """View of what this rank has not sent yet, until the next call; of bf16 as uint16."""
+        """A copy of what this rank has not sent yet; of bf16 as uint16."""
+        return self._residual().copy()
+
+    def _residual(self) -> Any:
+        """A view, until the next call."""
         return view(lib.rill_reducer_residual(self._live()), self.dim, numpy_dtype(self.type), self)
 
     @property
@@ -188,12 +217,19 @@ class Reducer:
 
     def save(self, path: "os.PathLike[str] | str") -> None:
         """Writes one file for all ranks, with everything that a later step depends on."""
-        check(lib.rill_reducer_save(self._live(), os.fsencode(path)))
+        self._file(lib.rill_reducer_save, path)
 
     def load(self, path: "os.PathLike[str] | str") -> None:
         """Goes on where a saved reducer was: bit by bit with the same number of ranks; with another, residuals move
         to other ranks and none is lost. dim, type and options must be those of the saved one."""
-        check(lib.rill_reducer_load(self._live(), os.fsencode(path)))
+        self._file(lib.rill_reducer_load, path)
+
+    def _file(self, call: Any, path: Any) -> None:
+        handle = self._live()
+        with self.comm._shares_errors["allreduce"]:
+            name = os.fsencode(path)
+        self.comm._agree()
+        check_shared(call(handle, name))
 
     def free(self) -> None:
         """Frees it, after completion of a step under way. Without it, garbage collection does."""
@@ -210,6 +246,12 @@ class Reducer:
             lib.rill_reducer_free(ctypes.byref(self._handle))
 
 
+def _stream_of(reducer: Reducer, update: Optional[Stream]) -> Stream:
+    if update is not None and not isinstance(update, Stream):
+        raise TypeError(f"update is of type {type(update).__name__}: a rill.Stream is needed")
+    return Stream(reducer.dim, reducer.type) if update is None else update
+
+
 class Selector:
     """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01, method="topk")``."""
 
@@ -223,15 +265,21 @@ class Selector:
     def select(self, dense: Any, out: Optional[Stream] = None) -> Stream:
         """The selected entries of an array."""
         out = Stream(self.dim, self.type) if out is None else out
-        check(lib.rill_select(self._handle, buffer_of(dense, "dense", self.type, self.dim).address, out._handle))
+        source = buffer_of(dense, "dense", self.type, self.dim)
+        check(lib.rill_select(self._handle, source.address, out._change(keep=False)))
         return out
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Selector can't be copied or pickled: it has a state that is not to be seen; Selector(dim, dtype, **options) makes another"
+        )
 
     def select_residual(self, gradient: Any, residual: Any, out: Optional[Stream] = None) -> Stream:
         """residual += gradient; returns what is selected of it, and those entries of residual become 0."""
         out = Stream(self.dim, self.type) if out is None else out
         source = buffer_of(gradient, "gradient", self.type, self.dim)
         kept = buffer_of(residual, "residual", self.type, self.dim, writable=True)
-        check(lib.rill_select_residual(self._handle, source.address, kept.address, out._handle))
+        check(lib.rill_select_residual(self._handle, source.address, kept.address, out._change(keep=False)))
         return out
 
     def __del__(self) -> None:
@@ -242,7 +290,7 @@ class Selector:
 
 def residual_float32(reducer: Reducer) -> Any:
     """A copy of the residual as float32 (float64 stays)."""
-    residual = reducer.residual
+    residual = reducer._residual()
     if reducer.type is Type.BF16:
         return (residual.astype(np.uint32) << 16).view(np.float32)
     return residual.astype(np.float64 if reducer.type is Type.F64 else np.float32)

@@ -188,6 +188,10 @@ def call_options(given: Mapping[str, Any]) -> COptions:
     return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1, allow_bits=-1), given, "collectives")
 
 
+# Of small calls that the package makes by itself: nothing to plan.
+SMALL_CALL = call_options({"algorithm": "recursive_double"})
+
+
 def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
     options = CReducerOptions(
         ctypes.sizeof(CReducerOptions), value_bits=-1, average=1, feedback=1, masking=1, threads=1

@@ -14,11 +14,18 @@ void *rill__request_alloc(rill_request *request, size_t n, size_t size) {
     return memset(block->buffer.data, 0, bytes);
 }
 
+/* An operation of the user's leaves the reason where it could not do its work. */
+static rill_status check_op(const rill_op *op) {
+    if (!op || op->kind != RILL__USER || !rill__has_reason()) return RILL_OK;
+    return rill__fail(RILL_ERR_ARGUMENT, "op '%s' failed", op->name);
+}
+
 void rill__request_sum(rill_request *request, uint64_t first, uint64_t range, int n,
                        const rill__part *parts, bool force_dense, rill__piece *piece) {
     if (!rill__task_failed(request)) {
         rill_status status = rill__sum_parts(request->task.shape, request->op, first, range, n,
                                              parts, force_dense, &request->scratch, piece);
+        if (status == RILL_OK) status = check_op(request->op);
         if (status == RILL_OK) return;
         rill__task_fail(request, status);
     }

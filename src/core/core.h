@@ -12,6 +12,7 @@
  *     return rill__fail(RILL_ERR_ARGUMENT, "root %d is not a rank (0 to %d)", root, size - 1); */
 rill_status rill__fail(rill_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rill__set_error(const char *text); /* restores a detail that was kept elsewhere */
+bool rill__has_reason(void); /* rill_error_set has given this thread's next failure its detail */
 
 #define RILL_TRY(expression)                                                                       \
     do {                                                                                           \

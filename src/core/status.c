@@ -7,9 +7,17 @@
 /* Thread-local, because two threads may fail in two communicators at once. */
 static _Thread_local char last_error[512];
 
+/* What the next failure of this thread is to say; empty: what it says by itself. */
+static _Thread_local char given_reason[512];
+
 const char *rill_last_error(void) { return last_error; }
 
 rill_status rill__fail(rill_status status, const char *format, ...) {
+    if (given_reason[0]) {
+        rill__set_error(given_reason);
+        given_reason[0] = '\0';
+        return status;
+    }
     va_list args;
     va_start(args, format);
     rill__vprint(last_error, sizeof last_error, format, args);
@@ -21,8 +29,12 @@ void rill__set_error(const char *text) {
     if (text != last_error) snprintf(last_error, sizeof last_error, "%s", text);
 }
 
+bool rill__has_reason(void) { return given_reason[0] != '\0'; }
+
 rill_status rill_error_set(rill_status status, const char *detail) {
-    rill__set_error(detail ? detail : "");
+    if (!detail) detail = "";
+    if (status == RILL_OK) snprintf(given_reason, sizeof given_reason, "%s", detail);
+    if (status != RILL_OK || !*detail) rill__set_error(detail);
     return status;
 }
 

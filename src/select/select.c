@@ -142,8 +142,7 @@ static rill_status run(rill_selector *s, rill__source source, rill_stream *out) 
         if (s->dim) rill__slices_recover(s, source, out);
         out->nnz = 0;
     }
-    for (int i = 0; i < s->n_slices; i++)
-        s->skipped = s->skipped || s->slices[i].skipped;
+    rill__slices_note(s);
     if (status == RILL_OK) s->calls++;
     return status;
 }

@@ -84,6 +84,8 @@ struct rill_selector {
 
 /* ---- slices (select_slices.c) --------------------------------------------------------------- */
 
+/* What a pass did with the gradient: all of it added, something skipped. */
+void rill__slices_note(rill_selector *);
 /* Parts start at multiples of align. */
 void rill__slices_split(rill_selector *, uint64_t align, rill_stream *out);
 /* Runs work on every part, each in a thread; the first failure. */

@@ -9,14 +9,17 @@
 
 #include <string.h>
 
-static bool all_added(const rill_selector *s) {
-    for (int i = 0; i < s->n_slices; i++)
-        if (s->slices[i].added < s->slices[i].n) return false;
-    return s->n_slices > 0;
+void rill__slices_note(rill_selector *s) {
+    bool all = s->n_slices > 0;
+    for (int i = 0; i < s->n_slices; i++) {
+        all = all && s->slices[i].added == s->slices[i].n;
+        s->skipped = s->skipped || s->slices[i].skipped;
+    }
+    s->fed = s->fed || all;
 }
 
 void rill__slices_split(rill_selector *s, uint64_t align, rill_stream *out) {
-    s->fed = s->fed || all_added(s);
+    rill__slices_note(s); /* of the pass before */
     uint64_t units = s->dim / align + (s->dim % align != 0);
     uint64_t slices = rill__min_u64((uint64_t)s->threads,
                                     rill__max_u64(1, s->dim / s->least_slice));

@@ -43,6 +43,21 @@ static void last_error_belongs_to_the_thread(void **state) {
     assert_non_null(strstr(rill_last_error(), "44"));
 }
 
+/* A layer on top says what the next failure is about; only that one. */
+static void a_reason_is_that_of_the_next_failure(void **state) {
+    (void)state;
+    rill_stream *s = NULL;
+    assert_int_equal(rill_error_set(RILL_OK, "the dog ate it"), RILL_OK);
+    assert_fails(rill_stream_create((rill_type)44, 1, &s), RILL_ERR_ARGUMENT, "the dog ate it");
+    assert_fails(rill_stream_create((rill_type)44, 1, &s), RILL_ERR_ARGUMENT, "44");
+    rill_error_set(RILL_OK, "the dog ate it");
+    rill_error_set(RILL_OK, NULL);
+    assert_string_equal(rill_last_error(), "");
+    assert_fails(rill_stream_create((rill_type)44, 1, &s), RILL_ERR_ARGUMENT, "44");
+    assert_int_equal(rill_error_set(RILL_ERR_IO, "as before"), RILL_ERR_IO);
+    assert_string_equal(rill_last_error(), "as before");
+}
+
 static void types(void **state) {
     (void)state;
     static const char *const names[] = {"f32", "f64", "f16", "bf16"};
@@ -133,6 +148,7 @@ int main(void) {
         cmocka_unit_test(every_status_has_a_phrase),
         cmocka_unit_test(version_matches_the_header),
         cmocka_unit_test(last_error_belongs_to_the_thread),
+        cmocka_unit_test(a_reason_is_that_of_the_next_failure),
         cmocka_unit_test(types),
         cmocka_unit_test(operations),
         cmocka_unit_test(tables),

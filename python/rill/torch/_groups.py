@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import os
 import warnings
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import torch
+import torch.distributed as dist
 
+from .. import _launch
 from .._buffers import type_of
 from .._comm import Comm, world
 from .._reducer import Reducer, Step, method, residual_float32
@@ -114,6 +117,17 @@ class Chooser:
         return {**{k: v for k, v in self.general.items() if k not in specific}, **changed}
 
 
+def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
+    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at their next call of the communicator."""
+
+    @functools.wraps(method)
+    def sharing(self: "Checkpointed", folder: "os.PathLike[str] | str") -> None:
+        with self.comm._shares_errors["allreduce"]:
+            method(self, folder)
+
+    return sharing
+
+
 class Group:
     """A reducer over parameters that lie one after the other."""
 
@@ -190,6 +204,9 @@ class Checkpointed:
     def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
         raise NotImplementedError
 
+    def __getstate__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} can't be copied or pickled: its ranks belong together; save its state_dict()")
+
     def _settle(self) -> None:
         """Waits for what is under way."""
 
@@ -214,8 +231,10 @@ class Checkpointed:
             part.mul_(factor)
 
     def _need_names(self, what: str) -> None:
-        if not self._names:
-            raise ValueError(f"{what} needs the names of the parameters: give State(module=model)")
+        with self.comm._shares_errors["allreduce"]:
+            if not self._names:
+                raise ValueError(f"{what} needs the names of the parameters: give State(module=model)")
+        self.comm._agree()
 
     def _residuals(self) -> dict[str, torch.Tensor]:
         """Of this rank, by parameter; including what no group has taken over yet."""
@@ -261,6 +280,7 @@ class Checkpointed:
     def _share(self, residuals: Mapping[str, torch.Tensor]) -> None:
         self._kept = {name: part.to(torch.float32) / self.comm.size for name, part in residuals.items()}
 
+    @_shares_errors
     def save(self, folder: "os.PathLike[str] | str") -> None:
         """Writes everything that later steps depend on to files in a folder that all ranks see. Collective."""
         self._need_names("save")
@@ -268,7 +288,7 @@ class Checkpointed:
         place = Path(folder)
         if self.comm.rank == 0:
             place.mkdir(parents=True, exist_ok=True)
-        self.comm.mpi.Barrier()
+        self.comm._agree()
         index = []
         for i, (bucket, group) in enumerate(self._all_groups()):
             file = f"reducer-{i}.rill"
@@ -290,8 +310,9 @@ class Checkpointed:
             about = {"format": _FORMAT, "ranks": self.comm.size, "steps": self.steps, "waiting": bool(waiting), **self._followed.state()}
             written.write_text(json.dumps({**about, "groups": index}))
             written.replace(place / "index.json")
-        self.comm.mpi.Barrier()
+        self.comm._agree()
 
+    @_shares_errors
     def load(self, folder: "os.PathLike[str] | str") -> None:
         """Goes on where ``save`` was called, also with another number of ranks: nothing is lost then. Collective."""
         self._need_names("load")
@@ -302,6 +323,7 @@ class Checkpointed:
         index = json.loads((place / "index.json").read_text())
         if index.get("format") != _FORMAT:
             raise ValueError(f"{place} has format {index.get('format')!r}, {_FORMAT} is known")
+        self.comm._agree()
         for entry in index["groups"]:
             members = [Member(*m) for m in entry["members"]]
             group = self._make_group(entry["bucket"], type_of(entry["type"]), members, entry["rule"])
@@ -320,6 +342,12 @@ def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:
 
 
 def default_comm(comm: Any) -> Comm:
-    if comm is None:
-        return world()
-    return comm if isinstance(comm, Comm) else Comm(comm)
+    """All ranks of MPI, which must then be those of PyTorch's process group, if there is one; or those of comm."""
+    if comm is not None:
+        return comm if isinstance(comm, Comm) else Comm(comm)
+    made = world()
+    if dist.is_initialized() and dist.get_world_size() != made.size:
+        ranks = dist.get_world_size()
+        why = f"PyTorch's process group has {ranks} ranks, MPI {made.size}; comm= takes a communicator with the ranks of the group"
+        raise RuntimeError(_launch.message(ranks, why))
+    return made

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 import numpy as np
 import torch
 
-from .._comm import Pending, mpi
+from .._comm import Comm, Pending
 from .._structs import Stats
 from ._ddp import warn_of_adam
 from ._follow import Followed
@@ -192,12 +192,14 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanged = True
 
     def _agree(self) -> list[int]:
-        mine = np.zeros(len(self._parameters), np.uint8)
+        """By a call of rill, not of MPI: it fails where a rank has left. Exchanges may be under way on some ranks only."""
+        count = len(self._parameters)
+        mine = np.zeros(2 * count, np.float32)
         for i, p in enumerate(self._parameters):
             if p.grad is not None:
-                mine[i] = _SPARSE if p.grad.is_sparse else _DENSE
-        self.comm.mpi.Allreduce(mpi().module.IN_PLACE, mine, op=mpi().module.BOR)
-        return [int(kind) for kind in mine]
+                mine[i + count if p.grad.is_sparse else i] = 1
+        has = self.comm._beside().allreduce(mine, op="max", algorithm="recursive_double", codec="raw", value_bits=0).dense() > 0
+        return [_DENSE * int(dense) | _SPARSE * int(sparse) for dense, sparse in zip(has[:count], has[count:])]
 
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
@@ -381,10 +383,10 @@ def _numbered(parameters: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tenso
 @torch.no_grad()
 def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = None) -> None:
     """Gives all ranks the root's parameters and buffers, as DistributedDataParallel does when it is made. Collective."""
-    from .._comm import world
-
-    ranks = comm if comm is not None else world().mpi
-    ranks = getattr(ranks, "mpi", ranks)
+    ranks = comm
+    if comm is None or isinstance(comm, Comm):
+        ranks = default_comm(comm).mpi
+        default_comm(comm)._agree()
     for tensor in [*module.parameters(), *module.buffers()]:
         memory = tensor.detach().contiguous()
         ranks.Bcast(memory.view(-1).view(torch.uint8).numpy() if memory.numel() else np.empty(0, np.uint8), root=root)

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 import torch.distributed as dist
 
+from .. import _launch
 from .._comm import mpi
 
 
@@ -20,14 +21,11 @@ def init_process_group(
     Rank 0 opens the rendezvous and tells the others through MPI, unless MASTER_ADDR and MASTER_PORT are set, as torchrun
     does. Returns rank and size. Collective.
     """
-    comm = mpi().module.COMM_WORLD if comm is None else comm
+    comm = _ranks(comm)
     rank, size = comm.Get_rank(), comm.Get_size()
     expected = os.environ.get("WORLD_SIZE")
     if expected is not None and int(expected) != size:
-        raise RuntimeError(
-            f"WORLD_SIZE is {expected}, but MPI has {size} rank{'s' * (size != 1)}: start the processes by mpirun, or "
-            "by a launcher that MPI knows"
-        )
+        raise RuntimeError(_launch.message(int(expected), f"WORLD_SIZE is {expected}, but MPI has {size} rank{'s' * (size != 1)}"))
     address = os.environ.get("MASTER_ADDR")
     port = int(os.environ.get("MASTER_PORT", "0"))
     if comm.bcast(address, root=0) is None:
@@ -51,8 +49,8 @@ def init_process_group(
 
 def set_environment(comm: Any = None) -> None:
     """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from MPI where they are not set, so that a script written for
-    torchrun runs under mpirun as it is. Collective."""
-    comm = mpi().module.COMM_WORLD if comm is None else comm
+    torchrun runs under mpirun as it is. RuntimeError under torchrun itself, whose processes are no ranks of MPI. Collective."""
+    comm = _ranks(comm)
     host = comm.Split_type(mpi().module.COMM_TYPE_SHARED)
     address = _address(comm)
     port = 0
@@ -72,6 +70,15 @@ def set_environment(comm: Any = None) -> None:
     host.Free()
     for name, value in settings.items():
         os.environ.setdefault(name, str(value))
+
+
+def _ranks(comm: Any) -> Any:
+    """An mpi4py communicator: the one given, or that of all ranks, if these are all that a launcher has started."""
+    if comm is not None:
+        return comm
+    everybody = mpi().module.COMM_WORLD
+    _launch.check(everybody.Get_size)
+    return everybody
 
 
 def _address(comm: Any) -> str:

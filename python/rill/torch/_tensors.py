@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from .._buffers import Type
-from .._comm import Comm, world
+from .._comm import Comm
 from .._stream import Stream, as_stream
 
 if TYPE_CHECKING:
@@ -106,12 +106,15 @@ def allreduce(
     dimensions, and no entries at all on some ranks; the result is coalesced. Options are those of the
     collectives (``algorithm=``, ``value_bits=``, ...). Collective: all ranks give the same shape, dtype and layout.
     """
-    comm = world() if comm is None else comm
-    sparse = tensor.layout is torch.sparse_coo
-    known = ("sum", "mean") if sparse else ("sum", "mean", "min", "max", "prod")
-    if op not in known:
-        raise ValueError(f"op {op!r} is none of {', '.join(known)}")
-    stream = to_stream(tensor)
+    from ._groups import default_comm
+
+    comm = default_comm(comm)
+    with comm._shares_errors["allreduce"]:
+        sparse = tensor.layout is torch.sparse_coo
+        known = ("sum", "mean") if sparse else ("sum", "mean", "min", "max", "prod")
+        if op not in known:
+            raise ValueError(f"op {op!r} is none of {', '.join(known)}")
+        stream = to_stream(tensor)
     comm.allreduce(stream, stream, op="sum" if op == "mean" else op, **options)
     if sparse:
         result = from_stream(stream, tensor.shape, tensor.dense_dim())

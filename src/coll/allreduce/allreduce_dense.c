@@ -93,6 +93,7 @@ static rill_status step(rill_request *r) {
     rill_status status;
     if (s->stage == DENSIFYING) {
         status = densify(r, &s->sum);
+        if (status == RILL_OK) status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
         if (status != RILL_OK) rill__task_fail(r, status);
         rill__agree_start(&s->agree, 0, NULL, 0);
         s->stage = AGREEING;

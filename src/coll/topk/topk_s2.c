@@ -244,6 +244,7 @@ static void size_sketch(rill_request *r, state *s) {
     if (s->entries <= s->agree.args_min) return;
     /* Memory may be short on one rank alone, and MPI can't tell the others. */
     rill_status status = reserve(r, s);
+    if (status == RILL_OK) status = rill__agree_reserve(r);
     if (status != RILL_OK) rill__task_fail(r, status);
     rill__agree_start(&s->agree, 0, NULL, 0);
     s->stage = AGREEING_ROOM;
@@ -254,6 +255,7 @@ static rill_status step(rill_request *r) {
     rill_status status = RILL_OK;
     if (s->stage == MARKING) {
         status = mark(r, s);
+        if (status == RILL_OK) status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
         if (status != RILL_OK) rill__task_fail(r, status);
         rill__agree_start(&s->agree, room(r), NULL, 0);
         s->stage = AGREEING;

@@ -17,7 +17,19 @@ class _Handle:
 
 
 class Comm(_Handle):
-    pass
+    def _number(self, function):
+        number = ctypes.c_int()
+        function(self.value, ctypes.byref(number))
+        return number.value
+
+    def Get_rank(self):
+        return self._number(_mpich.MPI_Comm_rank)
+
+    def Get_size(self):
+        return self._number(_mpich.MPI_Comm_size)
+
+    def Abort(self, status):
+        _mpich.MPI_Abort(self.value, status)
 
 
 class Info(_Handle):
@@ -33,6 +45,16 @@ def _sizeof(kind):
 
 def _addressof(handle):
     return ctypes.addressof(handle.value)
+
+
+def Is_initialized():
+    return True
+
+
+def Is_finalized():
+    flag = ctypes.c_int()
+    _mpich.MPI_Finalized(ctypes.byref(flag))
+    return bool(flag.value)
 
 
 def Query_thread():
