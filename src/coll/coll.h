@@ -138,7 +138,7 @@ struct rill_request {
     double skew;      /* of the result, where all ranks saw it alike; else 0 */
     const rill__spread *spread; /* of the last result, for the bounds of a split; NULL: not known */
     int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
-    uint64_t key_born, call;
+    uint64_t key_born, call, blocking_before;
     uint64_t runs;               /* completed without failure, of a persistent request */
     uint64_t committed;          /* its largest result that all ranks had room for (api/commit.c) */
     rill__traffic at_commit;     /* while it commits */

@@ -12,21 +12,26 @@ static bool matches(const rill__plan_key *k, const rill_request *r) {
            k->dim == r->task.expect.dim && k->op == r->task.expect.op;
 }
 
+static void join(rill__plan_key *k, rill_request *r) {
+    r->key_born = k->born;
+    r->call = k->calls++;
+    r->blocking_before = k->blocking;
+    k->blocking += r->blocking;
+}
+
 /* All ranks call in the same order, so that all evict the same key. */
 void rill__plan_begin(rill__planner *planner, rill_request *r) {
     rill__plan_key *keys = planner->keys;
     if (matches(&keys[planner->recent], r)) { /* the same kind again */
         r->key = planner->recent;
-        r->key_born = keys[r->key].born;
-        r->call = keys[r->key].calls++;
+        join(&keys[r->key], r);
         return;
     }
     int oldest = 0;
     for (int i = 0; i < RILL__PLAN_KEYS; i++) {
         if (matches(&keys[i], r)) {
             r->key = planner->recent = i;
-            r->key_born = keys[i].born;
-            r->call = keys[i].calls++;
+            join(&keys[i], r);
             return;
         }
         if (keys[i].born < keys[oldest].born) oldest = i; /* unused: 0 */
@@ -39,10 +44,8 @@ void rill__plan_begin(rill__planner *planner, rill_request *r) {
     k->type = r->task.shape.type;
     k->dim = r->task.expect.dim;
     k->op = r->task.expect.op;
-    k->calls = 1;
     r->key = planner->recent = oldest;
-    r->key_born = k->born;
-    r->call = 0;
+    join(k, r);
 }
 
 /* ---- choice ----------------------------------------------------------------------------------------- */
@@ -144,7 +147,7 @@ rill_status rill__plan(rill__planner *planner, rill_request *r) {
     const rill__observed *seen = &nothing;
     r->spread = NULL;
     if (k->born == r->key_born && !k->broken) {
-        if (k->planned != r->call) return RILL_IN_PROGRESS;
+        if (k->planned != r->call || k->over < r->blocking_before) return RILL_IN_PROGRESS;
         int slot = (int)(r->call % RILL__PLAN_LAG);
         if (k->slot[slot].pending) {
             if (!k->slot[slot].done) return RILL_IN_PROGRESS;
@@ -186,6 +189,7 @@ static void keep_spread(rill__spread *spread, const rill_stream *out) {
 void rill__plan_end(rill__planner *planner, rill_request *r) {
     rill__plan_key *k = &planner->keys[r->key];
     if (k->born != r->key_born) return;
+    k->over += r->blocking;
     if (k->planned <= r->call) k->broken = true; /* it failed before it was planned */
     bool known = r->task.status == RILL_OK && r->stats_known;
     int slot = (int)(r->call % RILL__PLAN_LAG);

@@ -4,7 +4,8 @@
  * ranks, of the result) travel with its messages and are the same everywhere when it completes; but
  * non-blocking calls complete on different ranks at different times. So a call is planned in the
  * order of starts, and from: the last blocking call before it, or the call RILL__PLAN_LAG earlier,
- * for whose completion it waits. */
+ * for whose completion it waits. With several threads a blocking call may still be under way when the
+ * next one starts, on one rank and not on another: that waits, too. */
 #ifndef RILL_PLAN_PLAN_H
 #define RILL_PLAN_PLAN_H
 
@@ -29,6 +30,7 @@ typedef struct rill__plan_key {
     uint64_t dim;
     uint32_t op;
     uint64_t calls, planned; /* started; planned so far */
+    uint64_t blocking, over; /* blocking ones that were started; and that are complete */
     bool broken;             /* a call failed before it was planned: nobody waits for another */
     uint64_t committed;      /* the largest result that all ranks had room for (api/commit.c) */
     rill__observed last;

@@ -142,11 +142,44 @@ static void one_communicator(void) {
     CHECK_OK(rill_comm_free(&shared));
 }
 
+static void *blocks(void *argument) {
+    worker *w = argument;
+    for (int call = 0; call < CALLS; call++) {
+        uint32_t index = (uint32_t)check.rank;
+        float one = 1, dense[1000];
+        if (rill_stream_set_pairs(w->stream, 1, &index, &one) != RILL_OK ||
+            rill_allreduce(shared, w->stream, w->stream, RILL_SUM, NULL) != RILL_OK ||
+            rill_stream_get_dense(w->stream, dense) != RILL_OK || dense[check.size - 1] != 1)
+            atomic_fetch_add(&failures, 1);
+    }
+    return NULL;
+}
+
+/* Blocking calls of one kind, alike, from all threads at once, of which nothing is known at first: a call may start while
+ * the one before it is under way, on one rank and not on another. */
+static void blocking_at_once(void) {
+    for (int again = 0; again < 20; again++) {
+        check_case("%d threads block on one communicator, %d", THREADS, again);
+        worker workers[THREADS];
+        CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &shared));
+        for (int i = 0; i < THREADS; i++)
+            CHECK_OK(rill_stream_create(RILL_F32, 1000, &workers[i].stream));
+        for (int i = 0; i < THREADS; i++)
+            pthread_create(&workers[i].thread, NULL, blocks, &workers[i]);
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(workers[i].thread, NULL);
+            rill_stream_free(&workers[i].stream);
+        }
+        CHECK_OK(rill_comm_free(&shared));
+    }
+}
+
 int main(int argc, char **argv) {
     int provided = check_init_thread(&argc, &argv, MPI_THREAD_MULTIPLE);
     if (provided < MPI_THREAD_MULTIPLE) return check_skip("no MPI_THREAD_MULTIPLE");
     own_communicators();
     one_communicator();
+    blocking_at_once();
     CHECK_INT(atomic_load(&failures), ==, 0);
     return check_finish(2);
 }
