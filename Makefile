@@ -42,6 +42,7 @@ bench: all
 
 install: all
 	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD) --prefix '$(PREFIX)'
+	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 format:
 	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' | xargs clang-format -i
