@@ -28,7 +28,7 @@ SECONDS ?= 300
 fuzz:
 	@scripts/setup test
 	@scripts/configure build-fuzz -DCMAKE_C_COMPILER=clang \
-	  -DRILL_FUZZ=ON -DRILL_SANITIZE=fuzzer-no-link,address,undefined
+	  -DRILL_FUZZ=ON -DRILL_SANITIZE=fuzzer-no-link,address,undefined '-DRILL_OPTIMIZE=-O3 -g1'
 	@$(CMAKE) --build build-fuzz --parallel
 	@RILL_FUZZ_SECONDS=$(SECONDS) scripts/test build-fuzz --parts fuzz
 

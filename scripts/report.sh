@@ -43,11 +43,21 @@ report_run() {
     esac
 }
 
-# report_start NAME LOG LIMIT COMMAND...: as report_run, beside others: as many at once as there are processors. What
-# a case prints comes in one piece. report_wait: all that were started have ended.
+# report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of all are not more than there
+# are processors; one that is heavier waits until it is alone. What a case prints comes in one piece. report_wait: all that
+# were started have ended.
+declare -A report_weight
 report_start() {
-    while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done
+    local weight=$1 busy pid
+    shift
+    while true; do
+        busy=0
+        for pid in $(jobs -rp); do busy=$((busy + ${report_weight[$pid]:-0})); done
+        if ((busy == 0 || busy + weight <= $(nproc))); then break; fi
+        wait -n || true
+    done
     { text=$(report_run "$@") && printf '%s\n' "$text"; } &
+    report_weight[$!]=$weight
 }
 report_wait() { wait; }
 

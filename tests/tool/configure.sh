@@ -12,7 +12,7 @@ build=$tmp/build
 run 0 env PKG_CONFIG_LIBDIR="$tmp/bare" "$root/scripts/configure" "$build"
 has "$build/configure.log" "cmocka was not found: the unit tests are not built" "zlib was not found"
 has "$build/missing" cmocka zlib
-run 1 "$root/scripts/test" "$build" --parts unit
+run 1 env -u RILL_RESULTS "$root/scripts/test" "$build" --parts unit # a count of its own
 has "$tmp/out" "FAIL  test_status" "not built" "0 passed"
 # Their target says why it fails.
 status=0
