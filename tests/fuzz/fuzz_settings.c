@@ -88,8 +88,8 @@ static void set(const char *line, size_t length) {
     if (info >= 0) line++, length--;
     const char *equals = memchr(line, '=', length);
     for (int k = 0; equals && k < NAMES; k++) {
-        if (strlen(names[k]) != (size_t)(equals - line) || strncmp(names[k], line, strlen(names[k])))
-            continue;
+        size_t name = (size_t)(equals - line);
+        if (strlen(names[k]) != name || strncmp(names[k], line, name) != 0) continue;
         char *value = strndup(equals + 1, length - (size_t)(equals + 1 - line));
         MUST(value);
         if (info < 0) {
