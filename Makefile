@@ -1,14 +1,11 @@
 # A thin front for the CMake tree: `make` builds build/bin/rill, build/lib/librill.so and .a with
-# Open MPI. Another MPI: make MPICC=/path/to/mpicc MPIEXEC=/path/to/mpiexec.
+# Open MPI. Another MPI: make MPICC=/path/to/mpicc MPIEXEC=/path/to/mpiexec. The scripts look for Open
+# MPI themselves: make would do so before scripts/setup has installed it.
 BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 CMAKE ?= cmake
 CMAKE_ARGS ?=
-# Looked up when used, since `make test` may install Open MPI first. The suffix is Debian's way to
-# name one MPI when several are installed.
-MPICC ?= $(shell command -v mpicc.openmpi || command -v mpicc)
-MPIEXEC ?= $(shell command -v mpirun.openmpi || command -v mpiexec)
 export CMAKE
 
 .PHONY: all configure test test-long fuzz bench demo install format tidy clean help
@@ -16,22 +13,22 @@ all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
 configure:
-	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/configure $(BUILD) $(CMAKE_ARGS)
+	@scripts/configure $(BUILD) $(CMAKE_ARGS)
 
 test:
 	@scripts/setup test
-	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/test-all quick
+	@scripts/test-all quick
 
 test-long:
 	@scripts/setup long
-	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/test-all long
+	@scripts/test-all long
 
 # Each fuzzer for SECONDS, as scripts/test-all builds them.
 SECONDS ?= 300
 fuzz:
 	@scripts/setup test
-	@MPICC='$(MPICC)' MPIEXEC='$(MPIEXEC)' scripts/configure build-fuzz -DCMAKE_C_COMPILER=clang \
-	  -DRILL_FUZZ=ON -DRILL_SANITIZE=fuzzer-no-link,address,undefined
+	@scripts/configure build-fuzz -DCMAKE_C_COMPILER=clang \
+	  -DRILL_FUZZ=ON -DRILL_SANITIZE=fuzzer-no-link,address,undefined '-DRILL_OPTIMIZE=-O3 -g1'
 	@$(CMAKE) --build build-fuzz --parallel
 	@RILL_FUZZ_SECONDS=$(SECONDS) scripts/test build-fuzz --parts fuzz
 
@@ -45,6 +42,7 @@ bench: all
 
 install: all
 	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD) --prefix '$(PREFIX)'
+	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 format:
 	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' | xargs clang-format -i

@@ -3,6 +3,7 @@
 foreach(program IN ITEMS MPI_C_COMPILER MPIEXEC_EXECUTABLE)
   if(${program} AND NOT IS_ABSOLUTE "${${program}}")
     get_filename_component(name "${${program}}" NAME)
+    unset(found_${program} CACHE)
     find_program(found_${program} NAMES ${name})
     mark_as_advanced(found_${program})
     if(NOT found_${program})
@@ -12,6 +13,16 @@ foreach(program IN ITEMS MPI_C_COMPILER MPIEXEC_EXECUTABLE)
   endif()
 endforeach()
 
+# FindMPI keeps what it found, also when another compiler is named: then all of it is looked for again.
+if(DEFINED RILL_MPI_FOUND_FOR AND NOT RILL_MPI_FOUND_FOR STREQUAL "${MPI_C_COMPILER}")
+  get_cmake_property(variables CACHE_VARIABLES)
+  list(FILTER variables INCLUDE REGEX "^MPI_(C_|RESULT_C_|.*_LIBRARY$)")
+  list(REMOVE_ITEM variables MPI_C_COMPILER)
+  foreach(variable IN LISTS variables)
+    unset(${variable} CACHE)
+  endforeach()
+endif()
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(MPI COMPONENTS C)
@@ -19,6 +30,8 @@ if(NOT MPI_C_FOUND)
   message(FATAL_ERROR "No MPI for C was found. Install Open MPI or MPICH (scripts/setup build does), "
                       "or give its compiler: -DMPI_C_COMPILER=/path/to/mpicc")
 endif()
+
+set(RILL_MPI_FOUND_FOR "${MPI_C_COMPILER}" CACHE INTERNAL "The MPI compiler that MPI was found with")
 
 # SimGrid's smpicc simulates MPI: programs run under smpirun, and what they share lives in the
 # executable, which SimGrid loads once per rank.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the test scripts: runs test cases and counts them. Results go to the file
-# $RILL_RESULTS, one line "pass|fail|skip NAME" each, so that scripts that call each other share one
-# count; whoever created the file prints the closing line.
+# $RILL_RESULTS, one line "pass|fail|skip NAME" each, with the seconds that it took behind tabs, so that
+# scripts that call each other share one count; whoever created the file prints the closing line.
 
 if [[ -z ${RILL_RESULTS:-} ]]; then
     RILL_RESULTS=$(mktemp)
@@ -10,7 +10,7 @@ if [[ -z ${RILL_RESULTS:-} ]]; then
     trap 'rm -f "$RILL_RESULTS"' EXIT
 fi
 
-report_add() { # report_add pass|fail|skip NAME [DETAIL]
+report_add() { # report_add pass|fail|skip NAME [DETAIL [SECONDS PROCESSOR-SECONDS]]
     local mark
     case $1 in
     pass) mark="ok  " ;;
@@ -18,38 +18,61 @@ report_add() { # report_add pass|fail|skip NAME [DETAIL]
     skip) mark="skip" ;;
     esac
     printf '  %s  %s%s\n' "$mark" "$2" "${3:+  ($3)}"
-    printf '%s %s\n' "$1" "$2" >>"$RILL_RESULTS"
+    printf '%s %s\t%s\t%s\n' "$1" "$2" "${4:-0}" "${5:-0}" >>"$RILL_RESULTS"
 }
 
 # report_run NAME LOG LIMIT COMMAND...: one case. Status 0 passes, 77 skips, and a command that
 # takes more than LIMIT seconds is ended and fails.
 report_run() {
-    local name=$1 log=$2 limit=$3 status=0 start=$SECONDS
+    local name=$1 log=$2 limit=$3 status=0 took real user system used TIMEFORMAT='%R %U %S'
     shift 3
     mkdir -p "$(dirname "$log")"
-    timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+    took=$({ time timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null; } 2>&1) || status=$?
+    read -r real user system <<<"${took//,/.}" # a comma, by the locale
+    used=$(LC_ALL=C awk -v u="$user" -v s="$system" 'BEGIN { print u + s }')
     case $status in
-    0) report_add pass "$name" "$((SECONDS - start)) s" ;;
+    0) report_add pass "$name" "${real%??} s" "$real" "$used" ;;
     77) report_add skip "$name" "$(tail -n 1 "$log")" ;;
     *)
         local reason="exit status $status"
         if ((status == 124 || status == 137)); then reason="hung: ended after $limit s"; fi
-        report_add fail "$name" "$reason"
+        report_add fail "$name" "$reason" "$real" "$used"
         { echo "$*" && tail -n 40 "$log"; } | sed 's/^/        | /'
         echo "        | (all of it: $log)"
         ;;
     esac
 }
 
-# report_start NAME LOG LIMIT COMMAND...: as report_run, beside others: as many at once as there are processors. What
-# a case prints comes in one piece. report_wait: all that were started have ended.
+# report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of all are not more than there
+# are processors; one that is heavier waits until it is alone. What a case prints comes in one piece. report_wait: all that
+# were started have ended.
+declare -A report_weight
 report_start() {
-    while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done
+    local weight=$1 busy pid
+    shift
+    while true; do
+        busy=0
+        for pid in $(jobs -rp); do busy=$((busy + ${report_weight[$pid]:-0})); done
+        if ((busy == 0 || busy + weight <= $(nproc))); then break; fi
+        wait -n || true
+    done
     { text=$(report_run "$@") && printf '%s\n' "$text"; } &
+    report_weight[$!]=$weight
 }
 report_wait() { wait; }
 
 report_count() { grep -c "^$1 " "$RILL_RESULTS" || true; }
+
+# Where the time went, when there is some.
+report_slowest() {
+    local total
+    total=$(LC_ALL=C awk -F '\t' '{ t += $3 } END { print int(t) }' "$RILL_RESULTS")
+    if ((total < 60)); then return; fi
+    echo
+    echo "Slowest (seconds; of a processor), of $total s of processors:"
+    LC_ALL=C sort -t $'\t' -k2,2nr "$RILL_RESULTS" | head -n 10 |
+        LC_ALL=C awk -F '\t' '{ sub(/^[a-z]+ /, "", $1); printf "  %6.1f %6.1f  %s\n", $2, $3, $1 }'
+}
 
 # The closing line, by the script that opened the results; fails if a case failed.
 report_close() {
@@ -60,8 +83,9 @@ report_close() {
         if ((failed > 0)); then
             echo
             echo "Failed:"
-            sed -n 's/^fail /  /p' "$RILL_RESULTS"
+            sed -n 's/^fail \([^\t]*\).*/  \1/p' "$RILL_RESULTS"
         fi
+        report_slowest
         echo
         echo "$(report_count pass) passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
     fi

@@ -149,25 +149,29 @@ static int number_list(bench_config *c, int option, const char *name, const char
     return status;
 }
 
-/* Takes a list of names apart; "all" is expanded by choices_expand, once the collective is known.
- * The texts live in argv's copy: a list_split that is never freed before the end. */
-static int choices_set(bench_choices *choices, const char *text) {
-    text_list list;
-    if (!list_split(text, ",", &list)) return EXIT_FAILED;
-    if (!room(&choices->item, list.n, sizeof *choices->item)) return EXIT_FAILED;
-    choices->n = list.n;
-    for (int i = 0; i < list.n; i++)
-        choices->item[i].name = strdup(list.item[i]);
-    list_free(&list);
-    return EXIT_OK;
-}
-
 static void choices_free(bench_choices *choices) {
     for (int i = 0; i < choices->n; i++)
         free(choices->item[i].name);
     free(choices->item);
     choices->item = NULL;
     choices->n = 0;
+}
+
+/* Takes a list of names apart; "all" is expanded by choices_expand, once the collective is known.
+ * The texts live in argv's copy: a list_split that is never freed before the end. */
+static int choices_set(bench_choices *choices, const char *text) {
+    text_list list;
+    if (!list_split(text, ",", &list)) return EXIT_FAILED;
+    choices_free(choices); /* an option that is given twice */
+    if (!room(&choices->item, list.n, sizeof *choices->item)) {
+        list_free(&list);
+        return EXIT_FAILED;
+    }
+    choices->n = list.n;
+    for (int i = 0; i < list.n; i++)
+        choices->item[i].name = strdup(list.item[i]);
+    list_free(&list);
+    return EXIT_OK;
 }
 
 /* Checks names against a table (names, NULL-terminated, whose first `special` entries are not part

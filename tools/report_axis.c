@@ -65,7 +65,15 @@ static void fit_linear(plot_axis *a, double lo, double hi) {
         add_tick(a, (first + i) * step);
 }
 
+/* Beyond these an axis has no use for a value, and its arithmetic would overflow. */
+static double within(double value, double least, double most) {
+    return fmin(fmax(value, least), most);
+}
+
 void axis_fit(plot_axis *a, double lo, double hi) {
+    const double most = a->log ? 1e30 : 1e100, least = a->log ? 1 / most : -most;
+    lo = within(lo, least, most);
+    hi = within(hi, lo, most);
     a->ticks = 0;
     if (a->log && a->unit == UNIT_COUNT) fit_powers(a, lo, hi);
     else if (a->log) fit_log(a, lo, hi);

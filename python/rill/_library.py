@@ -7,6 +7,8 @@ import ctypes.util
 import os
 import re
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -37,15 +39,25 @@ class RillError(RuntimeError):
         return RillError, (self.status, self.detail)
 
 
+def _prefixes() -> Iterator[Path]:
+    """Where ``make install PREFIX=...`` puts the library: this Python's environment, and the default of make."""
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local")):
+        for folder in ("lib", f"lib/{multiarch}", "lib64"):
+            yield Path(prefix) / folder
+
+
 def _candidates() -> Iterator[str]:
     given = os.environ.get("RILL_LIBRARY")
     if given:
         yield given
         return  # what was asked for is not replaced
-    tree = Path(__file__).resolve().parents[2] / "build" / "lib" / "librill.so"
-    if tree.exists():
-        yield str(tree)
-    yield "librill.so.0.1"
+    package = Path(__file__).resolve().parent
+    yield str(package / "librill.so")  # as pip installs it
+    yield str(package.parents[1] / "build" / "lib" / "librill.so")  # the package in the tree
+    for folder in _prefixes():
+        yield str(folder / f"librill.so.{VERSION}")
+    yield f"librill.so.{VERSION}"
     try:
         found = subprocess.run(["pkg-config", "--variable=libdir", "rill"], capture_output=True, text=True)
         if found.returncode == 0 and found.stdout.strip():
@@ -58,13 +70,24 @@ def _candidates() -> Iterator[str]:
 
 
 def _load() -> ctypes.CDLL:
-    tried = []
+    failed = []
     for candidate in _candidates():
+        if "/" in candidate and not Path(candidate).exists():
+            continue
         try:
             return ctypes.CDLL(candidate)
         except OSError as error:
-            tried.append(f"{candidate}: {error}")
-    raise ImportError("librill.so was not found; set RILL_LIBRARY to its path. Tried: " + "; ".join(tried))
+            if "/" in candidate:  # it is there: the loader's sentence says what it lacks, such as the library of its MPI
+                failed.append(f"{candidate} does not load: {error}")
+    given = os.environ.get("RILL_LIBRARY")
+    if given and not failed:
+        failed.append(f"RILL_LIBRARY={given}: there is no such file")
+    raise ImportError(
+        "; ".join(failed or ["librill.so, the C library of rill, was not found"])
+        + ". Either, in rill's source folder: pip install ./python (builds the library and takes it along); "
+        + f"or: make install PREFIX={sys.prefix}; or set RILL_LIBRARY to its path. "
+        + "scripts/setup python installs what a build needs."
+    )
 
 
 lib = _load()
@@ -76,7 +99,9 @@ text = ctypes.c_char_p
 
 
 def _declare(name: str, result: Any, *arguments: Any) -> None:
-    function = getattr(lib, name)
+    function = getattr(lib, name, None)
+    if function is None:
+        raise ImportError(f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python")
     function.restype = result
     function.argtypes = list(arguments)
 

@@ -11,38 +11,60 @@
 
 /* ---- look-up on rank 0 --------------------------------------------------------------------------------- */
 
-static bool from_info(MPI_Info info, const char *name, char *value, int length) {
-    char key[64];
-    int found = 0;
-    if (info == MPI_INFO_NULL || info == (MPI_Info)0) return false; /* 0: a config of zeros */
-    snprintf(key, sizeof key, "rill_%s", name);
-    return MPI_Info_get(info, key, length - 1, value, &found) == MPI_SUCCESS && found;
+static rill_status too_long(const char *name, size_t length) {
+    return rill__fail(RILL_ERR_ARGUMENT, "setting %s is longer than %zu bytes", name, length - 1);
 }
 
-static bool from_environment(const char *name, char *value, int length) {
+static rill_status from_info(MPI_Info info, const char *name, char *value, size_t length,
+                             bool *found) {
+    char key[64];
+    int there = 0, bytes = 0;
+    if (info == MPI_INFO_NULL || info == (MPI_Info)0) return RILL_OK; /* 0: a config of zeros */
+    snprintf(key, sizeof key, "rill_%s", name);
+    if (MPI_Info_get_valuelen(info, key, &bytes, &there) != MPI_SUCCESS || !there) return RILL_OK;
+    if ((size_t)bytes >= length) return too_long(name, length);
+    *found = MPI_Info_get(info, key, (int)length - 1, value, &there) == MPI_SUCCESS && there;
+    return RILL_OK;
+}
+
+static rill_status from_environment(const char *name, char *value, size_t length, bool *found) {
     char key[64] = "RILL_";
     for (size_t i = 0; name[i] && i + 6 < sizeof key; i++)
         key[5 + i] = (char)toupper((unsigned char)name[i]);
-    const char *found = getenv(key);
-    if (found && *found) snprintf(value, (size_t)length, "%s", found);
-    return found && *found;
+    const char *text = getenv(key);
+    if (!text || !*text) return RILL_OK;
+    if (strlen(text) >= length) return too_long(name, length);
+    strcpy(value, text);
+    *found = true;
+    return RILL_OK;
 }
 
 typedef struct sources {
     MPI_Info infos[2];
 } sources;
 
-static bool look_up(const sources *s, const char *name, char *value, int length) {
-    return from_info(s->infos[0], name, value, length) ||
-           from_info(s->infos[1], name, value, length) || from_environment(name, value, length);
+/* value stays as it is where nobody says anything. */
+static rill_status look_up(const sources *s, const char *name, char *value, size_t length,
+                           bool *found) {
+    *found = false;
+    for (int i = 0; i < 2 && !*found; i++)
+        RILL_TRY(from_info(s->infos[i], name, value, length, found));
+    return *found ? RILL_OK : from_environment(name, value, length, found);
+}
+
+static rill_status look_up_text(const sources *s, const char *name, char *value, size_t length) {
+    bool found;
+    return look_up(s, name, value, length, &found);
 }
 
 static rill_status look_up_number(const sources *s, const char *name, uint64_t *number) {
     char text[64], *end;
-    if (!look_up(s, name, text, sizeof text)) return RILL_OK;
+    bool found;
+    RILL_TRY(look_up(s, name, text, sizeof text, &found));
+    if (!found) return RILL_OK;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
-    if (errno || end == text || *end || text[0] == '-')
+    if (errno || !isdigit((unsigned char)text[0]) || *end)
         return rill__fail(RILL_ERR_ARGUMENT, "setting %s = '%s' is not a number", name, text);
     *number = value;
     return RILL_OK;
@@ -70,10 +92,10 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
                           .check = -1,
                           .split_limit = RILL__SPLIT_LIMIT,
                           .shared_bytes = UINT64_MAX};
-    look_up(s, "algorithm", d->algorithm, sizeof d->algorithm);
-    look_up(s, "codec", d->codec, sizeof d->codec);
-    look_up(s, "partition", d->partition, sizeof d->partition);
-    look_up(s, "profile", d->profile, sizeof d->profile);
+    RILL_TRY(look_up_text(s, "algorithm", d->algorithm, sizeof d->algorithm));
+    RILL_TRY(look_up_text(s, "codec", d->codec, sizeof d->codec));
+    RILL_TRY(look_up_text(s, "partition", d->partition, sizeof d->partition));
+    RILL_TRY(look_up_text(s, "profile", d->profile, sizeof d->profile));
     uint64_t bits = UINT64_MAX, check = 0, allow = 0, thread = 0;
     RILL_TRY(look_up_number(s, "value_bits", &bits));
     RILL_TRY(look_up_number(s, "allow_bits", &allow));
@@ -84,8 +106,8 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     RILL_TRY(look_up_number(s, "seed", &d->seed));
     RILL_TRY(look_up_number(s, "progress_thread", &thread));
     RILL_TRY(look_up_number(s, "shared_bytes", &d->shared_bytes));
-    if (look_up(s, "hosts_of", d->hosts_of, sizeof d->hosts_of))
-        RILL_TRY(rill__hosts_check(d->hosts_of));
+    RILL_TRY(look_up_text(s, "hosts_of", d->hosts_of, sizeof d->hosts_of));
+    if (d->hosts_of[0]) RILL_TRY(rill__hosts_check(d->hosts_of));
     if (bits != UINT64_MAX) d->value_bits = (int32_t)rill__min_u64(bits, 1000);
     d->allow_bits = (int32_t)rill__min_u64(allow, 1000);
     d->check = check != 0;

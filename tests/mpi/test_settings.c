@@ -77,7 +77,8 @@ static void precedence(void) {
 }
 
 /* A bad setting is an error, at creation or at the first call, that names it. */
-static void bad_setting(const char *key, const char *value, int from_environment) {
+static void bad_setting_says(const char *key, const char *value, const char *detail,
+                             int from_environment) {
     char upper[64];
     size_t n = 0;
     for (; key[n] && n < 63; n++)
@@ -95,10 +96,14 @@ static void bad_setting(const char *key, const char *value, int from_environment
     rill_status status = rill_comm_create(MPI_COMM_WORLD, &config, &comm);
     if (status == RILL_OK) ran(comm, NULL, &status);
     CHECK_INT(status, <, 0);
-    if (status < 0) CHECK_DETAIL(value);
+    if (status < 0) CHECK_DETAIL(detail);
     if (comm) CHECK_OK(rill_comm_free(&comm));
     if (from_environment) unsetenv(upper);
     else MPI_Info_free(&config.info);
+}
+
+static void bad_setting(const char *key, const char *value, int from_environment) {
+    bad_setting_says(key, value, value, from_environment);
 }
 
 /* RILL_CHECK=1 finds what headers don't show: another partition on one rank. */
@@ -228,6 +233,14 @@ int main(int argc, char **argv) {
         bad_setting("rill_hosts_of", "cyclic:", env);
         bad_setting("rill_hosts_of", "2,", env);
         bad_setting("rill_progress_thread", "soon", env);
+        bad_setting("rill_seed", "+5", env);
+        bad_setting_says("rill_seed", " -5", "setting seed", env);
+        /* Cut off, these would mean something else. */
+        bad_setting_says("rill_block",
+                         "000000000000000000000000000000000000000000000000000000000000000000000016",
+                         "setting block is longer than 63 bytes", env);
+        bad_setting_says("rill_hosts_of", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2",
+                         "setting hosts_of is longer than 47 bytes", env);
     }
     check_setting();
     no_thread();

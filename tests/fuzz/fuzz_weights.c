@@ -1,0 +1,37 @@
+/* Class weights on any text: it is refused, or every label has a weight that is a finite number of at least 0, and the
+ * labels that the text does not name have 1. */
+#include "fuzz.h"
+#include "opt/train_internal.h"
+
+#include <math.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static double two[] = {1, -1}, five[] = {-3, 0, 0.5, 7, 1e30};
+    if (!size) return 0;
+    bool binary = data[0] % 2 == 0;
+    char *text = malloc(size); /* of the rest, and its end */
+    MUST(text);
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    rill_trainer *t = calloc(1, sizeof *t);
+    MUST(t);
+    t->options = (rill_train_options)RILL_TRAIN_OPTIONS_INIT;
+    t->options.class_weights = text;
+    t->ranks = 1;
+    t->label = binary ? two : five;
+    t->labels = binary ? 2 : 5;
+    t->columns = binary ? 1 : 5;
+    if (strcmp(text, "balanced") != 0) { /* which sums over the ranks */
+        rill_status status = rill__train_weigh(t);
+        MUST(status == RILL_OK || status == RILL_ERR_ARGUMENT);
+        MUST(status == RILL_OK || *rill_last_error());
+        for (int c = 0; status == RILL_OK && c < t->labels; c++)
+            MUST(isfinite(t->class_weight[c]) && t->class_weight[c] >= 0);
+        for (int c = 0; status == RILL_OK && c < t->labels && !strpbrk(text, "0123456789"); c++)
+            MUST(t->class_weight[c] == 1);
+    }
+    free(t->class_weight);
+    free(t);
+    free(text);
+    return 0;
+}
