@@ -188,7 +188,7 @@ static rill_status step_call(rill_request *r) {
         status = rill__agree_step(r, &r->agree);
         if (status != RILL_OK) return status;
         const char *call = r->only_agrees ? r->only_agrees : rill_collective_name(r->collective);
-        if (r->agree.args_min != r->agree.args_max)
+        if (r->agree.args_min != r->agree.args_max && !r->takes_most)
             rill__task_fail(r, rill__fail(RILL_ERR_MISMATCH,
                                           "rill_%s: arguments differ between ranks", call));
         if (r->only_agrees || rill__task_failed(r)) { /* everybody knows now */
@@ -237,7 +237,7 @@ static void call_completed(rill_request *r) {
     r->elapsed = rill__ticks() - r->started;
     r->nnz_out = r->out && !rill__task_failed(r) ? r->out->nnz : 0;
     if (!rill__task_failed(r)) r->runs++;
-    rill__plan_end(&r->comm->planner, r);
+    if (!r->only_agrees) rill__plan_end(&r->comm->planner, r);
 }
 
 /* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
@@ -295,7 +295,7 @@ rill_status rill__request_begin(rill_request *r) {
     rill__task_start(r);
     task->adds_bits = r->collective <= RILL_REDUCE_SCATTER && r->op == RILL_SUM &&
                       r->in->type == RILL_F32 && comm->planner.sums_bits;
-    rill__plan_begin(&comm->planner, r);
+    if (!r->only_agrees) rill__plan_begin(&comm->planner, r);
     r->phase = RILL__P_PLAN;
     if (comm->defaults.check) {
         r->phase = RILL__P_CHECK;
@@ -383,6 +383,7 @@ static void take_no_part(rill_request *r, rill_comm *comm, rill_collective colle
     r->blocking = true;
     r->persistent = false;
     r->only_agrees = NULL;
+    r->takes_most = false;
 }
 
 /* The arguments are wrong here: the others may be right, and must not wait. */
@@ -406,13 +407,6 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
         rill__abort(&comm->engine, comm->engine.seq++, status, comm->engine.rank, detail);
     }
     rill__set_error(detail);
-    return status;
-}
-
-rill_status rill__call_refuse(rill_comm *comm, rill_collective collective, rill_status status) {
-    rill__lock(&comm->engine);
-    refuse(comm, &(rill__arguments){.collective = collective}, RILL__BLOCKING, status);
-    rill__unlock(&comm->engine);
     return status;
 }
 

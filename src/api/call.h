@@ -26,8 +26,6 @@ void rill__request_statistics(const rill_request *, rill_stats *); /* all but th
 void rill__request_destroy(rill_request *);
 void rill__request_recycle(rill_request *); /* lock held */
 void rill__stats_copy(rill_stats *to, const rill_stats *from);
-/* This rank cannot take part in the call that the others are in, or about to be: tells them, and returns the status. */
-rill_status rill__call_refuse(rill_comm *, rill_collective, rill_status);
 /* A request that agrees on a word and on nothing else, begun; NULL: out of memory. Lock held. */
 rill_request *rill__agreement_begin(rill_comm *, const rill_stream *nothing, const char *what,
                                     uint64_t word);
@@ -39,6 +37,8 @@ rill_status rill__commit_step(rill_request *);
 /* Collective, outside of calls: a failure of one rank is the result on all, and so is a word that differs; what: names
  * the thing in the error. */
 rill_status rill__agree_all(rill_comm *, const char *what, rill_status, uint64_t word);
+/* The same, and the word becomes the largest of all. */
+rill_status rill__agree_most(rill_comm *, const char *what, rill_status, uint64_t *word);
 uint64_t rill__hash_more(uint64_t hash, const void *bytes, size_t n);
 
 #endif

@@ -77,7 +77,8 @@ uint64_t rill__hash_more(uint64_t hash, const void *bytes, size_t n) {
     return hash ^ hash >> 29;
 }
 
-rill_status rill__agree_all(rill_comm *comm, const char *what, rill_status status, uint64_t word) {
+static rill_status agree(rill_comm *comm, const char *what, rill_status status, uint64_t *word,
+                         bool takes_most) {
     if (comm->engine.size == 1) return status;
     char detail[200];
     strncpy(detail, status == RILL_OK ? "" : rill_last_error(), sizeof detail - 1);
@@ -85,7 +86,7 @@ rill_status rill__agree_all(rill_comm *comm, const char *what, rill_status statu
     rill_stream nothing;
     rill__stream_init(&nothing, RILL_F32, 0);
     rill__lock(&comm->engine);
-    rill_request *r = rill__agreement_begin(comm, &nothing, what, word);
+    rill_request *r = rill__agreement_begin(comm, &nothing, what, *word);
     if (!r && status == RILL_OK) {
         status = RILL_ERR_MEMORY;
         strncpy(detail, "out of memory for a request", sizeof detail - 1);
@@ -94,6 +95,7 @@ rill_status rill__agree_all(rill_comm *comm, const char *what, rill_status statu
         rill__abort(&comm->engine, comm->engine.seq++, status, comm->engine.rank, detail);
         rill__set_error(detail);
     } else {
+        r->takes_most = takes_most;
         if (rill__agree_reserve(r) != RILL_OK && status == RILL_OK) {
             status = RILL_ERR_MEMORY;
             strncpy(detail, rill_last_error(), sizeof detail - 1);
@@ -102,8 +104,18 @@ rill_status rill__agree_all(rill_comm *comm, const char *what, rill_status statu
         if (status != RILL_OK) rill__task_fail(r, status);
         rill__engine_wait(r);
         status = rill__request_result(r);
+        *word = r->agree.args_max;
         rill__request_recycle(r);
     }
     rill__unlock(&comm->engine);
     return status;
+}
+
+rill_status rill__agree_all(rill_comm *comm, const char *what, rill_status status, uint64_t word) {
+    return agree(comm, what, status, &word, false);
+}
+
+rill_status rill__agree_most(rill_comm *comm, const char *what, rill_status status,
+                             uint64_t *word) {
+    return agree(comm, what, status, word, true);
 }

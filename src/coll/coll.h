@@ -124,6 +124,7 @@ struct rill_request {
     rill__settings settings;
     bool blocking, persistent;
     const char *only_agrees; /* on this, outside of a call; else NULL */
+    bool takes_most;         /* and words may differ */
     struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
 
     rill__phase phase;

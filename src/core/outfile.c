@@ -252,10 +252,12 @@ int rill__outfile_line(rill__outfile *out, const char *line) {
 int rill__outfile_close(rill__outfile *out, bool keep) {
     if (!out->stream) return 0;
     if (keep) flush(out);
-    if (keep && !out->error && out->partial) take_place(out);
-    if (keep && !out->error && !out->standard && !reaches_disk(fileno(out->stream))) failed(out);
+    /* A file that has taken its place has reached the disk before: what fails after that is no failure of it. */
+    bool placed = keep && !out->error && out->partial && take_place(out) == 0;
+    bool counts = keep && !placed && !out->standard;
+    if (counts && !out->error && !reaches_disk(fileno(out->stream))) failed(out);
     if (out->partial) unlink(out->partial);
-    if (!out->standard && fclose(out->stream) && keep) failed(out);
+    if (!out->standard && fclose(out->stream) && counts) failed(out);
     int error = keep ? out->error : 0;
     forget(out);
     return error;

@@ -178,20 +178,11 @@ rill_status rill__reducer_resolve(rill_reducer *r) {
 
 /* The most non-zeros of one rank: all ranks must decide alike. */
 static rill_status agree_nonzeros(rill_reducer *r, const void *gradient, double *most) {
-    rill_stream *s = NULL;
-    double nonzeros = 0;
-    rill_status status = rill_stream_create(RILL_F64, 1, &s);
-    if (status == RILL_OK && gradient) status = rill_stream_set_dense(r->selected, gradient);
-    if (status == RILL_OK && gradient) {
-        nonzeros = (double)r->selected->nnz;
-        status = rill_stream_set_dense(s, &nonzeros);
-    }
-    if (status != RILL_OK) rill__call_refuse(r->comm, RILL_ALLREDUCE, status);
-    else status = rill_allreduce(r->comm, s, s, RILL_MAX, NULL);
-    if (status == RILL_OK) status = rill_stream_get_dense(s, most);
-    rill_stream_free(&s);
-    if (*most < 0) *most = 0; /* no rank had any: the neutral element of max */
-    return status;
+    rill_status status = gradient ? rill_stream_set_dense(r->selected, gradient) : RILL_OK;
+    uint64_t nonzeros = gradient && status == RILL_OK ? r->selected->nnz : 0;
+    RILL_TRY(rill__agree_most(r->comm, "reducer_step", status, &nonzeros));
+    *most = (double)nonzeros;
+    return RILL_OK;
 }
 
 static void decide(rill_reducer *r, double nonzeros) {
