@@ -116,6 +116,7 @@ static void list_training(void) {
             s->form = i;
             s->step = call;
             s->files = call >= TRAIN_SAVE;
+            s->stride = 3;
         }
     }
     scenario *s = add(attempt_model, 0, "model save");
