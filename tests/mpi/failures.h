@@ -203,7 +203,7 @@ static inline void fail_scenario(const scenario *s, int every, const fail_range 
                 if (range->kind >= 0 && kind != range->kind) continue;
                 if (range->mode >= 0 && mode != range->mode) continue;
                 if (mode == FAIL_SHORT && kind != FAIL_FILES) continue;
-                if (mode == FAIL_FROM && !every && range->mode < 0) continue;
+                if (mode == FAIL_FROM && (!every || i > 0) && range->mode < 0) continue;
                 fail_points(s, ranks[i], kind, mode, every || !s->stride ? 1 : s->stride, range);
             }
     drop_comm();
