@@ -155,7 +155,10 @@ static rill_status finish_reducer(rill_trainer *t, sgd_state *s, double eta) {
 static rill_status refuse_reducer(const rill_trainer *t, const sgd_state *s, rill_status mine) {
     char detail[512];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
-    if (!t->options.profile) rill_reducer_step_stream(s->reducer, NULL, s->update);
+    if (!t->options.profile) {
+        rill_error_set(RILL_OK, detail); /* what the others hear */
+        rill_reducer_step_stream(s->reducer, NULL, s->update);
+    }
     return rill_error_set(mine, detail);
 }
 
@@ -323,7 +326,7 @@ static void break_off(rill_trainer *t, sgd_state *s) {
     if (s->changed) memset(s->changed, 0, (size_t)(t->n / 64 + 1) * sizeof *s->changed);
     s->listed = 0;
     rill__exchange_close(&s->exchange);
-    rill_error_set(RILL_OK, detail);
+    rill_error_set(RILL_ERR_STATE, detail);
 }
 
 static rill_status sgd_epoch(rill_trainer *t, double *loss, uint64_t *samples, uint64_t *steps,

@@ -17,9 +17,10 @@ void rill__train_refuse(rill_trainer *t, int calls) {
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     for (int i = 0; t->comm && i < calls; i++) {
         rill_request *request = NULL;
+        rill_error_set(RILL_OK, detail); /* what the others hear */
         rill_iallreduce(t->comm, NULL, NULL, RILL_SUM, NULL, &request);
     }
-    rill_error_set(RILL_OK, detail);
+    rill_error_set(RILL_ERR_STATE, detail);
 }
 
 void rill__train_recover(rill_trainer *t) {
@@ -27,7 +28,7 @@ void rill__train_recover(rill_trainer *t) {
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     rill_comm_free(&t->comm);
     rill__weights_share(&t->weights, t->mpi);
-    rill_error_set(RILL_OK, detail);
+    rill_error_set(RILL_ERR_STATE, detail);
 }
 
 rill_status rill__train_sum(rill_trainer *t, rill_status mine, double *values, int n) {

@@ -1,8 +1,10 @@
 /* Preloaded under tests/mpi/test_failures: the n-th allocation, or the n-th call on a file, that librill.so
  * makes in this process fails. Calls from anywhere else (MPI, the test, the C library) never do: what counts is the
- * return address. The test finds rill_fail_arm and rill_fail_hits with dlsym. */
+ * return address. The test finds rill_fail_arm and rill_fail_hits with dlsym. With RILL_FAIL_TRACE in the
+ * environment each failure prints the calls that led to it. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <mpi.h>
@@ -64,6 +66,10 @@ static int hit(int kind, const void *caller) {
     long n = atomic_fetch_add(&armed.seen, 1) + 1;
     if (n != armed.at && !(armed.mode == FROM && n > armed.at)) return 0;
     atomic_fetch_add(&armed.hits, 1);
+    if (getenv("RILL_FAIL_TRACE")) {
+        void *frames[20];
+        backtrace_symbols_fd(frames, backtrace(frames, 20), 2);
+    }
     errno = kind == ALLOCATIONS ? ENOMEM : ENOSPC;
     return 1;
 }

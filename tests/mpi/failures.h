@@ -23,7 +23,7 @@ typedef struct scenario {
     int bits, form, step;
     int momentum;
     int plain; /* nothing fails: a call within another scenario */
-    long stride; /* between the points tried; 0: every one */
+    long stride; /* between the points tried where not all are; 0: every one */
 } scenario;
 
 static struct {
@@ -178,13 +178,12 @@ static inline int fail_attempt(const scenario *s) {
     return failing.hit;
 }
 
-static inline void fail_points(const scenario *s, int rank, int kind, int mode,
+static inline void fail_points(const scenario *s, int rank, int kind, int mode, long stride,
                                const fail_range *range) {
     enum { MOST_POINTS = 20000 };
     failing.rank = rank;
     failing.kind = kind;
     failing.mode = mode;
-    long stride = s->stride ? s->stride : 1;
     for (failing.at = range->from; failing.at <= range->to; failing.at += stride) {
         if (failing.at > MOST_POINTS) {
             if (check.rank == 0) violated("no end after %d points", MOST_POINTS);
@@ -204,8 +203,8 @@ static inline void fail_scenario(const scenario *s, int every, const fail_range 
                 if (range->kind >= 0 && kind != range->kind) continue;
                 if (range->mode >= 0 && mode != range->mode) continue;
                 if (mode == FAIL_SHORT && kind != FAIL_FILES) continue;
-                if (mode == FAIL_FROM && !every && range->mode < 0) continue;
-                fail_points(s, ranks[i], kind, mode, range);
+                if (mode == FAIL_FROM && (!every || i > 0) && range->mode < 0) continue;
+                fail_points(s, ranks[i], kind, mode, every || !s->stride ? 1 : s->stride, range);
             }
     drop_comm();
 }

@@ -179,6 +179,8 @@ static void attempt_trainer(const scenario *s) {
         MPI_Barrier(MPI_COMM_WORLD);
         fail_on();
         status = train_call(s, t);
+        if (status == RILL_ERR_MEMORY && !strstr(rill_last_error(), "memory"))
+            violated("out of memory, and the text is \"%s\"", rill_last_error());
         ok = fail_agreed("the call", status);
         train_after(s, t, ok, before, files);
     }

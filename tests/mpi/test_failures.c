@@ -3,6 +3,7 @@
  *   --list              names of the scenarios
  *   --only TEXT         those whose name has TEXT in it; --exact: is TEXT
  *   --long              all scenarios, failing ranks and modes; else a choice
+ *   --part I/N          of them every N-th, from the I-th on
  *   --rank R  --kind 0|1 (memory, files)  --mode 0|1|2 (once, from then on, short)  --from N  --to N */
 #include "failures_calls.h"
 #include "failures_reducer.h"
@@ -116,6 +117,7 @@ static void list_training(void) {
             s->form = i;
             s->step = call;
             s->files = call >= TRAIN_SAVE;
+            s->stride = 3;
         }
     }
     scenario *s = add(attempt_model, 0, "model save");
@@ -127,7 +129,9 @@ static void list_training(void) {
 
 static void run_scenarios(int argc, char **argv, int every) {
     const char *only = check_argument(argc, argv, "--only");
-    int exact = check_argument(argc, argv, "--exact") != NULL;
+    int exact = check_argument(argc, argv, "--exact") != NULL, part = 0, parts = 1;
+    const char *share = check_argument(argc, argv, "--part");
+    if (share && sscanf(share, "%d/%d", &part, &parts) != 2) parts = 1;
     fail_range range = {(long)check_number(argc, argv, "--from", 1),
                         (long)check_number(argc, argv, "--to", INT32_MAX),
                         (int)check_number(argc, argv, "--rank", (uint64_t)-1),
@@ -135,6 +139,7 @@ static void run_scenarios(int argc, char **argv, int every) {
                         (int)check_number(argc, argv, "--mode", (uint64_t)-1)};
     for (int i = 0; i < scenario_count; i++) {
         const scenario *s = &scenarios[i];
+        if (parts > 1 && i % parts != part) continue;
         int named = only && (exact ? strcmp(s->name, only) == 0 : strstr(s->name, only) != NULL);
         if (only ? !named : !every && !s->quick) continue;
         long points = failing.points, failures = check.failures;
