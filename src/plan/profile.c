@@ -228,16 +228,20 @@ static const char *algorithm_of(uint32_t hash) {
     return NULL; /* of another version: it says nothing to this one */
 }
 
-static void write_entry(FILE *file, const rill__profile *entry) {
+static void put(rill__outfile *out, const char *text) {
+    rill__outfile_write(out, text, strlen(text));
+}
+
+static void write_entry(rill__outfile *out, const rill__profile *entry) {
     char line[2 * LINE];
     rill__print(line, sizeof line, "entry ranks %d hosts %d crowding %g\n", entry->ranks,
                 entry->hosts, entry->crowding);
-    fputs(line, file);
+    put(out, line);
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         const rill__constant *row = &rill__constant_table[i];
         double value = *(const double *)((const char *)&entry->constants + row->offset);
         rill__print(line, sizeof line, "%s %.4g\n", row->name, value);
-        fputs(line, file);
+        put(out, line);
     }
     for (int i = 0; i < entry->points; i++) {
         const rill__point *at = &entry->point[i];
@@ -246,20 +250,20 @@ static void write_entry(FILE *file, const rill__profile *entry) {
         if (!name) continue;
         rill__print(line, sizeof line, "point %s %.0f %.0f %.4g\n", name, dim,
                     round(dim * exp2((double)at->log_density)), exp((double)at->log_ratio));
-        fputs(line, file);
+        put(out, line);
     }
-    fputs("end\n", file);
+    put(out, "end\n");
 }
 
 typedef struct copying {
-    FILE *file;
+    rill__outfile *out;
     const rill__profile *replacement;
 } copying;
 
 static rill_status copy_others(void *context, const rill__profile *entry) {
     const copying *c = context;
     if (entry->ranks != c->replacement->ranks || entry->hosts != c->replacement->hosts)
-        write_entry(c->file, entry);
+        write_entry(c->out, entry);
     return RILL_OK;
 }
 
@@ -282,15 +286,14 @@ rill_status rill__profile_write(const char *path, const rill__profile *profile) 
     rill__outfile out;
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
-    fputs(FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
-                     "docs/COST.md explains them.\n",
-          out.stream);
+    put(&out, FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
+                         "docs/COST.md explains them.\n");
     rill_status status = RILL_OK;
-    copying c = {out.stream, profile};
+    copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */
     bool is_file = stat(path, &about) == 0 && S_ISREG(about.st_mode) && out.partial;
     if (is_file && about.st_size > 0) status = read_all(path, copy_others, &c);
-    write_entry(out.stream, profile);
+    write_entry(&out, profile);
     error = rill__outfile_close(&out, status == RILL_OK);
     if (error) status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     return status;
