@@ -28,40 +28,23 @@ uint64_t rill__dense_drop_nonfinite(rill_type type, void *values, uint64_t n) {
     return dropped;
 }
 
-/* The chunk itself, or a copy that is finite. */
-static const void *finite_chunk(rill_type type, const void *from, uint64_t n, char *clean,
-                                bool *skipped) {
-    if (rill__dense_is_finite(type, from, n)) return from;
-    memcpy(clean, from, n * rill__type_size(type));
-    rill__dense_drop_nonfinite(type, clean, n);
-    *skipped = true;
-    return clean;
-}
-
 bool rill__dense_add_finite(rill_type type, void *into, const void *from, uint64_t n) {
-    size_t size = rill__type_size(type);
-    char clean[CHUNK * sizeof(double)];
+    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
     bool skipped = false;
-    for (uint64_t at = 0, step; at < n; at += step) {
-        step = rill__min_u64(CHUNK, n - at);
-        rill__dense_add(type, (char *)into + at * size,
-                        finite_chunk(type, (const char *)from + at * size, step, clean, &skipped),
-                        step);
-    }
+    rill__select_kernels_get()->add_filter(type, into, from, n, rill__key_none(type), 0, none,
+                                           &skipped);
     return !skipped;
 }
 
+/* The one case that cannot be told: finite values whose sum overflowed were not added, and are subtracted all the same. */
 void rill__dense_subtract_finite(rill_type type, void *into, const void *from, uint64_t n) {
     size_t size = rill__type_size(type);
     char clean[CHUNK * sizeof(double)];
-    bool skipped = false;
     for (uint64_t at = 0, step; at < n; at += step) {
         step = rill__min_u64(CHUNK, n - at);
-        char *to = (char *)into + at * size;
-        const void *chunk = finite_chunk(type, (const char *)from + at * size, step, clean,
-                                         &skipped);
-        rill__dense_add_scaled(type, to, -1, chunk, step);
-        rill__dense_drop_nonfinite(type, to, step); /* what overflowed cannot be had back */
+        memcpy(clean, (const char *)from + at * size, step * size);
+        rill__dense_drop_nonfinite(type, clean, step);
+        rill__dense_add_scaled(type, (char *)into + at * size, -1, clean, step);
     }
 }
 

@@ -68,7 +68,7 @@ struct rill_selector {
     int threads;
     uint64_t least_slice; /* entries for which a thread pays; tests lower it */
 
-    bool guards;  /* gradients may not be finite: such values count as 0 */
+    bool guards;  /* a sum that is not finite leaves the residual's entry as it was */
     bool skipped; /* and the last call had one */
     bool fed;     /* an earlier pass of this call has added all of the gradient */
 
@@ -110,8 +110,10 @@ void rill__slice_values(rill__slice *, rill__source, uint64_t at, uint64_t n,
                         const uint32_t *offsets);
 void rill__slice_indices(rill__slice *, uint64_t at, uint64_t n, const uint32_t *offsets);
 
-/* Where the selector guards, and the gradient of these entries is not all finite: adds what is, and returns true. */
-bool rill__slice_guards(rill__slice *, rill__source, uint64_t at, uint64_t n);
+/* What kernels report sums to that are not finite; NULL: nobody asks. */
+static inline bool *rill__slice_guard(rill__slice *p) {
+    return p->selector->guards ? &p->skipped : NULL;
+}
 /* residual += gradient for the next n entries of the slice, at; nothing where there is no gradient. */
 void rill__slice_add(rill__slice *, rill__source, uint64_t at, uint64_t n);
 /* After a failure: all pairs go back, and the rest of the gradient is added. */

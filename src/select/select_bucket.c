@@ -145,11 +145,10 @@ static rill_status bucket_work(rill__slice *p, const void *context) {
         s.x = (const char *)b->source.dense + at * size;
         s.key = 1;
         s.ties = false;
-        bool adds = b->source.gradient && !rill__slice_guards(p, b->source, at, s.n);
-        if (adds)
+        if (b->source.gradient)
             found = s.kernels->add_filter(s.type, (char *)b->source.residual + at * size,
                                           (const char *)b->source.gradient + at * size, s.n, guess,
-                                          0, s.offsets);
+                                          0, s.offsets, rill__slice_guard(p));
         else found = filter_from(&s, guess, s.offsets);
         p->added += s.n;
         bool wrong = found < b->k || found > 3 * b->k + 16;

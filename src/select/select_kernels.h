@@ -48,15 +48,16 @@ typedef struct rill__select_kernels {
     uint64_t (*filter)(rill_type, const void *src, uint64_t n, uint64_t key, uint32_t base,
                        uint32_t *idx);
 
-    /* The same after residual[i] += gradient[i] (16-bit types: in f32, rounded to nearest even). */
+    /* The same after residual[i] += gradient[i] (16-bit types: in f32, rounded to nearest even). Unless skipped is NULL,
+     * an entry whose sum is not finite stays as it was, and *skipped becomes true. */
     uint64_t (*add_filter)(rill_type, void *residual, const void *gradient, uint64_t n,
-                           uint64_t key, uint32_t base, uint32_t *idx);
+                           uint64_t key, uint32_t base, uint32_t *idx, bool *skipped);
 
     /* As add_filter, and takes the entries at once: val[j] = residual[idx[j] - base], which becomes
      * 0. Room for n entries in both. Faster than add_filter where about 1 in 24 or more is
      * taken. */
     uint64_t (*add_take)(rill_type, void *residual, const void *gradient, uint64_t n, uint64_t key,
-                         uint32_t base, uint32_t *idx, void *val);
+                         uint32_t base, uint32_t *idx, void *val, bool *skipped);
 
     /* Whether any of n values is a NaN or an infinity. */
     bool (*nonfinite)(rill_type, const void *src, uint64_t n);

@@ -58,52 +58,66 @@ FILTER(2, uint16_t, _mm512_set1_epi16((short)key))
 FILTER(4, uint32_t, _mm512_set1_epi32((int)key))
 FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
 
+#define SET_16(key) _mm512_set1_epi16((short)(key))
+#define SET_32(key) _mm512_set1_epi32((int)(key))
+#define SET_64(key) _mm512_set1_epi64((long long)(key))
+
 #define ADD_FILTER(type, value_t, set_key)                                                         \
     static uint64_t add_filter_##type(value_t *x, const value_t *g, uint64_t n, uint64_t key,      \
-                                      uint32_t base, uint32_t *idx) {                              \
-        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key;      \
+                                      uint64_t most, uint32_t base, uint32_t *idx,                 \
+                                      bool *skipped) {                                             \
+        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key(key); \
+        const __m512i limit = set_key(most);                                                       \
+        uint64_t over = 0;                                                                         \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
         for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
-            out = emit(add_mask_##type(x + i, g + i, least), at, bytes, out);                      \
+            out = emit(add_mask_##type(x + i, g + i, least, limit, &over), at, bytes, out);        \
         if (i < n) {                                                                               \
             value_t tail[BLOCK] = {0}, addend[BLOCK] = {0};                                        \
             memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
             memcpy(addend, g + i, (n - i) * sizeof *x);                                            \
             uint64_t live = (UINT64_C(1) << (n - i)) - 1;                                          \
-            out = emit(add_mask_##type(tail, addend, least) & live, at, bytes, out);               \
+            out = emit(add_mask_##type(tail, addend, least, limit, &over) & live, at, bytes, out); \
             memcpy(x + i, tail, (n - i) * sizeof *x);                                              \
         }                                                                                          \
+        if (over) *skipped = true;                                                                 \
         return (uint64_t)(out - idx);                                                              \
     }
 
 #define ADD_TAKE(type, value_t, bits_t, set_key)                                                   \
     static uint64_t add_take_##type(value_t *x, const value_t *g, uint64_t n, uint64_t key,        \
-                                    uint32_t base, uint32_t *idx, bits_t *val) {                   \
-        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key;      \
+                                    uint64_t most, uint32_t base, uint32_t *idx, bits_t *val,      \
+                                    bool *skipped) {                                               \
+        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key(key); \
+        const __m512i limit = set_key(most);                                                       \
+        uint64_t over = 0;                                                                         \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
         for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
-            out = emit(take_mask_##type(x + i, g + i, least, UINT64_MAX, &val), at, bytes, out);   \
+            out = emit(take_mask_##type(x + i, g + i, least, limit, UINT64_MAX, &val, &over), at,  \
+                       bytes, out);                                                                \
         if (i < n) {                                                                               \
             value_t tail[BLOCK] = {0}, addend[BLOCK] = {0};                                        \
             memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
             memcpy(addend, g + i, (n - i) * sizeof *x);                                            \
             uint64_t live = (UINT64_C(1) << (n - i)) - 1;                                          \
-            out = emit(take_mask_##type(tail, addend, least, live, &val), at, bytes, out);         \
+            out = emit(take_mask_##type(tail, addend, least, limit, live, &val, &over), at, bytes, \
+                       out);                                                                       \
             memcpy(x + i, tail, (n - i) * sizeof *x);                                              \
         }                                                                                          \
+        if (over) *skipped = true;                                                                 \
         return (uint64_t)(out - idx);                                                              \
     }
 #define ADD_BOTH(type, value_t, bits_t, set_key)                                                   \
     ADD_FILTER(type, value_t, set_key)                                                             \
     ADD_TAKE(type, value_t, bits_t, set_key)
-ADD_BOTH(f16, uint16_t, uint16_t, _mm512_set1_epi16((short)key))
-ADD_BOTH(bf16, uint16_t, uint16_t, _mm512_set1_epi16((short)key))
-ADD_BOTH(f32, float, uint32_t, _mm512_set1_epi32((int)key))
-ADD_BOTH(f64, double, uint64_t, _mm512_set1_epi64((long long)key))
+ADD_BOTH(f16, uint16_t, uint16_t, SET_16)
+ADD_BOTH(bf16, uint16_t, uint16_t, SET_16)
+ADD_BOTH(f32, float, uint32_t, SET_32)
+ADD_BOTH(f64, double, uint64_t, SET_64)
 
 static uint64_t filter(rill_type type, const void *src, uint64_t n, uint64_t key, uint32_t base,
                        uint32_t *idx) {
@@ -114,23 +128,30 @@ static uint64_t filter(rill_type type, const void *src, uint64_t n, uint64_t key
     }
 }
 
+/* No sum reaches the key above all others. */
+static uint64_t limit_of(rill_type type, const bool *skipped) {
+    return skipped ? rill__key_nan(type) - 1 : rill__key_none(type);
+}
+
 static uint64_t add_filter(rill_type type, void *residual, const void *gradient, uint64_t n,
-                           uint64_t key, uint32_t base, uint32_t *idx) {
+                           uint64_t key, uint32_t base, uint32_t *idx, bool *skipped) {
+    uint64_t most = limit_of(type, skipped);
     switch (type) {
-    case RILL_F16: return add_filter_f16(residual, gradient, n, key, base, idx);
-    case RILL_BF16: return add_filter_bf16(residual, gradient, n, key, base, idx);
-    case RILL_F32: return add_filter_f32(residual, gradient, n, key, base, idx);
-    default: return add_filter_f64(residual, gradient, n, key, base, idx);
+    case RILL_F16: return add_filter_f16(residual, gradient, n, key, most, base, idx, skipped);
+    case RILL_BF16: return add_filter_bf16(residual, gradient, n, key, most, base, idx, skipped);
+    case RILL_F32: return add_filter_f32(residual, gradient, n, key, most, base, idx, skipped);
+    default: return add_filter_f64(residual, gradient, n, key, most, base, idx, skipped);
     }
 }
 
 static uint64_t add_take(rill_type type, void *residual, const void *gradient, uint64_t n,
-                         uint64_t key, uint32_t base, uint32_t *idx, void *val) {
+                         uint64_t key, uint32_t base, uint32_t *idx, void *val, bool *skipped) {
+    uint64_t most = limit_of(type, skipped);
     switch (type) {
-    case RILL_F16: return add_take_f16(residual, gradient, n, key, base, idx, val);
-    case RILL_BF16: return add_take_bf16(residual, gradient, n, key, base, idx, val);
-    case RILL_F32: return add_take_f32(residual, gradient, n, key, base, idx, val);
-    default: return add_take_f64(residual, gradient, n, key, base, idx, val);
+    case RILL_F16: return add_take_f16(residual, gradient, n, key, most, base, idx, val, skipped);
+    case RILL_BF16: return add_take_bf16(residual, gradient, n, key, most, base, idx, val, skipped);
+    case RILL_F32: return add_take_f32(residual, gradient, n, key, most, base, idx, val, skipped);
+    default: return add_take_f64(residual, gradient, n, key, most, base, idx, val, skipped);
     }
 }
 

@@ -70,6 +70,18 @@ RILL__INLINE __m256i narrow_bf16(__m512 f) { return _mm512_cvtepi32_epi16(bf16_s
 ADD_16(f16)
 ADD_16(bf16)
 
+typedef __mmask32 mask_t_2;
+typedef __mmask16 mask_t_4;
+typedef __mmask8 mask_t_8;
+RILL__INLINE __m512i keep_2(__m512i v, __mmask32 mask, __m512i old) {
+    return _mm512_mask_mov_epi16(v, mask, old);
+}
+RILL__INLINE __m512i keep_4(__m512i v, __mmask16 mask, __m512i old) {
+    return _mm512_mask_mov_epi32(v, mask, old);
+}
+RILL__INLINE __m512i keep_8(__m512i v, __mmask8 mask, __m512i old) {
+    return _mm512_mask_mov_epi64(v, mask, old);
+}
 RILL__INLINE __m512i squeeze_2(__mmask32 mask, __m512i v) {
     return _mm512_maskz_compress_epi16(mask, v);
 }
@@ -89,25 +101,34 @@ RILL__INLINE __m512i drop_8(__mmask8 mask, __m512i v) {
     return _mm512_mask_mov_epi64(v, mask, _mm512_setzero_si512());
 }
 
-/* x += g; the mask of those that pass. take_mask also appends them to *val and clears them, and
- * ignores entries that are not live. */
+/* x += g, but for sums from limit on, which are added to *over; the mask of those that pass. take_mask also appends
+ * them to *val and clears them, and ignores entries that are not live. */
 #define MASKS(type, width, value_t, bits_t)                                                        \
-    RILL__INLINE uint64_t add_mask_##type(value_t *x, const value_t *g, __m512i key) {             \
+    RILL__INLINE __m512i add_below_##type(const value_t *x, const value_t *g, __m512i limit,       \
+                                          uint64_t *over) {                                        \
+        __m512i v = add_##type(x, g);                                                              \
+        mask_t_##width bad = pass_##width(v, limit);                                               \
+        *over |= bad;                                                                              \
+        return keep_##width(v, bad, _mm512_loadu_si512(x));                                        \
+    }                                                                                              \
+    RILL__INLINE uint64_t add_mask_##type(value_t *x, const value_t *g, __m512i key,               \
+                                          __m512i limit, uint64_t *over) {                         \
         const unsigned lanes = 64 / width;                                                         \
         uint64_t mask = 0;                                                                         \
         for (unsigned at = 0; at < BLOCK; at += lanes) {                                           \
-            __m512i v = add_##type(x + at, g + at);                                                \
+            __m512i v = add_below_##type(x + at, g + at, limit, over);                             \
             _mm512_storeu_si512(x + at, v);                                                        \
             mask |= (uint64_t)pass_##width(v, key) << at;                                          \
         }                                                                                          \
         return mask;                                                                               \
     }                                                                                              \
     RILL__INLINE uint64_t take_mask_##type(value_t *x, const value_t *g, __m512i key,              \
-                                           uint64_t live, bits_t **val) {                          \
+                                           __m512i limit, uint64_t live, bits_t **val,             \
+                                           uint64_t *over) {                                       \
         const unsigned lanes = 64 / width;                                                         \
         uint64_t all = 0;                                                                          \
         for (unsigned at = 0; at < BLOCK; at += lanes) {                                           \
-            __m512i v = add_##type(x + at, g + at);                                                \
+            __m512i v = add_below_##type(x + at, g + at, limit, over);                             \
             uint64_t mask = (uint64_t)pass_##width(v, key) & (live >> at);                         \
             _mm512_storeu_si512(x + at, drop_##width((mask_t_##width)mask, v));                    \
             v = squeeze_##width((mask_t_##width)mask, v);                                          \
@@ -118,9 +139,6 @@ RILL__INLINE __m512i drop_8(__mmask8 mask, __m512i v) {
         }                                                                                          \
         return all;                                                                                \
     }
-typedef __mmask32 mask_t_2;
-typedef __mmask16 mask_t_4;
-typedef __mmask8 mask_t_8;
 MASKS(f16, 2, uint16_t, uint16_t)
 MASKS(bf16, 2, uint16_t, uint16_t)
 MASKS(f32, 4, float, uint32_t)

@@ -181,7 +181,7 @@ static rill_status scan_work(rill__slice *p, const void *context) {
     uint32_t offsets[RILL__SELECT_CHUNK + RILL__SLACK / sizeof(uint32_t)];
     size_t key_bytes = rill__key_bytes(type);
     bool many = false; /* the chunk before tells */
-    bool wide = s->shape.index_bytes == 8;
+    bool wide = s->shape.index_bytes == 8, *guard = rill__slice_guard(p);
     uint64_t key = scan->key, full = scan->limit + scan->limit / 2 + RILL__SELECT_CHUNK;
     RILL_TRY(rill__slice_room(p, rill__min_u64(p->n, scan->expect)));
     for (uint64_t at = p->first, end = p->first + p->n, n; at < end; at += n) {
@@ -195,13 +195,12 @@ static rill_status scan_work(rill__slice *p, const void *context) {
         /* Indices of 32 bits go where they belong at once, those of 64 by way of offsets. */
         uint32_t base = wide ? 0 : (uint32_t)at;
         uint32_t *idx = wide ? offsets : (uint32_t *)p->idx->data + p->count;
-        bool adds = source.gradient && !rill__slice_guards(p, source, at, n);
-        if (many && adds) {
+        if (many && source.gradient) {
             found = kernels->add_take(type, residual, gradient, n, key, base, idx,
-                                      (char *)p->val->data + p->count * s->size);
+                                      (char *)p->val->data + p->count * s->size, guard);
         } else {
-            found = adds
-                        ? kernels->add_filter(type, residual, gradient, n, key, base, idx)
+            found = source.gradient
+                        ? kernels->add_filter(type, residual, gradient, n, key, base, idx, guard)
                         : kernels->filter(type, (const char *)source.dense + at * s->size, n, key,
                                           base, idx);
             rill__slice_values(p, source, wide ? at : 0, found, idx);

@@ -41,46 +41,16 @@ void rill__slices_split(rill_selector *s, uint64_t align, rill_stream *out) {
     s->n_slices = (int)slices;
 }
 
-/* ---- gradients that are not finite, memory that is not there ---------------------------------- */
-
-/* to = from, with 0 for what is not finite. */
-static void copy_finite(rill_type type, void *to, const void *from, uint64_t n) {
-    size_t size = rill__type_size(type);
-    memcpy(to, from, n * size);
-    for (uint64_t i = 0; i < n; i++) {
-        char *at = (char *)to + i * size;
-        if (rill__select_kernels_get()->nonfinite(type, at, 1)) memset(at, 0, size);
-    }
-}
-
-static void add_chunk(const rill_selector *s, rill__source source, uint64_t at, uint64_t n,
-                      bool finite) {
-    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
-    _Alignas(64) char clean[RILL__SELECT_CHUNK * sizeof(double)];
-    const void *gradient = (const char *)source.gradient + at * s->size;
-    if (!finite) copy_finite(s->shape.type, clean, gradient, n);
-    s->kernels->add_filter(s->shape.type, (char *)source.residual + at * s->size,
-                           finite ? gradient : clean, n, rill__key_none(s->shape.type), 0, none);
-}
-
-bool rill__slice_guards(rill__slice *p, rill__source source, uint64_t at, uint64_t n) {
-    const rill_selector *s = p->selector;
-    if (!s->guards || !source.gradient ||
-        !s->kernels->nonfinite(s->shape.type, (const char *)source.gradient + at * s->size, n))
-        return false;
-    p->skipped = true;
-    for (uint64_t end = at + n; at < end; at += RILL__SELECT_CHUNK)
-        add_chunk(s, source, at, rill__min_u64(end - at, RILL__SELECT_CHUNK), false);
-    return true;
-}
+/* ---- adding, and memory that is not there ---------------------------------------------------- */
 
 void rill__slice_add(rill__slice *p, rill__source source, uint64_t at, uint64_t n) {
+    const rill_selector *s = p->selector;
+    uint32_t none[RILL__SLACK / sizeof(uint32_t)];
     p->added += n;
-    if (!source.gradient) return;
-    for (uint64_t end = at + n, step; at < end; at += step) {
-        step = rill__min_u64(end - at, RILL__SELECT_CHUNK);
-        if (!rill__slice_guards(p, source, at, step)) add_chunk(p->selector, source, at, step, true);
-    }
+    if (source.gradient)
+        s->kernels->add_filter(s->shape.type, (char *)source.residual + at * s->size,
+                               (const char *)source.gradient + at * s->size, n,
+                               rill__key_none(s->shape.type), 0, none, rill__slice_guard(p));
 }
 
 void rill__slices_recover(rill_selector *s, rill__source source, rill_stream *out) {

@@ -57,8 +57,9 @@ rill_status rill__sample_take(rill_selector *s, const rill__source *source, uint
     *n = copy_sample(s, source->dense, s->sample.data);
     if (source->gradient) {
         copy_sample(s, source->gradient, s->addend.data);
+        bool skipped;
         kernels->add_filter(type, s->sample.data, s->addend.data, *n, rill__key_none(type), 0,
-                            s->work.data);
+                            s->work.data, s->guards ? &skipped : NULL);
     }
     kernels->keys(type, s->sample.data, *n, 0, UINT64_MAX, s->addend.data);
     return RILL_OK;
