@@ -287,6 +287,7 @@ rill_status rill__request_begin(rill_request *r) {
     memcpy(r->fill, &task->fill, sizeof r->fill);
     r->algorithm = r->settings.algorithm;
     r->predicted = r->skew = 0;
+    r->more_memory = false;
     r->may_post = !r->algorithm || r->algorithm->posts_mpi_collective;
     if (r->feedback) {
         r->feedback->returns = 0;

@@ -4,7 +4,8 @@
  * them, for want of memory to take in what came, would be the only one to know. In the steady state a call allocates
  * nothing; so calls that may have to end with an agreement on the status: the first two of a kind, and those whose
  * result is larger than any before. All ranks know which these are: by the number of the call, and, where calls of a
- * kind end in the order in which they began, by the size of the result, which all have. A rank that fails in another
+ * kind end in the order in which they began, by the size of the result, which all have. An algorithm that now and then
+ * does more says so (more_memory), alike on all ranks. A rank that fails in another
  * call, and so may not know the size, sends an abort: it reaches those who wait for its word. */
 #include "api/call.h"
 
@@ -13,7 +14,7 @@
 enum { FIRST_CALLS = 2 };
 
 static bool is_first(const rill_request *r) {
-    return (r->persistent ? r->runs : r->call) < FIRST_CALLS;
+    return (r->persistent ? r->runs : r->call) < FIRST_CALLS || r->more_memory;
 }
 
 /* What the largest committed result of the kind is compared with; NULL where ranks may see different ones. */
@@ -27,10 +28,8 @@ static uint64_t *committed_of(rill_request *r) {
 }
 
 static bool grows(rill_request *r) {
-    uint64_t *committed = committed_of(r), size = r->out ? r->out->nnz : 0;
-    if (!committed || size <= *committed) return false;
-    *committed = size + size / 4; /* buffers have as much to spare */
-    return true;
+    const uint64_t *committed = committed_of(r);
+    return committed && r->out && r->out->nnz > *committed;
 }
 
 /* The algorithm is through on this rank. RILL_OK: so is the call. */
@@ -57,6 +56,9 @@ rill_status rill__commit_start(rill_request *r) {
 rill_status rill__commit_step(rill_request *r) {
     rill_status status = rill__agree_step(r, &r->agree);
     if (status != RILL_OK) return status;
+    uint64_t *committed = committed_of(r);
+    if (committed && r->out && !rill__task_failed(r)) /* buffers have a quarter to spare */
+        *committed = rill__max_u64(*committed, r->out->nnz + r->out->nnz / 4);
     /* The agreement adds up statistics that everybody has; and its messages are not the algorithm's. */
     rill__task *task = &r->task;
     task->nnz_sum = r->at_commit.nnz_sum;

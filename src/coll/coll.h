@@ -141,6 +141,7 @@ struct rill_request {
     int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call, blocking_before;
     uint64_t runs;               /* completed without failure, of a persistent request */
+    bool more_memory;            /* this call may take memory that those before it did not */
     uint64_t committed;          /* its largest result that all ranks had room for (api/commit.c) */
     rill__traffic at_commit;     /* while it commits */
 

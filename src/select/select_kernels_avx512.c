@@ -68,7 +68,7 @@ FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
                                       bool *skipped) {                                             \
         const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key(key); \
         const __m512i limit = set_key(most);                                                       \
-        uint64_t over = 0;                                                                         \
+        bool over = false;                                                                         \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
@@ -92,7 +92,7 @@ FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
                                     bool *skipped) {                                               \
         const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key(key); \
         const __m512i limit = set_key(most);                                                       \
-        uint64_t over = 0;                                                                         \
+        bool over = false;                                                                         \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \

@@ -73,6 +73,16 @@ ADD_16(bf16)
 typedef __mmask32 mask_t_2;
 typedef __mmask16 mask_t_4;
 typedef __mmask8 mask_t_8;
+/* The larger of a magnitude and that of v. */
+RILL__INLINE __m512i larger_2(__m512i most, __m512i v) {
+    return _mm512_max_epu16(most, _mm512_and_si512(v, _mm512_set1_epi16(0x7fff)));
+}
+RILL__INLINE __m512i larger_4(__m512i most, __m512i v) {
+    return _mm512_max_epu32(most, _mm512_and_si512(v, _mm512_set1_epi32(0x7fffffff)));
+}
+RILL__INLINE __m512i larger_8(__m512i most, __m512i v) {
+    return _mm512_max_epu64(most, _mm512_and_si512(v, _mm512_set1_epi64(INT64_MAX)));
+}
 RILL__INLINE __m512i keep_2(__m512i v, __mmask32 mask, __m512i old) {
     return _mm512_mask_mov_epi16(v, mask, old);
 }
@@ -101,34 +111,46 @@ RILL__INLINE __m512i drop_8(__mmask8 mask, __m512i v) {
     return _mm512_mask_mov_epi64(v, mask, _mm512_setzero_si512());
 }
 
-/* x += g, but for sums from limit on, which are added to *over; the mask of those that pass. take_mask also appends
- * them to *val and clears them, and ignores entries that are not live. */
+/* v = x + g, but x where the sum reaches limit: then *over is set. One look at the largest is enough for nearly all blocks.
+ * The masks are of those that pass; take_mask also appends them to *val and clears them, and ignores entries that are
+ * not live. */
 #define MASKS(type, width, value_t, bits_t)                                                        \
-    RILL__INLINE __m512i add_below_##type(const value_t *x, const value_t *g, __m512i limit,       \
-                                          uint64_t *over) {                                        \
-        __m512i v = add_##type(x, g);                                                              \
-        mask_t_##width bad = pass_##width(v, limit);                                               \
-        *over |= bad;                                                                              \
-        return keep_##width(v, bad, _mm512_loadu_si512(x));                                        \
+    RILL__INLINE void add_below_##type(const value_t *x, const value_t *g, __m512i limit,          \
+                                       __m512i *v, bool *over) {                                   \
+        const unsigned lanes = 64 / width;                                                         \
+        __m512i most = _mm512_setzero_si512();                                                     \
+        for (unsigned i = 0; i < width; i++) {                                                     \
+            v[i] = add_##type(x + i * lanes, g + i * lanes);                                       \
+            most = larger_##width(most, v[i]);                                                     \
+        }                                                                                          \
+        if (__builtin_expect(pass_##width(most, limit) == 0, 1)) return;                           \
+        *over = true;                                                                              \
+        for (unsigned i = 0; i < width; i++)                                                       \
+            v[i] = keep_##width(v[i], pass_##width(v[i], limit),                                   \
+                                _mm512_loadu_si512(x + i * lanes));                                \
     }                                                                                              \
     RILL__INLINE uint64_t add_mask_##type(value_t *x, const value_t *g, __m512i key,               \
-                                          __m512i limit, uint64_t *over) {                         \
+                                          __m512i limit, bool *over) {                             \
         const unsigned lanes = 64 / width;                                                         \
         uint64_t mask = 0;                                                                         \
-        for (unsigned at = 0; at < BLOCK; at += lanes) {                                           \
-            __m512i v = add_below_##type(x + at, g + at, limit, over);                             \
-            _mm512_storeu_si512(x + at, v);                                                        \
-            mask |= (uint64_t)pass_##width(v, key) << at;                                          \
+        __m512i v[width];                                                                          \
+        add_below_##type(x, g, limit, v, over);                                                    \
+        for (unsigned i = 0; i < width; i++) {                                                     \
+            _mm512_storeu_si512(x + i * lanes, v[i]);                                              \
+            mask |= (uint64_t)pass_##width(v[i], key) << (i * lanes);                              \
         }                                                                                          \
         return mask;                                                                               \
     }                                                                                              \
     RILL__INLINE uint64_t take_mask_##type(value_t *x, const value_t *g, __m512i key,              \
                                            __m512i limit, uint64_t live, bits_t **val,             \
-                                           uint64_t *over) {                                       \
+                                           bool *over) {                                           \
         const unsigned lanes = 64 / width;                                                         \
         uint64_t all = 0;                                                                          \
-        for (unsigned at = 0; at < BLOCK; at += lanes) {                                           \
-            __m512i v = add_below_##type(x + at, g + at, limit, over);                             \
+        __m512i sums[width];                                                                       \
+        add_below_##type(x, g, limit, sums, over);                                                 \
+        for (unsigned i = 0; i < width; i++) {                                                     \
+            const unsigned at = i * lanes;                                                         \
+            __m512i v = sums[i];                                                                   \
             uint64_t mask = (uint64_t)pass_##width(v, key) & (live >> at);                         \
             _mm512_storeu_si512(x + at, drop_##width((mask_t_##width)mask, v));                    \
             v = squeeze_##width((mask_t_##width)mask, v);                                          \

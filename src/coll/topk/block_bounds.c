@@ -36,6 +36,7 @@ void rill__block_memory_open(rill_request *r) {
     memory *m = r->feedback->memory.data;
     if (m->open) memset(m, 0, r->feedback->memory_size);
     r->task.expect.algorithm ^= rill__memory_hash(m, r->feedback->memory_size);
+    r->more_memory = m->age + 1 >= r->feedback->options.repartition_interval;
     m->open = 1;
 }
 

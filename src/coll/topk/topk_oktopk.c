@@ -129,6 +129,12 @@ static void end_partition(rill_request *r, const state *s) {
     m->bounds_age = 0;
 }
 
+/* Where the largest possible share is not over the trigger, nobody needs to know sizes. */
+static bool may_balance(const rill_request *r) {
+    const memory *m = memory_of(r);
+    return (!m->known || m->skewed) && r->feedback->options.balance_trigger < r->task.engine->size;
+}
+
 static rill_status start(rill_request *r, state *s) {
     memory *m = memory_of(r);
     const rill__topk_options *o = &r->feedback->options;
@@ -140,6 +146,7 @@ static rill_status start(rill_request *r, state *s) {
     bool balanced = r->problem.partition == RILL__BALANCED;
     bool due = !m->bounded || m->bounds_age >= o->repartition_interval;
     if (!balanced || due) uniform_bounds(r, m->bounds);
+    r->more_memory = s->finds || (balanced && due) || may_balance(r);
     s->stage = balanced && due ? PARTITIONING : SPLITTING;
     return balanced && due ? start_partition(r, s) : RILL_OK;
 }
@@ -358,11 +365,6 @@ static rill_status stop(state *s) {
     return RILL_OK;
 }
 
-/* Where the largest possible share is not over the trigger, nobody needs to know sizes. */
-static bool may_balance(const rill_request *r) {
-    const memory *m = memory_of(r);
-    return (!m->known || m->skewed) && r->feedback->options.balance_trigger < r->task.engine->size;
-}
 
 /* Up to my share of what is delivered. After an agreement all know of a failure, and stop. */
 static rill_status reduce_step(rill_request *r, state *s) {
