@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 4, OLDEST = 8, POLLS = 10000 };
+enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 8, OLDEST = 8, POLLS = 10000 };
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
@@ -76,7 +76,16 @@ static bool have_spare_note(rill__engine *engine) {
     return engine->spare_notes != NULL;
 }
 
+/* One abort of a call is enough: the others, by ranks that have heard of it, say the same. */
+static bool is_told(const rill__engine *engine, const rill__header *header) {
+    const rill__note *note = engine->notes;
+    while (note && (note->header.form != RILL__M_FAILED || note->header.seq != header->seq))
+        note = note->next;
+    return note && header->form == RILL__M_FAILED;
+}
+
 static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
+    if (is_told(engine, header)) return;
     if (!have_spare_note(engine)) return; /* of this rank's own: it has the error all the same */
     rill__note *note = engine->spare_notes;
     engine->spare_notes = note->next;
