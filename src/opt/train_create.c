@@ -15,7 +15,7 @@ rill_status rill__train_agree(rill_trainer *t, rill_status mine) {
 void rill__train_refuse(rill_trainer *t, int calls) {
     char detail[512];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
-    for (int i = 0; t->comm && i < calls; i++) {
+    for (int i = 0; t->comm && !t->told && i < calls; i++) {
         rill_request *request = NULL;
         rill_error_set(RILL_OK, detail); /* what the others hear */
         rill_iallreduce(t->comm, NULL, NULL, RILL_SUM, NULL, &request);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 4, OLDEST = 8 };
+enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 8, OLDEST = 8, POLLS = 10000 };
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
@@ -71,11 +71,21 @@ void rill__notes_free(rill__engine *engine) {
 
 /* Whether there is room for a note more. */
 static bool have_spare_note(rill__engine *engine) {
+    if (!engine->spare_notes) rill__forget_notes(engine);
     if (!engine->spare_notes) engine->spare_notes = calloc(1, sizeof *engine->spare_notes);
     return engine->spare_notes != NULL;
 }
 
+/* One abort of a call is enough: the others, by ranks that have heard of it, say the same. */
+static bool is_told(const rill__engine *engine, const rill__header *header) {
+    const rill__note *note = engine->notes;
+    while (note && (note->header.form != RILL__M_FAILED || note->header.seq != header->seq))
+        note = note->next;
+    return note && header->form == RILL__M_FAILED;
+}
+
 static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
+    if (is_told(engine, header)) return;
     if (!have_spare_note(engine)) return; /* of this rank's own: it has the error all the same */
     rill__note *note = engine->spare_notes;
     engine->spare_notes = note->next;
@@ -92,8 +102,13 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
         int to = (engine->rank + i) % engine->size;
         if (header->form == RILL__M_FAREWELL) header->count = engine->sent[to] + 1;
         rill__block *block = take_note_block(engine);
-        if (!block && rill__orphans_done(engine)) block = take_note_block(engine);
-        if (!block) return; /* all that were reserved are under way, and there is no more memory */
+        /* All that were reserved are under way, and there is no more memory: one comes back soon. Without a farewell
+         * the others would wait for ever, without another note for a while. */
+        for (int polls = 0; !block && (polls < POLLS || header->form == RILL__M_FAREWELL); polls++) {
+            rill__orphans_done(engine);
+            block = take_note_block(engine);
+        }
+        if (!block) return;
         size_t bytes = sizeof *header + header->value_size;
         memcpy(block->buffer.data, header, sizeof *header);
         memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
@@ -187,11 +202,13 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
     bool asks = h->form == RILL__M_INQUIRY;
     if (asks && h->seq < engine->seq && !is_active(engine, h->seq)) answer(engine, h);
     else if (asks && engine->leaving) refuse_call(engine, h->seq);
-    else if (asks || h->form == RILL__M_FAILED) keep_note(engine, h, m->payload);
+    else if (asks || (h->form == RILL__M_FAILED && !engine->leaving))
+        keep_note(engine, h, m->payload);
 }
 
+/* Who leaves has no call that an abort could be about: it needs no room for one. */
 void rill__receive_notes(rill__engine *engine) {
-    while (have_spare_note(engine)) {
+    while (engine->leaving || have_spare_note(engine)) {
         int there = 0, bytes = 0;
         MPI_Status status;
         if (MPI_Iprobe(MPI_ANY_SOURCE, RILL__TAG_NOTE, engine->mpi, &there, &status) !=
