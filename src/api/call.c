@@ -236,7 +236,6 @@ static void call_completed(rill_request *r) {
     r->may_post = false;
     r->elapsed = rill__ticks() - r->started;
     r->nnz_out = r->out && !rill__task_failed(r) ? r->out->nnz : 0;
-    if (!rill__task_failed(r)) r->runs++;
     if (!r->only_agrees) rill__plan_end(&r->comm->planner, r);
 }
 
@@ -448,7 +447,8 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->blocking = mode == RILL__BLOCKING;
     r->persistent = mode == RILL__PERSISTENT;
     r->only_agrees = NULL;
-    r->runs = r->committed = 0;
+    r->takes_most = false;
+    r->commits = (rill__commits){0};
     r->task.life = RILL__IDLE;
     rill__task_show(r, RILL__IDLE);
     r->task.status = RILL_OK;

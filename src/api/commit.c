@@ -2,34 +2,68 @@
  *
  * A rank that fails puts its status into the messages that it still has to send. One that fails after the last of
  * them, for want of memory to take in what came, would be the only one to know. In the steady state a call allocates
- * nothing; so calls that may have to end with an agreement on the status: the first two of a kind, and those whose
- * result is larger than any before. All ranks know which these are: by the number of the call, and, where calls of a
- * kind end in the order in which they began, by the size of the result, which all have. An algorithm that now and then
- * does more says so (more_memory), alike on all ranks. A rank that fails in another
- * call, and so may not know the size, sends an abort: it reaches those who wait for its word. */
+ * nothing; so calls that may have to end with an agreement on the status: the first two of a kind, and those with more
+ * entries, in the result, in all inputs or in one of them, than any before. All ranks know which these are: by how many have
+ * ended so, and by statistics that all have. An algorithm that now and then does more says so (more_memory), alike on all
+ * ranks. A rank that fails in another call, and so may not know its size, sends an abort: it reaches those who wait for its
+ * word.
+ *
+ * Non-blocking calls end in another order on each rank, and are known by their number alone: later ones that need more memory
+ * are not agreed on; nor are those after an abort, by which ranks may have counted differently. */
 #include "api/call.h"
 
 #include <string.h>
 
 enum { FIRST_CALLS = 2 };
 
-static bool is_first(const rill_request *r) {
-    return (r->persistent ? r->runs : r->call) < FIRST_CALLS || r->more_memory;
+static rill__plan_key *key_of(rill_request *r) {
+    rill__plan_key *key = &r->comm->planner.keys[r->key];
+    return key->born == r->key_born ? key : NULL;
 }
 
-/* What the largest committed result of the kind is compared with; NULL where ranks may see different ones. */
-static uint64_t *committed_of(rill_request *r) {
+/* Of the calls of its kind that end in order; NULL: it is none of them. */
+static rill__commits *commits_of(rill_request *r) {
+    if (r->persistent) return &r->commits;
+    rill__plan_key *key = r->blocking ? key_of(r) : NULL;
+    return key ? &key->commits : NULL;
+}
+
+static bool is_first(rill_request *r) {
+    if (r->more_memory) return true;
+    const rill__commits *c = commits_of(r);
+    if (c) return c->calls < FIRST_CALLS;
+    return !r->blocking && r->call < FIRST_CALLS && !r->task.engine->derailed;
+}
+
+/* What all ranks know of the call's size, when it has ended well. */
+static rill__commits sizes_of(const rill_request *r) {
     bool everybodys = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                       r->collective == RILL_BCAST || r->collective == RILL_REDUCER;
-    if (!everybodys) return NULL;
-    if (r->persistent) return &r->committed;
-    rill__plan_key *key = &r->comm->planner.keys[r->key];
-    return r->blocking && key->born == r->key_born ? &key->committed : NULL;
+    rill__commits size = {.result = everybodys && r->out ? r->out->nnz : 0};
+    if (r->stats_known) {
+        size.sum = r->task.nnz_sum;
+        size.most = r->task.nnz_max;
+    }
+    return size;
 }
 
 static bool grows(rill_request *r) {
-    const uint64_t *committed = committed_of(r);
-    return committed && r->out && r->out->nnz > *committed;
+    const rill__commits *c = commits_of(r), size = sizes_of(r);
+    return c && (size.result > c->result || size.sum > c->sum || size.most > c->most);
+}
+
+/* Buffers have a quarter to spare. */
+static uint64_t raised(uint64_t mark, uint64_t size) {
+    return rill__max_u64(mark, size + size / 4);
+}
+
+static void count_commit(rill_request *r) {
+    rill__commits *c = commits_of(r), size = sizes_of(r);
+    if (!c) return;
+    c->calls++;
+    c->result = raised(c->result, size.result);
+    c->sum = raised(c->sum, size.sum);
+    c->most = raised(c->most, size.most);
 }
 
 /* The algorithm is through on this rank. RILL_OK: so is the call. */
@@ -56,9 +90,6 @@ rill_status rill__commit_start(rill_request *r) {
 rill_status rill__commit_step(rill_request *r) {
     rill_status status = rill__agree_step(r, &r->agree);
     if (status != RILL_OK) return status;
-    uint64_t *committed = committed_of(r);
-    if (committed && r->out && !rill__task_failed(r)) /* buffers have a quarter to spare */
-        *committed = rill__max_u64(*committed, r->out->nnz + r->out->nnz / 4);
     /* The agreement adds up statistics that everybody has; and its messages are not the algorithm's. */
     rill__task *task = &r->task;
     task->nnz_sum = r->at_commit.nnz_sum;
@@ -67,6 +98,7 @@ rill_status rill__commit_step(rill_request *r) {
     task->recv_bytes = r->at_commit.recv_bytes;
     task->messages = r->at_commit.messages;
     task->rounds = r->at_commit.rounds;
+    if (!rill__task_failed(r)) count_commit(r);
     return RILL_OK;
 }
 

@@ -107,6 +107,12 @@ typedef enum rill__phase {
 
 struct rill__feedback; /* coll/topk/topk.h */
 
+/* Calls that ended with an agreement (api/commit.c), and the largest that all ranks had room for. */
+typedef struct rill__commits {
+    uint64_t calls;
+    uint64_t result, sum, most; /* entries of the result, of all inputs, of one */
+} rill__commits;
+
 /* What a task has counted. */
 typedef struct rill__traffic {
     uint64_t nnz_sum, nnz_max, sent_bytes, recv_bytes, messages, rounds;
@@ -140,9 +146,8 @@ struct rill_request {
     const rill__spread *spread; /* of the last result, for the bounds of a split; NULL: not known */
     int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call, blocking_before;
-    uint64_t runs;               /* completed without failure, of a persistent request */
     bool more_memory;            /* this call may take memory that those before it did not */
-    uint64_t committed;          /* its largest result that all ranks had room for (api/commit.c) */
+    rill__commits commits;       /* of a persistent request */
     rill__traffic at_commit;     /* while it commits */
 
     rill__part input;          /* in, its absent entries the neutral element */

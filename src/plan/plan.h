@@ -32,7 +32,7 @@ typedef struct rill__plan_key {
     uint64_t calls, planned; /* started; planned so far */
     uint64_t blocking, over; /* blocking ones that were started; and that are complete */
     bool broken;             /* a call failed before it was planned: nobody waits for another */
-    uint64_t committed;      /* the largest result that all ranks had room for (api/commit.c) */
+    rill__commits commits;   /* of blocking ones */
     rill__observed last;
     rill__spread spread; /* of the last result of a blocking call with balanced bounds */
     struct {

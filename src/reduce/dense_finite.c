@@ -45,6 +45,7 @@ void rill__dense_subtract_finite(rill_type type, void *into, const void *from, u
         memcpy(clean, (const char *)from + at * size, step * size);
         rill__dense_drop_nonfinite(type, clean, step);
         rill__dense_add_scaled(type, (char *)into + at * size, -1, clean, step);
+        rill__dense_drop_nonfinite(type, (char *)into + at * size, step);
     }
 }
 

@@ -57,6 +57,7 @@ struct rill_reducer {
     /* nonfinite: what a step needs in order to be undone (undo.c) */
     bool guards, voids; /* values that are not finite count as 0; and make the step void */
     bool skipped;       /* this rank had one */
+    bool pending_skipped; /* a micro-batch had one */
     bool checks;        /* the update is looked at while it is written */
     bool uses_pending;  /* pending is in the step under way */
     const void *fed;    /* what was added to the residual; NULL: nothing */
@@ -93,7 +94,8 @@ void rill__reducer_take_back(rill_reducer *);
 void rill__reducer_take_all_back(rill_reducer *);
 
 /* ---- undo.c: steps that failed, or are void ---- */
-void rill__reducer_remember(rill_reducer *); /* before the call */
+void rill__reducer_remember(rill_reducer *); /* before the step */
+void rill__reducer_remember_selectors(rill_reducer *);
 /* The call failed on all ranks: everything is as before it, and the gradient is in the residual. */
 void rill__reducer_undo_failed(rill_reducer *);
 /* The step is void on all ranks: everything is as before it, up to rounding. */

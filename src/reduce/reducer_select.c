@@ -74,6 +74,7 @@ static rill_status create_selectors(rill_reducer *r) {
 rill_status rill__reducer_selectors(rill_reducer *r) {
     rill_status status = create_selectors(r);
     if (status != RILL_OK) rill__reducer_selectors_free(r); /* all of them, or none */
+    rill__reducer_remember_selectors(r);
     return status;
 }
 
@@ -97,7 +98,6 @@ static rill_status append(rill_stream *into, const rill_stream *part, uint64_t f
 static rill_status select_with(rill_reducer *r, int i, const void *gradient, void *residual,
                                rill_stream *out) {
     rill_selector *selector = r->selectors[i];
-    r->states_before[i] = rill__selector_save(selector);
     if (!r->options.feedback) return rill_select(selector, gradient, out);
     selector->guards = r->guards;
     rill_status status = rill_select_residual(selector, gradient, residual, out);
@@ -272,9 +272,12 @@ static rill_status add_momentum(rill_reducer *r, const void **gradient) {
 /* What the step starts from. A step in two halves owns its input: the user's memory is free again between them. */
 static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
     if (r->pending_used) {
-        rill__dense_add(r->type, r->pending.data, *gradient, r->dim);
+        bool finite = true;
+        if (r->guards) finite = rill__dense_add_finite(r->type, r->pending.data, *gradient, r->dim);
+        else rill__dense_add(r->type, r->pending.data, *gradient, r->dim);
         *gradient = r->pending.data;
         r->uses_pending = true;
+        r->skipped = r->pending_skipped || !finite;
     }
     bool later = r->voids || r->choice == RILL__SEND_ALL; /* it is looked at again */
     if (!r->blocking && later && !is_ours(r, *gradient))

@@ -201,7 +201,7 @@ static rill_status finish(rill_reducer *r) {
     else rill__reducer_undo_failed(r);
     if (r->uses_pending) {
         memset(r->pending.data, 0, r->dim * rill__type_size(r->type));
-        r->pending_used = false;
+        r->pending_used = r->pending_skipped = false;
     }
     if (status != RILL_OK) return status;
     r->steps++;
@@ -265,9 +265,9 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
         RILL_TRY(rill__buffer_reserve(&r->pending, bytes));
         memset(r->pending.data, 0, bytes);
     }
-    bool zero = r->guards && !r->voids;
-    if (zero) rill__dense_add_finite(r->type, r->pending.data, gradient, r->dim);
-    else rill__dense_add(r->type, r->pending.data, gradient, r->dim);
+    if (!r->guards) rill__dense_add(r->type, r->pending.data, gradient, r->dim);
+    else if (!rill__dense_add_finite(r->type, r->pending.data, gradient, r->dim))
+        r->pending_skipped = true;
     r->pending_used = true;
     return RILL_OK;
 }

@@ -8,7 +8,13 @@
 #include <math.h>
 #include <string.h>
 
+void rill__reducer_remember_selectors(rill_reducer *r) {
+    for (int i = 0; i < r->n_selectors; i++)
+        r->states_before[i] = rill__selector_save(r->selectors[i]);
+}
+
 void rill__reducer_remember(rill_reducer *r) {
+    rill__reducer_remember_selectors(r);
     if (r->feedback.memory_size)
         memcpy(r->memory_before.data, r->feedback.memory.data, r->feedback.memory_size);
 }

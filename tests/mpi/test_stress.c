@@ -87,6 +87,63 @@ static void test_farewell(rill_collective collective, const char *algorithm, int
     rill_stream_free(&s);
 }
 
+/* A call that one rank refuses is over for all; the ranks go on alike, whatever each has counted. */
+static void test_refused(const char *algorithm, int before, int nonblocking) {
+    check_case("refused after %d calls, %s, non-blocking %d", before, algorithm, nonblocking);
+    rill_comm *own = NULL;
+    rill_stream *in = NULL, *out = NULL;
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = algorithm;
+    float dense[50] = {1, 2, 3};
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &own));
+    CHECK_OK(rill_stream_create(RILL_F32, 50, &in));
+    CHECK_OK(rill_stream_create(RILL_F32, 50, &out));
+    CHECK_OK(rill_stream_set_dense(in, dense));
+    for (int call = 0; call < before + 5; call++) {
+        const rill_stream *given = call == before && check.rank == 0 ? NULL : in;
+        rill_request *q = NULL;
+        rill_status status = nonblocking && call == before
+                                 ? rill_iallreduce(own, given, out, RILL_SUM, &o, &q)
+                                 : rill_allreduce(own, given, out, RILL_SUM, &o);
+        if (q) status = rill_wait(q);
+        CHECK_STATUS(status, call == before ? RILL_ERR_ARGUMENT : RILL_OK);
+        CHECK_OK(rill_request_free(&q));
+    }
+    CHECK_OK(rill_comm_free(&own));
+    rill_stream_free(&in);
+    rill_stream_free(&out);
+}
+
+/* Selectors of all ranks go on alike after a step in which one of them did not select. */
+static void test_alike(int why) {
+    enum { N = 1000, K = 50 };
+    static const char *const reasons[] = {"clip", "momentum", "no feedback", "no gradient"};
+    check_case("random indices after a step without one rank: %s", reasons[why]);
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    o.algorithm = "split_allgather";
+    o.select = "random";
+    o.k = K;
+    if (why == 0) o.clip = 1;
+    if (why == 1) o.momentum = 0.5;
+    if (why == 2) o.feedback = 0;
+    rill_reducer *r = NULL;
+    static float g[N], u[N];
+    CHECK_OK(rill_reducer_create(comm, RILL_F32, N, &o, &r));
+    for (int step = 0; step < 8; step++) {
+        for (int i = 0; i < N; i++)
+            g[i] = 1 + (float)(i % 5);
+        int bad = step == 3 && check.rank == 0;
+        if (bad) g[3] = NAN;
+        rill_status status = rill_reducer_step(r, bad && why == 3 ? NULL : g, u);
+        CHECK_STATUS(status, step == 3 && why == 3 ? RILL_ERR_ARGUMENT : RILL_OK);
+        int entries = 0;
+        for (int i = 0; i < N; i++)
+            entries += u[i] != 0;
+        if (step != 3) CHECK_INT(entries, ==, K);
+    }
+    CHECK_OK(rill_reducer_free(&r));
+}
+
 static void differ(const char *what, rill_reducer_options o, uint64_t dim, rill_status expected) {
     check_case("creations differ in %s", what);
     rill_reducer *r = NULL;
@@ -214,7 +271,14 @@ int main(int argc, char **argv) {
             test_absent(RILL_PROD, name, bits);
         }
     }
+    for (int why = 0; why < 4; why++)
+        test_alike(why);
     if (check.size > 1) {
+        for (int before = 0; before < 4; before++)
+            for (int nonblocking = 0; nonblocking < 2; nonblocking++) {
+                test_refused("recursive_double", before, nonblocking);
+                test_refused("auto", before, nonblocking);
+            }
         test_farewell(RILL_BCAST, "tree", 1);
         test_create();
     }
