@@ -105,7 +105,8 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
         rill__block *block = take_note_block(engine);
         /* All that were reserved are under way, and there is no more memory: one comes back soon. Without a farewell
          * the others would wait for ever, without another note for a while. */
-        for (int polls = 0; !block && (polls < POLLS || header->form == RILL__M_FAREWELL); polls++) {
+        bool must = header->form == RILL__M_FAREWELL;
+        for (int polls = 0; !block && (must || polls < POLLS); polls++) {
             rill__orphans_done(engine);
             block = take_note_block(engine);
         }

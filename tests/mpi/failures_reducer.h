@@ -191,14 +191,16 @@ static int red_saved(const scenario *s) {
     if (!red_create(&plain, 0)) return 0;
     for (int step = 0; step < 2; step++)
         red_step(&plain, step, 0);
-    return fail_free_call("a first rill_reducer_save", rill_reducer_save(red.reducer, failing.path));
+    return fail_free_call("a first rill_reducer_save",
+                          rill_reducer_save(red.reducer, failing.path));
 }
 
 /* Loads the file into a reducer of its own: it has this rank's residual of now. */
 static void red_check_saved(const scenario *s) {
     rill_reducer_options o = red_options(s);
     rill_reducer *copy = NULL;
-    fail_free_call("rill_reducer_create", rill_reducer_create(failing.comm, RILL_F32, RED_DIM, &o, &copy));
+    fail_free_call("rill_reducer_create",
+                   rill_reducer_create(failing.comm, RILL_F32, RED_DIM, &o, &copy));
     if (fail_free_call("rill_reducer_load", rill_reducer_load(copy, failing.path)))
         if (memcmp(rill_reducer_residual(copy), rill_reducer_residual(red.reducer),
                    RED_DIM * sizeof(float)) != 0)

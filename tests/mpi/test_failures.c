@@ -38,7 +38,8 @@ static void list_collectives(void) {
         for (int a = -1; a < 0 || rill_algorithm_at((rill_collective)c, a, NULL); a++)
             for (int bits = 0; bits <= 4; bits += 4)
                 for (int how = 0; how < 3; how++) {
-                    const char *name = a < 0 ? "auto" : rill_algorithm_at((rill_collective)c, a, NULL);
+                    const char *name = a < 0 ? "auto"
+                                             : rill_algorithm_at((rill_collective)c, a, NULL);
                     int quick = how == (c + a + 3) % 3 && (bits == 0 || a == 1);
                     scenario *s = add(attempt_collective, quick, "%s %s bits %d%s",
                                       rill_collective_name((rill_collective)c), name, bits,
@@ -83,7 +84,8 @@ static void list_reducer(const char *algorithm, int own) {
         add_reducer(algorithm, NULL, 0, 1, RED_ACCUMULATE, steps[i], 0);
     }
     for (int load = 0; load < 2; load++) {
-        scenario *s = add(load ? attempt_load : attempt_save, own && strcmp(algorithm, "spardl") == 0,
+        int quick = own && strcmp(algorithm, "spardl") == 0;
+        scenario *s = add(load ? attempt_load : attempt_save, quick,
                           "reducer %s %s", algorithm, load ? "load" : "save");
         s->algorithm = algorithm;
         s->files = 1;
