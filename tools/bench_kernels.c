@@ -257,8 +257,7 @@ static int run_sums(const kernel_run *run) {
             break;
         }
         add_row(&t, &kernels[i], run->type, &m);
-        if (!write_record(run->json, &kernels[i], run->type, run->reps, &m))
-            status = EXIT_FAILED;
+        if (!write_record(run->json, &kernels[i], run->type, run->reps, &m)) status = EXIT_FAILED;
     }
     bench_progress(&progress, NULL);
     if (status == EXIT_OK) kernel_table(run, &t, "sums and conversions of streams");

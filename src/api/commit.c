@@ -82,7 +82,7 @@ rill_status rill__commit_start(rill_request *r) {
     if (status != RILL_OK) rill__task_fail(r, status);
     rill__agree_start(&r->agree, 0, NULL, 0);
     r->phase = RILL__P_COMMIT;
-    r->at_commit = (rill__traffic){task->nnz_sum, task->nnz_max,  task->sent_bytes,
+    r->at_commit = (rill__traffic){task->nnz_sum,    task->nnz_max,  task->sent_bytes,
                                    task->recv_bytes, task->messages, task->rounds};
     return RILL_IN_PROGRESS;
 }

@@ -48,8 +48,9 @@ static void list_ops(rill_comm *comm, MPI_Op *ops[OPS]) {
 }
 
 rill_status rill__mpi_ops_create(rill_comm *comm) {
-    static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,  f16_max,
-                                                   f16_prod, bf16_sum, bf16_min, bf16_max, bf16_prod};
+    static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,
+                                                      f16_max,  f16_prod, bf16_sum, bf16_min,
+                                                      bf16_max, bf16_prod};
     MPI_Op *ops[OPS];
     list_ops(comm, ops);
     for (int i = 0; i < OPS; i++)

@@ -129,8 +129,8 @@ struct rill_request {
     uint64_t *first, *count;
     rill__settings settings;
     bool blocking, persistent;
-    const char *only_agrees; /* on this, outside of a call; else NULL */
-    bool takes_most;         /* and words may differ */
+    const char *only_agrees;         /* on this, outside of a call; else NULL */
+    bool takes_most;                 /* and words may differ */
     struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
 
     rill__phase phase;
@@ -146,9 +146,9 @@ struct rill_request {
     const rill__spread *spread; /* of the last result, for the bounds of a split; NULL: not known */
     int key; /* where its statistics go (plan/plan.h), and which call of that kind it is */
     uint64_t key_born, call, blocking_before;
-    bool more_memory;            /* this call may take memory that those before it did not */
-    rill__commits commits;       /* of a persistent request */
-    rill__traffic at_commit;     /* while it commits */
+    bool more_memory;        /* this call may take memory that those before it did not */
+    rill__commits commits;   /* of a persistent request */
+    rill__traffic at_commit; /* while it commits */
 
     rill__part input;          /* in, its absent entries the neutral element */
     uint64_t block;            /* entries of a block, for algorithms that take blocks */

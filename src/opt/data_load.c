@@ -29,8 +29,7 @@ rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *comm) {
     if (parent == MPI_COMM_NULL)
         return rill__data_fail(RILL_ERR_ARGUMENT, "%s: the communicator is MPI_COMM_NULL", call);
     MPI_Comm_test_inter(parent, &inter);
-    if (inter)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "%s: this is an intercommunicator", call);
+    if (inter) return rill__data_fail(RILL_ERR_ARGUMENT, "%s: this is an intercommunicator", call);
     if (MPI_Comm_dup(parent, comm) != MPI_SUCCESS) return fail_mpi("MPI_Comm_dup");
     MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     return RILL_OK;

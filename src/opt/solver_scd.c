@@ -38,7 +38,7 @@ typedef struct scd_state {
     uint32_t *chosen, *idx;
     float *val, *parts; /* parts: of the chosen ones' slopes */
     float *dense;       /* algorithm "dense": all coordinates' changes */
-    int *places; /* of the slices in it: counts, offsets; then room */
+    int *places;        /* of the slices in it: counts, offsets; then room */
     bool placed;
     rill_stream *part, *sums, *mine, *changes;
 } scd_state;
@@ -175,8 +175,7 @@ static rill_status scd_open(rill_trainer *t) {
     rill_status status = s && square && place ? RILL_OK : rill__train_memory("the solver");
     status = rill__data_agree(t->mpi, status);
     if (status == RILL_OK) status = find_active(t, s, square);
-    if (status == RILL_OK)
-        status = rill__data_agree(t->mpi, open_coordinates(t, s, square, place));
+    if (status == RILL_OK) status = rill__data_agree(t->mpi, open_coordinates(t, s, square, place));
     if (status == RILL_OK) status = find_beta(t, s);
     free(square);
     free(place);

@@ -256,8 +256,8 @@ static rill_status one_step(rill_trainer *t, sgd_state *s, uint64_t step, double
     double eta = learning_rate(t, step, s->steps);
     bool local = t->options.local_steps > 0;
     double weight = 1 / (double)(local ? (rows ? rows : 1) : all);
-    rill_status status = rill__batch_compute(&s->batch, t, t->order + step * t->options.batch,
-                                             rows, weight);
+    rill_status status = rill__batch_compute(&s->batch, t, t->order + step * t->options.batch, rows,
+                                             weight);
     if (status == RILL_OK) *loss += s->batch.loss;
     status = s->reducer ? step_reducer(t, s, status, eta)
              : local    ? step_local(t, s, status, step, eta)

@@ -7,7 +7,9 @@
 #include "select/selector_state.h"
 
 enum { RILL__CHECKPOINT_VERSION = 1, RILL__CHECKPOINT_NAME = 32, RILL__CHECKPOINT_OPTIONS = 24 };
-enum { RILL__CHECKPOINT_VOIDED = RILL__CHECKPOINT_OPTIONS - 1 }; /* no option: steps that were void */
+enum {
+    RILL__CHECKPOINT_VOIDED = RILL__CHECKPOINT_OPTIONS - 1
+}; /* no option: steps that were void */
 
 /* Integers are little-endian; names end with a zero byte. */
 typedef struct rill__checkpoint_header {

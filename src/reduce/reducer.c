@@ -164,8 +164,8 @@ static uint64_t text_hash(uint64_t hash, const char *text) {
 /* What all ranks must have alike, in one word. */
 static uint64_t options_word(const rill_reducer *r) {
     const rill_reducer_options *o = &r->options;
-    const char *texts[] = {o->algorithm, o->codec,  o->partition, o->value_scope,
-                           o->select,    o->nonfinite};
+    const char *texts[] = {o->algorithm,   o->codec,  o->partition,
+                           o->value_scope, o->select, o->nonfinite};
     double numbers[] = {o->density, o->momentum, o->clip, o->balance_trigger, o->lambda};
     uint64_t words[] = {(uint64_t)r->type,
                         r->dim,
@@ -222,7 +222,8 @@ rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
     rill_reducer *r = NULL;
     rill_status status = out ? make(comm, type, dim, options, number, &r)
                              : rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
-    status = rill__agree_all(comm, "reducer_create", status, status == RILL_OK ? options_word(r) : 0);
+    status = rill__agree_all(comm, "reducer_create", status,
+                             status == RILL_OK ? options_word(r) : 0);
     if (status != RILL_OK) {
         char detail[200];
         strncpy(detail, rill_last_error(), sizeof detail - 1);

@@ -55,13 +55,13 @@ struct rill_reducer {
     bool active, blocking;
 
     /* nonfinite: what a step needs in order to be undone (undo.c) */
-    bool guards, voids; /* values that are not finite count as 0; and make the step void */
-    bool skipped;       /* this rank had one */
+    bool guards, voids;   /* values that are not finite count as 0; and make the step void */
+    bool skipped;         /* this rank had one */
     bool pending_skipped; /* a micro-batch had one */
-    bool checks;        /* the update is looked at while it is written */
-    bool uses_pending;  /* pending is in the step under way */
-    const void *fed;    /* what was added to the residual; NULL: nothing */
-    const void *taken;  /* the gradient that the momentum took in; NULL: none */
+    bool checks;          /* the update is looked at while it is written */
+    bool uses_pending;    /* pending is in the step under way */
+    const void *fed;      /* what was added to the residual; NULL: nothing */
+    const void *taken;    /* the gradient that the momentum took in; NULL: none */
     rill__buffer memory_before;
     rill__selector_state *states_before; /* of the selectors */
     uint64_t voided_total;

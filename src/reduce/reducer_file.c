@@ -208,8 +208,9 @@ typedef struct saving {
     rill__checkpoint file;
     const void *from[RILL__KEPT_PARTS]; /* of this rank */
     rill__selector_state *selectors;
-    rill__outfile out;      /* of rank 0 */
-    char partial[PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular file */
+    rill__outfile out; /* of rank 0 */
+    char partial
+        [PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular file */
 } saving;
 
 static rill_status gather_sections(const rill_reducer *r, saving *s) {
@@ -330,8 +331,8 @@ static rill_status write_file(const rill_reducer *r, const char *path, saving *s
     if (code != MPI_SUCCESS) status = rill__mpi_error(code, "MPI_Bcast");
     if (status == RILL_OK) {
         int error = *s->partial ? write_together(r, s) : write_in_order(r, s);
-        status = rill__file_agree(r, error ? rill__file_error(SAVE, path, "written", error)
-                                           : RILL_OK);
+        status = rill__file_agree(r,
+                                  error ? rill__file_error(SAVE, path, "written", error) : RILL_OK);
     }
     if (!first) return rill__file_agree(r, status);
     char detail[252];

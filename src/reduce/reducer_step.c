@@ -103,8 +103,8 @@ static void write_blocks(const rill_stream *result, uint64_t first, uint64_t n, 
         uint64_t stop = start + rill__min_u64(block, result->dim - start);
         uint64_t low = rill__max_u64(start, first), high = rill__min_u64(stop, end);
         if (low < high)
-            memcpy((char *)update + (low - first) * size,
-                   from + (*at * block + low - start) * size, (high - low) * size);
+            memcpy((char *)update + (low - first) * size, from + (*at * block + low - start) * size,
+                   (high - low) * size);
         if (stop > end) return;
     }
 }
@@ -134,7 +134,8 @@ static bool write_update(rill_reducer *r) {
     double ranks = r->options.average ? r->comm->engine.size : 1;
     if (r->target.dense && result->form == RILL__DENSE) {
         void *from = result->val.data;
-        if (r->checks) return rill__dense_divide_finite(r->type, r->target.dense, from, ranks, r->dim);
+        if (r->checks)
+            return rill__dense_divide_finite(r->type, r->target.dense, from, ranks, r->dim);
         rill__dense_divide(r->type, r->target.dense, from, ranks, r->dim);
         return true;
     }
@@ -297,9 +298,8 @@ rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t cou
     if (!count || !r->options.feedback) return RILL_OK;
     if (!values) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_give_back: values is NULL");
     double share = r->options.average ? 1 : 1.0 / r->comm->engine.size;
-    rill__dense_add_scaled(r->type,
-                           (char *)r->residual.data + first * rill__type_size(r->type), share,
-                           values, count);
+    rill__dense_add_scaled(r->type, (char *)r->residual.data + first * rill__type_size(r->type),
+                           share, values, count);
     r->residual_is_zero = false;
     return RILL_OK;
 }

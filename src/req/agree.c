@@ -20,7 +20,8 @@ rill_status rill__agree_reserve(rill_request *request) {
     RILL_TRY(rill__transfers_reserve(&task->sends, rounds));
     RILL_TRY(rill__transfers_reserve(&task->receives, rounds));
     /* The words, and in each round a message to send and one to receive, or a failure's text. */
-    size_t bytes = sizeof(rill__header) + rill__max_u64(sizeof task->error, ARGS * sizeof(uint64_t));
+    size_t bytes = sizeof(rill__header) +
+                   rill__max_u64(sizeof task->error, ARGS * sizeof(uint64_t));
     return rill__blocks_reserve(task->engine, 2 * rounds + 1, bytes);
 }
 

@@ -38,7 +38,7 @@ typedef struct rill__block {
     size_t skip;  /* where the message starts */
     size_t bytes; /* of it */
     int users;
-    bool in_slab; /* its memory is a part of one */
+    bool in_slab;  /* its memory is a part of one */
     bool for_note; /* of the notes' memory, not of the pool */
     struct rill__block *next;
 } rill__block;

@@ -451,8 +451,9 @@ static void moments(rill_type type, const void *src, uint64_t n, double *sums) {
     sums[1] = reduce(l.square[0], l.square[1]);
 }
 
-const rill__select_kernels rill__select_kernels_avx512 = {
-    "avx512", filter, add_filter, add_take, nonfinite, keep, keys, kth, moments};
+const rill__select_kernels rill__select_kernels_avx512 = {"avx512", filter,    add_filter,
+                                                          add_take, nonfinite, keep,
+                                                          keys,     kth,       moments};
 #else
 typedef int rill__no_select_avx512; /* a file must declare something */
 #endif

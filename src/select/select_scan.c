@@ -28,7 +28,7 @@ static void put_back(rill__slice *p, const rill__source *source, rill__pairs pai
 
 /* Keeps the pairs [from, to) that have at least this key; they move to p->count. There is room for the others. */
 static void cut_range(rill__slice *p, const rill__source *source, uint64_t from, uint64_t to,
-                             uint64_t key) {
+                      uint64_t key) {
     const rill_selector *s = p->selector;
     unsigned width = s->shape.index_bytes;
     uint64_t n = to - from;

@@ -10,9 +10,9 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static const char *const names[] = {"algorithm",  "codec",        "partition",   "profile",
-                                    "value_bits", "allow_bits",   "block",       "expected_nnz",
-                                    "check",      "split_limit",  "seed",        "progress_thread",
+static const char *const names[] = {"algorithm",  "codec",        "partition", "profile",
+                                    "value_bits", "allow_bits",   "block",     "expected_nnz",
+                                    "check",      "split_limit",  "seed",      "progress_thread",
                                     "hosts_of",   "shared_bytes", NULL};
 enum { NAMES = sizeof names / sizeof *names - 1, INFOS = 2 };
 

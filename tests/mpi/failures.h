@@ -22,7 +22,7 @@ typedef struct scenario {
     const char *algorithm, *select;
     int bits, form, step;
     int momentum;
-    int plain; /* nothing fails: a call within another scenario */
+    int plain;   /* nothing fails: a call within another scenario */
     long stride; /* between the points tried where not all are; 0: every one */
 } scenario;
 
@@ -96,8 +96,7 @@ static inline int same_bits(const char *what, const void *data, size_t bytes) {
 
 static inline void need_comm(void) {
     if (!failing.comm)
-        fail_free_call("a new communicator",
-                       rill_comm_create(MPI_COMM_WORLD, NULL, &failing.comm));
+        fail_free_call("a new communicator", rill_comm_create(MPI_COMM_WORLD, NULL, &failing.comm));
 }
 static inline void drop_comm(void) {
     if (failing.comm) fail_free_call("rill_comm_free", rill_comm_free(&failing.comm));

@@ -44,13 +44,12 @@ static rill_status call_collective(const scenario *s, call_streams *x) {
                                 : rill_reduce_init(c, x->in, x->out, RILL_SUM, 0, &o, &q);
         break;
     case RILL_REDUCE_SCATTER:
-        status =
-            s->form == 0
-                ? rill_reduce_scatter(c, x->in, x->out, RILL_SUM, &x->first, &x->count, &o)
-            : s->form == 1
-                ? rill_ireduce_scatter(c, x->in, x->out, RILL_SUM, &x->first, &x->count, &o, &q)
-                : rill_reduce_scatter_init(c, x->in, x->out, RILL_SUM, &x->first, &x->count, &o,
-                                           &q);
+        status = s->form == 0
+                     ? rill_reduce_scatter(c, x->in, x->out, RILL_SUM, &x->first, &x->count, &o)
+                 : s->form == 1 ? rill_ireduce_scatter(c, x->in, x->out, RILL_SUM, &x->first,
+                                                       &x->count, &o, &q)
+                                : rill_reduce_scatter_init(c, x->in, x->out, RILL_SUM, &x->first,
+                                                           &x->count, &o, &q);
         break;
     case RILL_ALLGATHER:
         status = s->form == 0   ? rill_allgather(c, x->in, x->out, &o)
@@ -63,7 +62,8 @@ static rill_status call_collective(const scenario *s, call_streams *x) {
                                 : rill_bcast_init(c, x->in, 0, &o, &q);
         break;
     }
-    if (s->form == 2) { /* init is local: it may fail on one rank, whose program then has to tell the others */
+    if (s->form ==
+        2) { /* init is local: it may fail on one rank, whose program then has to tell the others */
         CHECK_OK(status);
         if (!s->plain) fail_on();
         status = rill_start(q);

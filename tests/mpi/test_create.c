@@ -48,8 +48,7 @@ static void zeroed_configs(int who) {
     rill_comm *comm = NULL;
     memset(&zeros, 0, sizeof zeros);
     int mine = who < 0 || check.rank == who;
-    CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, mine ? &zeros : &good, &comm),
-                 RILL_ERR_ARGUMENT);
+    CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, mine ? &zeros : &good, &comm), RILL_ERR_ARGUMENT);
     if (mine) CHECK_DETAIL("RILL_CONFIG_INIT");
     CHECK(rill_last_error()[0] != 0 && comm == NULL);
     zeros.size = sizeof zeros; /* and its info is 0, which is none */

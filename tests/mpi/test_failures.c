@@ -85,8 +85,8 @@ static void list_reducer(const char *algorithm, int own) {
     }
     for (int load = 0; load < 2; load++) {
         int quick = own && strcmp(algorithm, "spardl") == 0;
-        scenario *s = add(load ? attempt_load : attempt_save, quick,
-                          "reducer %s %s", algorithm, load ? "load" : "save");
+        scenario *s = add(load ? attempt_load : attempt_save, quick, "reducer %s %s", algorithm,
+                          load ? "load" : "save");
         s->algorithm = algorithm;
         s->files = 1;
     }

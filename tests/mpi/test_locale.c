@@ -18,8 +18,7 @@ static const char *in(const char *name) {
 static int same_files(const char *a, const char *b) {
     FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
     int c = EOF, d = f && g ? EOF : 0;
-    if (f && g)
-        do {
+    if (f && g) do {
             c = getc(f);
             d = getc(g);
         } while (c == d && c != EOF);

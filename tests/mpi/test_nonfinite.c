@@ -249,7 +249,7 @@ int main(int argc, char **argv) {
             test_overflow(name);
         }
     test_void("auto", RILL_F32, 0, PLAIN, 0, NAN, 0);
-    static const char *const ways[] = {"topk",   "bucket", "block",   "threshold",
+    static const char *const ways[] = {"topk",   "bucket",  "block", "threshold",
                                        "random", "nonzero", "auto"};
     for (int i = 0; i < 7; i++)
         for (int feedback = 0; feedback < 2; feedback++)

@@ -278,8 +278,9 @@ static void each_writes_into_a_device(void **state) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(complete_or_not_there),    CASE(rights_stay),    CASE(links_are_followed),
-        CASE(what_is_no_file_stays),    CASE(two_do_not_mix), CASE(lines_lie_there_at_once),
+        CASE(complete_or_not_there),    CASE(rights_stay),
+        CASE(links_are_followed),       CASE(what_is_no_file_stays),
+        CASE(two_do_not_mix),           CASE(lines_lie_there_at_once),
         CASE(a_failure_leaves_the_old), CASE(each_writes_into_a_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,10 @@
 
 #include <limits.h>
 
-static const int ranks[] = {INT_MIN, -1, 0, 1, 2, 3, 1000, 65537, 1 << 24, (1 << 24) + 1, 1 << 30,
-                            (1 << 30) + 1, INT_MAX};
-static const uint64_t dims[] = {0, 1, 7, 1000, 1 << 20, UINT64_C(1) << 32, UINT64_C(1) << 63,
-                                UINT64_MAX};
+static const int ranks[] = {
+    INT_MIN, -1, 0, 1, 2, 3, 1000, 65537, 1 << 24, (1 << 24) + 1, 1 << 30, (1 << 30) + 1, INT_MAX};
+static const uint64_t dims[] = {
+    0, 1, 7, 1000, 1 << 20, UINT64_C(1) << 32, UINT64_C(1) << 63, UINT64_MAX};
 
 /* Seconds are numbers that are not negative, and something is chosen. */
 static void check_rows(const rill_plan_query *q, const rill_plan_row *rows, int n) {

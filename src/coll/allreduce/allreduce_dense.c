@@ -93,7 +93,8 @@ static rill_status step(rill_request *r) {
     rill_status status;
     if (s->stage == DENSIFYING) {
         status = densify(r, &s->sum);
-        if (status == RILL_OK) status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
+        if (status == RILL_OK)
+            status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
         if (status != RILL_OK) rill__task_fail(r, status);
         rill__agree_start(&s->agree, 0, NULL, 0);
         s->stage = AGREEING;
@@ -104,7 +105,8 @@ static rill_status step(rill_request *r) {
         s->stage = SUMMING;
         if (!rill__task_failed(r)) hold_blocks(r, s, 1);
     }
-    if (rill__task_failed(r)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
+    if (rill__task_failed(
+            r)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
         r->may_post = false;
         return RILL_OK;
     }

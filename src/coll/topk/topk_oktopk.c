@@ -365,7 +365,6 @@ static rill_status stop(state *s) {
     return RILL_OK;
 }
 
-
 /* Up to my share of what is delivered. After an agreement all know of a failure, and stop. */
 static rill_status reduce_step(rill_request *r, state *s) {
     rill_status status;

@@ -255,7 +255,8 @@ static rill_status step(rill_request *r) {
     rill_status status = RILL_OK;
     if (s->stage == MARKING) {
         status = mark(r, s);
-        if (status == RILL_OK) status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
+        if (status == RILL_OK)
+            status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
         if (status != RILL_OK) rill__task_fail(r, status);
         rill__agree_start(&s->agree, room(r), NULL, 0);
         s->stage = AGREEING;
