@@ -28,11 +28,16 @@ static rill__commits *commits_of(rill_request *r) {
     return key ? &key->commits : NULL;
 }
 
+/* Known by its number, behind an abort. */
+static bool is_lost_count(const rill_request *r) {
+    return !r->blocking && !r->persistent && r->task.seq > r->task.engine->derailed;
+}
+
 static bool is_first(rill_request *r) {
     if (r->more_memory) return true;
     const rill__commits *c = commits_of(r);
     if (c) return c->calls < FIRST_CALLS;
-    return !r->blocking && r->call < FIRST_CALLS && !r->task.engine->derailed;
+    return !r->blocking && r->call < FIRST_CALLS && !is_lost_count(r);
 }
 
 /* What all ranks know of the call's size, when it has ended well. */
@@ -89,6 +94,8 @@ rill_status rill__commit_start(rill_request *r) {
 
 rill_status rill__commit_step(rill_request *r) {
     rill_status status = rill__agree_step(r, &r->agree);
+    /* The abort came after this rank had begun to agree, and others may not have. */
+    if (status == RILL_IN_PROGRESS && is_lost_count(r)) status = RILL_OK;
     if (status != RILL_OK) return status;
     /* The agreement adds up statistics that everybody has; and its messages are not the algorithm's. */
     rill__task *task = &r->task;

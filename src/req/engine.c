@@ -47,6 +47,7 @@ rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
         pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     engine->tag_calls = RILL__TAG_NOTE / RILL__LANES;
+    engine->derailed = UINT64_MAX;
     return rill__notes_reserve(engine);
 }
 

@@ -85,7 +85,8 @@ static bool is_told(const rill__engine *engine, const rill__header *header) {
 }
 
 static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
-    engine->derailed = engine->derailed || header->form == RILL__M_FAILED;
+    if (header->form == RILL__M_FAILED)
+        engine->derailed = rill__min_u64(engine->derailed, header->seq);
     if (is_told(engine, header)) return;
     if (!have_spare_note(engine)) return; /* of this rank's own: it has the error all the same */
     rill__note *note = engine->spare_notes;

@@ -113,7 +113,7 @@ typedef struct rill__engine {
     uint64_t *sent, *received;           /* messages to and from each rank */
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
     int farewells[2]; /* ranks that came to the first and second step of freeing */
-    bool derailed;    /* a call was aborted: ranks may have counted calls differently */
+    uint64_t derailed; /* the first call that was aborted: from there on ranks may count calls differently */
     bool leaving;     /* this rank frees the communicator, */
     bool closing;     /* and so do all: nobody is in a call any more */
     unsigned idle_polls;
