@@ -53,7 +53,11 @@ void rill__reducer_undo_failed(rill_reducer *r) {
     if (r->failed != RILL_OK) keep_pending(r);
     if (r->failed == RILL_OK && r->choice == RILL__SEND_ALL) keep_all(r);
     else if (r->failed == RILL_OK) rill__reducer_take_all_back(r);
+    /* With one gradient more in the residuals, thresholds and bounds must be found anew. */
+    for (int i = 0; r->choice == RILL__SEND_SELECTED && i < r->n_selectors; i++)
+        r->states_before[i].level = 0;
     restore(r);
+    if (r->feedback.memory_size) memset(r->feedback.memory.data, 0, r->feedback.memory_size);
 }
 
 void rill__reducer_undo_void(rill_reducer *r) {
