@@ -158,7 +158,7 @@ static void *blocks(void *argument) {
 /* Blocking calls of one kind, alike, from all threads at once, of which nothing is known at first: a call may start while
  * the one before it is under way, on one rank and not on another. */
 static void blocking_at_once(void) {
-    for (int again = 0; again < 20; again++) {
+    for (int again = 0; again < 6; again++) {
         check_case("%d threads block on one communicator, %d", THREADS, again);
         worker workers[THREADS];
         CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &shared));
