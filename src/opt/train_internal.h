@@ -179,6 +179,7 @@ void rill__row_decide(const rill_data_view *, uint64_t row, const float *w, int 
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
 rill_status rill__train_weigh(rill_trainer *);
+rill_status rill__train_weigh_alone(rill_trainer *, const char *text); /* its part that asks no other rank */
 rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
 /* How a failure of one rank becomes everybody's, between the start of an epoch and its end. Who fails leaves the call
  * that it is in, refuses those that the others may be in or come to (rill__train_refuse, rill__exchange_refuse), and

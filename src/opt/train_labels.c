@@ -140,7 +140,7 @@ static rill_status parse_weights(rill_trainer *t, const char *text) {
 }
 
 /* All 1, or as the text has it; with "balanced" the rows of each class on this rank. */
-static rill_status weigh_alone(rill_trainer *t, const char *text) {
+rill_status rill__train_weigh_alone(rill_trainer *t, const char *text) {
     if (t->regression)
         return rill__data_fail(RILL_ERR_UNSUPPORTED, "class_weights \"%s\" in regression", text);
     t->class_weight = malloc((size_t)t->labels * sizeof *t->class_weight);
@@ -155,7 +155,7 @@ static rill_status weigh_alone(rill_trainer *t, const char *text) {
 
 rill_status rill__train_weigh(rill_trainer *t) {
     const char *text = t->options.class_weights;
-    RILL_TRY_DATA(rill__data_agree(t->mpi, text ? weigh_alone(t, text) : RILL_OK));
+    RILL_TRY_DATA(rill__data_agree(t->mpi, text ? rill__train_weigh_alone(t, text) : RILL_OK));
     if (!text || strcmp(text, "balanced")) return RILL_OK;
     RILL_TRY_DATA(rill__train_sum(t, RILL_OK, t->class_weight, t->labels));
     for (int c = 0; c < t->labels; c++)

@@ -15,14 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     text[size - 1] = '\0';
     rill_trainer *t = calloc(1, sizeof *t);
     MUST(t);
-    t->options = (rill_train_options)RILL_TRAIN_OPTIONS_INIT;
-    t->options.class_weights = text;
     t->ranks = 1;
     t->label = binary ? two : five;
     t->labels = binary ? 2 : 5;
     t->columns = binary ? 1 : 5;
-    if (strcmp(text, "balanced") != 0) { /* which sums over the ranks */
-        rill_status status = rill__train_weigh(t);
+    if (strcmp(text, "balanced") != 0) { /* which counts rows, of which there are none */
+        rill_status status = rill__train_weigh_alone(t, text);
         MUST(status == RILL_OK || status == RILL_ERR_ARGUMENT);
         MUST(status == RILL_OK || *rill_last_error());
         for (int c = 0; status == RILL_OK && c < t->labels; c++)
