@@ -26,6 +26,7 @@ typedef struct rill__arrival {
 } rill__arrival;
 
 typedef struct rill__link rill__link;
+struct rill__hosts; /* req/hosts.h */
 
 typedef struct rill__link_table {
     const char *name; /* "mpi", "local": statistics, errors */
