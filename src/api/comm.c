@@ -44,7 +44,7 @@ static rill_status prepare(rill_comm *comm, MPI_Comm dup, const rill_config *con
                           "rill_comm_create: config.size is %zu: use RILL_CONFIG_INIT",
                           config->size);
     RILL_TRY(rill__hosts_reserve(&comm->engine.hosts, comm->engine.size));
-    return rill__mpi_ops_create(comm);
+    return rill__mpi_ops_create(&comm->mpi_ops);
 }
 
 static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
@@ -69,7 +69,7 @@ static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const ri
 }
 
 static void destroy(rill_comm *comm) {
-    rill__mpi_ops_free(comm);
+    rill__mpi_ops_free(&comm->mpi_ops);
     rill__shared_free(&comm->engine.shared);
     rill__engine_free(&comm->engine);
     free(comm);

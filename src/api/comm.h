@@ -2,8 +2,10 @@
 #ifndef RILL_API_COMM_H
 #define RILL_API_COMM_H
 
+#include "coll/patterns/mpi_ops.h"
 #include "core/clock.h"
 #include "plan/plan.h"
+#include "req/request.h"
 
 /* Most bytes of one MPI message where nobody sets it: counts are ints. */
 #define RILL__SPLIT_LIMIT (UINT64_C(1) << 30)
@@ -30,8 +32,7 @@ struct rill_comm {
     rill__engine engine; /* first */
     rill__defaults defaults;
     rill__planner planner;
-    MPI_Op min, max, half[2][4]; /* half: f16 and bf16 by kind */
-    bool has_ops;                /* they are set, if only to MPI_OP_NULL */
+    rill__mpi_ops mpi_ops; /* for the dense sum */
     rill__clock clock;
     rill_stats last; /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
@@ -49,9 +50,5 @@ rill_status rill__settings_resolve(const rill_comm *, rill_collective, const ril
 
 /* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
 rill_status rill__comm_profile(rill_comm *, double crowding);
-
-/* mpi_op.c: local. Free takes what a failed create left. */
-rill_status rill__mpi_ops_create(rill_comm *);
-void rill__mpi_ops_free(rill_comm *);
 
 #endif

@@ -1,6 +1,6 @@
-/* MPI operations for `dense`: those that MPI has not, or not as we promise them. MPI calls them as
- * inout = in op inout. */
-#include "api/comm.h"
+/* MPI calls its operations as inout = in op inout. */
+#include "coll/patterns/mpi_ops.h"
+#include "req/request.h"
 
 #define COMBINE(name, type, op)                                                                    \
     static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
@@ -40,22 +40,22 @@ static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
 
 enum { OPS = 10 };
 
-static void list_ops(rill_comm *comm, MPI_Op *ops[OPS]) {
-    ops[0] = &comm->min;
-    ops[1] = &comm->max;
+static void list_ops(rill__mpi_ops *mpi, MPI_Op *ops[OPS]) {
+    ops[0] = &mpi->min;
+    ops[1] = &mpi->max;
     for (int i = 0; i < 8; i++)
-        ops[2 + i] = &comm->half[i / 4][i % 4];
+        ops[2 + i] = &mpi->half[i / 4][i % 4];
 }
 
-rill_status rill__mpi_ops_create(rill_comm *comm) {
+rill_status rill__mpi_ops_create(rill__mpi_ops *mpi) {
     static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,
                                                       f16_max,  f16_prod, bf16_sum, bf16_min,
                                                       bf16_max, bf16_prod};
     MPI_Op *ops[OPS];
-    list_ops(comm, ops);
+    list_ops(mpi, ops);
     for (int i = 0; i < OPS; i++)
         *ops[i] = MPI_OP_NULL;
-    comm->has_ops = true;
+    mpi->created = true;
     for (int i = 0; i < OPS; i++) {
         int code = MPI_Op_create(functions[i], 1, ops[i]);
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Op_create");
@@ -63,28 +63,29 @@ rill_status rill__mpi_ops_create(rill_comm *comm) {
     return RILL_OK;
 }
 
-void rill__mpi_ops_free(rill_comm *comm) {
+void rill__mpi_ops_free(rill__mpi_ops *mpi) {
     MPI_Op *ops[OPS];
-    list_ops(comm, ops);
-    for (int i = 0; comm->has_ops && i < OPS; i++)
+    list_ops(mpi, ops);
+    for (int i = 0; mpi->created && i < OPS; i++)
         if (*ops[i] != MPI_OP_NULL) MPI_Op_free(ops[i]);
 }
 
-bool rill__mpi_op(const rill_request *r, MPI_Datatype *type, MPI_Op *op) {
-    rill__op_kind kind = r->op->kind;
+bool rill__mpi_op(const rill__mpi_ops *mpi, rill_type type, const rill_op *op, MPI_Datatype *to,
+                  MPI_Op *mpi_op) {
+    rill__op_kind kind = op->kind;
     if (kind == RILL__USER) return false;
-    switch (r->task.shape.type) {
+    switch (type) {
     case RILL_F32:
     case RILL_F64:
-        *type = r->task.shape.type == RILL_F32 ? MPI_FLOAT : MPI_DOUBLE;
-        *op = kind == RILL__SUM    ? MPI_SUM
-              : kind == RILL__PROD ? MPI_PROD
-              : kind == RILL__MIN  ? r->comm->min
-                                   : r->comm->max;
+        *to = type == RILL_F32 ? MPI_FLOAT : MPI_DOUBLE;
+        *mpi_op = kind == RILL__SUM    ? MPI_SUM
+                  : kind == RILL__PROD ? MPI_PROD
+                  : kind == RILL__MIN  ? mpi->min
+                                       : mpi->max;
         return true;
     default:
-        *type = MPI_UINT16_T;
-        *op = r->comm->half[r->task.shape.type == RILL_F16 ? 0 : 1][kind];
+        *to = MPI_UINT16_T;
+        *mpi_op = mpi->half[type == RILL_F16 ? 0 : 1][kind];
         return true;
     }
 }

@@ -1,0 +1,69 @@
+/* A problem: what all ranks know of a call before it runs, and what the cost model needs. supports and
+ * estimate of an algorithm see nothing else, so that all ranks choose alike. */
+#ifndef RILL_COLL_PROBLEM_H
+#define RILL_COLL_PROBLEM_H
+
+#include "codec/codec.h"
+#include "stream/part.h"
+
+typedef enum rill__partition {
+    RILL__UNIFORM = 0,
+    RILL__BALANCED = 1,
+    RILL__ANY_PARTITION = 2 /* settings only: the planner chooses */
+} rill__partition;
+
+/* Where the entries of a result lie: at[i] has i / RILL__SPREAD of them below it, at[0] is 0 and the last the
+ * dimension. */
+enum { RILL__SPREAD = 256 };
+typedef struct rill__spread {
+    uint64_t entries; /* 0: not known */
+    uint64_t at[RILL__SPREAD + 1];
+} rill__spread;
+
+/* Constants of the cost model, the same on all ranks of a communicator. Seconds. */
+typedef struct rill__constants {
+    double latency;                 /* of one message that somebody waits for */
+    double message;                 /* of each further one of the same round */
+    double byte;                    /* per byte on the wire of one rank */
+    double host_latency, host_byte; /* the same between ranks of one host */
+    double overhead;                /* of a call, whatever the algorithm */
+    double merge;                   /* per input entry of a two-way sparse sum */
+    double sum;                     /* per input entry of a P-way sparse sum */
+    double scatter;                 /* per sparse entry added to a dense vector */
+    double dense_add;               /* per byte of a dense sum */
+    double copy;                    /* per byte copied */
+    double pack, fano, bits;      /* per index, encoded and decoded: bitpack, elias_fano, bitmap */
+    double quantize;              /* per value coded in 16 bits or less, and back */
+    double mpi_latency, mpi_byte; /* of MPI's own dense allreduce, as a ring */
+    double doubt; /* MPI's dense allreduce is kept unless another takes less than this share */
+} rill__constants;
+
+typedef struct rill__problem {
+    rill_collective collective;
+    int ranks;
+    uint64_t dim;
+    rill_type type;
+    const rill_op *op;
+    unsigned index_bytes;
+    int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
+    bool sums_bits;           /* every rank has kernels that sum bits and values */
+    double nnz;               /* entries per rank, mean */
+    double nnz_max;           /* of one rank, the most */
+    double result;            /* expected entries of the result */
+    double space;             /* in which uniform supports would give it; at most dim */
+    double skew;              /* entries in the fullest of P equal ranges over the mean */
+    double k;                 /* reducers: entries wanted in the result; else 0 */
+    /* The way to send, which the planner chooses with the algorithm (rill__problem_code). */
+    const rill__index_codec *codec; /* of messages that are worth it */
+    int value_bits;
+    double value_cost; /* expected bytes of a value in a message */
+    double index_cost; /* and of an index, where the density does not tell; else negative */
+    double transcode;  /* seconds to encode and decode a byte of a message */
+    bool
+        all_values; /* value_bits for every message, where the paper has a phase of its own for it */
+    rill__partition partition;
+    uint64_t block; /* entries of a block, where entries come in blocks; else 0 */
+    const rill__constants *c;
+} rill__problem;
+
+#endif
