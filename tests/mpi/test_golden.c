@@ -164,8 +164,10 @@ static void run_algorithm(setup s, rill_comm *comm, const char *hosts) {
 
 /* ---- reducers ------------------------------------------------------------------------------ */
 
-/* Large entries that differ between ranks and move from step to step; one rank has none at times. */
+/* Large entries that differ between ranks and move from step to step; one rank has none at times. All
+ * grow and shrink, so that thresholds are steered and miss. */
 static void fill_gradient(rill_type type, int exact, int step, void *gradient) {
+    static const double scales[STEPS] = {1, 1.25, 0.875, 4, 2, 0.25};
     uint64_t rank = (uint64_t)check.rank, seed = 300 + (uint64_t)step;
     for (uint64_t i = 0; i < DIM; i++) {
         uint64_t bits = golden_bits(seed, rank, i);
@@ -173,7 +175,9 @@ static void fill_gradient(rill_type type, int exact, int step, void *gradient) {
         int large = (i * 31 + rank + (uint64_t)step / 2) % 53 == 0;
         double x = (double)(1 + bits % 2) * (bits & 4 ? 1 : -1);
         if (exact) x *= large ? 2 : 1; /* up to 4: bf16 holds the sum of all steps and 8 ranks */
-        else x = golden_value(type, OP_SUM, 0, rng_next(&r), check.rank) * (large ? 8 : 0.5);
+        else
+            x = golden_value(type, OP_SUM, 0, rng_next(&r), check.rank) * (large ? 8 : 0.5) *
+                scales[step];
         if (i % 5 == 0 || (rank == 1 && step % 3 == 0)) x = 0;
         value_store(type, gradient, i, x);
     }
@@ -249,7 +253,7 @@ static void run_variant(rill_comm *comm, const char *algorithm, const char *host
     o.bucket = 100;
     o.block = BLOCK;
     if (!strcmp(algorithm, "s2")) exact_sketch(&o, v);
-    o.threshold_interval = 4;
+    o.threshold_interval = 5;
     o.repartition_interval = 3;
     int n = snprintf(name, sizeof name, "reducer %s %s %s %d %s hosts=%s", algorithm,
                      rill_type_name(type), select ? select : "-", bits, v->name, hosts);
