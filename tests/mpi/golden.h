@@ -1,6 +1,6 @@
-/* Golden bits: inputs from integer arithmetic, hashes of results over all ranks, and the file of what
- * they were: lines "ranks name of the case = hash hash ...". Rank 0 has the file; the others only
- * give their hashes. */
+/* Golden bits: inputs from integer arithmetic, hashes of results over all ranks, and the file of
+ * what they were: lines "ranks name of the case = hash hash ...". Rank 0 has the file; the others
+ * only give their hashes. */
 #ifndef RILL_TESTS_GOLDEN_H
 #define RILL_TESTS_GOLDEN_H
 
@@ -19,8 +19,9 @@ static inline uint64_t golden_bits(uint64_t seed, uint64_t rank, uint64_t i) {
     return rng_next(&r);
 }
 
-/* A number that the type holds as it is, of a magnitude that varies, so that sums round and depend on
- * their order; for products of magnitudes from 1/2 to 3/2. exact: of which 30 combine without rounding. */
+/* A number that the type holds as it is, of a magnitude that varies, so that sums round and depend
+ * on their order; for products of magnitudes from 1/2 to 3/2. exact: of which 30 combine without
+ * rounding. */
 static inline double golden_value(rill_type type, test_op op, int exact, uint64_t bits, int rank) {
     static const int digits[TYPE_COUNT] = {24, 53, 11, 8}; /* in the order of rill_type */
     rng r = {bits};
@@ -36,7 +37,7 @@ static inline double golden_value(rill_type type, test_op op, int exact, uint64_
 static inline uint64_t golden_hash(uint64_t h, const void *data, size_t bytes) {
     return XXH64(data, bytes, h);
 }
-/* All that a caller can see of a stream, but for the way it is stored: values, stored entries, fill. */
+/* Of a stream: all values, the number of stored entries, the size of its blocks, the fill. */
 static inline uint64_t golden_stream(uint64_t h, const rill_stream *s) {
     size_t size = value_size(rill_stream_type(s));
     uint64_t dim = rill_stream_dim(s), about[2] = {rill_stream_nnz(s), rill_stream_block(s)};
@@ -147,8 +148,8 @@ static inline void golden_compare(const golden_line *got) {
     if (golden.news++ < GOLDEN_SHOWN) printf("new: %d %s\n", got->ranks, got->name);
 }
 
-/* Ends a case: n hashes of this rank, each of which is combined with those of the other ranks, in the
- * order of ranks. Collective. */
+/* Ends a case: n hashes of this rank, each of which is combined with those of the other ranks, in
+ * the order of ranks. Collective. */
 static inline void golden_case(const char *name, int n, const uint64_t *mine) {
     uint64_t *all = malloc((size_t)(check.size * n + 1) * sizeof *all);
     MPI_Gather(mine, n, MPI_UINT64_T, all, n, MPI_UINT64_T, 0, MPI_COMM_WORLD);

@@ -1,12 +1,13 @@
 /* Golden bits: every named algorithm and reducer gives, on fixed inputs, the bits that it gave when
- * tests/mpi/golden.txt was recorded. Cases come from the public tables, so a new row is covered: what
- * the file does not know is reported as new.
+ * tests/mpi/golden.txt was recorded. Cases come from the public tables, so a new row is covered:
+ * what the file does not know is reported as new.
  *   --file FILE    (tests/mpi/golden.txt)
  *   --strict       a new case is a failure
  *   --every N      (1) one case of N
  *   --write FILE   records this number of ranks, and leaves the lines of the others
  * Where bits change on purpose, the CHANGELOG says why, and the file is recorded again:
- *   for p in 1 2 3 4 5 8; do scripts/mpirun-test $p build/tests/test_golden --write tests/mpi/golden.txt; done
+ *   f=tests/mpi/golden.txt
+ *   for p in 1 2 3 4 5 8; do scripts/mpirun-test $p build/tests/test_golden --write $f; done
  *
  * No case depends on the machine: algorithms are named, costs are the built-in ones, hosts are
  * pretended, numbers come from integers, and sums that MPI makes (in an order of its own) are of
@@ -164,8 +165,8 @@ static void run_algorithm(setup s, rill_comm *comm, const char *hosts) {
 
 /* ---- reducers ------------------------------------------------------------------------------ */
 
-/* Large entries that differ between ranks and move from step to step; one rank has none at times. All
- * grow and shrink, so that thresholds are steered and miss. */
+/* Large entries that differ between ranks and move from step to step; one rank has none at times.
+ * All grow and shrink, so that thresholds are steered and miss. */
 static void fill_gradient(rill_type type, int exact, int step, void *gradient) {
     static const double scales[STEPS] = {1, 1.25, 0.875, 4, 2, 0.25};
     uint64_t rank = (uint64_t)check.rank, seed = 300 + (uint64_t)step;
