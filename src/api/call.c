@@ -224,10 +224,10 @@ static void furnish(rill_request *r) {
     run->skew = 0;
     run->more_memory = false;
     run->used_codec = NULL;
-    run->out = r->out;
-    run->first = r->first;
-    run->count = r->count;
-    run->may_block = r->blocking;
+    r->outside.out = r->out;
+    r->outside.first = r->first;
+    r->outside.count = r->count;
+    r->outside.may_block = r->blocking;
 }
 
 /* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one, also what the input or the
@@ -306,14 +306,15 @@ static void bind(rill_request *r, rill_comm *comm) {
     r->task.step = step_call;
     r->task.completed = call_completed;
     r->plan.ranks = engine->size;
-    r->run.task = &r->task;
+    r->run.outside = &r->outside;
+    r->outside.task = &r->task;
+    r->outside.mpi_ops = &comm->mpi_ops;
     r->run.status = &r->task.status;
     r->run.problem = &r->plan.problem;
     r->run.input = &r->input;
     r->run.rank = engine->rank;
     r->run.size = engine->size;
     r->run.hosts = &engine->hosts;
-    r->run.mpi_ops = &comm->mpi_ops;
 }
 
 static rill_request *take_request(rill_comm *comm) {
@@ -333,7 +334,7 @@ void rill__request_recycle(rill_request *r) {
 }
 
 void rill__request_destroy(rill_request *r) {
-    rill__stream_release(&r->run.spare);
+    rill__stream_release(&r->outside.spare);
     rill__piece_free(&r->run.piece[0]);
     rill__piece_free(&r->run.piece[1]);
     rill__buffer_free(&r->run.scratch);

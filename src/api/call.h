@@ -3,7 +3,7 @@
 #define RILL_API_CALL_H
 
 #include "api/comm.h"
-#include "coll/run.h"
+#include "coll/outside.h"
 
 typedef enum rill__mode { RILL__BLOCKING, RILL__NONBLOCKING, RILL__PERSISTENT } rill__mode;
 
@@ -35,6 +35,7 @@ typedef struct rill__traffic {
 struct rill_request {
     rill__task task; /* first */
     rill__run run;
+    rill__outside outside; /* of the run */
     rill__planned plan;
     rill_comm *comm;
     rill_collective collective;

@@ -18,13 +18,13 @@ static rill_status prepare_form(rill_request *r, uint64_t block) {
     if (block && in->form == RILL__BLOCKS && in->block == block &&
         rill__value_equal(type, in->fill, r->run.fill))
         return RILL_OK;
-    empty_like(&r->run.spare, in);
-    RILL_TRY(rill__stream_convert(&r->run.spare, in, block, r->run.fill));
+    empty_like(&r->outside.spare, in);
+    RILL_TRY(rill__stream_convert(&r->outside.spare, in, block, r->run.fill));
     bool reduces = r->collective <= RILL_REDUCE_SCATTER;
-    if (reduces && r->run.spare.nnz > (block ? rill__blocks_switch(type, block, in->dim)
-                                             : rill__dense_switch(type, in->dim)))
-        RILL_TRY(rill_stream_to_dense(&r->run.spare));
-    r->input = rill__stream_part(&r->run.spare);
+    if (reduces && r->outside.spare.nnz > (block ? rill__blocks_switch(type, block, in->dim)
+                                                 : rill__dense_switch(type, in->dim)))
+        RILL_TRY(rill_stream_to_dense(&r->outside.spare));
+    r->input = rill__stream_part(&r->outside.spare);
     return RILL_OK;
 }
 
@@ -44,7 +44,7 @@ static rill_status prepare_input(rill_request *r) {
         return RILL_OK;
     }
     if (!gather && rill__value_equal(type, in->fill, r->run.fill)) return RILL_OK;
-    rill_stream *changed = &r->run.spare;
+    rill_stream *changed = &r->outside.spare;
     empty_like(changed, in);
     if (gather) {
         RILL_TRY(rill_stream_copy(changed, in));

@@ -1,59 +1,59 @@
 /* What algorithms may do, on top of a task's messages. */
-#include "coll/run.h"
-#include "req/request.h"
+#include "coll/outside.h"
 
 #include <string.h>
 
 rill_status rill__run_fail(rill__run *run, rill_status status) {
-    return rill__task_fail(run->task, status);
+    return rill__task_fail(run->outside->task, status);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 void *rill__run_memory(rill__run *run, size_t bytes) {
-    rill__block *block = rill__block_take(run->task, bytes);
+    rill__block *block = rill__block_take(run->outside->task, bytes);
     if (block) return block->buffer.data;
-    rill__task_fail(run->task, RILL_ERR_MEMORY);
+    rill__task_fail(run->outside->task, RILL_ERR_MEMORY);
     return NULL;
 }
 
 void *rill__run_alloc(rill__run *run, size_t n, size_t size) {
     size_t bytes;
-    rill__block *block = rill__size_mul(n, size, &bytes) ? rill__block_take(run->task, bytes)
-                                                         : NULL;
+    rill__block *block = rill__size_mul(n, size, &bytes)
+                             ? rill__block_take(run->outside->task, bytes)
+                             : NULL;
     if (!block) {
-        rill__task_fail(run->task,
+        rill__task_fail(run->outside->task,
                         rill__fail(RILL_ERR_MEMORY, "out of memory: %zu times %zu bytes", n, size));
         return NULL;
     }
     return memset(block->buffer.data, 0, bytes);
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 rill_status rill__run_encode(rill__run *run, const rill__coding *coding, const rill__part *part,
                              rill__block **out) {
-    return rill__encode(run->task, coding, part, out);
+    return rill__encode(run->outside->task, coding, part, out);
 }
 
 rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, rill__block **out) {
-    return rill__encode_bundle(run->task, n, start, out);
+    return rill__encode_bundle(run->outside->task, n, start, out);
 }
 
 rill_status rill__run_unbundle(rill__run *run, const rill__message *bundle, size_t *offset,
                                rill__message *message) {
-    return rill__message_next(bundle, &run->task->expect, offset, message);
+    return rill__message_next(bundle, &run->outside->task->expect, offset, message);
 }
 
 rill_status rill__run_send_block(rill__run *run, int to, int lane, rill__block *block) {
-    return rill__send_block(run->task, to, lane, block);
+    return rill__send_block(run->outside->task, to, lane, block);
 }
 
 rill_status rill__run_send(rill__run *run, int to, int lane, const rill__coding *coding,
                            const rill__part *part) {
     rill__block *block;
-    RILL_TRY(rill__encode(run->task, coding, part, &block));
-    return rill__send_block(run->task, to, lane, block);
+    RILL_TRY(rill__encode(run->outside->task, coding, part, &block));
+    return rill__send_block(run->outside->task, to, lane, block);
 }
 
 rill_status rill__own_message(const rill__block *block, rill__message *m) {
@@ -73,44 +73,48 @@ rill__part rill__run_own_part(rill__run *run, const rill__block *block) {
 
 size_t rill__block_bytes(const rill__block *block) { return block->bytes; }
 
-bool rill__run_sends_done(rill__run *run) { return rill__sends_done(run->task); }
+bool rill__run_sends_done(rill__run *run) { return rill__sends_done(run->outside->task); }
 
 rill_status rill__run_receive(rill__run *run, int from, int lane, rill__received *r) {
     r->from = from;
-    return rill__receive(run->task, from == RILL__FROM_ANY ? MPI_ANY_SOURCE : from, lane,
+    return rill__receive(run->outside->task, from == RILL__FROM_ANY ? MPI_ANY_SOURCE : from, lane,
                          &r->message, &r->block, &r->from);
 }
 
 void rill__run_part_at(rill__run *run, const rill__message *message, rill__part *part) {
-    rill__received_part_at(run->task, message, part);
+    rill__received_part_at(run->outside->task, message, part);
 }
 
 rill_status rill__run_exchange_send(rill__run *run, int to, rill__block *block) {
-    return rill__exchange_send(run->task, to, block);
+    return rill__exchange_send(run->outside->task, to, block);
 }
 
 rill_status rill__run_exchange_receive(rill__run *run, int from, bool short_likely,
                                        rill__received *r) {
     r->from = from;
-    return rill__exchange_receive(run->task, from, short_likely, &r->message, &r->block);
+    return rill__exchange_receive(run->outside->task, from, short_likely, &r->message, &r->block);
 }
 
 rill_status rill__run_agree(rill__run *run, rill__agree *agree) {
-    return rill__agree_step(run->task, agree);
+    return rill__agree_step(run->outside->task, agree);
 }
 
-rill_status rill__run_agree_reserve(rill__run *run) { return rill__agree_reserve(run->task); }
+rill_status rill__run_agree_reserve(rill__run *run) {
+    return rill__agree_reserve(run->outside->task);
+}
 
-void rill__run_round(rill__run *run) { run->task->rounds++; }
+void rill__run_round(rill__run *run) { run->outside->task->rounds++; }
 
 void rill__run_count(rill__run *run, const rill__header *h) {
-    run->task->nnz_sum += h->nnz_sum;
-    run->task->nnz_max = rill__max_u64(run->task->nnz_max, h->nnz_max);
+    rill__task *task = run->outside->task;
+    task->nnz_sum += h->nnz_sum;
+    task->nnz_max = rill__max_u64(task->nnz_max, h->nnz_max);
 }
 
 void rill__run_count_anew(rill__run *run, const rill__header *h, uint64_t more) {
-    run->task->nnz_sum = h->nnz_sum + more;
-    run->task->nnz_max = rill__max_u64(h->nnz_max, more);
+    rill__task *task = run->outside->task;
+    task->nnz_sum = h->nnz_sum + more;
+    task->nnz_max = rill__max_u64(h->nnz_max, more);
 }
 
 void rill__run_remembers(rill__run *run, const void *memory, size_t bytes) {
@@ -118,10 +122,10 @@ void rill__run_remembers(rill__run *run, const void *memory, size_t bytes) {
     uint32_t hash = UINT32_C(2166136261);
     for (size_t i = 0; i < bytes; i++)
         hash = (hash ^ at[i]) * UINT32_C(16777619);
-    run->task->expect.memory = (uint16_t)(hash ^ hash >> 16);
+    run->outside->task->expect.memory = (uint16_t)(hash ^ hash >> 16);
 }
 
-/* ---- sums and endings --------------------------------------------------------------------------------- */
+/* ---- sums and endings ----------------------------------------------------------------------- */
 
 /* An operation of the user's leaves the reason where it could not do its work. */
 static rill_status check_op(const rill_op *op) {
@@ -142,7 +146,7 @@ void rill__run_sum(rill__run *run, uint64_t first, uint64_t range, int n, const 
 }
 
 rill_status rill__run_assemble(rill__run *run, int n, const rill__part *parts, rill__part *whole) {
-    rill_stream *spare = &run->spare;
+    rill_stream *spare = &run->outside->spare;
     spare->type = run->shape.type;
     spare->index_bytes = run->shape.index_bytes;
     spare->dim = run->dim;
@@ -151,18 +155,19 @@ rill_status rill__run_assemble(rill__run *run, int n, const rill__part *parts, r
     return RILL_OK;
 }
 
-rill__part rill__run_result(const rill__run *run) { return rill__stream_part(run->out); }
+rill__part rill__run_result(const rill__run *run) { return rill__stream_part(run->outside->out); }
 
 rill_status rill__finish_piece(rill__run *run, rill__piece *piece) {
-    if (!rill__run_failed(run)) rill__stream_adopt(run->out, run->fill, piece);
+    if (!rill__run_failed(run)) rill__stream_adopt(run->outside->out, run->fill, piece);
     return RILL_OK;
 }
 
 rill_status rill__finish_copy(rill__run *run, const rill__part *part) {
-    return rill__run_failed(run) ? RILL_OK : rill__stream_set_part(run->out, run->fill, part);
+    return rill__run_failed(run) ? RILL_OK
+                                 : rill__stream_set_part(run->outside->out, run->fill, part);
 }
 
-rill_status rill__finish_dense(rill__run *run) { return rill_stream_to_dense(run->out); }
+rill_status rill__finish_dense(rill__run *run) { return rill_stream_to_dense(run->outside->out); }
 
 static bool lies_in(const void *at, const rill__buffer *buffer) {
     uintptr_t start = (uintptr_t)buffer->data;
@@ -173,9 +178,9 @@ static bool lies_in(const void *at, const rill__buffer *buffer) {
  * call's own stream and exchanged. */
 rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
     if (rill__run_failed(run)) return RILL_OK;
-    rill_stream *out = run->out;
+    rill_stream *out = run->outside->out;
     if (!run->in_place) return rill__stream_assemble(out, run->fill, n, parts);
-    rill_stream *temp = &run->spare;
+    rill_stream *temp = &run->outside->spare;
     bool borrowed = false;
     for (int i = 0; i < n; i++)
         borrowed |= lies_in(parts[i].val, &temp->val);
@@ -204,7 +209,8 @@ rill_status rill__finish_range(rill__run *run, uint64_t first, uint64_t count,
     uint64_t end = part->first + part->range;
     rill__part parts[3] = {rill__part_empty(0, part->first), *part,
                            rill__part_empty(end, run->dim - end)};
-    if (run->first) *run->first = first;
-    if (run->count) *run->count = count;
+    const rill__outside *outside = run->outside;
+    if (outside->first) *outside->first = first;
+    if (outside->count) *outside->count = count;
     return rill__finish_parts(run, 3, parts);
 }

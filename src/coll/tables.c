@@ -27,6 +27,13 @@ const rill__algorithm *rill__algorithm_named(rill_collective collective, const c
     }
 }
 
+const rill__algorithm *rill__algorithm_of_mpi(rill_collective collective) {
+    for (int i = 0;; i++) {
+        const rill__algorithm *a = rill__algorithm_at(collective, i);
+        if (!a || a->posts_mpi_collective) return a;
+    }
+}
+
 const char *rill_algorithm_at(rill_collective collective, int i, const char **description) {
     const rill__algorithm *a = rill__algorithm_at(collective, i);
     if (description) *description = a ? a->description : NULL;

@@ -129,4 +129,5 @@ const rill__algorithm rill__allreduce_recursive_double = {
     .estimate = estimate,
     .state_size = sizeof(state),
     .step = step,
+    .waits_in_pairs = true,
 };

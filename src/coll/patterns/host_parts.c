@@ -1,5 +1,5 @@
 #include "coll/patterns/host_parts.h"
-#include "req/request.h"
+#include "coll/outside.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ static const rill__coding as_it_is = {.index = &rill__codec_raw,
 
 static rill_status give(rill__run *run, int from, int to, int lane, const rill__part *part,
                         bool ranges) {
-    rill__shared *memory = &run->task->engine->shared;
+    rill__shared *memory = &run->outside->task->engine->shared;
     const rill__hosts *hosts = run->hosts;
     int me = hosts->place, readers = to - from - (me >= from && me < to);
     uint64_t words[RILL__SHARED_WORDS];
@@ -26,7 +26,7 @@ static rill_status give(rill__run *run, int from, int to, int lane, const rill__
         int rank = hosts->ranks[i];
         if (i == me) continue;
         if (shared) {
-            RILL_TRY(rill__send_words(run->task, rank, lane, words, RILL__SHARED_WORDS));
+            RILL_TRY(rill__send_words(run->outside->task, rank, lane, words, RILL__SHARED_WORDS));
         } else if (ranges) {
             uint64_t first = rill__uniform_bound(part->range, i - from, to - from);
             uint64_t end = rill__uniform_bound(part->range, i - from + 1, to - from);
@@ -53,8 +53,8 @@ rill_status rill__host_give_ranges(rill__run *run, int from, int to, int lane,
 static rill_status read_shared(rill__run *run, uint64_t first, uint64_t range,
                                rill__host_part *taken) {
     rill__part whole;
-    RILL_TRY(rill__shared_get(&run->task->engine->shared, taken->place, run->shape, run->dim,
-                              taken->words, &whole));
+    RILL_TRY(rill__shared_get(&run->outside->task->engine->shared, taken->place, run->shape,
+                              run->dim, taken->words, &whole));
     taken->shared = true;
     if (first < whole.first || range > whole.range || first - whole.first > whole.range - range)
         return rill__fail(RILL_ERR_MESSAGE, "a part in shared memory has another range");
@@ -96,5 +96,6 @@ rill_status rill__host_take(rill__run *run, int place, int lane, uint64_t first,
 }
 
 void rill__host_release(rill__run *run, const rill__host_part *taken) {
-    if (taken->shared) rill__shared_release(&run->task->engine->shared, taken->place, taken->words);
+    if (taken->shared)
+        rill__shared_release(&run->outside->task->engine->shared, taken->place, taken->words);
 }

@@ -1,7 +1,7 @@
 /* The one file of coll/ that talks to MPI itself. */
 #include "coll/patterns/mpi_allreduce.h"
+#include "coll/outside.h"
 #include "coll/patterns/mpi_ops.h"
-#include "req/request.h"
 
 #include <string.h>
 
@@ -22,7 +22,7 @@ static element element_of(const rill__run *run, rill__mpi_sum what) {
     if (what == RILL__MPI_F32) return (element){MPI_FLOAT, MPI_SUM, sizeof(float)};
     if (what == RILL__MPI_F64) return (element){MPI_DOUBLE, MPI_SUM, sizeof(double)};
     if (what == RILL__MPI_OP) {
-        rill__mpi_op(run->mpi_ops, run->shape.type, run->op, &e.type, &e.op);
+        rill__mpi_op(run->outside->mpi_ops, run->shape.type, run->op, &e.type, &e.op);
         e.size = rill__type_size(run->shape.type);
     }
     return e;
@@ -31,17 +31,17 @@ static element element_of(const rill__run *run, rill__mpi_sum what) {
 bool rill__mpi_allreduce_serves(const rill__run *run) {
     MPI_Datatype type;
     MPI_Op op;
-    return rill__mpi_op(run->mpi_ops, run->shape.type, run->op, &type, &op);
+    return rill__mpi_op(run->outside->mpi_ops, run->shape.type, run->op, &type, &op);
 }
 
 void *rill__mpi_room(rill__run *run, rill__mpi_allreduce *x, int i, size_t bytes) {
-    x->lent[i] = rill__block_take(run->task, bytes);
+    x->lent[i] = rill__block_take(run->outside->task, bytes);
     return x->lent[i] ? x->lent[i]->buffer.data : NULL;
 }
 
 static void lend(rill__run *run, rill__mpi_allreduce *x, int more) {
     if (!x->lends) return;
-    run->task->engine->lent += more;
+    run->outside->task->engine->lent += more;
     for (int i = 0; i < 2; i++)
         if (x->lent[i]) x->lent[i]->users += more;
 }
@@ -53,7 +53,7 @@ static bool may_post(const rill__task *task) {
     return true;
 }
 
-void rill__mpi_allreduce_forgo(rill__run *run) { run->task->may_post = false; }
+void rill__mpi_allreduce_forgo(rill__run *run) { run->outside->task->may_post = false; }
 
 /* A blocking call may block in MPI: the agreement has shown that all ranks are in this call, and
  * none has an earlier collective to post. */
@@ -63,13 +63,13 @@ static rill_status post(rill__run *run, rill__mpi_allreduce *x, const element *e
     const char *from = (const char *)x->from + x->done * e->size;
     char *to = (char *)x->to + x->done * e->size;
     int n = (int)x->posted, code;
-    MPI_Comm comm = run->task->engine->mpi;
+    MPI_Comm comm = run->outside->task->engine->mpi;
     MPI_Request request = MPI_REQUEST_NULL;
-    if (run->may_block) code = MPI_Allreduce(from, to, n, e->type, e->op, comm);
+    if (run->outside->may_block) code = MPI_Allreduce(from, to, n, e->type, e->op, comm);
     else code = MPI_Iallreduce(from, to, n, e->type, e->op, comm, &request);
     memcpy(&x->request, &request, sizeof request);
     x->waiting = true;
-    if (x->last && x->done + x->posted == x->count) run->task->may_post = false;
+    if (x->last && x->done + x->posted == x->count) run->outside->task->may_post = false;
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
 }
 
@@ -84,7 +84,7 @@ static rill_status await(rill__mpi_allreduce *x) {
 }
 
 rill_status rill__mpi_allreduce_step(rill__run *run, rill__mpi_allreduce *x) {
-    rill__task *task = run->task;
+    rill__task *task = run->outside->task;
     element e = element_of(run, x->what);
     while (x->done < x->count) {
         if (!x->waiting) {
