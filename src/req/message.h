@@ -1,4 +1,4 @@
-/* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
+/* Messages: one self-describing header, then indices and values together. docs/reference/format.md is the
  * specification.
  *
  * The header has three layouts. In memory there is only the long one; on the wire, messages with entries and bundles

@@ -65,5 +65,5 @@ def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path
 def test_the_reference_is_up_to_date(comm, repository):
     if comm.rank == 0:
         made = runpy.run_path(f"{repository}/python/tools/apidoc")["page"]()
-        with open(f"{repository}/docs/python-api.md") as file:
+        with open(f"{repository}/docs/reference/python.md") as file:
             assert file.read() == made, "run python/tools/apidoc"
