@@ -14,7 +14,7 @@ typedef struct found {
 
 /* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
  * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
- * reach half of the rate (docs/internals/lab.md has the figures). So messages go in parts below that limit. */
+ * reach half of the rate (docs/results/network.md has the figures). So messages go in parts below that limit. */
 #define TCP_PART 61440
 
 /* Measured, and not a profile's constant, which is what fits best and may be far from it. */
