@@ -125,6 +125,8 @@ class Page:
     def heading(self, level: str, title: str) -> None:
         self.close_item()
         self.section = title
+        if title in ("EXIT STATUS", "EXAMPLES", "FILES", "SEE ALSO"):  # every page has them: not in the site's contents
+            level = "####"
         if title not in ("NAME", "DESCRIPTION", "SYNOPSIS"):
             self.out += ["", f"{level} {title[:1] + title[1:].lower() if title.isupper() else title}"]
 
