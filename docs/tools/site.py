@@ -48,12 +48,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         path = in_tree(page.file.src_path, link.partition("#")[0])
         if not outside(link, path):
             return found.group(0)
-        if path == "README.md":
-            path = "README.md"
-        elif not (ROOT / path).is_file():
+        if not (ROOT / path).is_file():
             return text
         elif path.endswith(".md"):
             path += ".txt"
         return f"{mark}[{text}]({os.path.relpath(path, os.path.dirname(page.file.src_path) or '.')})"
 
-    return LINK.sub(rewrite, markdown)
+    return unbroken(LINK.sub(rewrite, markdown))
+
+
+def unbroken(markdown: str) -> str:
+    """A number and its % stay on one line; code is left alone."""
+    out, fenced = [], False
+    for line in markdown.split("\n"):
+        fenced ^= line.lstrip().startswith("```")
+        if not fenced and not line.startswith("    "):
+            parts = re.split(r"(`[^`]*`)", line)
+            parts[::2] = [re.sub(r"(\d) %", "\\1\u00a0%", part) for part in parts[::2]]
+            line = "".join(parts)
+        out.append(line)
+    return "\n".join(out)
