@@ -293,8 +293,8 @@ rill_status rill__request_begin(rill_request *r) {
         r->feedback->collision_error = 0;
     }
     rill__task_start(r);
-    task->adds_bits = r->collective <= RILL_REDUCE_SCATTER && r->op == RILL_SUM &&
-                      r->in->type == RILL_F32 && comm->planner.sums_bits;
+    task->adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
+                      rill__wire_adds_bits(r->in->type, r->op, comm->planner.sums_bits);
     if (!r->only_agrees) rill__plan_begin(&comm->planner, r);
     r->phase = RILL__P_PLAN;
     if (comm->defaults.check) {
