@@ -3,28 +3,10 @@
 #define RILL_API_COMM_H
 
 #include "core/clock.h"
+#include "core/settings.h"
 #include "plan/plan.h"
 
-/* Most bytes of one MPI message where nobody sets it: counts are ints. */
-#define RILL__SPLIT_LIMIT (UINT64_C(1) << 30)
-
-/* Settings below the options struct: MPI_Info over rank 0's environment, the same on all ranks. */
-typedef struct rill__defaults {
-    char algorithm[32]; /* empty: unset */
-    char codec[32];
-    char partition[32];
-    int32_t value_bits; /* -1: unset */
-    int32_t check;
-    uint64_t expected_nnz;
-    uint64_t block; /* 0: unset */
-    uint64_t split_limit;
-    uint64_t seed; /* of random rounding */
-    int32_t allow_bits;
-    int32_t progress_thread;
-    char profile[1024];              /* a file, or "none"; empty: unset */
-    char hosts_of[RILL__HOSTS_TEXT]; /* hosts to pretend; empty: those that there are */
-    uint64_t shared_bytes;           /* of each rank's shared memory; UINT64_MAX: unset */
-} rill__defaults;
+_Static_assert(sizeof((rill__defaults){0}.hosts_of) == RILL__HOSTS_TEXT, "one length of the text");
 
 struct rill_comm {
     rill__engine engine; /* first */
@@ -43,9 +25,14 @@ struct rill_comm {
 /* settings.c: merges info and environment on rank 0, agrees on them. Collective. */
 rill_status rill__defaults_agree(const rill_config *, MPI_Comm user, MPI_Comm dup,
                                  rill__defaults *);
+/* The same of one process alone, with MPI_Info or whatever else there is as sources. */
+rill_status rill__defaults_gather(const rill_config *, const rill__setting_source *, int n,
+                                  rill__defaults *);
 /* Resolves the options of a call; an unknown name is an error that says so. */
 rill_status rill__settings_resolve(const rill_comm *, rill_collective, const rill_options *,
                                    rill__settings *);
+/* What was resolved, as options: two calls that mean the same have the same. */
+rill_options rill__settings_options(const rill__settings *);
 
 /* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
 rill_status rill__comm_profile(rill_comm *, double crowding);

@@ -162,7 +162,8 @@ static void check_defaults(const rill__defaults *d) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static rill_comm comm; /* only its defaults are looked at */
     rill_config config = RILL_CONFIG_INIT;
-    config.info = info_at(0);
+    const MPI_Info info = info_at(0);
+    config.info = &info;
     char *text = malloc(size + 1);
     MUST(text);
     memcpy(text, data, size);
