@@ -139,30 +139,26 @@ rill_status rill__settings_check(const rill__defaults *d) {
     return RILL_OK;
 }
 
-static void merge_text(const rill__setting *row, const rill_options *given, const rill__defaults *d,
-                       rill_options *merged) {
-    const char *text = NULL, *below = row->comm.end ? field_of(d, row->comm) : "";
-    if (has(given->size, row->options)) memcpy(&text, field_of(given, row->options), sizeof text);
-    if (!text && *below) text = below;
-    memcpy(field(merged, row->options), &text, sizeof text);
-}
-
 /* Every call comes here: rows of other structs are not looked at. */
 void rill__settings_merge(const rill_options *given, const rill__defaults *d,
                           rill_options *merged) {
-    const rill__setting *row;
+    const size_t size = given->size;
     merged->size = sizeof *merged;
-    for (int i = 0; (row = rill__setting_row(i)) && row->options.end; i++) {
-        if (is_text(row->kind)) {
-            merge_text(row, given, d, merged);
-            continue;
+    for (const rill__setting *row = rill__setting_table; row->options.end; row++) {
+        const bool there = size >= row->options.end;
+        const void *from = field_of(given, row->options), *below = field_of(d, row->comm);
+        void *to = field(merged, row->options);
+        if (row->kind == RILL__S_SIZE) {
+            const uint64_t *asked = from;
+            *(uint64_t *)to = there && *asked ? *asked : *(const uint64_t *)below;
+        } else if (row->kind == RILL__S_INT) {
+            const int *asked = from;
+            *(int *)to = there && *asked >= 0 ? *asked : *(const int32_t *)below;
+        } else {
+            const char *text = there ? *(const char *const *)from : NULL, *name = below;
+            if (!text && row->comm.end && *name) text = name;
+            *(const char **)to = text;
         }
-        bool wide = row->kind == RILL__S_SIZE, there = has(given->size, row->options);
-        size_t bytes = wide ? sizeof(uint64_t) : sizeof(int);
-        const void *from = there ? field_of(given, row->options) : field_of(d, row->comm);
-        uint64_t word = rill__setting_word(row->kind, from);
-        if (there && (wide ? word == 0 : (int64_t)word < 0)) from = field_of(d, row->comm);
-        memcpy(field(merged, row->options), from, bytes);
     }
 }
 

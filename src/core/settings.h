@@ -44,7 +44,9 @@ typedef struct rill__setting {
     const char *otherwise;       /* what is wrong with others: ends a sentence */
 } rill__setting;
 
-/* NULL past the end, or for an unknown name. Those of rill_options come first. */
+/* Those of rill_options come first. */
+extern const rill__setting rill__setting_table[];
+/* NULL past the end, or for an unknown name. */
 const rill__setting *rill__setting_row(int i);
 const rill__setting *rill__setting_named(const char *name);
 const rill__setting *rill__setting_in_slot(int slot);

@@ -58,7 +58,7 @@ static bool message(double x) { return x >= 1024 && x <= 0x1p30; } /* a header m
 #define BITS .holds = rill__setting_bits, .otherwise = "is none of 0, 16, 8, 4, 2"
 #define UNKNOWN .otherwise = "is unknown"
 
-static const rill__setting table[] = {
+const rill__setting rill__setting_table[] = {
     {"algorithm", "auto", "algorithm, where the call names none", RILL__S_NAME,
      COMM(algorithm, "ALGORITHM"), OPTIONS(algorithm), REDUCER(algorithm), .names = algorithms,
      UNKNOWN},
@@ -138,5 +138,7 @@ static const rill__setting table[] = {
 };
 
 const rill__setting *rill__setting_row(int i) {
-    return i >= 0 && i < (int)(sizeof table / sizeof *table) ? &table[i] : NULL;
+    return i >= 0 && i < (int)(sizeof rill__setting_table / sizeof *rill__setting_table)
+               ? &rill__setting_table[i]
+               : NULL;
 }
