@@ -7,56 +7,33 @@
 
 /* ---- communicator ------------------------------------------------------------------------- */
 
-rill_status rill__defaults_gather(const rill_config *config, const rill__setting_source *sources,
-                                  int n, rill__defaults *d) {
-    RILL_TRY(rill__settings_read(sources, n, d));
+static rill_status gather_defaults(const rill_config *config, const rill__info *info,
+                                   rill__defaults *d) {
+    RILL_TRY(rill__settings_read(info, d));
     rill__settings_take(config, d);
     if (d->hosts_of[0]) RILL_TRY(rill__hosts_check(d->hosts_of));
     return rill__settings_check(d);
 }
 
-/* A source of texts. */
-static bool get_info(const void *context, const char *key, char *value, size_t length,
-                     size_t *bytes) {
-    MPI_Info info = *(const MPI_Info *)context;
-    int there = 0, size = 0;
-    if (info == MPI_INFO_NULL || info == (MPI_Info)0) return false;
-    if (MPI_Info_get_valuelen(info, key, &size, &there) != MPI_SUCCESS || !there) return false;
-    *bytes = (size_t)size;
-    return *bytes >= length ||
-           (MPI_Info_get(info, key, (int)length - 1, value, &there) == MPI_SUCCESS && there);
+rill_status rill__config_check(const rill_config *config) {
+    if (!config || config->size >= offsetof(rill_config, progress_thread)) return RILL_OK;
+    return rill__fail(RILL_ERR_ARGUMENT,
+                      "rill_comm_create: config.size is %zu: use RILL_CONFIG_INIT", config->size);
 }
 
-/* Of the config, and of the user's communicator. */
-static rill_status gather(const rill_config *config, MPI_Comm user, rill__defaults *d) {
-    static const MPI_Info none = MPI_INFO_NULL;
-    MPI_Info own = MPI_INFO_NULL;
-    const void *given = config ? config->info : NULL;
-    /* Programs of the time when it was the handle itself have this for none. */
-    if (!given || given == (const void *)(uintptr_t)MPI_INFO_NULL) given = &none;
-    if (MPI_Comm_get_info(user, &own) != MPI_SUCCESS) own = MPI_INFO_NULL;
-    rill__setting_source sources[] = {{get_info, given}, {get_info, &own}};
-    rill_status status = rill__defaults_gather(config, sources, 2, d);
-    if (own != MPI_INFO_NULL) MPI_Info_free(&own);
-    return status;
-}
-
-rill_status rill__defaults_agree(const rill_config *config, MPI_Comm user, MPI_Comm dup,
-                                 rill__defaults *d) {
+rill_status rill__defaults_agree(const rill_config *config, rill__link *link,
+                                 const rill__info *info, rill__defaults *d) {
     struct {
         rill__defaults defaults;
         int32_t status;
         char error[200];
     } news;
     memset(&news, 0, sizeof news);
-    int rank;
-    MPI_Comm_rank(dup, &rank);
-    if (rank == 0) {
-        news.status = (int32_t)gather(config, user, &news.defaults);
+    if (link->rank == 0) {
+        news.status = (int32_t)gather_defaults(config, info, &news.defaults);
         if (news.status) snprintf(news.error, sizeof news.error, "%s", rill_last_error());
     }
-    int code = MPI_Bcast(&news, (int)sizeof news, MPI_BYTE, 0, dup);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Bcast");
+    RILL_TRY(link->table->bcast(link, &news, sizeof news, 0));
     *d = news.defaults;
     return news.status ? rill__fail((rill_status)news.status, "rill_comm_create: %s", news.error)
                        : RILL_OK;

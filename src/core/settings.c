@@ -41,25 +41,20 @@ bool rill__setting_knows(const rill__setting *row, const char *text) {
 
 /* ---- look-up ------------------------------------------------------------------------------ */
 
-static bool from_environment(const char *variable, char *value, size_t length, size_t *bytes) {
-    const char *text = getenv(variable);
-    if (!text || !*text) return false;
-    *bytes = strlen(text);
-    if (*bytes < length) memcpy(value, text, *bytes + 1);
-    return true;
+rill_status rill__setting_too_long(const char *name, size_t length) {
+    return rill__fail(RILL_ERR_ARGUMENT, "setting %s is longer than %zu bytes", name, length - 1);
 }
 
 /* value stays as it is where nobody says anything. */
-static rill_status look_up(const rill__setting *row, const rill__setting_source *sources, int n,
-                           char *value, size_t length, bool *found) {
-    size_t bytes = 0;
+static rill_status look_up(const rill__setting *row, const rill__info *info, char *value,
+                           size_t length, bool *found) {
     *found = false;
-    for (int i = 0; i < n && !*found; i++)
-        *found = sources[i].get(sources[i].context, row->info, value, length, &bytes);
-    if (!*found) *found = from_environment(row->environment, value, length, &bytes);
-    if (*found && bytes >= length)
-        return rill__fail(RILL_ERR_ARGUMENT, "setting %s is longer than %zu bytes", row->name,
-                          length - 1);
+    if (info && row->info) RILL_TRY(info->look_up(info->context, row->name, value, length, found));
+    const char *text = *found ? NULL : getenv(row->environment);
+    if (!text || !*text) return RILL_OK;
+    if (strlen(text) >= length) return rill__setting_too_long(row->name, length);
+    strcpy(value, text);
+    *found = true;
     return RILL_OK;
 }
 
@@ -80,14 +75,13 @@ static void put_number(const rill__setting *row, uint64_t number, rill__defaults
     else memcpy(field(d, row->comm), &small, sizeof small);
 }
 
-static rill_status read_one(const rill__setting *row, const rill__setting_source *sources, int n,
-                            rill__defaults *d) {
+static rill_status read_one(const rill__setting *row, const rill__info *info, rill__defaults *d) {
     bool found;
     if (is_text(row->kind))
-        return look_up(row, sources, n, field(d, row->comm), row->comm.end - row->comm.at, &found);
+        return look_up(row, info, field(d, row->comm), row->comm.end - row->comm.at, &found);
     char text[NUMBER_TEXT];
     uint64_t number = row->initial;
-    RILL_TRY(look_up(row, sources, n, text, sizeof text, &found));
+    RILL_TRY(look_up(row, info, text, sizeof text, &found));
     if (found) {
         RILL_TRY(parse_number(row, text, &number));
         /* Small ones have a value for nobody, which is no number that somebody may say. */
@@ -97,11 +91,11 @@ static rill_status read_one(const rill__setting *row, const rill__setting_source
     return RILL_OK;
 }
 
-rill_status rill__settings_read(const rill__setting_source *sources, int n, rill__defaults *d) {
+rill_status rill__settings_read(const rill__info *info, rill__defaults *d) {
     const rill__setting *row;
     memset(d, 0, sizeof *d);
     for (int i = 0; (row = rill__setting_row(i)); i++)
-        if (row->comm.end) RILL_TRY(read_one(row, sources, n, d));
+        if (row->comm.end) RILL_TRY(read_one(row, info, d));
     return RILL_OK;
 }
 

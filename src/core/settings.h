@@ -76,17 +76,18 @@ typedef struct rill__defaults {
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
 } rill__defaults;
 
-/* Texts by key. get copies the text to value where it fits into length bytes with its end, and
- * tells how many bytes it has; false: the source says nothing of that key. */
-typedef struct rill__setting_source {
-    bool (*get)(const void *context, const char *key, char *value, size_t length, size_t *bytes);
+/* Where rank 0 looks settings up before its environment, such as an MPI_Info. *found is false before,
+ * and true if it is there; value stays as it is else. */
+typedef struct rill__info {
+    rill_status (*look_up)(const void *context, const char *name, char *value, size_t length,
+                           bool *found);
     const void *context;
-} rill__setting_source;
+} rill__info;
+rill_status rill__setting_too_long(const char *name, size_t length);
 
-/* The settings that n sources have by their keys, the first of them over the others; then the
- * environment; then nobody. A text that is too long, or should be a number and is none, is an
- * error. */
-rill_status rill__settings_read(const rill__setting_source *, int n, rill__defaults *);
+/* What info (may be NULL) says; then the environment; then nobody. A text that is too long, or
+ * should be a number and is none, is an error. */
+rill_status rill__settings_read(const rill__info *, rill__defaults *);
 /* What the struct sets goes over that. NULL: nothing. */
 void rill__settings_take(const rill_config *, rill__defaults *);
 rill_status rill__settings_check(const rill__defaults *);

@@ -5,7 +5,7 @@
  * *NAME=VALUE for that of the communicator. MPI is not started: its calls are wrapped (tests/CMakeLists.txt). */
 #include "api/comm.h"
 #include "fuzz.h"
-#include "req/hosts.h"
+#include "link/hosts.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -162,8 +162,7 @@ static void check_defaults(const rill__defaults *d) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static rill_comm comm; /* only its defaults are looked at */
     rill_config config = RILL_CONFIG_INIT;
-    const MPI_Info info = info_at(0);
-    config.info = &info;
+    config.info = info_at(0);
     char *text = malloc(size + 1);
     MUST(text);
     memcpy(text, data, size);

@@ -81,22 +81,22 @@ static void test_every_field_has_a_row(void **state) {
         assert_true((left = reducer[at] ? 0 : left + 1) <= 4);
 }
 
-static bool get(const void *context, const char *key, char *value, size_t length, size_t *bytes) {
+static rill_status get(const void *context, const char *name, char *value, size_t length,
+                       bool *found) {
     const char *const *pairs = context;
-    for (; *pairs; pairs += 2) {
-        if (strcmp(pairs[0], key) != 0) continue;
-        *bytes = strlen(pairs[1]);
-        if (*bytes < length) strcpy(value, pairs[1]);
-        return true;
+    for (; *pairs && !*found; pairs += 2) {
+        if (strcmp(pairs[0], name) != 0) continue;
+        if (strlen(pairs[1]) >= length) return rill__setting_too_long(name, length);
+        strcpy(value, pairs[1]);
+        *found = true;
     }
-    return false;
+    return RILL_OK;
 }
 
 static void test_precedence(void **state) {
     (void)state;
-    const char *first[] = {"rill_codec", "raw", "rill_value_bits", "8", NULL};
-    const char *second[] = {"rill_codec", "bitmap", "rill_block", "7", NULL};
-    rill__setting_source sources[] = {{get, first}, {get, second}};
+    const char *pairs[] = {"codec", "raw", "value_bits", "8", "block", "7", NULL};
+    rill__info info = {get, pairs};
     rill__defaults d;
     rill_config config = RILL_CONFIG_INIT;
     setenv("RILL_CODEC", "bitpack", 1);
@@ -104,7 +104,7 @@ static void test_precedence(void **state) {
     setenv("RILL_SEED", "11", 1);
     setenv("RILL_CHECK", "1", 1);
     setenv("RILL_SPLIT_LIMIT", "4096", 1);
-    assert_int_equal(rill__settings_read(sources, 2, &d), RILL_OK);
+    assert_int_equal(rill__settings_read(&info, &d), RILL_OK);
     assert_string_equal(d.codec, "raw");
     assert_int_equal(d.block, 7);
     assert_int_equal(d.seed, 11);
