@@ -1,9 +1,9 @@
 /* The one table of settings: what each is called, what it may be, where it may come from.
  *
  * A setting is a field of public structs (rill_config, rill_options, rill_reducer_options), a key
- * of MPI_Info, and a variable of the environment; which of these, its row says. Reading, precedence,
- * checks, the word that ranks compare, `rill info`, the reference and Python follow the rows: a new
- * setting is a row and who uses it.
+ * of MPI_Info, and a variable of the environment; its row says which of these. Reading,
+ * precedence, checks, the word that ranks compare, `rill info`, the reference and Python follow the
+ * rows: a new setting is a row and who uses it.
  *
  * Nothing here knows of MPI: a source of texts is a function. */
 #ifndef RILL_CORE_SETTINGS_H
@@ -76,8 +76,8 @@ typedef struct rill__defaults {
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
 } rill__defaults;
 
-/* Where rank 0 looks settings up before its environment, such as an MPI_Info. *found is false before,
- * and true if it is there; value stays as it is else. */
+/* Where rank 0 looks settings up before its environment, such as an MPI_Info. *found is false
+ * before, and true if it is there; value stays as it is else. */
 typedef struct rill__info {
     rill_status (*look_up)(const void *context, const char *name, char *value, size_t length,
                            bool *found);

@@ -1,4 +1,4 @@
-/* vbyte: a toy that shows what a codec of indices needs: a file such as this, and a row of the table.
+/* vbyte: a toy that shows what a codec of indices needs: a file such as this, and a row.
  *
  * Layout: for each index the gap to the one before it, less one (before the first comes first - 1),
  * 7 bits a byte from the lowest up; the highest bit of a byte says that another follows. */

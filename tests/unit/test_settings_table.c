@@ -35,6 +35,7 @@ static void test_rows_are_whole(void **state) {
     /* Merging stops at the first row that calls do not have. */
     for (int i = 0, others = 0; (row = rill__setting_row(i)); i++) {
         others |= !row->options.end;
+        assert_true(!row->options.end || row->kind == RILL__S_NAME || row->comm.end);
         assert_false(others && row->options.end);
     }
 }

@@ -1,6 +1,6 @@
 /* A codec is a file and a row. A toy takes the way of all others: from its name in an option to a
- * message, and into the planner's estimates. Nothing else knows of it. The table of this program has
- * its row behind those of the library. */
+ * message, and into the planner's estimates. Nothing else knows of it. The table of this program
+ * has its row behind those of the library. */
 #include "../support/unit.h"
 
 #include "../toy/codec_vbyte.c"
