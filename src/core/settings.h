@@ -24,7 +24,7 @@ typedef enum rill__setting_kind {
 
 /* A field: [at, end) of its struct. end 0: the struct has none. */
 typedef struct rill__field {
-    size_t at, end;
+    uint16_t at, end; /* small: every call reads some rows */
 } rill__field;
 
 typedef struct rill__setting {
@@ -32,9 +32,9 @@ typedef struct rill__setting {
     const char *value;       /* default, as text */
     const char *description; /* one line */
     rill__setting_kind kind;
+    rill__field comm; /* in rill__defaults; what has a key has one */
+    rill__field options, config, reducer;
     const char *environment, *info; /* variable and key; NULL: none */
-    rill__field comm;               /* in rill__defaults; what has a key has one */
-    rill__field config, options, reducer;
     uint64_t initial; /* in rill__defaults, where nobody says anything; texts: empty */
     double zero;      /* what 0 stands for in rill_reducer_options; 0: itself */
     int slot; /* from 1: word of a checkpoint that keeps it; never changed, never reused; 0: none */
