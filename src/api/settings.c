@@ -89,17 +89,21 @@ static rill_status resolve_scope(rill_collective collective, const char *name, r
 rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collective,
                                    const rill_options *given, rill__settings *s) {
     static const rill_options unset = RILL_OPTIONS_INIT;
-    rill_options o;
+    rill_options merged;
     if (!given) given = &unset;
-    rill__settings_merge(given, &comm->defaults, &o);
-    RILL_TRY(resolve_algorithm(collective, o.algorithm, given->algorithm != NULL, s));
-    RILL_TRY(resolve_codec(collective, o.codec, s));
-    RILL_TRY(resolve_partition(collective, o.partition, s));
-    RILL_TRY(resolve_scope(collective, o.value_scope, s));
-    s->block = o.block;
-    s->expected_nnz = o.expected_nnz;
-    RILL_TRY(resolve_bits(collective, "allow_bits", o.allow_bits, &s->allow_bits));
-    return resolve_bits(collective, "value_bits", o.value_bits, &s->value_bits);
+    const rill_options *o = given;
+    if (rill__settings_need_merge(given, &comm->defaults)) {
+        rill__settings_merge(given, &comm->defaults, &merged);
+        o = &merged;
+    }
+    RILL_TRY(resolve_algorithm(collective, o->algorithm, given->algorithm != NULL, s));
+    RILL_TRY(resolve_codec(collective, o->codec, s));
+    RILL_TRY(resolve_partition(collective, o->partition, s));
+    RILL_TRY(resolve_scope(collective, o->value_scope, s));
+    s->block = o->block;
+    s->expected_nnz = o->expected_nnz;
+    RILL_TRY(resolve_bits(collective, "allow_bits", o->allow_bits, &s->allow_bits));
+    return resolve_bits(collective, "value_bits", o->value_bits, &s->value_bits);
 }
 
 rill_options rill__settings_options(const rill__settings *s) {

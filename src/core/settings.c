@@ -77,17 +77,19 @@ static void put_number(const rill__setting *row, uint64_t number, rill__defaults
 
 static rill_status read_one(const rill__setting *row, const rill__info *info, rill__defaults *d) {
     bool found;
-    if (is_text(row->kind))
-        return look_up(row, info, field(d, row->comm), row->comm.end - row->comm.at, &found);
     char text[NUMBER_TEXT];
     uint64_t number = row->initial;
-    RILL_TRY(look_up(row, info, text, sizeof text, &found));
-    if (found) {
-        RILL_TRY(parse_number(row, text, &number));
+    if (is_text(row->kind)) {
+        size_t length = row->comm.end - row->comm.at;
+        RILL_TRY(look_up(row, info, field(d, row->comm), length, &found));
+    } else {
+        RILL_TRY(look_up(row, info, text, sizeof text, &found));
+        if (found) RILL_TRY(parse_number(row, text, &number));
         /* Small ones have a value for nobody, which is no number that somebody may say. */
-        if (row->kind == RILL__S_INT) number = rill__min_u64(number, INT32_MAX);
+        if (found && row->kind == RILL__S_INT) number = rill__min_u64(number, INT32_MAX);
+        put_number(row, number, d);
     }
-    put_number(row, number, d);
+    if (found && row->options.end) d->for_calls = 1;
     return RILL_OK;
 }
 
@@ -133,7 +135,7 @@ rill_status rill__settings_check(const rill__defaults *d) {
     return RILL_OK;
 }
 
-/* Every call comes here: rows of other structs are not looked at. */
+/* Calls come here: rows of other structs are not looked at. */
 void rill__settings_merge(const rill_options *given, const rill__defaults *d,
                           rill_options *merged) {
     const size_t size = given->size;

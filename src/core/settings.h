@@ -24,7 +24,7 @@ typedef enum rill__setting_kind {
 
 /* A field: [at, end) of its struct. end 0: the struct has none. */
 typedef struct rill__field {
-    uint16_t at, end; /* small: every call reads some rows */
+    uint16_t at, end;
 } rill__field;
 
 typedef struct rill__setting {
@@ -74,6 +74,7 @@ typedef struct rill__defaults {
     char profile[1024];    /* a file, or "none"; empty: unset */
     char hosts_of[48];     /* hosts to pretend; empty: those that there are */
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
+    int32_t for_calls;     /* 1: something of rill_options is set here */
 } rill__defaults;
 
 /* Where rank 0 looks settings up before its environment, such as an MPI_Info. *found is false
@@ -91,8 +92,12 @@ rill_status rill__settings_read(const rill__info *, rill__defaults *);
 /* What the struct sets goes over that. NULL: nothing. */
 void rill__settings_take(const rill_config *, rill__defaults *);
 rill_status rill__settings_check(const rill__defaults *);
-/* The options of a call (those that the caller's struct has, and sets) over the defaults. */
+/* The options of a call (those that the caller's struct has, and sets) over the defaults. Where
+ * there is nothing to merge the caller's struct is as good. */
 void rill__settings_merge(const rill_options *, const rill__defaults *, rill_options *merged);
+static inline bool rill__settings_need_merge(const rill_options *o, const rill__defaults *d) {
+    return d->for_calls || o->size < sizeof *o;
+}
 
 /* A field as a word: integers with their sign, the bits of reals. Not of texts. */
 uint64_t rill__setting_word(rill__setting_kind, const void *field);

@@ -112,6 +112,7 @@ static void test_precedence(void **state) {
     assert_int_equal(d.value_bits, 8);
     assert_int_equal(d.check, 1);
     assert_true(d.shared_bytes == UINT64_MAX && d.allow_bits == 0 && !*d.algorithm);
+    assert_true(d.for_calls);
     rill__settings_take(&config, &d); /* which sets nothing */
     assert_true(d.check == 1 && d.split_limit == 4096);
     config.check = 0;
@@ -142,6 +143,14 @@ static void test_precedence(void **state) {
                                         "RILL_SPLIT_LIMIT"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
+    setenv("RILL_SEED", "11", 1); /* of the communicator, not of its calls */
+    assert_int_equal(rill__settings_read(NULL, &d), RILL_OK);
+    assert_true(d.seed == 11 && !d.for_calls && d.value_bits == -1);
+    given = (rill_options)RILL_OPTIONS_INIT;
+    assert_false(rill__settings_need_merge(&given, &d));
+    given.size--;
+    assert_true(rill__settings_need_merge(&given, &d));
+    unsetenv("RILL_SEED");
 }
 
 /* Another value of any field is another word, but for those that are a rank's own. */
