@@ -231,11 +231,10 @@ static int choose(const tuning *t, const place *at, uint64_t nnz, candidate *c) 
 static int choose_codecs(const place *at, candidate *c) {
     const int split = 2; /* split_allgather: it codes everything once, and sums it once */
     int n = 0;
-    add(c, &n, at, split, "raw", 0);
-    add(c, &n, at, split, "bitpack", 0);
-    add(c, &n, at, split, "elias_fano", 0);
-    add(c, &n, at, split, "bitmap", 0);
-    add(c, &n, at, split, "bitpack", 4);
+    const rill__index_codec *codec;
+    for (int i = 0; n < MOST_ALGORITHMS - 1 && (codec = rill__index_codec_at(i)); i++)
+        add(c, &n, at, split, codec->name, 0);
+    add(c, &n, at, split, rill__codec_bitpack.name, 4);
     return n;
 }
 
