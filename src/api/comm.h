@@ -34,6 +34,14 @@ rill_status rill__settings_resolve(const rill_comm *, rill_collective, const ril
 /* What was resolved, as options: two calls that mean the same have the same. */
 rill_options rill__settings_options(const rill__settings *);
 
+static inline double rill__comm_clock(const rill_comm *comm) {
+    return comm->engine.table->clock(comm->engine.link);
+}
+/* What rank 0 has becomes everybody's. Collective. */
+static inline rill_status rill__comm_spread(const rill_comm *comm, void *data, size_t bytes) {
+    return comm->engine.table->bcast(comm->engine.link, data, bytes, 0);
+}
+
 /* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
 rill_status rill__comm_profile(rill_comm *, double crowding);
 
