@@ -5,6 +5,7 @@ command -v python3 >/dev/null || skip "no python3"
 export PYTHONDONTWRITEBYTECODE=1
 
 run 0 "$root/docs/tools/reference" --check
+run 0 "$root/docs/tools/settings" --check "$RILL"
 run 0 "$root/docs/tools/check" "$RILL"
 grep -qE '^[0-9]+ pages: ' "$tmp/out" || fail "no count of pages"
 
@@ -25,7 +26,7 @@ P
 
 # The check itself: a copy of a few files with one fault of each kind, and none is overlooked.
 mkdir -p "$tmp/tree/docs/tools" "$tmp/tree/include/rill" "$tmp/tree/man"
-cp "$root/docs/tools/check" "$tmp/tree/docs/tools/"
+cp "$root/docs/tools/check" "$root/docs/tools/settings" "$tmp/tree/docs/tools/"
 cp "$root/Makefile" "$tmp/tree/"
 cp "$root/include/rill/rill.h" "$tmp/tree/include/rill/"
 cat >"$tmp/tree/docs/page.md" <<'M'
@@ -37,6 +38,10 @@ See [nothing](missing.md), [no heading](page.md#not-there) and `src/no/such_file
     rill no-such-command --help
     rill bench --no-such-option 3
 M
+mkdir "$tmp/tree/docs/reference"
+sed 's/`RILL_CODEC`/`RILL_CODES`/' "$root/docs/reference/settings.md" >"$tmp/tree/docs/reference/settings.md"
+run 1 "$tmp/tree/docs/tools/settings" --check "$RILL"
+rm -r "$tmp/tree/docs/reference"
 echo '.Xr rill-nothing 1' >"$tmp/tree/man/rill.1"
 run 1 "$tmp/tree/docs/tools/check" "$RILL"
 has "$tmp/out" "docs/page.md:2: the link to missing.md leads nowhere" "page.md#not-there: there is no such heading" \
