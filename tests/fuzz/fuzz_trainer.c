@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "opt/train_internal.h"
+#include "train/train_internal.h"
 
 #include <math.h>
 
