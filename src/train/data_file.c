@@ -25,6 +25,10 @@ rill_status rill__data_fail(rill_status status, const char *format, ...) {
     return rill_error_set(status, text);
 }
 
+rill_status rill__data_memory(const char *what) {
+    return rill__data_fail(RILL_ERR_MEMORY, "out of memory: %s", what);
+}
+
 /* ---- input ---------------------------------------------------------------------------------- */
 
 rill_status rill__file_open_alone(const char *path, rill__file *file) {

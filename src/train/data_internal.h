@@ -21,6 +21,7 @@
 /* Sets the detail, printf style, and returns the status. */
 rill_status rill__data_fail(rill_status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+rill_status rill__data_memory(const char *what); /* there is none left for it */
 
 #define RILL_TRY_DATA(expression)                                                                  \
     do {                                                                                           \

@@ -3,9 +3,10 @@
  * A loss is a row of the table: nothing else knows which there are. Values are LIBLINEAR's: its
  * squared loss is that of L2-loss support vector regression with p = 0.
  */
-#include "train/train_internal.h"
+#include "train/objective.h"
 
 #include <math.h>
+#include <string.h>
 
 static double logistic_value(double z, double y) {
     double m = y * z; /* log(1 + exp(-m)) without overflow */
@@ -63,20 +64,4 @@ const char *rill_loss_at(int i, const char **description) {
     if (i < 0 || i >= LOSSES) return NULL;
     if (description) *description = losses[i].description;
     return losses[i].name;
-}
-
-static const rill__solver *const solvers[] = {&rill__solver_sgd, &rill__solver_scd,
-                                              &rill__solver_newton};
-enum { SOLVERS = sizeof solvers / sizeof *solvers };
-
-const rill__solver *rill__solver_find(const char *name) {
-    for (int i = 0; i < SOLVERS; i++)
-        if (!strcmp(solvers[i]->name, name)) return solvers[i];
-    return NULL;
-}
-
-const char *rill_solver_at(int i, const char **description) {
-    if (i < 0 || i >= SOLVERS) return NULL;
-    if (description) *description = solvers[i]->description;
-    return solvers[i]->name;
 }

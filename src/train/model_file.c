@@ -1,7 +1,7 @@
 /* LIBLINEAR's model files: a few lines "name value...", then "w" and a line of weights per feature. */
 #include "core/text.h"
 #include "train/data_number.h"
-#include "train/train_internal.h"
+#include "train/model.h"
 
 #include <errno.h>
 #include <math.h>
@@ -139,7 +139,7 @@ static rill_status read_labels(const model_reader *r, char *text, model_head *h)
     if (h->classes < 1) return bad(r, "labels before nr_class", r->line);
     free(h->label);
     h->label = malloc((size_t)h->classes * sizeof *h->label);
-    if (!h->label) return rill__train_memory("labels");
+    if (!h->label) return rill__data_memory("labels");
     for (h->labels = 0; h->labels < h->classes; h->labels++)
         if (!next_number(&text, &h->label[h->labels])) return bad(r, "no label", text);
     return *text ? bad(r, "more labels than nr_class", text) : RILL_OK;

@@ -1,8 +1,9 @@
 /* Predictions of a model, and how good they are. */
-#include "train/train_internal.h"
+#include "train/model.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static rill_status null_argument(const char *call, const char *name) {
     return rill__data_fail(RILL_ERR_ARGUMENT, "%s: %s is NULL", call, name);
@@ -56,7 +57,7 @@ rill_status rill_model_predict(const rill_model *m, const rill_dataset *set, dou
     rill_data_view d = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(set, &d));
     double *z = malloc((size_t)m->columns * sizeof *z);
-    if (!z) return rill__train_memory("decision values");
+    if (!z) return rill__data_memory("decision values");
     for (uint64_t i = 0; i < d.rows; i++) {
         decide(m, &d, i, z);
         if (decision)
@@ -128,7 +129,7 @@ rill_status rill__train_auc(MPI_Comm comm, uint64_t n, const double *score, cons
     scored *pairs = malloc(((size_t)n + 1) * sizeof *pairs), *all = NULL;
     int *counts = malloc(2 * (size_t)ranks * sizeof *counts);
     if (rank == 0) all = malloc(((size_t)total + 1) * sizeof *all);
-    rill_status status = pairs && counts && (all || rank) ? RILL_OK : rill__train_memory("the AUC");
+    rill_status status = pairs && counts && (all || rank) ? RILL_OK : rill__data_memory("the AUC");
     status = rill__data_agree(comm, status);
     if (status == RILL_OK) {
         for (uint64_t i = 0; i < n; i++)
@@ -153,7 +154,7 @@ static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_datase
     double *z = malloc((size_t)m->columns * sizeof *z);
     double *score = malloc(((size_t)d.rows + 1) * sizeof *score);
     uint8_t *positive = malloc((size_t)d.rows + 1);
-    rill_status status = z && score && positive ? RILL_OK : rill__train_memory("metrics");
+    rill_status status = z && score && positive ? RILL_OK : rill__data_memory("metrics");
     double sums[3] = {0, 0, (double)d.rows};
     for (uint64_t i = 0; status == RILL_OK && i < d.rows; i++) {
         decide(m, &d, i, z);

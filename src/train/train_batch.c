@@ -11,16 +11,18 @@
  * Memory: n floats; n floats and n bits more unless weights are scaled; lists of the largest batch.
  * Cost: O(non-zeros * columns).
  */
-#include "train/train_internal.h"
+#include "train/train_batch.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { AHEAD = 3 }; /* rows */
 
-rill_status rill__batch_open(rill__batch *b, const rill_trainer *t, bool keep) {
-    uint64_t n = t->weights.n;
-    bool scaled = rill__weights_scaled(&t->weights);
-    *b = (rill__batch){.keep = keep, .lists = rill__pool_threads(t->pool)};
+rill_status rill__batch_open(rill__batch *b, const rill__objective *o, const rill__weights *weights,
+                             bool keep) {
+    uint64_t n = weights->n;
+    bool scaled = rill__weights_scaled(weights);
+    *b = (rill__batch){.keep = keep, .lists = rill__pool_threads(o->pool)};
     b->gradient = calloc((size_t)n + RILL_SLACK, sizeof *b->gradient);
     b->list = calloc((size_t)b->lists, sizeof *b->list);
     if (!scaled) {
@@ -29,7 +31,7 @@ rill_status rill__batch_open(rill__batch *b, const rill_trainer *t, bool keep) {
     }
     if (b->gradient && b->list && (scaled || (b->touched && b->now))) return RILL_OK;
     rill__batch_close(b);
-    return rill__train_memory("the gradient");
+    return rill__data_memory("the gradient");
 }
 
 void rill__batch_close(rill__batch *b) {
@@ -66,31 +68,6 @@ static bool list_reserve(rill__batch_list *list, uint64_t more) {
     return true;
 }
 
-void rill__row_decide(const rill_data_view *data, uint64_t row, const float *w, int columns,
-                      double *z) {
-    const uint32_t *index = data->index32;
-    const float *value = data->value;
-    uint64_t first = data->row[row], last = data->row[row + 1];
-    if (columns == 1) { /* four sums, so that one addition need not wait for the other */
-        double a = 0, b = 0, c = 0, d = 0;
-        uint64_t e = first;
-        for (; e + 3 < last; e += 4) {
-            a += (double)w[index[e]] * value[e];
-            b += (double)w[index[e + 1]] * value[e + 1];
-            c += (double)w[index[e + 2]] * value[e + 2];
-            d += (double)w[index[e + 3]] * value[e + 3];
-        }
-        for (; e < last; e++)
-            a += (double)w[index[e]] * value[e];
-        z[0] = (a + b) + (c + d);
-        return;
-    }
-    memset(z, 0, (size_t)columns * sizeof *z);
-    for (uint64_t e = first; e < last; e++)
-        for (int c = 0; c < columns; c++)
-            z[c] += (double)w[(uint64_t)index[e] * (uint64_t)columns + (uint64_t)c] * value[e];
-}
-
 /* Rows come in a shuffled order, which no cache foresees: asks for the start of one to come soon. */
 static inline void foresee(const rill_data_view *data, uint64_t row) {
     const char *index = (const char *)(data->index32 + data->row[row]);
@@ -107,7 +84,8 @@ static inline void foresee(const rill_data_view *data, uint64_t row) {
 
 typedef struct batch_work {
     rill__batch *batch;
-    const rill_trainer *trainer;
+    const rill__objective *objective;
+    const rill__weights *weights;
     const uint64_t *rows;
     uint64_t n;
     double weight;
@@ -118,20 +96,20 @@ typedef struct batch_work {
 static void refresh(void *context, int thread, int threads) {
     (void)threads;
     const batch_work *work = context;
-    const rill_trainer *t = work->trainer;
+    const rill__objective *o = work->objective;
     rill__batch *b = work->batch;
     rill__batch_list *list = &b->list[thread];
-    uint32_t columns = (uint32_t)t->columns;
+    uint32_t columns = (uint32_t)o->columns;
     for (uint64_t i = 0; i < work->n; i++) {
         uint64_t first, last;
-        rill__row_share(t, work->rows[i], thread, &first, &last);
+        rill__row_share(o, work->rows[i], thread, &first, &last);
         if (!list_reserve(list, (last - first) * columns)) {
             work->failed[thread] = true;
             return;
         }
         for (uint64_t e = first; e < last; e++)
             for (uint32_t c = 0; c < columns; c++) {
-                uint32_t j = t->train.data.index32[e] * columns + c;
+                uint32_t j = o->rows.data.index32[e] * columns + c;
                 uint64_t bit = UINT64_C(1) << (j & 63);
                 if (b->touched[j >> 6] & bit) continue;
                 b->touched[j >> 6] |= bit;
@@ -139,43 +117,43 @@ static void refresh(void *context, int thread, int threads) {
             }
     }
     for (uint64_t i = 0; i < list->n; i++)
-        b->now[list->idx[i]] = rill__weights_read(&t->weights, list->idx[i]);
+        b->now[list->idx[i]] = rill__weights_read(work->weights, list->idx[i]);
 }
 
 /* Slopes and losses of a thread's rows. */
 static void look(void *context, int thread, int threads) {
     const batch_work *work = context;
-    const rill_trainer *t = work->trainer;
+    const rill__objective *o = work->objective;
     rill__batch *b = work->batch;
-    const float *w = b->now ? b->now : t->weights.w;
-    double scale = b->now ? 1 : t->weights.scale;
+    const float *w = b->now ? b->now : work->weights->w;
+    double scale = b->now ? 1 : work->weights->scale;
     uint64_t last = rill__pool_cut(work->n, thread + 1, threads);
     for (uint64_t i = rill__pool_cut(work->n, thread, threads); i < last; i++) {
         uint64_t row = work->rows[i];
-        if (i + AHEAD < last) foresee(&t->train.data, work->rows[i + AHEAD]);
-        float target = t->train_target[row];
-        double factor = rill__row_weight(t, target), *z = b->z + i * (uint64_t)t->columns;
-        rill__row_decide(&t->train.data, row, w, t->columns, z);
+        if (i + AHEAD < last) foresee(&o->rows.data, work->rows[i + AHEAD]);
+        float target = o->rows.target[row];
+        double factor = rill__row_weight(o, target), *z = b->z + i * (uint64_t)o->columns;
+        rill__row_decide(&o->rows.data, row, w, o->columns, z);
         b->loss_of[i] = 0;
-        for (int c = 0; c < t->columns; c++) {
-            double y = rill__row_y(t, target, c), at = scale * z[c];
-            b->loss_of[i] += factor * t->loss->value(at, y);
-            z[c] = work->weight * factor * t->loss->slope(at, y);
+        for (int c = 0; c < o->columns; c++) {
+            double y = rill__row_y(o, target, c), at = scale * z[c];
+            b->loss_of[i] += factor * o->loss->value(at, y);
+            z[c] = work->weight * factor * o->loss->slope(at, y);
         }
     }
 }
 
 /* A row's share of the gradient; listed: all its entries are in the list already. */
 static bool add_row(const batch_work *work, uint64_t i, int thread, bool listed) {
-    const rill_trainer *t = work->trainer;
+    const rill__objective *o = work->objective;
     rill__batch *b = work->batch;
     rill__batch_list *list = &b->list[thread];
-    const uint32_t *index = t->train.data.index32;
-    const float *value = t->train.data.value;
-    uint32_t columns = (uint32_t)t->columns;
+    const uint32_t *index = o->rows.data.index32;
+    const float *value = o->rows.data.value;
+    uint32_t columns = (uint32_t)o->columns;
     const double *slopes = b->z + i * columns;
     uint64_t first, last;
-    rill__row_share(t, work->rows[i], thread, &first, &last);
+    rill__row_share(o, work->rows[i], thread, &first, &last);
     if (!listed && !list_reserve(list, (last - first) * columns)) return false;
     for (uint32_t c = 0; c < columns; c++) {
         float slope = (float)slopes[c], *gradient = b->gradient;
@@ -206,7 +184,7 @@ static void sum(void *context, int thread, int threads) {
     rill__batch *b = work->batch;
     rill__batch_list *list = &b->list[thread];
     for (uint64_t i = 0; i < work->n && !work->failed[thread]; i++) {
-        if (i + AHEAD < work->n) foresee(&work->trainer->train.data, work->rows[i + AHEAD]);
+        if (i + AHEAD < work->n) foresee(&work->objective->rows.data, work->rows[i + AHEAD]);
         work->failed[thread] = !add_row(work, i, thread, b->now != NULL);
     }
     if (b->keep) return;
@@ -256,25 +234,26 @@ static bool reserve_rows(rill__batch *b, uint64_t n, int columns) {
     return b->z && b->loss_of;
 }
 
-rill_status rill__batch_compute(rill__batch *b, const rill_trainer *t, const uint64_t *rows,
-                                uint64_t n, double weight) {
+rill_status rill__batch_compute(rill__batch *b, const rill__objective *o,
+                                const rill__weights *weights, const uint64_t *rows, uint64_t n,
+                                double weight) {
     bool failed[RILL__MOST_THREADS] = {false};
-    batch_work work = {b, t, rows, n, weight, failed};
-    if (!reserve_rows(b, n, t->columns)) return rill__train_memory("a batch");
+    batch_work work = {b, o, weights, rows, n, weight, failed};
+    if (!reserve_rows(b, n, o->columns)) return rill__data_memory("a batch");
     for (int i = 0; i < b->lists; i++)
         b->list[i].n = 0;
-    if (b->now) rill__pool_run(t->pool, refresh, &work);
-    rill__pool_run(t->pool, look, &work);
+    if (b->now) rill__pool_run(o->pool, refresh, &work);
+    rill__pool_run(o->pool, look, &work);
     b->loss = 0;
     for (uint64_t i = 0; i < n; i++)
         b->loss += b->loss_of[i];
-    rill__pool_run(t->pool, sum, &work);
+    rill__pool_run(o->pool, sum, &work);
     bool any = !b->keep && !join(b);
     for (int i = 0; i < b->lists; i++)
         any |= failed[i];
     if (!any) return RILL_OK;
     rill__batch_clear(b); /* the next batch finds zeros */
-    return rill__train_memory("a batch");
+    return rill__data_memory("a batch");
 }
 
 void rill__batch_clear(rill__batch *b) {

@@ -42,7 +42,7 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
         (unsigned long long)o->step_epochs, o->momentum, (unsigned long long)o->batch,
         (unsigned long long)o->local_steps, o->staleness, o->algorithm ? o->algorithm : "auto",
         o->codec ? o->codec : "auto", o->reducer ? o->reducer : "none", o->density, o->value_bits,
-        (unsigned long long)o->coordinates, (unsigned long long)t->total_rows);
+        (unsigned long long)o->coordinates, (unsigned long long)t->objective.total_rows);
 }
 
 static void reducer_path(const char *path, uint64_t epoch, char *name, size_t size) {
@@ -64,28 +64,30 @@ static rill_status write_all(const hashed *h, const rill_trainer *t) {
     rill__trainer_describe(t, settings);
     checkpoint_head head = {.magic = {'R', 'I', 'L', 'L', 'T', 'R', 'A', 'I'},
                             .version = VERSION,
-                            .ranks = (uint64_t)t->ranks,
-                            .features = t->features,
-                            .columns = (uint64_t)t->columns,
-                            .labels = (uint64_t)t->labels,
+                            .ranks = (uint64_t)t->team.ranks,
+                            .features = t->objective.features,
+                            .columns = (uint64_t)t->objective.columns,
+                            .labels = (uint64_t)t->objective.labels,
                             .has_state = t->weights.state != NULL,
                             .settings = SETTINGS,
-                            .epoch = t->epoch,
+                            .epoch = t->job.epoch,
                             .step = t->step,
-                            .lr = t->lr};
+                            .lr = t->job.lr};
     memcpy(head.scalars, t->scalars, sizeof head.scalars);
+    head.scalars[RILL__SOLVER_KEPT] = t->job.kept;
     RILL_TRY_DATA(put(h, &head, sizeof head));
     RILL_TRY_DATA(put(h, settings, sizeof settings));
-    RILL_TRY_DATA(put(h, t->label, (size_t)t->labels * sizeof *t->label));
-    RILL_TRY_DATA(put(h, t->weights.w, (size_t)t->n * sizeof(float)));
-    if (t->weights.state) RILL_TRY_DATA(put(h, t->weights.state, (size_t)t->n * sizeof(float)));
+    RILL_TRY_DATA(put(h, t->label, (size_t)t->objective.labels * sizeof *t->label));
+    RILL_TRY_DATA(put(h, t->weights.w, (size_t)t->objective.n * sizeof(float)));
+    if (t->weights.state)
+        RILL_TRY_DATA(put(h, t->weights.state, (size_t)t->objective.n * sizeof(float)));
     uint64_t sum = XXH64_digest(h->state);
     return rill__output_write(h->out, &sum, sizeof sum);
 }
 
 static rill_status write_checkpoint(const rill_trainer *t, const char *path) {
     hashed h = {.state = XXH64_createState()};
-    if (!h.state) return rill__train_memory("a checkpoint");
+    if (!h.state) return rill__data_memory("a checkpoint");
     XXH64_reset(h.state, 0);
     rill_status status = rill__output_open(path, &h.out);
     if (status == RILL_OK) {
@@ -114,8 +116,8 @@ static rill_status save_alone(const rill_trainer *t, const char *path) {
     if (!t->options.reducer) return write_checkpoint(t, path);
     uint64_t before = epoch_of(path);
     rill_status status = write_checkpoint(t, path);
-    uint64_t useless = status == RILL_OK ? before : t->epoch;
-    if (useless && before != t->epoch) {
+    uint64_t useless = status == RILL_OK ? before : t->job.epoch;
+    if (useless && before != t->job.epoch) {
         reducer_path(path, useless, name, sizeof name);
         unlink(name);
     }
@@ -136,13 +138,13 @@ static rill_status check_path(const rill_trainer *t, const char *path) {
 
 rill_status rill_trainer_save(rill_trainer *t, const char *path) {
     if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: trainer is NULL");
-    RILL_TRY_DATA(rill__data_agree(t->mpi, check_path(t, path)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, check_path(t, path)));
     if (t->options.reducer) {
         char name[4096];
-        reducer_path(path, t->epoch, name, sizeof name);
-        RILL_TRY_DATA(rill__data_agree(t->mpi, t->solver->save(t, name)));
+        reducer_path(path, t->job.epoch, name, sizeof name);
+        RILL_TRY_DATA(rill__data_agree(t->team.mpi, t->solver->save(&t->job, name)));
     }
-    return rill__data_agree(t->mpi, t->rank == 0 ? save_alone(t, path) : RILL_OK);
+    return rill__data_agree(t->team.mpi, t->team.rank == 0 ? save_alone(t, path) : RILL_OK);
 }
 
 /* ---- loading -------------------------------------------------------------------------------- */
@@ -181,16 +183,17 @@ static rill_status check_head(const rill_trainer *t, const char *path, const uin
     memcpy(saved, data + sizeof head, SETTINGS);
     saved[SETTINGS - 1] = '\0';
     if (strcmp(saved, settings)) return differs(path, saved, settings);
-    uint64_t expected = sizeof head + SETTINGS + (uint64_t)t->labels * sizeof(double) +
-                        t->n * sizeof(float) * (1u + !!t->weights.state) + 8;
-    if (head.features != t->features || head.columns != (uint64_t)t->columns ||
-        head.labels != (uint64_t)t->labels || head.has_state != (t->weights.state != NULL) ||
-        bytes != expected ||
-        memcmp(data + sizeof head + SETTINGS, t->label, (size_t)t->labels * sizeof(double)))
+    uint64_t expected = sizeof head + SETTINGS + (uint64_t)t->objective.labels * sizeof(double) +
+                        t->objective.n * sizeof(float) * (1u + !!t->weights.state) + 8;
+    if (head.features != t->objective.features || head.columns != (uint64_t)t->objective.columns ||
+        head.labels != (uint64_t)t->objective.labels ||
+        head.has_state != (t->weights.state != NULL) || bytes != expected ||
+        memcmp(data + sizeof head + SETTINGS, t->label,
+               (size_t)t->objective.labels * sizeof(double)))
         return damaged(path, "was saved with other data: dimension or labels differ");
-    if (head.ranks != (uint64_t)t->ranks)
+    if (head.ranks != (uint64_t)t->team.ranks)
         return rill__data_fail(RILL_ERR_MISMATCH, "%s: was saved by %llu ranks, these are %d", path,
-                               (unsigned long long)head.ranks, t->ranks);
+                               (unsigned long long)head.ranks, t->team.ranks);
     return RILL_OK;
 }
 
@@ -207,16 +210,18 @@ static rill_status check(const rill_trainer *t, const char *path, const uint8_t 
 
 static void take_over(rill_trainer *t, const uint8_t *data) {
     checkpoint_head head;
-    size_t size = (size_t)t->n * sizeof(float);
+    size_t size = (size_t)t->objective.n * sizeof(float);
     memcpy(&head, data, sizeof head);
-    const uint8_t *at = data + sizeof head + SETTINGS + (size_t)t->labels * sizeof(double);
+    const uint8_t *at = data + sizeof head + SETTINGS +
+                        (size_t)t->objective.labels * sizeof(double);
     memcpy(t->weights.w, at, size);
     if (t->weights.state) memcpy(t->weights.state, at + size, size);
     if (t->backup) memcpy(t->backup, at, size);
     memcpy(t->scalars, head.scalars, sizeof t->scalars);
-    t->epoch = head.epoch;
+    t->job.kept = head.scalars[RILL__SOLVER_KEPT];
+    t->job.epoch = head.epoch;
     t->step = head.step;
-    t->lr = head.lr;
+    t->job.lr = head.lr;
 }
 
 rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8_t *data,
@@ -234,7 +239,7 @@ static rill_status read_checkpoint(const rill_trainer *t, const char *path, uint
     uint64_t bytes = file.size;
     *data = malloc((size_t)bytes + 1);
     rill_status status = *data ? rill__file_read(&file, 0, *data, (size_t)bytes)
-                               : rill__train_memory("a checkpoint");
+                               : rill__data_memory("a checkpoint");
     rill__file_close(&file);
     return status == RILL_OK ? check(t, path, *data, bytes) : status;
 }
@@ -243,13 +248,13 @@ static rill_status read_checkpoint(const rill_trainer *t, const char *path, uint
 rill_status rill_trainer_load(rill_trainer *t, const char *path) {
     if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: trainer is NULL");
     uint8_t *data = NULL;
-    rill_status status = rill__data_agree(t->mpi, read_checkpoint(t, path, &data));
+    rill_status status = rill__data_agree(t->team.mpi, read_checkpoint(t, path, &data));
     if (status == RILL_OK && t->options.reducer) {
         char name[4096];
         checkpoint_head head;
         memcpy(&head, data, sizeof head);
         reducer_path(path, head.epoch, name, sizeof name);
-        status = rill__data_agree(t->mpi, t->solver->load(t, name));
+        status = rill__data_agree(t->team.mpi, t->solver->load(&t->job, name));
     }
     if (status == RILL_OK) take_over(t, data);
     free(data);

@@ -65,7 +65,7 @@ static rill_status copy_sample(const rill_data_view *from, const rill_train_opti
     uint32_t *index = arrays[1] = malloc(((size_t)entries + 1) * sizeof *index);
     float *value = arrays[2] = malloc(((size_t)entries + 1) * sizeof *value);
     double *label = arrays[3] = malloc(((size_t)rows + 1) * sizeof *label);
-    if (!row || !index || !value || !label) return rill__train_memory("rows to choose C by");
+    if (!row || !index || !value || !label) return rill__data_memory("rows to choose C by");
     row[0] = rows = entries = 0;
     for (uint64_t i = 0; i < from->rows; i++) {
         if (!is_chosen(o, from->first_row + i, share)) continue;
@@ -117,7 +117,7 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
         status = rill_trainer_epoch(trainer, &report);
     if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
     *able = trainer != NULL;
-    if (trainer) s->choice->rows = trainer->total_rows;
+    if (trainer) s->choice->rows = trainer->objective.total_rows;
     rill_trainer_free(&trainer);
     return status == RILL_ERR_STATE ? RILL_OK : status;
 }

@@ -4,38 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-rill_status rill__train_agree(rill_trainer *t, rill_status mine) {
-    if (t->told) return mine;
-    rill_status status = rill__data_agree(t->mpi, mine);
-    t->told = status != RILL_OK;
-    return status;
-}
-
-/* A call without an input is refused where it is made, and all others of that number are ended. */
-void rill__train_refuse(rill_trainer *t, int calls) {
-    char detail[512];
-    snprintf(detail, sizeof detail, "%s", rill_last_error());
-    for (int i = 0; t->comm && !t->told && i < calls; i++) {
-        rill_request *request = NULL;
-        rill_error_set(RILL_OK, detail); /* what the others hear */
-        rill_iallreduce(t->comm, NULL, NULL, RILL_SUM, NULL, &request);
-    }
-    rill_error_set(RILL_ERR_STATE, detail);
-}
-
 void rill__train_recover(rill_trainer *t) {
     char detail[512];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
-    rill_comm_free(&t->comm);
-    rill__weights_share(&t->weights, t->mpi);
+    rill_comm_free(&t->team.comm);
+    rill__weights_share(&t->weights, t->team.mpi);
     rill_error_set(RILL_ERR_STATE, detail);
-}
-
-rill_status rill__train_sum(rill_trainer *t, rill_status mine, double *values, int n) {
-    RILL_TRY_DATA(rill__train_agree(t, mine));
-    if (MPI_Allreduce(MPI_IN_PLACE, values, n, MPI_DOUBLE, MPI_SUM, t->mpi) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
-    return RILL_OK;
 }
 
 /* A copy of the data in which every row ends with one more feature. */
@@ -47,7 +21,7 @@ static rill_status add_bias(MPI_Comm comm, const rill_dataset *set, uint64_t fea
     uint64_t *row = malloc(((size_t)from.rows + 1) * sizeof *row);
     uint32_t *index = malloc((entries + 1) * sizeof *index);
     float *value = malloc((entries + 1) * sizeof *value);
-    rill_status status = row && index && value ? RILL_OK : rill__train_memory("the bias feature");
+    rill_status status = row && index && value ? RILL_OK : rill__data_memory("the bias feature");
     status = rill__data_agree(comm, status);
     if (status == RILL_OK) {
         uint64_t at = 0;
@@ -80,28 +54,30 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
                              const rill_dataset *valid) {
     rill_data_view view = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(train, &view));
-    t->features = view.dim;
+    t->objective.features = view.dim;
     if (valid) {
         RILL_TRY_DATA(rill_dataset_view(valid, &view));
-        if (view.dim > t->features) t->features = view.dim;
+        if (view.dim > t->objective.features) t->objective.features = view.dim;
     }
-    if (t->features >= UINT32_MAX)
+    if (t->objective.features >= UINT32_MAX)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "the data have %llu features; weights are kept for fewer than 2^32: "
                                "hash the features (rill_dataset_hash)",
-                               (unsigned long long)t->features);
+                               (unsigned long long)t->objective.features);
     if (t->options.bias >= 0) {
-        RILL_TRY_DATA(add_bias(t->mpi, train, t->features, t->options.bias, &t->biased));
+        RILL_TRY_DATA(
+            add_bias(t->team.mpi, train, t->objective.features, t->options.bias, &t->biased));
         if (valid)
-            RILL_TRY_DATA(add_bias(t->mpi, valid, t->features, t->options.bias, &t->biased_valid));
-        t->features++;
+            RILL_TRY_DATA(add_bias(t->team.mpi, valid, t->objective.features, t->options.bias,
+                                   &t->biased_valid));
+        t->objective.features++;
         train = t->biased;
         valid = valid ? t->biased_valid : NULL;
     }
-    t->set = train;
-    t->train.data = t->valid.data = (rill_data_view)RILL_DATA_VIEW_INIT;
-    RILL_TRY_DATA(rill_dataset_view(train, &t->train.data));
-    t->train.n = t->train.data.rows;
+    t->objective.set = train;
+    t->objective.rows.data = t->valid.data = (rill_data_view)RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(train, &t->objective.rows.data));
+    t->objective.rows.n = t->objective.rows.data.rows;
     if (!valid) return RILL_OK;
     t->has_valid = true;
     RILL_TRY_DATA(rill_dataset_view(valid, &t->valid.data));
@@ -110,18 +86,17 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
 }
 
 static rill_status split(rill_trainer *t) {
-    size_t rows = (size_t)t->train.data.rows + 1;
-    t->order = malloc(rows * sizeof *t->order);
-    if (!t->order) return rill__train_memory("the order of rows");
+    size_t rows = (size_t)t->objective.rows.data.rows + 1;
     if (t->has_valid || t->options.valid_fraction == 0) return RILL_OK;
     t->train_list = malloc(rows * sizeof *t->train_list);
     t->valid_list = malloc(rows * sizeof *t->valid_list);
-    if (!t->train_list || !t->valid_list) return rill__train_memory("the split");
+    if (!t->train_list || !t->valid_list) return rill__data_memory("the split");
     t->has_valid = true;
-    t->valid.data = t->train.data;
-    RILL_TRY_DATA(rill_dataset_split(t->set, t->options.valid_fraction, t->options.seed,
-                                     t->train_list, &t->train.n, t->valid_list, &t->valid.n));
-    t->train.list = t->train_list;
+    t->valid.data = t->objective.rows.data;
+    RILL_TRY_DATA(rill_dataset_split(t->objective.set, t->options.valid_fraction, t->options.seed,
+                                     t->train_list, &t->objective.rows.n, t->valid_list,
+                                     &t->valid.n));
+    t->objective.rows.list = t->train_list;
     t->valid.list = t->valid_list;
     return RILL_OK;
 }
@@ -133,19 +108,21 @@ uint64_t rill__train_batch(uint64_t rows, int ranks) {
 }
 
 static rill_status count_rows(rill_trainer *t) {
-    double rows[2] = {(double)t->train.n, (double)t->valid.n};
-    RILL_TRY_DATA(rill__train_sum(t, RILL_OK, rows, 2));
-    t->total_rows = (uint64_t)rows[0];
-    if (!t->total_rows) return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
+    double rows[2] = {(double)t->objective.rows.n, (double)t->valid.n};
+    RILL_TRY_DATA(rill__team_sum(&t->team, RILL_OK, rows, 2));
+    t->objective.total_rows = (uint64_t)rows[0];
+    if (!t->objective.total_rows)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
     if (t->has_valid && rows[1] == 0)
         return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows for validation");
-    if (!t->options.batch) t->options.batch = rill__train_batch(t->total_rows, t->ranks);
+    if (!t->options.batch)
+        t->options.batch = rill__train_batch(t->objective.total_rows, t->team.ranks);
     return RILL_OK;
 }
 
 static rill_status make_targets(rill_trainer *t) {
-    RILL_TRY_DATA(rill__train_targets(t, &t->train.data, &t->train_target));
-    t->train.target = t->valid.target = t->train_target;
+    RILL_TRY_DATA(rill__train_targets(t, &t->objective.rows.data, &t->train_target));
+    t->objective.rows.target = t->valid.target = t->train_target;
     if (!t->has_valid || t->valid_list) return RILL_OK;
     RILL_TRY_DATA(rill__train_targets(t, &t->valid.data, &t->valid_target));
     t->valid.target = t->valid_target;
@@ -154,20 +131,23 @@ static rill_status make_targets(rill_trainer *t) {
 
 static rill_status make_weights(rill_trainer *t) {
     const rill_train_options *o = &t->options;
-    if (__builtin_mul_overflow(t->features, (uint64_t)t->columns, &t->n) || t->n > UINT32_MAX)
+    if (__builtin_mul_overflow(t->objective.features, (uint64_t)t->objective.columns,
+                               &t->objective.n) ||
+        t->objective.n > UINT32_MAX)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "%llu features times %d classes are more than 2^32 weights",
-                               (unsigned long long)t->features, t->columns);
-    rill__optimizer kind = t->solver->own_weights              ? RILL__PLAIN
+                               (unsigned long long)t->objective.features, t->objective.columns);
+    rill__optimizer kind = t->solver->plain_weights            ? RILL__PLAIN
                            : !strcmp(o->optimizer, "adagrad")  ? RILL__ADAGRAD
                            : !strcmp(o->optimizer, "momentum") ? RILL__MOMENTUM
                                                                : RILL__PLAIN;
-    double each = 1 / (o->C * (double)t->total_rows); /* penalties of the mean loss */
-    double mu = t->solver->own_weights ? 0 : o->l1 * each;
-    RILL_TRY_DATA(rill__weights_init(&t->weights, t->n, kind, o->l2 * each, mu, o->momentum));
-    if (strcmp(o->schedule, "bold-driver") || t->solver->own_weights) return RILL_OK;
-    t->backup = calloc((size_t)t->n + 1, sizeof *t->backup);
-    return t->backup ? RILL_OK : rill__train_memory("the weights");
+    double each = 1 / (o->C * (double)t->objective.total_rows); /* penalties of the mean loss */
+    double mu = t->solver->plain_weights ? 0 : o->l1 * each;
+    RILL_TRY_DATA(
+        rill__weights_init(&t->weights, t->objective.n, kind, o->l2 * each, mu, o->momentum));
+    if (strcmp(o->schedule, "bold-driver") || t->solver->plain_weights) return RILL_OK;
+    t->backup = calloc((size_t)t->objective.n + 1, sizeof *t->backup);
+    return t->backup ? RILL_OK : rill__data_memory("the weights");
 }
 
 static rill_status start_threads(rill_trainer *t) {
@@ -179,20 +159,24 @@ static rill_status start_threads(rill_trainer *t) {
                                "threads = %d: MPI was not started with MPI_THREAD_FUNNELED",
                                t->options.threads);
 #endif
-    RILL_TRY_DATA(rill__pool_open(t->options.threads, &t->pool));
-    return rill__train_cut_features(t);
+    RILL_TRY_DATA(rill__pool_open(t->options.threads, &t->objective.pool));
+    return rill__objective_cut_features(&t->objective);
 }
 
 static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_dataset *valid) {
-    RILL_TRY_DATA(rill__data_agree(t->mpi, take_data(t, train, valid)));
-    RILL_TRY_DATA(rill__data_agree(t->mpi, split(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, take_data(t, train, valid)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, split(t)));
     RILL_TRY_DATA(count_rows(t));
     RILL_TRY_DATA(rill__train_labels(t));
-    RILL_TRY_DATA(rill__data_agree(t->mpi, make_targets(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, make_targets(t)));
     RILL_TRY_DATA(rill__train_weigh(t));
-    RILL_TRY_DATA(rill__data_agree(t->mpi, make_weights(t)));
-    RILL_TRY_DATA(rill__data_agree(t->mpi, start_threads(t)));
-    return t->solver->open(t);
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, make_weights(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, start_threads(t)));
+    t->job.objective = &t->objective;
+    t->job.weights = &t->weights;
+    t->job.team = &t->team;
+    t->job.options = &t->options;
+    return t->solver->open(&t->job);
 }
 
 rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
@@ -203,7 +187,7 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
     RILL_TRY_DATA(rill__data_dup("rill_trainer_create", parent, &comm));
     rill_trainer *t = calloc(1, sizeof *t);
     rill_status status = RILL_OK;
-    if (!t) status = rill__train_memory("the trainer");
+    if (!t) status = rill__data_memory("the trainer");
     else if (!train || !out)
         status = rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_create: %s is NULL",
                                  out ? "train" : "out");
@@ -213,10 +197,11 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
         MPI_Comm_free(&comm);
         return status;
     }
-    t->mpi = comm;
-    MPI_Comm_rank(comm, &t->rank);
-    MPI_Comm_size(comm, &t->ranks);
-    t->algorithm = "";
+    t->team.mpi = comm;
+    MPI_Comm_rank(comm, &t->team.rank);
+    MPI_Comm_size(comm, &t->team.ranks);
+    t->team.algorithm = "";
+    t->team.profiled = t->options.profile;
     if (status == RILL_OK) status = rill__data_agree(comm, build(t, train, valid));
     if (status == RILL_OK) *out = t;
     else {
@@ -231,15 +216,14 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
 rill_status rill_trainer_free(rill_trainer **trainer) {
     if (!trainer || !*trainer) return RILL_OK;
     rill_trainer *t = *trainer;
-    if (t->solver) t->solver->close(t);
-    rill__pool_close(&t->pool);
-    free(t->feature_cut);
+    if (t->solver) t->solver->close(&t->job);
+    rill__pool_close(&t->objective.pool);
+    free(t->objective.feature_cut);
     rill__weights_free(&t->weights);
     rill_dataset_free(&t->biased);
     rill_dataset_free(&t->biased_valid);
     free(t->label);
-    free(t->class_weight);
-    free(t->order);
+    free(t->objective.class_weight);
     free(t->train_list);
     free(t->valid_list);
     free(t->train_target);
@@ -247,8 +231,8 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     free(t->backup);
     for (int i = 0; i < t->name_count; i++)
         free(t->names[i]);
-    rill_comm_free(&t->comm);
-    MPI_Comm_free(&t->mpi);
+    rill_comm_free(&t->team.comm);
+    MPI_Comm_free(&t->team.mpi);
     free(t);
     *trainer = NULL;
     return RILL_OK;
@@ -259,17 +243,18 @@ rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_model: %s is NULL",
                                t ? "out" : "trainer");
     double bias = t->options.bias >= 0 ? t->options.bias : -1;
-    RILL_TRY_DATA(rill__model_create(t->features - (bias >= 0), t->columns, t->labels, bias, out));
+    RILL_TRY_DATA(rill__model_create(t->objective.features - (bias >= 0), t->objective.columns,
+                                     t->objective.labels, bias, out));
     rill_model *m = *out;
     snprintf(m->solver_type, sizeof m->solver_type, "%s",
-             t->regression       ? "L2R_L2LOSS_SVR"
-             : t->options.l1 > 0 ? t->loss->type_l1
-                                 : t->loss->type);
-    m->regression = t->regression;
+             t->objective.regression ? "L2R_L2LOSS_SVR"
+             : t->options.l1 > 0     ? t->objective.loss->type_l1
+                                     : t->objective.loss->type);
+    m->regression = t->objective.regression;
     m->probability = !strcmp(t->options.loss, "logistic");
-    for (int i = 0; i < t->labels; i++)
+    for (int i = 0; i < t->objective.labels; i++)
         m->label[i] = t->label[i];
-    for (uint64_t j = 0; j < t->n; j++)
+    for (uint64_t j = 0; j < t->objective.n; j++)
         m->weight[j] = t->weights.w[j];
     return RILL_OK;
 }

@@ -4,15 +4,16 @@
  * take() waits for the oldest one when more than so many are under way. With staleness s the sum of step t
  * is applied in step t + s, never earlier: the order of updates does not depend on the network, so that
  * runs repeat to the bit, while s sums travel as the next batches are computed.
- * An exchange lives for one epoch, and its planner knows nothing of earlier ones (rill__train_comm).
+ * An exchange lives for one epoch, and its planner knows nothing of earlier ones (rill__team_comm).
  * The algorithm "dense" at staleness 0 is the program that knows no sparse sums: MPI_Allreduce of whole
  * vectors, and nothing of ours around it.
  * Memory: 2 (staleness + 1) streams, each as large as a sum; dense 2 n floats. On one rank nothing is sent
  * or copied.
  */
-#include "train/train_internal.h"
+#include "train/train_exchange.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct exchange_slot {
     rill_stream *in, *out;
@@ -20,8 +21,9 @@ typedef struct exchange_slot {
 } exchange_slot;
 
 struct rill__exchange {
-    rill_trainer *trainer;
-    rill_comm *comm; /* the trainer's */
+    rill__team *team;
+    uint64_t n;
+    rill_comm *comm; /* the team's */
     rill_options options;
     int slots, busy, first; /* first: the oldest of busy slots */
     exchange_slot *slot;
@@ -30,69 +32,50 @@ struct rill__exchange {
     float *dense;         /* by MPI_Allreduce: n of this rank, 0 between calls, and n of the sum */
 };
 
-void rill__train_account(rill_trainer *t, double began, const rill_stats *stats) {
-    t->comm_seconds += MPI_Wtime() - began;
-    if (!stats) return;
-    t->comm_bytes += stats->sent_bytes;
-    t->algorithm = stats->algorithm;
-}
-
-rill_status rill__train_meet(rill_trainer *t) {
-    if (!t->options.profile || t->ranks == 1) return RILL_OK;
-    double began = MPI_Wtime();
-    rill_status status = rill__train_agree(t, RILL_OK);
-    t->wait_seconds += MPI_Wtime() - began;
-    return status;
-}
-
-/* Arguments are the same on all ranks here; and with the check a refusal would wait for ranks that may not come. */
-rill_status rill__train_comm(rill_trainer *t) {
-    rill_config config = RILL_CONFIG_INIT;
-    config.check = 0;
-    return t->comm ? rill_comm_forget(t->comm) : rill_comm_create(t->mpi, &config, &t->comm);
-}
-
 static bool is_by_mpi(const rill_train_options *o) {
     return o->algorithm && !strcmp(o->algorithm, "dense") && !o->staleness && !o->value_bits;
 }
 
-rill_status rill__exchange_prepare(rill_trainer *t) {
-    bool alone = t->ranks == 1 && !t->options.staleness;
-    return alone || is_by_mpi(&t->options) ? RILL_OK : rill__train_comm(t);
+rill_status rill__exchange_prepare(rill__team *t, const rill_train_options *o) {
+    bool alone = t->ranks == 1 && !o->staleness;
+    return alone || is_by_mpi(o) ? RILL_OK : rill__team_comm(t);
 }
 
-/* Once the trainer has its communicator. */
-static rill_status open_alone(rill_trainer *t, rill__exchange **out) {
+/* Once the team has its communicator. */
+static rill_status open_alone(rill__team *t, const rill_train_options *o, uint64_t n,
+                              rill__exchange **out) {
     rill__exchange *x = calloc(1, sizeof *x);
     *out = x;
-    if (!x) return rill__train_memory("the exchange");
-    x->trainer = t;
-    if (t->ranks == 1 && !t->options.staleness) return RILL_OK;
-    if (is_by_mpi(&t->options)) {
-        x->dense = calloc(2 * (size_t)t->n + 2, sizeof *x->dense);
-        return x->dense ? RILL_OK : rill__train_memory("the exchange");
+    if (!x) return rill__data_memory("the exchange");
+    x->team = t;
+    x->n = n;
+    if (t->ranks == 1 && !o->staleness) return RILL_OK;
+    if (is_by_mpi(o)) {
+        x->dense = calloc(2 * (size_t)n + 2, sizeof *x->dense);
+        return x->dense ? RILL_OK : rill__data_memory("the exchange");
     }
     x->options = (rill_options)RILL_OPTIONS_INIT;
-    x->options.algorithm = t->options.algorithm;
-    x->options.codec = t->options.codec;
-    x->options.value_bits = t->options.value_bits;
+    x->options.algorithm = o->algorithm;
+    x->options.codec = o->codec;
+    x->options.value_bits = o->value_bits;
     /* Frequent features have low numbers in most data, so that equal ranges are uneven parts; the
      * planner would find out in the first exchange of each epoch, which then is as slow as its largest part. */
     x->options.partition = "balanced";
     x->comm = t->comm;
-    x->slot = calloc((size_t)t->options.staleness + 1, sizeof *x->slot);
-    if (!x->slot) return rill__train_memory("the exchange");
-    x->slots = t->options.staleness + 1;
+    x->slot = calloc((size_t)o->staleness + 1, sizeof *x->slot);
+    if (!x->slot) return rill__data_memory("the exchange");
+    x->slots = o->staleness + 1;
     for (int i = 0; i < x->slots; i++) {
-        RILL_TRY_DATA(rill_stream_create(RILL_F32, t->n, &x->slot[i].in));
-        RILL_TRY_DATA(rill_stream_create(RILL_F32, t->n, &x->slot[i].out));
+        RILL_TRY_DATA(rill_stream_create(RILL_F32, n, &x->slot[i].in));
+        RILL_TRY_DATA(rill_stream_create(RILL_F32, n, &x->slot[i].out));
     }
     return RILL_OK;
 }
 
-rill_status rill__exchange_open(rill_trainer *t, rill__exchange **out) {
-    RILL_TRY_DATA(rill__exchange_prepare(t));
-    return rill__train_agree(t, open_alone(t, out));
+rill_status rill__exchange_open(rill__team *t, const rill_train_options *o, uint64_t n,
+                                rill__exchange **out) {
+    RILL_TRY_DATA(rill__exchange_prepare(t, o));
+    return rill__team_agree(t, open_alone(t, o, n, out));
 }
 
 void rill__exchange_close(rill__exchange **exchange) {
@@ -114,13 +97,13 @@ uint64_t rill__exchange_bytes(const rill__exchange *x) { return x ? x->bytes : 0
 /* Whole vectors by MPI, in pieces that its counts can express. One more value tells how many ranks have failed. */
 static rill_status sum_dense(rill__exchange *x, bool failed, uint64_t n, const uint32_t *idx,
                              const float *value) {
-    rill_trainer *t = x->trainer;
-    float *mine = x->dense, *all = x->dense + t->n + 1;
-    const uint64_t most = UINT64_C(1) << 30, values = t->n + 1;
+    rill__team *t = x->team;
+    float *mine = x->dense, *all = x->dense + x->n + 1;
+    const uint64_t most = UINT64_C(1) << 30, values = x->n + 1;
     for (uint64_t i = 0; i < n; i++)
         mine[idx[i]] = value[i];
-    mine[t->n] = failed;
-    RILL_TRY_DATA(rill__train_meet(t));
+    mine[x->n] = failed;
+    RILL_TRY_DATA(rill__team_meet(t));
     double began = MPI_Wtime();
     for (uint64_t at = 0; at < values; at += most) {
         int count = (int)(values - at < most ? values - at : most);
@@ -128,14 +111,14 @@ static rill_status sum_dense(rill__exchange *x, bool failed, uint64_t n, const u
             return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
     }
     rill_stats stats = RILL_STATS_INIT; /* what the best algorithms send */
-    stats.sent_bytes = 2 * t->n * sizeof(float) / (uint64_t)t->ranks * (uint64_t)(t->ranks - 1);
+    stats.sent_bytes = 2 * x->n * sizeof(float) / (uint64_t)t->ranks * (uint64_t)(t->ranks - 1);
     stats.algorithm = "dense";
-    rill__train_account(t, began, &stats);
+    rill__team_account(t, began, &stats);
     for (uint64_t i = 0; i < n; i++)
         mine[idx[i]] = 0;
-    if (all[t->n] > 0) return rill__data_fail(RILL_ERR_MPI, "rank ?: has failed");
-    x->alone = (rill__sum_view){t->n, NULL, all};
-    x->bytes = 2 * t->n * sizeof(float);
+    if (all[x->n] > 0) return rill__data_fail(RILL_ERR_MPI, "rank ?: has failed");
+    x->alone = (rill__sum_view){x->n, NULL, all};
+    x->bytes = 2 * x->n * sizeof(float);
     x->busy = 1;
     return RILL_OK;
 }
@@ -150,18 +133,18 @@ rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *id
     }
     exchange_slot *s = &x->slot[(x->first + x->busy) % x->slots];
     RILL_TRY_DATA(rill_stream_set_pairs(s->in, n, idx, value));
-    RILL_TRY_DATA(rill__train_meet(x->trainer));
+    RILL_TRY_DATA(rill__team_meet(x->team));
     double began = MPI_Wtime();
     rill_status status;
     rill_stats stats = RILL_STATS_INIT;
     if (x->slots == 1) {
         status = rill_allreduce(x->comm, s->in, s->out, RILL_SUM, &x->options);
         rill_comm_stats(x->comm, &stats);
-        rill__train_account(x->trainer, began, &stats);
+        rill__team_account(x->team, began, &stats);
     } else {
         rill_request_free(&s->request);
         status = rill_iallreduce(x->comm, s->in, s->out, RILL_SUM, &x->options, &s->request);
-        rill__train_account(x->trainer, began, NULL);
+        rill__team_account(x->team, began, NULL);
     }
     x->busy++;
     uint64_t held = 8 * (n + rill_stream_nnz(s->out)) * (uint64_t)x->slots;
@@ -173,7 +156,7 @@ rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *id
 rill_status rill__exchange_refuse(rill__exchange *x, rill_status mine) {
     char detail[512];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
-    if (x->dense && !x->trainer->options.profile) sum_dense(x, true, 0, NULL, NULL);
+    if (x->dense && !x->team->profiled) sum_dense(x, true, 0, NULL, NULL);
     return rill_error_set(mine, detail);
 }
 
@@ -195,24 +178,22 @@ rill_status rill__exchange_take(rill__exchange *x, int pending, bool *has, rill_
         rill_stats stats = RILL_STATS_INIT;
         RILL_TRY_DATA(rill_wait(s->request));
         rill_request_stats(s->request, &stats);
-        rill__train_account(x->trainer, began, &stats);
+        rill__team_account(x->team, began, &stats);
     }
     *sum = (rill__sum_view){rill_stream_nnz(s->out), rill_stream_indices32(s->out),
                             rill_stream_values(s->out)};
     return RILL_OK;
 }
 
-rill_status rill__exchange_dense(rill_trainer *t, rill_stream *stream, float *vector) {
+rill_status rill__exchange_dense(rill__team *t, const rill_options *how, rill_stream *stream,
+                                 float *vector) {
     if (t->ranks == 1) return RILL_OK;
-    rill_options options = RILL_OPTIONS_INIT;
     rill_stats stats = RILL_STATS_INIT;
-    options.algorithm = t->options.algorithm;
-    options.codec = t->options.codec;
     RILL_TRY_DATA(rill_stream_set_dense(stream, vector));
-    RILL_TRY_DATA(rill__train_meet(t));
+    RILL_TRY_DATA(rill__team_meet(t));
     double began = MPI_Wtime();
-    RILL_TRY_DATA(rill_allreduce(t->comm, stream, stream, RILL_SUM, &options));
+    RILL_TRY_DATA(rill_allreduce(t->comm, stream, stream, RILL_SUM, how));
     rill_comm_stats(t->comm, &stats);
-    rill__train_account(t, began, &stats);
+    rill__team_account(t, began, &stats);
     return rill_stream_get_dense(stream, vector);
 }

@@ -28,8 +28,8 @@ static int unique(double *label, int n) {
 /* The different labels of this rank's train rows; MOST_LABELS + 1 of them at most. */
 static int local_labels(const rill_trainer *t, double *label) {
     int n = 0, room = 2 * MOST_LABELS;
-    for (uint64_t i = 0; i < t->train.n; i++) {
-        double value = t->train.data.label[rill__row_at(&t->train, i)];
+    for (uint64_t i = 0; i < t->objective.rows.n; i++) {
+        double value = t->objective.rows.data.label[rill__row_at(&t->objective.rows, i)];
         if (n && label[n - 1] == value) continue;
         if (n > 1 && label[n - 2] == value) continue; /* two labels in turn */
         label[n++] = value == 0 ? 0 : value;          /* -0 is 0 */
@@ -44,24 +44,24 @@ static int local_labels(const rill_trainer *t, double *label) {
 /* All ranks: the union of the lists. */
 static rill_status gather_labels(const rill_trainer *t, double *mine, int n, double **all,
                                  int *total) {
-    int *counts = malloc(2 * (size_t)t->ranks * sizeof *counts);
-    rill_status status = counts ? RILL_OK : rill__train_memory("labels");
-    status = rill__data_agree(t->mpi, status);
+    int *counts = malloc(2 * (size_t)t->team.ranks * sizeof *counts);
+    rill_status status = counts ? RILL_OK : rill__data_memory("labels");
+    status = rill__data_agree(t->team.mpi, status);
     if (status != RILL_OK) {
         free(counts);
         return status;
     }
-    int *offsets = counts + t->ranks;
-    MPI_Allgather(&n, 1, MPI_INT, counts, 1, MPI_INT, t->mpi);
+    int *offsets = counts + t->team.ranks;
+    MPI_Allgather(&n, 1, MPI_INT, counts, 1, MPI_INT, t->team.mpi);
     *total = 0;
-    for (int r = 0; r < t->ranks; r++) {
+    for (int r = 0; r < t->team.ranks; r++) {
         offsets[r] = *total;
         *total += counts[r];
     }
     *all = malloc(((size_t)*total + 1) * sizeof **all);
-    status = rill__data_agree(t->mpi, *all ? RILL_OK : rill__train_memory("labels"));
+    status = rill__data_agree(t->team.mpi, *all ? RILL_OK : rill__data_memory("labels"));
     if (status == RILL_OK) {
-        MPI_Allgatherv(mine, n, MPI_DOUBLE, *all, counts, offsets, MPI_DOUBLE, t->mpi);
+        MPI_Allgatherv(mine, n, MPI_DOUBLE, *all, counts, offsets, MPI_DOUBLE, t->team.mpi);
         *total = unique(*all, *total);
     }
     free(counts);
@@ -71,15 +71,17 @@ static rill_status gather_labels(const rill_trainer *t, double *mine, int n, dou
 rill_status rill__train_labels(rill_trainer *t) {
     double *mine = malloc((2 * MOST_LABELS + 2) * sizeof *mine), *all = NULL;
     int total = 0;
-    rill_status status = rill__data_agree(t->mpi, mine ? RILL_OK : rill__train_memory("labels"));
+    rill_status status = rill__data_agree(t->team.mpi,
+                                          mine ? RILL_OK : rill__data_memory("labels"));
     if (status == RILL_OK) status = gather_labels(t, mine, local_labels(t, mine), &all, &total);
     free(mine);
     t->label = all;
     RILL_TRY_DATA(status);
     const char *task = t->options.task;
-    t->regression = task ? !strcmp(task, "regress") : t->loss->regression && total > 2;
-    t->columns = 1;
-    if (t->regression) return RILL_OK;
+    t->objective.regression = task ? !strcmp(task, "regress")
+                                   : t->objective.loss->regression && total > 2;
+    t->objective.columns = 1;
+    if (t->objective.regression) return RILL_OK;
     if (total > MOST_LABELS)
         return rill__data_fail(RILL_ERR_ARGUMENT,
                                "there are more than %d different labels: is this regression (loss "
@@ -88,8 +90,8 @@ rill_status rill__train_labels(rill_trainer *t) {
     if (total < 2)
         return rill__data_fail(RILL_ERR_ARGUMENT,
                                "all rows have the label %g: there is nothing to learn", all[0]);
-    t->labels = total;
-    if (total > 2) t->columns = total;
+    t->objective.labels = total;
+    if (total > 2) t->objective.columns = total;
     else {
         double swap = all[0];
         all[0] = all[1];
@@ -99,17 +101,19 @@ rill_status rill__train_labels(rill_trainer *t) {
 }
 
 static int find_label(const rill_trainer *t, double value) {
-    if (t->columns == 1) return value == t->label[0] ? 0 : value == t->label[1] ? 1 : -1;
-    const double *at = bsearch(&value, t->label, (size_t)t->labels, sizeof value, ascending);
+    if (t->objective.columns == 1) return value == t->label[0] ? 0 : value == t->label[1] ? 1 : -1;
+    const double *at = bsearch(&value, t->label, (size_t)t->objective.labels, sizeof value,
+                               ascending);
     return at ? (int)(at - t->label) : -1;
 }
 
 rill_status rill__train_targets(const rill_trainer *t, const rill_data_view *data, float **target) {
     *target = malloc(((size_t)data->rows + 1) * sizeof **target);
-    if (!*target) return rill__train_memory("targets");
+    if (!*target) return rill__data_memory("targets");
     for (uint64_t i = 0; i < data->rows; i++)
         /* A label that is in no train row (-1) is never predicted. */
-        (*target)[i] = t->regression ? (float)data->label[i] : (float)find_label(t, data->label[i]);
+        (*target)[i] = t->objective.regression ? (float)data->label[i]
+                                               : (float)find_label(t, data->label[i]);
     return RILL_OK;
 }
 
@@ -133,7 +137,7 @@ static rill_status parse_weights(rill_trainer *t, const char *text) {
         if (at < 0)
             return rill__data_fail(RILL_ERR_ARGUMENT,
                                    "class_weights \"%s\": no row has the label %g", text, label);
-        t->class_weight[at] = weight;
+        t->objective.class_weight[at] = weight;
         if (!*end) return RILL_OK;
         p = end + 1;
     }
@@ -141,24 +145,27 @@ static rill_status parse_weights(rill_trainer *t, const char *text) {
 
 /* All 1, or as the text has it; with "balanced" the rows of each class on this rank. */
 rill_status rill__train_weigh_alone(rill_trainer *t, const char *text) {
-    if (t->regression)
+    if (t->objective.regression)
         return rill__data_fail(RILL_ERR_UNSUPPORTED, "class_weights \"%s\" in regression", text);
-    t->class_weight = malloc((size_t)t->labels * sizeof *t->class_weight);
-    if (!t->class_weight) return rill__train_memory("class weights");
-    for (int c = 0; c < t->labels; c++)
-        t->class_weight[c] = strcmp(text, "balanced") ? 1 : 0;
+    t->objective.class_weight = malloc((size_t)t->objective.labels *
+                                       sizeof *t->objective.class_weight);
+    if (!t->objective.class_weight) return rill__data_memory("class weights");
+    for (int c = 0; c < t->objective.labels; c++)
+        t->objective.class_weight[c] = strcmp(text, "balanced") ? 1 : 0;
     if (strcmp(text, "balanced")) return parse_weights(t, text);
-    for (uint64_t i = 0; i < t->train.n; i++)
-        t->class_weight[(int)t->train_target[rill__row_at(&t->train, i)]]++;
+    for (uint64_t i = 0; i < t->objective.rows.n; i++)
+        t->objective.class_weight[(int)t->train_target[rill__row_at(&t->objective.rows, i)]]++;
     return RILL_OK;
 }
 
 rill_status rill__train_weigh(rill_trainer *t) {
     const char *text = t->options.class_weights;
-    RILL_TRY_DATA(rill__data_agree(t->mpi, text ? rill__train_weigh_alone(t, text) : RILL_OK));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, text ? rill__train_weigh_alone(t, text) : RILL_OK));
     if (!text || strcmp(text, "balanced")) return RILL_OK;
-    RILL_TRY_DATA(rill__train_sum(t, RILL_OK, t->class_weight, t->labels));
-    for (int c = 0; c < t->labels; c++)
-        t->class_weight[c] = (double)t->total_rows / (t->labels * t->class_weight[c]);
+    RILL_TRY_DATA(
+        rill__team_sum(&t->team, RILL_OK, t->objective.class_weight, t->objective.labels));
+    for (int c = 0; c < t->objective.labels; c++)
+        t->objective.class_weight[c] = (double)t->objective.total_rows /
+                                       (t->objective.labels * t->objective.class_weight[c]);
     return RILL_OK;
 }

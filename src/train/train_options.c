@@ -4,10 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-rill_status rill__train_memory(const char *what) {
-    return rill__data_fail(RILL_ERR_MEMORY, "out of memory: %s", what);
-}
-
 static bool among(const char *name, const char *const *names) {
     for (; *names; names++)
         if (!strcmp(name, *names)) return true;
@@ -35,7 +31,7 @@ static rill_status check_names(rill_trainer *t) {
     if (!o->solver) o->solver = "sgd";
     if (!o->optimizer) o->optimizer = "adagrad";
     if (!o->schedule) o->schedule = "1/t";
-    if (!(t->loss = rill__loss_find(o->loss)))
+    if (!(t->objective.loss = rill__loss_find(o->loss)))
         return unknown("loss", o->loss, "logistic, hinge, squared_hinge, squared");
     if (!(t->solver = rill__solver_find(o->solver)))
         return unknown("solver", o->solver, "sgd, scd, newton");
@@ -46,7 +42,7 @@ static rill_status check_names(rill_trainer *t) {
     if (o->reducer && !among(o->reducer, reducers))
         return unknown("reducer", o->reducer, "oktopk, gtopk, spardl, s2, topk");
     if (o->task && !among(o->task, tasks)) return unknown("task", o->task, "classify, regress");
-    if (o->task && !strcmp(o->task, "regress") && !t->loss->regression)
+    if (o->task && !strcmp(o->task, "regress") && !t->objective.loss->regression)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "task \"regress\" needs the loss squared, not %s", o->loss);
     return RILL_OK;
@@ -92,15 +88,15 @@ static rill_status cannot(const char *what, const char *needs) {
 
 static rill_status check_together(const rill_trainer *t) {
     const rill_train_options *o = &t->options;
-    bool sgd = t->solver == &rill__solver_sgd;
-    if (t->solver->smooth && t->loss->most_curvature == 0)
+    if (t->solver->smooth && t->objective.loss->most_curvature == 0)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "solver %s needs a loss with curvature: the slope of %s jumps",
                                o->solver, o->loss);
     if (t->solver->no_l1 && o->l1 > 0)
         return rill__data_fail(RILL_ERR_UNSUPPORTED, "solver %s cannot do l1 = %g; sgd and scd can",
                                o->solver, o->l1);
-    if (!sgd && (o->reducer || o->staleness || o->local_steps || o->value_bits > 0))
+    if (!t->solver->stochastic &&
+        (o->reducer || o->staleness || o->local_steps || o->value_bits > 0))
         return cannot("a reducer, staleness, local_steps or value_bits", "the solver sgd");
     if (o->local_steps && (strcmp(o->optimizer, "plain") || o->l1 > 0))
         return cannot("local_steps", "the optimizer plain, without l1");
@@ -125,7 +121,7 @@ static rill_status keep_names(rill_trainer *t) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!*texts[i]) continue;
         char *copy = strdup(*texts[i]);
-        if (!copy) return rill__train_memory("the options");
+        if (!copy) return rill__data_memory("the options");
         t->names[t->name_count++] = copy;
         *texts[i] = copy;
     }
@@ -146,6 +142,9 @@ rill_status rill__train_options(rill_trainer *t, const rill_train_options *given
     RILL_TRY_DATA(check_names(t));
     RILL_TRY_DATA(check_numbers(t));
     RILL_TRY_DATA(check_together(t));
-    t->lr = t->options.lr;
+    t->job.lr = t->options.lr;
+    t->objective.C = t->options.C;
+    t->objective.l2 = t->options.l2;
+    t->objective.l1 = t->options.l1;
     return RILL_OK;
 }

@@ -8,7 +8,8 @@
  * parts are done one after the other.
  * Memory: a stack per thread. Cost of a run: a wake-up and a sleep, some 10 us.
  */
-#include "train/train_internal.h"
+#include "train/train_pool.h"
+#include "train/data_internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ int rill__pool_threads(const rill__pool *pool) { return pool ? pool->threads : 1
 #ifdef SMPI_H
 rill_status rill__pool_open(int threads, rill__pool **out) {
     rill__pool *pool = *out = calloc(1, sizeof *pool);
-    if (!pool) return rill__train_memory("threads");
+    if (!pool) return rill__data_memory("threads");
     pool->threads = threads;
     return RILL_OK;
 }
@@ -77,7 +78,7 @@ rill_status rill__pool_open(int threads, rill__pool **out) {
     *out = NULL;
     if (threads <= 1) return RILL_OK; /* no pool: the caller does all of it */
     rill__pool *pool = calloc(1, sizeof *pool + (size_t)threads * sizeof pool->worker[0]);
-    if (!pool) return rill__train_memory("threads");
+    if (!pool) return rill__data_memory("threads");
     pool->threads = threads;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);

@@ -19,7 +19,8 @@
  * Memory: n floats; 2 n with plain and l1, 3 n with adagrad, 4 n with momentum.
  * Cost: O(1) per entry read or written; O(n) to settle.
  */
-#include "train/train_internal.h"
+#include "train/train_weights.h"
+#include "train/data_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ rill_status rill__weights_init(rill__weights *s, uint64_t n, rill__optimizer kin
     if (!s->w || (dated && !s->last) || (kind != RILL__PLAIN && !s->state) ||
         (kind == RILL__MOMENTUM && !s->last_step)) {
         rill__weights_free(s);
-        return rill__train_memory("the weights");
+        return rill__data_memory("the weights");
     }
     return RILL_OK;
 }
