@@ -65,6 +65,8 @@ typedef struct rill__problem {
     const rill__constants *c;
 } rill__problem;
 
+typedef rill_status rill__algorithm_step(rill_request *);
+
 typedef struct rill__algorithm {
     const char *name; /* one spelling: option, table, statistics, legend, file */
     const char *description;
@@ -72,7 +74,7 @@ typedef struct rill__algorithm {
     const char *(*supports)(const rill__problem *);
     double (*estimate)(const rill__problem *); /* seconds; the formula at the head of the file */
     size_t state_size;                         /* zeroed at start */
-    rill__step *step;
+    rill__algorithm_step *step;
     bool posts_mpi_collective; /* then it posts in the order of calls; see rill__may_post */
     bool takes_blocks;         /* its input is block-sparse, or dense */
     /* Algorithms of reducers: bytes that they keep from step to step; NULL: none. */

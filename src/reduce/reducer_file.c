@@ -43,9 +43,9 @@ rill_status rill__file_agree(const rill_reducer *r, rill_status status) {
 /* MPI's collectives must come in the same order on all ranks: requests that may still post one do so
  * first. */
 static void settle(rill__engine *engine) {
-    for (rill_request *q = engine->active; q;) {
-        rill_request *next = q->task.next;
-        if (q->may_post) {
+    for (rill__task *q = engine->active; q;) {
+        rill__task *next = q->next;
+        if (((const rill_request *)q)->may_post) {
             rill__engine_wait(q);
             next = engine->active; /* others may have ended as well */
         }

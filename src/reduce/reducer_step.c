@@ -48,7 +48,7 @@ static void start_call(rill_reducer *r) {
     rill__request_begin(q);
     if (r->failed != RILL_OK) {
         rill__set_error(r->error);
-        rill__task_fail(q, r->failed);
+        rill__task_fail(&q->task, r->failed);
     }
     if (r->skipped && r->voids) q->task.flags |= RILL__FLAG_VOID;
     if (!r->blocking) rill__request_launch(q);

@@ -79,8 +79,7 @@ static rill__block *from_pool(rill__engine *engine, size_t bytes) {
     return block;
 }
 
-rill__block *rill__block_take(rill_request *request, size_t bytes) {
-    rill__task *task = RILL__TASK(request);
+rill__block *rill__block_take(rill__task *task, size_t bytes) {
     rill__block *block = from_pool(task->engine, bytes);
     if (!block) {
         rill__fail(RILL_ERR_MEMORY, "out of memory for a block");

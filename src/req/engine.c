@@ -70,8 +70,7 @@ void rill__engine_free(rill__engine *engine) {
 
 /* ---- failures ------------------------------------------------------------------------------------- */
 
-rill_status rill__task_fail(rill_request *request, rill_status status) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__task_fail(rill__task *task, rill_status status) {
     if (task->status != RILL_OK) return RILL_OK;
     task->status = status;
     task->origin = task->engine->rank;
@@ -79,18 +78,16 @@ rill_status rill__task_fail(rill_request *request, rill_status status) {
     return RILL_OK;
 }
 
-rill_status rill__task_abort(rill_request *request, rill_status status) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__task_abort(rill__task *task, rill_status status) {
     if (task->status != RILL_OK) return RILL_OK;
-    rill__task_fail(request, status);
+    rill__task_fail(task, status);
     rill__abort(task->engine, task->seq, task->status, task->origin, task->error);
     return RILL_OK;
 }
 
 /* ---- life of a request ------------------------------------------------------------------------------ */
 
-void rill__task_start(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+void rill__task_start(rill__task *task) {
     rill__engine *engine = task->engine;
     task->seq = engine->seq++;
     task->tag = (int)(task->seq % engine->tag_calls) * RILL__LANES;
@@ -108,11 +105,11 @@ void rill__task_start(rill_request *request) {
     task->flags = 0;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
-    rill__task_show(request, RILL__ACTIVE);
+    rill__task_show(task, RILL__ACTIVE);
     task->next = NULL;
-    if (engine->active_last) RILL__TASK(engine->active_last)->next = request;
-    else engine->active = request;
-    engine->active_last = request;
+    if (engine->active_last) engine->active_last->next = task;
+    else engine->active = task;
+    engine->active_last = task;
 }
 
 bool rill__sends_done(rill__task *task) {
@@ -130,8 +127,7 @@ bool rill__sends_done(rill__task *task) {
     return task->sends.n == 0;
 }
 
-static void complete(rill__engine *engine, rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+static void complete(rill__engine *engine, rill__task *task) {
     if (task->posted.block) rill__cancel_posted(task);
     while (task->held) {
         rill__block *block = task->held;
@@ -140,27 +136,26 @@ static void complete(rill__engine *engine, rill_request *request) {
     }
     task->life = RILL__COMPLETE;
     engine->past[task->seq % RILL__REMEMBERED] = task->expect;
-    if (task->completed) task->completed(request);
+    if (task->completed) task->completed(task);
 }
 
-static void advance(rill__engine *engine, rill_request *request) {
-    rill__task *task = RILL__TASK(request);
-    if (engine->notes && rill__apply_notes(engine, request)) {
-        complete(engine, request);
+static void advance(rill__engine *engine, rill__task *task) {
+    if (engine->notes && rill__apply_notes(engine, task)) {
+        complete(engine, task);
         return;
     }
     if (task->life == RILL__ACTIVE) {
-        rill_status status = task->step(request);
+        rill_status status = task->step(task);
         if (status == RILL_IN_PROGRESS) return;
         if (status < 0) { /* this rank cannot go on taking part */
-            rill__task_fail(request, status);
+            rill__task_fail(task, status);
             rill__abort(engine, task->seq, task->status, task->origin, task->error);
             return;
         }
         task->life = RILL__DRAINING;
         task->moved = true;
     }
-    if (task->life == RILL__DRAINING && rill__sends_done(task)) complete(engine, request);
+    if (task->life == RILL__DRAINING && rill__sends_done(task)) complete(engine, task);
 }
 
 /* Nothing has moved for a while: is something wrong? */
@@ -177,34 +172,32 @@ static void idle(rill__engine *engine) {
 
 bool rill__engine_progress(rill__engine *engine) {
     bool moved = false;
-    rill_request *before = NULL;
-    uint64_t end = engine->active ? RILL__TASK(engine->active)->seq + engine->tag_calls : 0;
+    rill__task *before = NULL;
+    uint64_t end = engine->active ? engine->active->seq + engine->tag_calls : 0;
     int looked = 0;
-    for (rill_request *r = engine->active; r;) {
-        rill__task *task = RILL__TASK(r);
-        rill_request *next;
+    for (rill__task *task = engine->active; task;) {
         if (task->seq >= end) break; /* its tags are still in use */
         if (looked++ >= WINDOW && !engine->driven) break;
-        if (engine->driven != r && (task->own || looked > WINDOW)) {
-            before = r;
-            r = task->next;
+        if (engine->driven != task && (task->own || looked > WINDOW)) {
+            before = task;
+            task = task->next;
             continue;
         }
         task->moved = false;
-        advance(engine, r);
+        advance(engine, task);
         moved |= task->moved;
-        next = task->next;
+        rill__task *next = task->next;
         if (task->life == RILL__COMPLETE) {
-            if (before) RILL__TASK(before)->next = next;
+            if (before) before->next = next;
             else engine->active = next;
-            if (engine->active_last == r) engine->active_last = before;
+            if (engine->active_last == task) engine->active_last = before;
             task->next = NULL;
             moved = true;
-            rill__task_show(r, RILL__COMPLETE);
+            rill__task_show(task, RILL__COMPLETE);
         } else {
-            before = r;
+            before = task;
         }
-        r = next;
+        task = next;
     }
     if (moved) {
         engine->idle_polls = 0;
@@ -221,13 +214,12 @@ static void count_driver(rill__engine *engine, int change) {
     atomic_store_explicit(&engine->drivers, now + change, memory_order_relaxed);
 }
 
-void rill__engine_wait(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+void rill__engine_wait(rill__task *task) {
     rill__engine *engine = task->engine;
     count_driver(engine, 1);
     while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
-        engine->alone = !engine->crowded && engine->active == request && !task->next;
-        engine->driven = request;
+        engine->alone = !engine->crowded && engine->active == task && !task->next;
+        engine->driven = task;
         bool moved = rill__engine_progress(engine);
         engine->alone = false;
         engine->driven = NULL;

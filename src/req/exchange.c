@@ -15,15 +15,13 @@
 /* Tests of a posted receive before a probe whether a long message has come instead. */
 enum { SPINS = 8 };
 
-rill_status rill__exchange_send(rill_request *request, int to, rill__block *block) {
-    bool is_short = block->bytes <= RILL__SHORT &&
-                    block->bytes < rill__limit_of(RILL__TASK(request)->engine, to);
-    return rill__send_block(request, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, block);
+rill_status rill__exchange_send(rill__task *task, int to, rill__block *block) {
+    bool is_short = block->bytes <= RILL__SHORT && block->bytes < rill__limit_of(task->engine, to);
+    return rill__send_block(task, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, block);
 }
 
-static rill_status post_short(rill_request *request, int source) {
-    rill__task *task = RILL__TASK(request);
-    rill__block *block = rill__block_take(request, RILL__SHORT);
+static rill_status post_short(rill__task *task, int source) {
+    rill__block *block = rill__block_take(task, RILL__SHORT);
     if (!block) return RILL_ERR_MEMORY;
     int code = MPI_Irecv(block->buffer.data, RILL__SHORT, MPI_BYTE, source,
                          task->tag + RILL__LANE_SHORT, task->engine->mpi, &task->posted.mpi);
@@ -66,9 +64,8 @@ void rill__cancel_posted(rill__task *task) {
     task->posted.block = NULL;
 }
 
-rill_status rill__exchange_receive(rill_request *request, int source, bool short_likely,
+rill_status rill__exchange_receive(rill__task *task, int source, bool short_likely,
                                    rill__message *message, rill__block **block) {
-    rill__task *task = RILL__TASK(request);
     rill_status status;
 #ifdef SMPI_H
     short_likely = false; /* where a poll costs simulated time, one probe is as good */
@@ -76,18 +73,18 @@ rill_status rill__exchange_receive(rill_request *request, int source, bool short
     for (;;) {
         rill__transfer t;
         if (!task->posted.block && short_likely && !task->receives.n && !task->engine->early)
-            RILL_TRY(post_short(request, source));
+            RILL_TRY(post_short(task, source));
         if (!task->posted.block) break;
         status = rill__test_posted(task, task->engine->alone ? SPINS : 1, &t);
         if (status < 0) return status;
         if (status == RILL_IN_PROGRESS) break;
-        if (rill__take_in(request, &t, message, block, NULL)) return RILL_OK;
+        if (rill__take_in(task, &t, message, block, NULL)) return RILL_OK;
     }
     if (!task->posted.block) {
-        status = rill__receive_polled(request, source, RILL__LANE_SHORT, 1, message, block, NULL);
+        status = rill__receive_polled(task, source, RILL__LANE_SHORT, 1, message, block, NULL);
         if (status != RILL_IN_PROGRESS) return status;
     }
-    status = rill__receive_polled(request, source, RILL__LANE_A, 1, message, block, NULL);
+    status = rill__receive_polled(task, source, RILL__LANE_A, 1, message, block, NULL);
     if (status == RILL_OK && task->posted.block) rill__cancel_posted(task);
     return status;
 }

@@ -147,10 +147,9 @@ void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int ori
  * each gets its turn to be that. */
 void rill__inquire(rill__engine *engine) {
     int left = OLDEST;
-    for (rill_request *r = engine->active; r && left; r = RILL__TASK(r)->next, left--) {
-        rill__task *task = RILL__TASK(r);
+    for (rill__task *task = engine->active; task && left; task = task->next, left--) {
         if (task->life != RILL__ACTIVE) continue;
-        rill__peek(r);
+        rill__peek(task);
         if (task->inquired) continue;
         task->inquired = true;
         rill__header header = rill__call_header(task);
@@ -172,10 +171,10 @@ static void answer(rill__engine *engine, const rill__header *asked) {
 }
 
 static bool is_active(const rill__engine *engine, uint64_t seq) {
-    const rill_request *r = engine->active; /* in order of seq */
-    while (r && ((const rill__task *)r)->seq < seq)
-        r = ((const rill__task *)r)->next;
-    return r && ((const rill__task *)r)->seq == seq;
+    const rill__task *r = engine->active; /* in order of seq */
+    while (r && r->seq < seq)
+        r = r->next;
+    return r && r->seq == seq;
 }
 
 /* This rank frees the communicator, and makes no call any more: whoever is in one waits in vain. */
@@ -234,7 +233,7 @@ void rill__receive_notes(rill__engine *engine) {
 /* ---- what they do ---------------------------------------------------------------------------------------- */
 
 void rill__forget_notes(rill__engine *engine) {
-    uint64_t oldest = engine->active ? RILL__TASK(engine->active)->seq : engine->seq;
+    uint64_t oldest = engine->active ? engine->active->seq : engine->seq;
     for (rill__note **at = &engine->notes; *at;) {
         rill__note *note = *at;
         if (note->header.seq >= oldest) {
@@ -256,8 +255,7 @@ static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     transfers->n = 0;
 }
 
-bool rill__apply_notes(rill__engine *engine, rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+bool rill__apply_notes(rill__engine *engine, rill__task *task) {
     for (rill__note *note = engine->notes; note; note = note->next) {
         const rill__header *h = &note->header;
         if (h->seq != task->seq) continue;
@@ -266,7 +264,7 @@ bool rill__apply_notes(rill__engine *engine, rill_request *request) {
             if (!asked.algorithm || !task->expect.algorithm)
                 asked.algorithm = task->expect.algorithm;
             rill_status status = rill__message_check(&asked, &task->expect);
-            if (status != RILL_OK) rill__task_abort(request, status);
+            if (status != RILL_OK) rill__task_abort(task, status);
             continue;
         }
         if (task->status == RILL_OK) {

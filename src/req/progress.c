@@ -41,8 +41,8 @@ void rill__lock_contended(rill__engine *engine) {
 /* Whether there is something for the thread to do. Lock held. */
 static bool has_work(const rill__engine *engine) {
     if (atomic_load_explicit(&engine->drivers, memory_order_relaxed)) return false;
-    for (rill_request *r = engine->active; r; r = RILL__TASK(r)->next)
-        if (!RILL__TASK(r)->own) return true;
+    for (rill__task *r = engine->active; r; r = r->next)
+        if (!r->own) return true;
     return false;
 }
 

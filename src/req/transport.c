@@ -51,8 +51,7 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
 
 /* ---- send ------------------------------------------------------------------------------------------- */
 
-rill_status rill__send_block(rill_request *request, int to, int lane, rill__block *block) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__send_block(rill__task *task, int to, int lane, rill__block *block) {
     rill__engine *engine = task->engine;
     uint64_t limit = rill__limit_of(engine, to);
     for (size_t at = 0; at < block->bytes;) {
@@ -78,23 +77,22 @@ rill_status rill__send_block(rill_request *request, int to, int lane, rill__bloc
     return RILL_OK;
 }
 
-rill_status rill__send(rill_request *request, int to, int lane, const rill__part *part) {
+rill_status rill__send(rill__task *task, int to, int lane, const rill__part *part) {
     rill__block *block;
-    RILL_TRY(rill__encode(request, part, &block));
-    return rill__send_block(request, to, lane, block);
+    RILL_TRY(rill__encode(task, part, &block));
+    return rill__send_block(task, to, lane, block);
 }
 
 /* ---- receive ------------------------------------------------------------------------------------------ */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other
  * parts are posted at once: a probe must not find them. */
-static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
-    rill__task *task = RILL__TASK(request);
+static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
     rill__engine *engine = task->engine;
     rill__transfer first = task->receives.at[slot];
     uint64_t limit = rill__limit_of(engine, first.peer);
     size_t at = first.block->bytes;
-    rill__block *block = rill__block_take(request, whole);
+    rill__block *block = rill__block_take(task, whole);
     if (!block) return RILL_ERR_MEMORY;
     memcpy(block->buffer.data, first.block->buffer.data, at);
     task->receives.at[slot].block = block;
@@ -125,15 +123,14 @@ static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t s
 }
 
 /* The first of the call's messages that came early, if there is one. */
-static bool take_early(rill_request *request, int source, int lane, rill__transfer *t) {
-    rill__task *task = RILL__TASK(request);
+static bool take_early(rill__task *task, int source, int lane, rill__transfer *t) {
     for (rill__early **at = &task->engine->early; *at; at = &(*at)->next) {
         rill__early *early = *at;
         if (early->seq != task->seq || early->transfer.lane != lane ||
             (source != MPI_ANY_SOURCE && source != early->transfer.peer))
             continue;
         /* The other call may still hold the block that it came in. */
-        rill__block *came = early->transfer.block, *own = rill__block_take(request, came->bytes);
+        rill__block *came = early->transfer.block, *own = rill__block_take(task, came->bytes);
         if (!own) return false; /* later */
         memcpy(own->buffer.data, came->buffer.data, came->bytes);
         *t = early->transfer;
@@ -146,9 +143,8 @@ static bool take_early(rill_request *request, int source, int lane, rill__transf
     return false;
 }
 
-bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message *message,
+bool rill__take_in(rill__task *task, const rill__transfer *t, rill__message *message,
                    rill__block **block, int *from) {
-    rill__task *task = RILL__TASK(request);
     rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
                                              false, message);
     if (status == RILL_ERR_MISMATCH && message->header.seq != task->seq) {
@@ -166,8 +162,8 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
         char detail[160];
         snprintf(detail, sizeof detail, "%s", rill_last_error());
         rill__fail(status, "from rank %d: %s", t->peer, detail);
-        if (status == RILL_ERR_MISMATCH) rill__task_abort(request, status);
-        else rill__task_fail(request, status);
+        if (status == RILL_ERR_MISMATCH) rill__task_abort(task, status);
+        else rill__task_fail(task, status);
         message->header = (rill__header){.form = RILL__M_FAILED, .status = (int16_t)status};
     } else if (message->header.form == RILL__M_FAILED) {
         if (task->status == RILL_OK) {
@@ -187,14 +183,13 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
     return true;
 }
 
-static rill_status post_receive(rill_request *request, const MPI_Status *probed, int lane,
+static rill_status post_receive(rill__task *task, const MPI_Status *probed, int lane,
                                 rill__transfer *t, bool *complete) {
-    rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     int bytes = 0;
     MPI_Get_count(probed, MPI_BYTE, &bytes);
     *t = (rill__transfer){.mpi = MPI_REQUEST_NULL, .peer = probed->MPI_SOURCE, .lane = lane};
-    t->block = rill__block_take(request, (size_t)bytes);
+    t->block = rill__block_take(task, (size_t)bytes);
     if (!t->block) return RILL_ERR_MEMORY;
     *complete = bytes <= SMALL && engine->size <= MOST_AT_ONCE &&
                 (uint64_t)bytes < rill__limit_of(engine, t->peer);
@@ -232,8 +227,7 @@ static int find_slot(const rill__task *task, const rill__block *block) {
 }
 
 /* One receive that is under way: RILL_OK when its message is whole, and then it left the list. */
-static rill_status finish_receive(rill_request *request, int slot, rill__transfer *finished) {
-    rill__task *task = RILL__TASK(request);
+static rill_status finish_receive(rill__task *task, int slot, rill__transfer *finished) {
     rill__transfer *t = &task->receives.at[slot];
     int done = 0;
     int code = rill__mpi_test(&t->mpi, &done);
@@ -242,7 +236,7 @@ static rill_status finish_receive(rill_request *request, int slot, rill__transfe
     rill__message head;
     if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &head) == RILL_OK &&
         rill__message_size(&head.header) > t->block->bytes) {
-        RILL_TRY(receive_rest(request, slot, rill__message_size(&head.header)));
+        RILL_TRY(receive_rest(task, slot, rill__message_size(&head.header)));
         return RILL_IN_PROGRESS;
     }
     rill__block *block = t->block;
@@ -263,21 +257,20 @@ static bool reads_split(const rill__task *task, int lane) {
     return false;
 }
 
-rill_status rill__receive_polled(rill_request *request, int source, int lane, int polls,
+rill_status rill__receive_polled(rill__task *task, int source, int lane, int polls,
                                  rill__message *message, rill__block **block, int *from) {
-    rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer t;
-    if (engine->early && take_early(request, source, lane, &t) &&
-        rill__take_in(request, &t, message, block, from))
+    if (engine->early && take_early(task, source, lane, &t) &&
+        rill__take_in(task, &t, message, block, from))
         return RILL_OK;
     for (int i = 0; i < task->receives.n; i++) {
         rill__transfer *under_way = &task->receives.at[i];
         if (under_way->rest || under_way->lane != lane) continue;
         if (source != MPI_ANY_SOURCE && under_way->peer != source) continue;
-        rill_status status = finish_receive(request, i, &t);
+        rill_status status = finish_receive(task, i, &t);
         if (status < 0) return status;
-        if (status == RILL_OK && rill__take_in(request, &t, message, block, from)) return RILL_OK;
+        if (status == RILL_OK && rill__take_in(task, &t, message, block, from)) return RILL_OK;
         if (source != MPI_ANY_SOURCE) return RILL_IN_PROGRESS;
     }
     /* One that came early from another rank (rill__peek) waits for its turn, and nobody for it. */
@@ -290,9 +283,9 @@ rill_status rill__receive_polled(rill_request *request, int source, int lane, in
         if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
         if (!there) return RILL_IN_PROGRESS;
         bool complete;
-        RILL_TRY(post_receive(request, &probed, lane, &t, &complete));
+        RILL_TRY(post_receive(task, &probed, lane, &t, &complete));
         if (complete) {
-            if (rill__take_in(request, &t, message, block, from)) return RILL_OK;
+            if (rill__take_in(task, &t, message, block, from)) return RILL_OK;
             continue;
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
@@ -302,10 +295,10 @@ rill_status rill__receive_polled(rill_request *request, int source, int lane, in
     }
 }
 
-rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
+rill_status rill__receive(rill__task *task, int source, int lane, rill__message *message,
                           rill__block **block, int *from) {
-    int polls = RILL__TASK(request)->engine->alone ? SPINS : 1;
-    return rill__receive_polled(request, source, lane, polls, message, block, from);
+    int polls = task->engine->alone ? SPINS : 1;
+    return rill__receive_polled(task, source, lane, polls, message, block, from);
 }
 
 static bool has_receive(const rill__task *task, int peer, int lane) {
@@ -314,8 +307,7 @@ static bool has_receive(const rill__task *task, int peer, int lane) {
     return false;
 }
 
-void rill__peek(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+void rill__peek(rill__task *task) {
     for (int lane = 0; lane < RILL__LANES; lane++) {
         int there = 0;
         MPI_Status probed;
@@ -325,7 +317,7 @@ void rill__peek(rill_request *request) {
                 MPI_SUCCESS ||
             !there || has_receive(task, probed.MPI_SOURCE, lane) || reads_split(task, lane))
             continue;
-        if (post_receive(request, &probed, lane, &t, &complete) != RILL_OK ||
+        if (post_receive(task, &probed, lane, &t, &complete) != RILL_OK ||
             rill__transfers_add(&task->receives, t) != RILL_OK)
             return;
     }
@@ -333,7 +325,7 @@ void rill__peek(rill_request *request) {
     if (task->posted.block && rill__test_posted(task, 1, &came) == RILL_OK &&
         rill__transfers_add(&task->receives, came) != RILL_OK)
         return;
-    for (int i = 0; i < task->receives.n && !rill__task_failed(request); i++) {
+    for (int i = 0; i < task->receives.n && !rill__task_failed(task); i++) {
         rill__transfer *t = &task->receives.at[i];
         int done = 0;
         rill__message message;
@@ -346,27 +338,26 @@ void rill__peek(rill_request *request) {
         if (!message.header.algorithm || !task->expect.algorithm)
             message.header.algorithm = task->expect.algorithm;
         rill_status status = rill__message_check(&message.header, &task->expect);
-        if (status != RILL_OK) rill__task_abort(request, status);
+        if (status != RILL_OK) rill__task_abort(task, status);
     }
 }
 
-void rill__received_part_at(rill_request *request, const rill__message *message, rill__part *part) {
-    rill__task *task = RILL__TASK(request);
+void rill__received_part_at(rill__task *task, const rill__message *message, rill__part *part) {
     rill_status status = task->status;
     if (status == RILL_OK && task->adds_bits &&
         message->header.index_codec == rill__codec_bitmap.id) {
         status = rill__message_bits(message, part);
         if (status == RILL_OK) return;
-        if (status < 0) rill__task_fail(request, status);
+        if (status < 0) rill__task_fail(task, status);
         else status = RILL_OK;
     }
     if (status == RILL_OK) {
         size_t room = rill__message_room(message);
-        rill__block *block = room ? rill__block_take(request, room) : NULL;
+        rill__block *block = room ? rill__block_take(task, room) : NULL;
         if (room && !block) status = RILL_ERR_MEMORY;
         else status = rill__message_part(message, block ? block->buffer.data : NULL, part);
         if (status == RILL_OK) return;
-        rill__task_fail(request, status);
+        rill__task_fail(task, status);
     }
     *part = rill__part_empty(message->header.first, message->header.range);
 }

@@ -52,7 +52,7 @@ static void *room(rill_request *r, int i, size_t bytes) {
     state *s = r->state.data;
     rill__buffer *own = &r->piece[i].val;
     if (!in_blocks(r)) return rill__buffer_reserve(own, bytes) == RILL_OK ? own->data : NULL;
-    s->block[i] = rill__block_take(r, bytes);
+    s->block[i] = rill__block_take(&r->task, bytes);
     return s->block[i] ? s->block[i]->buffer.data : NULL;
 }
 
@@ -94,19 +94,19 @@ static rill_status step(rill_request *r) {
     if (s->stage == DENSIFYING) {
         status = densify(r, &s->sum);
         if (status == RILL_OK)
-            status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
-        if (status != RILL_OK) rill__task_fail(r, status);
+            status = rill__agree_reserve(&r->task); /* then all are in MPI's sum, or none */
+        if (status != RILL_OK) rill__task_fail(&r->task, status);
         rill__agree_start(&s->agree, 0, NULL, 0);
         s->stage = AGREEING;
     }
     if (s->stage == AGREEING) {
-        status = rill__agree_step(r, &s->agree);
+        status = rill__agree_step(&r->task, &s->agree);
         if (status != RILL_OK) return status;
         s->stage = SUMMING;
-        if (!rill__task_failed(r)) hold_blocks(r, s, 1);
+        if (!rill__task_failed(&r->task)) hold_blocks(r, s, 1);
     }
     if (rill__task_failed(
-            r)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
+            &r->task)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
         r->may_post = false;
         return RILL_OK;
     }
