@@ -13,7 +13,7 @@ foreach(section IN ITEMS 1 3 5 7)
   endif()
 endforeach()
 
-# find_package(rill) gives rill::rill and rill::rill_static, rill::rill_train and rill::rill_train_static.
+# find_package(rill) gives rill::rill and rill::rill_train, and both with _static.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rill)
 install(EXPORT rillTargets NAMESPACE rill:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/rillConfig.cmake.in ${PROJECT_BINARY_DIR}/rillConfig.cmake

@@ -1,15 +1,16 @@
 /* The binary form of a data set, reading.
  *
- * Idea: all values lie in one run of the file and are used where they are mapped; labels, row lengths and
- * coded indices lie in chunks of rows. In a chunk the key row * stride + index, with the row counted from
- * the start of the chunk and a stride above its largest index, ascends over all rows, so that one call of
- * rill_indices_decode serves the chunk, 4 bytes a key where rows * stride <= 2^32. Layout:
+ * Idea: all values lie in one run of the file and are used where they are mapped; labels, row
+ * lengths and coded indices lie in chunks of rows. In a chunk the key row * stride + index, with
+ * the row counted from the start of the chunk and a stride above its largest index, ascends over
+ * all rows, so that one call of rill_indices_decode serves the chunk, 4 bytes a key where rows *
+ * stride <= 2^32. Layout:
  *     header (128 bytes) | values | chunks | directory | RILL_SLACK zero bytes
  *     chunk: labels (double) | row lengths (uint32), padded to 8 | indices, padded to 8
  * Header, directory, each chunk and the values of each chunk have an xxHash64.
  * Restriction: little-endian machines; a row of less than 2^32 entries.
- * Memory: the rows without their values, and one chunk of keys. Cost: one pass over the bytes for the
- * hashes, one decode, one subtraction per index.
+ * Memory: the rows without their values, and one chunk of keys. Cost: one pass over the bytes for
+ * the hashes, one decode, one subtraction per index.
  */
 #define XXH_INLINE_ALL
 #include "train/data_binary.h"

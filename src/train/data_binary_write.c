@@ -1,10 +1,11 @@
 /* The binary form of a data set, writing; the layout is in data_binary_read.c.
  *
- * Idea: rows are cut into chunks by a rule that sees the rows alone, so that the file does not depend on
- * buffers, ranks or threads: at most 4,096 rows and 2^18 entries, and keys of 32 bits as long as the indices
- * are below 2^28. Values go to the output at once, chunks to a scratch file that is appended, so that a
- * file larger than memory can be written in one pass.
- * Memory: one chunk, 64 bytes of directory for each. Cost: both index codecs are tried, the smaller one stays.
+ * Idea: rows are cut into chunks by a rule that sees the rows alone, so that the file does not
+ * depend on buffers, ranks or threads: at most 4,096 rows and 2^18 entries, and keys of 32 bits as
+ * long as the indices are below 2^28. Values go to the output at once, chunks to a scratch file
+ * that is appended, so that a file larger than memory can be written in one pass.
+ * Memory: one chunk, 64 bytes of directory for each. Cost: both index codecs are tried, the smaller
+ * one stays.
  */
 #include "train/data_binary.h"
 

@@ -1,7 +1,8 @@
 /* From text to the binary form and back, in one pass.
  *
- * Indices go into chunks as they are written in the text, and the header says whether they start at 0 or
- * 1, which is known at the end of the text only. Text to text writes what was read in clean form.
+ * Indices go into chunks as they are written in the text, and the header says whether they start at
+ * 0 or 1, which is known at the end of the text only. Text to text writes what was read in clean
+ * form.
  * Memory: a read buffer, a chunk, and the rows of both. */
 #include "train/data_binary.h"
 #include "train/data_number.h"

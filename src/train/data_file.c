@@ -1,8 +1,8 @@
 /* Bytes of a file at an offset, through MPI-IO for collective loading and through POSIX for one
  * process; what a file is; outputs (core/outfile.h) with a status and a count of bytes.
  *
- * Reads are independent, not collective: the ranges of the ranks are disjoint and contiguous, so that
- * aggregators could only add a copy and make the ranks wait for each other.
+ * Reads are independent, not collective: the ranges of the ranks are disjoint and contiguous, so
+ * that aggregators could only add a copy and make the ranks wait for each other.
  */
 #include "core/outfile.h"
 #include "core/text.h"

@@ -1,14 +1,15 @@
 /* Rows in the shape of published data sets.
  *
- * Idea: a row depends on the seed and its number alone, through a counter-based generator, so that any
- * thread can make any row. The features of a row are some of a head that most rows share, and a tail
- * drawn by rank: first an octave [2^j, 2^(j+1)) of ranks, with probabilities in geometric progression, then a
- * rank in it; that is Zipf's law in steps. Draws repeat until the row has as many distinct features as its
- * length asks for. The label is the sign of a hidden sparse linear model, with noise in proportion to the
- * spread of its margin. Only sums, products, quotients, square roots and roundings are used, which are the
- * same everywhere; the mathematical library is not.
- * What the shapes are based on is in rill-gen(1).
- * Memory: a few times the longest row per thread. Cost: about one Philox block per two draws, and a sort.
+ * Idea: a row depends on the seed and its number alone, through a counter-based generator, so that
+ * any thread can make any row. The features of a row are some of a head that most rows share, and a
+ * tail drawn by rank: first an octave [2^j, 2^(j+1)) of ranks, with probabilities in geometric
+ * progression, then a rank in it; that is Zipf's law in steps. Draws repeat until the row has as
+ * many distinct features as its length asks for. The label is the sign of a hidden sparse linear
+ * model, with noise in proportion to the spread of its margin. Only sums, products, quotients,
+ * square roots and roundings are used, which are the same everywhere; the mathematical library is
+ * not. What the shapes are based on is in rill-gen(1).
+ * Memory: a few times the longest row per thread. Cost: about one Philox block per two draws, and a
+ * sort.
  */
 #include "train/data_generate.h"
 #include "train/data_random.h"
@@ -194,7 +195,8 @@ static rill_status draw_row(const rill__generator *g, rill__row_maker *m, uint64
         value[n] = 1;
         double w = hidden_weight(g, m->rank[i], false, m->rank[i]);
         if (s->counts) {
-            /* Frequent features also come more often in a row, as do those that tell the classes. */
+            /* Frequent features also come more often in a row, as do those that tell the
+             * classes. */
             rill__random(g->seed, STREAM_VALUE, row, m->rank[i], draw);
             uint64_t more = 1;
             for (uint64_t r = m->rank[i] + 1; r < 4096; r *= 2)

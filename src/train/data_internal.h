@@ -1,4 +1,5 @@
-/* What the files of the data layer share. It stands on rill.h, train.h, and numbers and outputs of core/.
+/* What the files of the data layer share. It stands on rill.h, train.h, and numbers and outputs of
+ * core/.
  *
  *   number    text to float and back            data_number.h, data_number.c
  *   rows      growable CSR, sort and merge      data_rows.c
@@ -223,7 +224,8 @@ rill_status rill__writer_close(rill__writer *, int base, uint64_t least_dim, boo
 
 /* ---- output --------------------------------------------------------------------------------- */
 
-/* As core/outfile.h has them: complete or not there, devices are written into, "-" is standard output. */
+/* As core/outfile.h has them: complete or not there, devices are written into, "-" is standard
+ * output. */
 rill_status rill__output_open(const char *path, rill__output **);
 /* A file without a name on the disk of another; it goes away when it is closed. */
 rill_status rill__output_scratch(const rill__output *beside, rill__output **);

@@ -1,7 +1,7 @@
 /* Loading a data set: each rank its part, then agreement on everything that must be the same.
  *
- * Idea: ranks parse without talking. Then they gather status, lines and rows of all: the lowest rank
- * that failed gives the message, and its line number is its own plus the lines of the ranks
+ * Idea: ranks parse without talking. Then they gather status, lines and rows of all: the lowest
+ * rank that failed gives the message, and its line number is its own plus the lines of the ranks
  * before it, which did not fail and so know theirs. Base and dimension are agreed last.
  * Memory: 16 bytes per rank besides the rows. Cost: a handful of small collectives.
  */

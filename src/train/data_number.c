@@ -18,7 +18,8 @@ const double rill__power10[RILL__POWERS] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  
 const uint64_t rill__power10_int[9] = {1,      10,      100,      1000,     10000,
                                        100000, 1000000, 10000000, 100000000};
 
-/* Whether the token is a decimal number in form; strtod takes more: hexadecimal, nan, blanks before. */
+/* Whether the token is a decimal number in form; strtod takes more: hexadecimal, nan, blanks
+ * before. */
 static rill__number_state check_form(const char *s, const char **end) {
     const char *start = s;
     if (*s == '-' || *s == '+') s++;

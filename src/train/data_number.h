@@ -2,11 +2,11 @@
  *
  * Idea: digits are taken eight at a time from one 64-bit word (SWAR: the first byte that is no
  * digit is found by a carry into its top bit; the digits are summed by three multiplications). The
- * decimal w * 10^e is then computed in double, whose error is below 4 units in its last place, so that
- * rounding it to float is right unless it lies within that of the middle between two floats. Those, one
- * in 2^25 by chance, and all odd forms are left to strtof, which is correctly rounded.
- * Source: the digit trick is in common use since D. Lemire's fast_float; the double-to-float test is
- * a guard-bit argument.
+ * decimal w * 10^e is then computed in double, whose error is below 4 units in its last place, so
+ * that rounding it to float is right unless it lies within that of the middle between two floats.
+ * Those, one in 2^25 by chance, and all odd forms are left to strtof, which is correctly rounded.
+ * Source: the digit trick is in common use since D. Lemire's fast_float; the double-to-float test
+ * is a guard-bit argument.
  * Restriction: reads up to 8 bytes past the token.
  */
 #ifndef RILL_TRAIN_DATA_NUMBER_H

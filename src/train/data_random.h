@@ -1,5 +1,5 @@
-/* Random numbers by counter: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2,
- * 3, 2011), by Random123. The same four numbers in give the same 128 bits out, anywhere. */
+/* Random numbers by counter: Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1,
+ * 2, 3, 2011), by Random123. The same four numbers in give the same 128 bits out, anywhere. */
 #ifndef RILL_TRAIN_DATA_RANDOM_H
 #define RILL_TRAIN_DATA_RANDOM_H
 

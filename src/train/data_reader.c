@@ -1,11 +1,11 @@
 /* The lines of one rank's part of a text file.
  *
- * Idea: a part is a range of bytes, and a line belongs to the part that it starts in. A rank begins one
- * byte before its range, drops everything up to the first newline, and stops with the line that runs
- * over the end of the range. A compressed file can't be entered in the middle, so every rank
- * decompresses from the start, drops what comes before its part, and stops at the end of it; the part is
- * the range of compressed bytes, which ends at the same place in the text on every rank (the caller
- * compares them).
+ * Idea: a part is a range of bytes, and a line belongs to the part that it starts in. A rank begins
+ * one byte before its range, drops everything up to the first newline, and stops with the line that
+ * runs over the end of the range. A compressed file can't be entered in the middle, so every rank
+ * decompresses from the start, drops what comes before its part, and stops at the end of it; the
+ * part is the range of compressed bytes, which ends at the same place in the text on every rank
+ * (the caller compares them).
  * Restriction: a line of at most 1 GiB; gz with trailing garbage is an error.
  * Memory: one buffer of buffer_bytes, or of the longest line; compressed: 1 MiB more.
  * Cost: plain S/P bytes read per rank; compressed S (r+1)/P bytes decompressed by rank r.
@@ -20,7 +20,8 @@ enum { DEFAULT_BUFFER = 4 << 20, MARGIN = 64, INPUT = 1 << 20, TAIL = 1 << 16 };
 
 typedef struct scan {
     rill__reader *reader;
-    /* the text at hand: [begin, begin + used) of the buffer, which starts at text offset `offset` */
+    /* the text at hand: [begin, begin + used) of the buffer, which starts at text offset
+     * `offset` */
     char *buffer;
     size_t room, used;
     uint64_t offset;

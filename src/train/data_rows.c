@@ -1,10 +1,10 @@
 /* Rows in CSR form that grow, and the sort of one row.
  *
- * Idea: rows that come unsorted are rare, and hashed rows are short, so one stable radix sort by bytes
- * (LSD, only over the bytes in which the keys differ) serves both; values of equal keys meet in
- * the order in which they were given and are added.
- * Memory: 4 or 8 bytes per index, 4 per value, 16 per row; scratch of 24 bytes per entry of the longest row
- * that was sorted. Cost: O(bytes that differ * (n + 256)) per sorted row.
+ * Idea: rows that come unsorted are rare, and hashed rows are short, so one stable radix sort by
+ * bytes (LSD, only over the bytes in which the keys differ) serves both; values of equal keys meet
+ * in the order in which they were given and are added.
+ * Memory: 4 or 8 bytes per index, 4 per value, 16 per row; scratch of 24 bytes per entry of the
+ * longest row that was sorted. Cost: O(bytes that differ * (n + 256)) per sorted row.
  */
 #include "train/data_internal.h"
 

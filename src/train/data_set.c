@@ -1,7 +1,7 @@
 /* What one does with a data set once it is there: views, feature hashing, normalisation, clipping,
  * the split for validation and the order of an epoch. All local; what depends on chance depends on
- * seeds and global row numbers, through a counter-based generator, so that the number of ranks does not matter
- * where it need not. */
+ * seeds and global row numbers, through a counter-based generator, so that the number of ranks does
+ * not matter where it need not. */
 #include "train/data_internal.h"
 #include "train/data_random.h"
 

@@ -1,9 +1,9 @@
 /* LIBSVM/svmlight text to rows.
  *
- * Idea: whole lines in memory with a newline at the end and a few readable bytes after it, so that the
- * inner loop checks no bounds; room for all entries that so many bytes can hold is reserved before
- * (an entry has at least four: "1:2 "). Numbers by data_number.h. Order is tested as entries come;
- * only rows that fail the test are sorted.
+ * Idea: whole lines in memory with a newline at the end and a few readable bytes after it, so that
+ * the inner loop checks no bounds; room for all entries that so many bytes can hold is reserved
+ * before (an entry has at least four: "1:2 "). Numbers by data_number.h. Order is tested as entries
+ * come; only rows that fail the test are sorted.
  * Restriction: lines are parsed whole, so the caller's buffer holds the longest.
  * Memory: the rows. Cost: one pass, about two dozen instructions per entry of the form "123456:1".
  */

@@ -1,4 +1,5 @@
-/* LIBLINEAR's model files: a few lines "name value...", then "w" and a line of weights per feature. */
+/* LIBLINEAR's model files: a few lines "name value...", then "w" and a line of weights per
+ * feature. */
 #include "core/text.h"
 #include "train/data_number.h"
 #include "train/model.h"

@@ -1,5 +1,5 @@
-/* What weights make of rows: decision values, losses, the objective's value; and how the threads of a rank share the
- * features: in ranges of about the same number of entries. */
+/* What weights make of rows: decision values, losses, the objective's value; and how the threads of
+ * a rank share the features: in ranges of about the same number of entries. */
 #include "train/objective.h"
 
 #include <math.h>

@@ -78,8 +78,8 @@ rill_status rill__objective_cut_features(rill__objective *);
 
 /* ---- value ---------------------------------------------------------------------------------- */
 
-/* *loss: weighted sum over some rows of this rank. score gets the first decision value of each, best the column of the
- * largest; either may be NULL. */
+/* *loss: weighted sum over some rows of this rank. score gets the first decision value of each,
+ * best the column of the largest; either may be NULL. */
 rill_status rill__objective_look(const rill__objective *, const rill__part_rows *, const float *w,
                                  double *loss, double *score, int *best);
 /* l2/2 |w|^2 + l1 |w|_1 */
@@ -91,7 +91,7 @@ rill_status rill__objective_value(const rill__objective *, rill__team *, const f
 rill_status rill__objective_rate(const rill__objective *, const rill__team *, uint64_t batch,
                                  double *lr);
 
-/* ---- as a smooth function, without l1 --------------------------------------------------------- */
+/* ---- as a smooth function, without l1 -------------------------------------------------------- */
 
 double rill__dot(const float *, const float *, uint64_t n);
 
@@ -102,8 +102,8 @@ typedef struct rill__smooth_value {
     double value, loss;
 } rill__smooth_value;
 
-/* how: of the sums of vectors; it must live as long. Local; the others are of all ranks, with the same arguments, and need
- * the team's comm. */
+/* how: of the sums of vectors; it must live as long. Local. Moves, products and tries are of all
+ * ranks, with the same arguments, and need the team's comm. */
 rill_status rill__smooth_open(const rill__objective *, rill__team *, const rill_options *how,
                               rill__smooth **);
 void rill__smooth_close(rill__smooth **);
@@ -113,7 +113,8 @@ rill_status rill__smooth_move(rill__smooth *, const float *w, rill__smooth_value
                               float *hessian_diagonal);
 /* product = Hessian * vector */
 rill_status rill__smooth_product(rill__smooth *, const float *vector, float *product);
-/* Looks along a direction: rill__smooth_try then gives the value at w + alpha * direction for the price of a number. */
+/* Looks along a direction: rill__smooth_try then gives the value at w + alpha * direction for the
+ * price of a number. */
 void rill__smooth_look_along(rill__smooth *, const float *direction);
 rill_status rill__smooth_try(rill__smooth *, double alpha, rill__smooth_value *);
 

@@ -2,13 +2,14 @@
  *
  * Idea: the mean loss of a batch of B rows, drawn from all, is smooth in expectation with
  *     L_B = L ((1 - 1/B) lambda + R / B),
- * L the most curvature of the loss, R the largest squared norm of a row, lambda the largest eigenvalue of
- * X'X / rows: rows that have little in common (lambda far below R) allow steps that grow with the batch. The
- * rate is 1 / (2 L_B). On rows of norm 1 and one row a step that is 2 for the logistic loss.
- * Source: Gower et al., SGD: general analysis and improved rates (2019), proposition 3.8; for the mini-batch
- * factor also Takac et al., Mini-batch primal and dual methods for SVMs (2013).
- * R and lambda come from a sample of each rank's first rows, lambda by power iterations; ranks take the
- * largest. The hinge has no curvature: it counts as 1.
+ * L the most curvature of the loss, R the largest squared norm of a row, lambda the largest
+ * eigenvalue of X'X / rows: rows that have little in common (lambda far below R) allow steps that
+ * grow with the batch. The rate is 1 / (2 L_B). On rows of norm 1 and one row a step that is 2 for
+ * the logistic loss.
+ * Source: Gower et al., SGD: general analysis and improved rates (2019), proposition 3.8; for the
+ * mini-batch factor also Takac et al., Mini-batch primal and dual methods for SVMs (2013).
+ * R and lambda come from a sample of each rank's first rows, lambda by power iterations; ranks take
+ * the largest. The hinge has no curvature: it counts as 1.
  * Memory: n floats for a moment. Cost: some 20 passes over 1,000 rows.
  */
 #include "train/objective.h"

@@ -1,13 +1,17 @@
-/* The objective as a smooth function: value, gradient, Hessian-vector products, values along a line.
+/* The objective as a smooth function: value, gradient, Hessian-vector products, values along a
+ * line.
  *
- * Idea: all of them are sums over rows. Every rank computes its rows' part, and the parts are summed. What a point makes
- * of the rows (decision values, slopes, curvatures) is kept: a product then takes one pass to multiply and one to add up,
- * and a value along a direction one number per row and column.
- * Source: LIBLINEAR's function and l2r_erm_fun (newton.h, linear.cpp); distributed: Zhuang, Chin, Juan, Lin (2015).
+ * Idea: all of them are sums over rows. Every rank computes its rows' part, and the parts are
+ * summed. What a point makes of the rows (decision values, slopes, curvatures) is kept: a product
+ * then takes one pass to multiply and one to add up, and a value along a direction one number per
+ * row and column.
+ * Source: LIBLINEAR's function and l2r_erm_fun (newton.h, linear.cpp); distributed: Zhuang, Chin,
+ * Juan, Lin (2015).
  * Restriction: a loss with curvature; l1 is left out.
  * Threads share rows where something is computed of each, and features where rows are summed, so
  * that bits do not depend on their number.
- * Memory: 20 bytes per row and column, 8 per row; a stream of n. Cost: a sum of n per gradient, diagonal and product.
+ * Memory: 20 bytes per row and column, 8 per row; a stream of n. Cost: a sum of n per gradient,
+ * diagonal and product.
  */
 #include "train/objective.h"
 #include "train/train_exchange.h"
@@ -21,8 +25,8 @@ struct rill__smooth {
     const rill_options *how;
     const float *w;
     double ww, wd, dd; /* squared norms of w and of the direction, and their product */
-    /* By row and column: decision values; what a vector makes of the rows, such as the change along the direction, or
-     * slopes. By row: losses. */
+    /* By row and column: decision values; what a vector makes of the rows, such as the change along
+     * the direction, or slopes. By row: losses. */
     double *z, *along, *loss;
     float *curvature;
     rill_stream *stream;
@@ -170,7 +174,7 @@ static void try_rows(void *context, int thread, int threads) {
     }
 }
 
-/* ---- on all ranks ----------------------------------------------------------------------------- */
+/* ---- on all ranks ---------------------------------------------------------------------------- */
 
 static double add_losses(const rill__smooth *s) {
     double sum = 0;

@@ -1,4 +1,5 @@
-/* What a solver is, and what it is handed: an objective, weights to improve, the ranks to do it with. */
+/* What a solver is, and what it is handed: an objective, weights to improve, the ranks to do it
+ * with. */
 #ifndef RILL_TRAIN_SOLVER_H
 #define RILL_TRAIN_SOLVER_H
 

@@ -1,12 +1,13 @@
 /* Truncated Newton method with a line search, data-parallel.
  *
  * Idea: an epoch is one outer step. Gradient, Hessian-vector products and the diagonal that
- * preconditions conjugate gradients are the objective's, summed over the ranks (objective_smooth.c); the rest is
- * the same on all ranks. Conjugate gradients stop when the quadratic model
- * no longer falls much; the step is halved until the objective falls enough, which needs one number
- * per try, since decision values along the direction are kept.
- * Source: LIBLINEAR's newton.cpp (Hsia, Chiang, Lin, Preconditioned conjugate gradient methods in truncated
- * Newton frameworks, 2018; Galli, Lin, 2021); distributed: Zhuang, Chin, Juan, Lin (2015).
+ * preconditions conjugate gradients are the objective's, summed over the ranks
+ * (objective_smooth.c); the rest is the same on all ranks. Conjugate gradients stop when the
+ * quadratic model no longer falls much; the step is halved until the objective falls enough, which
+ * needs one number per try, since decision values along the direction are kept.
+ * Source: LIBLINEAR's newton.cpp (Hsia, Chiang, Lin, Preconditioned conjugate gradient methods in
+ * truncated Newton frameworks, 2018; Galli, Lin, 2021); distributed: Zhuang, Chin, Juan, Lin
+ * (2015).
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of n per product.
  * Memory: 6 n floats, and the objective's. Cost of a step: about 5 to 30 passes over the rows.
@@ -60,8 +61,8 @@ static uint64_t newton_bytes(const rill__job *job) {
     return 6 * job->objective->n * sizeof(float) + rill__smooth_bytes(s->function);
 }
 
-/* Preconditioned conjugate gradients on H d = -gradient. residual holds r; preconditioned the search
- * direction. */
+/* Preconditioned conjugate gradients on H d = -gradient. residual holds r; preconditioned the
+ * search direction. */
 static rill_status solve(newton_state *s, uint64_t n) {
     float *d = s->direction, *r = s->residual, *p = s->preconditioned;
     double rz = 0, model = 0;
@@ -95,7 +96,8 @@ static rill_status solve(newton_state *s, uint64_t n) {
     return RILL_OK;
 }
 
-/* Halves the step until the objective falls by a hundredth of what the slope promises. *at: before, and after. */
+/* Halves the step until the objective falls by a hundredth of what the slope promises. *at: before,
+ * and after. */
 static rill_status search_line(newton_state *s, float *w, uint64_t n, rill__smooth_value *at,
                                bool *moved) {
     double slope = rill__dot(s->gradient, s->direction, n), alpha = 1;

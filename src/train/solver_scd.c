@@ -2,14 +2,15 @@
  *
  * Idea: the coordinates that occur in the data are cut into one slice per rank, and each slice is
  * permuted anew for each epoch. In a step every slice offers its next coordinates (100 by default).
- * Every rank adds up its own rows' part of their slopes from its columns; a sparse reduce_scatter gives each
- * rank the sums of its slice; it makes its steps, and a sparse allgather tells all ranks what changed,
- * who then update the decision values of their own rows. A step is that of the quadratic upper bound,
- * soft-thresholded under l1, with the bound widened by
+ * Every rank adds up its own rows' part of their slopes from its columns; a sparse reduce_scatter
+ * gives each rank the sums of its slice; it makes its steps, and a sparse allgather tells all ranks
+ * what changed, who then update the decision values of their own rows. A step is that of the
+ * quadratic upper bound, soft-thresholded under l1, with the bound widened by
  *     beta = 1 + (together - 1) (omega - 1) / (coordinates - 1),   omega: most entries of a row,
  * which makes simultaneous steps safe.
- * Source: Richtarik, Takac, Parallel coordinate descent methods for big data optimization (2016), and
- * their distributed Hydra; SparCML section 8.1, where nodes exchange 100 coordinates by allgather.
+ * Source: Richtarik, Takac, Parallel coordinate descent methods for big data optimization (2016),
+ * and their distributed Hydra; SparCML section 8.1, where nodes exchange 100 coordinates by
+ * allgather.
  * Restriction: a loss with curvature. The algorithm option names that of the allgather; "dense" is
  * MPI's, of whole slices.
  * Memory: the rank's entries once more, by columns (8 bytes each); n values for norms, permutation

@@ -1,14 +1,15 @@
 /* Mini-batch stochastic gradient descent, data-parallel.
  *
- * Idea: in a step every rank takes the next rows of its own part, in an order shuffled anew for each
- * epoch; the gradients of all ranks' rows are summed as sparse streams, and every rank makes the same
- * step, so that the weights stay the same on all of them to the bit. Ranks with fewer rows than others
- * send nothing in the last steps. Variants: a reducer sends the largest entries and keeps the rest;
- * sums may arrive some steps late (train_exchange.c); or ranks make steps of their own and average what
- * these changed (local SGD).
+ * Idea: in a step every rank takes the next rows of its own part, in an order shuffled anew for
+ * each epoch; the gradients of all ranks' rows are summed as sparse streams, and every rank makes
+ * the same step, so that the weights stay the same on all of them to the bit. Ranks with fewer rows
+ * than others send nothing in the last steps. Variants: a reducer sends the largest entries and
+ * keeps the rest; sums may arrive some steps late (train_exchange.c); or ranks make steps of their
+ * own and average what these changed (local SGD).
  * Source: SparCML (Renggli et al., 2019), section 8.1; local SGD: Stich (2019).
  * Restriction: local steps need the plain optimizer without l1; reducers can be one step late.
- * Memory: weights and gradient of n, optimizer state, streams of a sum's size; local steps n floats.
+ * Memory: weights and gradient of n, optimizer state, streams of a sum's size; local steps n
+ * floats.
  * Cost of a step: the non-zeros of the batch, and the sum of P sparse vectors.
  */
 #include "train/solver.h"

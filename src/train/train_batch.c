@@ -1,13 +1,13 @@
 /* The gradient of a mini-batch as pairs.
  *
  * Idea: first each row's decision value and slope, then the rows are added into a dense vector that
- * is 0 between batches. An entry that is still 0 when something is added goes to a list, so that a batch
- * costs its non-zeros; taking the list down sets the vector back to 0, and an entry that came to be
- * listed twice, since it had cancelled in between, is 0 the second time and drops out.
- * Where weights must be worked out (rill__weights_read) this is done once per entry and batch, and a
- * bit per entry says whether it has been.
- * Threads share the rows in the first half, and the features in the second: every sum is made by one
- * thread in the order of the rows, so that its bits do not depend on their number.
+ * is 0 between batches. An entry that is still 0 when something is added goes to a list, so that a
+ * batch costs its non-zeros; taking the list down sets the vector back to 0, and an entry that came
+ * to be listed twice, since it had cancelled in between, is 0 the second time and drops out.
+ * Where weights must be worked out (rill__weights_read) this is done once per entry and batch, and
+ * a bit per entry says whether it has been.
+ * Threads share the rows in the first half, and the features in the second: every sum is made by
+ * one thread in the order of the rows, so that its bits do not depend on their number.
  * Memory: n floats; n floats and n bits more unless weights are scaled; lists of the largest batch.
  * Cost: O(non-zeros * columns).
  */
@@ -68,7 +68,8 @@ static bool list_reserve(rill__batch_list *list, uint64_t more) {
     return true;
 }
 
-/* Rows come in a shuffled order, which no cache foresees: asks for the start of one to come soon. */
+/* Rows come in a shuffled order, which no cache foresees: asks for the start of one to come
+ * soon. */
 static inline void foresee(const rill_data_view *data, uint64_t row) {
     const char *index = (const char *)(data->index32 + data->row[row]);
     const char *value = (const char *)(data->value + data->row[row]);
@@ -176,8 +177,8 @@ static bool add_row(const batch_work *work, uint64_t i, int thread, bool listed)
     return true;
 }
 
-/* Sums a thread's features over all rows, and takes its list down into pairs. Entries that were only
- * read, or cancelled, need not travel. */
+/* Sums a thread's features over all rows, and takes its list down into pairs. Entries that were
+ * only read, or cancelled, need not travel. */
 static void sum(void *context, int thread, int threads) {
     (void)threads;
     const batch_work *work = context;

@@ -1,11 +1,12 @@
 /* Checkpoints: all that the next epochs depend on.
  *
  * Idea: weights and optimizer state are the same on all ranks, so rank 0 writes them, into a
- * neighbour of the file that takes its name when it is complete. A reducer's residuals differ between
- * ranks: its own file has the epoch in its name, is written first, and that of the epoch before goes
- * away last, so that whichever checkpoint is there has its reducer. Shuffles and random rounding follow from seed and epoch.
- * Format, little-endian: magic, version, length of the settings, numbers, the settings as text, labels,
- * weights, state, and a hash of all of it.
+ * neighbour of the file that takes its name when it is complete. A reducer's residuals differ
+ * between ranks: its own file has the epoch in its name, is written first, and that of the epoch
+ * before goes away last, so that whichever checkpoint is there has its reducer. Shuffles and random
+ * rounding follow from seed and epoch.
+ * Format, little-endian: magic, version, length of the settings, numbers, the settings as text,
+ * labels, weights, state, and a hash of all of it.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -110,7 +111,8 @@ static uint64_t epoch_of(const char *path) {
     return read && !memcmp(head.magic, "RILLTRAI", 8) ? head.epoch : 0;
 }
 
-/* The file of rank 0, and with a reducer the end of the other one: that of the checkpoint which is not there. */
+/* The file of rank 0, and with a reducer the end of the other one: that of the checkpoint which is
+ * not there. */
 static rill_status save_alone(const rill_trainer *t, const char *path) {
     char name[4096];
     if (!t->options.reducer) return write_checkpoint(t, path);

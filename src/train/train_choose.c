@@ -1,21 +1,24 @@
-/* C from the data: how much a row counts against the regularisation; and whether the rate of 1/t falls.
+/* C from the data: how much a row counts against the regularisation; and whether the rate of 1/t
+ * falls.
  *
- * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four fifths of the
- * rows; go on while the loss of the last fifth falls by a two-hundredth at least. If ten is no better than
- * one, the same downwards. With the C that was found, adagrad is tried without a falling rate, if the options leave
- * that open: on text, whose features are mostly rare, its own decay is enough; with few features it leaves noise.
- * A fifth of few rows is a poor judge: then it is the mean over several random splits (Monte Carlo
- * cross-validation: Picard, Cook, Cross-validation of regression models, 1984).
- * The rows that the options hold out for validation take no part: what is measured on them stays honest. The order
- * of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of
- * linear classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked, and not
- * the accuracy, since it is less grainy where rows are few.
- * Neither the rate that training starts with nor the number of epochs is chosen so: the loss asks for larger rates, and
- * on some sets for fewer epochs, than predict best.
- * Of large data a sample is taken, by the number of the row in the file, so that all numbers of ranks try the
- * same rows. C need not grow with the rows: it is a weight of each.
+ * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
+ * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least. If
+ * ten is no better than one, the same downwards. With the C that was found, adagrad is tried
+ * without a falling rate, if the options leave that open: on text, whose features are mostly rare,
+ * its own decay is enough; with few features it leaves noise. A fifth of few rows is a poor judge:
+ * then it is the mean over several random splits (Monte Carlo cross-validation: Picard, Cook,
+ * Cross-validation of regression models, 1984). The rows that the options hold out for validation
+ * take no part: what is measured on them stays honest. The order of tries is that of LIBLINEAR's
+ * parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of linear
+ * classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked,
+ * and not the accuracy, since it is less grainy where rows are few. Neither the rate that training
+ * starts with nor the number of epochs is chosen so: the loss asks for larger rates, and on some
+ * sets for fewer epochs, than predict best. Of large data a sample is taken, by the number of the
+ * row in the file, so that all numbers of ranks try the same rows. C need not grow with the rows:
+ * it is a weight of each.
  * Restriction: exact sums, whatever the training itself will send.
- * Memory: a copy of the sample, and a trainer at a time. Cost: some 7 tries of 3 epochs on 20,000 rows at most.
+ * Memory: a copy of the sample, and a trainer at a time. Cost: some 7 tries of 3 epochs on 20,000
+ * rows at most.
  */
 #include "train/train_internal.h"
 
@@ -104,8 +107,8 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     return status;
 }
 
-/* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able: there
- * was a training. */
+/* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
+ * there was a training. */
 static rill_status try_split(search *s, int split, bool *able, double *loss) {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
     rill_train_report report = RILL_TRAIN_REPORT_INIT;
@@ -122,7 +125,8 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     return status == RILL_ERR_STATE ? RILL_OK : status;
 }
 
-/* The mean over the splits; one of few rows may hold out all that have some label, and does not count then. */
+/* The mean over the splits; one of few rows may hold out all that have some label, and does not
+ * count then. */
 static rill_status try_one(search *s, double C, double decay, double *loss) {
     rill_C_choice *choice = s->choice;
     double sum = 0;

@@ -1,14 +1,14 @@
 /* Sums of the ranks' gradients: at once, or some steps later.
  *
  * Idea: a ring of staleness + 1 slots, each with its streams and its request. put() starts a sum,
- * take() waits for the oldest one when more than so many are under way. With staleness s the sum of step t
- * is applied in step t + s, never earlier: the order of updates does not depend on the network, so that
- * runs repeat to the bit, while s sums travel as the next batches are computed.
+ * take() waits for the oldest one when more than so many are under way. With staleness s the sum of
+ * step t is applied in step t + s, never earlier: the order of updates does not depend on the
+ * network, so that runs repeat to the bit, while s sums travel as the next batches are computed.
  * An exchange lives for one epoch, and its planner knows nothing of earlier ones (rill__team_comm).
- * The algorithm "dense" at staleness 0 is the program that knows no sparse sums: MPI_Allreduce of whole
- * vectors, and nothing of ours around it.
- * Memory: 2 (staleness + 1) streams, each as large as a sum; dense 2 n floats. On one rank nothing is sent
- * or copied.
+ * The algorithm "dense" at staleness 0 is the program that knows no sparse sums: MPI_Allreduce of
+ * whole vectors, and nothing of ours around it.
+ * Memory: 2 (staleness + 1) streams, each as large as a sum; dense 2 n floats. On one rank nothing
+ * is sent or copied.
  */
 #include "train/train_exchange.h"
 
@@ -59,7 +59,8 @@ static rill_status open_alone(rill__team *t, const rill_train_options *o, uint64
     x->options.codec = o->codec;
     x->options.value_bits = o->value_bits;
     /* Frequent features have low numbers in most data, so that equal ranges are uneven parts; the
-     * planner would find out in the first exchange of each epoch, which then is as slow as its largest part. */
+     * planner would find out in the first exchange of each epoch, which then is as slow as its
+     * largest part. */
     x->options.partition = "balanced";
     x->comm = t->comm;
     x->slot = calloc((size_t)o->staleness + 1, sizeof *x->slot);
@@ -94,7 +95,8 @@ void rill__exchange_close(rill__exchange **exchange) {
 
 uint64_t rill__exchange_bytes(const rill__exchange *x) { return x ? x->bytes : 0; }
 
-/* Whole vectors by MPI, in pieces that its counts can express. One more value tells how many ranks have failed. */
+/* Whole vectors by MPI, in pieces that its counts can express. One more value tells how many ranks
+ * have failed. */
 static rill_status sum_dense(rill__exchange *x, bool failed, uint64_t n, const uint32_t *idx,
                              const float *value) {
     rill__team *t = x->team;

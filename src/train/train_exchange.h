@@ -22,7 +22,8 @@ void rill__exchange_close(rill__exchange **);
 uint64_t rill__exchange_bytes(const rill__exchange *);
 rill_status rill__exchange_put(rill__exchange *, uint64_t n, const uint32_t *idx,
                                const float *value);
-/* Instead of put, by a rank that has failed: where MPI sums, the sum tells the others. Returns mine. */
+/* Instead of put, by a rank that has failed: where MPI sums, the sum tells the others. Returns
+ * mine. */
 rill_status rill__exchange_refuse(rill__exchange *, rill_status mine);
 /* The oldest sum, if more than `pending` are under way; it lives until the next call. */
 rill_status rill__exchange_take(rill__exchange *, int pending, bool *has, rill__sum_view *);

@@ -53,10 +53,11 @@ rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_weigh_alone(rill_trainer *,
                                     const char *text); /* its part that asks no other rank */
 rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
-/* After a failure that all ranks know: the team's comm goes, and all have rank 0's weights. Keeps the message. */
+/* After a failure that all ranks know: the team's comm goes, and all have rank 0's weights. Keeps
+ * the message. */
 void rill__train_recover(rill_trainer *);
-/* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an epoch,
- * up to the hundred that make a step worth its exchange. */
+/* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an
+ * epoch, up to the hundred that make a step worth its exchange. */
 uint64_t rill__train_batch(uint64_t rows, int ranks);
 /* The decay of the schedule "1/t", where below 0 stands for a default. */
 double rill__train_decay(double decay);

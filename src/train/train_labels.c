@@ -1,5 +1,5 @@
-/* Labels: which there are over all ranks, the weights of their classes, and what a row's label means to
- * the solvers.
+/* Labels: which there are over all ranks, the weights of their classes, and what a row's label
+ * means to the solvers.
  *
  * Two labels: the larger one is positive, and comes first, as LIBLINEAR's +1. More: ascending, one
  * against the rest. Regression: the label is the target.

@@ -1,4 +1,5 @@
-/* Options of a trainer: checked before any work, with sentences that name the option and its value. */
+/* Options of a trainer: checked before any work, with sentences that name the option and its
+ * value. */
 #include "train/train_internal.h"
 
 #include <math.h>

@@ -1,11 +1,12 @@
 /* A few threads that do parts of one loop, again and again.
  *
- * Idea: rill__pool_run gives every thread the same function and its number; the calling thread is number
- * 0 and returns when all are done. Between two runs the others sleep. What a part computes must not depend
- * on how many parts there are: the callers cut rows, whose results are kept by row, or ranges of features,
- * whose entries are summed in the order of rows. So the bits do not depend on the number of threads.
- * Restriction: threads make no MPI calls. SimGrid's ranks are threads of one process already: there the
- * parts are done one after the other.
+ * Idea: rill__pool_run gives every thread the same function and its number; the calling thread is
+ * number 0 and returns when all are done. Between two runs the others sleep. What a part computes
+ * must not depend on how many parts there are: the callers cut rows, whose results are kept by row,
+ * or ranges of features, whose entries are summed in the order of rows. So the bits do not depend
+ * on the number of threads.
+ * Restriction: threads make no MPI calls. SimGrid's ranks are threads of one process already: there
+ * the parts are done one after the other.
  * Memory: a stack per thread. Cost of a run: a wake-up and a sleep, some 10 us.
  */
 #include "train/train_pool.h"

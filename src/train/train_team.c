@@ -26,7 +26,8 @@ rill_status rill__team_sum(rill__team *t, rill_status mine, double *values, int 
     return RILL_OK;
 }
 
-/* Arguments are the same on all ranks here; and with the check a refusal would wait for ranks that may not come. */
+/* Arguments are the same on all ranks here; and with the check a refusal would wait for ranks that
+ * may not come. */
 rill_status rill__team_comm(rill__team *t) {
     rill_config config = RILL_CONFIG_INIT;
     config.check = 0;

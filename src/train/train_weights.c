@@ -2,18 +2,21 @@
  * the entries of its gradient.
  *
  * Idea. Between two gradients an entry only decays. In the limit of small steps it follows
- *     dw = -h (lambda w + mu sign(w)) dH,    H = sum of learning rates, h = the entry's step factor,
+ *     dw = -h (lambda w + mu sign(w)) dH,    H = sum of learning rates, h = the entry's step
+ *     factor,
  * stopping at 0, which has the closed form of decay() below for any number of skipped steps.
- *   plain     h = 1 for all entries: w = scale * v with one common scale, and l1 is a threshold on v
+ *   plain     h = 1 for all entries: w = scale * v with one common scale, and l1 is a threshold on
+ *   v
  *             whose parts add up, since soft(soft(v, a), b) = soft(v, a + b); without l1 no entry
  *             needs to know when it was written.
  *   adagrad   h = 1/sqrt(sum of squared gradients), which only changes when the entry is written.
- *   momentum  h = 1/(1 - momentum), the length of a velocity that nothing feeds; that velocity's way
+ *   momentum  h = 1/(1 - momentum), the length of a velocity that nothing feeds; that velocity's
+ *   way
  *             over k skipped steps is a geometric sum, taken at the current learning rate.
  * Source: Carpenter, Lazy sparse stochastic gradient descent for regularized multinomial logistic
- * regression (2008); Tsuruoka, Tsujii, Ananiadou, Stochastic gradient descent training for l1-regularized
- * log-linear models with cumulative penalty (2009); Duchi, Hazan, Singer, Adaptive subgradient
- * methods (2011).
+ * regression (2008); Tsuruoka, Tsujii, Ananiadou, Stochastic gradient descent training for
+ * l1-regularized log-linear models with cumulative penalty (2009); Duchi, Hazan, Singer, Adaptive
+ * subgradient methods (2011).
  * Reading does not write: all ranks write the same entries in the same steps, and so stay the same
  * to the bit.
  * Memory: n floats; 2 n with plain and l1, 3 n with adagrad, 4 n with momentum.

@@ -1,7 +1,8 @@
-/* Preloaded under tests/mpi/test_failures: the n-th allocation, or the n-th call on a file, that librill.so or
- * librill_train.so makes in this process fails. Calls from anywhere else (MPI, the test, the C library) never do: what counts is the
- * return address. The test finds rill_fail_arm and rill_fail_hits with dlsym. With RILL_FAIL_TRACE in the
- * environment each failure prints the calls that led to it. */
+/* Preloaded under tests/mpi/test_failures: the n-th allocation, or the n-th call on a file, that
+ * librill.so or librill_train.so makes in this process fails. Calls from anywhere else (MPI, the
+ * test, the C library) never do: what counts is the return address. The test finds rill_fail_arm
+ * and rill_fail_hits with dlsym. With RILL_FAIL_TRACE in the environment each failure prints the
+ * calls that led to it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -18,7 +19,8 @@
 #include <unistd.h>
 
 enum { ALLOCATIONS = 0, FILES = 1 };
-/* ONCE: the n-th fails; FROM: and all after it; SHORT: the n-th write writes half, without an error. */
+/* ONCE: the n-th fails; FROM: and all after it; SHORT: the n-th write writes half, without an
+ * error. */
 enum { ONCE = 0, FROM = 1, SHORT = 2 };
 
 static struct {
@@ -91,7 +93,7 @@ static int hit(int kind, const void *caller) {
     static __typeof__(&name) real;                                                                 \
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
 
-/* ---- allocations ------------------------------------------------------------------------------ */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 /* dlsym allocates: what serves it must not ask it. */
 extern void *__libc_malloc(size_t);
@@ -125,7 +127,7 @@ void *mmap(void *at, size_t n, int protection, int flags, int file, off_t offset
     return HIT(ALLOCATIONS) ? MAP_FAILED : real(at, n, protection, flags, file, offset);
 }
 
-/* ---- files: opened, written, closed, renamed --------------------------------------------------- */
+/* ---- files: opened, written, closed, renamed ------------------------------------------------- */
 
 int open(const char *path, int flags, ...) {
     REAL(open);
@@ -199,7 +201,7 @@ int rename(const char *from, const char *to) {
     return armed.mode != SHORT && HIT(FILES) ? -1 : real(from, to);
 }
 
-/* ---- MPI's files: collective calls are made, so that the other ranks are not left alone ---------- */
+/* ---- MPI's files: collective calls are made, so that the other ranks are not left alone ------ */
 
 static int spoil(int code, const void *caller) {
     return armed.mode != SHORT && hit(FILES, caller) ? MPI_ERR_NO_SPACE : code;

@@ -1,5 +1,5 @@
-/* The smallest user of an installed librill_train: each rank has two rows of opposite labels, and one epoch must get
- * the loss below that of weights of 0. */
+/* The smallest user of an installed librill_train: each rank has two rows of opposite labels, and
+ * one epoch must get the loss below that of weights of 0. */
 #include <math.h>
 #include <rill/train.h>
 #include <stdio.h>
