@@ -142,7 +142,8 @@ static rill_status read_section(const rill_reducer *r, loading *l, uint32_t rank
     }
     RILL_TRY(rill__checkpoint_read(&l->source, &l->file, rank, to));
     for (int part = 0; part <= RILL__KEPT_PENDING; part++)
-        if (adds[part]) rill__dense_add(r->type, l->part[part].data, to[part], r->dim);
+        if (adds[part])
+            rill__dense_add(rill__host(), r->type, l->part[part].data, to[part], r->dim);
     return RILL_OK;
 }
 
@@ -232,7 +233,8 @@ static void adopt_vectors(rill_reducer *r, loading *l) {
     r->residual_is_zero = !l->has[RILL__KEPT_RESIDUAL];
     if (r->options.momentum != 0) exchange(&r->momentum, &l->part[RILL__KEPT_MOMENTUM]);
     if (l->has[RILL__KEPT_PENDING]) exchange(&r->pending, &l->part[RILL__KEPT_PENDING]);
-    else if (r->pending.data) memset(r->pending.data, 0, r->dim * rill__type_size(r->type));
+    else if (r->pending.data)
+        rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
     r->pending_used = l->has[RILL__KEPT_PENDING];
 }
 

@@ -74,8 +74,8 @@ static rill_status normal_part(const rill_stream *s, target t, const void *neutr
     rill__stream_init(temp, s->type, s->dim);
     if (s->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(temp));
-        rill__kernels_get()->replace(s->type, temp->val.data, s->val.data, s->dim, s->fill,
-                                     neutral);
+        rill__stream_space(s)->stream->replace(s->type, temp->val.data, s->val.data, s->dim,
+                                               s->fill, neutral);
     } else {
         uint64_t block = t.dense && s->form == RILL__BLOCKS ? s->block : t.block;
         RILL_TRY(rill__stream_convert(temp, s, block, neutral));
@@ -104,14 +104,14 @@ static void add_blocks(rill_stream *into, const rill_op *op, const rill__part *b
     const void *values;
     while (rill__blocks_next(into->type, blocks, at + n, into->dim, &cursor, &at, &n, &values)) {
         char *to = (char *)into->val.data + at * rill__type_size(into->type);
-        rill__kernels_get()->combine(into->type, op, to, to, values, n);
+        rill__stream_space(into)->stream->combine(into->type, op, to, to, values, n);
     }
 }
 
 rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *op) {
     RILL_TRY(check_pair("rill_stream_add", into, from));
     RILL_TRY(check_op("rill_stream_add", op, into->type));
-    const rill__kernels *k = rill__kernels_get();
+    const rill__kernels *k = rill__stream_space(into)->stream;
     unsigned char neutral[8] = {0};
     rill__neutral(op, into->type, neutral);
     const rill_stream *streams[2] = {into, from};
@@ -176,9 +176,11 @@ static rill_status concat_pairs(rill_stream *into, const rill_stream *from) {
     uint64_t most = into->nnz + from->nnz;
     RILL_TRY(rill__buffer_reserve(&into->spare_idx, most * shape.index_bytes));
     RILL_TRY(rill__buffer_reserve(&into->spare_val, most * rill__type_size(shape.type)));
-    uint64_t count = rill__kernels_get()->merge(shape, RILL_SUM, rill__stream_pairs(into),
-                                                rill__stream_pairs(from), into->spare_idx.data,
-                                                into->spare_val.data);
+    uint64_t count = rill__stream_space(into)->stream->merge(shape, RILL_SUM,
+                                                             rill__stream_pairs(into),
+                                                             rill__stream_pairs(from),
+                                                             into->spare_idx.data,
+                                                             into->spare_val.data);
     if (count != most)
         return rill__fail(RILL_ERR_OVERLAP, "rill_stream_concat: %llu indices are in both streams",
                           (unsigned long long)(most - count));
