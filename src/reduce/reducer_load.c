@@ -147,6 +147,22 @@ static rill_status read_section(const rill_reducer *r, loading *l, uint32_t rank
     return RILL_OK;
 }
 
+/* Vectors go where the reducer's lie, while a failure still leaves those as they were. */
+static rill_status send_vectors(const rill_reducer *r, loading *l) {
+    size_t dense = r->dim * rill__type_size(r->type);
+    for (int part = 0; part <= RILL__KEPT_PENDING && !r->space->is_host; part++) {
+        rill__buffer there = rill__space_buffer(r->space);
+        if (!l->part[part].data) continue;
+        RILL_TRY(rill__buffer_reserve(&there, dense));
+        rill_status status = rill__space_copy(r->space, there.data, rill__host(),
+                                              l->part[part].data, dense);
+        rill__buffer_free(&l->part[part]);
+        l->part[part] = there;
+        RILL_TRY(status);
+    }
+    return RILL_OK;
+}
+
 static rill_status read_sections(const rill_reducer *r, loading *l) {
     uint32_t ranks = l->file.header.ranks, step = (uint32_t)r->comm->engine.size;
     for (uint32_t i = (uint32_t)r->comm->engine.rank; i < ranks; i += step)
@@ -158,6 +174,7 @@ static rill_status read_sections(const rill_reducer *r, loading *l) {
         RILL_TRY(rill__buffer_reserve(&l->part[part], dense));
         memset(l->part[part].data, 0, dense);
     }
+    RILL_TRY(send_vectors(r, l));
     if (!l->has[RILL__KEPT_SELECTORS]) return RILL_OK;
     const rill__selector_state *states = l->part[RILL__KEPT_SELECTORS].data;
     for (uint64_t i = 0; i < selectors_of(r, l); i++)

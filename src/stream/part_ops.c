@@ -117,12 +117,3 @@ rill_status rill__stream_append(rill_stream *into, const rill_stream *part, uint
     rill__do_copy(space, (char *)into->val.data + old * size, part->val.data, part->nnz * size);
     return RILL_OK;
 }
-
-rill_status rill__stream_on_host(const rill_stream *s, rill_stream *temp,
-                                 const rill_stream **host) {
-    *host = s;
-    if (rill__stream_space(s)->is_host) return RILL_OK;
-    rill__stream_init(temp, s->type, s->dim);
-    *host = temp;
-    return rill_stream_copy(temp, s);
-}

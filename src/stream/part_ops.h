@@ -25,7 +25,4 @@ void rill__stream_write(const rill_stream *, uint64_t first, uint64_t n, uint64_
 /* Appends the pairs of part, which counts its indices from first on. There must be room. */
 rill_status rill__stream_append(rill_stream *into, const rill_stream *part, uint64_t first);
 
-/* *host = s, or a copy of it in temp, which is then initialized, where s lies in another space. */
-rill_status rill__stream_on_host(const rill_stream *s, rill_stream *temp, const rill_stream **host);
-
 #endif

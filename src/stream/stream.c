@@ -147,6 +147,7 @@ static rill_status set_pairs(const char *call, rill_stream *s, uint64_t n, unsig
     if (n && !idx) return rill__fail(RILL_ERR_ARGUMENT, "%s: idx is NULL", call);
     if (n && !val) return rill__fail(RILL_ERR_ARGUMENT, "%s: val is NULL", call);
     if (n == 0) return rill_stream_clear(s);
+    if (rill__stream_is_foreign(s)) return rill__stream_set_foreign(s, n, given_bytes, idx, val);
     uint64_t largest;
     bool sorted = given_bytes == 4 ? scan32(n, idx, &largest) : scan64(n, idx, &largest);
     if (largest >= s->dim) {
@@ -210,6 +211,7 @@ rill_status rill_stream_set_dense(rill_stream *s, const void *dense) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: stream is NULL");
     if (!dense && s->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: dense is NULL");
+    if (rill__stream_is_foreign(s)) return rill__stream_set_foreign(s, s->dim, 0, NULL, dense);
     memset(s->fill, 0, sizeof s->fill);
     uint64_t limit = rill__dense_switch(s->type, s->dim);
     RILL_TRY(rill__stream_reserve_pairs(s, limit));
@@ -239,18 +241,20 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_copy: into is %s[%llu], from is %s[%llu]",
                           rill_type_name(into->type), (unsigned long long)into->dim,
                           rill_type_name(from->type), (unsigned long long)from->dim);
-    size_t size = rill__type_size(from->type);
+    const rill__space *to = rill__stream_space(into), *at = rill__stream_space(from);
+    size_t indices = 0, values = from->nnz * rill__type_size(from->type);
     if (from->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(into));
     } else if (from->form == RILL__BLOCKS) {
         uint64_t blocks = rill__blocks_in(from->nnz, from->block);
         RILL_TRY(rill__stream_reserve_blocks(into, from->block, blocks, from->nnz));
-        if (blocks) memcpy(into->idx.data, from->idx.data, blocks * sizeof(uint64_t));
+        indices = blocks * sizeof(uint64_t);
     } else {
         RILL_TRY(rill__stream_reserve_pairs(into, from->nnz));
-        if (from->nnz) memcpy(into->idx.data, from->idx.data, from->nnz * from->index_bytes);
+        indices = from->nnz * from->index_bytes;
     }
-    if (from->nnz) memcpy(into->val.data, from->val.data, from->nnz * size);
+    RILL_TRY(rill__space_copy(to, into->idx.data, at, from->idx.data, indices));
+    RILL_TRY(rill__space_copy(to, into->val.data, at, from->val.data, values));
     into->nnz = from->nnz;
     memcpy(into->fill, from->fill, sizeof into->fill);
     return RILL_OK;
@@ -273,6 +277,7 @@ rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_get_dense: stream is NULL");
     if (s->dim == 0) return RILL_OK;
     if (!dense) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_get_dense: dense is NULL");
+    if (rill__stream_is_foreign(s)) return rill__stream_get_foreign(s, dense);
     if (s->form == RILL__DENSE) {
         memcpy(dense, s->val.data, s->dim * rill__type_size(s->type));
         return RILL_OK;
@@ -281,9 +286,17 @@ rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
     return RILL_OK;
 }
 
+static rill_status convert_foreign(rill_stream *s, rill_status (*convert)(rill_stream *)) {
+    rill_stream copy;
+    rill_status status = rill__stream_fetch(s, &copy);
+    if (status == RILL_OK) status = convert(&copy);
+    return rill__stream_put_back(s, &copy, status);
+}
+
 rill_status rill_stream_to_dense(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_dense: stream is NULL");
     if (s->form == RILL__DENSE) return RILL_OK;
+    if (rill__stream_is_foreign(s)) return convert_foreign(s, rill_stream_to_dense);
     size_t bytes;
     if (!rill__size_mul(s->dim, rill__type_size(s->type), &bytes))
         return rill__fail(RILL_ERR_MEMORY, "out of memory: a dense stream of dimension %llu",
@@ -299,6 +312,7 @@ rill_status rill_stream_to_dense(rill_stream *s) {
 rill_status rill_stream_to_sparse(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_sparse: stream is NULL");
     if (s->form == RILL__SPARSE) return RILL_OK;
+    if (rill__stream_is_foreign(s)) return convert_foreign(s, rill_stream_to_sparse);
     RILL_TRY(rill__buffer_reserve(&s->spare_idx, s->nnz * s->index_bytes));
     RILL_TRY(rill__buffer_reserve(&s->spare_val, s->nnz * rill__type_size(s->type)));
     uint64_t count = 0;
@@ -360,6 +374,13 @@ static const char *first_broken_invariant(const rill_stream *s) {
 }
 
 rill_status rill_stream_validate(const rill_stream *s, const char **reason) {
+    if (s && rill__stream_is_foreign(s)) {
+        rill_stream copy;
+        rill_status status = rill__stream_fetch(s, &copy);
+        if (status == RILL_OK) status = rill_stream_validate(&copy, reason);
+        rill__stream_release(&copy);
+        return status;
+    }
     const char *broken = s ? first_broken_invariant(s) : "stream is NULL";
     if (reason) *reason = broken ? broken : "";
     if (!broken) return RILL_OK;

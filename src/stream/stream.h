@@ -53,6 +53,22 @@ void rill__stream_take_spare(rill_stream *);
 rill_status rill__stream_reserve_pairs(rill_stream *, uint64_t nnz); /* becomes sparse, empty */
 rill_status rill__stream_reserve_dense(rill_stream *); /* becomes dense, values not set */
 
+/* ---- streams whose entries cannot be touched here (stream_staged.c) ---- */
+
+static inline bool rill__stream_is_foreign(const rill_stream *s) {
+    return s->space && !s->space->is_host;
+}
+/* copy = s, on the host. To be released, also after a failure: rill__stream_put_back does both. */
+rill_status rill__stream_fetch(const rill_stream *s, rill_stream *copy);
+/* s = copy, unless status is a failure; the copy is released. Returns the first failure. */
+rill_status rill__stream_put_back(rill_stream *s, rill_stream *copy, rill_status status);
+/* *host = s, or, where that is foreign, temp, a copy of it; temp is to be released. */
+rill_status rill__stream_on_host(const rill_stream *s, rill_stream *temp, const rill_stream **host);
+/* Contents from and to arrays in the stream's space; a dense vector where idx is NULL. */
+rill_status rill__stream_set_foreign(rill_stream *, uint64_t n, unsigned index_bytes,
+                                     const void *idx, const void *val);
+rill_status rill__stream_get_foreign(const rill_stream *, void *dense);
+
 bool rill__value_equal(rill_type, const void *a, const void *b); /* as numbers; NaN equals NaN */
 
 #endif

@@ -102,6 +102,11 @@ rill_status rill_stream_set_blocks(rill_stream *s, uint64_t block, uint64_t n,
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_blocks: blocks is NULL");
     if (n && !values)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_blocks: values is NULL");
+    if (rill__stream_is_foreign(s))
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "rill_stream_set_blocks: the stream lies in memory '%s'; set one of the "
+                          "host, and copy it",
+                          s->space->name);
     bool sorted;
     RILL_TRY(check_blocks(s, block, n, blocks, &sorted));
     if (n > INT32_MAX && !sorted)
@@ -252,6 +257,11 @@ rill_status rill_stream_to_blocks(rill_stream *s, uint64_t block) {
     if (!block) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_blocks: block = 0");
     if (s->form == RILL__BLOCKS && s->block == block) return RILL_OK;
     rill_stream to;
+    if (rill__stream_is_foreign(s)) {
+        rill_status done = rill__stream_fetch(s, &to);
+        if (done == RILL_OK) done = rill_stream_to_blocks(&to, block);
+        return rill__stream_put_back(s, &to, done);
+    }
     rill__stream_init(&to, s->type, s->dim);
     to.idx = s->spare_idx;
     to.val = s->spare_val;
