@@ -236,7 +236,7 @@ static rill_status step_call(rill__task *task) {
 static void call_completed(rill__task *task) {
     rill_request *r = (rill_request *)task;
     r->may_post = false;
-    r->elapsed = rill__ticks() - r->started;
+    r->elapsed = rill__ticks(r->task.engine->link) - r->started;
     r->nnz_out = r->out && !rill__task_failed(&r->task) ? r->out->nnz : 0;
     if (!r->only_agrees) rill__plan_end(&r->comm->planner, r);
 }
@@ -264,7 +264,7 @@ static uint64_t fill_of(const rill_request *r) {
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
-    r->started = rill__ticks();
+    r->started = rill__ticks(comm->engine.link);
     task->engine = &comm->engine;
     task->step = step_call;
     task->completed = call_completed;

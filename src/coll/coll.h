@@ -48,6 +48,7 @@ typedef struct rill__problem {
     unsigned index_bytes;
     int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
     bool sums_bits;           /* every rank has kernels that sum bits and values */
+    bool mpi_sums;            /* the link has MPI's own collectives */
     double nnz;               /* entries per rank, mean */
     double nnz_max;           /* of one rank, the most */
     double result;            /* expected entries of the result */
@@ -214,8 +215,5 @@ bool rill__may_post(const rill_request *);
 
 /* Memory for n things of a size, zeroed, until the request completes; NULL: recorded. */
 void *rill__request_alloc(rill_request *, size_t n, size_t size);
-
-/* MPI's type and operation for `dense`; false: MPI has none. */
-bool rill__mpi_op(const rill_request *, MPI_Datatype *, MPI_Op *);
 
 #endif

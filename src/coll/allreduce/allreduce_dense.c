@@ -26,6 +26,7 @@ enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 enum { DENSIFYING, AGREEING, SUMMING };
 
 static const char *supports(const rill__problem *p) {
+    if (!p->mpi_sums) return "hands the sum to MPI, and these ranks have none";
     if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
     if (p->value_bits)
         return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
@@ -66,8 +67,8 @@ static void hold_blocks(rill_request *r, state *s, int more) {
 static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
     uint64_t dim = r->task.expect.dim;
     rill_type type = r->task.shape.type;
-    if (!rill__mpi_op(r, &sum->type, &sum->op))
-        return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
+    sum->type = type;
+    sum->op = r->op->kind;
     sum->size = rill__type_size(type);
     sum->count = dim;
     sum->last = true;

@@ -75,7 +75,7 @@ static rill_status step_direct(rill_request *request, rill__gather *g) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(&request->task, MPI_ANY_SOURCE, RILL__LANE_B, &message,
+        rill_status status = rill__receive(&request->task, RILL__ANY, RILL__LANE_B, &message,
                                            &block, &from);
         if (status != RILL_OK) return status;
         int place = rill__group_place(&g->group, from);

@@ -111,7 +111,7 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(&request->task, MPI_ANY_SOURCE, RILL__LANE_A, &message,
+        rill_status status = rill__receive(&request->task, RILL__ANY, RILL__LANE_A, &message,
                                            &block, &from);
         if (status != RILL_OK) return status;
         s->received++;

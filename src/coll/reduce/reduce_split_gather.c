@@ -45,7 +45,7 @@ static rill_status step(rill_request *r) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(&r->task, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block,
+        rill_status status = rill__receive(&r->task, RILL__ANY, RILL__LANE_B, &message, &block,
                                            &from);
         if (status != RILL_OK) return status;
         s->received++;

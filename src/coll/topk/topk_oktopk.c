@@ -234,7 +234,7 @@ static rill_status receive(rill_request *r, state *s) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(&r->task, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block,
+        rill_status status = rill__receive(&r->task, RILL__ANY, RILL__LANE_A, &message, &block,
                                            &from);
         if (status != RILL_OK) return status;
         s->received++;

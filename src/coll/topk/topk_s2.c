@@ -43,6 +43,7 @@ typedef struct state {
 } state;
 
 static const char *supports(const rill__problem *p) {
+    if (!p->mpi_sums) return "hands its sketch to MPI, and these ranks have none";
     return p->value_bits
                ? "hands its sketch to MPI, which sends values as they are: value_bits must "
                  "be 0"
@@ -73,12 +74,8 @@ static rill_status mark(rill_request *r, state *s) {
         uint64_t unit = rill__index_at(width, r->input.idx, i) / s->block;
         s->own[unit / 64] |= UINT64_C(1) << unit % 64;
     }
-    s->sum = (rill__mpi_allreduce){.type = MPI_UINT64_T,
-                                   .op = MPI_BOR,
-                                   .size = sizeof *s->own,
-                                   .from = s->own,
-                                   .to = s->joint,
-                                   .count = s->words};
+    s->sum = (rill__mpi_allreduce){
+        .words = true, .size = sizeof *s->own, .from = s->own, .to = s->joint, .count = s->words};
     return RILL_OK;
 }
 
@@ -133,8 +130,8 @@ static void fill(rill_request *r, state *s) {
         rill__sketch_add(&s->sketch, own, rank * s->block + index % s->block,
                          rill__value_load(type, (const char *)in->val + i * size));
     }
-    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell == RILL_F64 ? MPI_DOUBLE : MPI_FLOAT,
-                                   .op = MPI_SUM,
+    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell,
+                                   .op = RILL__SUM,
                                    .size = cell,
                                    .from = own,
                                    .to = r->piece[0].idx.data,
