@@ -8,6 +8,7 @@
 #define RILL_TEST_CODECS &toy_codec_vbyte,
 #include "codec/codec_table.c"
 
+#include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "plan/plan.h"
 #include "req/message.h"
