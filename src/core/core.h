@@ -12,6 +12,13 @@
  *     return rill__fail(RILL_ERR_ARGUMENT, "root %d is not a rank (0 to %d)", root, size - 1); */
 rill_status rill__fail(rill_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rill__set_error(const char *text); /* restores a detail that was kept elsewhere */
+/* Details of a rank that shares its thread with others (link/world.h): what the thread has from now on; NULL: its own.
+ * Returns what it had. */
+typedef struct rill__error {
+    char last[512];   /* detail of the last failure */
+    char reason[512]; /* what the next failure is to say; empty: what it says by itself */
+} rill__error;
+rill__error *rill__error_use(rill__error *);
 bool rill__has_reason(void); /* rill_error_set has given this thread's next failure its detail */
 
 #define RILL_TRY(expression)                                                                       \

@@ -57,13 +57,18 @@ typedef struct rill__link_table {
     /* The caller has nothing to do until something comes: gives the processor, or the turn, away. polls: how often
      * in vain by now. */
     void (*idle)(rill__link *, unsigned polls);
+    /* Advances the calls of other ranks that live in this process, and never waits. NULL: there are none. */
+    void (*help)(rill__link *);
     /* Memory of each rank of a host that the others of it can read and write: segment[place] and sizes[place], NULL on a
      * rank that lacks the memory for these tables. Collective over the communicator; *shared is the same on all ranks of
      * a host. NULL, or nothing shared: everything goes by message. */
     rill_status (*share)(rill__link *, const struct rill__hosts *, uint64_t bytes, char **segment,
                          size_t *sizes, bool *shared);
     void (*unshare)(rill__link *);      /* collective; fine where nothing is shared */
-    rill_status (*close)(rill__link *); /* collective; the link is freed by it */
+    /* This rank goes without waiting for the others: what it has sent still reaches them, what it is sent is dropped, and
+     * every wire of it is through. NULL: ranks must go together (req/farewell.c). */
+    void (*leave)(rill__link *);
+    rill_status (*close)(rill__link *); /* collective, but after leave; the link is freed by it */
 } rill__link_table;
 
 /* Values of each rank that rill__link_most can compare at once. */
