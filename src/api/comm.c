@@ -50,8 +50,8 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
                                                                        link->message_limit);
     RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
     int ranks_here = comm->engine.hosts.together;
-    double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    comm->engine.crowded = ranks_here > processors;
+    double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
+    comm->engine.crowded = link->yields || ranks_here > processors;
     double news[] = {ranks_here / processors, ranks_here, !rill__kernels_get()->add_bits};
     RILL_TRY(rill__link_most(link, news, 3));
     comm->planner.sums_bits = news[2] == 0;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* Sets the thread's detail (printf style) and returns the status, so that a failure is one line:
  *     return rill__fail(RILL_ERR_ARGUMENT, "root %d is not a rank (0 to %d)", root, size - 1); */
@@ -26,6 +27,22 @@ bool rill__has_reason(void); /* rill_error_set has given this thread's next fail
         rill_status rill__try_status = (expression);                                               \
         if (rill__try_status < 0) return rill__try_status;                                         \
     } while (0)
+
+/* Memory of the library, all of which a test can refuse: where the hook returns true the allocation fails. It is set while
+ * no other thread is in the library. free() frees. */
+extern bool (*rill__memory_refuses)(size_t bytes);
+static inline bool rill__memory_refused(size_t bytes) {
+    return rill__memory_refuses && rill__memory_refuses(bytes);
+}
+static inline void *rill__malloc(size_t bytes) {
+    return rill__memory_refused(bytes) ? NULL : malloc(bytes);
+}
+static inline void *rill__calloc(size_t n, size_t bytes) {
+    return rill__memory_refused(n * bytes) ? NULL : calloc(n, bytes);
+}
+static inline void *rill__realloc(void *at, size_t bytes) {
+    return rill__memory_refused(bytes) ? NULL : realloc(at, bytes);
+}
 
 /* SIMD kernels load and store whole registers: every array of ours is readable and writable this
  * many bytes past its end. */

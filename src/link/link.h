@@ -86,6 +86,8 @@ struct rill__link {
     bool simulated; /* time, processors and memory are pretended */
     bool has_mpi;   /* rill__link_mpi_comm gives a communicator: MPI's own collectives, MPI-IO */
     bool ordered_posts; /* a posted receive is cheaper than a probe for small messages */
+    bool yields;        /* other ranks move on only where this one gives way: it does so at once when it waits */
+    bool notes_at_once; /* the send of a note (req/notes.c) is through when it returns */
     bool copies_pages;  /* the kernel copies messages page by page: huge pages make them faster */
     int most_at_once;   /* ranks up to which small messages are received one by one */
     uint64_t message_limit; /* most bytes of one message */

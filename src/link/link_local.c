@@ -68,7 +68,7 @@ static rill_status send(rill__link *link, int to, int tag, const void *data, siz
                         rill__wire *wire) {
     local_link *l = local_of(link);
     rill__local_group *group = l->group;
-    bool lent = bytes > l->copied;
+    bool lent = bytes > l->copied && tag != RILL__LOCAL_URGENT;
     rill__local_message *m = message_new(group, lent ? 0 : bytes);
     wire->word = 0;
     if (!m) return rill__fail(RILL_ERR_MEMORY, "out of memory for a message of %zu bytes", bytes);
@@ -365,6 +365,8 @@ static local_link *link_new(rill__local_group *group, int rank) {
         .ranks = group->ranks,
         .threads = !group->in_world,
         .simulated = group->in_world,
+        .yields = group->in_world,
+        .notes_at_once = true,
         .most_at_once = INT_MAX,
         .message_limit = UINT64_C(1) << 30,
         .host = {1, 1},

@@ -26,7 +26,7 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
         pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     engine->tag_calls = RILL__TAG_NOTE / RILL__LANES;
-    engine->derailed = UINT64_MAX;
+    engine->derailed = engine->left_from = UINT64_MAX;
     return rill__notes_reserve(engine);
 }
 
@@ -118,6 +118,11 @@ static void complete(rill__engine *engine, rill__task *task) {
 
 static void advance(rill__engine *engine, rill__task *task) {
     if (engine->notes && rill__apply_notes(engine, task)) {
+        complete(engine, task);
+        return;
+    }
+    if (task->seq >= engine->left_from) {
+        rill__left_alone(engine, task);
         complete(engine, task);
         return;
     }

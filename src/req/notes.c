@@ -32,8 +32,9 @@ static rill__block *take_note_block(rill__engine *engine) {
 }
 
 rill_status rill__notes_reserve(rill__engine *engine) {
-    bool there = rill__transfers_reserve(&engine->orphans, 2 * engine->size) == RILL_OK;
-    for (int i = 1; there && i < engine->size; i++) {
+    int under_way = engine->link->notes_at_once ? 2 : engine->size; /* notes, at most */
+    bool there = rill__transfers_reserve(&engine->orphans, 2 * under_way) == RILL_OK;
+    for (int i = 1; there && i < under_way; i++) {
         rill__block *block = new_note_block();
         there = block != NULL;
         if (!block) break;
@@ -124,6 +125,10 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
         engine->table->send(engine->link, to, RILL__TAG_NOTE, block->buffer.data, bytes,
                             &engine->orphans.at[engine->orphans.n - 1].wire);
         engine->sent[to]++;
+        if (engine->link->notes_at_once) {
+            engine->orphans.n--;
+            rill__block_return(engine, block);
+        }
         /* All ranks say farewell to all: no more of them on the way than needed. */
         if (header->form == RILL__M_FAREWELL) rill__receive_notes(engine);
     }
@@ -199,6 +204,11 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
     if (h->form == RILL__M_FAREWELL) {
         engine->farewells[h->first != 0]++;
         engine->announced[source] = h->count;
+        if (engine->table->leave && h->seq < engine->left_from) {
+            engine->left_from = h->seq;
+            engine->left_rank = source;
+            engine->derailed = rill__min_u64(engine->derailed, h->seq);
+        }
         return;
     }
     bool asks = h->form == RILL__M_INQUIRY;
@@ -275,6 +285,14 @@ bool rill__apply_notes(rill__engine *engine, rill__task *task) {
         return true;
     }
     return false;
+}
+
+void rill__left_alone(rill__engine *engine, rill__task *task) {
+    rill__task_fail(task, rill__fail(RILL_ERR_STATE,
+                                     "rank %d frees the communicator and does not take part",
+                                     engine->left_rank));
+    orphan_transfers(engine, &task->sends);
+    orphan_transfers(engine, &task->receives);
 }
 
 bool rill__orphans_done(rill__engine *engine) {
