@@ -321,7 +321,7 @@ void rill__request_launch(rill_request *r) {
 static rill_request *take_request(rill_comm *comm) {
     rill_request *r = comm->idle;
     if (r) comm->idle = r->next_idle;
-    else r = calloc(1, sizeof *r);
+    else r = rill__calloc(1, sizeof *r);
     return r;
 }
 

@@ -82,7 +82,7 @@ static rill_status agree(rill__link *link, rill_status mine) {
 
 rill_status rill__comm_open(rill__link *link, const rill_config *config, const rill__info *info,
                             rill_comm **out) {
-    rill_comm *comm = out ? calloc(1, sizeof *comm) : NULL;
+    rill_comm *comm = out ? rill__calloc(1, sizeof *comm) : NULL;
     rill_status status = comm  ? prepare(comm, link, config)
                          : out ? rill__fail(RILL_ERR_MEMORY, "rill_comm_create: out of memory")
                                : rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: out is NULL");

@@ -40,7 +40,7 @@ static rill_status check_numbers(const rill_reducer_options *o) {
 static char *copy_text(const char *text) {
     if (!text) return NULL;
     size_t n = strlen(text) + 1;
-    char *copy = malloc(n);
+    char *copy = rill__malloc(n);
     return copy ? memcpy(copy, text, n) : NULL;
 }
 
@@ -73,7 +73,7 @@ static rill_status copy_options(rill_reducer *r, const rill_reducer_options *giv
     RILL_TRY(resolve_nonfinite(r));
     if (stages && o->warmup_steps) {
         size_t bytes = (size_t)o->warmup_stages * sizeof *stages;
-        r->warmup = malloc(bytes);
+        r->warmup = rill__malloc(bytes);
         if (!r->warmup) return rill__fail(RILL_ERR_MEMORY, "out of memory");
         memcpy(r->warmup, stages, bytes);
     }
@@ -201,7 +201,7 @@ static rill_status make(rill_comm *comm, rill_type type, uint64_t dim,
     if (options->size < offsetof(rill_reducer_options, select))
         return rill__fail(RILL_ERR_ARGUMENT,
                           CREATE "options.size %zu: use RILL_REDUCER_OPTIONS_INIT", options->size);
-    rill_reducer *r = calloc(1, sizeof *r);
+    rill_reducer *r = rill__calloc(1, sizeof *r);
     if (!r) return rill__fail(RILL_ERR_MEMORY, "out of memory for a reducer");
     *out = r;
     r->comm = comm;

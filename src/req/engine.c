@@ -19,9 +19,9 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->threaded = link->threads;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
-    engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
-    engine->received = calloc((size_t)engine->size, sizeof *engine->received);
-    engine->announced = calloc((size_t)engine->size, sizeof *engine->announced);
+    engine->sent = rill__calloc((size_t)engine->size, sizeof *engine->sent);
+    engine->received = rill__calloc((size_t)engine->size, sizeof *engine->received);
+    engine->announced = rill__calloc((size_t)engine->size, sizeof *engine->announced);
     if (!engine->sent || !engine->received || !engine->announced ||
         pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");

@@ -15,7 +15,7 @@ enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 8, OLDEST = 8, POL
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
 static rill__block *new_note_block(void) {
-    rill__block *block = calloc(1, sizeof *block);
+    rill__block *block = rill__calloc(1, sizeof *block);
     if (block && rill__buffer_reserve(&block->buffer, NOTE_BYTES) != RILL_OK) {
         free(block);
         block = NULL;
@@ -42,7 +42,7 @@ rill_status rill__notes_reserve(rill__engine *engine) {
         engine->note_blocks = block;
     }
     for (int i = 0; there && i < SPARE_NOTES; i++) {
-        rill__note *note = calloc(1, sizeof *note);
+        rill__note *note = rill__calloc(1, sizeof *note);
         there = note != NULL;
         if (!note) break;
         note->next = engine->spare_notes;
@@ -73,7 +73,7 @@ void rill__notes_free(rill__engine *engine) {
 /* Whether there is room for a note more. */
 static bool have_spare_note(rill__engine *engine) {
     if (!engine->spare_notes) rill__forget_notes(engine);
-    if (!engine->spare_notes) engine->spare_notes = calloc(1, sizeof *engine->spare_notes);
+    if (!engine->spare_notes) engine->spare_notes = rill__calloc(1, sizeof *engine->spare_notes);
     return engine->spare_notes != NULL;
 }
 

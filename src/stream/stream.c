@@ -28,7 +28,7 @@ rill_status rill_stream_create(rill_type type, uint64_t dim, rill_stream **out) 
     *out = NULL;
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_create: unknown type %d", (int)type);
-    rill_stream *s = malloc(sizeof *s);
+    rill_stream *s = rill__malloc(sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a stream");
     rill__stream_init(s, type, dim);
     *out = s;

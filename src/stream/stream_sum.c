@@ -156,8 +156,8 @@ rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *i
     }
     unsigned char neutral[8] = {0};
     rill__neutral(op, out->type, neutral);
-    rill__part *parts = malloc((size_t)n * sizeof *parts);
-    rill_stream *temp = calloc((size_t)n, sizeof *temp);
+    rill__part *parts = rill__malloc((size_t)n * sizeof *parts);
+    rill_stream *temp = rill__calloc((size_t)n, sizeof *temp);
     target t = common_form(n, in);
     rill_status status = parts && temp ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     for (int i = 0; i < n && status == RILL_OK; i++)
