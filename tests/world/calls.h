@@ -295,7 +295,10 @@ static inline bool make_call(schedule *x, int call, int rank, rill_comm *comm, p
         return p.status == RILL_OK;
     }
     pending *p = &list[*n];
+    int armed = refused.armed;
+    disarm(x, rank); /* in a batch: the streams are the test's */
     make_streams(x, rank, call, p);
+    refused.armed = armed;
     rill_stream *in = p->in;
     if (is_faulty(x, rank, call, FAULT_ARGUMENT)) p->in = NULL;
     arm(x, rank, call);

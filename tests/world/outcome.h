@@ -45,11 +45,26 @@ static inline uint64_t hash_of(uint64_t h, const void *data, size_t bytes) {
     return h ? h : 1;
 }
 
+static inline int waits_together(const script_call *c, const script_call *next) {
+    return c->batch && c->mode == MODE_NONBLOCKING && c->collective != RILL_REDUCER &&
+           next->mode == MODE_NONBLOCKING && next->collective != RILL_REDUCER;
+}
+/* The first call that the fault may be seen in: memory is refused as long as a batch is waited for. */
+static inline int first_faulty(const script *s) {
+    int call = s->fault_call;
+    while (call > 0 && waits_together(&s->call[call - 1], &s->call[call]))
+        call--;
+    return call;
+}
+
 /* Whether ranks may end the call differently: they may have to, or nobody promises more. */
-static inline int may_differ(const script *s, int call) {
+static inline int may_differ(const outcome *o, int call) {
+    const script *s = o->s;
     const script_call *c = &s->call[call];
-    if (s->fault == FAULT_NONE || call < s->fault_call) return 0;
+    if (s->fault == FAULT_NONE || call < first_faulty(s)) return 0;
     if (s->fault == FAULT_ABSENT) return 1;
+    for (int rank = 0; rank < s->ranks && call > s->fault_call; rank++)
+        if (o->status[s->fault_call + 1][rank] != RILL_OK) return 1;
     if (s->fault == FAULT_ARGUMENT || s->fault == FAULT_MISMATCH) return !s->check;
     /* Memory: non-blocking calls that grow are not agreed on (api/commit.c). */
     return c->collective != RILL_REDUCER && c->mode == MODE_NONBLOCKING;
@@ -75,7 +90,7 @@ static inline void check_statuses(outcome *o, int call, int differ) {
 static inline void check_reason(outcome *o, int call) {
     const script *s = o->s;
     int status = o->status[call + 1][0];
-    if (s->fault != FAULT_NONE && call >= s->fault_call) return;
+    if (s->fault != FAULT_NONE && call >= first_faulty(s)) return;
     if (status == RILL_OK || status == NOT_MADE || status == RILL_ERR_UNSUPPORTED) return;
     if (call >= 0 && s->call[call].overlap && status == RILL_ERR_OVERLAP) return;
     wrong(o, "call %d: %s", call, rill_strerror((rill_status)status));
@@ -84,7 +99,7 @@ static inline void check_reason(outcome *o, int call) {
 static inline void outcome_check(outcome *o) {
     const script *s = o->s;
     for (int call = -1; call < s->calls; call++) {
-        check_statuses(o, call, call >= 0 && may_differ(s, call));
+        check_statuses(o, call, call >= 0 && may_differ(o, call));
         check_reason(o, call);
         if (call < 0) continue;
         uint64_t bits = 0;
