@@ -31,10 +31,15 @@ static rill__block *take_note_block(rill__engine *engine) {
     return block;
 }
 
+/* At most, where each rank is sent one. */
+static int notes_under_way(const rill__engine *engine) {
+    return engine->link->notes_at_once ? 2 : engine->size;
+}
+
 rill_status rill__notes_reserve(rill__engine *engine) {
-    int under_way = engine->link->notes_at_once ? 2 : engine->size; /* notes, at most */
-    bool there = rill__transfers_reserve(&engine->orphans, 2 * under_way) == RILL_OK;
-    for (int i = 1; there && i < under_way; i++) {
+    int notes = notes_under_way(engine);
+    bool there = rill__transfers_reserve(&engine->orphans, 2 * notes) == RILL_OK;
+    for (int i = 1; there && i < notes; i++) {
         rill__block *block = new_note_block();
         there = block != NULL;
         if (!block) break;
@@ -254,9 +259,14 @@ void rill__forget_notes(rill__engine *engine) {
     }
 }
 
-/* The link may still read or write the buffers, so they outlive the request; what cannot be listed is lost. */
+/* The link may still read or write the buffers, so they outlive the request; what cannot be listed is lost. There stays
+ * room for a note to every rank. */
 static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
+    rill__transfers *list = &engine->orphans;
+    int notes = notes_under_way(engine);
     for (int i = 0; i < transfers->n; i++) {
+        bool full = list->capacity - list->n <= notes;
+        if (full && rill__transfers_reserve(list, 2 * notes + transfers->n) != RILL_OK) break;
         transfers->at[i].block->users++;
         rill__transfers_add(&engine->orphans, transfers->at[i]);
     }

@@ -110,6 +110,17 @@ static inline rill_status begin_persistent(const script_call *c, rill_comm *comm
     }
 }
 
+/* A late call allocates nothing only where its output has room already: calls that end without an agreement on the status
+ * (api/commit.c) count on that. */
+static inline void make_room(schedule *x, const script_call *c, rill_stream *out) {
+    model full = model_make(c->dim);
+    memset(full.has, 1, c->dim);
+    must(model_set_pairs(&full, out), x, "an output");
+    must(rill_stream_to_dense(out), x, "an output");
+    must(rill_stream_clear(out), x, "an output");
+    model_free(&full);
+}
+
 static inline void make_streams(schedule *x, int rank, int call, pending *p) {
     const script_call *c = &x->s.call[call];
     uint64_t dim = c->dim + (is_faulty(x, rank, call, FAULT_MISMATCH) ? 1 : 0);
@@ -117,6 +128,8 @@ static inline void make_streams(schedule *x, int rank, int call, pending *p) {
     must(rill_stream_create(c->type, dim, &p->in), x, "rill_stream_create");
     if (c->in_place) p->out = p->in;
     else must(rill_stream_create(c->type, dim, &p->out), x, "rill_stream_create");
+    if (call >= 2 && dim == c->dim) make_room(x, c, p->out);
+    if (call >= 2 && dim == c->dim && !c->in_place) make_room(x, c, p->in);
     if (c->collective == RILL_BCAST && rank != c->root) return;
     model input = script_input(&x->s, c, rank);
     input.dim = c->dim;
