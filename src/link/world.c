@@ -24,7 +24,8 @@ typedef struct node {
     double clock, out_free, in_free;
     rill__local_message **coming; /* CHANCE: in order of sending; TIMED: a heap by arrival */
     int n, capacity;
-    int turn; /* TIMED: number of its entry that counts among the turns */
+    int turn;     /* TIMED: number of its entry that counts among the turns, */
+    double wakes; /* and when that is; INFINITY: there is none */
     uint64_t sent_bytes, sent_messages;
 } node;
 
@@ -111,9 +112,12 @@ static turn pop_turn(rill__world *world) {
 
 static void make_ready(rill__world *world, node *x, double time) {
     if (x->state != PARKED) return;
-    if (timed(world)) {
-        push_turn(world, x, fmax(time, x->clock));
-        return; /* it stays parked until then: something sooner may come */
+    if (timed(world)) { /* it stays parked until then: something sooner may come */
+        time = fmax(time, x->clock);
+        if (time >= x->wakes) return;
+        x->wakes = time;
+        push_turn(world, x, time);
+        return;
     }
     x->state = READY;
     x->place = world->n_ready;
@@ -285,6 +289,7 @@ static void resume(rill__world *world, node *x) {
     unready(world, x);
     x->state = RUNNING;
     x->turn++; /* what is left of its turns does not count */
+    x->wakes = INFINITY;
     world->running = x->rank;
     rill__error *outside = rill__error_use(&x->error);
     bool ended = rill__fiber_resume(x->fiber);
@@ -347,6 +352,7 @@ rill_status rill__world_run(rill__world *world, void (*body)(int rank, void *con
         if (x->state == KILLED) continue;
         rill__fiber_start(x->fiber, run_node, x);
         x->state = PARKED;
+        x->wakes = INFINITY;
         world->live++;
         make_ready(world, x, x->clock);
     }

@@ -18,6 +18,7 @@ typedef struct schedule {
     script s;
     outcome o;
     rill__world *world;
+    rill_comm *comms[MOST_RANKS]; /* for who looks into a rank that waits for ever */
     model expected[MOST_CALLS];
     double
         *balance[MOST_CALLS]; /* of reducers: what was fed, less what came out and what is kept */
@@ -356,6 +357,7 @@ static inline void run_rank(int rank, void *context) {
     rill_status status = rill__comm_open(rill__world_link(x->world, rank), &config,
                                          &(rill__info){look_up, &x->s}, &comm);
     disarm(x, rank);
+    x->comms[rank] = comm;
     x->o.status[0][rank] = status;
     for (int call = 0; status == RILL_OK && call < x->s.calls; call++)
         if (!make_call(x, call, rank, comm, list, &n)) break;

@@ -118,7 +118,10 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         RILL_TRY(rill__split_send(request, &s->group, s->bounds, &s->sent, s->received));
         if (message.header.form == RILL__M_FAILED) continue;
         /* An agreement on the bounds has brought everybody's statistics already. */
-        if (request->problem.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
+        if (request->problem.partition != RILL__BALANCED) {
+            s->heard.nnz_sum += message.header.nnz_sum;
+            s->heard.nnz_max = rill__max_u64(s->heard.nnz_max, message.header.nnz_max);
+        }
         int place = rill__group_place(&s->group, from);
         rill__part part = rill__received_part(&request->task, &message);
         if (place >= 0 && part.first == first && part.range == range) {
@@ -129,6 +132,7 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
                                        "rank %d sent another range than this rank's", from));
         }
     }
+    rill__add_nnz(request, &s->heard);
     s->stage = DONE;
     return RILL_OK;
 }

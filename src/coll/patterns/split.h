@@ -13,6 +13,9 @@
 
 typedef struct rill__split {
     int stage, sent, received;
+    /* Statistics of those who came in. They are the task's only when all has been sent: a message speaks for this rank alone,
+     * also where the window lets it out late. */
+    rill__header heard;
     rill__agree agree;
     rill__group group; /* whose ranges they are; unset: all ranks */
     uint64_t unit;     /* bounds are multiples of it (or the dimension); 0: of 1 */
