@@ -53,13 +53,25 @@ static void check_cover(schedule *x) {
     }
 }
 
+/* A rank that waits for ever, and the calls that it is in. */
+static void describe(const schedule *x, int rank) {
+    fprintf(stderr, "  rank %d waits for ever in call %d", rank, x->o.at[rank]);
+    const rill_comm *comm = x->comms[rank];
+    for (const rill__task *t = comm ? comm->engine.active : NULL; t; t = t->next) {
+        const rill_request *r = (const rill_request *)t;
+        fprintf(stderr, "; number %llu: %s, phase %d, %d sends, %d receives, status %d",
+                (unsigned long long)t->seq, r->algorithm ? r->algorithm->name : "no algorithm",
+                (int)r->phase, t->sends.n, t->receives.n, (int)t->status);
+    }
+    fprintf(stderr, "\n");
+}
+
 static void report(const schedule *x, uint64_t number, rill_status ended) {
     fprintf(stderr, "schedule %llu (seed %#llx) is wrong: %s\n", (unsigned long long)number,
             (unsigned long long)x->s.seed, x->o.wrong ? x->o.first : rill_last_error());
     script_print(stderr, &x->s);
     for (int rank = 0; ended != RILL_OK && rank < x->s.ranks; rank++)
-        if (rill__world_stuck(x->world, rank))
-            fprintf(stderr, "  rank %d waits for ever in call %d\n", rank, x->o.at[rank]);
+        if (rill__world_stuck(x->world, rank)) describe(x, rank);
 }
 
 /* Of each number of ranks one world, made anew for each schedule in the same memory. */

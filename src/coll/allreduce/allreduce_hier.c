@@ -287,8 +287,8 @@ static rill_status step(rill_request *r) {
     }
     if (s->stage == RECEIVING) return receive_result(r);
     status = step_leader(r, s);
-    if (status == RILL_IN_PROGRESS) return status;
-    if (status != RILL_OK) rill__task_fail(&r->task, status);
+    if (status != RILL_OK)
+        return status; /* a leader that cannot go on aborts: others wait for it, too */
     rill__part result = rill__part_empty(0, r->task.expect.dim);
     if (!rill__task_failed(&r->task)) result = rill__stream_part(r->out);
     return rill__host_give(r, 1, hosts->here, RILL__LANE_B, &result);
