@@ -64,7 +64,7 @@ typedef struct rill__link_table {
      * a host. NULL, or nothing shared: everything goes by message. */
     rill_status (*share)(rill__link *, const struct rill__hosts *, uint64_t bytes, char **segment,
                          size_t *sizes, bool *shared);
-    void (*unshare)(rill__link *);      /* collective; fine where nothing is shared */
+    void (*unshare)(rill__link *); /* collective; fine where nothing is shared */
     /* This rank goes without waiting for the others: what it has sent still reaches them, what it is sent is dropped, and
      * every wire of it is through. NULL: ranks must go together (req/farewell.c). */
     void (*leave)(rill__link *);
@@ -86,7 +86,8 @@ struct rill__link {
     bool simulated; /* time, processors and memory are pretended */
     bool has_mpi;   /* rill__link_mpi_comm gives a communicator: MPI's own collectives, MPI-IO */
     bool ordered_posts; /* a posted receive is cheaper than a probe for small messages */
-    bool yields;        /* other ranks move on only where this one gives way: it does so at once when it waits */
+    bool
+        yields; /* other ranks move on only where this one gives way: it does so at once when it waits */
     bool notes_at_once; /* the send of a note (req/notes.c) is through when it returns */
     bool copies_pages;  /* the kernel copies messages page by page: huge pages make them faster */
     int most_at_once;   /* ranks up to which small messages are received one by one */

@@ -82,6 +82,7 @@ static rill_status meet(rill__local_link *l, const void *mine) {
     if (all && ++group->arrived == group->ranks) {
         group->arrived = 0;
         group->turns++;
+        if (group->in_world) group->world.met(group->world.context);
     }
     while (all && group->turns == turn) {
         pthread_mutex_unlock(&group->lock);

@@ -185,6 +185,8 @@ static void sent(void *context, rill__local_message *m) {
     node *from = &world->nodes[m->source], *to = &world->nodes[m->to];
     from->sent_bytes += m->bytes;
     from->sent_messages++;
+    if (world->options.spy)
+        world->options.spy(world->options.spy_context, m->source, m->to, m->tag, m->data, m->bytes);
     m->number = world->number++;
     m->arrives = 0;
     world->quiet = 0;
@@ -232,6 +234,18 @@ static void idle(void *context, int rank) {
     x->state = PARKED;
     if (timed(world) && x->n) make_ready(world, x, x->coming[0]->arrives);
     rill__fiber_yield(x->fiber);
+}
+
+/* At the time of the last. */
+static void met(void *context) {
+    rill__world *world = context;
+    double last = 0;
+    for (int i = 0; i < world->options.ranks; i++)
+        last = fmax(last, world->nodes[i].clock);
+    for (int i = 0; i < world->options.ranks; i++) {
+        world->nodes[i].clock = last;
+        make_ready(world, &world->nodes[i], last);
+    }
 }
 
 /* The last rank has gone: what is under way has nowhere to go. */
@@ -383,7 +397,7 @@ static void choose_mood(rill__world *world) {
 
 static rill_status fill(rill__world *world) {
     int ranks = world->options.ranks;
-    rill__local_world hooks = {world, sent, taken, look, idle, clock_of, closed};
+    rill__local_world hooks = {world, sent, taken, look, idle, clock_of, met, closed};
     rill__link **links = calloc((size_t)ranks, sizeof *links);
     if (!links || !world->ready) {
         free(links);

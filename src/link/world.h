@@ -25,6 +25,9 @@ typedef struct rill__world_options {
     double latency, byte, message, send_work, receive_work;
     const double
         *slower; /* of each rank: what its bytes take more (1: nothing); NULL: nobody's do */
+    /* Sees every message that is sent; may be NULL. */
+    void (*spy)(void *context, int from, int to, int tag, const void *message, size_t bytes);
+    void *spy_context;
 } rill__world_options;
 
 typedef struct rill__world rill__world;
