@@ -14,7 +14,7 @@ from . import _exit, _launch
 from ._library import AGREE_DIM, COLLECTIVES, RillError, Sharing, c_int, check, check_shared, lib
 from ._mpi import mpi
 from ._stream import Op, Stream, as_stream, check_op, op_handle
-from ._structs import SMALL_CALL, Stats, call_options, config_struct, empty_stats, stats_of
+from ._structs import SMALL_CALL, CConfig, Stats, call_options, empty_stats, stats_of
 
 if TYPE_CHECKING:
     from ._structs import Options, Unpack
@@ -229,9 +229,9 @@ class Comm:
         self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
             raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
-        config = m.config(
-            ctypes.sizeof(m.config),
-            m.handle(m.module.INFO_NULL if info is None else info),
+        config = CConfig(
+            ctypes.sizeof(CConfig),
+            None if info is None else m.module._addressof(info),
             -1 if check is None else int(check),
             split_limit,
             -1 if progress_thread is None else int(progress_thread),
@@ -502,11 +502,8 @@ def local(
     A blocking call needs the other ranks' calls in other threads. The sums that are MPI's own ("dense", "s2") are not there.
     ``free()`` them one by one, in any order.
     """
-    # What is under librill says how its MPI has handles: Open MPI's are pointers.
-    pointers = hasattr(lib, "ompi_mpi_info_null")
-    config_type = config_struct(ctypes.c_void_p if pointers else ctypes.c_int)
-    config = config_type(
-        ctypes.sizeof(config_type), 0, -1 if check is None else int(check), split_limit,
+    config = CConfig(
+        ctypes.sizeof(CConfig), None, -1 if check is None else int(check), split_limit,
         -1 if progress_thread is None else int(progress_thread),
     )  # fmt: skip
     handles = (ctypes.c_void_p * max(n, 1))()

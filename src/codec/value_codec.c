@@ -3,6 +3,7 @@
  *   f16, bf16  f32 and f64 rounded to nearest even, f64 through f32; infinities and NaN stay what
  *              they are, and f16 turns what is over 65504 into infinity */
 #include "codec/value_codec.h"
+#include "space/space.h"
 
 #include <string.h>
 
@@ -17,6 +18,17 @@ static rill_status check_size(const char *name, size_t bytes, uint64_t count, si
 }
 
 /* ---- raw ------------------------------------------------------------------------------------ */
+
+static double raw_bytes(rill_type type) { return (double)rill__type_size(type); }
+
+/* Copied, in and out. */
+static double raw_seconds(const rill__constants *c, rill_type type) {
+    return 2 * c->copy * (double)rill__type_size(type);
+}
+
+double rill__value_coding_seconds(const rill__constants *c, rill_type type) {
+    return raw_seconds(c, type) + c->quantize;
+}
 
 static size_t raw_bound(rill_type type, uint64_t count) {
     return (size_t)count * rill__type_size(type);
@@ -55,6 +67,8 @@ const rill__value_codec rill__value_raw = {
     .id = 0,
     .bits = 0,
     .supports = supports_all,
+    .bytes = raw_bytes,
+    .seconds = raw_seconds,
     .bound = raw_bound,
     .encode = raw_encode,
     .decode = raw_decode,
@@ -65,6 +79,11 @@ const rill__value_codec rill__value_raw = {
 
 enum { CHUNK = 1024 }; /* values converted at a time, in the first cache */
 
+static double half_bytes(rill_type type) {
+    (void)type;
+    return 2;
+}
+
 static size_t half_bound(rill_type type, uint64_t count) {
     (void)type;
     return (size_t)count * 2;
@@ -72,7 +91,7 @@ static size_t half_bound(rill_type type, uint64_t count) {
 
 static size_t half_encode(rill_type to, rill_type type, const void *values, uint64_t count,
                           void *out) {
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     if (type == RILL_F32) {
         kernels->from_f32(to, values, count, out);
         return (size_t)count * 2;
@@ -89,7 +108,7 @@ static size_t half_encode(rill_type to, rill_type type, const void *values, uint
 static rill_status half_decode(rill_type from, rill_type type, const void *in, size_t bytes,
                                uint64_t count, void *values, size_t *used) {
     RILL_TRY(check_size(rill_type_name(from), bytes, count, 2));
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     *used = (size_t)count * 2;
     if (type == RILL_F32) {
         kernels->to_f32(from, in, count, values);
@@ -107,7 +126,7 @@ static rill_status half_decode(rill_type from, rill_type type, const void *in, s
 static rill_status half_decode_add(rill_type from, const void *in, size_t bytes, uint64_t count,
                                    float *values, size_t *used) {
     RILL_TRY(check_size(rill_type_name(from), bytes, count, 2));
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     float chunk[CHUNK + RILL__SLACK / 4];
     for (uint64_t i = 0; i < count; i += CHUNK) {
         uint64_t n = rill__min_u64(CHUNK, count - i);
@@ -139,6 +158,8 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
         .id = ID,                                                                                  \
         .bits = 16,                                                                                \
         .supports = supports_wide,                                                                 \
+        .bytes = half_bytes,                                                                       \
+        .seconds = rill__value_coding_seconds,                                                     \
         .bound = half_bound,                                                                       \
         .encode = NAME##_encode,                                                                   \
         .decode = NAME##_decode,                                                                   \
