@@ -118,6 +118,7 @@ static inline void make_room(schedule *x, const script_call *c, rill_stream *out
     memset(full.has, 1, c->dim);
     must(model_set_pairs(&full, out), x, "an output");
     must(rill_stream_to_dense(out), x, "an output");
+    must(model_set_pairs(&full, out), x, "an output");
     must(rill_stream_clear(out), x, "an output");
     model_free(&full);
 }
