@@ -307,7 +307,7 @@ static rill_request *take_request(rill_comm *comm) {
         comm->idle = r->next_idle;
         return r;
     }
-    r = calloc(1, sizeof *r);
+    r = rill__calloc(1, sizeof *r);
     if (r) bind(r, comm);
     return r;
 }

@@ -6,6 +6,8 @@
 
 enum { HUGE = RILL__HUGE };
 
+bool (*rill__memory_refuses)(size_t bytes);
+
 /* With overcommit malloc grants what the machine does not have, and the process dies on first
  * touch. More than the physical memory is refused here, where the caller still gets an error. */
 static bool exceeds_memory(size_t bytes) {
@@ -17,7 +19,7 @@ static bool exceeds_memory(size_t bytes) {
 void *rill__aligned_alloc(size_t bytes) {
     size_t padded;
     if (__builtin_add_overflow(bytes, (size_t)(RILL__SLACK + 63), &padded)) return NULL;
-    if (exceeds_memory(padded)) return NULL;
+    if (exceeds_memory(padded) || rill__memory_refused(padded)) return NULL;
     if (padded < HUGE) return aligned_alloc(64, padded & ~(size_t)63);
     /* Sums touch large buffers at random: on small pages they would miss the TLB all the time. */
     void *data = aligned_alloc(HUGE, (padded + HUGE - 1) & ~(size_t)(HUGE - 1));
@@ -52,7 +54,7 @@ static size_t mapped_bytes(size_t capacity) {
 
 void *rill__map_huge(size_t bytes) {
     size_t more = bytes + HUGE;
-    if (!MAPS || exceeds_memory(more)) return NULL;
+    if (!MAPS || exceeds_memory(more) || rill__memory_refused(bytes)) return NULL;
     char *at = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     size_t before = (HUGE - (uintptr_t)at % HUGE) % HUGE, after = HUGE - before;

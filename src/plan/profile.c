@@ -169,7 +169,7 @@ static rill_status read_all(const char *path, rill_status (*take)(void *, const 
                             void *context) {
     reader r = {.file = fopen(path, "r"), .path = path};
     if (!r.file) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno));
-    rill__profile *entry = malloc(sizeof *entry);
+    rill__profile *entry = rill__malloc(sizeof *entry);
     rill_status status = entry ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     if (status == RILL_OK && (!next_line(&r) || strcmp(r.text, FIRST_LINE) != 0))
         status = wrong(&r, "this is not a profile (its first line is not \"" FIRST_LINE "\")");

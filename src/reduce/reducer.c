@@ -92,7 +92,7 @@ static rill_status make(rill_comm *comm, const rill__space *space, rill_type typ
     if (options->size < offsetof(rill_reducer_options, select))
         return rill__fail(RILL_ERR_ARGUMENT,
                           CREATE "options.size %zu: use RILL_REDUCER_OPTIONS_INIT", options->size);
-    rill_reducer *r = calloc(1, sizeof *r);
+    rill_reducer *r = rill__calloc(1, sizeof *r);
     if (!r) return rill__fail(RILL_ERR_MEMORY, "out of memory for a reducer");
     *out = r;
     r->comm = comm;

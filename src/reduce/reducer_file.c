@@ -216,9 +216,10 @@ static rill_status gather_sections(const rill_reducer *r, saving *s) {
 static rill_status prepare_saving(const rill_reducer *r, saving *s) {
     uint32_t ranks = (uint32_t)r->comm->engine.size;
     s->file.header = rill__file_describe(r);
-    s->selectors = calloc((size_t)r->n_selectors + 1, sizeof *s->selectors);
+    s->selectors = rill__calloc((size_t)r->n_selectors + 1, sizeof *s->selectors);
     if (!s->selectors) return rill__fail(RILL_ERR_MEMORY, "out of memory");
-    return rill__checkpoint_arrange(&s->file, calloc(ranks, sizeof(rill__checkpoint_section)));
+    return rill__checkpoint_arrange(&s->file,
+                                    rill__calloc(ranks, sizeof(rill__checkpoint_section)));
 }
 
 /* 0, or the error. */

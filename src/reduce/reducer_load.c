@@ -258,7 +258,7 @@ static void adopt_vectors(rill_reducer *r, loading *l) {
 /* The old state is kept until all ranks have the new one: where one of them lacks memory, all stay as they were. */
 static rill_status adopt(rill_reducer *r, loading *l) {
     rill__engine *engine = &r->comm->engine;
-    rill_reducer *old = malloc(sizeof *old);
+    rill_reducer *old = rill__malloc(sizeof *old);
     rill_status status = old ? RILL_OK : rill__fail(RILL_ERR_MEMORY, LOAD "out of memory");
     if (old) {
         *old = *r;

@@ -53,10 +53,10 @@ static rill_status create_selectors(rill_reducer *r) {
     if (n > r->selectors_capacity) {
         free(r->selectors);
         free(r->bounds);
-        r->selectors = calloc((size_t)n, sizeof(rill_selector *));
-        r->bounds = calloc((size_t)n + 1, sizeof *r->bounds);
+        r->selectors = rill__calloc((size_t)n, sizeof(rill_selector *));
+        r->bounds = rill__calloc((size_t)n + 1, sizeof *r->bounds);
         free(r->states_before);
-        r->states_before = calloc((size_t)n, sizeof *r->states_before);
+        r->states_before = rill__calloc((size_t)n, sizeof *r->states_before);
         r->selectors_capacity = r->selectors && r->bounds && r->states_before ? n : 0;
         if (!r->selectors_capacity)
             return rill__fail(RILL_ERR_MEMORY, "out of memory for %d selectors", n);

@@ -319,7 +319,7 @@ static rill_status fuse(rill_reducer *r, const char *call, int n, const rill_ten
     if (sum != r->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "%s: the tensors have %llu values, the reducer %llu",
                           call, (unsigned long long)sum, (unsigned long long)r->dim);
-    rill_tensor *list = realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
+    rill_tensor *list = rill__realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
     if (!list) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d tensors", n);
     r->tensors = list;
     RILL_TRY(rill__buffer_reserve(&r->fused, r->dim * size));

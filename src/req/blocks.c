@@ -71,7 +71,7 @@ static rill__block *from_pool(rill__engine *engine, size_t bytes) {
         if (!(*at)->in_slab && (!largest || capacity > (*largest)->buffer.capacity)) largest = at;
     }
     rill__block **at = best ? best : largest;
-    if (!at) return calloc(1, sizeof(rill__block));
+    if (!at) return rill__calloc(1, sizeof(rill__block));
     rill__block *block = *at;
     *at = block->next;
     return block;
@@ -103,7 +103,7 @@ rill_status rill__blocks_reserve(rill__engine *engine, int n, size_t bytes) {
     for (const rill__block *b = engine->free_blocks; b && n > 0; b = b->next)
         n -= b->buffer.capacity >= bytes;
     for (; n > 0; n--) {
-        rill__block *block = calloc(1, sizeof *block);
+        rill__block *block = rill__calloc(1, sizeof *block);
         if (!block || rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) {
             free(block);
             return rill__fail(RILL_ERR_MEMORY, "out of memory for a block");

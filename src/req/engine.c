@@ -19,14 +19,14 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->threaded = link->threads;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
-    engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
-    engine->received = calloc((size_t)engine->size, sizeof *engine->received);
-    engine->announced = calloc((size_t)engine->size, sizeof *engine->announced);
+    engine->sent = rill__calloc((size_t)engine->size, sizeof *engine->sent);
+    engine->received = rill__calloc((size_t)engine->size, sizeof *engine->received);
+    engine->announced = rill__calloc((size_t)engine->size, sizeof *engine->announced);
     if (!engine->sent || !engine->received || !engine->announced ||
         pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     engine->tag_calls = RILL__TAG_NOTE / RILL__LANES;
-    engine->derailed = UINT64_MAX;
+    engine->derailed = engine->left_from = UINT64_MAX;
     return rill__notes_reserve(engine);
 }
 
@@ -115,6 +115,11 @@ static void complete(rill__engine *engine, rill__task *task) {
 
 static void advance(rill__engine *engine, rill__task *task) {
     if (engine->notes && rill__apply_notes(engine, task)) {
+        complete(engine, task);
+        return;
+    }
+    if (task->seq >= engine->left_from) {
+        rill__left_alone(engine, task);
         complete(engine, task);
         return;
     }

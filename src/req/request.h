@@ -100,6 +100,8 @@ typedef struct rill__engine {
     rill__expect past[RILL__REMEMBERED]; /* by seq */
     uint64_t *sent, *received;           /* messages to and from each rank */
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
+    uint64_t left_from;                  /* calls from this one on lack a rank that has left, */
+    int left_rank;                       /* this one; where ranks go one by one */
     int farewells[2]; /* ranks that came to the first and second step of freeing */
     uint64_t
         derailed; /* the first call that was aborted: from there on ranks may count calls differently */
@@ -206,6 +208,8 @@ bool rill__orphans_done(rill__engine *);
 void rill__inquire(rill__engine *);
 /* From now on this rank makes no call: those of others end with an error. */
 void rill__refuse_calls(rill__engine *);
+/* Ends a call that lacks a rank which has left. */
+void rill__left_alone(rill__engine *, rill__task *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
 void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);
 

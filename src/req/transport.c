@@ -25,7 +25,7 @@ static rill__transfer *transfers_room(rill__transfers *list) {
 rill_status rill__transfers_reserve(rill__transfers *list, int more) {
     int capacity = list->n + more;
     if (capacity <= list->capacity) return RILL_OK;
-    rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
+    rill__transfer *at = rill__realloc(list->at, (size_t)capacity * sizeof *at);
     if (!at) return rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
     list->at = at;
     list->capacity = capacity;
@@ -94,7 +94,7 @@ static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
 
 /* Of a call that this rank has not come to: another is so far ahead that its tags are those of this call. */
 static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t seq) {
-    rill__early *early = calloc(1, sizeof *early), **last = &engine->early;
+    rill__early *early = rill__calloc(1, sizeof *early), **last = &engine->early;
     if (!early) return false;
     early->transfer = *t;
     early->seq = seq;

@@ -89,7 +89,7 @@ rill_status rill__selector_create_in(const rill__space *space, rill_type type, u
     if (!method) return rill__fail(RILL_ERR_UNKNOWN, CREATE "method '%s' is unknown", name);
     RILL_TRY(check_options(method, &o));
 
-    rill_selector *s = calloc(1, sizeof *s);
+    rill_selector *s = rill__calloc(1, sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a selector");
     s->shape = (rill__shape){type, rill__index_bytes(dim)};
     s->size = (unsigned)rill__type_size(type);
@@ -98,7 +98,7 @@ rill_status rill__selector_create_in(const rill__space *space, rill_type type, u
     s->space = space;
     s->kernels = space->select;
     resolve(s, &o);
-    s->slices = calloc((size_t)s->threads, sizeof *s->slices);
+    s->slices = rill__calloc((size_t)s->threads, sizeof *s->slices);
     if (!s->slices) {
         free(s);
         return rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", o.threads);

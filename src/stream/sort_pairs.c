@@ -138,7 +138,7 @@ rill_status rill__sort_pairs(rill__shape shape, uint64_t n, const void *in_idx, 
 
     char *other_idx = rill__aligned_alloc(n * shape.index_bytes);
     char *other_val = rill__aligned_alloc(n * value_bytes);
-    digits *d = malloc(sizeof *d);
+    digits *d = rill__malloc(sizeof *d);
     if (!other_idx || !other_val || !d) {
         free(other_idx);
         free(other_val);

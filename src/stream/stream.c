@@ -31,7 +31,7 @@ void rill__stream_release(rill_stream *s) {
 
 rill_status rill__stream_create_in(const rill__space *space, rill_type type, uint64_t dim,
                                    rill_stream **out) {
-    rill_stream *s = malloc(sizeof *s);
+    rill_stream *s = rill__malloc(sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a stream");
     rill__stream_init_in(s, space, type, dim);
     *out = s;

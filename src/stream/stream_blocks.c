@@ -46,8 +46,8 @@ static void set_sorted(rill_stream *s, uint64_t n, const uint64_t *blocks, const
 static rill_status set_unsorted(rill_stream *s, uint64_t block, uint64_t n, const uint64_t *blocks,
                                 const void *values) {
     size_t size = rill__type_size(s->type);
-    given *order = malloc(n * sizeof *order);
-    const void **src = malloc(n * sizeof *src);
+    given *order = rill__malloc(n * sizeof *order);
+    const void **src = rill__malloc(n * sizeof *src);
     rill_status status = order && src ? RILL_OK
                                       : rill__fail(RILL_ERR_MEMORY, "out of memory: %llu blocks",
                                                    (unsigned long long)n);

@@ -166,8 +166,8 @@ rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const ri
 /* rill_stream_sum where a stream is foreign. */
 static rill_status sum_copies(rill_stream *out, int n, const rill_stream *const *in,
                               const rill_op *op) {
-    const rill_stream **hosts = malloc((size_t)n * sizeof *hosts);
-    rill_stream *copies = calloc((size_t)n, sizeof *copies), sum;
+    const rill_stream **hosts = rill__malloc((size_t)n * sizeof *hosts);
+    rill_stream *copies = rill__calloc((size_t)n, sizeof *copies), sum;
     rill__stream_init(&sum, out->type, out->dim);
     rill_status status = hosts && copies ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     for (int i = 0; i < n && status == RILL_OK; i++)
@@ -198,8 +198,8 @@ rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *i
     if (foreign) return sum_copies(out, n, in, op);
     unsigned char neutral[8] = {0};
     rill__neutral(op, out->type, neutral);
-    rill__part *parts = malloc((size_t)n * sizeof *parts);
-    rill_stream *temp = calloc((size_t)n, sizeof *temp);
+    rill__part *parts = rill__malloc((size_t)n * sizeof *parts);
+    rill_stream *temp = rill__calloc((size_t)n, sizeof *temp);
     target t = common_form(n, in);
     rill_status status = parts && temp ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     for (int i = 0; i < n && status == RILL_OK; i++)

@@ -290,8 +290,8 @@ static rill_status step(rill__run *run) {
     }
     if (s->stage == RECEIVING) return receive_result(run);
     status = step_leader(run, s);
-    if (status == RILL_IN_PROGRESS) return status;
-    if (status != RILL_OK) rill__run_fail(run, status);
+    if (status != RILL_OK)
+        return status; /* a leader that cannot go on aborts: others wait for it, too */
     rill__part result = rill__part_empty(0, run->dim);
     if (!rill__run_failed(run)) result = rill__run_result(run);
     return rill__host_give(run, 1, hosts->here, RILL__LANE_B, &result);

@@ -54,7 +54,7 @@ rill_status rill__mpi_sums_create(struct rill__mpi_sums **out) {
     static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,
                                                       f16_max,  f16_prod, bf16_sum, bf16_min,
                                                       bf16_max, bf16_prod};
-    struct rill__mpi_sums *sums = *out = malloc(sizeof *sums);
+    struct rill__mpi_sums *sums = *out = rill__malloc(sizeof *sums);
     if (!sums) return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     for (int i = 0; i < OPS; i++)
         sums->op[i] = MPI_OP_NULL;

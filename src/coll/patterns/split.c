@@ -108,7 +108,11 @@ static void take(rill__run *run, rill__split *s, const rill__received *received)
     rill__part *own = &s->parts[s->group.me];
     if (rill__received_nothing(received)) return;
     /* An agreement on the bounds has brought everybody's statistics already. */
-    if (run->problem->partition != RILL__BALANCED) rill__run_count(run, &received->message.header);
+    if (run->problem->partition != RILL__BALANCED) {
+        const rill__header *h = &received->message.header;
+        s->heard.nnz_sum += h->nnz_sum;
+        s->heard.nnz_max = rill__max_u64(s->heard.nnz_max, h->nnz_max);
+    }
     rill__part part = rill__run_part(run, &received->message);
     if (part.first == own->first && part.range == own->range) s->parts[received->place] = part;
     else
@@ -136,5 +140,6 @@ rill_status rill__split_step(rill__run *run, rill__split *s) {
         if (received.place >= 0) take(run, s, &received);
         else s->stage = DONE;
     }
+    rill__run_count(run, &s->heard);
     return RILL_OK;
 }

@@ -19,6 +19,9 @@ typedef struct rill__split {
     const rill__coding *coding; /* NULL: the run's */
     /* so far */
     int stage, sent;
+    /* Statistics of those who came in. They are the run's only when all has been sent: a message
+     * speaks for this rank alone, also where the window lets it out late. */
+    rill__header heard;
     rill__agree agree;
     rill__collect collect;
     uint64_t *bounds;  /* P + 1 */

@@ -9,7 +9,7 @@ static rill__piece *next_piece(rill__run *run, const rill__part *part) {
     rill__feedback *f = run->feedback;
     if (f->returns == f->returns_capacity) {
         int capacity = f->returns_capacity ? 2 * f->returns_capacity : 16;
-        rill__piece *at = realloc(f->returned, (size_t)capacity * sizeof *at);
+        rill__piece *at = rill__realloc(f->returned, (size_t)capacity * sizeof *at);
         if (!at) {
             rill__run_fail(run, rill__fail(RILL_ERR_MEMORY, "out of memory for %d returned parts",
                                            capacity));
