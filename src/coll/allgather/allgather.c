@@ -57,7 +57,7 @@ static rill_status unite(rill__run *run, int n, const rill__part *parts) {
                             (unsigned long long)(total - count));
     if (status != RILL_OK) return rill__run_fail(run, status);
     piece->part = (rill__part){RILL__SPARSE,    0, run->dim, count, piece->idx.data,
-                               piece->val.data, 0};
+                               piece->val.data, 0, run->input->space};
     RILL_TRY(rill__finish_piece(run, piece));
     return count > rill__dense_switch(shape.type, run->dim) ? rill__finish_dense(run) : RILL_OK;
 }

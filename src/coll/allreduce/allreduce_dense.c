@@ -70,7 +70,7 @@ static rill_status densify(rill__run *run, rill__mpi_allreduce *sum) {
     } else if (run->input->form == RILL__SPARSE) {
         void *from = room(run, sum, 0, bytes);
         if (!from) return RILL_ERR_MEMORY;
-        rill__assign_fill(type, from, dim, run->fill);
+        rill__assign_fill(rill__part_space(run->input)->stream, type, from, dim, run->fill);
         rill__assign_pairs(run->shape, from, 0, rill__part_pairs(run->input));
         sum->from = from;
     } else {
@@ -104,7 +104,7 @@ static rill_status step(rill__run *run) {
     status = rill__mpi_allreduce_step(run, &s->sum);
     if (status != RILL_OK) return status;
     uint64_t dim = run->dim;
-    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0};
+    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0, run->input->space};
     if (in_blocks(run)) return rill__finish_parts(run, 1, &result);
     run->piece[1].part = result;
     return rill__finish_piece(run, &run->piece[1]);

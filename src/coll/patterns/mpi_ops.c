@@ -10,7 +10,7 @@
 
 /* MPI's buffers have no slack: whole registers first, then the rest through a padded copy. */
 static void combine(rill_type type, const rill_op *op, const void *in, void *inout, uint64_t n) {
-    const rill__kernels *k = rill__kernels_get();
+    const rill__kernels *k = rill__host()->stream;
     size_t size = rill_type_size(type);
     uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
     k->combine(type, op, inout, in, inout, whole);

@@ -270,7 +270,7 @@ static rill_status start_gather(rill__run *run, state *s) {
         first = share->n ? rill__index_at(width, share->idx, 0) : 0;
         range = share->n ? rill__index_at(width, share->idx, share->n - 1) - first + 1 : 0;
     }
-    rill__part part = {RILL__SPARSE, first, range, share->n, share->idx, share->val, 0};
+    rill__part part = {RILL__SPARSE, first, range, share->n, share->idx, share->val, 0, run->input->space};
     uint64_t words[2];
     rill__level_pack(s->counts, words);
     rill__coding coding = run->coding;
