@@ -132,7 +132,8 @@ static inline bool wanted(const rill__operation *o, uint64_t at, uint64_t *m) {
     return inside == (o->where == RILL__INSIDE);
 }
 
-void rill__host_add_pairs(const rill__operation *o) {
+void rill__host_add_pairs(const rill__operation *given) {
+    const rill__operation copy = *given, *o = &copy; /* that stores cannot change */
     for (uint64_t i = 0, m = 0; i < o->pairs.n; i++) {
         uint64_t at = rill__index_at(o->index_bytes, o->pairs.idx, i);
         if (wanted(o, at, &m)) add_at(o->type, o->into, at, o->pairs.val, i);

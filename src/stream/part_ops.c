@@ -1,6 +1,7 @@
 /* Operations on parts and streams in any space; each becomes a few operations of the space. */
 #include "stream/part_ops.h"
 #include "stream/blocks.h"
+#include "stream/part_entries.h"
 
 #include <string.h>
 
@@ -37,24 +38,14 @@ void rill__part_clear_in(rill__shape shape, const rill__part *p, void *dense,
                             mask ? RILL__INSIDE : RILL__EVERYWHERE);
 }
 
-/* Bytes of the indices or numbers of a part. */
-static size_t index_size(rill__shape shape, const rill__part *p) {
-    switch (p->form) {
-    case RILL__SPARSE: return p->n * shape.index_bytes;
-    case RILL__BLOCKS: return rill__blocks_in(p->n, p->block) * sizeof(uint64_t);
-    case RILL__BITS: return p->block * sizeof(uint64_t);
-    default: return 0;
-    }
-}
-
 rill_status rill__piece_copy(rill__piece *piece, const rill__space *space, rill__shape shape,
                              const rill__part *p) {
     const rill__space *from = rill__part_space(p);
-    size_t indices = index_size(shape, p), values = p->n * rill__type_size(shape.type);
-    RILL_TRY(rill__buffer_reserve(&piece->idx, indices));
-    RILL_TRY(rill__buffer_reserve(&piece->val, values));
-    RILL_TRY(rill__space_copy(space, piece->idx.data, from, p->idx, indices));
-    RILL_TRY(rill__space_copy(space, piece->val.data, from, p->val, values));
+    rill__part_bytes bytes = rill__part_room(shape, p);
+    RILL_TRY(rill__buffer_reserve(&piece->idx, bytes.idx));
+    RILL_TRY(rill__buffer_reserve(&piece->val, bytes.val));
+    RILL_TRY(rill__space_copy(space, piece->idx.data, from, p->idx, bytes.idx));
+    RILL_TRY(rill__space_copy(space, piece->val.data, from, p->val, bytes.val));
     piece->part = *p;
     piece->part.idx = piece->idx.data;
     piece->part.val = piece->val.data;
