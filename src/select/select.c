@@ -75,6 +75,9 @@ rill_status rill__selector_create_in(const rill__space *space, rill_type type, u
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     if (!given) return rill__fail(RILL_ERR_ARGUMENT, CREATE "options is NULL");
+    if (!space->call)
+        return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "there is no selection in memory '%s'",
+                          space->name);
     if (given->size < offsetof(rill_select_options, bucket))
         return rill__fail(RILL_ERR_ARGUMENT,
                           CREATE "options.size %zu: use RILL_SELECT_OPTIONS_INIT", given->size);

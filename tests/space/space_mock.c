@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ARENA = 1 << 28, MOST_PENDING = 64, MOST_AREAS = 4096 };
+enum { ARENA = 1 << 24, MOST_PENDING = 64, MOST_AREAS = 4096 };
 
 /* Memory in use, by offset. */
 typedef struct area {
