@@ -50,9 +50,7 @@ static rill_status prepare_input(rill_request *r) {
         RILL_TRY(rill_stream_copy(changed, in));
         RILL_TRY(rill_stream_to_sparse(changed));
     } else {
-        RILL_TRY(rill__stream_reserve_dense(changed));
-        rill__kernels_get()->replace(type, changed->val.data, in->val.data, in->dim, in->fill,
-                                     r->run.fill);
+        RILL_TRY(rill__stream_refill(changed, in, r->run.fill));
     }
     r->input = rill__stream_part(changed);
     return RILL_OK;
