@@ -14,7 +14,9 @@
 #ifndef RILL_RILL_H
 #define RILL_RILL_H
 
+#ifndef RILL_NO_MPI /* defined before: no mpi.h, and what needs it is not declared */
 #include <mpi.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 
@@ -167,7 +169,11 @@ typedef struct rill_comm rill_comm;
  * then rank 0's environment (RILL_ALGORITHM, RILL_CODEC, ...). */
 typedef struct rill_config {
     size_t size;
-    MPI_Info info;        /* MPI_INFO_NULL: none */
+#ifdef RILL_NO_MPI
+    const void *info;
+#else
+    MPI_Info info; /* MPI_INFO_NULL: none */
+#endif
     int check;            /* 1: agree on all arguments before each call; 0: no; -1: unset */
     uint64_t split_limit; /* most bytes in one MPI message; 0: default, 1 GiB */
     /* 1: a thread of the communicator advances its requests while no caller does, so that they go on
@@ -176,8 +182,13 @@ typedef struct rill_config {
      * rill_comm_create fails on all ranks, whatever asked for the thread. */
     int progress_thread;
 } rill_config;
+#ifdef RILL_NO_MPI
+#define RILL__NO_INFO NULL
+#else
+#define RILL__NO_INFO MPI_INFO_NULL
+#endif
 #define RILL_CONFIG_INIT                                                                           \
-    { sizeof(rill_config), MPI_INFO_NULL, -1, 0, -1 }
+    { sizeof(rill_config), RILL__NO_INFO, -1, 0, -1 }
 
 typedef struct rill_stats {
     size_t size;
@@ -205,8 +216,10 @@ typedef struct rill_stats {
 #define RILL_STATS_INIT                                                                            \
     { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0 }
 
+#ifndef RILL_NO_MPI
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
+#endif
 /* Collective; also after a failed call. All requests must be freed first. */
 RILL_API rill_status rill_comm_free(rill_comm **);
 /* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and rounded as the

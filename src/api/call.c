@@ -175,7 +175,7 @@ static rill_status step_call(rill__task *task) {
 static void call_completed(rill__task *task) {
     rill_request *r = (rill_request *)task;
     r->task.may_post = false;
-    r->elapsed = rill__ticks() - r->started;
+    r->elapsed = rill__ticks(r->task.engine->link) - r->started;
     r->nnz_out = r->out && !rill__task_failed(&r->task) ? r->out->nnz : 0;
     if (r->only_agrees) return;
     rill__outcome outcome = {.known = task->status == RILL_OK && r->stats_known,
@@ -254,7 +254,7 @@ static void introduce(rill_request *r) {
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
-    r->started = rill__ticks();
+    r->started = rill__ticks(comm->engine.link);
     furnish(r);
     introduce(r);
     task->waited_for = r->blocking;
@@ -308,7 +308,6 @@ static void bind(rill_request *r, rill_comm *comm) {
     r->plan.ranks = engine->size;
     r->run.outside = &r->outside;
     r->outside.task = &r->task;
-    r->outside.mpi_ops = &comm->mpi_ops;
     r->run.status = &r->task.status;
     r->run.problem = &r->plan.problem;
     r->run.input = &r->input;

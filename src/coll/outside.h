@@ -12,7 +12,6 @@ typedef struct rill__outside {
     rill_stream *out;        /* NULL: this rank gets no result */
     uint64_t *first, *count; /* of a reduce-scatter, for the caller; may be NULL */
     rill_stream spare; /* the call's own: a changed copy of the input, or a result in the making */
-    const struct rill__mpi_ops *mpi_ops;
     bool may_block; /* the caller waits for this call: MPI may block in it */
 } rill__outside;
 

@@ -47,6 +47,7 @@ typedef struct rill__problem {
     unsigned index_bytes;
     int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
     bool sums_bits;           /* every rank has kernels that sum bits and values */
+    bool mpi_sums;            /* the link has MPI's own collectives */
     double nnz;               /* entries per rank, mean */
     double nnz_max;           /* of one rank, the most */
     double result;            /* expected entries of the result */

@@ -77,7 +77,7 @@ bool rill__run_sends_done(rill__run *run) { return rill__sends_done(run->outside
 
 rill_status rill__run_receive(rill__run *run, int from, int lane, rill__received *r) {
     r->from = from;
-    return rill__receive(run->outside->task, from == RILL__FROM_ANY ? MPI_ANY_SOURCE : from, lane,
+    return rill__receive(run->outside->task, from == RILL__FROM_ANY ? RILL__ANY : from, lane,
                          &r->message, &r->block, &r->from);
 }
 

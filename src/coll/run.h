@@ -12,8 +12,8 @@
 #define RILL_COLL_RUN_H
 
 #include "coll/problem.h"
+#include "link/hosts.h"
 #include "req/agree.h"
-#include "req/hosts.h"
 #include "req/message.h"
 #include "select/part_select.h"
 #include "stream/blocks.h"

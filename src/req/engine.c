@@ -1,5 +1,4 @@
 /* The engine of a communicator: starts, advances and completes requests. */
-#include "core/text.h"
 #include "req/request.h"
 
 #include <stdio.h>
@@ -12,32 +11,12 @@ enum { WINDOW = 64 };
 /* How long to spin before giving the processor away, and how often to look for notes. */
 enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
 
-/* Seconds without progress after which a rank asks the others what they are in. */
-#ifdef SMPI_H
-/* Simulated: each poll takes a microsecond there, and real time to simulate. lab/simulate, whose
- * networks are slower than that of the tests, sets more. */
-static double patience(void) {
-    const char *text = getenv("RILL_PATIENCE");
-    return text ? rill__read_double(text, NULL) : 0.002;
-}
-#else
-static double patience(void) { return 0.2; }
-#endif
-
-rill_status rill__mpi_error(int code, const char *call) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return rill__fail(RILL_ERR_MPI, "%s: %s", call, text);
-}
-
-rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
-    engine->mpi = mpi;
-    MPI_Comm_rank(mpi, &engine->rank);
-    MPI_Comm_size(mpi, &engine->size);
-    int level = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&level);
-    engine->threaded = level == MPI_THREAD_MULTIPLE;
+rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
+    engine->link = link;
+    engine->table = link->table;
+    engine->rank = link->rank;
+    engine->size = link->ranks;
+    engine->threaded = link->threads;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
     engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
@@ -112,9 +91,7 @@ void rill__task_start(rill__task *task) {
 bool rill__sends_done(rill__task *task) {
     for (int i = 0; i < task->sends.n;) {
         rill__transfer *t = &task->sends.at[i];
-        int done = 0;
-        if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
-        if (!done) {
+        if (rill__test(task->engine, t) == RILL_IN_PROGRESS) {
             i++;
             continue;
         }
@@ -157,10 +134,10 @@ static void advance(rill__engine *engine, rill__task *task) {
 
 /* Nothing has moved for a while: is something wrong? */
 static void idle(rill__engine *engine) {
-    double now = MPI_Wtime();
+    double now = engine->table->clock(engine->link);
     if (engine->idle_polls == POLLS_BETWEEN_NOTE_PROBES) engine->idle_since = now;
     rill__receive_notes(engine);
-    if (now - engine->idle_since > patience()) {
+    if (now - engine->idle_since > engine->link->patience) {
         rill__inquire(engine);
         engine->idle_since = now;
     }

@@ -1,4 +1,4 @@
-/* Requests: state machines that a communicator advances, and what they need of MPI.
+/* Requests: state machines that a communicator advances, and what they need of the link.
  *
  * A request is started, advanced by its step function until that says done, then drained (its
  * sends complete) and complete. step never blocks. Everything here runs under the communicator's
@@ -11,11 +11,11 @@
 #ifndef RILL_REQ_REQUEST_H
 #define RILL_REQ_REQUEST_H
 
+#include "link/hosts.h"
 #include "req/agree.h"
 #include "req/message.h"
 #include "req/shared.h"
 
-#include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -34,9 +34,9 @@ static inline void *rill__block_message(const rill__block *block) {
     return (char *)block->buffer.data + block->skip;
 }
 
-/* An MPI operation under way on a block. */
+/* An operation of the link under way on a block. */
 typedef struct rill__transfer {
-    MPI_Request mpi;
+    rill__wire wire;
     rill__block *block;
     int peer, lane;
     bool rest; /* receive: a later part of a split message, into the same block */
@@ -75,9 +75,10 @@ typedef struct rill__progress {
 
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
-    MPI_Comm mpi;
+    rill__link *link;
+    const rill__link_table *table; /* the link's */
     int rank, size;
-    uint64_t split_limit; /* most bytes of one MPI message */
+    uint64_t split_limit; /* most bytes of one message */
     uint64_t host_limit;  /* the same between ranks of one host */
     uint64_t seq;         /* of the next call */
     uint64_t tag_calls;   /* calls with tags of their own; then tags come again */
@@ -110,6 +111,7 @@ typedef struct rill__engine {
     bool alone;   /* one task, and its caller waits: a receive may spin a little */
     rill__hosts hosts;
     rill__shared shared;
+    struct rill__mpi_sums *mpi_sums; /* coll/patterns/mpi_allreduce.h; NULL: the link has no MPI */
 } rill__engine;
 
 typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;
@@ -151,7 +153,7 @@ struct rill__task {
     rill__block *held;     /* received or made in this request; given back at completion */
 };
 
-/* Without MPI_THREAD_MULTIPLE only one thread at a time may be in MPI, and so in here. */
+/* Where the link has no threads only one at a time may be in it, and so in here. */
 void rill__lock_contended(rill__engine *);
 void rill__unlock_threaded(rill__engine *);
 static inline bool rill__trylock(rill__engine *e) {
@@ -167,19 +169,17 @@ static inline void rill__unlock(rill__engine *e) {
 /* Lock held: lets in those who wait for it, and takes it again. */
 void rill__give_way(rill__engine *);
 
-/* Most bytes of one MPI message to and from that rank. */
+/* Most bytes of one message to and from that rank. */
 static inline uint64_t rill__limit_of(const rill__engine *e, int peer) {
     return e->hosts.host_of[peer] == e->hosts.mine ? e->host_limit : e->split_limit;
 }
 
 /* ---- engine.c ---- */
-rill_status rill__engine_init(rill__engine *, MPI_Comm); /* local */
+rill_status rill__engine_init(rill__engine *, rill__link *); /* local */
 void rill__engine_free(rill__engine *);
-rill_status rill__mpi_error(int code, const char *call);
-/* MPI_Test, also where (SimGrid) it does not know a null request as done. */
-static inline int rill__mpi_test(MPI_Request *request, int *done) {
-    *done = *request == MPI_REQUEST_NULL;
-    return *done ? MPI_SUCCESS : MPI_Test(request, done, MPI_STATUS_IGNORE);
+/* RILL_OK: it is through; RILL_IN_PROGRESS; or the failure that has ended it. */
+static inline rill_status rill__test(rill__engine *e, rill__transfer *t) {
+    return t->wire.word ? e->table->test(e->link, &t->wire, NULL) : RILL_OK;
 }
 void rill__task_start(rill__task *); /* takes the next seq and becomes active */
 /* Steps all active requests once. Returns whether anything moved. Lock held. */
@@ -190,7 +190,7 @@ void rill__engine_wait(rill__task *);
 bool rill__sends_done(rill__task *);
 
 /* ---- notes.c ---- */
-/* MPI promises tags up to 32767. Each call takes RILL__LANES tags; the last of those is for notes. */
+/* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of those is for notes. */
 enum { RILL__TAG_NOTE = 32767 };
 rill_status rill__notes_reserve(rill__engine *);
 void rill__notes_free(rill__engine *);
@@ -199,7 +199,7 @@ void rill__receive_notes(rill__engine *);
 void rill__forget_notes(rill__engine *); /* of calls that are over */
 /* True: the call is aborted, and the request gave up its transfers. */
 bool rill__apply_notes(rill__engine *, rill__task *);
-/* Whether MPI is through with the buffers of notes and of aborted requests. */
+/* Whether the link is through with the buffers of notes and of aborted requests. */
 bool rill__orphans_done(rill__engine *);
 /* Asks all ranks what they are in. */
 void rill__inquire(rill__engine *);
@@ -263,7 +263,7 @@ rill_status rill__send_words(rill__task *, int to, int lane, const uint64_t *, u
 /* ---- transport.c, again ---- */
 rill_status rill__send_block(rill__task *, int to, int lane, rill__block *);
 
-/* Receives one message from source (or MPI_ANY_SOURCE; *from tells). RILL_IN_PROGRESS: not there
+/* Receives one message from source (or RILL__ANY; *from tells). RILL_IN_PROGRESS: not there
  * yet. A failed or malformed message gives RILL_OK, has been recorded as this request's
  * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
 rill_status rill__receive(rill__task *, int source, int lane, rill__message *, rill__block **,

@@ -1,25 +1,16 @@
 /* Messages: send, probe and receive, split what is over the limit.
  *
  * Sizes are learned by probing, so no round announces them and no receive is larger than its
- * message. A message over the split limit goes out in parts of that size on the same tag; MPI keeps
+ * message. A message over the split limit goes out in parts of that size on the same tag; the link keeps
  * their order, and the header in the first part tells how much follows. */
 #include "req/request.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
-
-/* A simulated message sets out only when it is received: where many come, they would cost a latency each one by
- * one, as they do nowhere else. Where few come, polls cost more time to simulate than that is worth. */
-#ifdef SMPI_H
-enum { MOST_AT_ONCE = 16 };
-#else
-enum { MOST_AT_ONCE = INT_MAX };
-#endif
 
 /* Probes before the way back through the state machine, where nothing else could be done there. */
 enum { SPINS = 32 };
@@ -64,9 +55,8 @@ rill_status rill__send_block(rill__task *task, int to, int lane, rill__block *bl
         t->peer = to;
         t->lane = lane;
         t->rest = false;
-        int code = MPI_Isend((char *)rill__block_message(block) + at, (int)bytes, MPI_BYTE, to,
-                             task->tag + lane, engine->mpi, &t->mpi);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Isend");
+        RILL_TRY(engine->table->send(engine->link, to, task->tag + lane,
+                                     (char *)rill__block_message(block) + at, bytes, &t->wire));
         task->sends.n++;
         engine->sent[to]++;
         at += bytes;
@@ -93,9 +83,8 @@ static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
     while (at < whole) {
         size_t bytes = rill__min_u64(whole - at, limit);
         rill__transfer t = {.block = block, .peer = first.peer, .lane = first.lane, .rest = true};
-        int code = MPI_Irecv((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, t.peer,
-                             task->tag + t.lane, engine->mpi, &t.mpi);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Irecv");
+        RILL_TRY(engine->table->post(engine->link, t.peer, task->tag + t.lane,
+                                     (char *)block->buffer.data + at, bytes, &t.wire));
         engine->received[t.peer]++;
         RILL_TRY(rill__transfers_add(&task->receives, t));
         at += bytes;
@@ -121,7 +110,7 @@ static bool take_early(rill__task *task, int source, int lane, rill__transfer *t
     for (rill__early **at = &task->engine->early; *at; at = &(*at)->next) {
         rill__early *early = *at;
         if (early->seq != task->seq || early->transfer.lane != lane ||
-            (source != MPI_ANY_SOURCE && source != early->transfer.peer))
+            (source != RILL__ANY && source != early->transfer.peer))
             continue;
         /* The other call may still hold the block that it came in. */
         rill__block *came = early->transfer.block, *own = rill__block_take(task, came->bytes);
@@ -177,36 +166,29 @@ bool rill__take_in(rill__task *task, const rill__transfer *t, rill__message *mes
     return true;
 }
 
-static rill_status post_receive(rill__task *task, const MPI_Status *probed, int lane,
-                                rill__transfer *t, bool *complete) {
+static rill_status receive_probed(rill__task *task, const rill__arrival *probed, int lane,
+                                  rill__transfer *t, bool *complete) {
     rill__engine *engine = task->engine;
-    int bytes = 0;
-    MPI_Get_count(probed, MPI_BYTE, &bytes);
-    *t = (rill__transfer){.mpi = MPI_REQUEST_NULL, .peer = probed->MPI_SOURCE, .lane = lane};
-    t->block = rill__block_take(task, (size_t)bytes);
+    *t = (rill__transfer){.peer = probed->source, .lane = lane};
+    t->block = rill__block_take(task, probed->bytes);
     if (!t->block) return RILL_ERR_MEMORY;
-    *complete = bytes <= SMALL && engine->size <= MOST_AT_ONCE &&
-                (uint64_t)bytes < rill__limit_of(engine, t->peer);
-    int code = *complete ? MPI_Recv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
-                                    task->tag + lane, engine->mpi, MPI_STATUS_IGNORE)
-                         : MPI_Irecv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
-                                     task->tag + lane, engine->mpi, &t->mpi);
+    *complete = probed->bytes <= SMALL && engine->size <= engine->link->most_at_once &&
+                probed->bytes < rill__limit_of(engine, t->peer);
     engine->received[t->peer]++;
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Recv");
+    return engine->table->receive(engine->link, probed, task->tag + lane, t->block->buffer.data,
+                                  *complete, &t->wire);
 }
 
 /* Whether all later parts of the block's message are in; those that are leave the list. They come in
- * order, so that one which is not there ends the search: each test makes MPI look at all its links. */
+ * order, so that one which is not there ends the search: each test makes MPI look at all its connections. */
 static bool rest_is_in(rill__task *task, const rill__block *block) {
     int kept = 0, i = 0;
     bool all = true;
     for (; i < task->receives.n; i++) {
         rill__transfer *t = &task->receives.at[i];
-        int done = 0;
-        if (all && t->rest && t->block == block) {
-            if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
-            all = done != 0;
-        }
+        bool done = false;
+        if (all && t->rest && t->block == block)
+            all = done = rill__test(task->engine, t) != RILL_IN_PROGRESS;
         if (!done) task->receives.at[kept++] = *t;
     }
     task->receives.n = kept;
@@ -223,10 +205,8 @@ static int find_slot(const rill__task *task, const rill__block *block) {
 /* One receive that is under way: RILL_OK when its message is whole, and then it left the list. */
 static rill_status finish_receive(rill__task *task, int slot, rill__transfer *finished) {
     rill__transfer *t = &task->receives.at[slot];
-    int done = 0;
-    int code = rill__mpi_test(&t->mpi, &done);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-    if (!done) return RILL_IN_PROGRESS;
+    rill_status status = rill__test(task->engine, t);
+    if (status != RILL_OK) return status;
     rill__message head;
     if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &head) == RILL_OK &&
         rill__message_size(&head.header) > t->block->bytes) {
@@ -261,30 +241,28 @@ rill_status rill__receive_polled(rill__task *task, int source, int lane, int pol
     for (int i = 0; i < task->receives.n; i++) {
         rill__transfer *under_way = &task->receives.at[i];
         if (under_way->rest || under_way->lane != lane) continue;
-        if (source != MPI_ANY_SOURCE && under_way->peer != source) continue;
+        if (source != RILL__ANY && under_way->peer != source) continue;
         rill_status status = finish_receive(task, i, &t);
         if (status < 0) return status;
         if (status == RILL_OK && rill__take_in(task, &t, message, block, from)) return RILL_OK;
-        if (source != MPI_ANY_SOURCE) return RILL_IN_PROGRESS;
+        if (source != RILL__ANY) return RILL_IN_PROGRESS;
     }
     /* One that came early from another rank (rill__peek) waits for its turn, and nobody for it. */
-    if (source == MPI_ANY_SOURCE && reads_split(task, lane)) return RILL_IN_PROGRESS;
+    if (source == RILL__ANY && reads_split(task, lane)) return RILL_IN_PROGRESS;
     for (;;) {
-        int there = 0, code = MPI_SUCCESS;
-        MPI_Status probed;
-        for (int left = polls; !there && left && code == MPI_SUCCESS; left--)
-            code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
-        if (!there) return RILL_IN_PROGRESS;
+        rill__arrival probed;
+        rill_status there = engine->table->probe(engine->link, source, task->tag + lane, polls,
+                                                 &probed);
+        if (there != RILL_OK) return there;
         bool complete;
-        RILL_TRY(post_receive(task, &probed, lane, &t, &complete));
+        RILL_TRY(receive_probed(task, &probed, lane, &t, &complete));
         if (complete) {
             if (rill__take_in(task, &t, message, block, from)) return RILL_OK;
             continue;
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
         task->moved = true;
-        if (source != MPI_ANY_SOURCE || t.block->bytes == rill__limit_of(engine, t.peer))
+        if (source != RILL__ANY || t.block->bytes == rill__limit_of(engine, t.peer))
             return RILL_IN_PROGRESS;
     }
 }
@@ -302,16 +280,16 @@ static bool has_receive(const rill__task *task, int peer, int lane) {
 }
 
 void rill__peek(rill__task *task) {
+    rill__engine *engine = task->engine;
     for (int lane = 0; lane < RILL__LANES; lane++) {
-        int there = 0;
-        MPI_Status probed;
+        rill__arrival probed;
         bool complete;
         rill__transfer t;
-        if (MPI_Iprobe(MPI_ANY_SOURCE, task->tag + lane, task->engine->mpi, &there, &probed) !=
-                MPI_SUCCESS ||
-            !there || has_receive(task, probed.MPI_SOURCE, lane) || reads_split(task, lane))
+        if (engine->table->probe(engine->link, RILL__ANY, task->tag + lane, 1, &probed) !=
+                RILL_OK ||
+            has_receive(task, probed.source, lane) || reads_split(task, lane))
             continue;
-        if (post_receive(task, &probed, lane, &t, &complete) != RILL_OK ||
+        if (receive_probed(task, &probed, lane, &t, &complete) != RILL_OK ||
             rill__transfers_add(&task->receives, t) != RILL_OK)
             return;
     }
@@ -321,9 +299,8 @@ void rill__peek(rill__task *task) {
         return;
     for (int i = 0; i < task->receives.n && !rill__task_failed(task); i++) {
         rill__transfer *t = &task->receives.at[i];
-        int done = 0;
         rill__message message;
-        if (t->rest || rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS || !done) continue;
+        if (t->rest || rill__test(engine, t) != RILL_OK) continue;
         if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &message) !=
             RILL_OK)
             continue; /* whoever receives it reports it */

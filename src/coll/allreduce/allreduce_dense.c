@@ -26,6 +26,7 @@ enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 enum { DENSIFYING, AGREEING, SUMMING };
 
 static const char *supports(const rill__problem *p) {
+    if (!p->mpi_sums) return "hands the sum to MPI, and these ranks have none";
     if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
     if (p->value_bits)
         return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
@@ -58,9 +59,9 @@ static rill_status densify(rill__run *run, rill__mpi_allreduce *sum) {
     uint64_t dim = run->dim;
     rill_type type = run->shape.type;
     size_t bytes = dim * rill__type_size(type);
-    if (!rill__mpi_allreduce_serves(run))
-        return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
-    sum->what = RILL__MPI_OP;
+    sum->type = type;
+    sum->op = run->op->kind;
+    sum->size = rill__type_size(type);
     sum->count = dim;
     sum->last = sum->lends = true;
     sum->to = room(run, sum, 1, bytes);

@@ -1,47 +1,102 @@
-/* The one file of coll/ that talks to MPI itself. */
 #include "coll/patterns/mpi_allreduce.h"
 #include "coll/outside.h"
-#include "coll/patterns/mpi_ops.h"
+#include "link/link_mpi.h"
 
-#include <string.h>
+#include <stdlib.h>
 
-/* MPI counts are ints. */
 #define MOST_AT_ONCE (UINT64_C(1) << 30)
 
-_Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request fits its word");
+/* ---- operations: those that MPI has not, or not as we promise them. MPI calls them as inout = in op inout. ---- */
 
-/* What MPI sums: its type and operation, and bytes of an element. */
-typedef struct element {
-    MPI_Datatype type;
-    MPI_Op op;
-    size_t size;
-} element;
-
-static element element_of(const rill__run *run, rill__mpi_sum what) {
-    element e = {MPI_UINT64_T, MPI_BOR, sizeof(uint64_t)};
-    if (what == RILL__MPI_F32) return (element){MPI_FLOAT, MPI_SUM, sizeof(float)};
-    if (what == RILL__MPI_F64) return (element){MPI_DOUBLE, MPI_SUM, sizeof(double)};
-    if (what == RILL__MPI_OP) {
-        rill__mpi_op(run->outside->mpi_ops, run->shape.type, run->op, &e.type, &e.op);
-        e.size = rill__type_size(run->shape.type);
+#define COMBINE(name, type, op)                                                                    \
+    static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
+        (void)datatype;                                                                            \
+        combine(type, op, in, inout, (uint64_t)*n);                                                \
     }
-    return e;
+
+/* MPI's buffers have no slack: whole registers first, then the rest through a padded copy. */
+static void combine(rill_type type, const rill_op *op, const void *in, void *inout, uint64_t n) {
+    const rill__kernels *k = rill__kernels_get();
+    size_t size = rill_type_size(type);
+    uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
+    k->combine(type, op, inout, in, inout, whole);
+    char lower[64 * 8 + RILL__SLACK] = {0}, upper[64 * 8 + RILL__SLACK] = {0};
+    __builtin_memcpy(lower, (const char *)in + whole * size, tail * size);
+    __builtin_memcpy(upper, (char *)inout + whole * size, tail * size);
+    k->combine(type, op, upper, lower, upper, tail);
+    __builtin_memcpy((char *)inout + whole * size, upper, tail * size);
 }
 
-bool rill__mpi_allreduce_serves(const rill__run *run) {
-    MPI_Datatype type;
-    MPI_Op op;
-    return rill__mpi_op(run->outside->mpi_ops, run->shape.type, run->op, &type, &op);
+COMBINE(f16_sum, RILL_F16, RILL_SUM)
+COMBINE(f16_min, RILL_F16, RILL_MIN)
+COMBINE(f16_max, RILL_F16, RILL_MAX)
+COMBINE(f16_prod, RILL_F16, RILL_PROD)
+COMBINE(bf16_sum, RILL_BF16, RILL_SUM)
+COMBINE(bf16_min, RILL_BF16, RILL_MIN)
+COMBINE(bf16_max, RILL_BF16, RILL_MAX)
+COMBINE(bf16_prod, RILL_BF16, RILL_PROD)
+
+/* MPI_MIN and MPI_MAX may lose a NaN. */
+static void real_min(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout, (uint64_t)*n);
 }
+static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout, (uint64_t)*n);
+}
+
+enum { REAL_MIN, REAL_MAX, F16, BF16 = F16 + 4, OPS = BF16 + 4 }; /* F16, BF16: by kind */
+
+struct rill__mpi_sums {
+    MPI_Op op[OPS];
+};
+
+rill_status rill__mpi_sums_create(struct rill__mpi_sums **out) {
+    static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,
+                                                      f16_max,  f16_prod, bf16_sum, bf16_min,
+                                                      bf16_max, bf16_prod};
+    struct rill__mpi_sums *sums = *out = malloc(sizeof *sums);
+    if (!sums) return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
+    for (int i = 0; i < OPS; i++)
+        sums->op[i] = MPI_OP_NULL;
+    for (int i = 0; i < OPS; i++) {
+        int code = MPI_Op_create(functions[i], 1, &sums->op[i]);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Op_create");
+    }
+    return RILL_OK;
+}
+
+void rill__mpi_sums_free(struct rill__mpi_sums *sums) {
+    for (int i = 0; sums && i < OPS; i++)
+        if (sums->op[i] != MPI_OP_NULL) MPI_Op_free(&sums->op[i]);
+    free(sums);
+}
+
+static void find_op(const struct rill__mpi_sums *sums, const rill__mpi_allreduce *x,
+                    MPI_Datatype *type, MPI_Op *op) {
+    if (x->words) {
+        *type = MPI_UINT64_T;
+        *op = MPI_BOR;
+    } else if (x->type == RILL_F32 || x->type == RILL_F64) {
+        *type = x->type == RILL_F32 ? MPI_FLOAT : MPI_DOUBLE;
+        *op = x->op == RILL__SUM    ? MPI_SUM
+              : x->op == RILL__PROD ? MPI_PROD
+                                    : sums->op[x->op == RILL__MIN ? REAL_MIN : REAL_MAX];
+    } else {
+        *type = MPI_UINT16_T;
+        *op = sums->op[(x->type == RILL_F16 ? F16 : BF16) + (int)x->op];
+    }
+}
+
+/* ---- the sum ------------------------------------------------------------------------------------ */
 
 void *rill__mpi_room(rill__run *run, rill__mpi_allreduce *x, int i, size_t bytes) {
     x->lent[i] = rill__block_take(run->outside->task, bytes);
     return x->lent[i] ? x->lent[i]->buffer.data : NULL;
 }
 
-static void lend(rill__run *run, rill__mpi_allreduce *x, int more) {
+static void lend(rill__engine *engine, rill__mpi_allreduce *x, int more) {
     if (!x->lends) return;
-    run->outside->task->engine->lent += more;
+    engine->lent += more;
     for (int i = 0; i < 2; i++)
         if (x->lent[i]) x->lent[i]->users += more;
 }
@@ -57,49 +112,43 @@ void rill__mpi_allreduce_forgo(rill__run *run) { run->outside->task->may_post = 
 
 /* A blocking call may block in MPI: the agreement has shown that all ranks are in this call, and
  * none has an earlier collective to post. */
-static rill_status post(rill__run *run, rill__mpi_allreduce *x, const element *e) {
-    if (!x->done) lend(run, x, 1);
+static rill_status post(rill__run *run, rill__mpi_allreduce *x) {
+    rill__engine *engine = run->outside->task->engine;
+    if (!x->done) lend(engine, x, 1);
     x->posted = rill__min_u64(MOST_AT_ONCE, x->count - x->done);
-    const char *from = (const char *)x->from + x->done * e->size;
-    char *to = (char *)x->to + x->done * e->size;
-    int n = (int)x->posted, code;
-    MPI_Comm comm = run->outside->task->engine->mpi;
+    const char *from = (const char *)x->from + x->done * x->size;
+    char *to = (char *)x->to + x->done * x->size;
+    MPI_Comm comm = rill__link_mpi_comm(engine->link);
     MPI_Request request = MPI_REQUEST_NULL;
-    if (run->outside->may_block) code = MPI_Allreduce(from, to, n, e->type, e->op, comm);
-    else code = MPI_Iallreduce(from, to, n, e->type, e->op, comm, &request);
-    memcpy(&x->request, &request, sizeof request);
+    MPI_Datatype type;
+    MPI_Op op;
+    find_op(engine->mpi_sums, x, &type, &op);
+    int n = (int)x->posted, code;
+    if (run->outside->may_block) code = MPI_Allreduce(from, to, n, type, op, comm);
+    else code = MPI_Iallreduce(from, to, n, type, op, comm, &request);
+    x->wire = rill__link_mpi_wire(request);
     x->waiting = true;
     if (x->last && x->done + x->posted == x->count) run->outside->task->may_post = false;
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
 }
 
-static rill_status await(rill__mpi_allreduce *x) {
-    MPI_Request request;
-    int over = 0;
-    memcpy(&request, &x->request, sizeof request);
-    int code = rill__mpi_test(&request, &over);
-    memcpy(&x->request, &request, sizeof request);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-    return over ? RILL_OK : RILL_IN_PROGRESS;
-}
-
 rill_status rill__mpi_allreduce_step(rill__run *run, rill__mpi_allreduce *x) {
     rill__task *task = run->outside->task;
-    element e = element_of(run, x->what);
+    rill__engine *engine = task->engine;
     while (x->done < x->count) {
         if (!x->waiting) {
             if (!may_post(task)) return RILL_IN_PROGRESS;
-            RILL_TRY(post(run, x, &e));
+            RILL_TRY(post(run, x));
         }
-        rill_status status = await(x);
+        rill_status status = engine->table->test(engine->link, &x->wire, NULL);
         if (status != RILL_OK) return status;
         x->done += x->posted;
         x->waiting = false;
     }
-    if (x->count) lend(run, x, -1);
+    if (x->count) lend(engine, x, -1);
     if (x->last) task->may_post = false;
     unsigned ranks = (unsigned)run->size;
-    uint64_t bytes = 2 * (ranks - 1) * (x->count * e.size) / ranks;
+    uint64_t bytes = 2 * (ranks - 1) * (x->count * x->size) / ranks;
     task->sent_bytes += bytes;
     task->recv_bytes += bytes;
     task->messages += 2 * (ranks - 1);

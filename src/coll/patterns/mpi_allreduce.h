@@ -5,31 +5,30 @@
 #define RILL_COLL_PATTERNS_MPI_ALLREDUCE_H
 
 #include "coll/run.h"
+#include "link/link.h"
 
-typedef enum rill__mpi_sum {
-    RILL__MPI_OP,  /* the call's type and op */
-    RILL__MPI_F32, /* sums */
-    RILL__MPI_F64,
-    RILL__MPI_OR /* of 64-bit words */
-} rill__mpi_sum;
+struct rill__mpi_sums;
+/* Operations that MPI has not, or not as we promise them; engine.mpi_sums. Local. Free takes NULL, too. */
+rill_status rill__mpi_sums_create(struct rill__mpi_sums **);
+void rill__mpi_sums_free(struct rill__mpi_sums *);
 
 typedef struct rill__mpi_allreduce {
-    rill__mpi_sum what;
+    bool words; /* 64-bit words by OR; else values: */
+    rill_type type;
+    rill__op_kind op; /* not RILL__USER */
+    size_t size;      /* bytes of one element */
     const void *from;
     void *to;
     uint64_t count;
-    bool last; /* the call posts no other afterwards: those behind it may go on */
-    bool
-        lends; /* while MPI has the vectors nobody else may: a call that is aborted leaves them to it */
+    bool last;  /* the call posts no other afterwards: those behind it may go on */
+    bool lends; /* while MPI has the vectors nobody else may: an aborted call leaves them to it */
     rill__block *lent[2]; /* where they lie (rill__mpi_room); NULL: elsewhere */
     /* so far */
     uint64_t done, posted;
-    uint64_t request; /* an MPI_Request */
+    rill__wire wire;
     bool waiting;
 } rill__mpi_allreduce;
 
-/* Whether MPI has the call's operation. */
-bool rill__mpi_allreduce_serves(const rill__run *);
 /* Memory for a vector, number i of 2, in a block that is lent to MPI; NULL: out of memory. */
 void *rill__mpi_room(rill__run *, rill__mpi_allreduce *, int i, size_t bytes);
 /* RILL_OK when the sum is there. The statistics then have what a ring moves: MPI does not tell. */

@@ -42,6 +42,7 @@ typedef struct state {
 } state;
 
 static const char *supports(const rill__problem *p) {
+    if (!p->mpi_sums) return "hands its sketch to MPI, and these ranks have none";
     return p->value_bits
                ? "hands its sketch to MPI, which sends values as they are: value_bits must "
                  "be 0"
@@ -68,10 +69,8 @@ static rill_status mark(rill__run *run, state *s) {
     s->joint = s->own + s->words;
     memset(s->own, 0, s->words * sizeof *s->own);
     rill__part_mark(run->shape, run->input, s->block, s->own);
-    s->sum = (rill__mpi_allreduce){.what = RILL__MPI_OR,
-                                   .from = s->own,
-                                   .to = s->joint,
-                                   .count = s->words};
+    s->sum = (rill__mpi_allreduce){
+        .words = true, .size = sizeof *s->own, .from = s->own, .to = s->joint, .count = s->words};
     return RILL_OK;
 }
 
@@ -127,8 +126,9 @@ static void fill(rill__run *run, state *s) {
         uint64_t rank = before + (unsigned)__builtin_popcountll(below);
         rill__sketch_add(&s->sketch, own, rank * s->block + index[j] % s->block, value[j]);
     }
-    s->sum = (rill__mpi_allreduce){.what = s->sketch.cell == RILL_F64 ? RILL__MPI_F64
-                                                                      : RILL__MPI_F32,
+    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell,
+                                   .op = RILL__SUM,
+                                   .size = cell,
                                    .from = own,
                                    .to = run->piece[0].idx.data,
                                    .count = cells,
