@@ -230,8 +230,8 @@ static void furnish(rill_request *r) {
     r->outside.may_block = r->blocking;
 }
 
-/* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one, also what the input or the
- * default gives. */
+/* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one,
+ * also what the input or the default gives. */
 static void introduce(rill_request *r) {
     rill__planned *p = &r->plan;
     const rill__algorithm *forced = p->settings.algorithm;

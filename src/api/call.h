@@ -31,7 +31,8 @@ typedef struct rill__traffic {
     uint64_t nnz_sum, nnz_max, sent_bytes, recv_bytes, messages, rounds;
 } rill__traffic;
 
-/* A call: what the user gave and what the planner made of it; the room that its algorithm works in; and its messages. */
+/* A call: what the user gave and what the planner made of it; the room that its algorithm works
+ * in; and its messages. */
 struct rill_request {
     rill__task task; /* first */
     rill__run run;

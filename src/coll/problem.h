@@ -1,5 +1,5 @@
-/* A problem: what all ranks know of a call before it runs, and what the cost model needs. supports and
- * estimate of an algorithm see nothing else, so that all ranks choose alike. */
+/* A problem: what all ranks know of a call before it runs, and what the cost model needs.
+ * supports and estimate of an algorithm see nothing else, so that all ranks choose alike. */
 #ifndef RILL_COLL_PROBLEM_H
 #define RILL_COLL_PROBLEM_H
 
@@ -12,8 +12,8 @@ typedef enum rill__partition {
     RILL__ANY_PARTITION = 2 /* settings only: the planner chooses */
 } rill__partition;
 
-/* Where the entries of a result lie: at[i] has i / RILL__SPREAD of them below it, at[0] is 0 and the last the
- * dimension. */
+/* Where the entries of a result lie: at[i] has i / RILL__SPREAD of them below it, at[0] is 0 and
+ * the last the dimension. */
 enum { RILL__SPREAD = 256 };
 typedef struct rill__spread {
     uint64_t entries; /* 0: not known */
@@ -60,8 +60,7 @@ typedef struct rill__problem {
     double value_cost; /* expected bytes of a value in a message */
     double index_cost; /* and of an index, where the density does not tell; else negative */
     double transcode;  /* seconds to encode and decode a byte of a message */
-    bool
-        all_values; /* value_bits for every message, where the paper has a phase of its own for it */
+    bool all_values;   /* value_bits is for every message, not for the phase alone that it suits */
     rill__partition partition;
     uint64_t block; /* entries of a block, where entries come in blocks; else 0 */
     const rill__constants *c;

@@ -174,8 +174,8 @@ static bool lies_in(const void *at, const rill__buffer *buffer) {
     return buffer->data && (uintptr_t)at - start < buffer->capacity;
 }
 
-/* The parts may lie in the memory of the input, which may be the result's: then it is put together in the
- * call's own stream and exchanged. */
+/* The parts may lie in the memory of the input, which may be the result's: then it is put
+ * together in the call's own stream and exchanged. */
 rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
     if (rill__run_failed(run)) return RILL_OK;
     rill_stream *out = run->outside->out;

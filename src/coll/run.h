@@ -115,8 +115,8 @@ typedef struct rill__received {
 static inline bool rill__received_nothing(const rill__received *r) {
     return r->message.header.form == RILL__M_FAILED;
 }
-/* Receives a message of that rank, or of any. RILL_IN_PROGRESS: not there yet. A failed or malformed
- * one is recorded, and gives RILL_OK with nothing in it. */
+/* Receives a message of that rank, or of any. RILL_IN_PROGRESS: not there yet. A failed or
+ * malformed one is recorded, and gives RILL_OK with nothing in it. */
 enum { RILL__FROM_ANY = -1 };
 rill_status rill__run_receive(rill__run *, int from, int lane, rill__received *);
 /* Its entries; a failure is recorded and gives an empty part. */

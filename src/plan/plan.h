@@ -18,9 +18,8 @@ typedef struct rill__settings {
     const rill__algorithm *algorithm; /* NULL: the planner chooses */
     const rill__index_codec *codec;   /* NULL: the planner chooses */
     int value_bits;
-    int allow_bits; /* the fewest value bits that the planner may choose; 0: none */
-    bool
-        all_values; /* value_bits for every message, where the paper has a phase of its own for it */
+    int allow_bits;  /* the fewest value bits that the planner may choose; 0: none */
+    bool all_values; /* value_bits is for every message, not for the phase alone that it suits */
     rill__partition partition;
     uint64_t expected_nnz;
     uint64_t block; /* 0: unset */

@@ -54,8 +54,8 @@ static void header_at(const rill__task *task, const rill__coding *coding, rill__
     h->word[1] = coding->words[1];
 }
 
-/* The codecs and the key of this message, from those of the call. Each message has a hop of its own, so that no two share
- * random numbers. */
+/* The codecs and the key of this message, from those of the call. Each message has a hop of its
+ * own, so that no two share random numbers. */
 static void settle_coding(rill__task *task, const rill__coding *given, const rill__part *part,
                           rill__coding *coding) {
     uint32_t next = task->hops++;

@@ -1,8 +1,9 @@
 /* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
  * specification.
  *
- * The header has three layouts. In memory there is only the long one; on the wire, messages with entries and bundles
- * go with the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.
+ * The header has four layouts. In memory there is only the long one; on the wire, messages with
+ * entries and bundles go with a short one where its 32-bit fields will do: with many ranks, headers
+ * are a good part of the volume.
  *
  * A receiver trusts nothing: sizes, counts, ranges and order are checked before a byte is used. */
 #ifndef RILL_REQ_MESSAGE_H

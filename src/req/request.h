@@ -129,15 +129,16 @@ struct rill__task {
      * with the request. */
     _Atomic(rill__life) shown;
     bool waited_for; /* it may block in MPI: only the caller who waits for it may advance it */
-    bool inquired; /* it has asked the others what they are in */
-    bool moved;    /* a message moved in this step: the engine is not idle */
+    bool inquired;   /* it has asked the others what they are in */
+    bool moved;      /* a message moved in this step: the engine is not idle */
     uint64_t seq;
     int tag;
     rill__expect expect;
     rill__shape shape;
     uint32_t hops;  /* messages encoded so far */
     bool adds_bits; /* the call sums f32, and there are kernels that sum bits and values */
-    bool may_post;  /* it may still post a collective of MPI's, which all ranks post in the same order */
+    bool
+        may_post; /* it may still post a collective of MPI's, which all ranks post in the same order */
     /* Called with the message (bytes of it) where values lose by coding, and may still change; NULL: nobody asks. */
     void (*lost)(void *whom, const rill__coding *, const rill__part *, void *message, size_t bytes);
     void *whom;

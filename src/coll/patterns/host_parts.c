@@ -5,8 +5,9 @@
 
 _Static_assert((int)RILL__HOST_WORDS == (int)RILL__SHARED_WORDS, "words of shared memory");
 
-/* Between ranks of a host bytes are cheaper than coding, and nothing may be lost. By message as in shared memory, whose room
- * is a matter of chance: in the same form, and so with the same bits. */
+/* Between ranks of a host bytes are cheaper than coding, and nothing may be lost. By message as
+ * in shared memory, whose room is a matter of chance: in the same form, and so with the same
+ * bits. */
 static const rill__coding as_it_is = {.index = &rill__codec_raw,
                                       .value = &rill__value_raw,
                                       .key = {.hop = RILL__NEXT_HOP}};

@@ -1,4 +1,5 @@
-/* Split by index range to owners, sum there, gather the sums: what split_allgather, dsar and block share. */
+/* Split by index range to owners, sum there, gather the sums: what split_allgather, dsar and
+ * block share. */
 #ifndef RILL_COLL_PATTERNS_SPLIT_GATHER_H
 #define RILL_COLL_PATTERNS_SPLIT_GATHER_H
 
@@ -14,8 +15,9 @@ typedef struct rill__split_gather {
     rill__gather gather;
 } rill__split_gather;
 
-/* Once a call, among the ranks of split.group, each with split.input. Owners' sums are dense when asked (then value_bits is for
- * their phase, unless for all); a sum takes about owned_bytes (as all ranks agree). */
+/* Once a call, among the ranks of split.group, each with split.input. Owners' sums are dense when
+ * asked (then value_bits is for their phase, unless for all); a sum takes about owned_bytes (as
+ * all ranks agree). */
 void rill__split_gather_begin(rill__run *, rill__split_gather *, bool dense, double owned_bytes);
 rill_status rill__split_gather_step(rill__run *, rill__split_gather *);
 /* The first half: my range of the sum is then in run->piece[0]. */
