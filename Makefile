@@ -1,4 +1,4 @@
-# A thin front for the CMake tree: `make` builds build/bin/rill, build/lib/librill.so and .a with
+# A thin front for the CMake tree: `make` builds build/bin/rill and, in build/lib, librill and librill_train (.so and .a) with
 # Open MPI. Another MPI: make MPICC=/path/to/mpicc MPIEXEC=/path/to/mpiexec. The scripts look for Open
 # MPI themselves: make would do so before scripts/setup has installed it.
 BUILD ?= build
@@ -8,7 +8,7 @@ CMAKE ?= cmake
 CMAKE_ARGS ?=
 export CMAKE
 
-.PHONY: all configure test test-long fuzz bench demo install format tidy clean help
+.PHONY: all configure test test-long fuzz bench demo docs install format tidy clean help
 all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
@@ -37,6 +37,11 @@ demo:
 	@$(MAKE) --no-print-directory all
 	@scripts/demo $(BUILD)/bin/rill
 
+docs:
+	@scripts/setup docs
+	@mkdocs build --strict --quiet
+	@echo 'The site: build/site/index.html'
+
 bench: all
 	@if [ -x bench/run ]; then bench/run; else echo "There is no bench/run yet." >&2; exit 1; fi
 
@@ -55,11 +60,12 @@ clean:
 	@rm -rf build build-*
 
 help:
-	@echo 'make            build $(BUILD)/bin/rill, $(BUILD)/lib/librill.so and librill.a'
+	@echo 'make            build $(BUILD)/bin/rill, and in $(BUILD)/lib librill and librill_train (.so and .a)'
 	@echo 'make demo       set up this machine, build, show what rill does'
 	@echo 'make test       set up this machine, build and test (Open MPI, MPICH, sanitizers, SimGrid)'
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
 	@echo 'make fuzz       fuzz every decoder, each for SECONDS=$(SECONDS)'
 	@echo 'make bench      run the benchmarks'
+	@echo 'make docs       set up this machine, build the site of docs/ in build/site'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format, make tidy, make clean'

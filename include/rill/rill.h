@@ -169,11 +169,7 @@ typedef struct rill_comm rill_comm;
  * then rank 0's environment (RILL_ALGORITHM, RILL_CODEC, ...). */
 typedef struct rill_config {
     size_t size;
-#ifdef RILL_NO_MPI
-    const void *info;
-#else
-    MPI_Info info; /* MPI_INFO_NULL: none */
-#endif
+    const void *info;     /* points to an MPI_Info, which rill_comm_create reads; NULL: none */
     int check;            /* 1: agree on all arguments before each call; 0: no; -1: unset */
     uint64_t split_limit; /* most bytes in one MPI message; 0: default, 1 GiB */
     /* 1: a thread of the communicator advances its requests while no caller does, so that they go on
@@ -182,13 +178,8 @@ typedef struct rill_config {
      * rill_comm_create fails on all ranks, whatever asked for the thread. */
     int progress_thread;
 } rill_config;
-#ifdef RILL_NO_MPI
-#define RILL__NO_INFO NULL
-#else
-#define RILL__NO_INFO MPI_INFO_NULL
-#endif
 #define RILL_CONFIG_INIT                                                                           \
-    { sizeof(rill_config), RILL__NO_INFO, -1, 0, -1 }
+    { sizeof(rill_config), NULL, -1, 0, -1 }
 
 typedef struct rill_stats {
     size_t size;
@@ -509,6 +500,25 @@ RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... 
 RILL_API const char *rill_algorithm_at(rill_collective, int i, const char **description);
 RILL_API const char *rill_codec_at(int i, const char **description);
 RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2", "avx512" */
+
+/* One setting: what it is called in the structs, in an MPI_Info, and in the environment. */
+typedef struct rill_setting {
+    size_t size;
+    const char *name;        /* of the field */
+    const char *environment; /* variable, such as "RILL_ALGORITHM"; NULL: none */
+    const char *info;        /* key, such as "rill_algorithm"; NULL: none */
+    const char *value;       /* default, as text; "": none, or it depends */
+    const char *description; /* one line */
+    unsigned structs;        /* OR of RILL_IN_...: those that have the field */
+} rill_setting;
+#define RILL_IN_CONFIG 1u
+#define RILL_IN_OPTIONS 2u
+#define RILL_IN_REDUCER_OPTIONS 4u
+#define RILL_SETTING_INIT                                                                          \
+    { sizeof(rill_setting), NULL, NULL, NULL, NULL, NULL, 0 }
+/* The i-th setting: its name, and all of it in *out (if not NULL), in static storage. NULL past the
+ * end. */
+RILL_API const char *rill_setting_at(int i, rill_setting *out);
 
 /* ---- planner ------------------------------------------------------------------------------ */
 

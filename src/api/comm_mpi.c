@@ -48,7 +48,10 @@ rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm
     RILL_TRY(rill__link_mpi_open(user, &link));
     rill__infos all = {{MPI_INFO_NULL, MPI_INFO_NULL}};
     if (link->rank == 0) {
-        if (config) all.at[0] = config->info;
+        const void *given = config ? config->info : NULL;
+        /* Programs of the time when it was the handle itself have that of none. */
+        if (given && given != (const void *)(uintptr_t)MPI_INFO_NULL)
+            all.at[0] = *(const MPI_Info *)given;
         if (MPI_Comm_get_info(user, &all.at[1]) != MPI_SUCCESS) all.at[1] = MPI_INFO_NULL;
     }
     rill_status status = rill__comm_open(link, config, &(rill__info){rill__infos_look_up, &all},

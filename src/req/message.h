@@ -1,5 +1,5 @@
-/* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
- * specification.
+/* Messages: one self-describing header, then indices and values together.
+ * docs/reference/format.md is the specification.
  *
  * The header has four layouts. In memory there is only the long one; on the wire, messages with
  * entries and bundles go with a short one where its 32-bit fields will do: with many ranks, headers
@@ -9,8 +9,7 @@
 #ifndef RILL_REQ_MESSAGE_H
 #define RILL_REQ_MESSAGE_H
 
-#include "codec/codec.h"
-#include "codec/value_codec.h"
+#include "codec/wire.h"
 #include "stream/part.h"
 
 #define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */
@@ -36,9 +35,6 @@ enum {
     RILL__LANES = 4
 };
 enum { RILL__SHORT = 1024 };
-
-/* Entries from which on coding the indices is worth its fixed cost. */
-enum { RILL__WORTH_CODING = 256 };
 
 typedef enum rill__message_form {
     RILL__M_SPARSE = 0,   /* count indices, count values */

@@ -38,7 +38,7 @@ static inline rill__pairs rill__stream_pairs(const rill_stream *s) {
 }
 static inline unsigned rill__index_bytes(uint64_t dim) { return dim <= UINT64_C(1) << 32 ? 4 : 8; }
 
-/* Entries above which the dense form is cheaper; measured, see docs/COST.md. */
+/* Entries above which the dense form is cheaper; measured, see docs/results/planner.md. */
 uint64_t rill__dense_switch(rill_type, uint64_t dim);
 
 void rill__neutral(const rill_op *, rill_type, void *value);
