@@ -4,8 +4,9 @@
  * data. Nobody outside of src/link includes mpi.h but the public header, MPI's own dense sum and training.
  *
  * A message is bytes from one rank to another under a tag. Messages of the same pair and tag stay in order; others may
- * overtake each other. Nothing blocks but wait, allgather, bcast, share, unshare and close. Calls come from one thread at
- * a time (the engine holds its lock), and from any thread where the link has threads. */
+ * overtake each other. Tags are from 0 to 32767; bytes may be 0. Nothing blocks but wait, allgather, bcast, share,
+ * unshare and close. Calls come from one thread at a time (the engine holds its lock), and from any thread where the
+ * link has threads. */
 #ifndef RILL_LINK_LINK_H
 #define RILL_LINK_LINK_H
 
@@ -30,7 +31,8 @@ struct rill__hosts; /* link/hosts.h */
 
 typedef struct rill__link_table {
     const char *name; /* "mpi", "local": errors */
-    /* The bytes stay as they are until the wire is through. */
+    /* The bytes stay as they are until the wire is through. It does not wait for the receiver, however many messages are
+     * under way. Here and below: after a failure the wire is through. */
     rill_status (*send)(rill__link *, int to, int tag, const void *, size_t bytes, rill__wire *);
     /* RILL_OK: there is one; RILL_IN_PROGRESS: none yet. tries: looks before it says so. Source and tag may be RILL__ANY. */
     rill_status (*probe)(rill__link *, int source, int tag, int tries, rill__arrival *);
@@ -38,7 +40,8 @@ typedef struct rill__link_table {
      * wire is through. Without memory for it (NULL) the message is thrown away, soon. */
     rill_status (*receive)(rill__link *, const rill__arrival *, int tag, void *, bool soon,
                            rill__wire *);
-    /* Receives the next message of that source and tag, whenever it comes: at most room bytes. */
+    /* Receives the next message of that source and tag, there already or yet to come: at most room bytes (a longer one is
+     * a failure of test). No probe finds that message. */
     rill_status (*post)(rill__link *, int source, int tag, void *, size_t room, rill__wire *);
     /* RILL_OK: through, and *bytes (may be NULL) is what came; RILL_IN_PROGRESS. A failure ends it, too. */
     rill_status (*test)(rill__link *, rill__wire *, size_t *bytes);

@@ -163,6 +163,7 @@ static rill_status post(rill__link *link, int source, int tag, void *into, size_
                         rill__wire *wire) {
     rill__mailbox *box = &local_of(link)->group->boxes[link->rank];
     rill__posted *p = malloc(sizeof *p);
+    wire->word = 0;
     if (!p) return rill__fail(RILL_ERR_MEMORY, "out of memory for a receive");
     *p = (rill__posted){.source = source, .tag = tag, .into = into, .room = room};
     rill__posted **last = &box->posted; /* of this rank alone: no lock */

@@ -8,13 +8,8 @@
 
 #include <float.h>
 
-static const char *const selections[] = {"topk",  "threshold", "gaussian", "bucket",
-                                         "block", "random",    "nonzero"};
-enum { SELECTIONS = sizeof selections / sizeof *selections };
 static const int codings[] = {0, 16, 8, 4, 2};
 enum { CODINGS = sizeof codings / sizeof *codings };
-static const char *const codecs[] = {"auto", "raw", "bitpack", "elias_fano", "bitmap"};
-enum { CODECS = sizeof codecs / sizeof *codecs };
 
 typedef struct reducer_case {
     const char *algorithm, *select, *codec;
@@ -198,25 +193,35 @@ static const char *algorithm_at(int i, int *exact) {
                  : rill_algorithm_at(RILL_REDUCER, i - n, NULL);
 }
 
+static int rows(const char *(*at)(int, const char **)) {
+    int n = 0;
+    while (at(n, NULL))
+        n++;
+    return n;
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     cases_init();
     int steps = (int)check_number(argc, argv, "--steps", 50);
     int full = check_argument(argc, argv, "--full") != NULL, exact;
     static const uint64_t dims[] = {1009, 257, 3001, 5};
+    const int selections = rows(rill_selector_at) + 1, codecs = rows(rill_codec_at) + 1;
     long number = 0;
     const char *name;
     for (int i = 0; (name = algorithm_at(i, &exact)); i++)
         for (int b = 0; b < CODINGS; b++)
-            for (int s = -1; s < SELECTIONS; s++)
+            for (int s = -1; s < selections; s++)
                 for (int t = 0; t < TYPE_COUNT; t++) {
                     /* One of the selections and types, another for each algorithm and coding. */
-                    int pick = (i * CODINGS + b) % (SELECTIONS + 1) - 1;
+                    int pick = (i * CODINGS + b) % (selections + 1) - 1;
                     if (!full && (s != pick || t != (i + b) % TYPE_COUNT)) continue;
                     rng r = rng_make(check.seed, 900 + (uint64_t)number);
+                    const char *select = rill_selector_at(s, NULL); /* past them: "nonzero" */
+                    const char *codec = rill_codec_at((int)(number % codecs) - 1, NULL);
                     reducer_case c = {.algorithm = name,
-                                      .select = s < 0 ? NULL : selections[s],
-                                      .codec = codecs[number % CODECS],
+                                      .select = s < 0 || select ? select : "nonzero",
+                                      .codec = codec ? codec : "auto",
                                       .bits = codings[b],
                                       .exact = exact,
                                       .type = test_types[t],
