@@ -153,7 +153,7 @@ static inline void check_range(schedule *x, const pending *p, const model *all) 
     model range = model_copy(all);
     for (uint64_t i = 0; i < all->dim; i++)
         if (i < p->first || i >= p->first + p->count) range.has[i] = 0;
-    double got;
+    double got = 0;
     uint64_t at = model_compare(&range, p->out, &got);
     if (at < all->dim)
         wrong(&x->o, "call %d: entry %llu is %g, not %g", p->call, (unsigned long long)at, got,
@@ -181,7 +181,7 @@ static inline void check_result(schedule *x, int rank, const pending *p) {
         check_range(x, p, expected);
         return;
     }
-    double got;
+    double got = 0;
     uint64_t at = model_compare(expected, out, &got);
     if (at < expected->dim)
         wrong(&x->o, "call %d, rank %d: entry %llu is %g, not %g", p->call, rank,
