@@ -176,6 +176,8 @@ static rill__cuda_table make_table() {
     KERNEL(topk_workspace);
     KERNEL(topk);
     KERNEL(add);
+    KERNEL(chunk);
+    KERNEL(chunk_decode);
     KERNEL(update_workspace);
     KERNEL(update);
     KERNEL(scatter);
