@@ -33,8 +33,7 @@ typedef struct rill__cuda_found {
 } rill__cuda_found;
 
 /* What is selected from: dense alone; or residual, which is cleared where an entry is selected; or residual after
- * residual += gradient. guards: a sum that is not finite leaves the residual as it was. idx ascends; room for as many pairs as
- * the method can select. f32, f16, bf16. */
+ * residual += gradient. guards: a sum that is not finite leaves the residual as it was. idx ascends. f32, f16, bf16. */
 typedef struct rill__cuda_select {
     int type;
     int guards;
@@ -44,6 +43,7 @@ typedef struct rill__cuda_select {
     const void *gradient;
     uint32_t *idx;
     void *val;
+    uint64_t room; /* pairs: threshold and block leave what is over where it is, and count it; the others need what they can select */
     rill__cuda_found *found;
     void *workspace;
     size_t workspace_bytes;
@@ -112,7 +112,7 @@ typedef struct rill__cuda_table {
     int (*topk)(const rill__cuda_select *, uint64_t k, void *stream);
     size_t (*threshold_workspace)(int type, uint64_t n);
     int (*threshold)(const rill__cuda_select *, uint32_t key, void *stream); /* keys as rill__key_from gives; at least 1 */
-    size_t (*bucket_workspace)(int type, uint64_t n);
+    size_t (*bucket_workspace)(int type, uint64_t n, uint32_t bucket);
     int (*bucket)(const rill__cuda_select *, uint32_t bucket, uint32_t k, void *stream); /* bucket: up to 4,096 */
     size_t (*block_workspace)(int type, uint64_t n, uint64_t block);
     int (*block)(const rill__cuda_select *, uint64_t block, uint64_t want, void *stream);

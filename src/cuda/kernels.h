@@ -17,7 +17,7 @@ size_t rill__cuda_topk_workspace(int type, uint64_t n, uint64_t k);
 int rill__cuda_topk(const rill__cuda_select *, uint64_t k, void *stream);
 size_t rill__cuda_threshold_workspace(int type, uint64_t n);
 int rill__cuda_threshold(const rill__cuda_select *, uint32_t key, void *stream);
-size_t rill__cuda_bucket_workspace(int type, uint64_t n);
+size_t rill__cuda_bucket_workspace(int type, uint64_t n, uint32_t bucket);
 int rill__cuda_bucket(const rill__cuda_select *, uint32_t bucket, uint32_t k, void *stream);
 size_t rill__cuda_block_workspace(int type, uint64_t n, uint64_t block);
 int rill__cuda_block(const rill__cuda_select *, uint64_t block, uint64_t want, void *stream);

@@ -175,6 +175,11 @@ static rill__cuda_table make_table() {
 #define KERNEL(name) t.name = rill__cuda_##name
     KERNEL(topk_workspace);
     KERNEL(topk);
+    KERNEL(threshold_workspace);
+    KERNEL(threshold);
+    KERNEL(bucket_workspace);
+    KERNEL(bucket);
+    KERNEL(random);
     KERNEL(add);
     KERNEL(chunk);
     KERNEL(chunk_decode);

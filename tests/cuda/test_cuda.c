@@ -150,7 +150,7 @@ bool same_values(rill_type type, const void *a, const void *b, uint64_t n, uint6
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"topk", test_topk}, {"dense", test_dense}, {"chunk", test_chunk}};
+} parts[] = {{"topk", test_topk}, {"dense", test_dense}, {"chunk", test_chunk}, {"methods", test_methods}};
 
 static bool wanted(int argc, char **argv, const char *name) {
     for (int i = 2; i < argc; i++)
@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
     int count = 0, error = cuda->devices(&count);
     if (error || !count) {
         printf("skipped: there is no GPU (%s)\n0 passed, 0 failed\n", cuda->error_text(error));
-        return 0;
+        return 77;
     }
     rill__cuda_device device;
     CUDA(cuda->device_info(0, &device));

@@ -63,6 +63,7 @@ rill__cuda_select selection_call(selection *s) {
     c.gradient = s->device_gradient;
     c.idx = cuda_new(s->room * 4);
     c.val = cuda_new(s->room * value_size(s->type));
+    c.room = s->room;
     c.found = cuda_new(sizeof *c.found);
     return c;
 }
