@@ -40,6 +40,11 @@ if(RILL_CUDA_FOUND)
     CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   install(TARGETS rill_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # Measures on a GPU; not part of all.
+  add_executable(bench_cuda EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/cuda/bench_cuda.cu)
+  target_compile_options(bench_cuda PRIVATE -O3 $<$<BOOL:${RILL_WERROR}>:-Werror=all-warnings>)
+  target_link_libraries(bench_cuda PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(bench_cuda PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static)
 endif()
 
 if(RILL_CUDA_EMULATED)

@@ -89,6 +89,97 @@ RILL_HD uint64_t rill__hd_high_product(uint64_t a, uint64_t b) {
 #endif
 }
 
+/* ---- QSGD, as codec/value_portable.h has it ---------------------------------------------------- */
+
+#define RILL_HD_BUCKET 1024u
+
+RILL_HD int rill__hd_quant_levels(int bits) { return (1 << (bits - 1)) - 1; }
+RILL_HD uint64_t rill__hd_quant_bytes(int bits, uint64_t n) {
+    return n / 8 * (uint64_t)bits + (n % 8 * (uint64_t)bits + 7) / 8;
+}
+RILL_HD float rill__hd_quant_unit(double norm, int levels) {
+    const float most = rill__hd_float(0x7f7fffffu), least = rill__hd_float(0x00800000u);
+    double exact = norm / levels;
+    if (exact >= (double)most) return most;
+    float unit = (float)exact;
+    if (unit < least && (double)unit < exact) unit = rill__hd_float(rill__hd_bits(unit) + 1);
+    if (norm <= (double)most && (double)unit * levels > (double)most)
+        unit = rill__hd_float(rill__hd_bits(unit) - 1);
+    return unit;
+}
+/* Ties to even, for magnitudes below 2^23. */
+RILL_HD float rill__hd_quant_rint(float y) {
+    float large = rill__hd_float((rill__hd_bits(y) & 0x80000000u) | 0x4b000000u);
+    return (y + large) - large;
+}
+/* random: 16 bits. */
+RILL_HD int rill__hd_quant_level(float x, float factor, uint32_t random, int most) {
+    int32_t level = ((int32_t)rill__hd_quant_rint(x * factor) + (int32_t)random) >> 16;
+    level = level > most ? most : level;
+    return level < -most ? -most : level;
+}
+/* The code of a value that is not finite. */
+RILL_HD int rill__hd_quant_special(float x, int bits) {
+    int most = rill__hd_quant_levels(bits);
+    if ((rill__hd_bits(x) & 0x7fffffffu) > 0x7f800000u || bits == 2) return -most - 1;
+    return x > 0 ? most : -most;
+}
+/* What a code stands for; a unit with its sign set has values that are not finite. */
+RILL_HD float rill__hd_quant_value(int level, float unit, int bits) {
+    if (!(rill__hd_bits(unit) >> 31)) return (float)level * unit;
+    int all = rill__hd_quant_levels(bits), most = all - (bits > 2);
+    if (level < -all) return rill__hd_float(0x7fc00000u);
+    if (level > most) return rill__hd_float(0x7f800000u);
+    if (level < -most) return rill__hd_float(0xff800000u);
+    return (float)level * -unit;
+}
+
+/* ---- a fixed tree ------------------------------------------------------------------------------- */
+
+/* Sums of squares: tiles of 4,096 values are summed in 256 lanes (value i in lane i % 256, in order), and those by halves; then the
+ * tiles' sums in the same way, without squares, until one is left. The same bits whatever the number of threads. */
+#define RILL_HD_TILE 4096u
+#define RILL_HD_LANES 256u
+
+static inline double rill__hd_tree_tile(double lane[RILL_HD_LANES]) {
+    for (uint32_t half = RILL_HD_LANES / 2; half; half /= 2)
+        for (uint32_t j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+/* Of doubles, in place. */
+static inline double rill__hd_tree_sum(double *sums, uint64_t n) {
+    while (n > 1) {
+        uint64_t tiles = (n + RILL_HD_TILE - 1) / RILL_HD_TILE;
+        for (uint64_t t = 0; t < tiles; t++) {
+            double lane[RILL_HD_LANES] = {0};
+            for (uint64_t i = t * RILL_HD_TILE; i < n && i < (t + 1) * RILL_HD_TILE; i++)
+                lane[i % RILL_HD_LANES] += sums[i];
+            sums[t] = rill__hd_tree_tile(lane);
+        }
+        n = tiles;
+    }
+    return n ? sums[0] : 0.0;
+}
+
+/* ---- Elias-Fano --------------------------------------------------------------------------------- */
+
+RILL_HD uint32_t rill__hd_bit_width(uint64_t x) {
+    uint32_t width = 0;
+    for (; x; x >>= 1)
+        width++;
+    return width;
+}
+/* best_low of codec/codec_elias_fano.c. */
+RILL_HD uint32_t rill__hd_best_low(uint64_t count, uint64_t span) {
+    uint64_t mean = span / count;
+    if (!mean) return 0;
+    uint32_t low = rill__hd_bit_width(mean) - 1;
+    uint64_t here = count * low + (span >> low);
+    if (low < 63 && count * (low + 1) + (span >> (low + 1)) < here) return low + 1;
+    return low && count * (low - 1) + (span >> (low - 1)) <= here ? low - 1 : low;
+}
+
 /* ---- 64 of 4,096 in 2 bits -------------------------------------------------------------------- */
 
 /* A value of magnitude m in a chunk whose largest is scale: the outer level (scale) from two thirds on, else the inner

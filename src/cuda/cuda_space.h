@@ -139,9 +139,10 @@ typedef struct rill__cuda_table {
     int (*decay_add)(int type, void *into, double factor, const void *from, uint64_t n, void *stream);
     int (*scale)(int type, void *into, double factor, const void *from, uint64_t n, void *stream);
     int (*divide)(int type, void *into, const void *from, double divisor, uint64_t n, void *stream);
-    /* *sum: the squares in a fixed tree (rill__cuda_norm2_host has the twin), in double. */
+    /* *sum: the squares in a fixed tree (cuda_math.h), in double. clip: into = from, scaled down where the norm is over limit. */
     size_t (*norm2_workspace)(uint64_t n);
     int (*norm2)(int type, const void *from, uint64_t n, double *sum, void *workspace, void *stream);
+    int (*clip)(int type, void *into, double limit, const double *sum, const void *from, uint64_t n, void *stream);
 
     /* ---- values ---- */
     int (*to_f32)(int type, const void *in, uint64_t n, float *out, void *stream);
@@ -166,8 +167,9 @@ typedef struct rill__cuda_table {
     int (*elias_fano_decode)(const void *in, size_t in_bytes, uint64_t count, uint64_t first, uint64_t range,
                              uint32_t *idx, uint32_t *wrong, void *workspace, void *stream);
 
-    /* ---- sketches: the cells of entries first to first + n. Each cell adds in the order of its entries ---- */
-    size_t (*sketch_workspace)(const rill__cuda_sketch *, uint64_t n);
+    /* ---- sketches (coll/topk/sketch.c): entries 0 to n of f32 values, or of f64 ones where wide. Each cell adds its entries in order, after
+     * what it has. estimate: entries first to first + n; gap: what rill__sketch_estimate squares and sums ---- */
+    int (*sketch_add)(const rill__cuda_sketch *, const void *values, uint64_t n, void *cells, void *stream);
     int (*sketch_estimate)(const rill__cuda_sketch *, const void *cells, uint64_t first, uint64_t n, double *median,
                            double *mean, double *gap, void *stream);
 } rill__cuda_table;

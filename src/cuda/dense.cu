@@ -8,7 +8,7 @@ enum { THREADS = 256, FLIGHT = 4 };
 
 /* ---- loops ---------------------------------------------------------------------------------- */
 
-enum loop_op { ADD, DECAY_ADD, SCALE, DIVIDE };
+enum loop_op { ADD, DECAY_ADD, SCALE, DIVIDE, CLIP };
 struct loop_task {
     void *into;
     const void *from;
@@ -16,20 +16,27 @@ struct loop_task {
     double factor;
     int guards;
     u64 *nonfinite;
+    const double *sum; /* of squares: CLIP */
 };
 
 /* As reduce/dense.c: 16-bit types in f32, products rounded before they are added. */
 template <int OP, class F> static __device__ __forceinline__ F loop_value(F old, F x, F factor) {
-    return OP == ADD ? old + x : OP == DECAY_ADD ? factor * old + x : OP == SCALE ? factor * x : x / factor;
+    return OP == ADD ? old + x : OP == DECAY_ADD ? factor * old + x : OP == DIVIDE ? x / factor : factor * x;
+}
+/* Clipping: factor is the limit of the norm. */
+template <int OP> static __device__ __forceinline__ double loop_factor(const loop_task &t) {
+    if (OP != CLIP) return t.factor;
+    double norm = sqrt(*t.sum);
+    return norm > t.factor ? t.factor / norm : 1.0;
 }
 template <class T, int OP>
-static __device__ __forceinline__ uint4 loop_vector(const loop_task &t, uint4 old, const uint4 &x,
-                                                    u32 have, u32 &bad) {
+static __device__ __forceinline__ uint4 loop_vector(const loop_task &t, float factor, uint4 old,
+                                                    const uint4 &x, u32 have, u32 &bad) {
 #pragma unroll
     for (int j = 0; j < T::PER; j++) {
         u32 before = bits_at<T>(old, j);
         u32 y = T::from_float(loop_value<OP>(T::to_float(before), T::to_float(bits_at<T>(x, j)),
-                                             (float)t.factor));
+                                             factor));
         bool odd = OP == ADD && (y & T::MAGNITUDE) >= T::NAN_KEY - 1 && (u32)j < have;
         bad += odd;
         set_bits<T>(old, j, odd && t.guards ? before : y);
@@ -42,6 +49,7 @@ template <class T, int OP> __global__ void __launch_bounds__(THREADS) loop_kerne
     const uint4 zero = make_uint4(0, 0, 0, 0);
     uint4 *into = (uint4 *)t.into;
     const uint4 *from = (const uint4 *)t.from;
+    const float factor = (float)loop_factor<OP>(t);
     uint4 old[FLIGHT], x[FLIGHT];
     u32 bad = 0;
 #pragma unroll
@@ -53,7 +61,7 @@ template <class T, int OP> __global__ void __launch_bounds__(THREADS) loop_kerne
 #pragma unroll
     for (int u = 0; u < FLIGHT; u++) {
         u64 i = at + u * THREADS;
-        if (i < vectors) __stcs(into + i, loop_vector<T, OP>(t, old[u], x[u], T::PER, bad));
+        if (i < vectors) __stcs(into + i, loop_vector<T, OP>(t, factor, old[u], x[u], T::PER, bad));
     }
     u64 tail = vectors * T::PER + threadIdx.x;
     if (blockIdx.x == 0 && tail < t.n) {
@@ -61,7 +69,7 @@ template <class T, int OP> __global__ void __launch_bounds__(THREADS) loop_kerne
         uint4 a = zero, b = zero;
         if (OP <= DECAY_ADD) set_bits<T>(a, 0, *to);
         set_bits<T>(b, 0, ((const typename T::word *)t.from)[tail]);
-        *to = (typename T::word)bits_at<T>(loop_vector<T, OP>(t, a, b, 1, bad), 0);
+        *to = (typename T::word)bits_at<T>(loop_vector<T, OP>(t, factor, a, b, 1, bad), 0);
     }
     if (OP != ADD || !t.nonfinite) return;
     bad = __reduce_add_sync(RILL_FULL, bad);
@@ -70,13 +78,14 @@ template <class T, int OP> __global__ void __launch_bounds__(THREADS) loop_kerne
 
 template <int OP> __global__ void __launch_bounds__(THREADS) loop_wide_kernel(loop_task t) {
     const u64 at = (u64)blockIdx.x * THREADS * FLIGHT + threadIdx.x;
+    const double factor = loop_factor<OP>(t);
     u32 bad = 0;
 #pragma unroll
     for (int u = 0; u < FLIGHT; u++) {
         u64 i = at + u * THREADS;
         if (i >= t.n) continue;
         double *to = (double *)t.into + i, old = OP <= DECAY_ADD ? *to : 0;
-        double y = loop_value<OP>(old, ((const double *)t.from)[i], t.factor);
+        double y = loop_value<OP>(old, ((const double *)t.from)[i], factor);
         bool odd = OP == ADD && !(y - y == 0);
         bad += odd;
         *to = odd && t.guards ? old : y;
@@ -101,23 +110,29 @@ template <int OP> static int loop(int type, const loop_task &t, void *stream) {
 
 int rill__cuda_add(int type, void *residual, const void *gradient, uint64_t n, int guards,
                    uint64_t *nonfinite, void *stream) {
-    loop_task t = {residual, gradient, n, 1, guards, (u64 *)nonfinite};
+    loop_task t = {residual, gradient, n, 1, guards, (u64 *)nonfinite, NULL};
     return loop<ADD>(type, t, stream);
 }
 int rill__cuda_decay_add(int type, void *into, double factor, const void *from, uint64_t n,
                          void *stream) {
-    loop_task t = {into, from, n, factor, 0, NULL};
+    loop_task t = {into, from, n, factor, 0, NULL, NULL};
     return loop<DECAY_ADD>(type, t, stream);
 }
 int rill__cuda_scale(int type, void *into, double factor, const void *from, uint64_t n,
                      void *stream) {
-    loop_task t = {into, from, n, factor, 0, NULL};
+    loop_task t = {into, from, n, factor, 0, NULL, NULL};
     return loop<SCALE>(type, t, stream);
 }
 int rill__cuda_divide(int type, void *into, const void *from, double divisor, uint64_t n,
                       void *stream) {
-    loop_task t = {into, from, n, divisor, 0, NULL};
+    loop_task t = {into, from, n, divisor, 0, NULL, NULL};
     return loop<DIVIDE>(type, t, stream);
+}
+
+int rill__cuda_clip(int type, void *into, double limit, const double *sum, const void *from,
+                    uint64_t n, void *stream) {
+    loop_task t = {into, from, n, limit, 0, NULL, sum};
+    return loop<CLIP>(type, t, stream);
 }
 
 int rill__cuda_zero_found(const rill__cuda_select *s, void *stream) {

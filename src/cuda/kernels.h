@@ -72,7 +72,10 @@ int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count
                                  uint64_t range, uint32_t *idx, uint32_t *wrong, void *workspace,
                                  void *stream);
 
-size_t rill__cuda_sketch_workspace(const rill__cuda_sketch *, uint64_t n);
+int rill__cuda_clip(int type, void *into, double limit, const double *sum, const void *from,
+                    uint64_t n, void *stream);
+int rill__cuda_sketch_add(const rill__cuda_sketch *, const void *values, uint64_t n, void *cells,
+                          void *stream);
 int rill__cuda_sketch_estimate(const rill__cuda_sketch *, const void *cells, uint64_t first,
                                uint64_t n, double *median, double *mean, double *gap, void *stream);
 

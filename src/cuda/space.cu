@@ -191,6 +191,15 @@ static rill__cuda_table make_table() {
     KERNEL(decay_add);
     KERNEL(scale);
     KERNEL(divide);
+    KERNEL(norm2_workspace);
+    KERNEL(norm2);
+    KERNEL(clip);
+    KERNEL(to_f32);
+    KERNEL(from_f32);
+    KERNEL(qsgd_bytes);
+    KERNEL(quantize);
+    KERNEL(dequantize);
+    KERNEL(dequantize_scatter_add);
 #undef KERNEL
     return t;
 }
