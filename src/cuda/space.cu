@@ -179,6 +179,8 @@ static rill__cuda_table make_table() {
     KERNEL(threshold);
     KERNEL(bucket_workspace);
     KERNEL(bucket);
+    KERNEL(block_workspace);
+    KERNEL(block);
     KERNEL(random);
     KERNEL(add);
     KERNEL(chunk);
@@ -200,6 +202,14 @@ static rill__cuda_table make_table() {
     KERNEL(quantize);
     KERNEL(dequantize);
     KERNEL(dequantize_scatter_add);
+    KERNEL(bitpack_workspace);
+    KERNEL(bitpack);
+    KERNEL(bitunpack);
+    KERNEL(elias_fano_workspace);
+    KERNEL(elias_fano);
+    KERNEL(elias_fano_decode);
+    KERNEL(sketch_add);
+    KERNEL(sketch_estimate);
 #undef KERNEL
     return t;
 }
