@@ -1,5 +1,6 @@
-/* bench_cuda LIBRARY [REPS]: times the kernels of librill_cuda on a GPU, with what bounds them in the same run: one read, an axpy, a
- * memset. One JSON record a case, medians of device time between events. scripts: bench/cuda/run */
+/* bench_cuda LIBRARY [REPS]: times the kernels of librill_cuda on a GPU, with what bounds them
+ * in the same run: one read, an axpy, a memset. One JSON record a case, medians of device time
+ * between events. scripts: bench/cuda/run */
 #include "../../src/cuda/cuda_space.h"
 
 #include <algorithm>
@@ -32,7 +33,8 @@ static __device__ unsigned mix32(unsigned x) {
     return x ^ x >> 16;
 }
 enum kind { GAUSS, CUBE, TIES, CLUSTERED, CONSTANT, FOOLING };
-static const char *const kind_names[] = {"gauss", "cube", "ties", "clustered", "constant", "fooling"};
+static const char *const kind_names[] = {"gauss",     "cube",     "ties",
+                                         "clustered", "constant", "fooling"};
 
 /* fooling: what the sample reads is small, all else large. */
 static __device__ bool sampled(unsigned long long n, unsigned long long i) {
@@ -45,8 +47,10 @@ static __device__ bool sampled(unsigned long long n, unsigned long long i) {
 }
 static __global__ void make_data(float *x, unsigned long long n, unsigned seed, int kind) {
     unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        unsigned a = mix32((unsigned)(2 * i) + seed * 0x9e3779b9u), b = mix32(((unsigned)(2 * i) + 1) ^ (seed * 0x85ebca6bu + 77));
+    for (unsigned long long i = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += step) {
+        unsigned a = mix32((unsigned)(2 * i) + seed * 0x9e3779b9u),
+                 b = mix32(((unsigned)(2 * i) + 1) ^ (seed * 0x85ebca6bu + 77));
         float u = (a + 1.0f) * 2.3283064e-10f;
         float v = sqrtf(-2.0f * logf(fminf(u, 1.0f))) * cosf(b * 1.4629180e-9f);
         if (kind == CUBE) v = v * v * v;
@@ -61,8 +65,10 @@ static __global__ void __launch_bounds__(512) read_all(const float4 *x, unsigned
     float s = 0;
     unsigned step = gridDim.x * 512, i = blockIdx.x * 512 + threadIdx.x;
     for (; i + 3 * step < n4; i += 4 * step) {
-        float4 a = __ldcs(x + i), b = __ldcs(x + i + step), c = __ldcs(x + i + 2 * step), d = __ldcs(x + i + 3 * step);
-        s += a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w + c.x + c.y + c.z + c.w + d.x + d.y + d.z + d.w;
+        float4 a = __ldcs(x + i), b = __ldcs(x + i + step), c = __ldcs(x + i + 2 * step),
+               d = __ldcs(x + i + 3 * step);
+        s += a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w + c.x + c.y + c.z + c.w + d.x + d.y +
+             d.z + d.w;
     }
     for (; i < n4; i += step)
         s += x[i].x + x[i].y + x[i].z + x[i].w;
@@ -97,8 +103,10 @@ template <class F> static times measure(F run) {
 }
 static void record(const char *kernel, const char *data, unsigned long long n, unsigned long long k,
                    size_t scratch, double goal, times t) {
-    printf("{\"kernel\":\"%s\",\"data\":\"%s\",\"n\":%llu,\"k\":%llu,\"median_ms\":%.5f,\"p25_ms\":%.5f,"
-           "\"p75_ms\":%.5f,\"reps\":%d,\"scratch_bytes_a_value\":%.4f,\"goal_ms\":%.3f,\"met\":%s,\"device\":\"%s\"}\n",
+    printf("{\"kernel\":\"%s\",\"data\":\"%s\",\"n\":%llu,\"k\":%llu,\"median_ms\":%.5f,\"p25_ms\":"
+           "%.5f,"
+           "\"p75_ms\":%.5f,\"reps\":%d,\"scratch_bytes_a_value\":%.4f,\"goal_ms\":%.3f,\"met\":%s,"
+           "\"device\":\"%s\"}\n",
            kernel, data, n, k, t.median, t.p25, t.p75, reps, (double)scratch / (double)n, goal,
            goal > 0 ? (t.median <= goal ? "true" : "false") : "null", device_name);
     fflush(stdout);
@@ -141,13 +149,15 @@ static void bench_topk(unsigned long long n) {
             times t = measure([&] { MUST(table->topk(&s, k, stream)); });
             rill__cuda_found found;
             MUST(cudaMemcpy(&found, s.found, sizeof found, cudaMemcpyDeviceToHost));
-            if (found.count != k) fprintf(stderr, "topk found %llu of %llu\n", (unsigned long long)found.count, k);
+            if (found.count != k)
+                fprintf(stderr, "topk found %llu of %llu\n", (unsigned long long)found.count, k);
             record("topk", kind_names[kind], n, k, s.workspace_bytes, topk_goal(kind, density), t);
         }
     }
     for (unsigned blocks : {2u, 4u})
         record("limit: one read", "cube", n, blocks, 0, 0, measure([&] {
-                   read_all<<<132 * blocks, 512, 0, stream>>>((float4 *)x, (unsigned)(n / 4), unused);
+                   read_all<<<132 * blocks, 512, 0, stream>>>((float4 *)x, (unsigned)(n / 4),
+                                                              unused);
                }));
     for (void *p : {(void *)x, (void *)unused, (void *)s.idx, s.val, (void *)s.found, s.workspace})
         MUST(cudaFree(p));
@@ -195,12 +205,12 @@ static void bench_step(unsigned long long n) {
     record("update from pairs", "gauss", n, k, room, 0.14, measure([&] {
                MUST(table->update(RILL__CUDA_F32, r, n, s.idx, s.val, k, s.workspace, stream));
            }));
-    record("limit: memset", "", n, 0, 0, 0, measure([&] { MUST(cudaMemsetAsync(r, 0, n * 4, stream)); }));
+    record("limit: memset", "", n, 0, 0, 0,
+           measure([&] { MUST(cudaMemsetAsync(r, 0, n * 4, stream)); }));
     record("limit: axpy", "gauss", n, 0, 0, 0,
            measure([&] { MUST(table->add(RILL__CUDA_F32, r, g, n, 0, NULL, stream)); }));
-    record("limit: copy", "gauss", n, 0, 0, 0, measure([&] {
-               MUST(cudaMemcpyAsync(r, g, n * 4, cudaMemcpyDeviceToDevice, stream));
-           }));
+    record("limit: copy", "gauss", n, 0, 0, 0,
+           measure([&] { MUST(cudaMemcpyAsync(r, g, n * 4, cudaMemcpyDeviceToDevice, stream)); }));
     s.residual = NULL;
     s.gradient = NULL;
     s.dense = g;
@@ -215,7 +225,8 @@ static void bench_step(unsigned long long n) {
         s.room = k;
         return measure([&] { MUST(table->threshold(&s, 0x40400000u, stream)); }); /* 3.0 */
     }());
-    for (void *p : {(void *)g, (void *)r, (void *)s.idx, s.val, (void *)s.found, s.workspace, (void *)out, (void *)bad})
+    for (void *p : {(void *)g, (void *)r, (void *)s.idx, s.val, (void *)s.found, s.workspace,
+                    (void *)out, (void *)bad})
         MUST(cudaFree(p));
 }
 

@@ -1,17 +1,19 @@
 /* block: all entries of the blocks with the largest L2 norm; the twin is select/select_block.c.
  *
- * Idea: one pass adds the gradient and sums the squares of each block, in 16 lanes as the host does. The norms are few: their k-th largest is
- * found by six histograms of 11 bits, a launch each. The chosen blocks are listed in order by look-back, and each is then read again by one
+ * Idea: one pass adds the gradient and sums the squares of each block, in 16 lanes as the host
+ * does. The norms are few: their k-th largest is found by six histograms of 11 bits, a launch
+ * each. The chosen blocks are listed in order by look-back, and each is then read again by one
  * thread block.
- * Memory: 12 bytes a block, and 8 for each 256 of them. Cost: one read of n (fused: two and a write), and one of what is selected. */
+ * Memory: 12 bytes a block, and 8 for each 256 of them. Cost: one read of n (fused: two and a
+ * write), and one of what is selected. */
 #include "ordered.cuh"
 
 enum { THREADS = 256, LANES = 16, LEVEL_BITS = 11, BINS = 1 << LEVEL_BITS, LEVELS = 6 };
 
 struct block_state {
-    u64 low;   /* keys of the search: from low on */
-    u64 rank;  /* in them, from the largest */
-    u64 live;  /* norms that are not 0 */
+    u64 low;  /* keys of the search: from low on */
+    u64 rank; /* in them, from the largest */
+    u64 live; /* norms that are not 0 */
     u32 done, chosen;
     u32 take_all;
 };
@@ -89,16 +91,19 @@ __global__ void __launch_bounds__(THREADS) level_kernel(block_task t) {
     for (u32 i = threadIdx.x; i < BINS; i += THREADS)
         room.bins[i] = 0;
     __syncthreads();
-    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < t.blocks; i += (u64)gridDim.x * THREADS) {
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < t.blocks;
+         i += (u64)gridDim.x * THREADS) {
         u64 key = norm_key(t.norm[i]);
-        if (key && key >= low && (key - low) >> above == 0) atomicAdd(&room.bins[(key - low) >> shift], 1u);
+        if (key && key >= low && (key - low) >> above == 0)
+            atomicAdd(&room.bins[(key - low) >> shift], 1u);
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < BINS; i += THREADS)
         if (room.bins[i]) atomicAdd(&bins[i], room.bins[i]);
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) room.last = atomicAdd(&t.state->done, 1u) == gridDim.x * (t.level + 1) - 1;
+    if (threadIdx.x == 0)
+        room.last = atomicAdd(&t.state->done, 1u) == gridDim.x * (t.level + 1) - 1;
     __syncthreads();
     if (!room.last) return;
     __threadfence();
@@ -136,16 +141,21 @@ __global__ void __launch_bounds__(THREADS) list_kernel(block_task t) {
     const u32 ties = all ? 0 : (u32)t.state->rank;
     bool above = key > least, equal = !all && key && key == least;
     u32 n_above, n_equal;
-    u32 a = block_prefix(above, room.warps, &n_above), e = block_prefix(equal, room.warps, &n_equal);
+    u32 a = block_prefix(above, room.warps, &n_above),
+        e = block_prefix(equal, room.warps, &n_equal);
     u64 before = ordered_before(t.lists, room.order, tile, two_counts(n_above, n_equal));
-    u32 above_before = first_count(before) + a - above, equal_before = second_count(before) + e - equal;
-    if (above || (equal && equal_before < ties)) t.list[above_before + min_u32(equal_before, ties)] = (u32)i;
-    if (i == t.blocks - 1) t.state->chosen = above_before + above + min_u32(equal_before + equal, ties);
+    u32 above_before = first_count(before) + a - above,
+        equal_before = second_count(before) + e - equal;
+    if (above || (equal && equal_before < ties))
+        t.list[above_before + min_u32(equal_before, ties)] = (u32)i;
+    if (i == t.blocks - 1)
+        t.state->chosen = above_before + above + min_u32(equal_before + equal, ties);
 }
 
 /* ---- entries -------------------------------------------------------------------------------- */
 
-template <class T, int FORM> __global__ void __launch_bounds__(THREADS) entries_kernel(block_task t) {
+template <class T, int FORM>
+__global__ void __launch_bounds__(THREADS) entries_kernel(block_task t) {
     RILL_SHARED(list_room, room);
     typedef typename T::word word;
     const u32 tile = ordered_next(t.entries, room.order), chosen = t.state->chosen;
@@ -190,7 +200,8 @@ size_t rill__cuda_block_workspace(int, uint64_t n, uint64_t block) {
 
 template <class T, int FORM> static int run(block_task t, u32 sms, void *stream) {
     const u64 tiles = div_up(t.blocks, THREADS);
-    RILL_CUDA_TRY(launch(norms_kernel<T, FORM>, t, div_up(t.blocks * LANES, THREADS), THREADS, stream));
+    RILL_CUDA_TRY(
+        launch(norms_kernel<T, FORM>, t, div_up(t.blocks * LANES, THREADS), THREADS, stream));
     for (t.level = 0; t.level < LEVELS; t.level++)
         RILL_CUDA_TRY(launch(level_kernel, t, tiles < 2 * sms ? tiles : 2 * sms, THREADS, stream));
     RILL_CUDA_TRY(launch(list_kernel, t, tiles, THREADS, stream));

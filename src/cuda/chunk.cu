@@ -1,11 +1,13 @@
-/* chunk: 64 of every 4,096 entries, with 12 bits an index and 2 bits a value, in one pass that also adds the gradient and keeps what
- * is lost in the residual. cuda_space.h has the layout.
+/* chunk: 64 of every 4,096 entries, with 12 bits an index and 2 bits a value, in one pass that
+ * also adds the gradient and keeps what is lost in the residual. cuda_space.h has the layout.
  *
- * Idea: a block has a chunk in registers, 16 values a thread. The 64th largest of the 256 threads' maxima is a lower bound of the
- * 64th largest value, and leaves some 73 candidates; those are ranked in shared memory by comparing each with each. Where
- * more than 256 values reach the bound (ties), the 64th key is found bit by bit. Keys carry the index, so that none are equal and
- * ties go to the lower index.
- * Source: SparseLoCo (2025) has these numbers. Restriction: f32; entries that are 0 are left out.
+ * Idea: a block has a chunk in registers, 16 values a thread. The 64th largest of the 256
+ * threads' maxima is a lower bound of the 64th largest value, and leaves some 73 candidates;
+ * those are ranked in shared memory by comparing each with each. Where more than 256 values
+ * reach the bound (ties), the 64th key is found bit by bit. Keys carry the index, so that none
+ * are equal and ties go to the lower index.
+ * Source: SparseLoCo (2025) has these numbers. Restriction: f32; entries that are 0 are left
+ * out.
  * Cost: two reads and a write of n, 116 bytes a chunk. */
 #include "device.cuh"
 
@@ -45,7 +47,8 @@ static __device__ __forceinline__ u32 index_in(u32 j, u32 c) {
 /* An entry that is not 0. */
 static __device__ __forceinline__ bool is_entry(u32 bits) { return (bits & 0x7fffffffu) != 0; }
 
-/* The largest multiple of 2^13 that at least KEEP maxima reach, by the first warp: two bits a step. */
+/* The largest multiple of 2^13 that at least KEEP maxima reach, by the first warp: two bits a
+ * step. */
 static __device__ __forceinline__ void find_bound(chunk_room &room) {
     u32 q[THREADS / 32], t = 0;
     if (threadIdx.x >= 32) return;
@@ -90,7 +93,8 @@ static __device__ u64 search_keys(chunk_room &room, const uint4 *v) {
         for (u32 j = 0; j < PER; j++)
 #pragma unroll
             for (u32 c = 0; c < 4; c++)
-                n += is_entry(word_at(v[j], c)) && chunk_key(word_at(v[j], c), index_in(j, c)) >= tried;
+                n += is_entry(word_at(v[j], c)) &&
+                     chunk_key(word_at(v[j], c), index_in(j, c)) >= tried;
         n = __reduce_add_sync(RILL_FULL, n);
         if (lane_id() == 0 && n) atomicAdd(&room.counts[bit & 1], n);
         __syncthreads();
@@ -234,7 +238,8 @@ static __device__ __forceinline__ u32 chunk_index(const u32 *in, u32 i) {
     return word & (CHUNK - 1);
 }
 
-template <int ADD> __global__ void __launch_bounds__(THREADS) chunk_decode_kernel(chunk_decode_task t) {
+template <int ADD>
+__global__ void __launch_bounds__(THREADS) chunk_decode_kernel(chunk_decode_task t) {
     RILL_SHARED(chunk_decode_room, room);
     const u32 tid = threadIdx.x, *in = t.in + (u64)blockIdx.x * WORDS;
     const u64 base = (u64)blockIdx.x * CHUNK;
@@ -254,7 +259,8 @@ template <int ADD> __global__ void __launch_bounds__(THREADS) chunk_decode_kerne
     if (ADD) return;
     __syncthreads();
     for (u32 i = 4 * tid; i < CHUNK; i += 4 * THREADS) {
-        if (base + i + 4 <= t.n) __stcs((uint4 *)(t.dense + base + i), *(const uint4 *)(room.value + i));
+        if (base + i + 4 <= t.n)
+            __stcs((uint4 *)(t.dense + base + i), *(const uint4 *)(room.value + i));
         else
             for (u32 c = 0; base + i + c < t.n; c++)
                 t.dense[base + i + c] = room.value[i + c];
@@ -263,6 +269,6 @@ template <int ADD> __global__ void __launch_bounds__(THREADS) chunk_decode_kerne
 
 int rill__cuda_chunk_decode(const uint32_t *in, uint64_t n, int add, float *dense, void *stream) {
     chunk_decode_task t = {in, n, dense};
-    return launch(add ? chunk_decode_kernel<1> : chunk_decode_kernel<0>, t, div_up(n, CHUNK), THREADS,
-                  stream);
+    return launch(add ? chunk_decode_kernel<1> : chunk_decode_kernel<0>, t, div_up(n, CHUNK),
+                  THREADS, stream);
 }

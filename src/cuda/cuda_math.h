@@ -1,5 +1,6 @@
-/* Arithmetic of the kernels that needs no GPU: plain C and C++ for the host, and for the device under nvcc. Tests compile it on the
- * host and compare it with the library's own definitions (stream/half.h, codec/value_portable.h, coll/topk/sketch.c). */
+/* Arithmetic of the kernels that needs no GPU: plain C and C++ for the host, and for the device
+ * under nvcc. Tests compile it on the host and compare it with the library's own definitions
+ * (stream/half.h, codec/value_portable.h, coll/topk/sketch.c). */
 #ifndef RILL_CUDA_MATH_H
 #define RILL_CUDA_MATH_H
 
@@ -31,7 +32,7 @@ RILL_HD float rill__hd_float(uint32_t u) {
 #endif
 }
 
-/* ---- 16-bit values, as stream/half.h has them ------------------------------------------------ */
+/* ---- 16-bit values, as stream/half.h has them ----------------------------------------------- */
 
 RILL_HD float rill__hd_f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
@@ -57,7 +58,7 @@ RILL_HD uint16_t rill__hd_bf16_from_f32(float f) {
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? u >> 16 | 0x40u : rounded);
 }
 
-/* ---- random numbers --------------------------------------------------------------------------- */
+/* ---- random numbers ------------------------------------------------------------------------- */
 
 #define RILL_HD_PHILOX_M0 0xD2511F53u
 #define RILL_HD_PHILOX_M1 0xCD9E8D57u
@@ -89,7 +90,7 @@ RILL_HD uint64_t rill__hd_high_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* ---- QSGD, as codec/value_portable.h has it ---------------------------------------------------- */
+/* ---- QSGD, as codec/value_portable.h has it ------------------------------------------------- */
 
 #define RILL_HD_BUCKET 1024u
 
@@ -134,10 +135,11 @@ RILL_HD float rill__hd_quant_value(int level, float unit, int bits) {
     return (float)level * -unit;
 }
 
-/* ---- a fixed tree ------------------------------------------------------------------------------- */
+/* ---- a fixed tree --------------------------------------------------------------------------- */
 
-/* Sums of squares: tiles of 4,096 values are summed in 256 lanes (value i in lane i % 256, in order), and those by halves; then the
- * tiles' sums in the same way, without squares, until one is left. The same bits whatever the number of threads. */
+/* Sums of squares: tiles of 4,096 values are summed in 256 lanes (value i in lane i % 256, in
+ * order), and those by halves; then the tiles' sums in the same way, without squares, until one
+ * is left. The same bits whatever the number of threads. */
 #define RILL_HD_TILE 4096u
 #define RILL_HD_LANES 256u
 
@@ -162,7 +164,7 @@ static inline double rill__hd_tree_sum(double *sums, uint64_t n) {
     return n ? sums[0] : 0.0;
 }
 
-/* ---- Elias-Fano --------------------------------------------------------------------------------- */
+/* ---- Elias-Fano ----------------------------------------------------------------------------- */
 
 RILL_HD uint32_t rill__hd_bit_width(uint64_t x) {
     uint32_t width = 0;
@@ -180,10 +182,10 @@ RILL_HD uint32_t rill__hd_best_low(uint64_t count, uint64_t span) {
     return low && count * (low - 1) + (span >> (low - 1)) <= here ? low - 1 : low;
 }
 
-/* ---- 64 of 4,096 in 2 bits -------------------------------------------------------------------- */
+/* ---- 64 of 4,096 in 2 bits ------------------------------------------------------------------ */
 
-/* A value of magnitude m in a chunk whose largest is scale: the outer level (scale) from two thirds on, else the inner
- * one, a third. */
+/* A value of magnitude m in a chunk whose largest is scale: the outer level (scale) from two
+ * thirds on, else the inner one, a third. */
 RILL_HD int rill__hd_chunk_outer(float magnitude, float scale) { return magnitude * 1.5f >= scale; }
 RILL_HD float rill__hd_chunk_level(int outer, float scale) {
     return outer ? scale : scale * (1.0f / 3.0f);

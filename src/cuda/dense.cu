@@ -1,7 +1,9 @@
-/* Loops over dense vectors, and pairs to and from them; the twins are reduce/dense.c and stream/kernels_scalar.inc. All are bound by memory.
+/* Loops over dense vectors, and pairs to and from them; the twins are reduce/dense.c and
+ * stream/kernels_scalar.inc. All are bound by memory.
  *
- * update: zeros and pairs in one write of every line. Where each tile's pairs start is found first, by the pairs themselves;
- * then each tile is put together in shared memory. Cost: a write of n, 12 bytes for each pair, 4 for each tile. */
+ * update: zeros and pairs in one write of every line. Where each tile's pairs start is found
+ * first, by the pairs themselves; then each tile is put together in shared memory. Cost: a write
+ * of n, 12 bytes for each pair, 4 for each tile. */
 #include "device.cuh"
 
 enum { THREADS = 256, FLIGHT = 4 };
@@ -21,7 +23,10 @@ struct loop_task {
 
 /* As reduce/dense.c: 16-bit types in f32, products rounded before they are added. */
 template <int OP, class F> static __device__ __forceinline__ F loop_value(F old, F x, F factor) {
-    return OP == ADD ? old + x : OP == DECAY_ADD ? factor * old + x : OP == DIVIDE ? x / factor : factor * x;
+    return OP == ADD         ? old + x
+           : OP == DECAY_ADD ? factor * old + x
+           : OP == DIVIDE    ? x / factor
+                             : factor * x;
 }
 /* Clipping: factor is the limit of the norm. */
 template <int OP> static __device__ __forceinline__ double loop_factor(const loop_task &t) {
@@ -35,8 +40,8 @@ static __device__ __forceinline__ uint4 loop_vector(const loop_task &t, float fa
 #pragma unroll
     for (int j = 0; j < T::PER; j++) {
         u32 before = bits_at<T>(old, j);
-        u32 y = T::from_float(loop_value<OP>(T::to_float(before), T::to_float(bits_at<T>(x, j)),
-                                             factor));
+        u32 y = T::from_float(
+            loop_value<OP>(T::to_float(before), T::to_float(bits_at<T>(x, j)), factor));
         bool odd = OP == ADD && (y & T::MAGNITUDE) >= T::NAN_KEY - 1 && (u32)j < have;
         bad += odd;
         set_bits<T>(old, j, odd && t.guards ? before : y);
@@ -154,7 +159,8 @@ struct pairs_task {
 };
 
 enum { SET, SUM, GET };
-template <class W, class T, int WHAT> __global__ void __launch_bounds__(THREADS) pairs_kernel(pairs_task t) {
+template <class W, class T, int WHAT>
+__global__ void __launch_bounds__(THREADS) pairs_kernel(pairs_task t) {
     u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= t.count) return;
     W *at = (W *)t.dense + t.idx[i], *val = (W *)t.val + i;
@@ -170,12 +176,16 @@ __global__ void __launch_bounds__(THREADS) pairs_add_wide_kernel(pairs_task t) {
 template <int WHAT> static int pairs(int type, const pairs_task &t, void *stream) {
     const u64 blocks = div_up(t.count, THREADS);
     switch (type) {
-    case RILL__CUDA_F32: return launch(pairs_kernel<uint32_t, f32, WHAT>, t, blocks, THREADS, stream);
+    case RILL__CUDA_F32:
+        return launch(pairs_kernel<uint32_t, f32, WHAT>, t, blocks, THREADS, stream);
     case RILL__CUDA_F64:
         if (WHAT == SUM) return launch(pairs_add_wide_kernel, t, blocks, THREADS, stream);
-        return launch(pairs_kernel<u64, f32, WHAT == SUM ? SET : WHAT>, t, blocks, THREADS, stream);
-    case RILL__CUDA_F16: return launch(pairs_kernel<uint16_t, f16, WHAT>, t, blocks, THREADS, stream);
-    case RILL__CUDA_BF16: return launch(pairs_kernel<uint16_t, bf16, WHAT>, t, blocks, THREADS, stream);
+        return launch(pairs_kernel < u64, f32, WHAT == SUM ? SET : WHAT >, t, blocks, THREADS,
+                      stream);
+    case RILL__CUDA_F16:
+        return launch(pairs_kernel<uint16_t, f16, WHAT>, t, blocks, THREADS, stream);
+    case RILL__CUDA_BF16:
+        return launch(pairs_kernel<uint16_t, bf16, WHAT>, t, blocks, THREADS, stream);
     default: return RILL_CUDA_INVALID;
     }
 }
@@ -207,9 +217,7 @@ __global__ void __launch_bounds__(THREADS) starts_kernel(pairs_task t) {
         t.start[before] = (u32)i;
 }
 
-template <class W> struct tile_room {
-    __align__(16) W value[TILE];
-};
+template <class W> struct tile_room { __align__(16) W value[TILE]; };
 template <class W> __global__ void __launch_bounds__(THREADS) tiles_kernel(pairs_task t) {
     typedef tile_room<W> room_type;
     RILL_SHARED(room_type, room);

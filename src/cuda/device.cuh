@@ -1,6 +1,8 @@
-/* What every kernel file starts with: CUDA or its emulation, types by their bits, warps, and launches.
+/* What every kernel file starts with: CUDA or its emulation, types by their bits, warps, and
+ * launches.
  *
- * A kernel takes one struct, by value. Launches go to the caller's stream, allocate nothing and wait for nothing. */
+ * A kernel takes one struct, by value. Launches go to the caller's stream, allocate nothing and
+ * wait for nothing. */
 #ifndef RILL_CUDA_DEVICE_CUH
 #define RILL_CUDA_DEVICE_CUH
 

@@ -1,4 +1,5 @@
-/* Fibers and barriers of emulate.h. Fibers live on from launch to launch, as making one takes longer than what most of them do. */
+/* Fibers and barriers of emulate.h. Fibers live on from launch to launch, as making one takes
+ * longer than what most of them do. */
 #include "emulate.h"
 
 #include <cstdlib>

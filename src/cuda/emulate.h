@@ -1,9 +1,12 @@
-/* A GPU for machines that have none: what the kernels of this folder use of CUDA, on one core of the host.
+/* A GPU for machines that have none: what the kernels of this folder use of CUDA, on one core of
+ * the host.
  *
- * Every thread of a block is a fiber. It runs until it waits for its warp, its block or (cooperative launches) the grid;
- * then the next one runs. So results, barriers and the arithmetic are those of the kernels, while speed and races inside
- * of a warp are not. RILL_EMULATE_ORDER=1 runs blocks and threads backwards: a missing barrier or a result that depends on
- * the order shows up as a difference. Included by device.cuh where RILL_EMULATE is defined; tests only. */
+ * Every thread of a block is a fiber. It runs until it waits for its warp, its block or
+ * (cooperative launches) the grid; then the next one runs. So results, barriers and the
+ * arithmetic are those of the kernels, while speed and races inside of a warp are not.
+ * RILL_EMULATE_ORDER=1 runs blocks and threads backwards: a missing barrier or a result that
+ * depends on the order shows up as a difference. Included by device.cuh where RILL_EMULATE is
+ * defined; tests only. */
 #ifndef RILL_CUDA_EMULATE_H
 #define RILL_CUDA_EMULATE_H
 
@@ -105,7 +108,9 @@ static inline unsigned __ballot_sync(unsigned, int predicate) {
     return mask;
 }
 static inline int __any_sync(unsigned m, int predicate) { return __ballot_sync(m, predicate) != 0; }
-static inline int __all_sync(unsigned m, int predicate) { return __ballot_sync(m, predicate) == ~0u; }
+static inline int __all_sync(unsigned m, int predicate) {
+    return __ballot_sync(m, predicate) == ~0u;
+}
 template <class T> T __shfl_sync(unsigned, T x, int from) {
     emulate::meet_warp(emulate::to_word(x));
     return emulate::from_word<T>(emulate::warp_seen()[from & 31]);

@@ -1,10 +1,13 @@
-/* Ascending indices in few bits: bitpack and Elias-Fano; the twins are codec/codec_bitpack.c and codec_elias_fano.c.
+/* Ascending indices in few bits: bitpack and Elias-Fano; the twins are codec/codec_bitpack.c and
+ * codec_elias_fano.c.
  *
- * bitpack: a warp has a block of 128 gaps; where its bits go is found by look-back (ordered.cuh). The way back looks back twice: for the bytes
- * of the blocks, then for the indices.
- * Elias-Fano: the bits of all indices are set at once, in a buffer of zeros; the way back counts the ones before each word of the
- * bitmap by look-back.
- * Decoders touch nothing outside of the arrays that they are given, whatever the message. Cost: bound by launches at the sizes of interest. */
+ * bitpack: a warp has a block of 128 gaps; where its bits go is found by look-back
+ * (ordered.cuh). The way back looks back twice: for the bytes of the blocks, then for the
+ * indices.
+ * Elias-Fano: the bits of all indices are set at once, in a buffer of zeros; the way back counts
+ * the ones before each word of the bitmap by look-back. Decoders touch nothing outside of the
+ * arrays that they are given, whatever the message. Cost: bound by launches at the sizes of
+ * interest. */
 #include "ordered.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCK = 128, PER = BLOCK / 32 };
@@ -30,7 +33,9 @@ __global__ void __launch_bounds__(THREADS) pack_kernel(pack_task t) {
     RILL_SHARED(pack_room, room);
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5, lane = lane_id();
     const u64 block = (u64)tile * WARPS + warp;
-    const u32 n = block >= t.blocks ? 0 : t.count - block * BLOCK < BLOCK ? (u32)(t.count - block * BLOCK) : (u32)BLOCK;
+    const u32 n = block >= t.blocks                 ? 0
+                  : t.count - block * BLOCK < BLOCK ? (u32)(t.count - block * BLOCK)
+                                                    : (u32)BLOCK;
     u32 any = 0, all = 0, before = 0;
     for (u32 j = lane; j < n; j += 32) {
         u64 i = block * BLOCK + j, next = i ? (u64)t.idx[i - 1] + 1 : t.first;
@@ -71,8 +76,15 @@ int rill__cuda_bitpack(const uint32_t *idx, uint64_t count, uint64_t first, void
                        uint64_t *bytes, void *workspace, void *stream) {
     const u64 blocks = div_up(count, BLOCK);
     carver c = {(char *)workspace, 0};
-    pack_task t = {idx, count, first, blocks, pack_tiles(count), (unsigned char *)out,
-                   (unsigned char *)out + blocks, bytes, {}};
+    pack_task t = {idx,
+                   count,
+                   first,
+                   blocks,
+                   pack_tiles(count),
+                   (unsigned char *)out,
+                   (unsigned char *)out + blocks,
+                   bytes,
+                   {}};
     if (!count) return rill__cuda_zero(bytes, sizeof *bytes, stream);
     t.order = ordered_carve(c, t.tiles);
     RILL_CUDA_TRY(rill__cuda_zero(workspace, c.used, stream));
@@ -98,7 +110,8 @@ static __device__ __forceinline__ u32 block_length(u64 count, u64 block) {
 }
 
 /* width <= 32 bits from `bit` on; bytes past the end are not read. */
-static __device__ __forceinline__ u32 bits_from(const unsigned char *in, u64 end, u64 bit, u32 width) {
+static __device__ __forceinline__ u32 bits_from(const unsigned char *in, u64 end, u64 bit,
+                                                u32 width) {
     u64 word = 0;
     for (u32 b = 0; b < 5; b++)
         if (bit / 8 + b < end) word |= (u64)in[bit / 8 + b] << 8 * b;
@@ -141,7 +154,8 @@ __global__ void __launch_bounds__(THREADS) unpack_kernel(unpack_task t) {
         sum_before += w < warp ? room.sum[w] : 0;
         sum_all += room.sum[w];
     }
-    /* An index past 2^61 is wrong in any case; sums stop there, so that the words don't overflow. */
+    /* An index past 2^61 is wrong in any case; sums stop there, so that the words don't
+     * overflow. */
     const u64 MOST = 1ull << 40;
     u64 index = ordered_before(t.sums, room.order, tile, sum_all) + sum_before + up_to - sum;
     for (u32 j = 0; j < PER; j++) {
@@ -158,7 +172,7 @@ int rill__cuda_bitunpack(const void *in, size_t in_bytes, uint64_t count, uint64
                          uint64_t range, uint32_t *idx, uint32_t *wrong, void *workspace,
                          void *stream) {
     unpack_task t = {(const unsigned char *)in, in_bytes, count, first, range, div_up(count, BLOCK),
-                     pack_tiles(count), idx, wrong, NULL, {}, {}};
+                     pack_tiles(count),         idx,      wrong, NULL,  {},    {}};
     carver c = {(char *)workspace, 0};
     t.sizes = ordered_carve(c, t.tiles);
     t.sums = ordered_carve(c, t.tiles);

@@ -1,4 +1,5 @@
-/* The functions behind the table, each defined in the file of its kernels; cuda_space.h says what they do. */
+/* The functions behind the table, each defined in the file of its kernels; cuda_space.h says
+ * what they do. */
 #ifndef RILL_CUDA_KERNELS_H
 #define RILL_CUDA_KERNELS_H
 

@@ -1,9 +1,12 @@
-/* threshold, bucket and random; the twins are select/select_threshold.c, select_bucket.c and select_random.c. block has its own file.
+/* threshold, bucket and random; the twins are select/select_threshold.c, select_bucket.c and
+ * select_random.c. block has its own file.
  *
- * threshold: one pass that adds, takes and clears; pairs come in order by look-back (ordered.cuh).
+ * threshold: one pass that adds, takes and clears; pairs come in order by look-back
+ * (ordered.cuh).
  * bucket: a warp has a bucket in shared memory and finds its k-th largest key bit by bit.
  * random: k strata, one draw each; the gradient is added before.
- * Memory: 8 bytes for each tile of 4,096 or more. Cost: one read of n (fused: two and a write) and the pairs. */
+ * Memory: 8 bytes for each tile of 4,096 or more. Cost: one read of n (fused: two and a write)
+ * and the pairs. */
 #include "ordered.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, FLIGHT = 4, MOST_BUCKET = 4096 };
@@ -19,9 +22,9 @@ struct method_task {
     int guards;
     ordered order;
     u64 tiles;
-    u32 key;                    /* threshold */
+    u32 key;                     /* threshold */
     u32 bucket, k, warp_buckets; /* bucket */
-    u64 draws, seed, call;      /* random */
+    u64 draws, seed, call;       /* random */
 };
 
 static method_task task_of(const rill__cuda_select *s) {
@@ -66,7 +69,8 @@ struct threshold_room {
     u32 warps[WARPS];
 };
 
-template <class T, int FORM> __global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
+template <class T, int FORM>
+__global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
     RILL_SHARED(threshold_room, room);
     typedef typename T::word word;
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5;
@@ -91,7 +95,8 @@ template <class T, int FORM> __global__ void __launch_bounds__(THREADS) threshol
         for (int j = 0; j < T::PER; j++) {
             if ((u32)j >= have) continue;
             if (FORM == 2) {
-                u32 old = bits_at<T>(v[u], j), sum = add_bits<T>(old, ((const word *)t.gradient)[i + j]);
+                u32 old = bits_at<T>(v[u], j),
+                    sum = add_bits<T>(old, ((const word *)t.gradient)[i + j]);
                 bool odd = (sum & T::MAGNITUDE) >= T::NAN_KEY - 1;
                 bad += odd;
                 set_bits<T>(v[u], j, odd && t.guards ? old : sum);
@@ -146,8 +151,10 @@ struct bucket_room {
     u32 warps[WARPS];
 };
 
-/* The k-th largest of the keys of a warp's bucket, of which more than k are not 0, and how many are above it. */
-static __device__ __forceinline__ u32 kth_of_bucket(const u32 *keys, u32 n, u32 k, int top, u32 &above) {
+/* The k-th largest of the keys of a warp's bucket, of which more than k are not 0, and how many
+ * are above it. */
+static __device__ __forceinline__ u32 kth_of_bucket(const u32 *keys, u32 n, u32 k, int top,
+                                                    u32 &above) {
     u32 t = 0;
     above = 0;
     for (int bit = top; bit >= 0; bit--) {
@@ -161,13 +168,16 @@ static __device__ __forceinline__ u32 kth_of_bucket(const u32 *keys, u32 n, u32 
     return t;
 }
 
-template <class T, int FORM> __global__ void __launch_bounds__(THREADS) bucket_kernel(method_task t) {
+template <class T, int FORM>
+__global__ void __launch_bounds__(THREADS) bucket_kernel(method_task t) {
     RILL_SHARED(bucket_room, room);
     RILL_SHARED_DYNAMIC(u32, memory);
     typedef typename T::word word;
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5;
     const u64 number = (u64)tile * t.warp_buckets + warp, base = number * t.bucket;
-    const u32 n = warp < t.warp_buckets && base < t.n ? (u32)(t.n - base < t.bucket ? t.n - base : t.bucket) : 0;
+    const u32 n = warp < t.warp_buckets && base < t.n
+                      ? (u32)(t.n - base < t.bucket ? t.n - base : t.bucket)
+                      : 0;
     u32 *keys = memory + (size_t)warp * t.bucket; /* warps beyond have no part */
     u32 bad = 0, live = 0, all = 0, before = 0;
     for (u32 i = lane_id(); i < n; i += 32) {
@@ -201,7 +211,8 @@ template <class T, int FORM> __global__ void __launch_bounds__(THREADS) bucket_k
         u32 mask = __ballot_sync(RILL_FULL, take);
         if (take) {
             const void *from = FORM ? t.residual : t.dense;
-            put_pair<T>(t, at + __popc(mask & below), (u32)(base + i), ((const word *)from)[base + i]);
+            put_pair<T>(t, at + __popc(mask & below), (u32)(base + i),
+                        ((const word *)from)[base + i]);
             if (FORM) ((word *)t.residual)[base + i] = 0;
         }
         at += __popc(mask);

@@ -1,5 +1,6 @@
-/* Results of tiles in the order of the tiles, in one pass: each tile publishes its count, and finds what is before it in the words of
- * the tiles below (decoupled look-back; Merrill and Garland, 2016). Tiles are dealt out by a ticket, so that all below one have
+/* Results of tiles in the order of the tiles, in one pass: each tile publishes its count, and
+ * finds what is before it in the words of the tiles below (decoupled look-back; Merrill and
+ * Garland, 2016). Tiles are dealt out by a ticket, so that all below one have
  * started: none waits for a block that cannot run. */
 #ifndef RILL_CUDA_ORDERED_CUH
 #define RILL_CUDA_ORDERED_CUH
@@ -22,7 +23,9 @@ static inline ordered ordered_carve(carver &c, u64 tiles) {
     o.word = c.take<u64>(tiles);
     return o;
 }
-static inline size_t ordered_bytes(u64 tiles) { return 256 + (size_t)(tiles * 8 + 255) / 256 * 256; }
+static inline size_t ordered_bytes(u64 tiles) {
+    return 256 + (size_t)(tiles * 8 + 255) / 256 * 256;
+}
 
 /* The tile of this block. All threads. */
 static __device__ __forceinline__ u32 ordered_next(const ordered &o, ordered_room &room) {
@@ -32,7 +35,8 @@ static __device__ __forceinline__ u32 ordered_next(const ordered &o, ordered_roo
     return room.tile;
 }
 
-/* What the tiles below have together; counts: of this tile, the same in all threads. All threads. */
+/* What the tiles below have together; counts: of this tile, the same in all threads. All
+ * threads. */
 static __device__ __forceinline__ u64 ordered_before(const ordered &o, ordered_room &room, u32 tile,
                                                      u64 counts) {
     const u64 PART = 1ull << 62, WHOLE = 2ull << 62, COUNTS = PART - 1;
@@ -62,7 +66,11 @@ static __device__ __forceinline__ u64 ordered_before(const ordered &o, ordered_r
     return room.before;
 }
 static __device__ __forceinline__ u64 two_counts(u32 a, u32 b) { return (u64)a << 31 | b; }
-static __device__ __forceinline__ u32 first_count(u64 counts) { return (u32)(counts >> 31 & 0x7fffffffu); }
-static __device__ __forceinline__ u32 second_count(u64 counts) { return (u32)(counts & 0x7fffffffu); }
+static __device__ __forceinline__ u32 first_count(u64 counts) {
+    return (u32)(counts >> 31 & 0x7fffffffu);
+}
+static __device__ __forceinline__ u32 second_count(u64 counts) {
+    return (u32)(counts & 0x7fffffffu);
+}
 
 #endif

@@ -1,8 +1,10 @@
 /* Count-sketches; the twin is coll/topk/sketch.c.
  *
- * add: the slots of a cell are a range, and step i + start = slot (mod slots) can be solved for i, as slots are a prime number. So each
- * cell gathers its few entries, in order, and no sum depends on who comes first: the host's bits without sorting.
- * Restriction: slots below 2^32. Cost: a random read for each entry and row; a cell of m entries looks at m^2 numbers. */
+ * add: the slots of a cell are a range, and step i + start = slot (mod slots) can be solved for
+ * i, as slots are a prime number. So each cell gathers its few entries, in order, and no sum
+ * depends on who comes first: the host's bits without sorting.
+ * Restriction: slots below 2^32. Cost: a random read for each entry and row; a cell of m entries
+ * looks at m^2 numbers. */
 #include "device.cuh"
 
 enum { THREADS = 256 };
@@ -20,7 +22,8 @@ struct sketch_task {
 static __device__ __forceinline__ u64 cell_of(const rill__cuda_sketch &s, u64 slot) {
     return s.scale ? rill__hd_high_product(slot, s.scale) : slot;
 }
-static __device__ __forceinline__ double signed_value(const sketch_task &t, int row, u64 i, double x) {
+static __device__ __forceinline__ double signed_value(const sketch_task &t, int row, u64 i,
+                                                      double x) {
     u64 sign = (t.s.row[row].sign_factor * rill__hd_mix(i) + t.s.row[row].sign_offset) >> 63;
     u64 bits;
     memcpy(&bits, &x, 8);
@@ -59,7 +62,8 @@ __global__ void __launch_bounds__(THREADS) sketch_add_kernel(sketch_task t) {
             if (i >= next && i < t.n && i < best) best = i;
         }
         if (best == ~0ull) break;
-        double value = t.s.wide ? ((const double *)t.values)[best] : (double)((const float *)t.values)[best];
+        double value = t.s.wide ? ((const double *)t.values)[best]
+                                : (double)((const float *)t.values)[best];
         value = signed_value(t, row, best, value);
         narrow += (float)value;
         wide += value;
@@ -85,7 +89,7 @@ static __device__ __forceinline__ double order_value(long long key) {
 __global__ void __launch_bounds__(THREADS) sketch_estimate_kernel(sketch_task t) {
     const u64 e = (u64)blockIdx.x * THREADS + threadIdx.x, i = t.first + e;
     if (e >= t.n) return;
-    long long key[RILL__CUDA_SKETCH_ROWS];
+    long long key[RILL__CUDA_SKETCH_ROWS] = {0};
     const int rows = t.s.rows;
     double sum = 0;
     for (int j = 0; j < rows; j++) {
@@ -131,7 +135,8 @@ static u64 inverse_of(u64 a, u64 p) {
     return (u64)(x0 < 0 ? x0 + (long long)p : x0);
 }
 static bool valid(const rill__cuda_sketch *s) {
-    return s->rows >= 1 && s->rows <= RILL__CUDA_SKETCH_ROWS && s->slots && s->slots <= 0xffffffffull && s->width;
+    return s->rows >= 1 && s->rows <= RILL__CUDA_SKETCH_ROWS && s->slots &&
+           s->slots <= 0xffffffffull && s->width;
 }
 
 int rill__cuda_sketch_add(const rill__cuda_sketch *s, const void *values, uint64_t n, void *cells,
@@ -147,7 +152,8 @@ int rill__cuda_sketch_add(const rill__cuda_sketch *s, const void *values, uint64
     return launch(sketch_add_kernel, t, div_up(s->width * (u64)s->rows, THREADS), THREADS, stream);
 }
 int rill__cuda_sketch_estimate(const rill__cuda_sketch *s, const void *cells, uint64_t first,
-                               uint64_t n, double *median, double *mean, double *gap, void *stream) {
+                               uint64_t n, double *median, double *mean, double *gap,
+                               void *stream) {
     sketch_task t = {};
     if (!valid(s) || first + n > s->entries) return RILL_CUDA_INVALID;
     t.s = *s;

@@ -1,4 +1,5 @@
-/* The table of librill_cuda, and the calls that are CUDA's own. With RILL_EMULATE device memory is the host's. */
+/* The table of librill_cuda, and the calls that are CUDA's own. With RILL_EMULATE device memory
+ * is the host's. */
 #include "device.cuh"
 
 #include <cstdio>
@@ -14,7 +15,9 @@ int rill__cuda_zero(void *at, size_t bytes, void *) {
     memset(at, 0, bytes);
     return 0;
 }
-static const char *error_text(int error) { return error ? "error of the emulated device" : "no error"; }
+static const char *error_text(int error) {
+    return error ? "error of the emulated device" : "no error";
+}
 static int devices(int *count) { return *count = 1, 0; }
 static int device_get(int *device) { return *device = 0, 0; }
 static int device_set(int device) { return device ? RILL_CUDA_INVALID : 0; }
@@ -30,7 +33,9 @@ static int allocate(size_t bytes, void **at) {
 }
 static int release(void *at) { return free(at), 0; }
 static int device_of(const void *, int *device) { return *device = 0, 0; }
-static int copy(void *to, const void *from, size_t bytes, void *) { return memmove(to, from, bytes), 0; }
+static int copy(void *to, const void *from, size_t bytes, void *) {
+    return memmove(to, from, bytes), 0;
+}
 static int fill(void *to, int byte, size_t bytes, void *) { return memset(to, byte, bytes), 0; }
 static int allocate_host(size_t bytes, void **at) { return allocate(bytes, at); }
 static int release_host(void *at) { return release(at); }
@@ -214,7 +219,8 @@ static rill__cuda_table make_table() {
     return t;
 }
 
-extern "C" __attribute__((visibility("default"))) const rill__cuda_table *rill__cuda_table_get(void) {
+extern "C" __attribute__((visibility("default"))) const rill__cuda_table *
+rill__cuda_table_get(void) {
     static const rill__cuda_table table = make_table();
     return &table;
 }

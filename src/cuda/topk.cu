@@ -1,15 +1,20 @@
 /* topk: the k entries of largest magnitude, exactly; alone, or fused with a residual.
  *
- * Idea: as select/select_topk.c, one read of the data. A sample of 1 in 256 values bounds the k-th largest key from both sides. The scan
- * reads every value once (fused: reads the gradient, reads and writes the residual) and stages the pairs from the lower bound on;
- * those from the upper bound on are surely selected, and cleared at once. The k-th is searched among the few keys in between, by
- * histograms. Then the staged pairs are written to their places.
- * Memory: pairs are staged in pages of 128 or 256, drawn from a pool as warps need them, so that data whose large values lie
- * close together takes no more than data where they don't: 0.5 bytes a value and 16 bytes for each of k in all, and 256 KiB.
- * When the sample misleads, exact bins of all values replace it and the scan is done again; where the candidates do not fit
- * then either (ties), the k-th comes from histograms of all values, and two more passes count and write.
- * Result: as on the host; min(k, entries that are not 0), ties to the lower index, NaN is the largest.
- * Cost: five launches; 1 read of n (fused: 2 and a write), 24 bytes for each candidate; at worst 6 reads more. */
+ * Idea: as select/select_topk.c, one read of the data. A sample of 1 in 256 values bounds the
+ * k-th largest key from both sides. The scan reads every value once (fused: reads the gradient,
+ * reads and writes the residual) and stages the pairs from the lower bound on; those from the
+ * upper bound on are surely selected, and cleared at once. The k-th is searched among the few
+ * keys in between, by histograms. Then the staged pairs are written to their places.
+ * Memory: pairs are staged in pages of 128 or 256, drawn from a pool as warps need them, so that
+ * data whose large values lie close together takes no more than data where they don't: 0.5 bytes
+ * a value and 16 bytes for each of k in all, and 256 KiB. When the sample misleads, exact bins
+ * of all values replace it and the scan is done again; where the candidates do not fit then
+ * either (ties), the k-th comes from histograms of all values, and two more passes count and
+ * write.
+ * Result: as on the host; min(k, entries that are not 0), ties to the lower index, NaN is the
+ * largest.
+ * Cost: five launches; 1 read of n (fused: 2 and a write), 24 bytes for each candidate; at worst
+ * 6 reads more. */
 #include "topk_parts.cuh"
 
 #include <cmath>
@@ -18,7 +23,8 @@
 
 struct sample_task {
     topk_task t;
-    u32 low_rank, high_rank; /* in the sample, from the largest; low_rank past it: take all; high_rank 0: nothing is sure */
+    /* In the sample, from the largest. low_rank past it: take all; high_rank 0: nothing is sure. */
+    u32 low_rank, high_rank;
 };
 
 template <class T>
@@ -50,8 +56,8 @@ struct sample_room {
     u32 warps[SAMPLERS / 32], last;
 };
 
-/* Counts in shared memory first: straight to global memory took 0.1 ms more. Two counts of 16 bits share a word: a block
- * has at most 8,192 values. */
+/* Counts in shared memory first: straight to global memory took 0.1 ms more. Two counts of 16
+ * bits share a word: a block has at most 8,192 values. */
 template <class T, int FORM>
 __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
     RILL_SHARED(sample_room, room);
@@ -65,8 +71,7 @@ __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
         u32 jitter = (u32)(rill__hd_mix(group + 1) >> 32) % t.sample_stride;
         size_t at = (size_t)group * t.sample_stride + jitter;
         v = __ldg((const uint4 *)(FORM == 0 ? t.dense : t.residual) + at);
-        if (FORM == 2)
-            add_row<T>(v, __ldg((const uint4 *)t.gradient + at), T::PER, t.guards, bad);
+        if (FORM == 2) add_row<T>(v, __ldg((const uint4 *)t.gradient + at), T::PER, t.guards, bad);
     }
     for (u32 i = threadIdx.x; i < SAMPLE_BINS / 2; i += SAMPLERS)
         bins[i] = 0;
@@ -85,8 +90,7 @@ __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
     }
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
-        room.last = atomicAdd(&t.state->blocks_done, 1u) == gridDim.x - 1;
+    if (threadIdx.x == 0) room.last = atomicAdd(&t.state->blocks_done, 1u) == gridDim.x - 1;
     __syncthreads();
     if (!room.last) return;
     __threadfence();
@@ -101,11 +105,12 @@ __global__ void __launch_bounds__(SCANNERS) scan_kernel(topk_task t) {
     if (segment >= t.segments) return;
     const u32 tlo = __ldcg(&t.state->tlo), thi = __ldcg(&t.state->thi);
     if (lane_id() == 0) t.above[segment] = t.equal[segment] = 0;
-    if (FORM == 0 && __ldcg(&t.state->overflow)) return; /* in vain; a residual must get its gradient */
+    /* In vain; but a residual must get its gradient. The whole warp sees the same. */
+    if (FORM == 0 && __any_sync(RILL_FULL, __ldcg(&t.state->overflow) != 0)) return;
     scan_segment<T, FORM, UNROLL>(t, segment, tlo, thi);
 }
 
-/* ---- the k-th, and where the segments' pairs go ------------------------------------------------ */
+/* ---- the k-th, and where the segments' pairs go -------------------------------------------- */
 
 struct finish_room {
     u32 bins[LEVEL_BINS];

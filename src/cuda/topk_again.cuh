@@ -1,7 +1,8 @@
-/* Part of topk.cu: the k-th from all values, where the sample misled or ties are too many to be staged. One cooperative
- * kernel that returns at once when there is nothing to do. */
+/* Part of topk.cu: the k-th from all values, where the sample misled or ties are too many to be
+ * staged. One cooperative kernel that returns at once when there is nothing to do. */
 
-/* What lies in segment s of the data, row by row, several rows in flight. FN(v, index, have) for each. */
+/* What lies in segment s of the data, row by row, several rows in flight. FN(v, index, have) for
+ * each. */
 template <class T, class FN>
 static __device__ __forceinline__ void each_row(const topk_task &t, const void *from, u32 segment,
                                                 FN fn) {
@@ -26,7 +27,8 @@ static __device__ __forceinline__ void each_row(const topk_task &t, const void *
 }
 
 /* Staged pairs go back where they were cleared. */
-template <class T> static __device__ __forceinline__ void restore_segment(const topk_task &t, u32 segment) {
+template <class T>
+static __device__ __forceinline__ void restore_segment(const topk_task &t, u32 segment) {
     const u32 PAGE = shape<T>::PAGE;
     int page = t.head[segment];
     for (u32 left = t.staged[segment]; left;) {
@@ -40,7 +42,8 @@ template <class T> static __device__ __forceinline__ void restore_segment(const 
     }
 }
 
-/* One level of bins of all keys in [low, low + width), keys of 0 left out. A warp whose values all fall in one bin counts them at
+/* One level of bins of all keys in [low, low + width), keys of 0 left out. A warp whose values
+ * all fall in one bin counts them at
  * once: else constant data would wait for one address. */
 template <class T>
 static __device__ void count_level(const topk_task &t, finish_room &room, const void *from, u32 low,
@@ -92,7 +95,8 @@ template <class T, int FORM>
 static __device__ bool scan_again(const topk_task &t, finish_room &room, u32 tlo, u32 thi, u32 sure,
                                   u32 window) {
     const u32 PAGE = shape<T>::PAGE;
-    if ((sure + window) / PAGE + t.segments >= t.max_pages || window / PAGE + t.segments >= t.max_window)
+    if ((sure + window) / PAGE + t.segments >= t.max_pages ||
+        window / PAGE + t.segments >= t.max_window)
         return false;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
         t.state->tlo = tlo;
@@ -125,7 +129,8 @@ static __device__ bool scan_again(const topk_task &t, finish_room &room, u32 tlo
 template <class T, int FORM>
 static __device__ void count_and_write(const topk_task &t, finish_room &room, const void *from,
                                        u32 key, u32 ties, u32 count) {
-    const u32 first = (blockIdx.x * FINISHERS + threadIdx.x) >> 5, step = gridDim.x * (FINISHERS / 32);
+    const u32 first = (blockIdx.x * FINISHERS + threadIdx.x) >> 5,
+              step = gridDim.x * (FINISHERS / 32);
     for (u32 s = first; s < t.segments; s += step) {
         u32 above = 0, equal = 0;
         each_row<T>(t, from, s, [&](const uint4 &v, u32, u32 have) {
@@ -164,7 +169,9 @@ static __device__ void count_and_write(const topk_task &t, finish_room &room, co
 #pragma unroll
             for (int j = 0; j < T::PER; j++) {
                 bool tie = tied >> j & 1;
-                take |= (u32)((u32)j < have && (key_of<T>(bits_at<T>(v, j)) > key || (tie && rank < ties))) << j;
+                take |= (u32)((u32)j < have &&
+                              (key_of<T>(bits_at<T>(v, j)) > key || (tie && rank < ties)))
+                        << j;
                 rank += tie;
             }
             my = __popc(take);
@@ -214,7 +221,7 @@ __global__ void __launch_bounds__(FINISHERS, 2) again_kernel(topk_task t) {
         width = 1u << shift;
         if (level == 0) {
             u32 high = low + width > T::NAN_KEY ? (u32)T::NONE : low + width;
-            if (scan_again<T, FORM ? 1 : 0>(t, room, max_u32(1, low), high, t.k - rank, window))
+            if (scan_again < T, FORM ? 1 : 0 > (t, room, max_u32(1, low), high, t.k - rank, window))
                 return;
         }
         if (shift == 0) break;

@@ -16,19 +16,21 @@ enum {
     NO_PAGE = -1
 };
 
-/* Found by the first kernels for the later ones. Keys from tlo on are staged; those from thi on are surely selected. */
+/* Found by the first kernels for the later ones. Keys from tlo on are staged; those from thi on
+ * are surely selected. */
 struct topk_state {
     u32 tlo, thi;
     u32 blocks_done;
     u32 pages, window_pages; /* asked for: more than there are means overflow */
     u32 overflow;
-    u32 failed; /* the sample misled, or there are too many candidates */
+    u32 failed;    /* the sample misled, or there are too many candidates */
     u32 key, ties; /* selected: keys above key, and the first `ties` equal to it */
     u64 found, sure, nonfinite;
 };
 
-/* A segment is a range of rows that a warp scans; a row is a vector of 16 bytes for each lane. Candidates go to pages of a row's size:
- * pairs to those of the segment, which form a chain; keys in [tlo, thi) also to window pages, in any order. */
+/* A segment is a range of rows that a warp scans; a row is a vector of 16 bytes for each lane.
+ * Candidates go to pages of a row's size: pairs to those of the segment, which form a chain;
+ * keys in [tlo, thi) also to window pages, in any order. */
 struct topk_task {
     const void *dense; /* NULL: residual */
     void *residual;
@@ -42,15 +44,15 @@ struct topk_task {
     u32 segments, rows; /* rows of one */
     u32 max_pages, max_window;
     topk_state *state;
-    u32 *sample;           /* SAMPLE_BINS; zero between calls of the sampling kernel's blocks */
-    u32 *level;            /* LEVELS * LEVEL_BINS */
-    uint2 *page;           /* (index, bits) */
-    int *page_next;        /* of each page */
-    u32 *window;           /* keys; 0: none */
-    u32 *window_owner;     /* segment of a window page */
-    int *head;             /* of a segment's chain */
+    u32 *sample;            /* SAMPLE_BINS; zero between calls of the sampling kernel's blocks */
+    u32 *level;             /* LEVELS * LEVEL_BINS */
+    uint2 *page;            /* (index, bits) */
+    int *page_next;         /* of each page */
+    u32 *window;            /* keys; 0: none */
+    u32 *window_owner;      /* segment of a window page */
+    int *head;              /* of a segment's chain */
     u32 *staged, *windowed; /* pairs of a segment; those below thi */
-    u32 *above, *equal;    /* of a segment: selected for sure, and ties */
+    u32 *above, *equal;     /* of a segment: selected for sure, and ties */
     u32 *block_above, *block_equal;
     u32 sample_groups, sample_stride; /* vectors */
 };
@@ -104,24 +106,23 @@ template <class T>
 static __device__ __forceinline__ void stage_row(const topk_task &t, u32 segment, const uint4 &v,
                                                  u32 index, u32 have, u32 tlo, u32 thi,
                                                  scanner &s) {
-    const u32 PAGE = shape<T>::PAGE, below = lanes_below();
+    const u32 PAGE = shape<T>::PAGE;
     u32 most = 0;
 #pragma unroll
     for (int j = 0; j < T::PER; j++)
         if ((u32)j < have) most = max_u32(most, bits_at<T>(v, j) & T::MAGNITUDE);
     if (!s.ok || !__any_sync(RILL_FULL, most >= tlo)) return;
-    u32 before = 0, add = 0, window_before = 0, window_add = 0;
+    /* Candidates, and above them those of the window, in one sum over the lanes: shuffles are
+     * cheaper than the population counts that ballots would need. */
+    u32 both = 0;
 #pragma unroll
     for (int j = 0; j < T::PER; j++) {
         u32 key = bits_at<T>(v, j) & T::MAGNITUDE;
-        bool in = (u32)j < have && key >= tlo;
-        u32 mask = __ballot_sync(RILL_FULL, in);
-        before += __popc(mask & below);
-        add += __popc(mask);
-        mask = __ballot_sync(RILL_FULL, in && key < thi);
-        window_before += __popc(mask & below);
-        window_add += __popc(mask);
+        if ((u32)j < have && key >= tlo) both += key < thi ? 0x10001u : 1u;
     }
+    const u32 up_to = warp_prefix(both), all = __shfl_sync(RILL_FULL, up_to, 31);
+    u32 before = (up_to - both) & 0xffffu, add = all & 0xffffu;
+    u32 window_before = (up_to - both) >> 16, window_add = all >> 16;
     u32 fresh = 0, window_fresh = 0;
     if (add > s.pairs.room) {
         int page = take_page(&t.state->pages, t.max_pages, &t.state->overflow);
@@ -201,8 +202,8 @@ static __device__ __forceinline__ void store_some(void *to, u32 i, u32 have, con
 
 /* The rest of a segment, row by row, with the vector's end. */
 template <class T, int FORM>
-static __device__ void scan_tail(const topk_task &t, u32 segment, u32 row, u32 end, u32 tlo, u32 thi,
-                                 scanner &s) {
+static __device__ void scan_tail(const topk_task &t, u32 segment, u32 row, u32 end, u32 tlo,
+                                 u32 thi, scanner &s) {
     for (; row < end; row++) {
         u32 index = row * shape<T>::ROW + lane_id() * T::PER;
         u32 have = index < t.n ? min_u32(T::PER, t.n - index) : 0;
@@ -214,7 +215,8 @@ static __device__ void scan_tail(const topk_task &t, u32 segment, u32 row, u32 e
     }
 }
 
-/* One segment. FORM: 0 reads dense; 1 clears residual; 2 adds the gradient first. What is not staged is not cleared. */
+/* One segment. FORM: 0 reads dense; 1 clears residual; 2 adds the gradient first. What is not
+ * staged is not cleared. */
 template <class T, int FORM, int UNROLL>
 static __device__ __forceinline__ void scan_segment(const topk_task &t, u32 segment, u32 tlo,
                                                     u32 thi) {
@@ -256,8 +258,8 @@ static __device__ __forceinline__ void scan_segment(const topk_task &t, u32 segm
 
 /* ---- bins ----------------------------------------------------------------------------------- */
 
-/* The bin, from the top, where the counts reach rank; rank becomes the rank inside of it. All threads of a block of
- * FINISHERS call it. Counts up to 2^32 - 1 in all. */
+/* The bin, from the top, where the counts reach rank; rank becomes the rank inside of it. All
+ * threads of a block of FINISHERS call it. Counts up to 2^32 - 1 in all. */
 struct bin_room {
     u32 warps[FINISHERS / 32], bin, rank;
 };

@@ -1,7 +1,9 @@
-/* Values in few bits: QSGD and 16-bit floats, and the norm in a fixed tree. The twins are codec/value_qsgd.c and value_portable.h.
+/* Values in few bits: QSGD and 16-bit floats, and the norm in a fixed tree. The twins are
+ * codec/value_qsgd.c and value_portable.h.
  *
- * quantize: a block of 128 threads has a bucket of 1,024 values in shared memory; a thread makes one block of Philox, which has the random
- * bits of 8 values. Cost: a read of the values, a write of the codes. */
+ * quantize: a block of 128 threads has a bucket of 1,024 values in shared memory; a thread makes
+ * one block of Philox, which has the random bits of 8 values. Cost: a read of the values, a
+ * write of the codes. */
 #include "device.cuh"
 
 enum { QUANTIZERS = 128, THREADS = 256, BUCKET = (int)RILL_HD_BUCKET, GROUP = 64 };
@@ -23,7 +25,8 @@ struct quant_room {
 };
 
 /* Values of the bucket: those that are not finite, and those past the end, count as 0. */
-static __device__ __forceinline__ void load_bucket(const quant_task &t, quant_room &room, u64 base) {
+static __device__ __forceinline__ void load_bucket(const quant_task &t, quant_room &room,
+                                                   u64 base) {
     if (threadIdx.x == 0) room.most = room.finite_most = 0;
     __syncthreads();
     u32 most = 0, finite = 0;
@@ -56,8 +59,9 @@ static __device__ __forceinline__ double norm_of_bucket(quant_room &room) {
     return sqrt(room.sum[0]);
 }
 /* Levels of the 8 values whose random bits are in one block of Philox. */
-static __device__ __forceinline__ void quantize_eight(const quant_task &t, quant_room &room, u64 bucket,
-                                                      float before, float factor, int most) {
+static __device__ __forceinline__ void quantize_eight(const quant_task &t, quant_room &room,
+                                                      u64 bucket, float before, float factor,
+                                                      int most) {
     const u32 group = threadIdx.x / 8, j = threadIdx.x % 8;
     const u64 number = 8 * (bucket * (BUCKET / GROUP) + group) + j;
     u32 c[4] = {(u32)number, (u32)(number >> 32), t.q.high[0], t.q.high[1]};
@@ -66,7 +70,8 @@ static __device__ __forceinline__ void quantize_eight(const quant_task &t, quant
     for (u32 e = 0; e < 8; e++) { /* word e / 2, its half e % 2 */
         u32 word = e / 2, at = group * GROUP + word / 2 * 32 + e % 2 * 16 + 2 * j + word % 2;
         u32 random = c[word] >> 16 * (e % 2) & 0xffffu;
-        room.level[at] = (signed char)rill__hd_quant_level(room.x[at] * before, factor, random, most);
+        room.level[at] = (signed char)rill__hd_quant_level(room.x[at] * before, factor, random,
+                                                           most);
     }
 }
 
@@ -80,7 +85,8 @@ __global__ void __launch_bounds__(QUANTIZERS) quantize_kernel(quant_task t) {
     if (special && bits > 2) most--;
     double norm = t.q.l2 ? norm_of_bucket(room) : (double)rill__hd_float(room.finite_most);
     float unit = rill__hd_quant_unit(norm, most);
-    float before = unit < rill__hd_float(0x0d800000u) ? rill__hd_float(0x5f800000u) : 1.0f; /* 2^-100, 2^64 */
+    float before = unit < rill__hd_float(0x0d800000u) ? rill__hd_float(0x5f800000u)
+                                                      : 1.0f; /* 2^-100, 2^64 */
     float factor = unit > 0.0f ? 65536.0f / (unit * before) : 0.0f;
     quantize_eight(t, room, bucket, before, factor, most);
     __syncthreads();
@@ -119,7 +125,8 @@ struct dequant_task {
 };
 enum { STORE, ADD, SCATTER };
 
-template <int BITS, int WHAT> __global__ void __launch_bounds__(THREADS) dequantize_kernel(dequant_task t) {
+template <int BITS, int WHAT>
+__global__ void __launch_bounds__(THREADS) dequantize_kernel(dequant_task t) {
     const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= t.n) return;
     const u32 per = 8 / BITS, half = 1u << (BITS - 1);
@@ -144,9 +151,11 @@ int rill__cuda_quantize(const rill__cuda_quant *q, const float *values, uint64_t
     return launch(quantize_kernel, t, buckets, QUANTIZERS, stream);
 }
 template <int WHAT>
-static int dequantize(int bits, const void *in, u64 n, const u32 *idx, float *values, void *stream) {
+static int dequantize(int bits, const void *in, u64 n, const u32 *idx, float *values,
+                      void *stream) {
     const u32 *units = (const u32 *)in;
-    dequant_task t = {bits, units, (const signed char *)(units + div_up(n, BUCKET)), n, values, idx};
+    dequant_task t = {bits, units,  (const signed char *)(units + div_up(n, BUCKET)),
+                      n,    values, idx};
     const u64 blocks = div_up(n, THREADS);
     if (bits == 8) return launch(dequantize_kernel<8, WHAT>, t, blocks, THREADS, stream);
     if (bits == 4) return launch(dequantize_kernel<4, WHAT>, t, blocks, THREADS, stream);
@@ -170,7 +179,8 @@ struct convert_task {
     void *out;
     u64 n;
 };
-template <class T, int TO> __global__ void __launch_bounds__(THREADS) convert_kernel(convert_task t) {
+template <class T, int TO>
+__global__ void __launch_bounds__(THREADS) convert_kernel(convert_task t) {
     const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
     if (i >= t.n) return;
     if (TO) ((float *)t.out)[i] = T::to_float(((const typename T::word *)t.in)[i]);
@@ -260,7 +270,9 @@ int rill__cuda_norm2(int type, const void *from, uint64_t n, double *sum, void *
     case RILL__CUDA_F32: RILL_CUDA_TRY(launch(tree_kernel<f32>, t, tiles, THREADS, stream)); break;
     case RILL__CUDA_F64: RILL_CUDA_TRY(launch(tree_kernel<f64>, t, tiles, THREADS, stream)); break;
     case RILL__CUDA_F16: RILL_CUDA_TRY(launch(tree_kernel<f16>, t, tiles, THREADS, stream)); break;
-    case RILL__CUDA_BF16: RILL_CUDA_TRY(launch(tree_kernel<bf16>, t, tiles, THREADS, stream)); break;
+    case RILL__CUDA_BF16:
+        RILL_CUDA_TRY(launch(tree_kernel<bf16>, t, tiles, THREADS, stream));
+        break;
     default: return RILL_CUDA_INVALID;
     }
     for (int i = 0; tiles > 1; i ^= 1) {

@@ -1,4 +1,5 @@
-/* What the tests of device kernels share: the library under test, device memory, data that is meant to hurt, comparisons to the bit. */
+/* What the tests of device kernels share: the library under test, device memory, data that is
+ * meant to hurt, comparisons to the bit. */
 #ifndef RILL_TESTS_TEST_CUDA_H
 #define RILL_TESTS_TEST_CUDA_H
 
@@ -12,6 +13,7 @@
 
 extern const rill__cuda_table *cuda;
 extern void *cuda_stream;
+extern bool cuda_few; /* emulated devices and sanitizers take long: fewer and smaller cases */
 extern unsigned cuda_passed, cuda_failed;
 
 /* Counts a case; a failed one says which it was (printf style). */
@@ -20,7 +22,8 @@ bool cuda_case(bool ok, const char *format, ...) __attribute__((format(printf, 2
 #define CUDA(call) cuda_must(call, #call)
 void cuda_must(int error, const char *what);
 
-/* Device memory of that many bytes, filled with a pattern, between pages that cuda_free checks for writes outside of it. */
+/* Device memory of that many bytes, filled with a pattern, between pages that cuda_free checks
+ * for writes outside of it. */
 void *cuda_new(size_t bytes);
 void *cuda_upload(const void *from, size_t bytes);
 void cuda_download(void *to, const void *from, size_t bytes); /* waits for the stream */

@@ -3,7 +3,7 @@
 
 #include "reduce/reducer.h"
 
-static const uint64_t sizes[] = {1,    3,    4,    7,    8,    9,     31,   255,   1023,
+static const uint64_t sizes[] = {1,    3,    4,    7,    8,    9,    31,   255,   1023,
                                  1024, 1025, 4095, 4096, 4097, 8191, 8193, 12288, 40001};
 
 enum loop { ADD, ADD_GUARDED, DECAY, SCALE, DIVIDE, LOOPS };
@@ -47,8 +47,8 @@ static void loop_case(enum loop what, rill_type type, enum data kind, uint64_t n
     cuda_download(&bad, d_bad, sizeof bad);
     bool ok = same_values(type, got, into, n, &where);
     ok = ok && (what != ADD_GUARDED || bad == expected);
-    cuda_case(ok, "%s of %s %s n %llu at %llu", names[what], rill_type_name(type),
-              data_names[kind], (unsigned long long)n, (unsigned long long)where);
+    cuda_case(ok, "%s of %s %s n %llu at %llu", names[what], rill_type_name(type), data_names[kind],
+              (unsigned long long)n, (unsigned long long)where);
     cuda_free(d_into);
     cuda_free(d_from);
     cuda_free(d_bad);
@@ -71,7 +71,8 @@ static uint64_t draw_indices(uint64_t n, double density, uint32_t *idx) {
 static void pairs_case(rill_type type, uint64_t n, double density) {
     size_t size = value_size(type), bytes = n * size;
     uint32_t *idx = malloc(n * 4);
-    char *val = malloc(bytes), *dense = malloc(bytes), *expected = malloc(bytes), *got = malloc(bytes);
+    char *val = malloc(bytes), *dense = malloc(bytes), *expected = malloc(bytes),
+         *got = malloc(bytes);
     uint64_t count = draw_indices(n, density, idx), where = 0;
     data_fill(SPECIAL, type, n, 3, val);
     data_fill(NORMAL, type, n, 4, dense);

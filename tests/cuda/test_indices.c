@@ -15,13 +15,15 @@ static uint64_t draw(uint64_t first, uint64_t range, double density, bool uneven
 
 typedef struct codec_under_test {
     const rill__index_codec *host;
-    int (*encode)(const uint32_t *, uint64_t, uint64_t, uint64_t, void *, uint64_t *, void *, void *);
-    int (*decode)(const void *, size_t, uint64_t, uint64_t, uint64_t, uint32_t *, uint32_t *, void *, void *);
+    int (*encode)(const uint32_t *, uint64_t, uint64_t, uint64_t, void *, uint64_t *, void *,
+                  void *);
+    int (*decode)(const void *, size_t, uint64_t, uint64_t, uint64_t, uint32_t *, uint32_t *,
+                  void *, void *);
     size_t (*workspace)(uint64_t count, uint64_t range);
 } codec_under_test;
 
-static int bitpack_encode(const uint32_t *idx, uint64_t count, uint64_t first, uint64_t range, void *out,
-                          uint64_t *bytes, void *work, void *stream) {
+static int bitpack_encode(const uint32_t *idx, uint64_t count, uint64_t first, uint64_t range,
+                          void *out, uint64_t *bytes, void *work, void *stream) {
     (void)range;
     return cuda->bitpack(idx, count, first, out, bytes, work, stream);
 }
@@ -39,8 +41,11 @@ static void hostile(const codec_under_test *c, const uint8_t *code, size_t bytes
         uint8_t *bent = calloc(1, bytes + RILL__SLACK);
         size_t used, kept = i < 9 ? bytes : rng_below(&r, bytes) + 1;
         memcpy(bent, code, kept);
-        if (i < 9) bent[rng_below(&r, i < 5 ? bytes : 1 + bytes / 20)] ^= (uint8_t)(1u << rng_below(&r, 8));
-        bool fine = c->host->decode(4, bent, kept, count, first, range, idx, &used) == RILL_OK && used == kept;
+        if (i < 9)
+            bent[rng_below(&r, i < 5 ? bytes : 1 + bytes / 20)] ^= (uint8_t)(1u
+                                                                             << rng_below(&r, 8));
+        bool fine = c->host->decode(4, bent, kept, count, first, range, idx, &used) == RILL_OK &&
+                    used == kept;
         void *d_bent = cuda_upload(bent, kept);
         CUDA(c->decode(d_bent, kept, count, first, range, d_idx, d_wrong, work, cuda_stream));
         cuda_download(&wrong, d_wrong, 4);
@@ -49,7 +54,9 @@ static void hostile(const codec_under_test *c, const uint8_t *code, size_t bytes
         bool ascends = true; /* what is not called wrong can be used, whatever the message said */
         for (uint64_t j = 0; j < count; j++)
             ascends = ascends && got[j] - first < range && (!j || got[j] > got[j - 1]);
-        if (fine) cuda_case(!wrong && memcmp(got, idx, count * 4) == 0, "%s: a valid message is refused or misread", c->host->name);
+        if (fine)
+            cuda_case(!wrong && memcmp(got, idx, count * 4) == 0,
+                      "%s: a valid message is refused or misread", c->host->name);
         else cuda_case(wrong || ascends, "%s: a wrong message gives wrong indices", c->host->name);
         free(got);
         cuda_free(d_bent);
@@ -72,8 +79,9 @@ static void codec_case(const codec_under_test *c, uint64_t first, uint64_t range
     CUDA(c->encode(d_idx, count, first, range, d_out, d_bytes, work, cuda_stream));
     cuda_download(&bytes, d_bytes, 8);
     cuda_download(out, d_out, room);
-    cuda_case(bytes == size && memcmp(out, code, size) == 0, "%s of %llu in %llu: %llu bytes, not %zu",
-              c->host->name, (unsigned long long)count, (unsigned long long)range, (unsigned long long)bytes, size);
+    cuda_case(bytes == size && memcmp(out, code, size) == 0,
+              "%s of %llu in %llu: %llu bytes, not %zu", c->host->name, (unsigned long long)count,
+              (unsigned long long)range, (unsigned long long)bytes, size);
     if (count) {
         CUDA(cuda->fill(d_idx, 0xff, count * 4, cuda_stream));
         CUDA(c->decode(d_out, size, count, first, range, d_idx, d_wrong, work, cuda_stream));
@@ -95,10 +103,12 @@ static void codec_case(const codec_under_test *c, uint64_t first, uint64_t range
 }
 
 void test_indices(void) {
-    const codec_under_test codecs[] = {
-        {&rill__codec_bitpack, bitpack_encode, cuda->bitunpack, bitpack_workspace},
-        {&rill__codec_elias_fano, cuda->elias_fano, cuda->elias_fano_decode, cuda->elias_fano_workspace}};
-    static const uint64_t ranges[] = {1, 2, 127, 128, 129, 255, 257, 1000, 1024, 4000, 20000, 100003};
+    const codec_under_test codecs[] = {{&rill__codec_bitpack, bitpack_encode, cuda->bitunpack,
+                                        bitpack_workspace},
+                                       {&rill__codec_elias_fano, cuda->elias_fano,
+                                        cuda->elias_fano_decode, cuda->elias_fano_workspace}};
+    static const uint64_t ranges[] = {1,   2,    127,  128,  129,   255,
+                                      257, 1000, 1024, 4000, 20000, 100003};
     static const double densities[] = {1, 0.5, 0.1, 0.01, 0.0005};
     for (size_t c = 0; c < 2; c++)
         for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)

@@ -43,7 +43,8 @@ static void bucket_case(rill_type type, enum data kind, uint64_t n, uint32_t buc
 
 static void random_case(rill_type type, uint64_t n, uint64_t k, enum form form, bool guards) {
     if (k > n) k = n;
-    selection s = {.type = type, .n = n, .form = form, .guards = guards, .kind = SPECIAL, .room = k};
+    selection s = {
+        .type = type, .n = n, .form = form, .guards = guards, .kind = SPECIAL, .room = k};
     selection_begin(&s);
     rill_select_options o = RILL_SELECT_OPTIONS_INIT;
     o.method = "random";

@@ -50,8 +50,7 @@ void selection_host(selection *s, const rill_select_options *o, int calls) {
     for (uint64_t i = 0; i < s->n && s->form == ADDED; i++) {
         char sum[8];
         double x = value_load(s->type, s->given, i), y = value_load(s->type, s->gradient, i);
-        value_store(s->type, sum, 0,
-                    s->type == RILL_F64 ? x + y : (double)((float)x + (float)y));
+        value_store(s->type, sum, 0, s->type == RILL_F64 ? x + y : (double)((float)x + (float)y));
         s->nonfinite += !isfinite(value_load(s->type, sum, 0));
     }
 }

@@ -4,7 +4,8 @@
 
 #include "test_cuda.h"
 
-/* What is selected from: a dense vector; a residual, cleared where selected; a residual after a gradient was added. */
+/* What is selected from: a dense vector; a residual, cleared where selected; a residual after a
+ * gradient was added. */
 enum form { DENSE, CLEARED, ADDED, FORMS };
 
 typedef struct selection {

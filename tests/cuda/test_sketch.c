@@ -4,8 +4,12 @@
 #include "coll/topk/sketch.h"
 
 static rill__cuda_sketch plain(const rill__sketch *s) {
-    rill__cuda_sketch out = {.rows = s->rows, .wide = s->cell == RILL_F64, .entries = s->entries,
-                             .width = s->width, .slots = s->slots, .scale = s->scale};
+    rill__cuda_sketch out = {.rows = s->rows,
+                             .wide = s->cell == RILL_F64,
+                             .entries = s->entries,
+                             .width = s->width,
+                             .slots = s->slots,
+                             .scale = s->scale};
     for (int j = 0; j < s->rows; j++) {
         out.row[j].step = s->row[j].step;
         out.row[j].start = s->row[j].start;
@@ -21,7 +25,8 @@ static void sketch_case(rill_type type, uint64_t entries, int rows, double lambd
     rill__cuda_sketch device = plain(&s);
     uint64_t cells = rill__sketch_cells(&s), first = entries / 3, n = entries - first, where = 0;
     size_t size = value_size(type);
-    void *values = malloc(entries * size), *expected = calloc(cells, size), *got = malloc(cells * size);
+    void *values = malloc(entries * size), *expected = calloc(cells, size),
+         *got = malloc(cells * size);
     double *median = malloc(8 * n), *mean = malloc(8 * n), *said = malloc(8 * n);
     data_fill(HEAVY, type, entries, 5, values);
     for (uint64_t i = 0; i < entries; i++)
@@ -31,8 +36,9 @@ static void sketch_case(rill_type type, uint64_t entries, int rows, double lambd
     CUDA(cuda->fill(d_cells, 0, cells * size, cuda_stream));
     CUDA(cuda->sketch_add(&device, d_values, entries, d_cells, cuda_stream));
     cuda_download(got, d_cells, cells * size);
-    cuda_case(same_values(type, got, expected, cells, &where), "sketch of %llu %s, %d rows, %g: cell %llu",
-              (unsigned long long)entries, rill_type_name(type), rows, lambda, (unsigned long long)where);
+    cuda_case(same_values(type, got, expected, cells, &where),
+              "sketch of %llu %s, %d rows, %g: cell %llu", (unsigned long long)entries,
+              rill_type_name(type), rows, lambda, (unsigned long long)where);
     double errors = rill__sketch_estimate(&s, expected, first, n, median, mean), sum = 0;
     CUDA(cuda->sketch_estimate(&device, d_cells, first, n, d_median, d_mean, d_gap, cuda_stream));
     cuda_download(said, d_median, 8 * n);
@@ -45,7 +51,8 @@ static void sketch_case(rill_type type, uint64_t entries, int rows, double lambd
     for (uint64_t i = 0; i < n; i++)
         sum += said[i] * said[i];
     sum *= rows == 1 ? 0 : rows % 2 ? 0.53 * rows - 0.2 : rows / 8.0;
-    cuda_case(sum == errors, "gaps of %llu, %d rows: %g, not %g", (unsigned long long)entries, rows, sum, errors);
+    cuda_case(sum == errors, "gaps of %llu, %d rows: %g, not %g", (unsigned long long)entries, rows,
+              sum, errors);
     cuda_free(d_values);
     cuda_free(d_cells);
     cuda_free(d_median);
