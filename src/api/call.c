@@ -135,7 +135,7 @@ static rill_status prepare_input(rill_request *r) {
 static void take_input(rill_request *r) {
     rill_status status = prepare_input(r);
     if (status == RILL_OK) return;
-    rill__task_fail(r, status);
+    rill__task_fail(&r->task, status);
     r->input = rill__part_empty(0, r->in->dim);
 }
 
@@ -176,22 +176,23 @@ static rill_status enter_run(rill_request *r) {
 
 /* The support of a reducer's result says what was delivered: pairs, also where the sum turned dense. */
 static void end_run(rill_request *r) {
-    if (r->collective != RILL_REDUCER || rill__task_failed(r)) return;
+    if (r->collective != RILL_REDUCER || rill__task_failed(&r->task)) return;
     rill_status status = rill_stream_to_sparse(r->out);
-    if (status != RILL_OK) rill__task_fail(r, status);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
 
-static rill_status step_call(rill_request *r) {
+static rill_status step_call(rill__task *task) {
+    rill_request *r = (rill_request *)task;
     rill_comm *comm = r->comm;
     rill_status status;
     if (r->phase == RILL__P_CHECK) {
-        status = rill__agree_step(r, &r->agree);
+        status = rill__agree_step(&r->task, &r->agree);
         if (status != RILL_OK) return status;
         const char *call = r->only_agrees ? r->only_agrees : rill_collective_name(r->collective);
         if (r->agree.args_min != r->agree.args_max && !r->takes_most)
-            rill__task_fail(r, rill__fail(RILL_ERR_MISMATCH,
-                                          "rill_%s: arguments differ between ranks", call));
-        if (r->only_agrees || rill__task_failed(r)) { /* everybody knows now */
+            rill__task_fail(&r->task, rill__fail(RILL_ERR_MISMATCH,
+                                                 "rill_%s: arguments differ between ranks", call));
+        if (r->only_agrees || rill__task_failed(&r->task)) { /* everybody knows now */
             r->may_post = false;
             return RILL_OK;
         }
@@ -211,9 +212,9 @@ static rill_status step_call(rill_request *r) {
         }
     }
     if (r->phase == RILL__P_AGREE) {
-        status = rill__agree_step(r, &r->agree);
+        status = rill__agree_step(&r->task, &r->agree);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(r)) {
+        if (rill__task_failed(&r->task)) {
             r->may_post = false;
             return RILL_OK;
         }
@@ -232,10 +233,11 @@ static rill_status step_call(rill_request *r) {
     return rill__commit_step(r);
 }
 
-static void call_completed(rill_request *r) {
+static void call_completed(rill__task *task) {
+    rill_request *r = (rill_request *)task;
     r->may_post = false;
-    r->elapsed = rill__ticks() - r->started;
-    r->nnz_out = r->out && !rill__task_failed(r) ? r->out->nnz : 0;
+    r->elapsed = rill__ticks(r->task.engine->link) - r->started;
+    r->nnz_out = r->out && !rill__task_failed(&r->task) ? r->out->nnz : 0;
     if (!r->only_agrees) rill__plan_end(&r->comm->planner, r);
 }
 
@@ -262,7 +264,7 @@ static uint64_t fill_of(const rill_request *r) {
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
-    r->started = rill__ticks();
+    r->started = rill__ticks(comm->engine.link);
     task->engine = &comm->engine;
     task->step = step_call;
     task->completed = call_completed;
@@ -292,7 +294,7 @@ rill_status rill__request_begin(rill_request *r) {
         r->feedback->returns = 0;
         r->feedback->collision_error = 0;
     }
-    rill__task_start(r);
+    rill__task_start(&r->task);
     task->adds_bits = r->collective <= RILL_REDUCE_SCATTER && r->op == RILL_SUM &&
                       r->in->type == RILL_F32 && comm->planner.sums_bits;
     if (!r->only_agrees) rill__plan_begin(&comm->planner, r);
@@ -310,7 +312,7 @@ rill_status rill__request_begin(rill_request *r) {
  * thread's, which the unlock wakes. */
 void rill__request_launch(rill_request *r) {
     rill__engine *engine = &r->comm->engine;
-    bool small = engine->active == r && r->nnz_in <= FEW_ENTRIES;
+    bool small = engine->active == &r->task && r->nnz_in <= FEW_ENTRIES;
     if (!engine->progress.on || small) rill__engine_progress(engine);
 }
 
@@ -400,8 +402,8 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
         take_no_part(r, comm, a->collective, &nothing);
         rill__request_begin(r);
         rill__set_error(detail);
-        rill__task_fail(r, status);
-        rill__engine_wait(r);
+        rill__task_fail(&r->task, status);
+        rill__engine_wait(&r->task);
         rill__request_recycle(r);
     } else {
         rill__abort(&comm->engine, comm->engine.seq++, status, comm->engine.rank, detail);
@@ -450,7 +452,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->takes_most = false;
     r->commits = (rill__commits){0};
     r->task.life = RILL__IDLE;
-    rill__task_show(r, RILL__IDLE);
+    rill__task_show(&r->task, RILL__IDLE);
     r->task.status = RILL_OK;
     if (mode != RILL__PERSISTENT) RILL_TRY(rill__request_begin(r));
     *out = r;
@@ -469,7 +471,7 @@ rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mod
     if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__request_launch(r);
     if (status == RILL_OK && mode != RILL__BLOCKING) comm->requests++;
     if (status == RILL_OK && mode == RILL__BLOCKING) {
-        rill__engine_wait(r);
+        rill__engine_wait(&r->task);
         rill__request_statistics(r, &comm->last);
         comm->last_elapsed = r->elapsed;
         status = rill__request_result(r);

@@ -1,6 +1,7 @@
 /* Communicators: create, free, statistics. */
 #include "api/comm.h"
 #include "api/call.h"
+#include "coll/patterns/mpi_allreduce.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +13,10 @@
 #define DEFAULT_SHARED_BYTES (UINT64_C(4) << 20)
 
 static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
-    RILL_TRY(rill__hosts_find(&engine->hosts, engine->mpi, d->hosts_of));
+    RILL_TRY(rill__hosts_find(&engine->hosts, engine->link, d->hosts_of));
     uint64_t bytes = d->shared_bytes;
     if (bytes == UINT64_MAX) bytes = engine->hosts.n > 1 ? DEFAULT_SHARED_BYTES : 0;
-    return rill__shared_create(&engine->shared, engine->mpi, &engine->hosts, bytes);
+    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes);
 }
 
 /* Where the setting asks for a thread all ranks have one, or all have the error. */
@@ -24,101 +25,72 @@ static rill_status start_thread(rill_comm *comm, int ranks_here) {
     if (!comm->defaults.progress_thread) return RILL_OK;
     rill_status status = rill__progress_start(engine,
                                               2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN));
-    int mine = status, worst = RILL_OK;
-    int code = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, engine->mpi);
-    if (code == MPI_SUCCESS && worst == RILL_OK) return RILL_OK;
-    rill__progress_stop(engine);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
     char detail[200];
     snprintf(detail, sizeof detail, "%s",
              status == RILL_OK ? "setting progress_thread = 1: another rank cannot have a thread"
                                : rill_last_error());
-    return rill__fail((rill_status)worst, "rill_comm_create: %s", detail);
+    rill_status worst, agreed = rill__link_worst(engine->link, status, &worst);
+    if (agreed == RILL_OK && worst == RILL_OK) return RILL_OK;
+    rill__progress_stop(engine);
+    return agreed != RILL_OK ? agreed : rill__fail(worst, "rill_comm_create: %s", detail);
 }
 
 /* All that this rank does alone, and may lack the memory for: what follows is with the others. */
-static rill_status prepare(rill_comm *comm, MPI_Comm dup, const rill_config *config) {
-    RILL_TRY(rill__engine_init(&comm->engine, dup));
-    if (config && config->size < offsetof(rill_config, progress_thread))
-        return rill__fail(RILL_ERR_ARGUMENT,
-                          "rill_comm_create: config.size is %zu: use RILL_CONFIG_INIT",
-                          config->size);
+static rill_status prepare(rill_comm *comm, rill__link *link, const rill_config *config) {
+    RILL_TRY(rill__engine_init(&comm->engine, link));
+    RILL_TRY(rill__config_check(config));
     RILL_TRY(rill__hosts_reserve(&comm->engine.hosts, comm->engine.size));
-    return rill__mpi_ops_create(comm);
+    return link->has_mpi ? rill__mpi_sums_create(&comm->engine.mpi_sums) : RILL_OK;
 }
 
-static rill_status set_up(rill_comm *comm, MPI_Comm user, MPI_Comm dup, const rill_config *config) {
-    RILL_TRY(rill__defaults_agree(config, user, dup, &comm->defaults));
-    comm->engine.split_limit = comm->engine.host_limit = comm->defaults.split_limit;
+static rill_status set_up(rill_comm *comm, const rill_config *config, const rill__info *info) {
+    rill__link *link = comm->engine.link;
+    RILL_TRY(rill__defaults_agree(config, link, info, &comm->defaults));
+    comm->engine.split_limit = comm->engine.host_limit = rill__min_u64(comm->defaults.split_limit,
+                                                                       link->message_limit);
     RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
-    int ranks_here = comm->engine.hosts.together, hosts = comm->engine.hosts.n;
-    comm->engine.crowded = ranks_here > sysconf(_SC_NPROCESSORS_ONLN);
-    double crowding = (double)ranks_here / (double)sysconf(_SC_NPROCESSORS_ONLN), most = 1;
-    int code = MPI_Allreduce(&crowding, &most, 1, MPI_DOUBLE, MPI_MAX, dup);
-    int news[2] = {ranks_here, !rill__kernels_get()->add_bits};
-    if (code == MPI_SUCCESS) code = MPI_Allreduce(MPI_IN_PLACE, news, 2, MPI_INT, MPI_MAX, dup);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
-    ranks_here = news[0];
-    comm->planner.sums_bits = !news[1];
-    comm->planner.hosts = hosts;
+    int ranks_here = comm->engine.hosts.together;
+    double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    comm->engine.crowded = ranks_here > processors;
+    double news[] = {ranks_here / processors, ranks_here, !rill__kernels_get()->add_bits};
+    RILL_TRY(rill__link_most(link, news, 3));
+    comm->planner.sums_bits = news[2] == 0;
+    comm->planner.mpi_sums = link->has_mpi;
+    comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
-    RILL_TRY(rill__comm_profile(comm, most));
+    RILL_TRY(rill__comm_profile(comm, news[0]));
     comm->last = (rill_stats)RILL_STATS_INIT;
-    comm->clock = rill__clock_start();
-    return start_thread(comm, ranks_here);
+    comm->clock = rill__clock_start(link);
+    return start_thread(comm, (int)news[1]);
 }
 
 static void destroy(rill_comm *comm) {
-    rill__mpi_ops_free(comm);
+    rill__mpi_sums_free(comm->engine.mpi_sums);
     rill__shared_free(&comm->engine.shared);
     rill__engine_free(&comm->engine);
     free(comm);
 }
 
-/* MPI would end the program at the first call. */
-static rill_status check_mpi(MPI_Comm user) {
-    int up = 0, down = 0, inter = 0;
-    MPI_Initialized(&up);
-    if (!up) return rill__fail(RILL_ERR_STATE, "rill_comm_create: MPI is not initialised");
-    MPI_Finalized(&down);
-    if (down) return rill__fail(RILL_ERR_STATE, "rill_comm_create: MPI has been finalised");
-    if (user == MPI_COMM_NULL)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: the communicator is MPI_COMM_NULL");
-    MPI_Comm_test_inter(user, &inter);
-    if (inter)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: this is an intercommunicator: "
-                                             "MPI_Intercomm_merge makes one communicator of it");
-    return RILL_OK;
-}
-
 /* One agreement before the first call that assumes that everybody has a communicator. */
-static rill_status agree(MPI_Comm dup, rill_status mine) {
-    int status = mine, worst = RILL_OK;
-    int code = MPI_Allreduce(&status, &worst, 1, MPI_INT, MPI_MIN, dup);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+static rill_status agree(rill__link *link, rill_status mine) {
+    rill_status worst;
+    RILL_TRY(rill__link_worst(link, mine, &worst));
     if (worst != RILL_OK && mine == RILL_OK)
-        rill__fail((rill_status)worst, "rill_comm_create: another rank failed: %s",
-                   rill_strerror((rill_status)worst));
-    return mine != RILL_OK ? mine : (rill_status)worst;
+        rill__fail(worst, "rill_comm_create: another rank failed: %s", rill_strerror(worst));
+    return mine != RILL_OK ? mine : worst;
 }
 
-rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm **out) {
-    if (out) *out = NULL;
-    RILL_TRY(check_mpi(user));
-    MPI_Comm dup;
-    int code = MPI_Comm_dup(user, &dup);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
-
+rill_status rill__comm_open(rill__link *link, const rill_config *config, const rill__info *info,
+                            rill_comm **out) {
     rill_comm *comm = out ? calloc(1, sizeof *comm) : NULL;
-    rill_status status = comm  ? prepare(comm, dup, config)
+    rill_status status = comm  ? prepare(comm, link, config)
                          : out ? rill__fail(RILL_ERR_MEMORY, "rill_comm_create: out of memory")
                                : rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: out is NULL");
-    status = agree(dup, status);
-    if (status == RILL_OK) status = set_up(comm, user, dup, config);
+    status = agree(link, status);
+    if (status == RILL_OK) status = set_up(comm, config, info);
     if (status != RILL_OK) { /* all ranks take the same way here */
         if (comm) destroy(comm);
-        MPI_Comm_free(&dup);
+        link->table->close(link);
         return status;
     }
     *out = comm;
@@ -128,9 +100,9 @@ rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm
 rill_status rill_comm_free(rill_comm **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_comm *comm = *pointer;
-    int down = 0;
-    MPI_Finalized(&down);
-    if (down) return rill__fail(RILL_ERR_STATE, "rill_comm_free: MPI has been finalised");
+    rill__link *link = comm->engine.link;
+    rill_status usable = link->table->usable ? link->table->usable(link) : RILL_OK;
+    if (usable != RILL_OK) return usable;
     if (comm->requests)
         return rill__fail(RILL_ERR_STATE, "rill_comm_free: %d requests are not freed",
                           comm->requests);
@@ -141,12 +113,10 @@ rill_status rill_comm_free(rill_comm **pointer) {
         comm->idle = r->next_idle;
         rill__request_destroy(r);
     }
-    MPI_Comm mpi = comm->engine.mpi;
     destroy(comm);
     *pointer = NULL;
-    int code = MPI_Comm_free(&mpi);
-    if (status == RILL_OK && code != MPI_SUCCESS) status = rill__mpi_error(code, "MPI_Comm_free");
-    return status;
+    rill_status closed = link->table->close(link);
+    return status != RILL_OK ? status : closed;
 }
 
 rill_status rill_comm_forget(rill_comm *comm) {

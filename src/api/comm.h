@@ -2,10 +2,10 @@
 #ifndef RILL_API_COMM_H
 #define RILL_API_COMM_H
 
-#include "core/clock.h"
+#include "link/clock.h"
 #include "plan/plan.h"
 
-/* Most bytes of one MPI message where nobody sets it: counts are ints. */
+/* Most bytes of one message that can be set. */
 #define RILL__SPLIT_LIMIT (UINT64_C(1) << 30)
 
 /* Settings below the options struct: MPI_Info over rank 0's environment, the same on all ranks. */
@@ -30,8 +30,6 @@ struct rill_comm {
     rill__engine engine; /* first */
     rill__defaults defaults;
     rill__planner planner;
-    MPI_Op min, max, half[2][4]; /* half: f16 and bf16 by kind */
-    bool has_ops;                /* they are set, if only to MPI_OP_NULL */
     rill__clock clock;
     rill_stats last; /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
@@ -40,18 +38,28 @@ struct rill_comm {
     uint64_t reducers;  /* created so far */
 };
 
-/* settings.c: merges info and environment on rank 0, agrees on them. Collective. */
-rill_status rill__defaults_agree(const rill_config *, MPI_Comm user, MPI_Comm dup,
+/* Where rank 0 looks settings up before its environment. *found is false before, and true if it is there; value stays as
+ * it is else. */
+typedef struct rill__info {
+    rill_status (*look_up)(const void *context, const char *name, char *value, size_t length,
+                           bool *found);
+    const void *context;
+} rill__info;
+
+/* comm.c: a communicator over any link, which is its own from then on; a failure closes it. Collective. */
+rill_status rill__comm_open(rill__link *, const rill_config *or_null, const rill__info *or_null_too,
+                            rill_comm **out);
+
+/* settings.c: merges info (may be NULL) and environment on rank 0, agrees on them. Collective. */
+rill_status rill__defaults_agree(const rill_config *, rill__link *, const rill__info *,
                                  rill__defaults *);
+rill_status rill__config_check(const rill_config *or_null);
+rill_status rill__setting_too_long(const char *name, size_t length);
 /* Resolves the options of a call; an unknown name is an error that says so. */
 rill_status rill__settings_resolve(const rill_comm *, rill_collective, const rill_options *,
                                    rill__settings *);
 
 /* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
 rill_status rill__comm_profile(rill_comm *, double crowding);
-
-/* mpi_op.c: local. Free takes what a failed create left. */
-rill_status rill__mpi_ops_create(rill_comm *);
-void rill__mpi_ops_free(rill_comm *);
 
 #endif

@@ -12,22 +12,17 @@ typedef struct found {
     rill__profile profile;
 } found;
 
-/* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
- * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
- * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. */
-#define TCP_PART 61440
-
-/* Measured, and not a profile's constant, which is what fits best and may be far from it. */
+/* Over TCP large messages may be better in parts: the link knows. The latency is measured, and not a profile's constant,
+ * which is what fits best and may be far from it. */
 static rill_status choose_parts(rill_comm *comm) {
-#ifdef SMPI_H /* a simulated link has no such trouble, and parts would be one more latency */
-    return RILL_OK;
-#endif
+    rill__link *link = comm->engine.link;
+    if (!link->network_part) return RILL_OK;
     double latency = comm->planner.profile.constants.latency;
     if (comm->planner.hosts == 1 || comm->defaults.split_limit != RILL__SPLIT_LIMIT)
         return RILL_OK; /* no network, or somebody has set it */
-    if (comm->planner.profile.ranks) RILL_TRY(rill__probe_latency(comm->engine.mpi, &latency));
+    if (comm->planner.profile.ranks) RILL_TRY(rill__probe_latency(link, &latency));
     if (latency >= RILL__TCP_LATENCY)
-        comm->engine.split_limit = TCP_PART; /* within a host it stays */
+        comm->engine.split_limit = link->network_part; /* within a host it stays */
     return RILL_OK;
 }
 
@@ -42,8 +37,8 @@ static rill_status load(rill_comm *comm, double crowding) {
         f.built_in = !there;
         if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
     }
-    int code = MPI_Bcast(&f, (int)sizeof f, MPI_BYTE, 0, comm->engine.mpi);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Bcast");
+    rill__link *link = comm->engine.link;
+    RILL_TRY(link->table->bcast(link, &f, sizeof f, 0));
     if (f.status) return rill__fail((rill_status)f.status, "rill_comm_create: %s", f.error);
     comm->planner.profile = f.profile;
     if (!f.built_in) return RILL_OK;
@@ -51,7 +46,7 @@ static rill_status load(rill_comm *comm, double crowding) {
     comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
     if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
     double latency, rate;
-    RILL_TRY(rill__probe_network(comm->engine.mpi, &latency, &rate));
+    RILL_TRY(rill__probe_network(link, &latency, &rate));
     rill__profile_network(&comm->planner.profile, latency, rate);
     return RILL_OK;
 }

@@ -76,15 +76,15 @@ rill_status rill__commit_start(rill_request *r) {
     rill__task *task = &r->task;
     r->may_post = false;
     if (task->engine->size == 1) return RILL_OK;
-    bool first = is_first(r), failed = rill__task_failed(r);
+    bool first = is_first(r), failed = rill__task_failed(&r->task);
     if (failed && !first) {
         if (task->origin == task->engine->rank)
             rill__abort(task->engine, task->seq, task->status, task->origin, task->error);
         return RILL_OK;
     }
     if (!(!failed && grows(r)) && !first) return RILL_OK;
-    rill_status status = rill__agree_reserve(r);
-    if (status != RILL_OK) rill__task_fail(r, status);
+    rill_status status = rill__agree_reserve(&r->task);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
     rill__agree_start(&r->agree, 0, NULL, 0);
     r->phase = RILL__P_COMMIT;
     r->at_commit = (rill__traffic){task->nnz_sum,    task->nnz_max,  task->sent_bytes,
@@ -93,7 +93,7 @@ rill_status rill__commit_start(rill_request *r) {
 }
 
 rill_status rill__commit_step(rill_request *r) {
-    rill_status status = rill__agree_step(r, &r->agree);
+    rill_status status = rill__agree_step(&r->task, &r->agree);
     /* The abort came after this rank had begun to agree, and others may not have. */
     if (status == RILL_IN_PROGRESS && is_lost_count(r)) status = RILL_OK;
     if (status != RILL_OK) return status;
@@ -105,7 +105,7 @@ rill_status rill__commit_step(rill_request *r) {
     task->recv_bytes = r->at_commit.recv_bytes;
     task->messages = r->at_commit.messages;
     task->rounds = r->at_commit.rounds;
-    if (!rill__task_failed(r)) count_commit(r);
+    if (!rill__task_failed(&r->task)) count_commit(r);
     return RILL_OK;
 }
 
@@ -137,13 +137,13 @@ static rill_status agree(rill_comm *comm, const char *what, rill_status status, 
         rill__set_error(detail);
     } else {
         r->takes_most = takes_most;
-        if (rill__agree_reserve(r) != RILL_OK && status == RILL_OK) {
+        if (rill__agree_reserve(&r->task) != RILL_OK && status == RILL_OK) {
             status = RILL_ERR_MEMORY;
             strncpy(detail, rill_last_error(), sizeof detail - 1);
         }
         rill__set_error(detail);
-        if (status != RILL_OK) rill__task_fail(r, status);
-        rill__engine_wait(r);
+        if (status != RILL_OK) rill__task_fail(&r->task, status);
+        rill__engine_wait(&r->task);
         status = rill__request_result(r);
         *word = r->agree.args_max;
         rill__request_recycle(r);

@@ -4,7 +4,7 @@
 #include <sched.h>
 
 /* With or without the lock. */
-static bool active(const rill_request *r) { return rill__task_shown(r) == RILL__ACTIVE; }
+static bool active(const rill_request *r) { return rill__task_shown(&r->task) == RILL__ACTIVE; }
 
 /* Advances all requests, but not where that meant to wait: who has the lock is at it, or about to be; and
  * who waits for it goes first. */
@@ -44,7 +44,7 @@ rill_status rill_test(rill_request *r, int *done) {
 rill_status rill_wait(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_wait: request is NULL");
     rill__lock(&r->comm->engine);
-    rill__engine_wait(r);
+    rill__engine_wait(&r->task);
     rill_status status = rill__request_result(r);
     rill__unlock(&r->comm->engine);
     return status;
@@ -78,7 +78,7 @@ rill_status rill_waitany(int n, rill_request **requests, int *index) {
     for (;;) {
         bool any = false;
         for (int i = 0; i < n; i++) {
-            if (!requests[i] || rill__task_shown(requests[i]) == RILL__IDLE) continue;
+            if (!requests[i] || rill__task_shown(&requests[i]->task) == RILL__IDLE) continue;
             any = true;
             int done = 0;
             rill_status status = rill_test(requests[i], &done);
@@ -114,12 +114,12 @@ rill_status rill_request_free(rill_request **pointer) {
     rill_status status = RILL_OK;
     rill__lock(&r->comm->engine);
     if (active(r)) {
-        rill__engine_wait(r);
+        rill__engine_wait(&r->task);
         status = rill__request_result(r);
     }
     r->comm->requests--;
     r->task.life = RILL__IDLE;
-    rill__task_show(r, RILL__IDLE);
+    rill__task_show(&r->task, RILL__IDLE);
     rill__request_recycle(r);
     rill__unlock(&r->comm->engine);
     *pointer = NULL;

@@ -11,20 +11,8 @@
 
 /* ---- look-up on rank 0 --------------------------------------------------------------------------------- */
 
-static rill_status too_long(const char *name, size_t length) {
+rill_status rill__setting_too_long(const char *name, size_t length) {
     return rill__fail(RILL_ERR_ARGUMENT, "setting %s is longer than %zu bytes", name, length - 1);
-}
-
-static rill_status from_info(MPI_Info info, const char *name, char *value, size_t length,
-                             bool *found) {
-    char key[64];
-    int there = 0, bytes = 0;
-    if (info == MPI_INFO_NULL || info == (MPI_Info)0) return RILL_OK; /* 0: a config of zeros */
-    snprintf(key, sizeof key, "rill_%s", name);
-    if (MPI_Info_get_valuelen(info, key, &bytes, &there) != MPI_SUCCESS || !there) return RILL_OK;
-    if ((size_t)bytes >= length) return too_long(name, length);
-    *found = MPI_Info_get(info, key, (int)length - 1, value, &there) == MPI_SUCCESS && there;
-    return RILL_OK;
 }
 
 static rill_status from_environment(const char *name, char *value, size_t length, bool *found) {
@@ -33,31 +21,26 @@ static rill_status from_environment(const char *name, char *value, size_t length
         key[5 + i] = (char)toupper((unsigned char)name[i]);
     const char *text = getenv(key);
     if (!text || !*text) return RILL_OK;
-    if (strlen(text) >= length) return too_long(name, length);
+    if (strlen(text) >= length) return rill__setting_too_long(name, length);
     strcpy(value, text);
     *found = true;
     return RILL_OK;
 }
 
-typedef struct sources {
-    MPI_Info infos[2];
-} sources;
-
 /* value stays as it is where nobody says anything. */
-static rill_status look_up(const sources *s, const char *name, char *value, size_t length,
+static rill_status look_up(const rill__info *info, const char *name, char *value, size_t length,
                            bool *found) {
     *found = false;
-    for (int i = 0; i < 2 && !*found; i++)
-        RILL_TRY(from_info(s->infos[i], name, value, length, found));
+    if (info) RILL_TRY(info->look_up(info->context, name, value, length, found));
     return *found ? RILL_OK : from_environment(name, value, length, found);
 }
 
-static rill_status look_up_text(const sources *s, const char *name, char *value, size_t length) {
+static rill_status look_up_text(const rill__info *s, const char *name, char *value, size_t length) {
     bool found;
     return look_up(s, name, value, length, &found);
 }
 
-static rill_status look_up_number(const sources *s, const char *name, uint64_t *number) {
+static rill_status look_up_number(const rill__info *s, const char *name, uint64_t *number) {
     char text[64], *end;
     bool found;
     RILL_TRY(look_up(s, name, text, sizeof text, &found));
@@ -87,7 +70,8 @@ static rill_status check_names(const rill__defaults *d) {
     return RILL_OK;
 }
 
-static rill_status gather_defaults(const rill_config *config, const sources *s, rill__defaults *d) {
+static rill_status gather_defaults(const rill_config *config, const rill__info *s,
+                                   rill__defaults *d) {
     *d = (rill__defaults){.value_bits = -1,
                           .check = -1,
                           .split_limit = RILL__SPLIT_LIMIT,
@@ -125,26 +109,25 @@ static rill_status gather_defaults(const rill_config *config, const sources *s, 
     return check_names(d);
 }
 
-rill_status rill__defaults_agree(const rill_config *config, MPI_Comm user, MPI_Comm dup,
-                                 rill__defaults *d) {
+rill_status rill__config_check(const rill_config *config) {
+    if (!config || config->size >= offsetof(rill_config, progress_thread)) return RILL_OK;
+    return rill__fail(RILL_ERR_ARGUMENT,
+                      "rill_comm_create: config.size is %zu: use RILL_CONFIG_INIT", config->size);
+}
+
+rill_status rill__defaults_agree(const rill_config *config, rill__link *link,
+                                 const rill__info *info, rill__defaults *d) {
     struct {
         rill__defaults defaults;
         int32_t status;
         char error[200];
     } news;
     memset(&news, 0, sizeof news);
-    int rank;
-    MPI_Comm_rank(dup, &rank);
-    if (rank == 0) {
-        MPI_Info own = MPI_INFO_NULL;
-        if (MPI_Comm_get_info(user, &own) != MPI_SUCCESS) own = MPI_INFO_NULL;
-        sources s = {{config ? config->info : MPI_INFO_NULL, own}};
-        news.status = (int32_t)gather_defaults(config, &s, &news.defaults);
+    if (link->rank == 0) {
+        news.status = (int32_t)gather_defaults(config, info, &news.defaults);
         if (news.status) snprintf(news.error, sizeof news.error, "%s", rill_last_error());
-        if (own != MPI_INFO_NULL) MPI_Info_free(&own);
     }
-    int code = MPI_Bcast(&news, (int)sizeof news, MPI_BYTE, 0, dup);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Bcast");
+    RILL_TRY(link->table->bcast(link, &news, sizeof news, 0));
     *d = news.defaults;
     return news.status ? rill__fail((rill_status)news.status, "rill_comm_create: %s", news.error)
                        : RILL_OK;

@@ -53,23 +53,29 @@ typedef struct tuning {
     double off[MOST_ALGORITHMS];
 } tuning;
 
-static double now_of(const tuning *t) { return MPI_Wtime() - t->began; }
+static double clock_of(const rill_comm *comm) {
+    return comm->engine.table->clock(comm->engine.link);
+}
+static double now_of(const tuning *t) { return clock_of(t->comm) - t->began; }
+
+/* What rank 0 has. */
+static rill_status spread(const rill_comm *comm, void *data, size_t bytes) {
+    return comm->engine.table->bcast(comm->engine.link, data, bytes, 0);
+}
 
 /* Decisions are rank 0's, so that all ranks take the same. */
 static bool agreed(const tuning *t, bool mine) {
     int answer = mine;
-    MPI_Bcast(&answer, 1, MPI_INT, 0, t->comm->engine.mpi);
+    spread(t->comm, &answer, sizeof answer);
     return answer != 0;
 }
 
 /* Whether it is right on all ranks: one that goes on alone would wait for ever. */
 static rill_status together(const rill_comm *comm, rill_status mine) {
-    int status = mine, worst = RILL_OK;
-    int code = MPI_Allreduce(&status, &worst, 1, MPI_INT, MPI_MIN, comm->engine.mpi);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    rill_status worst;
+    RILL_TRY(rill__link_worst(comm->engine.link, mine, &worst));
     if (mine == RILL_OK && worst != RILL_OK)
-        return rill__fail((rill_status)worst, CALL "another rank failed: %s",
-                          rill_strerror((rill_status)worst));
+        return rill__fail(worst, CALL "another rank failed: %s", rill_strerror(worst));
     return mine;
 }
 
@@ -92,12 +98,13 @@ static void forget_caches(tuning *t, uint64_t dim) {
 
 static rill_status call_once(tuning *t, const rill_options *o, double *seconds) {
     forget_caches(t, rill_stream_dim(t->in));
-    MPI_Barrier(t->comm->engine.mpi);
-    double start = MPI_Wtime();
+    RILL_TRY(rill__link_most(t->comm->engine.link, NULL, 0)); /* all at once */
+    double start = clock_of(t->comm);
     rill_status status = rill_allreduce(t->comm, t->in, t->out, RILL_SUM, o);
-    double mine[2] = {MPI_Wtime() - start, status != RILL_OK}, most[2];
-    MPI_Allreduce(mine, most, 2, MPI_DOUBLE, MPI_MAX, t->comm->engine.mpi);
+    double most[2] = {clock_of(t->comm) - start, status != RILL_OK};
+    rill_status told = rill__link_most(t->comm->engine.link, most, 2);
     *seconds = most[0];
+    if (status == RILL_OK) status = told;
     if (status == RILL_OK && most[1] > 0)
         status = rill__fail(RILL_ERR_MEMORY, CALL "a call failed on another rank");
     return status;
@@ -127,7 +134,7 @@ static int fewest_of(const candidate *c, int n) {
  * other things, and one call again and again would find all that it needs in them. The first round makes buffers grow, and counts
  * where a round is long: known by what was measured before (all of it then counts), else by the call itself. */
 static rill_status measure(tuning *t, candidate *c, int n, double share) {
-    double start = MPI_Wtime(), round_time = 0;
+    double start = clock_of(t->comm), round_time = 0;
     int had = fewest_of(c, n), wanted = had + 1 > LEAST_CALLS ? had + 1 : LEAST_CALLS;
     for (int i = 0; had > 0 && i < n; i++)
         round_time += median_of(&c[i]);
@@ -146,7 +153,7 @@ static rill_status measure(tuning *t, candidate *c, int n, double share) {
             if (next->n < MOST_CALLS) next->times[next->n++] = seconds;
             next->stats = t->comm->last;
         }
-        if (!agreed(t, fewest_of(c, n) < wanted || MPI_Wtime() - start < share)) break;
+        if (!agreed(t, fewest_of(c, n) < wanted || clock_of(t->comm) - start < share)) break;
     }
     return RILL_OK;
 }
@@ -247,7 +254,7 @@ static rill_status measure_candidates(tuning *t, const place *at, candidate *c, 
     } chosen = {.n = n};
     for (int i = 0; i < n; i++)
         chosen.algorithm[i] = c[i].algorithm;
-    MPI_Bcast(&chosen, (int)sizeof chosen, MPI_BYTE, 0, t->comm->engine.mpi);
+    RILL_TRY(spread(t->comm, &chosen, sizeof chosen));
     if (chosen.n == 0) return RILL_OK;
     n = 0;
     for (int i = 0; i < chosen.n; i++)
@@ -358,7 +365,7 @@ static rill_status start_constants(rill_comm *comm) {
     profile->points = 0;
     rill__constants_default(&profile->constants, comm->planner.hosts, profile->crowding);
     if (comm->planner.hosts == 1) return RILL_OK;
-    RILL_TRY(rill__probe_network(comm->engine.mpi, &latency, &rate));
+    RILL_TRY(rill__probe_network(comm->engine.link, &latency, &rate));
     rill__constants_network(&profile->constants, latency, rate);
     return RILL_OK;
 }
@@ -375,7 +382,7 @@ static void forget(tuning *t) {
 static rill_status adopt_fit(tuning *t) {
     rill__profile *profile = &t->comm->planner.profile;
     RILL_TRY(check_fit(t, rill__fit(t->samples, t->n, &profile->constants)));
-    MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, t->comm->engine.mpi);
+    RILL_TRY(spread(t->comm, profile, sizeof *profile));
     forget(t);
     return RILL_OK;
 }
@@ -421,7 +428,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     RILL_TRY(fit(t, profile, &report->median_error));
     report->measured = t->n;
     profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : 1;
-    MPI_Bcast(profile, (int)sizeof *profile, MPI_BYTE, 0, comm->engine.mpi);
+    RILL_TRY(spread(comm, profile, sizeof *profile));
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
     struct {
@@ -432,7 +439,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
         outcome.status = (int32_t)rill__profile_write(report->profile, profile);
         if (outcome.status) snprintf(outcome.error, sizeof outcome.error, "%s", rill_last_error());
     }
-    MPI_Bcast(&outcome, (int)sizeof outcome, MPI_BYTE, 0, comm->engine.mpi);
+    RILL_TRY(spread(comm, &outcome, sizeof outcome));
     comm->planner.profile = *profile;
     forget(t);
     return outcome.status ? rill__fail((rill_status)outcome.status, CALL "%s", outcome.error)
@@ -479,15 +486,15 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune
                                                              : NULL;
     if (named) snprintf(full.profile, sizeof full.profile, "%s", named);
     else rill__profile_path(full.profile, sizeof full.profile);
-    MPI_Bcast(full.profile, (int)sizeof full.profile, MPI_CHAR, 0, comm->engine.mpi);
+    RILL_TRY(spread(comm, full.profile, sizeof full.profile));
     if (!full.profile[0])
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "no file to write: neither profile nor HOME is set");
     tuning t = {.comm = comm,
                 .options = options,
-                .began = MPI_Wtime(),
+                .began = clock_of(comm),
                 .seconds = options->seconds > 0 ? options->seconds : DEFAULT_SECONDS};
-    MPI_Bcast(&t.seconds, 1, MPI_DOUBLE, 0, comm->engine.mpi);
+    RILL_TRY(spread(comm, &t.seconds, sizeof t.seconds));
     rill_status status = together(comm, reserve(&t));
     if (status == RILL_OK) {
         status = run(&t, &full);

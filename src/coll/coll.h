@@ -48,6 +48,7 @@ typedef struct rill__problem {
     unsigned index_bytes;
     int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
     bool sums_bits;           /* every rank has kernels that sum bits and values */
+    bool mpi_sums;            /* the link has MPI's own collectives */
     double nnz;               /* entries per rank, mean */
     double nnz_max;           /* of one rank, the most */
     double result;            /* expected entries of the result */
@@ -65,6 +66,8 @@ typedef struct rill__problem {
     const rill__constants *c;
 } rill__problem;
 
+typedef rill_status rill__algorithm_step(rill_request *);
+
 typedef struct rill__algorithm {
     const char *name; /* one spelling: option, table, statistics, legend, file */
     const char *description;
@@ -72,7 +75,7 @@ typedef struct rill__algorithm {
     const char *(*supports)(const rill__problem *);
     double (*estimate)(const rill__problem *); /* seconds; the formula at the head of the file */
     size_t state_size;                         /* zeroed at start */
-    rill__step *step;
+    rill__algorithm_step *step;
     bool posts_mpi_collective; /* then it posts in the order of calls; see rill__may_post */
     bool takes_blocks;         /* its input is block-sparse, or dense */
     /* Algorithms of reducers: bytes that they keep from step to step; NULL: none. */
@@ -212,8 +215,5 @@ bool rill__may_post(const rill_request *);
 
 /* Memory for n things of a size, zeroed, until the request completes; NULL: recorded. */
 void *rill__request_alloc(rill_request *, size_t n, size_t size);
-
-/* MPI's type and operation for `dense`; false: MPI has none. */
-bool rill__mpi_op(const rill_request *, MPI_Datatype *, MPI_Op *);
 
 #endif

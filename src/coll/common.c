@@ -5,9 +5,10 @@
 
 void *rill__request_alloc(rill_request *request, size_t n, size_t size) {
     size_t bytes;
-    rill__block *block = rill__size_mul(n, size, &bytes) ? rill__block_take(request, bytes) : NULL;
+    rill__block *block = rill__size_mul(n, size, &bytes) ? rill__block_take(&request->task, bytes)
+                                                         : NULL;
     if (!block) {
-        rill__task_fail(request,
+        rill__task_fail(&request->task,
                         rill__fail(RILL_ERR_MEMORY, "out of memory: %zu times %zu bytes", n, size));
         return NULL;
     }
@@ -22,18 +23,18 @@ static rill_status check_op(const rill_op *op) {
 
 void rill__request_sum(rill_request *request, uint64_t first, uint64_t range, int n,
                        const rill__part *parts, bool force_dense, rill__piece *piece) {
-    if (!rill__task_failed(request)) {
+    if (!rill__task_failed(&request->task)) {
         rill_status status = rill__sum_parts(request->task.shape, request->op, first, range, n,
                                              parts, force_dense, &request->scratch, piece);
         if (status == RILL_OK) status = check_op(request->op);
         if (status == RILL_OK) return;
-        rill__task_fail(request, status);
+        rill__task_fail(&request->task, status);
     }
     piece->part = rill__part_empty(first, range);
 }
 
 rill_status rill__finish_piece(rill_request *request, rill__piece *piece) {
-    if (rill__task_failed(request)) return RILL_OK;
+    if (rill__task_failed(&request->task)) return RILL_OK;
     rill__stream_adopt(request->out, request->fill, piece);
     return RILL_OK;
 }
@@ -46,7 +47,7 @@ static bool lies_in(const void *at, const rill__buffer *buffer) {
 /* The parts may lie in the memory of in, which may be out: then the result is put together in the
  * request's own stream and exchanged. */
 rill_status rill__finish_parts(rill_request *request, int n, const rill__part *parts) {
-    if (rill__task_failed(request)) return RILL_OK;
+    if (rill__task_failed(&request->task)) return RILL_OK;
     rill_stream *out = request->out;
     if (request->in != out) return rill__stream_assemble(out, request->fill, n, parts);
     rill_stream *temp = &request->normal;
@@ -74,15 +75,15 @@ rill_status rill__finish_parts(rill_request *request, int n, const rill__part *p
 
 rill__part rill__own_part(rill_request *r, const rill__block *block) {
     rill__message message;
-    if (rill__task_failed(r) || rill__message_parse(rill__block_message(block), block->bytes, NULL,
-                                                    false, &message) != RILL_OK)
+    if (rill__task_failed(&r->task) || rill__message_parse(rill__block_message(block), block->bytes,
+                                                           NULL, false, &message) != RILL_OK)
         return rill__part_empty(0, r->task.expect.dim);
-    return rill__received_part(r, &message);
+    return rill__received_part(&r->task, &message);
 }
 
 bool rill__may_post(const rill_request *request) {
-    for (const rill_request *r = request->task.engine->active; r && r != request; r = r->task.next)
-        if (r->may_post) return false;
+    for (const rill__task *t = request->task.engine->active; t && t != &request->task; t = t->next)
+        if (((const rill_request *)t)->may_post) return false;
     return true;
 }
 

@@ -53,6 +53,7 @@ typedef struct rill__planner {
     rill__profile profile;
     int hosts, most_per_host;
     bool sums_bits; /* every rank has kernels that sum bits and values */
+    bool mpi_sums;  /* the link has MPI's own collectives */
     uint64_t births, choices;
     int recent; /* key of the last call */
     rill__plan_key keys[RILL__PLAN_KEYS];

@@ -34,6 +34,7 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                        .hosts = planner->hosts,
                        .most_per_host = planner->most_per_host,
                        .sums_bits = planner->sums_bits,
+                       .mpi_sums = planner->mpi_sums,
                        .dim = dimension,
                        .type = type,
                        .op = op,

@@ -69,7 +69,7 @@ rill_status rill__profile_write(const char *path, const rill__profile *);
 void rill__profile_path(char *path, size_t size);
 
 /* Collective: measure the network by a few messages. Same result on all ranks. */
-rill_status rill__probe_latency(MPI_Comm, double *latency);
-rill_status rill__probe_network(MPI_Comm, double *latency, double *bits_per_second);
+rill_status rill__probe_latency(rill__link *, double *latency);
+rill_status rill__probe_network(rill__link *, double *latency, double *bits_per_second);
 
 #endif

@@ -30,22 +30,21 @@ rill_status rill__file_agree(const rill_reducer *r, rill_status status) {
         char text[252];
     } said = {status, ""};
     snprintf(said.text, sizeof said.text, "%s", status == RILL_OK ? "" : rill_last_error());
-    int mine = status == RILL_OK ? e->size : e->rank, first = 0;
-    int code = MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, e->mpi);
-    if (code == MPI_SUCCESS && first < e->size)
-        code = MPI_Bcast(&said, sizeof said, MPI_BYTE, first, e->mpi);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
+    double failed = status == RILL_OK ? -e->size : -e->rank; /* the first has the most */
+    RILL_TRY(rill__link_most(e->link, &failed, 1));
+    int first = (int)-failed;
     if (first == e->size) return RILL_OK;
+    RILL_TRY(e->table->bcast(e->link, &said, sizeof said, first));
     rill__set_error(said.text);
     return (rill_status)said.status;
 }
 
-/* MPI's collectives must come in the same order on all ranks: requests that may still post one do so
+/* MPI's collectives, which the link's may be, must come in the same order on all ranks: requests that may still post one do so
  * first. */
 static void settle(rill__engine *engine) {
-    for (rill_request *q = engine->active; q;) {
-        rill_request *next = q->task.next;
-        if (q->may_post) {
+    for (rill__task *q = engine->active; q;) {
+        rill__task *next = q->next;
+        if (((const rill_request *)q)->may_post) {
             rill__engine_wait(q);
             next = engine->active; /* others may have ended as well */
         }
@@ -60,11 +59,11 @@ rill_status rill__file_begin(const rill_reducer *r, const char *call, const char
     if (!path) status = rill__fail(RILL_ERR_ARGUMENT, "%spath is NULL", call);
     else if (r->active) status = rill__fail(RILL_ERR_STATE, "%sa step is under way", call);
     RILL_TRY(rill__file_agree(r, status));
-    uint64_t hash = XXH64(path, strlen(path), 0), both[2] = {hash, ~hash}, least[2];
-    int code = MPI_Allreduce(both, least, 2, MPI_UINT64_T, MPI_MIN, e->mpi);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allreduce");
-    if (least[0] != ~least[1])
-        return rill__fail(RILL_ERR_MISMATCH, "%spath differs between ranks", call);
+    uint64_t hash = XXH64(path, strlen(path), 0), first = hash;
+    RILL_TRY(e->table->bcast(e->link, &first, sizeof first, 0));
+    double differs = hash != first;
+    RILL_TRY(rill__link_most(e->link, &differs, 1));
+    if (differs > 0) return rill__fail(RILL_ERR_MISMATCH, "%spath differs between ranks", call);
     return RILL_OK;
 }
 
@@ -228,9 +227,7 @@ static rill_status gather_sections(const rill_reducer *r, saving *s) {
     for (int i = 0; i < r->n_selectors; i++)
         s->selectors[i] = rill__selector_save(r->selectors[i]);
     mine.checksum = rill__checkpoint_section_sum(&mine, s->from);
-    int code = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, s->file.sections, sizeof mine, MPI_BYTE,
-                             e->mpi);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Allgather");
+    RILL_TRY(e->table->allgather(e->link, &mine, sizeof mine, s->file.sections));
     rill__checkpoint_section *sections = s->file.sections;
     free(s->file.offsets);
     RILL_TRY(rill__checkpoint_arrange(&s->file, sections));
@@ -298,7 +295,7 @@ static int write_in_order(const rill_reducer *r, saving *s) {
             for (uint64_t done = 0, bytes = c->sections[i].bytes[part]; done < bytes;) {
                 size_t n = (size_t)rill__min_u64(sizeof piece, bytes - done);
                 if (e->rank == i) memcpy(piece, (const char *)s->from[part] + done, n);
-                if (MPI_Bcast(piece, (int)n, MPI_BYTE, i, e->mpi) != MPI_SUCCESS) return EIO;
+                if (e->table->bcast(e->link, piece, n, i) != RILL_OK) return EIO;
                 if (e->rank == 0 && !s->out.error) rill__outfile_write(&s->out, piece, n);
                 done += n;
             }
@@ -327,8 +324,8 @@ static rill_status write_file(const rill_reducer *r, const char *path, saving *s
     const rill__engine *e = &r->comm->engine;
     bool first = e->rank == 0;
     rill_status status = rill__file_agree(r, first ? create_file(path, s) : RILL_OK);
-    int code = MPI_Bcast(s->partial, sizeof s->partial, MPI_BYTE, 0, e->mpi);
-    if (code != MPI_SUCCESS) status = rill__mpi_error(code, "MPI_Bcast");
+    rill_status told = e->table->bcast(e->link, s->partial, sizeof s->partial, 0);
+    if (told != RILL_OK) status = told;
     if (status == RILL_OK) {
         int error = *s->partial ? write_together(r, s) : write_in_order(r, s);
         status = rill__file_agree(r,

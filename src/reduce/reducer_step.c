@@ -48,7 +48,7 @@ static void start_call(rill_reducer *r) {
     rill__request_begin(q);
     if (r->failed != RILL_OK) {
         rill__set_error(r->error);
-        rill__task_fail(q, r->failed);
+        rill__task_fail(&q->task, r->failed);
     }
     if (r->skipped && r->voids) q->task.flags |= RILL__FLAG_VOID;
     if (!r->blocking) rill__request_launch(q);
@@ -59,7 +59,7 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
                          const rill__target *target, bool blocking) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
     if (r->active) return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
-    r->ticks[0] = rill__ticks();
+    r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
     r->blocking = blocking;
     r->skipped = r->uses_pending = false;
@@ -82,7 +82,7 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
         status = rill__reducer_select(r, gradient);
         if (status != RILL_OK) fail_here(r, status);
     }
-    r->ticks[1] = rill__ticks();
+    r->ticks[1] = rill__ticks(r->comm->engine.link);
     start_call(r);
     r->active = true;
     return RILL_OK;
@@ -196,7 +196,7 @@ static void deliver(rill_reducer *r) {
 
 static rill_status finish(rill_reducer *r) {
     r->active = false;
-    r->ticks[2] = rill__ticks();
+    r->ticks[2] = rill__ticks(r->comm->engine.link);
     rill_status status = rill__request_result(r->request);
     if (status == RILL_OK) deliver(r);
     else rill__reducer_undo_failed(r);
@@ -206,7 +206,7 @@ static rill_status finish(rill_reducer *r) {
     }
     if (status != RILL_OK) return status;
     r->steps++;
-    r->ticks[3] = rill__ticks();
+    r->ticks[3] = rill__ticks(r->comm->engine.link);
     collect_stats(r);
     return RILL_OK;
 }

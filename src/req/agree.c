@@ -12,8 +12,7 @@ void rill__agree_start(rill__agree *a, uint64_t args, uint64_t *sums, uint64_t n
     *a = (rill__agree){.args_min = args, .args_max = args, .sums = sums, .n = n};
 }
 
-rill_status rill__agree_reserve(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__agree_reserve(rill__task *task) {
     int rounds = 2;
     for (int reach = 1; reach < task->engine->size; reach *= 2)
         rounds++;
@@ -25,10 +24,9 @@ rill_status rill__agree_reserve(rill_request *request) {
     return rill__blocks_reserve(task->engine, 2 * rounds + 1, bytes);
 }
 
-static rill_status send(rill_request *request, rill__agree *a, int peer) {
-    rill__task *task = RILL__TASK(request);
+static rill_status send(rill__task *task, rill__agree *a, int peer) {
     if (!a->words) {
-        a->words = rill__block_take(request, (ARGS + a->n) * sizeof(uint64_t));
+        a->words = rill__block_take(task, (ARGS + a->n) * sizeof(uint64_t));
         if (!a->words) return RILL_ERR_MEMORY;
     }
     uint64_t *words = a->words->buffer.data;
@@ -36,14 +34,13 @@ static rill_status send(rill_request *request, rill__agree *a, int peer) {
     words[1] = a->args_max;
     if (a->n) memcpy(words + ARGS, a->sums, a->n * sizeof *words);
     task->rounds++;
-    return rill__send_words(request, peer, RILL__LANE_AGREE, words, ARGS + a->n);
+    return rill__send_words(task, peer, RILL__LANE_AGREE, words, ARGS + a->n);
 }
 
-static void merge(rill_request *request, rill__agree *a, const rill__message *m, bool replace) {
-    rill__task *task = RILL__TASK(request);
+static void merge(rill__task *task, rill__agree *a, const rill__message *m, bool replace) {
     if (m->header.form == RILL__M_FAILED) return;
     if (m->header.form != RILL__M_AGREE || m->header.count != ARGS + a->n) {
-        rill__task_abort(request,
+        rill__task_abort(task,
                          rill__fail(RILL_ERR_MISMATCH, "another rank agrees on other things"));
         return;
     }
@@ -60,8 +57,8 @@ static void merge(rill_request *request, rill__agree *a, const rill__message *m,
     }
 }
 
-rill_status rill__agree_step(rill_request *request, rill__agree *a) {
-    rill__group group = rill__group_or_all(&a->group, RILL__TASK(request)->engine);
+rill_status rill__agree_step(rill__task *task, rill__agree *a) {
+    rill__group group = rill__group_or_all(&a->group, task->engine);
     for (;;) {
         int peer;
         rill__round_kind kind = rill__doubling_round(group.me, group.n, a->stage, &peer);
@@ -71,16 +68,16 @@ rill_status rill__agree_step(rill_request *request, rill__agree *a) {
                      kind == RILL__ROUND_RESULT_SEND;
         bool receives = kind != RILL__ROUND_SEND && kind != RILL__ROUND_RESULT_SEND;
         if (sends && !a->sent) {
-            RILL_TRY(send(request, a, peer));
+            RILL_TRY(send(task, a, peer));
             a->sent = true;
         }
         if (receives) {
             rill__message message;
             rill__block *block;
-            rill_status status = rill__receive(request, peer, RILL__LANE_AGREE, &message, &block,
+            rill_status status = rill__receive(task, peer, RILL__LANE_AGREE, &message, &block,
                                                NULL);
             if (status != RILL_OK) return status;
-            merge(request, a, &message, kind == RILL__ROUND_RESULT_RECEIVE);
+            merge(task, a, &message, kind == RILL__ROUND_RESULT_RECEIVE);
         }
         a->sent = false;
         a->stage++;

@@ -28,10 +28,9 @@ void rill__call_header_at(const rill__task *task, rill__header *h) {
     h->fill = task->fill;
 }
 
-static rill_status encode_failure(rill_request *request, rill__block **out) {
-    rill__task *task = RILL__TASK(request);
+static rill_status encode_failure(rill__task *task, rill__block **out) {
     size_t length = strnlen(task->error, sizeof task->error);
-    rill__block *block = rill__block_take(request, sizeof(rill__header) + length);
+    rill__block *block = rill__block_take(task, sizeof(rill__header) + length);
     if (!block) return RILL_ERR_MEMORY;
     rill__header h = rill__call_header(task);
     h.form = RILL__M_FAILED;
@@ -66,8 +65,7 @@ static void next_coding(rill__task *task, const rill__part *part, rill__coding *
 enum { HEADER_ROOM = (sizeof(rill__header) + 63) / 64 * 64 };
 
 /* The part in dense form, in a block and behind room for a header: the message itself where values go as they are. */
-static rill__block *densify(rill_request *request, const rill__part *part, rill__part *dense) {
-    rill__task *task = RILL__TASK(request);
+static rill__block *densify(rill__task *task, const rill__part *part, rill__part *dense) {
     rill_type type = task->shape.type;
     size_t bytes;
     if (!rill__size_mul(part->range, rill__type_size(type), &bytes) ||
@@ -76,7 +74,7 @@ static rill__block *densify(rill_request *request, const rill__part *part, rill_
                    (unsigned long long)part->range);
         return NULL;
     }
-    rill__block *block = rill__block_take(request, HEADER_ROOM + bytes);
+    rill__block *block = rill__block_take(task, HEADER_ROOM + bytes);
     if (!block) return NULL;
     char *values = (char *)block->buffer.data + HEADER_ROOM;
     rill__assign_fill(type, values, part->range, &task->fill);
@@ -107,12 +105,11 @@ static bool goes_as_bits(const rill__task *task, const rill__part *part,
 
 /* The entries of a dense part, or of blocks, that are there, as pairs: what is absent stands for the fill, which codes of few
  * bits cannot express, and must not turn into a value. */
-static rill_status list_present(rill_request *request, const rill__part *part, rill__part *pairs) {
-    rill__task *task = RILL__TASK(request);
+static rill_status list_present(rill__task *task, const rill__part *part, rill__part *pairs) {
     rill__shape shape = task->shape;
     size_t size = rill__type_size(shape.type);
-    rill__block *idx = rill__block_take(request, part->n * shape.index_bytes);
-    rill__block *val = rill__block_take(request, part->n * size);
+    rill__block *idx = rill__block_take(task, part->n * shape.index_bytes);
+    rill__block *val = rill__block_take(task, part->n * size);
     if (!idx || !val) return RILL_ERR_MEMORY;
     *pairs = rill__part_empty(part->first, part->range);
     uint64_t block = part->form == RILL__BLOCKS ? part->block : part->n;
@@ -131,14 +128,13 @@ static rill_status list_present(rill_request *request, const rill__part *part, r
     return RILL_OK;
 }
 
-static rill_status encode(rill_request *request, const rill__part *part, rill__block **out) {
-    rill__task *task = RILL__TASK(request);
+static rill_status encode(rill__task *task, const rill__part *part, rill__block **out) {
     rill__coding coding;
     rill__part dense, present;
     next_coding(task, part, &coding);
     bool absent_is_lost = coding.value->bits && task->fill;
     if (absent_is_lost && part->form != RILL__SPARSE && part->n) {
-        RILL_TRY(list_present(request, part, &present));
+        RILL_TRY(list_present(task, part, &present));
         part = &present;
         if (!task->codec_forced)
             coding.index = rill__index_codec_choose(task->shape.index_bytes, part->n, part->range);
@@ -148,7 +144,7 @@ static rill_status encode(rill_request *request, const rill__part *part, rill__b
         if (goes_as_bits(task, part, &coding)) {
             coding.index = &rill__codec_bitmap;
         } else {
-            *out = densify(request, part, &dense);
+            *out = densify(task, part, &dense);
             if (!*out) return RILL_ERR_MEMORY;
             if (coding.value == &rill__value_raw) {
                 add_header(task, &dense, *out);
@@ -157,30 +153,29 @@ static rill_status encode(rill_request *request, const rill__part *part, rill__b
             part = &dense;
         }
     }
-    rill__block *block = rill__block_take(request, rill__message_bound(task->shape, &coding, part));
+    rill__block *block = rill__block_take(task, rill__message_bound(task->shape, &coding, part));
     if (!block) return RILL_ERR_MEMORY;
     rill__header h;
     rill__call_header_at(task, &h);
     block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
-    if (task->lost && coding.value->bits) task->lost(request, part, block);
+    if (task->lost && coding.value->bits) task->lost(task, part, block);
     *out = block;
     return RILL_OK;
 }
 
-rill_status rill__encode(rill_request *request, const rill__part *part, rill__block **out) {
-    if (RILL__TASK(request)->status == RILL_OK) {
-        if (encode(request, part, out) == RILL_OK) return RILL_OK;
-        rill__task_fail(request, RILL_ERR_MEMORY);
+rill_status rill__encode(rill__task *task, const rill__part *part, rill__block **out) {
+    if (task->status == RILL_OK) {
+        if (encode(task, part, out) == RILL_OK) return RILL_OK;
+        rill__task_fail(task, RILL_ERR_MEMORY);
     }
-    return encode_failure(request, out);
+    return encode_failure(task, out);
 }
 
-rill_status rill__send_words(rill_request *request, int to, int lane, const uint64_t *words,
+rill_status rill__send_words(rill__task *task, int to, int lane, const uint64_t *words,
                              uint64_t n) {
-    rill__task *task = RILL__TASK(request);
     rill__block *block;
     if (task->status == RILL_OK) {
-        block = rill__block_take(request, sizeof(rill__header) + n * sizeof *words);
+        block = rill__block_take(task, sizeof(rill__header) + n * sizeof *words);
         if (!block) return RILL_ERR_MEMORY;
         rill__header *h = block->buffer.data;
         rill__call_header_at(task, h);
@@ -189,7 +184,7 @@ rill_status rill__send_words(rill_request *request, int to, int lane, const uint
         h->value_size = n * sizeof *words;
         memcpy(h + 1, words, n * sizeof *words);
     } else {
-        RILL_TRY(encode_failure(request, &block));
+        RILL_TRY(encode_failure(task, &block));
     }
-    return rill__send_block(request, to, lane, block);
+    return rill__send_block(task, to, lane, block);
 }

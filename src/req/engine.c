@@ -1,5 +1,4 @@
 /* The engine of a communicator: starts, advances and completes requests. */
-#include "core/text.h"
 #include "req/request.h"
 
 #include <stdio.h>
@@ -12,32 +11,12 @@ enum { WINDOW = 64 };
 /* How long to spin before giving the processor away, and how often to look for notes. */
 enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
 
-/* Seconds without progress after which a rank asks the others what they are in. */
-#ifdef SMPI_H
-/* Simulated: each poll takes a microsecond there, and real time to simulate. lab/simulate, whose
- * networks are slower than that of the tests, sets more. */
-static double patience(void) {
-    const char *text = getenv("RILL_PATIENCE");
-    return text ? rill__read_double(text, NULL) : 0.002;
-}
-#else
-static double patience(void) { return 0.2; }
-#endif
-
-rill_status rill__mpi_error(int code, const char *call) {
-    char text[MPI_MAX_ERROR_STRING] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return rill__fail(RILL_ERR_MPI, "%s: %s", call, text);
-}
-
-rill_status rill__engine_init(rill__engine *engine, MPI_Comm mpi) {
-    engine->mpi = mpi;
-    MPI_Comm_rank(mpi, &engine->rank);
-    MPI_Comm_size(mpi, &engine->size);
-    int level = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&level);
-    engine->threaded = level == MPI_THREAD_MULTIPLE;
+rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
+    engine->link = link;
+    engine->table = link->table;
+    engine->rank = link->rank;
+    engine->size = link->ranks;
+    engine->threaded = link->threads;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
     engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
@@ -70,8 +49,7 @@ void rill__engine_free(rill__engine *engine) {
 
 /* ---- failures ------------------------------------------------------------------------------------- */
 
-rill_status rill__task_fail(rill_request *request, rill_status status) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__task_fail(rill__task *task, rill_status status) {
     if (task->status != RILL_OK) return RILL_OK;
     task->status = status;
     task->origin = task->engine->rank;
@@ -79,18 +57,16 @@ rill_status rill__task_fail(rill_request *request, rill_status status) {
     return RILL_OK;
 }
 
-rill_status rill__task_abort(rill_request *request, rill_status status) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__task_abort(rill__task *task, rill_status status) {
     if (task->status != RILL_OK) return RILL_OK;
-    rill__task_fail(request, status);
+    rill__task_fail(task, status);
     rill__abort(task->engine, task->seq, task->status, task->origin, task->error);
     return RILL_OK;
 }
 
 /* ---- life of a request ------------------------------------------------------------------------------ */
 
-void rill__task_start(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+void rill__task_start(rill__task *task) {
     rill__engine *engine = task->engine;
     task->seq = engine->seq++;
     task->tag = (int)(task->seq % engine->tag_calls) * RILL__LANES;
@@ -108,19 +84,17 @@ void rill__task_start(rill_request *request) {
     task->flags = 0;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
-    rill__task_show(request, RILL__ACTIVE);
+    rill__task_show(task, RILL__ACTIVE);
     task->next = NULL;
-    if (engine->active_last) RILL__TASK(engine->active_last)->next = request;
-    else engine->active = request;
-    engine->active_last = request;
+    if (engine->active_last) engine->active_last->next = task;
+    else engine->active = task;
+    engine->active_last = task;
 }
 
 bool rill__sends_done(rill__task *task) {
     for (int i = 0; i < task->sends.n;) {
         rill__transfer *t = &task->sends.at[i];
-        int done = 0;
-        if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
-        if (!done) {
+        if (rill__test(task->engine, t) == RILL_IN_PROGRESS) {
             i++;
             continue;
         }
@@ -130,8 +104,7 @@ bool rill__sends_done(rill__task *task) {
     return task->sends.n == 0;
 }
 
-static void complete(rill__engine *engine, rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+static void complete(rill__engine *engine, rill__task *task) {
     if (task->posted.block) rill__cancel_posted(task);
     while (task->held) {
         rill__block *block = task->held;
@@ -140,35 +113,34 @@ static void complete(rill__engine *engine, rill_request *request) {
     }
     task->life = RILL__COMPLETE;
     engine->past[task->seq % RILL__REMEMBERED] = task->expect;
-    if (task->completed) task->completed(request);
+    if (task->completed) task->completed(task);
 }
 
-static void advance(rill__engine *engine, rill_request *request) {
-    rill__task *task = RILL__TASK(request);
-    if (engine->notes && rill__apply_notes(engine, request)) {
-        complete(engine, request);
+static void advance(rill__engine *engine, rill__task *task) {
+    if (engine->notes && rill__apply_notes(engine, task)) {
+        complete(engine, task);
         return;
     }
     if (task->life == RILL__ACTIVE) {
-        rill_status status = task->step(request);
+        rill_status status = task->step(task);
         if (status == RILL_IN_PROGRESS) return;
         if (status < 0) { /* this rank cannot go on taking part */
-            rill__task_fail(request, status);
+            rill__task_fail(task, status);
             rill__abort(engine, task->seq, task->status, task->origin, task->error);
             return;
         }
         task->life = RILL__DRAINING;
         task->moved = true;
     }
-    if (task->life == RILL__DRAINING && rill__sends_done(task)) complete(engine, request);
+    if (task->life == RILL__DRAINING && rill__sends_done(task)) complete(engine, task);
 }
 
 /* Nothing has moved for a while: is something wrong? */
 static void idle(rill__engine *engine) {
-    double now = MPI_Wtime();
+    double now = engine->table->clock(engine->link);
     if (engine->idle_polls == POLLS_BETWEEN_NOTE_PROBES) engine->idle_since = now;
     rill__receive_notes(engine);
-    if (now - engine->idle_since > patience()) {
+    if (now - engine->idle_since > engine->link->patience) {
         rill__inquire(engine);
         engine->idle_since = now;
     }
@@ -177,34 +149,32 @@ static void idle(rill__engine *engine) {
 
 bool rill__engine_progress(rill__engine *engine) {
     bool moved = false;
-    rill_request *before = NULL;
-    uint64_t end = engine->active ? RILL__TASK(engine->active)->seq + engine->tag_calls : 0;
+    rill__task *before = NULL;
+    uint64_t end = engine->active ? engine->active->seq + engine->tag_calls : 0;
     int looked = 0;
-    for (rill_request *r = engine->active; r;) {
-        rill__task *task = RILL__TASK(r);
-        rill_request *next;
+    for (rill__task *task = engine->active; task;) {
         if (task->seq >= end) break; /* its tags are still in use */
         if (looked++ >= WINDOW && !engine->driven) break;
-        if (engine->driven != r && (task->own || looked > WINDOW)) {
-            before = r;
-            r = task->next;
+        if (engine->driven != task && (task->own || looked > WINDOW)) {
+            before = task;
+            task = task->next;
             continue;
         }
         task->moved = false;
-        advance(engine, r);
+        advance(engine, task);
         moved |= task->moved;
-        next = task->next;
+        rill__task *next = task->next;
         if (task->life == RILL__COMPLETE) {
-            if (before) RILL__TASK(before)->next = next;
+            if (before) before->next = next;
             else engine->active = next;
-            if (engine->active_last == r) engine->active_last = before;
+            if (engine->active_last == task) engine->active_last = before;
             task->next = NULL;
             moved = true;
-            rill__task_show(r, RILL__COMPLETE);
+            rill__task_show(task, RILL__COMPLETE);
         } else {
-            before = r;
+            before = task;
         }
-        r = next;
+        task = next;
     }
     if (moved) {
         engine->idle_polls = 0;
@@ -221,13 +191,12 @@ static void count_driver(rill__engine *engine, int change) {
     atomic_store_explicit(&engine->drivers, now + change, memory_order_relaxed);
 }
 
-void rill__engine_wait(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+void rill__engine_wait(rill__task *task) {
     rill__engine *engine = task->engine;
     count_driver(engine, 1);
     while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
-        engine->alone = !engine->crowded && engine->active == request && !task->next;
-        engine->driven = request;
+        engine->alone = !engine->crowded && engine->active == task && !task->next;
+        engine->driven = task;
         bool moved = rill__engine_progress(engine);
         engine->alone = false;
         engine->driven = NULL;

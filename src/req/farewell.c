@@ -1,23 +1,23 @@
 /* Before a communicator is freed: no message may stay behind. */
 #include "req/request.h"
 
-#include <sched.h>
+#include <stdio.h>
 
 /* Takes in a message that nobody awaits, if there is one. */
-static int discard_one(rill__engine *engine, rill__buffer *sink) {
-    int there = 0, bytes = 0;
-    MPI_Status status;
+static rill_status discard_one(rill__engine *engine, rill__buffer *sink) {
+    rill__arrival came;
+    rill__wire wire;
     rill__receive_notes(engine);
-    int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, engine->mpi, &there, &status);
-    if (code != MPI_SUCCESS || !there || status.MPI_TAG == RILL__TAG_NOTE) return code;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    /* Without room for it the message is cut, which is an error that nobody minds. */
-    bool room = rill__buffer_reserve(sink, (size_t)bytes) == RILL_OK;
-    char none[1];
-    engine->received[status.MPI_SOURCE]++;
-    code = MPI_Recv(room ? sink->data : none, room ? bytes : 0, MPI_BYTE, status.MPI_SOURCE,
-                    status.MPI_TAG, engine->mpi, MPI_STATUS_IGNORE);
-    return room ? code : MPI_SUCCESS;
+    rill_status status = engine->table->probe(engine->link, RILL__ANY, RILL__ANY, 1, &came);
+    if (status == RILL_IN_PROGRESS || (status == RILL_OK && came.tag == RILL__TAG_NOTE))
+        return RILL_OK;
+    if (status != RILL_OK) return status;
+    /* Without room for it the link throws it away. */
+    bool room = rill__buffer_reserve(sink, came.bytes + 1) == RILL_OK;
+    engine->received[came.source]++;
+    RILL_TRY(engine->table->receive(engine->link, &came, came.tag, room ? sink->data : NULL, true,
+                                    &wire));
+    return rill__link_wait(engine->link, &wire);
 }
 
 static bool all_received(const rill__engine *engine) {
@@ -34,9 +34,9 @@ static bool all_received(const rill__engine *engine) {
  * seen to wait for ever. */
 rill_status rill__engine_drain(rill__engine *engine) {
     rill__buffer sink = {NULL, 0};
-    int code = MPI_SUCCESS;
+    rill_status status = RILL_OK;
     rill__refuse_calls(engine);
-    for (int step = 0; step < 2 && code == MPI_SUCCESS; step++) {
+    for (int step = 0; step < 2 && status == RILL_OK; step++) {
         rill__header header = {.magic = RILL__MAGIC,
                                .version = RILL__VERSION,
                                .form = RILL__M_FAREWELL,
@@ -44,15 +44,18 @@ rill_status rill__engine_drain(rill__engine *engine) {
                                .dim = UINT64_MAX};
         engine->closing = step == 1;
         rill__send_note(engine, &header, "");
-        while (code == MPI_SUCCESS && engine->farewells[step] < engine->size - 1) {
-            code = discard_one(engine, &sink);
-            sched_yield();
+        while (status == RILL_OK && engine->farewells[step] < engine->size - 1) {
+            status = discard_one(engine, &sink);
+            engine->table->idle(engine->link, 0);
         }
     }
-    while (code == MPI_SUCCESS && !(all_received(engine) && rill__orphans_done(engine))) {
-        code = discard_one(engine, &sink);
-        sched_yield();
+    while (status == RILL_OK && !(all_received(engine) && rill__orphans_done(engine))) {
+        status = discard_one(engine, &sink);
+        engine->table->idle(engine->link, 0);
     }
     rill__buffer_free(&sink);
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "while freeing a communicator");
+    if (status == RILL_OK) return RILL_OK;
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    return rill__fail(status, "while freeing a communicator: %s", detail);
 }

@@ -116,13 +116,13 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
         memcpy(block->buffer.data, header, sizeof *header);
         memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
         block->users = 1;
-        rill__transfer transfer = {.mpi = MPI_REQUEST_NULL, .block = block, .peer = to};
+        rill__transfer transfer = {.block = block, .peer = to};
         if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) {
             rill__block_return(engine, block);
             return;
         }
-        MPI_Isend(block->buffer.data, (int)bytes, MPI_BYTE, to, RILL__TAG_NOTE, engine->mpi,
-                  &engine->orphans.at[engine->orphans.n - 1].mpi);
+        engine->table->send(engine->link, to, RILL__TAG_NOTE, block->buffer.data, bytes,
+                            &engine->orphans.at[engine->orphans.n - 1].wire);
         engine->sent[to]++;
         /* All ranks say farewell to all: no more of them on the way than needed. */
         if (header->form == RILL__M_FAREWELL) rill__receive_notes(engine);
@@ -147,10 +147,9 @@ void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int ori
  * each gets its turn to be that. */
 void rill__inquire(rill__engine *engine) {
     int left = OLDEST;
-    for (rill_request *r = engine->active; r && left; r = RILL__TASK(r)->next, left--) {
-        rill__task *task = RILL__TASK(r);
+    for (rill__task *task = engine->active; task && left; task = task->next, left--) {
         if (task->life != RILL__ACTIVE) continue;
-        rill__peek(r);
+        rill__peek(task);
         if (task->inquired) continue;
         task->inquired = true;
         rill__header header = rill__call_header(task);
@@ -172,10 +171,10 @@ static void answer(rill__engine *engine, const rill__header *asked) {
 }
 
 static bool is_active(const rill__engine *engine, uint64_t seq) {
-    const rill_request *r = engine->active; /* in order of seq */
-    while (r && ((const rill__task *)r)->seq < seq)
-        r = ((const rill__task *)r)->next;
-    return r && ((const rill__task *)r)->seq == seq;
+    const rill__task *r = engine->active; /* in order of seq */
+    while (r && r->seq < seq)
+        r = r->next;
+    return r && r->seq == seq;
 }
 
 /* This rank frees the communicator, and makes no call any more: whoever is in one waits in vain. */
@@ -212,29 +211,27 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
 /* Who leaves has no call that an abort could be about: it needs no room for one. */
 void rill__receive_notes(rill__engine *engine) {
     while (engine->leaving || have_spare_note(engine)) {
-        int there = 0, bytes = 0;
-        MPI_Status status;
-        if (MPI_Iprobe(MPI_ANY_SOURCE, RILL__TAG_NOTE, engine->mpi, &there, &status) !=
-                MPI_SUCCESS ||
-            !there)
+        rill__arrival came;
+        if (engine->table->probe(engine->link, RILL__ANY, RILL__TAG_NOTE, 1, &came) != RILL_OK)
             return;
         char buffer[NOTE_BYTES];
-        MPI_Get_count(&status, MPI_BYTE, &bytes);
-        if (bytes < 0 || (size_t)bytes > sizeof buffer) return;
-        if (MPI_Recv(buffer, bytes, MPI_BYTE, status.MPI_SOURCE, RILL__TAG_NOTE, engine->mpi,
-                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        rill__wire wire;
+        if (came.bytes > sizeof buffer) return;
+        if (engine->table->receive(engine->link, &came, RILL__TAG_NOTE, buffer, true, &wire) !=
+                RILL_OK ||
+            rill__link_wait(engine->link, &wire) != RILL_OK)
             return;
-        engine->received[status.MPI_SOURCE]++;
+        engine->received[came.source]++;
         rill__message m;
-        if (rill__message_parse(buffer, (size_t)bytes, NULL, false, &m) == RILL_OK)
-            take_note(engine, &m, status.MPI_SOURCE);
+        if (rill__message_parse(buffer, came.bytes, NULL, false, &m) == RILL_OK)
+            take_note(engine, &m, came.source);
     }
 }
 
 /* ---- what they do ---------------------------------------------------------------------------------------- */
 
 void rill__forget_notes(rill__engine *engine) {
-    uint64_t oldest = engine->active ? RILL__TASK(engine->active)->seq : engine->seq;
+    uint64_t oldest = engine->active ? engine->active->seq : engine->seq;
     for (rill__note **at = &engine->notes; *at;) {
         rill__note *note = *at;
         if (note->header.seq >= oldest) {
@@ -247,7 +244,7 @@ void rill__forget_notes(rill__engine *engine) {
     }
 }
 
-/* MPI may still read or write the buffers, so they outlive the request; what cannot be listed is lost. */
+/* The link may still read or write the buffers, so they outlive the request; what cannot be listed is lost. */
 static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     for (int i = 0; i < transfers->n; i++) {
         transfers->at[i].block->users++;
@@ -256,8 +253,7 @@ static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     transfers->n = 0;
 }
 
-bool rill__apply_notes(rill__engine *engine, rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+bool rill__apply_notes(rill__engine *engine, rill__task *task) {
     for (rill__note *note = engine->notes; note; note = note->next) {
         const rill__header *h = &note->header;
         if (h->seq != task->seq) continue;
@@ -266,7 +262,7 @@ bool rill__apply_notes(rill__engine *engine, rill_request *request) {
             if (!asked.algorithm || !task->expect.algorithm)
                 asked.algorithm = task->expect.algorithm;
             rill_status status = rill__message_check(&asked, &task->expect);
-            if (status != RILL_OK) rill__task_abort(request, status);
+            if (status != RILL_OK) rill__task_abort(task, status);
             continue;
         }
         if (task->status == RILL_OK) {
@@ -284,9 +280,7 @@ bool rill__apply_notes(rill__engine *engine, rill_request *request) {
 bool rill__orphans_done(rill__engine *engine) {
     rill__transfers *all = &engine->orphans;
     for (int i = 0; i < all->n;) {
-        int done = 0;
-        if (rill__mpi_test(&all->at[i].mpi, &done) != MPI_SUCCESS) done = 1;
-        if (!done) {
+        if (rill__test(engine, &all->at[i]) == RILL_IN_PROGRESS) {
             i++;
             continue;
         }

@@ -25,8 +25,8 @@
 
 /* Polls without progress: so many at once, so many with a yield after each, then naps between them. */
 enum { POLLS_AT_ONCE = 400, POLLS_WITH_YIELD = 2000, FEW_YIELDS = 10 };
-/* Nanoseconds of the first nap and the longest; and of a caller who has polled so often in vain. */
-enum { SHORT_NAP = 1000, LONG_NAP = 50000, CALLERS_NAP = 20000, POLLS_BEFORE_NAPS = 400 };
+/* Nanoseconds of the first nap and the longest. */
+enum { SHORT_NAP = 1000, LONG_NAP = 50000 };
 /* Yields until those who wait for the lock surely had their chance. */
 enum { YIELDS_FOR_OTHERS = 64 };
 
@@ -41,8 +41,8 @@ void rill__lock_contended(rill__engine *engine) {
 /* Whether there is something for the thread to do. Lock held. */
 static bool has_work(const rill__engine *engine) {
     if (atomic_load_explicit(&engine->drivers, memory_order_relaxed)) return false;
-    for (rill_request *r = engine->active; r; r = RILL__TASK(r)->next)
-        if (!RILL__TASK(r)->own) return true;
+    for (rill__task *r = engine->active; r; r = r->next)
+        if (!r->own) return true;
     return false;
 }
 
@@ -54,22 +54,10 @@ void rill__unlock_threaded(rill__engine *engine) {
     if (wake) pthread_cond_signal(&p->wake);
 }
 
-/* Where messages come over a network the wait is long, and the kernel needs the processor to bring them:
- * on emulated hosts, which share processors, naps make a call faster by a tenth. */
-static void rest_of_caller(const rill__engine *engine, unsigned idle) {
-#ifdef SMPI_H
-    (void)engine, (void)idle; /* simulated time passes by polls alone */
-#else
-    const struct timespec nap = {.tv_nsec = CALLERS_NAP};
-    if (engine->hosts.n > 1 && idle > POLLS_BEFORE_NAPS) nanosleep(&nap, NULL);
-    else sched_yield();
-#endif
-}
-
 void rill__give_way(rill__engine *engine) {
     unsigned idle = engine->idle_polls;
     rill__unlock(engine);
-    rest_of_caller(engine, idle);
+    engine->table->idle(engine->link, idle);
     for (int i = 0; i < YIELDS_FOR_OTHERS && atomic_load(&engine->waiting); i++)
         sched_yield();
     rill__lock(engine);
@@ -77,13 +65,6 @@ void rill__give_way(rill__engine *engine) {
 
 /* ---- thread ------------------------------------------------------------------------------------- */
 
-#ifdef SMPI_H
-rill_status rill__progress_start(rill__engine *engine, bool crowded) {
-    (void)engine, (void)crowded;
-    return rill__fail(RILL_ERR_UNSUPPORTED,
-                      "setting progress_thread = 1: the ranks of a simulation have no threads");
-}
-#else
 static void nap(long *length) {
     struct timespec time = {.tv_nsec = *length};
     nanosleep(&time, NULL);
@@ -157,6 +138,9 @@ static bool has_second_core(void) {
 
 rill_status rill__progress_start(rill__engine *engine, bool crowded) {
     rill__progress *p = &engine->progress;
+    if (engine->link->simulated)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "setting progress_thread = 1: the ranks of a simulation have no threads");
     if (!engine->threaded)
         return rill__fail(RILL_ERR_UNSUPPORTED,
                           "setting progress_thread = 1 needs MPI_THREAD_MULTIPLE, and "
@@ -178,7 +162,6 @@ rill_status rill__progress_start(rill__engine *engine, bool crowded) {
     p->on = true;
     return RILL_OK;
 }
-#endif
 
 void rill__progress_stop(rill__engine *engine) {
     rill__progress *p = &engine->progress;

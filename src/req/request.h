@@ -1,4 +1,4 @@
-/* Requests: state machines that a communicator advances, and what they need of MPI.
+/* Requests: state machines that a communicator advances, and what they need of the link.
  *
  * A request is started, advanced by its step function until that says done, then drained (its
  * sends complete) and complete. step never blocks. Everything here runs under the communicator's
@@ -11,10 +11,10 @@
 #ifndef RILL_REQ_REQUEST_H
 #define RILL_REQ_REQUEST_H
 
+#include "link/hosts.h"
 #include "req/message.h"
 #include "req/shared.h"
 
-#include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -47,9 +47,9 @@ static inline void *rill__block_message(const rill__block *block) {
     return (char *)block->buffer.data + block->skip;
 }
 
-/* An MPI operation under way on a block. */
+/* An operation of the link under way on a block. */
 typedef struct rill__transfer {
-    MPI_Request mpi;
+    rill__wire wire;
     rill__block *block;
     int peer, lane;
     bool rest; /* receive: a later part of a split message, into the same block */
@@ -86,22 +86,25 @@ typedef struct rill__progress {
     pthread_cond_t wake;
 } rill__progress;
 
+typedef struct rill__task rill__task;
+
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
-    MPI_Comm mpi;
+    rill__link *link;
+    const rill__link_table *table; /* the link's */
     int rank, size;
-    uint64_t split_limit; /* most bytes of one MPI message */
+    uint64_t split_limit; /* most bytes of one message */
     uint64_t host_limit;  /* the same between ranks of one host */
     uint64_t seq;         /* of the next call */
     uint64_t tag_calls;   /* calls with tags of their own; then tags come again */
     uint64_t first_seq;   /* what random rounding counts from */
     pthread_mutex_t lock;
     bool threaded;
-    atomic_int waiting;   /* callers that want the lock and did not get it at once */
-    atomic_int drivers;   /* callers in rill__engine_wait; written under the lock */
-    rill_request *driven; /* what the caller who advances requests right now waits for */
+    atomic_int waiting; /* callers that want the lock and did not get it at once */
+    atomic_int drivers; /* callers in rill__engine_wait; written under the lock */
+    rill__task *driven; /* what the caller who advances requests right now waits for */
     rill__progress progress;
-    rill_request *active, *active_last; /* in order of seq */
+    rill__task *active, *active_last; /* in order of seq */
     rill__block *free_blocks;
     struct rill__slab *slabs;
     int lent;                /* calls whose blocks MPI has in a collective of its own */
@@ -113,27 +116,29 @@ typedef struct rill__engine {
     uint64_t *sent, *received;           /* messages to and from each rank */
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
     int farewells[2]; /* ranks that came to the first and second step of freeing */
-    uint64_t derailed; /* the first call that was aborted: from there on ranks may count calls differently */
-    bool leaving;     /* this rank frees the communicator, */
-    bool closing;     /* and so do all: nobody is in a call any more */
+    uint64_t
+        derailed; /* the first call that was aborted: from there on ranks may count calls differently */
+    bool leaving; /* this rank frees the communicator, */
+    bool closing; /* and so do all: nobody is in a call any more */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
-    bool alone;   /* one request, and its caller waits: a receive may spin a little */
+    bool alone;   /* one task, and its caller waits: a receive may spin a little */
     rill__hosts hosts;
     rill__shared shared;
+    struct rill__mpi_sums *mpi_sums; /* coll/patterns/mpi_allreduce.h; NULL: the link has no MPI */
 } rill__engine;
 
 typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;
 
-typedef rill_status rill__step(rill_request *); /* RILL_OK done, RILL_IN_PROGRESS, or a failure */
+typedef rill_status rill__step(rill__task *); /* RILL_OK done, RILL_IN_PROGRESS, or a failure */
 
 /* The part of a request that moves messages. struct rill_request (api/call.h) starts with it. */
-typedef struct rill__task {
+struct rill__task {
     rill__engine *engine;
-    rill_request *next;
+    rill__task *next;
     rill__step *step;
-    void (*completed)(rill_request *); /* may be NULL */
+    void (*completed)(rill__task *); /* may be NULL */
     rill__life life;
     /* The same for those without the lock: never DRAINING, and COMPLETE only when the engine is through
      * with the request. */
@@ -154,7 +159,7 @@ typedef struct rill__task {
     bool adds_bits;     /* the call sums f32, and there are kernels that sum bits and values */
     bool shares_errors; /* another rank encodes the same, and answers for what coding loses */
     /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
-    void (*lost)(rill_request *, const rill__part *, struct rill__block *);
+    void (*lost)(rill__task *, const rill__part *, struct rill__block *);
     rill_status status;
     int origin; /* rank where the failure arose */
     char error[200];
@@ -165,11 +170,9 @@ typedef struct rill__task {
     rill__transfers sends, receives;
     rill__transfer posted; /* the receive of rill__exchange_receive; block NULL: none */
     rill__block *held;     /* received or made in this request; given back at completion */
-} rill__task;
+};
 
-#define RILL__TASK(request) ((rill__task *)(request))
-
-/* Without MPI_THREAD_MULTIPLE only one thread at a time may be in MPI, and so in here. */
+/* Where the link has no threads only one at a time may be in it, and so in here. */
 void rill__lock_contended(rill__engine *);
 void rill__unlock_threaded(rill__engine *);
 static inline bool rill__trylock(rill__engine *e) {
@@ -185,30 +188,28 @@ static inline void rill__unlock(rill__engine *e) {
 /* Lock held: lets in those who wait for it, and takes it again. */
 void rill__give_way(rill__engine *);
 
-/* Most bytes of one MPI message to and from that rank. */
+/* Most bytes of one message to and from that rank. */
 static inline uint64_t rill__limit_of(const rill__engine *e, int peer) {
     return e->hosts.host_of[peer] == e->hosts.mine ? e->host_limit : e->split_limit;
 }
 
 /* ---- engine.c ---- */
-rill_status rill__engine_init(rill__engine *, MPI_Comm); /* local */
+rill_status rill__engine_init(rill__engine *, rill__link *); /* local */
 void rill__engine_free(rill__engine *);
-rill_status rill__mpi_error(int code, const char *call);
-/* MPI_Test, also where (SimGrid) it does not know a null request as done. */
-static inline int rill__mpi_test(MPI_Request *request, int *done) {
-    *done = *request == MPI_REQUEST_NULL;
-    return *done ? MPI_SUCCESS : MPI_Test(request, done, MPI_STATUS_IGNORE);
+/* RILL_OK: it is through; RILL_IN_PROGRESS; or the failure that has ended it. */
+static inline rill_status rill__test(rill__engine *e, rill__transfer *t) {
+    return t->wire.word ? e->table->test(e->link, &t->wire, NULL) : RILL_OK;
 }
-void rill__task_start(rill_request *); /* takes the next seq and becomes active */
+void rill__task_start(rill__task *); /* takes the next seq and becomes active */
 /* Steps all active requests once. Returns whether anything moved. Lock held. */
 bool rill__engine_progress(rill__engine *);
 /* Progresses until the request is complete. Lock held, and given away now and then. */
-void rill__engine_wait(rill_request *);
+void rill__engine_wait(rill__task *);
 /* Whether all of the task's sends have left. */
 bool rill__sends_done(rill__task *);
 
 /* ---- notes.c ---- */
-/* MPI promises tags up to 32767. Each call takes RILL__LANES tags; the last of those is for notes. */
+/* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of those is for notes. */
 enum { RILL__TAG_NOTE = 32767 };
 rill_status rill__notes_reserve(rill__engine *);
 void rill__notes_free(rill__engine *);
@@ -216,8 +217,8 @@ void rill__send_note(rill__engine *, rill__header *, const char *text); /* to al
 void rill__receive_notes(rill__engine *);
 void rill__forget_notes(rill__engine *); /* of calls that are over */
 /* True: the call is aborted, and the request gave up its transfers. */
-bool rill__apply_notes(rill__engine *, rill_request *);
-/* Whether MPI is through with the buffers of notes and of aborted requests. */
+bool rill__apply_notes(rill__engine *, rill__task *);
+/* Whether the link is through with the buffers of notes and of aborted requests. */
 bool rill__orphans_done(rill__engine *);
 /* Asks all ranks what they are in. */
 void rill__inquire(rill__engine *);
@@ -231,12 +232,10 @@ rill_status rill__engine_drain(rill__engine *); /* collective: no message stays 
 
 /* Records a failure (status and this thread's detail) unless one is there; returns RILL_OK, so that
  * the state machine goes on taking part. */
-rill_status rill__task_fail(rill_request *, rill_status);
+rill_status rill__task_fail(rill__task *, rill_status);
 /* The same where the ranks may be in different calls, and wait for messages that never come. */
-rill_status rill__task_abort(rill_request *, rill_status);
-static inline bool rill__task_failed(const rill_request *r) {
-    return ((const rill__task *)r)->status != RILL_OK;
-}
+rill_status rill__task_abort(rill__task *, rill_status);
+static inline bool rill__task_failed(const rill__task *r) { return r->status != RILL_OK; }
 
 /* ---- progress.c ---- */
 /* Local. crowded: more ranks on this host than half of its processors. */
@@ -244,16 +243,16 @@ rill_status rill__progress_start(rill__engine *, bool crowded);
 void rill__progress_stop(rill__engine *); /* fine without one; before the drain */
 
 /* Life as all may read it. Who sees COMPLETE also sees what the request wrote. */
-static inline rill__life rill__task_shown(const rill_request *r) {
-    return atomic_load_explicit(&((const rill__task *)r)->shown, memory_order_acquire);
+static inline rill__life rill__task_shown(const rill__task *r) {
+    return atomic_load_explicit(&r->shown, memory_order_acquire);
 }
-static inline void rill__task_show(rill_request *r, rill__life life) {
-    atomic_store_explicit(&RILL__TASK(r)->shown, life, memory_order_release);
+static inline void rill__task_show(rill__task *r, rill__life life) {
+    atomic_store_explicit(&r->shown, life, memory_order_release);
 }
 
 /* ---- blocks.c ---- */
 /* A block with room for bytes, held by the request. NULL: out of memory. */
-rill__block *rill__block_take(rill_request *, size_t bytes);
+rill__block *rill__block_take(rill__task *, size_t bytes);
 void rill__block_return(rill__engine *, rill__block *);
 void rill__blocks_free(rill__engine *); /* when all have come back */
 
@@ -272,43 +271,43 @@ static inline rill__header rill__call_header(const rill__task *task) {
     rill__call_header_at(task, &header);
     return header;
 }
-/* Encodes the part (or, in a failed request, the failure) and sends it. */
-rill_status rill__send(rill_request *, int to, int lane, const rill__part *);
-/* Encodes into a block of the request, to be sent with rill__send_block, perhaps to several. */
-rill_status rill__encode(rill_request *, const rill__part *, rill__block **out);
+/* Encodes the part (or, in a failed task, the failure) and sends it. */
+rill_status rill__send(rill__task *, int to, int lane, const rill__part *);
+/* Encodes into a block of the task, to be sent with rill__send_block, perhaps to several. */
+rill_status rill__encode(rill__task *, const rill__part *, rill__block **out);
 /* A message of words (RILL__M_AGREE). */
-rill_status rill__send_words(rill_request *, int to, int lane, const uint64_t *, uint64_t n);
+rill_status rill__send_words(rill__task *, int to, int lane, const uint64_t *, uint64_t n);
 
 /* ---- transport.c, again ---- */
-rill_status rill__send_block(rill_request *, int to, int lane, rill__block *);
+rill_status rill__send_block(rill__task *, int to, int lane, rill__block *);
 
-/* Receives one message from source (or MPI_ANY_SOURCE; *from tells). RILL_IN_PROGRESS: not there
+/* Receives one message from source (or RILL__ANY; *from tells). RILL_IN_PROGRESS: not there
  * yet. A failed or malformed message gives RILL_OK, has been recorded as this request's
  * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
-rill_status rill__receive(rill_request *, int source, int lane, rill__message *, rill__block **,
+rill_status rill__receive(rill__task *, int source, int lane, rill__message *, rill__block **,
                           int *from);
 /* The same with so many probes before it gives up for now. */
-rill_status rill__receive_polled(rill_request *, int source, int lane, int polls, rill__message *,
+rill_status rill__receive_polled(rill__task *, int source, int lane, int polls, rill__message *,
                                  rill__block **, int *from);
 /* A whole message is in: checks it, takes its statistics and its failure, if any. False: it is
  * left over from an earlier, aborted call with the same tag. */
-bool rill__take_in(rill_request *, const rill__transfer *, rill__message *, rill__block **,
+bool rill__take_in(rill__task *, const rill__transfer *, rill__message *, rill__block **,
                    int *from);
 /* For a request that has waited long: takes in what has come in other lanes, to be received when its
  * turn comes, and aborts if a header shows that ranks are in different calls. */
-void rill__peek(rill_request *);
+void rill__peek(rill__task *);
 /* The entries of a received message; a failure is recorded and gives an empty part. */
-void rill__received_part_at(rill_request *, const rill__message *, rill__part *);
-static inline rill__part rill__received_part(rill_request *r, const rill__message *m) {
+void rill__received_part_at(rill__task *, const rill__message *, rill__part *);
+static inline rill__part rill__received_part(rill__task *r, const rill__message *m) {
     rill__part part;
     rill__received_part_at(r, m, &part);
     return part;
 }
 
 /* ---- exchange.c: one message at most to and from a rank that is known ---- */
-rill_status rill__exchange_send(rill_request *, int to, rill__block *);
+rill_status rill__exchange_send(rill__task *, int to, rill__block *);
 /* short_likely: the message will probably have at most RILL__SHORT bytes. */
-rill_status rill__exchange_receive(rill_request *, int source, bool short_likely, rill__message *,
+rill_status rill__exchange_receive(rill__task *, int source, bool short_likely, rill__message *,
                                    rill__block **);
 /* RILL_OK: the posted receive is complete, and *t has it. RILL_IN_PROGRESS after so many tests. */
 rill_status rill__test_posted(rill__task *, int tests, rill__transfer *t);
@@ -352,8 +351,8 @@ typedef struct rill__agree {
 } rill__agree;
 void rill__agree_start(rill__agree *, uint64_t args, uint64_t *sums, uint64_t n);
 /* Memory for an agreement of all ranks without sums: it then ends, and on all ranks alike. */
-rill_status rill__agree_reserve(rill_request *);
-rill_status rill__agree_step(rill_request *, rill__agree *);
+rill_status rill__agree_reserve(rill__task *);
+rill_status rill__agree_step(rill__task *, rill__agree *);
 
 /* ---- pattern.c: who talks to whom in recursive doubling for any number of ranks ---- */
 typedef enum rill__round_kind {

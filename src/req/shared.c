@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 /* Areas start here and are padded to this, so that no two share a line. */
 enum { ALIGNMENT = 64 };
@@ -29,83 +28,31 @@ static bool sizes_of(rill__shape shape, unsigned form, uint64_t n, size_t *indic
     return true;
 }
 
-#ifdef SMPI_H
-
-rill_status rill__shared_create(rill__shared *s, MPI_Comm mpi, const rill__hosts *hosts,
-                                uint64_t bytes) {
-    (void)mpi, (void)hosts, (void)bytes;
-    s->n = 0;
-    return RILL_OK;
-}
-void rill__shared_free(rill__shared *s) { (void)s; }
-static void synchronise(rill__shared *s) { (void)s; }
-
-#else
-
-/* MPI takes the memory from here, and whoever touches more than is left gets SIGBUS: containers have
- * as little as 64 MiB. */
-static uint64_t affordable(uint64_t bytes, int ranks) {
-    struct statvfs room;
-    if (statvfs("/dev/shm", &room) != 0) return bytes;
-    uint64_t share = (uint64_t)room.f_bavail * room.f_frsize / 4 / (unsigned)ranks;
-    return rill__min_u64(bytes, share);
-}
-
-static bool open_window(rill__shared *s, int place, uint64_t bytes) {
-    MPI_Info info;
-    void *unaligned;
-    s->segment = calloc((size_t)s->n, sizeof *s->segment);
-    s->bytes = calloc((size_t)s->n, sizeof *s->bytes);
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "alloc_shared_noncontig", "true");
-    int code = MPI_Win_allocate_shared((MPI_Aint)bytes, 1, info, s->host, &unaligned, &s->win);
-    MPI_Info_free(&info);
-    int good = code == MPI_SUCCESS && s->segment && s->bytes, all = 0;
-    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, s->host);
-    if (!all) return false; /* a window that some have cannot be freed: it stays */
-    MPI_Win_set_errhandler(s->win, MPI_ERRORS_RETURN);
-    for (int i = 0; i < s->n; i++) {
-        MPI_Aint size = 0;
-        int unit;
-        MPI_Win_shared_query(s->win, i, &size, &unit, &s->segment[i]);
-        /* Open MPI's are not aligned. All ranks map pages, so that all skip the same. */
-        size_t skip = -(uintptr_t)s->segment[i] & (ALIGNMENT - 1);
-        s->segment[i] += skip;
-        s->bytes[i] = (size_t)size > skip ? (size_t)size - skip : 0;
-    }
-    s->own = s->segment[place];
-    s->own_size = s->bytes[place];
-    return MPI_Win_lock_all(MPI_MODE_NOCHECK, s->win) == MPI_SUCCESS;
-}
-
-rill_status rill__shared_create(rill__shared *s, MPI_Comm mpi, const rill__hosts *hosts,
+rill_status rill__shared_create(rill__shared *s, rill__link *link, const rill__hosts *hosts,
                                 uint64_t bytes) {
     memset(s, 0, sizeof *s);
-    if (!bytes || !hosts->shares || hosts->most == 1) return RILL_OK;
-    int color = hosts->here > 1 ? hosts->mine : MPI_UNDEFINED;
-    int code = MPI_Comm_split(mpi, color, hosts->place, &s->host);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Comm_split");
-    if (s->host == MPI_COMM_NULL) return RILL_OK;
-    s->open = true;
+    s->link = link;
+    if (!bytes || !hosts->shares || hosts->most == 1 || !link->table->share) return RILL_OK;
+    bool shared = false;
+    size_t here = (size_t)hosts->here;
+    s->segment = calloc(here, sizeof *s->segment);
+    s->bytes = calloc(here, sizeof *s->bytes);
+    bool room = s->segment && s->bytes;
+    RILL_TRY(link->table->share(link, hosts, bytes, room ? s->segment : NULL,
+                                room ? s->bytes : NULL, &shared));
+    if (!shared) return RILL_OK;
     s->n = hosts->here;
-    if (!open_window(s, hosts->place, affordable(bytes, s->n))) s->n = 0;
+    s->own = s->segment[hosts->place];
+    s->own_size = s->bytes[hosts->place];
     return RILL_OK;
 }
 
 void rill__shared_free(rill__shared *s) {
-    if (s->n) {
-        MPI_Win_unlock_all(s->win);
-        MPI_Win_free(&s->win);
-    }
-    if (s->open) MPI_Comm_free(&s->host);
+    if (s->segment && s->link->table->unshare) s->link->table->unshare(s->link);
     free(s->segment);
     free(s->bytes);
     memset(s, 0, sizeof *s);
 }
-
-static void synchronise(rill__shared *s) { MPI_Win_sync(s->win); }
-
-#endif
 
 /* ---- areas ------------------------------------------------------------------------------------------ */
 
@@ -148,7 +95,6 @@ bool rill__shared_put(rill__shared *s, rill__shape shape, const rill__part *part
     if (part->n && indices) memcpy(entries, part->idx, part->n * shape.index_bytes);
     if (part->n) memcpy(entries + indices, part->val, part->n * rill__type_size(shape.type));
     atomic_store_explicit(&head->readers, (uint32_t)readers, memory_order_release);
-    synchronise(s);
     words[FORM] = (uint64_t)part->form;
     words[FIRST] = part->first;
     words[RANGE] = part->range;
@@ -170,8 +116,10 @@ rill_status rill__shared_get(rill__shared *s, int place, rill__shape shape, uint
     if (!good)
         return rill__fail(RILL_ERR_MESSAGE,
                           "malformed message: a part does not fit into shared memory");
-    synchronise(s);
-    char *entries = (char *)(head_at(s->segment[place], words[AT]) + 1);
+    area_head *head = head_at(s->segment[place], words[AT]);
+    /* The message with the words came after the entries were written: this sees them all. */
+    (void)atomic_load_explicit(&head->readers, memory_order_acquire);
+    char *entries = (char *)(head + 1);
     part->form = dense ? RILL__DENSE : RILL__SPARSE;
     part->first = words[FIRST];
     part->range = words[RANGE];

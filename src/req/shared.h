@@ -1,29 +1,25 @@
-/* Memory that the ranks of a host share: an MPI-3 window with a segment of each rank.
+/* Memory that the ranks of a host share, where the link has some: a segment of each rank.
  *
  * A rank copies a part into an area of its own segment and tells the others by message where it lies;
  * they read it in place. An area has a count of those who have yet to read it, and is free when it is 0:
  * nobody waits for that. Where there is no room (the part is too large, readers are late, a failed call
- * left an area behind, there is no window), the part goes by message instead. */
+ * left an area behind, nothing is shared), the part goes by message instead. */
 #ifndef RILL_REQ_SHARED_H
 #define RILL_REQ_SHARED_H
 
-#include "req/hosts.h"
+#include "link/hosts.h"
 #include "stream/part.h"
 
 /* Areas of a rank that may be in use at once. */
 enum { RILL__SHARED_AREAS = 64 };
 
 typedef struct rill__shared {
-#ifndef SMPI_H /* SimGrid has no MPI_Win_sync */
-    MPI_Win win;
-    MPI_Comm host;
-#endif
-    bool open;       /* host is a communicator */
-    int n;           /* ranks with a segment; 0: there is no window */
-    char **segment;  /* of each rank of this host, by its place */
-    size_t *bytes;   /* of each */
-    char *own;       /* this rank's */
-    size_t own_size; /* bytes */
+    rill__link *link; /* whose memory it is */
+    int n;            /* ranks with a segment; 0: nothing is shared */
+    char **segment;   /* of each rank of this host, by its place */
+    size_t *bytes;    /* of each */
+    char *own;        /* this rank's */
+    size_t own_size;  /* bytes */
     /* Areas of this rank, the oldest first, one after the other in a circle. */
     struct {
         size_t at, end;
@@ -31,9 +27,9 @@ typedef struct rill__shared {
     int oldest, used;
 } rill__shared;
 
-/* Collective. bytes: of each rank's segment, at most; less where the machine has less to give. Without
- * a window, which is no failure, everything goes by message. */
-rill_status rill__shared_create(rill__shared *, MPI_Comm, const rill__hosts *, uint64_t bytes);
+/* Collective. bytes: of each rank's segment, at most; less where the machine has less to give. Where
+ * nothing is shared, which is no failure, everything goes by message. */
+rill_status rill__shared_create(rill__shared *, rill__link *, const rill__hosts *, uint64_t bytes);
 void rill__shared_free(rill__shared *); /* collective */
 
 /* Where a part lies, as words of a message. */

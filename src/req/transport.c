@@ -1,25 +1,16 @@
 /* Messages: send, probe and receive, split what is over the limit.
  *
  * Sizes are learned by probing, so no round announces them and no receive is larger than its
- * message. A message over the split limit goes out in parts of that size on the same tag; MPI keeps
+ * message. A message over the split limit goes out in parts of that size on the same tag; the link keeps
  * their order, and the header in the first part tells how much follows. */
 #include "req/request.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Up to here a probed message is in (or eager to come), and a blocking receive saves a test. */
 enum { SMALL = 2048 };
-
-/* A simulated message sets out only when it is received: where many come, they would cost a latency each one by
- * one, as they do nowhere else. Where few come, polls cost more time to simulate than that is worth. */
-#ifdef SMPI_H
-enum { MOST_AT_ONCE = 16 };
-#else
-enum { MOST_AT_ONCE = INT_MAX };
-#endif
 
 /* Probes before the way back through the state machine, where nothing else could be done there. */
 enum { SPINS = 32 };
@@ -51,8 +42,7 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
 
 /* ---- send ------------------------------------------------------------------------------------------- */
 
-rill_status rill__send_block(rill_request *request, int to, int lane, rill__block *block) {
-    rill__task *task = RILL__TASK(request);
+rill_status rill__send_block(rill__task *task, int to, int lane, rill__block *block) {
     rill__engine *engine = task->engine;
     uint64_t limit = rill__limit_of(engine, to);
     for (size_t at = 0; at < block->bytes;) {
@@ -65,9 +55,8 @@ rill_status rill__send_block(rill_request *request, int to, int lane, rill__bloc
         t->peer = to;
         t->lane = lane;
         t->rest = false;
-        int code = MPI_Isend((char *)rill__block_message(block) + at, (int)bytes, MPI_BYTE, to,
-                             task->tag + lane, engine->mpi, &t->mpi);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Isend");
+        RILL_TRY(engine->table->send(engine->link, to, task->tag + lane,
+                                     (char *)rill__block_message(block) + at, bytes, &t->wire));
         task->sends.n++;
         engine->sent[to]++;
         at += bytes;
@@ -78,32 +67,30 @@ rill_status rill__send_block(rill_request *request, int to, int lane, rill__bloc
     return RILL_OK;
 }
 
-rill_status rill__send(rill_request *request, int to, int lane, const rill__part *part) {
+rill_status rill__send(rill__task *task, int to, int lane, const rill__part *part) {
     rill__block *block;
-    RILL_TRY(rill__encode(request, part, &block));
-    return rill__send_block(request, to, lane, block);
+    RILL_TRY(rill__encode(task, part, &block));
+    return rill__send_block(task, to, lane, block);
 }
 
 /* ---- receive ------------------------------------------------------------------------------------------ */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other
  * parts are posted at once: a probe must not find them. */
-static rill_status receive_rest(rill_request *request, int slot, size_t whole) {
-    rill__task *task = RILL__TASK(request);
+static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
     rill__engine *engine = task->engine;
     rill__transfer first = task->receives.at[slot];
     uint64_t limit = rill__limit_of(engine, first.peer);
     size_t at = first.block->bytes;
-    rill__block *block = rill__block_take(request, whole);
+    rill__block *block = rill__block_take(task, whole);
     if (!block) return RILL_ERR_MEMORY;
     memcpy(block->buffer.data, first.block->buffer.data, at);
     task->receives.at[slot].block = block;
     while (at < whole) {
         size_t bytes = rill__min_u64(whole - at, limit);
         rill__transfer t = {.block = block, .peer = first.peer, .lane = first.lane, .rest = true};
-        int code = MPI_Irecv((char *)block->buffer.data + at, (int)bytes, MPI_BYTE, t.peer,
-                             task->tag + t.lane, engine->mpi, &t.mpi);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Irecv");
+        RILL_TRY(engine->table->post(engine->link, t.peer, task->tag + t.lane,
+                                     (char *)block->buffer.data + at, bytes, &t.wire));
         engine->received[t.peer]++;
         RILL_TRY(rill__transfers_add(&task->receives, t));
         at += bytes;
@@ -125,15 +112,14 @@ static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t s
 }
 
 /* The first of the call's messages that came early, if there is one. */
-static bool take_early(rill_request *request, int source, int lane, rill__transfer *t) {
-    rill__task *task = RILL__TASK(request);
+static bool take_early(rill__task *task, int source, int lane, rill__transfer *t) {
     for (rill__early **at = &task->engine->early; *at; at = &(*at)->next) {
         rill__early *early = *at;
         if (early->seq != task->seq || early->transfer.lane != lane ||
-            (source != MPI_ANY_SOURCE && source != early->transfer.peer))
+            (source != RILL__ANY && source != early->transfer.peer))
             continue;
         /* The other call may still hold the block that it came in. */
-        rill__block *came = early->transfer.block, *own = rill__block_take(request, came->bytes);
+        rill__block *came = early->transfer.block, *own = rill__block_take(task, came->bytes);
         if (!own) return false; /* later */
         memcpy(own->buffer.data, came->buffer.data, came->bytes);
         *t = early->transfer;
@@ -146,9 +132,8 @@ static bool take_early(rill_request *request, int source, int lane, rill__transf
     return false;
 }
 
-bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message *message,
+bool rill__take_in(rill__task *task, const rill__transfer *t, rill__message *message,
                    rill__block **block, int *from) {
-    rill__task *task = RILL__TASK(request);
     rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
                                              false, message);
     if (status == RILL_ERR_MISMATCH && message->header.seq != task->seq) {
@@ -166,8 +151,8 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
         char detail[160];
         snprintf(detail, sizeof detail, "%s", rill_last_error());
         rill__fail(status, "from rank %d: %s", t->peer, detail);
-        if (status == RILL_ERR_MISMATCH) rill__task_abort(request, status);
-        else rill__task_fail(request, status);
+        if (status == RILL_ERR_MISMATCH) rill__task_abort(task, status);
+        else rill__task_fail(task, status);
         message->header = (rill__header){.form = RILL__M_FAILED, .status = (int16_t)status};
     } else if (message->header.form == RILL__M_FAILED) {
         if (task->status == RILL_OK) {
@@ -187,37 +172,29 @@ bool rill__take_in(rill_request *request, const rill__transfer *t, rill__message
     return true;
 }
 
-static rill_status post_receive(rill_request *request, const MPI_Status *probed, int lane,
-                                rill__transfer *t, bool *complete) {
-    rill__task *task = RILL__TASK(request);
+static rill_status receive_probed(rill__task *task, const rill__arrival *probed, int lane,
+                                  rill__transfer *t, bool *complete) {
     rill__engine *engine = task->engine;
-    int bytes = 0;
-    MPI_Get_count(probed, MPI_BYTE, &bytes);
-    *t = (rill__transfer){.mpi = MPI_REQUEST_NULL, .peer = probed->MPI_SOURCE, .lane = lane};
-    t->block = rill__block_take(request, (size_t)bytes);
+    *t = (rill__transfer){.peer = probed->source, .lane = lane};
+    t->block = rill__block_take(task, probed->bytes);
     if (!t->block) return RILL_ERR_MEMORY;
-    *complete = bytes <= SMALL && engine->size <= MOST_AT_ONCE &&
-                (uint64_t)bytes < rill__limit_of(engine, t->peer);
-    int code = *complete ? MPI_Recv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
-                                    task->tag + lane, engine->mpi, MPI_STATUS_IGNORE)
-                         : MPI_Irecv(t->block->buffer.data, bytes, MPI_BYTE, t->peer,
-                                     task->tag + lane, engine->mpi, &t->mpi);
+    *complete = probed->bytes <= SMALL && engine->size <= engine->link->most_at_once &&
+                probed->bytes < rill__limit_of(engine, t->peer);
     engine->received[t->peer]++;
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Recv");
+    return engine->table->receive(engine->link, probed, task->tag + lane, t->block->buffer.data,
+                                  *complete, &t->wire);
 }
 
 /* Whether all later parts of the block's message are in; those that are leave the list. They come in
- * order, so that one which is not there ends the search: each test makes MPI look at all its links. */
+ * order, so that one which is not there ends the search: each test makes MPI look at all its connections. */
 static bool rest_is_in(rill__task *task, const rill__block *block) {
     int kept = 0, i = 0;
     bool all = true;
     for (; i < task->receives.n; i++) {
         rill__transfer *t = &task->receives.at[i];
-        int done = 0;
-        if (all && t->rest && t->block == block) {
-            if (rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS) done = 1;
-            all = done != 0;
-        }
+        bool done = false;
+        if (all && t->rest && t->block == block)
+            all = done = rill__test(task->engine, t) != RILL_IN_PROGRESS;
         if (!done) task->receives.at[kept++] = *t;
     }
     task->receives.n = kept;
@@ -232,17 +209,14 @@ static int find_slot(const rill__task *task, const rill__block *block) {
 }
 
 /* One receive that is under way: RILL_OK when its message is whole, and then it left the list. */
-static rill_status finish_receive(rill_request *request, int slot, rill__transfer *finished) {
-    rill__task *task = RILL__TASK(request);
+static rill_status finish_receive(rill__task *task, int slot, rill__transfer *finished) {
     rill__transfer *t = &task->receives.at[slot];
-    int done = 0;
-    int code = rill__mpi_test(&t->mpi, &done);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-    if (!done) return RILL_IN_PROGRESS;
+    rill_status status = rill__test(task->engine, t);
+    if (status != RILL_OK) return status;
     rill__message head;
     if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &head) == RILL_OK &&
         rill__message_size(&head.header) > t->block->bytes) {
-        RILL_TRY(receive_rest(request, slot, rill__message_size(&head.header)));
+        RILL_TRY(receive_rest(task, slot, rill__message_size(&head.header)));
         return RILL_IN_PROGRESS;
     }
     rill__block *block = t->block;
@@ -263,49 +237,46 @@ static bool reads_split(const rill__task *task, int lane) {
     return false;
 }
 
-rill_status rill__receive_polled(rill_request *request, int source, int lane, int polls,
+rill_status rill__receive_polled(rill__task *task, int source, int lane, int polls,
                                  rill__message *message, rill__block **block, int *from) {
-    rill__task *task = RILL__TASK(request);
     rill__engine *engine = task->engine;
     rill__transfer t;
-    if (engine->early && take_early(request, source, lane, &t) &&
-        rill__take_in(request, &t, message, block, from))
+    if (engine->early && take_early(task, source, lane, &t) &&
+        rill__take_in(task, &t, message, block, from))
         return RILL_OK;
     for (int i = 0; i < task->receives.n; i++) {
         rill__transfer *under_way = &task->receives.at[i];
         if (under_way->rest || under_way->lane != lane) continue;
-        if (source != MPI_ANY_SOURCE && under_way->peer != source) continue;
-        rill_status status = finish_receive(request, i, &t);
+        if (source != RILL__ANY && under_way->peer != source) continue;
+        rill_status status = finish_receive(task, i, &t);
         if (status < 0) return status;
-        if (status == RILL_OK && rill__take_in(request, &t, message, block, from)) return RILL_OK;
-        if (source != MPI_ANY_SOURCE) return RILL_IN_PROGRESS;
+        if (status == RILL_OK && rill__take_in(task, &t, message, block, from)) return RILL_OK;
+        if (source != RILL__ANY) return RILL_IN_PROGRESS;
     }
     /* One that came early from another rank (rill__peek) waits for its turn, and nobody for it. */
-    if (source == MPI_ANY_SOURCE && reads_split(task, lane)) return RILL_IN_PROGRESS;
+    if (source == RILL__ANY && reads_split(task, lane)) return RILL_IN_PROGRESS;
     for (;;) {
-        int there = 0, code = MPI_SUCCESS;
-        MPI_Status probed;
-        for (int left = polls; !there && left && code == MPI_SUCCESS; left--)
-            code = MPI_Iprobe(source, task->tag + lane, engine->mpi, &there, &probed);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Iprobe");
-        if (!there) return RILL_IN_PROGRESS;
+        rill__arrival probed;
+        rill_status there = engine->table->probe(engine->link, source, task->tag + lane, polls,
+                                                 &probed);
+        if (there != RILL_OK) return there;
         bool complete;
-        RILL_TRY(post_receive(request, &probed, lane, &t, &complete));
+        RILL_TRY(receive_probed(task, &probed, lane, &t, &complete));
         if (complete) {
-            if (rill__take_in(request, &t, message, block, from)) return RILL_OK;
+            if (rill__take_in(task, &t, message, block, from)) return RILL_OK;
             continue;
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
         task->moved = true;
-        if (source != MPI_ANY_SOURCE || t.block->bytes == rill__limit_of(engine, t.peer))
+        if (source != RILL__ANY || t.block->bytes == rill__limit_of(engine, t.peer))
             return RILL_IN_PROGRESS;
     }
 }
 
-rill_status rill__receive(rill_request *request, int source, int lane, rill__message *message,
+rill_status rill__receive(rill__task *task, int source, int lane, rill__message *message,
                           rill__block **block, int *from) {
-    int polls = RILL__TASK(request)->engine->alone ? SPINS : 1;
-    return rill__receive_polled(request, source, lane, polls, message, block, from);
+    int polls = task->engine->alone ? SPINS : 1;
+    return rill__receive_polled(task, source, lane, polls, message, block, from);
 }
 
 static bool has_receive(const rill__task *task, int peer, int lane) {
@@ -314,18 +285,17 @@ static bool has_receive(const rill__task *task, int peer, int lane) {
     return false;
 }
 
-void rill__peek(rill_request *request) {
-    rill__task *task = RILL__TASK(request);
+void rill__peek(rill__task *task) {
+    rill__engine *engine = task->engine;
     for (int lane = 0; lane < RILL__LANES; lane++) {
-        int there = 0;
-        MPI_Status probed;
+        rill__arrival probed;
         bool complete;
         rill__transfer t;
-        if (MPI_Iprobe(MPI_ANY_SOURCE, task->tag + lane, task->engine->mpi, &there, &probed) !=
-                MPI_SUCCESS ||
-            !there || has_receive(task, probed.MPI_SOURCE, lane) || reads_split(task, lane))
+        if (engine->table->probe(engine->link, RILL__ANY, task->tag + lane, 1, &probed) !=
+                RILL_OK ||
+            has_receive(task, probed.source, lane) || reads_split(task, lane))
             continue;
-        if (post_receive(request, &probed, lane, &t, &complete) != RILL_OK ||
+        if (receive_probed(task, &probed, lane, &t, &complete) != RILL_OK ||
             rill__transfers_add(&task->receives, t) != RILL_OK)
             return;
     }
@@ -333,11 +303,10 @@ void rill__peek(rill_request *request) {
     if (task->posted.block && rill__test_posted(task, 1, &came) == RILL_OK &&
         rill__transfers_add(&task->receives, came) != RILL_OK)
         return;
-    for (int i = 0; i < task->receives.n && !rill__task_failed(request); i++) {
+    for (int i = 0; i < task->receives.n && !rill__task_failed(task); i++) {
         rill__transfer *t = &task->receives.at[i];
-        int done = 0;
         rill__message message;
-        if (t->rest || rill__mpi_test(&t->mpi, &done) != MPI_SUCCESS || !done) continue;
+        if (t->rest || rill__test(engine, t) != RILL_OK) continue;
         if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &message) !=
             RILL_OK)
             continue; /* whoever receives it reports it */
@@ -346,27 +315,26 @@ void rill__peek(rill_request *request) {
         if (!message.header.algorithm || !task->expect.algorithm)
             message.header.algorithm = task->expect.algorithm;
         rill_status status = rill__message_check(&message.header, &task->expect);
-        if (status != RILL_OK) rill__task_abort(request, status);
+        if (status != RILL_OK) rill__task_abort(task, status);
     }
 }
 
-void rill__received_part_at(rill_request *request, const rill__message *message, rill__part *part) {
-    rill__task *task = RILL__TASK(request);
+void rill__received_part_at(rill__task *task, const rill__message *message, rill__part *part) {
     rill_status status = task->status;
     if (status == RILL_OK && task->adds_bits &&
         message->header.index_codec == rill__codec_bitmap.id) {
         status = rill__message_bits(message, part);
         if (status == RILL_OK) return;
-        if (status < 0) rill__task_fail(request, status);
+        if (status < 0) rill__task_fail(task, status);
         else status = RILL_OK;
     }
     if (status == RILL_OK) {
         size_t room = rill__message_room(message);
-        rill__block *block = room ? rill__block_take(request, room) : NULL;
+        rill__block *block = room ? rill__block_take(task, room) : NULL;
         if (room && !block) status = RILL_ERR_MEMORY;
         else status = rill__message_part(message, block ? block->buffer.data : NULL, part);
         if (status == RILL_OK) return;
-        rill__task_fail(request, status);
+        rill__task_fail(task, status);
     }
     *part = rill__part_empty(message->header.first, message->header.range);
 }

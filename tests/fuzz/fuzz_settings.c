@@ -5,7 +5,7 @@
  * *NAME=VALUE for that of the communicator. MPI is not started: its calls are wrapped (tests/CMakeLists.txt). */
 #include "api/comm.h"
 #include "fuzz.h"
-#include "req/hosts.h"
+#include "link/hosts.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -20,7 +20,10 @@ static rill__problem problem_at(const rill__planner *planner, double density, do
 }
 
 static rill__planner make_planner(void) {
-    rill__planner planner = {.hosts = 1, .most_per_host = RANKS, .sums_bits = true};
+    rill__planner planner = {.hosts = 1,
+                             .most_per_host = RANKS,
+                             .sums_bits = true,
+                             .mpi_sums = true};
     rill__constants_default(&planner.profile.constants, 1, 1);
     return planner;
 }

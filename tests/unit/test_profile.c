@@ -134,6 +134,7 @@ static void points_correct_what_is_near(void **state) {
     planner.profile = sample(8, 8, 3e-5);
     planner.hosts = 8;
     planner.most_per_host = 1;
+    planner.mpi_sums = true;
     const rill__algorithm *ring = rill__algorithm_named(RILL_ALLREDUCE, "ring");
     const rill__algorithm *other = rill__algorithm_named(RILL_ALLREDUCE, "allgather");
     rill__problem near = problem(&planner, 1 << 20, 1 << 13),
@@ -154,6 +155,7 @@ static void fit_finds_the_constants(void **state) {
     int n = 0;
     planner.hosts = 8;
     planner.most_per_host = 1;
+    planner.mpi_sums = true;
     rill__constants truth, c;
     rill__constants_default(&truth, 8, 1);
     truth.latency = 8e-5;

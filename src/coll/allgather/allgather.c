@@ -34,10 +34,10 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
     uint64_t total = 0, count = 0;
     rill__shape shape = r->task.shape;
     rill__pairs *pairs = rill__request_alloc(r, (size_t)n, sizeof *pairs);
-    if (!pairs || rill__task_failed(r)) return RILL_OK;
+    if (!pairs || rill__task_failed(&r->task)) return RILL_OK;
     for (int i = 0; i < n; i++) {
         if (parts[i].form != RILL__SPARSE) {
-            rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no pairs", i));
+            rill__task_fail(&r->task, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no pairs", i));
             return RILL_OK;
         }
         pairs[i] = rill__part_pairs(&parts[i]);
@@ -54,7 +54,7 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
         status = rill__fail(RILL_ERR_OVERLAP,
                             "rill_allgather: %llu indices are on more than one rank",
                             (unsigned long long)(total - count));
-    if (status != RILL_OK) return rill__task_fail(r, status);
+    if (status != RILL_OK) return rill__task_fail(&r->task, status);
     piece->part = (rill__part){RILL__SPARSE,    0, r->task.expect.dim, count, piece->idx.data,
                                piece->val.data, 0};
     RILL_TRY(rill__finish_piece(r, piece));
@@ -68,7 +68,7 @@ static rill_status step(rill_request *r, rill__gather_kind kind) {
     int size = r->task.engine->size;
     if (!s->started) {
         rill__block *mine;
-        RILL_TRY(rill__encode(r, &r->input, &mine));
+        RILL_TRY(rill__encode(&r->task, &r->input, &mine));
         RILL_TRY(rill__gather_start(r, &s->gather, kind, mine));
         s->started = true;
     }
@@ -79,7 +79,8 @@ static rill_status step(rill_request *r, rill__gather_kind kind) {
     rill__gather_parts(r, &s->gather, parts);
     for (int i = 0; i < size; i++)
         if (i != r->task.engine->rank) rill__add_nnz(r, &s->gather.messages[i].header);
-    if (!rill__task_failed(r)) memcpy(r->fill, &s->gather.messages[0].header.fill, sizeof r->fill);
+    if (!rill__task_failed(&r->task))
+        memcpy(r->fill, &s->gather.messages[0].header.fill, sizeof r->fill);
     return unite(r, size, parts);
 }
 static rill_status step_direct(rill_request *r) { return step(r, RILL__DIRECT); }

@@ -37,7 +37,7 @@ static rill_status step(rill_request *r) {
     int size = r->task.engine->size;
     if (!s->started) {
         rill__block *mine;
-        RILL_TRY(rill__encode(r, &r->input, &mine));
+        RILL_TRY(rill__encode(&r->task, &r->input, &mine));
         RILL_TRY(rill__gather_start(r, &s->gather,
                                     rill__gather_choose(&r->problem, own_bytes(&r->problem)),
                                     mine));

@@ -64,7 +64,7 @@ static rill_status step(rill_request *r) {
     rill__problem q = in_blocks(&r->problem);
     s->split.unit = r->block;
     rill_status status = rill__split_gather_step(r, s, false, owned_bytes(&q));
-    if (status == RILL_OK && !rill__task_failed(r) && !r->settings.codec)
+    if (status == RILL_OK && !rill__task_failed(&r->task) && !r->settings.codec)
         r->problem.codec = first_codec(r, &s->gather);
     return status;
 }

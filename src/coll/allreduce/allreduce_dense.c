@@ -26,6 +26,7 @@ enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 enum { DENSIFYING, AGREEING, SUMMING };
 
 static const char *supports(const rill__problem *p) {
+    if (!p->mpi_sums) return "hands the sum to MPI, and these ranks have none";
     if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
     if (p->value_bits)
         return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
@@ -52,7 +53,7 @@ static void *room(rill_request *r, int i, size_t bytes) {
     state *s = r->state.data;
     rill__buffer *own = &r->piece[i].val;
     if (!in_blocks(r)) return rill__buffer_reserve(own, bytes) == RILL_OK ? own->data : NULL;
-    s->block[i] = rill__block_take(r, bytes);
+    s->block[i] = rill__block_take(&r->task, bytes);
     return s->block[i] ? s->block[i]->buffer.data : NULL;
 }
 
@@ -66,8 +67,8 @@ static void hold_blocks(rill_request *r, state *s, int more) {
 static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
     uint64_t dim = r->task.expect.dim;
     rill_type type = r->task.shape.type;
-    if (!rill__mpi_op(r, &sum->type, &sum->op))
-        return rill__fail(RILL_ERR_UNSUPPORTED, "MPI has no such op");
+    sum->type = type;
+    sum->op = r->op->kind;
     sum->size = rill__type_size(type);
     sum->count = dim;
     sum->last = true;
@@ -94,19 +95,19 @@ static rill_status step(rill_request *r) {
     if (s->stage == DENSIFYING) {
         status = densify(r, &s->sum);
         if (status == RILL_OK)
-            status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
-        if (status != RILL_OK) rill__task_fail(r, status);
+            status = rill__agree_reserve(&r->task); /* then all are in MPI's sum, or none */
+        if (status != RILL_OK) rill__task_fail(&r->task, status);
         rill__agree_start(&s->agree, 0, NULL, 0);
         s->stage = AGREEING;
     }
     if (s->stage == AGREEING) {
-        status = rill__agree_step(r, &s->agree);
+        status = rill__agree_step(&r->task, &s->agree);
         if (status != RILL_OK) return status;
         s->stage = SUMMING;
-        if (!rill__task_failed(r)) hold_blocks(r, s, 1);
+        if (!rill__task_failed(&r->task)) hold_blocks(r, s, 1);
     }
     if (rill__task_failed(
-            r)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
+            &r->task)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
         r->may_post = false;
         return RILL_OK;
     }

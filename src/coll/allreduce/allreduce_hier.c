@@ -180,7 +180,7 @@ static rill_status sum_range(rill_request *r, state *s, int ranges) {
 /* The leader's input among the hosts is the sum of its own; on a single host it is the result. */
 static rill_status put_together(rill_request *r, int ranges, const rill__part *parts) {
     bool last = r->task.engine->hosts.n == 1;
-    if (rill__task_failed(r)) {
+    if (rill__task_failed(&r->task)) {
         r->input = rill__part_empty(0, r->task.expect.dim);
         return RILL_OK;
     }
@@ -203,7 +203,7 @@ static rill_status collect(rill_request *r, state *s, int ranges) {
     if (status != RILL_OK) return status;
     status = put_together(r, ranges, s->parts);
     if (status != RILL_OK) {
-        rill__task_fail(r, status);
+        rill__task_fail(&r->task, status);
         r->input = rill__part_empty(0, r->task.expect.dim);
     }
     release_parts(r, s);
@@ -216,7 +216,7 @@ static rill_status receive_result(rill_request *r) {
     rill_status status = rill__host_take(r, 0, RILL__LANE_B, 0, r->task.expect.dim, &result,
                                          &header);
     if (status != RILL_OK) return status;
-    if (!rill__task_failed(r)) {
+    if (!rill__task_failed(&r->task)) {
         r->task.nnz_sum = header.nnz_sum;
         r->task.nnz_max = header.nnz_max;
         status = rill__stream_set_part(r->out, r->fill, &result.part);
@@ -255,7 +255,7 @@ static rill_status step_leader(rill_request *r, state *s) {
     rill__problem q = among_hosts(&r->problem, hosts->n, hosts->most);
     if (all && !s->started) {
         rill__block *mine;
-        RILL_TRY(rill__encode(r, &r->input, &mine));
+        RILL_TRY(rill__encode(&r->task, &r->input, &mine));
         RILL_TRY(rill__gather_start_among(r, &s->leaders.gather, &leaders,
                                           rill__gather_choose(&q, sum_bytes(&q)), mine));
     }
@@ -288,9 +288,9 @@ static rill_status step(rill_request *r) {
     if (s->stage == RECEIVING) return receive_result(r);
     status = step_leader(r, s);
     if (status == RILL_IN_PROGRESS) return status;
-    if (status != RILL_OK) rill__task_fail(r, status);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
     rill__part result = rill__part_empty(0, r->task.expect.dim);
-    if (!rill__task_failed(r)) result = rill__stream_part(r->out);
+    if (!rill__task_failed(&r->task)) result = rill__stream_part(r->out);
     return rill__host_give(r, 1, hosts->here, RILL__LANE_B, &result);
 }
 

@@ -54,7 +54,7 @@ static void add(rill_request *r, state *s, const rill__message *message, int pee
     bool lower = peer < r->task.engine->rank;
     rill__part both[2];
     both[lower] = *s->sum;
-    rill__received_part_at(r, message, &both[!lower]);
+    rill__received_part_at(&r->task, message, &both[!lower]);
     int next = s->summed ? 1 - s->last : 0;
     rill__request_sum(r, 0, r->task.expect.dim, 2, both, false, &r->piece[next]);
     s->sum = &r->piece[next].part;
@@ -75,14 +75,14 @@ static rill_status send(rill_request *r, state *s, int peer, rill__round_kind ki
         r->task.hops = 1 + (uint32_t)s->exchanges++;
     }
     if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
-    RILL_TRY(rill__encode(r, s->sum, &block));
+    RILL_TRY(rill__encode(&r->task, s->sum, &block));
     bool turned = r->task.sends_dense && s->sum == &r->input;
     if (kind == RILL__ROUND_EXCHANGE && (turned || rill__request_is_lossy(r))) {
         s->kept = rill__own_part(r, block);
         s->sum = &s->kept;
     }
     s->is_short = block->bytes <= RILL__SHORT;
-    return rill__exchange_send(r, peer, block);
+    return rill__exchange_send(&r->task, peer, block);
 }
 
 static rill_status step(rill_request *r) {
@@ -101,13 +101,13 @@ static rill_status step(rill_request *r) {
         if (kind == RILL__ROUND_SEND || kind == RILL__ROUND_RESULT_SEND) continue;
         rill__message message;
         rill__block *block;
-        rill_status status = rill__exchange_receive(r, peer, s->is_short, &message, &block);
+        rill_status status = rill__exchange_receive(&r->task, peer, s->is_short, &message, &block);
         if (status != RILL_OK) return status;
         if (message.header.form == RILL__M_FAILED) continue;
         if (kind == RILL__ROUND_RESULT_RECEIVE) {
             r->task.nnz_sum = message.header.nnz_sum;
             r->task.nnz_max = message.header.nnz_max;
-            rill__received_part_at(r, &message, &s->kept);
+            rill__received_part_at(&r->task, &message, &s->kept);
             s->sum = &s->kept;
         } else {
             add(r, s, &message, peer);

@@ -39,7 +39,7 @@ static rill_status step(rill_request *r) {
         rill_status status = rill__ring_step(r, &s->ring);
         if (status != RILL_OK) return status;
         rill__block *mine;
-        RILL_TRY(rill__encode(r, &r->piece[s->ring.last].part, &mine));
+        RILL_TRY(rill__encode(&r->task, &r->piece[s->ring.last].part, &mine));
         RILL_TRY(rill__gather_start(r, &s->gather, RILL__RING, mine));
         s->stage = GATHERING;
     }

@@ -37,27 +37,29 @@ static rill_status step(rill_request *r) {
         while (s->distance < size && !(from_root & s->distance))
             s->distance *= 2;
         if (!from_root) {
-            RILL_TRY(rill__encode(r, &r->input, &s->block));
+            RILL_TRY(rill__encode(&r->task, &r->input, &s->block));
             s->have = true;
             if (rill__request_is_lossy(r)) { /* the root ends with what the others get */
                 rill__part part = rill__own_part(r, s->block);
-                if (!rill__task_failed(r)) RILL_TRY(rill__stream_set_part(r->out, r->fill, &part));
+                if (!rill__task_failed(&r->task))
+                    RILL_TRY(rill__stream_set_part(r->out, r->fill, &part));
             }
         }
     }
     if (!s->have) {
         int parent = (from_root - s->distance + r->root) % size;
-        rill_status status = rill__receive(r, parent, RILL__LANE_A, &s->message, &s->block, NULL);
+        rill_status status = rill__receive(&r->task, parent, RILL__LANE_A, &s->message, &s->block,
+                                           NULL);
         if (status != RILL_OK) return status;
         r->task.rounds++;
         s->have = true;
     }
     rill_status sent = rill__fan_out(r, r->root, from_root, &s->distance, RILL__LANE_A, s->block);
     if (sent != RILL_OK) return sent;
-    if (!from_root || rill__task_failed(r)) return RILL_OK;
+    if (!from_root || rill__task_failed(&r->task)) return RILL_OK;
     memcpy(r->fill, &s->message.header.fill, sizeof r->fill);
-    rill__part part = rill__received_part(r, &s->message);
-    if (rill__task_failed(r)) return RILL_OK;
+    rill__part part = rill__received_part(&r->task, &s->message);
+    if (rill__task_failed(&r->task)) return RILL_OK;
     return rill__stream_set_part(r->out, r->fill, &part);
 }
 

@@ -12,15 +12,15 @@ static rill__header header_at(const void *start) {
 rill_status rill__bundle(rill_request *r, int n, const void *const *start, rill__block **out) {
     rill__part nothing = rill__part_empty(0, 0);
     size_t bytes = 0;
-    if (rill__task_failed(r)) return rill__encode(r, &nothing, out);
+    if (rill__task_failed(&r->task)) return rill__encode(&r->task, &nothing, out);
     for (int i = 0; i < n; i++) {
         rill__header h = header_at(start[i]);
         bytes += rill__message_padded(&h);
     }
-    rill__block *block = rill__block_take(r, sizeof(rill__header) + bytes);
+    rill__block *block = rill__block_take(&r->task, sizeof(rill__header) + bytes);
     if (!block) {
-        rill__task_fail(r, RILL_ERR_MEMORY);
-        return rill__encode(r, &nothing, out);
+        rill__task_fail(&r->task, RILL_ERR_MEMORY);
+        return rill__encode(&r->task, &nothing, out);
     }
     rill__header bundle = rill__call_header(&r->task);
     bundle.form = RILL__M_BUNDLE;

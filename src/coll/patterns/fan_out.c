@@ -9,7 +9,7 @@ rill_status rill__fan_out(rill_request *r, int root, int place, int *distance, i
         int child = place + *distance / 2;
         if (child < size) {
             if (block->bytes > LARGE && !rill__sends_done(&r->task)) return RILL_IN_PROGRESS;
-            RILL_TRY(rill__send_block(r, (child + root) % size, lane, block));
+            RILL_TRY(rill__send_block(&r->task, (child + root) % size, lane, block));
             r->task.rounds++;
         }
         *distance /= 2;

@@ -53,13 +53,14 @@ rill_status rill__gather_start(rill_request *request, rill__gather *g, rill__gat
 
 static rill_status send_to(rill_request *request, const rill__gather *g, int place,
                            rill__block *block) {
-    return rill__send_block(request, rill__group_rank(&g->group, place), RILL__LANE_B, block);
+    return rill__send_block(&request->task, rill__group_rank(&g->group, place), RILL__LANE_B,
+                            block);
 }
 
 static rill_status receive_from(rill_request *request, const rill__gather *g, int place,
                                 rill__message *message, rill__block **block) {
-    return rill__receive(request, rill__group_rank(&g->group, place), RILL__LANE_B, message, block,
-                         NULL);
+    return rill__receive(&request->task, rill__group_rank(&g->group, place), RILL__LANE_B, message,
+                         block, NULL);
 }
 
 static rill_status step_direct(rill_request *request, rill__gather *g) {
@@ -74,8 +75,8 @@ static rill_status step_direct(rill_request *request, rill__gather *g) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block,
-                                           &from);
+        rill_status status = rill__receive(&request->task, RILL__ANY, RILL__LANE_B, &message,
+                                           &block, &from);
         if (status != RILL_OK) return status;
         int place = rill__group_place(&g->group, from);
         if (place >= 0) g->messages[place] = message;
@@ -91,7 +92,8 @@ static rill_status step_ring(rill_request *request, rill__gather *g) {
         if (!g->sent) {
             rill__block *block = g->blocks[sends];
             rill__part nothing = rill__part_empty(0, 0);
-            if (rill__task_failed(request)) RILL_TRY(rill__encode(request, &nothing, &block));
+            if (rill__task_failed(&request->task))
+                RILL_TRY(rill__encode(&request->task, &nothing, &block));
             RILL_TRY(send_to(request, g, (rank + 1) % size, block));
             request->task.rounds++;
             g->sent = true;
@@ -111,7 +113,7 @@ static rill_status step_ring(rill_request *request, rill__gather *g) {
 static rill_status bundle(rill_request *request, const rill__gather *g, int n, rill__block **out) {
     int size = g->group.n, rank = g->group.me;
     rill__part nothing = rill__part_empty(0, 0);
-    if (rill__task_failed(request)) return rill__encode(request, &nothing, out);
+    if (rill__task_failed(&request->task)) return rill__encode(&request->task, &nothing, out);
     if (n == 1) {
         *out = g->mine;
         return RILL_OK;
@@ -119,7 +121,8 @@ static rill_status bundle(rill_request *request, const rill__gather *g, int n, r
     const void **start = rill__request_alloc(request, (size_t)n, sizeof *start);
     for (int i = 0; start && i < n; i++)
         start[i] = rill__message_start(&g->messages[(rank + i) % size]);
-    return start ? rill__bundle(request, n, start, out) : rill__encode(request, &nothing, out);
+    return start ? rill__bundle(request, n, start, out)
+                 : rill__encode(&request->task, &nothing, out);
 }
 
 static void unbundle(rill_request *request, rill__gather *g, const rill__message *received,
@@ -140,7 +143,7 @@ static void unbundle(rill_request *request, rill__gather *g, const rill__message
         if (status == RILL_IN_PROGRESS)
             status = rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is too short");
     }
-    if (status != RILL_OK) rill__task_fail(request, status);
+    if (status != RILL_OK) rill__task_fail(&request->task, status);
 }
 
 static rill_status step_bruck(rill_request *request, rill__gather *g) {
@@ -176,11 +179,11 @@ rill_status rill__gather_step(rill_request *request, rill__gather *g) {
 void rill__gather_parts(rill_request *request, const rill__gather *g, rill__part *parts) {
     for (int i = 0; i < g->group.n; i++) {
         if (g->messages[i].header.form == RILL__M_FAILED) {
-            rill__task_fail(request, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no data",
-                                                rill__group_rank(&g->group, i)));
+            rill__task_fail(&request->task, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no data",
+                                                       rill__group_rank(&g->group, i)));
             parts[i] = rill__part_empty(0, 0);
         } else {
-            parts[i] = rill__received_part(request, &g->messages[i]);
+            parts[i] = rill__received_part(&request->task, &g->messages[i]);
         }
     }
 }

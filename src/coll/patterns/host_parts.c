@@ -19,21 +19,21 @@ static rill_status give(rill_request *r, int from, int to, int lane, const rill_
     rill__block *block = NULL;
     if (!readers) return RILL_OK;
     r->task.rounds++;
-    bool shared = !rill__task_failed(r) &&
+    bool shared = !rill__task_failed(&r->task) &&
                   rill__shared_put(&engine->shared, r->task.shape, part, readers, words);
     for (int i = from; i < to; i++) {
         int rank = hosts->ranks[i];
         if (i == me) continue;
         if (shared) {
-            RILL_TRY(rill__send_words(r, rank, lane, words, RILL__SHARED_WORDS));
+            RILL_TRY(rill__send_words(&r->task, rank, lane, words, RILL__SHARED_WORDS));
         } else if (ranges) {
             uint64_t first = rill__uniform_bound(part->range, i - from, to - from);
             uint64_t end = rill__uniform_bound(part->range, i - from + 1, to - from);
             rill__part slice = rill__part_slice(r->task.shape, part, first, end - first);
-            RILL_TRY(rill__send(r, rank, lane, &slice));
+            RILL_TRY(rill__send(&r->task, rank, lane, &slice));
         } else {
-            if (!block) RILL_TRY(rill__encode(r, part, &block));
-            RILL_TRY(rill__send_block(r, rank, lane, block));
+            if (!block) RILL_TRY(rill__encode(&r->task, part, &block));
+            RILL_TRY(rill__send_block(&r->task, rank, lane, block));
         }
     }
     return RILL_OK;
@@ -86,7 +86,7 @@ static rill_status read_message(rill_request *r, const rill__message *message, u
         memcpy(taken->words, message->payload, sizeof taken->words);
         return read_shared(r, first, range, taken);
     }
-    rill__part part = rill__received_part(r, message);
+    rill__part part = rill__received_part(&r->task, message);
     if (part.first != first || part.range != range)
         return rill__fail(RILL_ERR_MESSAGE, "a message has another range than expected");
     taken->part = part;
@@ -97,7 +97,7 @@ rill_status rill__host_take(rill_request *r, int place, int lane, uint64_t first
                             rill__host_part *taken, rill__header *header) {
     rill__message message;
     rill__block *block;
-    rill_status status = rill__receive(r, r->task.engine->hosts.ranks[place], lane, &message,
+    rill_status status = rill__receive(&r->task, r->task.engine->hosts.ranks[place], lane, &message,
                                        &block, NULL);
     if (status != RILL_OK) return status;
     *header = message.header;
@@ -106,7 +106,7 @@ rill_status rill__host_take(rill_request *r, int place, int lane, uint64_t first
     taken->shared = false;
     if (header->form == RILL__M_FAILED) return RILL_OK;
     status = read_message(r, &message, first, range, taken);
-    return status == RILL_OK ? RILL_OK : rill__task_fail(r, status);
+    return status == RILL_OK ? RILL_OK : rill__task_fail(&r->task, status);
 }
 
 void rill__host_release(rill_request *r, const rill__host_part *taken) {

@@ -1,7 +1,92 @@
 #include "coll/patterns/mpi_allreduce.h"
+#include "link/link_mpi.h"
 
-/* MPI counts are ints. */
+#include <stdlib.h>
+
 #define MOST_AT_ONCE (UINT64_C(1) << 30)
+
+/* ---- operations: those that MPI has not, or not as we promise them. MPI calls them as inout = in op inout. ---- */
+
+#define COMBINE(name, type, op)                                                                    \
+    static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
+        (void)datatype;                                                                            \
+        combine(type, op, in, inout, (uint64_t)*n);                                                \
+    }
+
+/* MPI's buffers have no slack: whole registers first, then the rest through a padded copy. */
+static void combine(rill_type type, const rill_op *op, const void *in, void *inout, uint64_t n) {
+    const rill__kernels *k = rill__kernels_get();
+    size_t size = rill_type_size(type);
+    uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
+    k->combine(type, op, inout, in, inout, whole);
+    char lower[64 * 8 + RILL__SLACK] = {0}, upper[64 * 8 + RILL__SLACK] = {0};
+    __builtin_memcpy(lower, (const char *)in + whole * size, tail * size);
+    __builtin_memcpy(upper, (char *)inout + whole * size, tail * size);
+    k->combine(type, op, upper, lower, upper, tail);
+    __builtin_memcpy((char *)inout + whole * size, upper, tail * size);
+}
+
+COMBINE(f16_sum, RILL_F16, RILL_SUM)
+COMBINE(f16_min, RILL_F16, RILL_MIN)
+COMBINE(f16_max, RILL_F16, RILL_MAX)
+COMBINE(f16_prod, RILL_F16, RILL_PROD)
+COMBINE(bf16_sum, RILL_BF16, RILL_SUM)
+COMBINE(bf16_min, RILL_BF16, RILL_MIN)
+COMBINE(bf16_max, RILL_BF16, RILL_MAX)
+COMBINE(bf16_prod, RILL_BF16, RILL_PROD)
+
+/* MPI_MIN and MPI_MAX may lose a NaN. */
+static void real_min(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout, (uint64_t)*n);
+}
+static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
+    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout, (uint64_t)*n);
+}
+
+enum { REAL_MIN, REAL_MAX, F16, BF16 = F16 + 4, OPS = BF16 + 4 }; /* F16, BF16: by kind */
+
+struct rill__mpi_sums {
+    MPI_Op op[OPS];
+};
+
+rill_status rill__mpi_sums_create(struct rill__mpi_sums **out) {
+    static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,
+                                                      f16_max,  f16_prod, bf16_sum, bf16_min,
+                                                      bf16_max, bf16_prod};
+    struct rill__mpi_sums *sums = *out = malloc(sizeof *sums);
+    if (!sums) return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
+    for (int i = 0; i < OPS; i++)
+        sums->op[i] = MPI_OP_NULL;
+    for (int i = 0; i < OPS; i++) {
+        int code = MPI_Op_create(functions[i], 1, &sums->op[i]);
+        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Op_create");
+    }
+    return RILL_OK;
+}
+
+void rill__mpi_sums_free(struct rill__mpi_sums *sums) {
+    for (int i = 0; sums && i < OPS; i++)
+        if (sums->op[i] != MPI_OP_NULL) MPI_Op_free(&sums->op[i]);
+    free(sums);
+}
+
+static void find_op(const struct rill__mpi_sums *sums, const rill__mpi_allreduce *x,
+                    MPI_Datatype *type, MPI_Op *op) {
+    if (x->words) {
+        *type = MPI_UINT64_T;
+        *op = MPI_BOR;
+    } else if (x->type == RILL_F32 || x->type == RILL_F64) {
+        *type = x->type == RILL_F32 ? MPI_FLOAT : MPI_DOUBLE;
+        *op = x->op == RILL__SUM    ? MPI_SUM
+              : x->op == RILL__PROD ? MPI_PROD
+                                    : sums->op[x->op == RILL__MIN ? REAL_MIN : REAL_MAX];
+    } else {
+        *type = MPI_UINT16_T;
+        *op = sums->op[(x->type == RILL_F16 ? F16 : BF16) + (int)x->op];
+    }
+}
+
+/* ---- the sum ------------------------------------------------------------------------------------ */
 
 /* A blocking call may block in MPI: the agreement has shown that all ranks are in this call, and
  * none has an earlier collective to post. */
@@ -9,10 +94,16 @@ static rill_status post(rill_request *r, rill__mpi_allreduce *x) {
     x->posted = rill__min_u64(MOST_AT_ONCE, x->count - x->done);
     const char *from = (const char *)x->from + x->done * x->size;
     char *to = (char *)x->to + x->done * x->size;
+    const rill__engine *engine = r->task.engine;
+    MPI_Comm comm = rill__link_mpi_comm(engine->link);
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Datatype type;
+    MPI_Op op;
+    find_op(engine->mpi_sums, x, &type, &op);
     int n = (int)x->posted, code;
-    x->mpi = MPI_REQUEST_NULL;
-    if (r->blocking) code = MPI_Allreduce(from, to, n, x->type, x->op, r->task.engine->mpi);
-    else code = MPI_Iallreduce(from, to, n, x->type, x->op, r->task.engine->mpi, &x->mpi);
+    if (r->blocking) code = MPI_Allreduce(from, to, n, type, op, comm);
+    else code = MPI_Iallreduce(from, to, n, type, op, comm, &request);
+    x->wire = rill__link_mpi_wire(request);
     x->waiting = true;
     if (x->last && x->done + x->posted == x->count) r->may_post = false;
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
@@ -24,10 +115,9 @@ rill_status rill__mpi_allreduce_step(rill_request *r, rill__mpi_allreduce *x) {
             if (!rill__may_post(r)) return RILL_IN_PROGRESS;
             RILL_TRY(post(r, x));
         }
-        int over = 0;
-        int code = rill__mpi_test(&x->mpi, &over);
-        if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Test");
-        if (!over) return RILL_IN_PROGRESS;
+        rill__engine *engine = r->task.engine;
+        rill_status status = engine->table->test(engine->link, &x->wire, NULL);
+        if (status != RILL_OK) return status;
         x->done += x->posted;
         x->waiting = false;
     }

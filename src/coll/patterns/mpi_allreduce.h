@@ -6,17 +6,22 @@
 
 #include "coll/coll.h"
 
+/* Operations that MPI has not, or not as we promise them; engine.mpi_sums. Local. Free takes NULL, too. */
+rill_status rill__mpi_sums_create(struct rill__mpi_sums **);
+void rill__mpi_sums_free(struct rill__mpi_sums *);
+
 typedef struct rill__mpi_allreduce {
-    MPI_Datatype type;
-    MPI_Op op;
-    size_t size; /* bytes of one element */
+    bool words; /* 64-bit words by OR; else values: */
+    rill_type type;
+    rill__op_kind op; /* not RILL__USER */
+    size_t size;      /* bytes of one element */
     const void *from;
     void *to;
     uint64_t count;
     bool last; /* the call posts no other afterwards: those behind it may go on */
     /* so far */
     uint64_t done, posted;
-    MPI_Request mpi;
+    rill__wire wire;
     bool waiting;
 } rill__mpi_allreduce;
 

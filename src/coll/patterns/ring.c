@@ -27,7 +27,7 @@ static rill__part add_own(rill_request *r, rill__ring *ring, int segment, const 
     uint64_t first = rill__split_first(split, segment), range = rill__split_range(split, segment);
     rill__part both[2] = {*left, rill__part_slice(r->task.shape, &r->input, first, range)};
     if (left->first != first || left->range != range) {
-        rill__task_fail(r,
+        rill__task_fail(&r->task,
                         rill__fail(RILL_ERR_MESSAGE, "a message has another range than expected"));
         return rill__part_empty(first, range);
     }
@@ -51,15 +51,15 @@ rill_status rill__ring_step(rill_request *r, rill__ring *ring) {
             rill__part first = rill__part_slice(r->task.shape, &r->input,
                                                 rill__split_first(&ring->split, sends),
                                                 rill__split_range(&ring->split, sends));
-            RILL_TRY(rill__send(r, (rank + 1) % size, RILL__LANE_A,
+            RILL_TRY(rill__send(&r->task, (rank + 1) % size, RILL__LANE_A,
                                 ring->round ? &r->piece[ring->last].part : &first));
             r->task.rounds++;
             ring->sent = true;
         }
         rill__message message;
         rill__block *block;
-        rill_status status = rill__receive(r, (rank - 1 + size) % size, RILL__LANE_A, &message,
-                                           &block, NULL);
+        rill_status status = rill__receive(&r->task, (rank - 1 + size) % size, RILL__LANE_A,
+                                           &message, &block, NULL);
         if (status != RILL_OK) return status;
         rill__part left = rill__part_empty(rill__split_first(&ring->split, comes),
                                            rill__split_range(&ring->split, comes));
@@ -69,7 +69,7 @@ rill_status rill__ring_step(rill_request *r, rill__ring *ring) {
                 r->task.nnz_sum = ring->own_nnz + message.header.nnz_sum;
                 r->task.nnz_max = rill__max_u64(r->task.nnz_max, message.header.nnz_max);
             }
-            left = rill__received_part(r, &message);
+            left = rill__received_part(&r->task, &message);
         }
         add_own(r, ring, comes, &left);
     }

@@ -71,7 +71,7 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
         }
     }
     if (s->stage == AGREEING) {
-        rill_status status = rill__agree_step(request, &s->agree);
+        rill_status status = rill__agree_step(&request->task, &s->agree);
         if (status != RILL_OK) return status;
         scale_bounds(s, size, dim);
         s->stage = BOUNDS_KNOWN;
@@ -85,7 +85,7 @@ rill_status rill__split_send(rill_request *request, const rill__group *group,
         int to = (group->me + ++*sent) % group->n;
         rill__part slice = rill__part_slice(request->task.shape, &request->input, bounds[to],
                                             bounds[to + 1] - bounds[to]);
-        RILL_TRY(rill__send(request, rill__group_rank(group, to), RILL__LANE_A, &slice));
+        RILL_TRY(rill__send(&request->task, rill__group_rank(group, to), RILL__LANE_A, &slice));
     }
     return RILL_OK;
 }
@@ -111,8 +111,8 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(request, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block,
-                                           &from);
+        rill_status status = rill__receive(&request->task, RILL__ANY, RILL__LANE_A, &message,
+                                           &block, &from);
         if (status != RILL_OK) return status;
         s->received++;
         RILL_TRY(rill__split_send(request, &s->group, s->bounds, &s->sent, s->received));
@@ -120,11 +120,11 @@ rill_status rill__split_step(rill_request *request, rill__split *s) {
         /* An agreement on the bounds has brought everybody's statistics already. */
         if (request->problem.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
         int place = rill__group_place(&s->group, from);
-        rill__part part = rill__received_part(request, &message);
+        rill__part part = rill__received_part(&request->task, &message);
         if (place >= 0 && part.first == first && part.range == range) {
             s->parts[place] = part;
         } else {
-            rill__task_fail(request,
+            rill__task_fail(&request->task,
                             rill__fail(RILL_ERR_MESSAGE,
                                        "rank %d sent another range than this rank's", from));
         }

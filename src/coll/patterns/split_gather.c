@@ -30,7 +30,7 @@ rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool
         r->task.coding.value = coded;
         if (status != RILL_OK) return status;
         rill__block *mine;
-        RILL_TRY(rill__encode(r, &r->piece[0].part, &mine));
+        RILL_TRY(rill__encode(&r->task, &r->piece[0].part, &mine));
         rill__problem among = r->problem;
         among.ranks = s->split.group.n;
         RILL_TRY(rill__gather_start_among(r, &s->gather, &s->split.group,

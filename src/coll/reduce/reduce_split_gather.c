@@ -35,7 +35,7 @@ static rill_status step(rill_request *r) {
         rill_status status = rill__split_sum_step(r, &s->split, false);
         if (status != RILL_OK) return status;
         r->task.rounds++;
-        if (rank != r->root) return rill__send(r, r->root, RILL__LANE_B, &r->piece[0].part);
+        if (rank != r->root) return rill__send(&r->task, r->root, RILL__LANE_B, &r->piece[0].part);
         s->parts = rill__request_alloc(r, (size_t)size, sizeof *s->parts);
         if (!s->parts) return RILL_ERR_MEMORY;
         s->parts[rank] = r->piece[0].part;
@@ -45,12 +45,12 @@ static rill_status step(rill_request *r) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(r, MPI_ANY_SOURCE, RILL__LANE_B, &message, &block,
+        rill_status status = rill__receive(&r->task, RILL__ANY, RILL__LANE_B, &message, &block,
                                            &from);
         if (status != RILL_OK) return status;
         s->received++;
         if (message.header.form != RILL__M_FAILED)
-            s->parts[from] = rill__received_part(r, &message);
+            s->parts[from] = rill__received_part(&r->task, &message);
     }
     return rill__finish_parts(r, size, s->parts);
 }

@@ -42,18 +42,18 @@ static rill_status step(rill_request *r) {
         if (from_root & s->distance) {
             int parent = (from_root - s->distance + r->root) % size;
             r->task.rounds++;
-            return rill__send(r, parent, RILL__LANE_A, &s->sum);
+            return rill__send(&r->task, parent, RILL__LANE_A, &s->sum);
         }
         if (from_root + s->distance >= size) continue;
         rill__message message;
         rill__block *block;
         int child = (from_root + s->distance + r->root) % size;
-        rill_status status = rill__receive(r, child, RILL__LANE_A, &message, &block, NULL);
+        rill_status status = rill__receive(&r->task, child, RILL__LANE_A, &message, &block, NULL);
         if (status != RILL_OK) return status;
         r->task.rounds++;
         if (message.header.form == RILL__M_FAILED) continue;
         rill__add_nnz(r, &message.header);
-        rill__part both[2] = {s->sum, rill__received_part(r, &message)};
+        rill__part both[2] = {s->sum, rill__received_part(&r->task, &message)};
         int next = s->summed ? 1 - s->last : 0;
         rill__request_sum(r, 0, r->task.expect.dim, 2, both, false, &r->piece[next]);
         s->sum = r->piece[next].part;

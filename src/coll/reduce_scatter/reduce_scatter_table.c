@@ -8,7 +8,7 @@ const rill__algorithm *const rill__reduce_scatter_table[] = {
 };
 
 rill_status rill__finish_range(rill_request *r, const rill__split *split, const rill__part *part) {
-    if (rill__task_failed(r)) return RILL_OK;
+    if (rill__task_failed(&r->task)) return RILL_OK;
     uint64_t end = part->first + part->range, dim = r->task.expect.dim;
     rill__part parts[3] = {rill__part_empty(0, part->first), *part,
                            rill__part_empty(end, dim - end)};

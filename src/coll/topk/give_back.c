@@ -11,8 +11,8 @@ static rill__piece *next_piece(rill_request *r, const rill__part *part) {
         int capacity = f->returns_capacity ? 2 * f->returns_capacity : 16;
         rill__piece *at = realloc(f->returned, (size_t)capacity * sizeof *at);
         if (!at) {
-            rill__task_fail(r, rill__fail(RILL_ERR_MEMORY, "out of memory for %d returned parts",
-                                          capacity));
+            rill__task_fail(&r->task, rill__fail(RILL_ERR_MEMORY,
+                                                 "out of memory for %d returned parts", capacity));
             return NULL;
         }
         memset(at + f->returns_capacity, 0, (size_t)(capacity - f->returns_capacity) * sizeof *at);
@@ -27,7 +27,7 @@ static rill__piece *next_piece(rill_request *r, const rill__part *part) {
     if (status == RILL_OK)
         status = rill__buffer_reserve(&piece->val, part->n * rill__type_size(r->task.shape.type));
     if (status != RILL_OK) {
-        rill__task_fail(r, status);
+        rill__task_fail(&r->task, status);
         return NULL;
     }
     if (indices) memcpy(piece->idx.data, part->idx, indices);
@@ -39,7 +39,7 @@ static rill__piece *next_piece(rill_request *r, const rill__part *part) {
 }
 
 void rill__give_back(rill_request *r, const rill__part *part) {
-    if (!r->feedback->options.keeps || !part->n || rill__task_failed(r)) return;
+    if (!r->feedback->options.keeps || !part->n || rill__task_failed(&r->task)) return;
     rill__piece *piece = next_piece(r, part);
     if (piece) memcpy(piece->val.data, part->val, part->n * rill__type_size(r->task.shape.type));
 }
@@ -56,12 +56,13 @@ static void fit(rill_request *r, const rill__part *part, rill__block *block) {
     codec->fit(r->task.shape.type, part->val, part->n, (char *)block->buffer.data + values);
 }
 
-void rill__give_back_lost(rill_request *r, const rill__part *part, rill__block *block) {
-    if (!r->feedback->options.keeps || !part->n || rill__task_failed(r)) return;
+void rill__give_back_lost(rill__task *task, const rill__part *part, rill__block *block) {
+    rill_request *r = (rill_request *)task;
+    if (!r->feedback->options.keeps || !part->n || rill__task_failed(&r->task)) return;
     fit(r, part, block);
     if (r->task.shares_errors) return;
     rill__part decoded = rill__own_part(r, block);
-    if (rill__task_failed(r)) return;
+    if (rill__task_failed(&r->task)) return;
     rill__piece *piece = next_piece(r, part);
     if (!piece) return;
     rill_type type = r->task.shape.type;

@@ -15,10 +15,10 @@ typedef struct target {
 
 static bool target_take(rill_request *r, uint64_t n, target *t) {
     rill__shape shape = r->task.shape;
-    rill__block *idx = rill__block_take(r, n * shape.index_bytes);
-    rill__block *val = rill__block_take(r, n * rill__type_size(shape.type));
+    rill__block *idx = rill__block_take(&r->task, n * shape.index_bytes);
+    rill__block *val = rill__block_take(&r->task, n * rill__type_size(shape.type));
     if (!idx || !val) {
-        rill__task_fail(r, RILL_ERR_MEMORY);
+        rill__task_fail(&r->task, RILL_ERR_MEMORY);
         return false;
     }
     *t = (target){idx->buffer.data, val->buffer.data, 0};
@@ -47,9 +47,10 @@ static bool selection_start(rill_request *r, const rill__part *part, bool drops,
                      .part = part,
                      .drops = drops};
     size_t bytes = part->n * rill__key_bytes(s->shape.type);
-    rill__block *keys = rill__block_take(r, bytes), *scratch = rill__block_take(r, bytes);
+    rill__block *keys = rill__block_take(&r->task, bytes),
+                *scratch = rill__block_take(&r->task, bytes);
     if (!keys || !scratch) {
-        rill__task_fail(r, RILL_ERR_MEMORY);
+        rill__task_fail(&r->task, RILL_ERR_MEMORY);
         return false;
     }
     s->keys = keys->buffer.data;
@@ -163,15 +164,15 @@ rill__part rill__received_pairs(rill_request *r, const rill__message *message, u
                                 uint64_t range) {
     const rill__header *h = &message->header;
     if (h->form == RILL__M_SPARSE && h->first == first && h->range == range)
-        return rill__received_part(r, message);
-    rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE,
-                                  "malformed message: not the %llu indices from %llu on",
-                                  (unsigned long long)range, (unsigned long long)first));
+        return rill__received_part(&r->task, message);
+    rill__task_fail(&r->task, rill__fail(RILL_ERR_MESSAGE,
+                                         "malformed message: not the %llu indices from %llu on",
+                                         (unsigned long long)range, (unsigned long long)first));
     return rill__part_empty(first, range);
 }
 
 void rill__part_add_pairs(rill_request *r, rill__part *into, const rill__part *from) {
-    if (!from->n || rill__task_failed(r)) return;
+    if (!from->n || rill__task_failed(&r->task)) return;
     if (!into->n) {
         into->n = from->n;
         into->idx = from->idx;

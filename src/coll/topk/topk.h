@@ -42,7 +42,7 @@ typedef struct rill__feedback {
 /* Reports values that this rank dropped: copied. */
 void rill__give_back(rill_request *, const rill__part *);
 /* For task.lost: fits the values to what they stand for, and reports what is lost all the same. */
-void rill__give_back_lost(rill_request *, const rill__part *, rill__block *);
+void rill__give_back_lost(rill__task *, const rill__part *, rill__block *);
 
 /* The k largest magnitudes of a part of pairs; ties go to the lower index. kept and dropped are
  * sorted by index and take their memory from the request; dropped may be NULL. A part of at most k

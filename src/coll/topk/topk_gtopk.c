@@ -52,22 +52,22 @@ static rill_status step_up(rill_request *r, state *s) {
     for (; s->distance < size; s->distance *= 2) {
         if (rank & s->distance) {
             rill__block *block;
-            RILL_TRY(rill__encode(r, &s->sum, &block));
+            RILL_TRY(rill__encode(&r->task, &s->sum, &block));
             r->task.rounds++;
-            return rill__send_block(r, rank - s->distance, RILL__LANE_A, block);
+            return rill__send_block(&r->task, rank - s->distance, RILL__LANE_A, block);
         }
         if (rank + s->distance >= size) continue;
         rill__message message;
         rill__block *block;
-        rill_status status = rill__receive(r, rank + s->distance, RILL__LANE_A, &message, &block,
-                                           NULL);
+        rill_status status = rill__receive(&r->task, rank + s->distance, RILL__LANE_A, &message,
+                                           &block, NULL);
         if (status != RILL_OK) return status;
         r->task.rounds++;
         rill__part received = rill__received_pairs(r, &message, 0, r->task.expect.dim);
         rill__part_add_pairs(r, &s->sum, &received);
         select_again(r, s);
     }
-    RILL_TRY(rill__encode(r, &s->sum, &s->result));
+    RILL_TRY(rill__encode(&r->task, &s->sum, &s->result));
     if (rill__request_is_lossy(r)) s->sum = rill__own_part(r, s->result);
     return RILL_OK;
 }
@@ -76,13 +76,13 @@ static rill_status step_wait(rill_request *r, state *s) {
     rill__message message;
     int rank = r->task.engine->rank;
     if (!rank) return RILL_OK;
-    rill_status status = rill__receive(r, rank - s->distance, RILL__LANE_B, &message, &s->result,
-                                       NULL);
+    rill_status status = rill__receive(&r->task, rank - s->distance, RILL__LANE_B, &message,
+                                       &s->result, NULL);
     if (status != RILL_OK) return status;
     r->task.rounds++;
     s->sum = rill__received_pairs(r, &message, 0, r->task.expect.dim);
-    if (!rill__task_failed(r)) return RILL_OK;
-    return rill__encode(r, &s->sum, &s->result); /* those below are told */
+    if (!rill__task_failed(&r->task)) return RILL_OK;
+    return rill__encode(&r->task, &s->sum, &s->result); /* those below are told */
 }
 
 static rill_status step_down(rill_request *r, state *s) {

@@ -199,7 +199,7 @@ static rill_status split(rill_request *r, state *s) {
 static rill_status copy_part(rill_request *r, const rill__part *from, rill__part *to) {
     size_t idx = from->form == RILL__SPARSE ? from->n * r->task.shape.index_bytes : 0;
     size_t val = from->n * rill__type_size(r->task.shape.type);
-    rill__block *blocks[2] = {rill__block_take(r, idx), rill__block_take(r, val)};
+    rill__block *blocks[2] = {rill__block_take(&r->task, idx), rill__block_take(&r->task, val)};
     if (!blocks[0] || !blocks[1]) return RILL_ERR_MEMORY;
     *to = *from;
     to->idx = blocks[0]->buffer.data;
@@ -222,10 +222,10 @@ static rill__part take_part(rill_request *r, const rill__message *message, int f
     my_region(r, &first, &range);
     rill__part part = rill__part_empty(first, range);
     if (message->header.form == RILL__M_FAILED) return part;
-    part = rill__received_part(r, message);
+    part = rill__received_part(&r->task, message);
     if (part.first == first && part.range == range) return part;
-    rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "rank %d sent another range than this rank's",
-                                  from));
+    rill__task_fail(&r->task, rill__fail(RILL_ERR_MESSAGE,
+                                         "rank %d sent another range than this rank's", from));
     return rill__part_empty(first, range);
 }
 
@@ -234,7 +234,7 @@ static rill_status receive(rill_request *r, state *s) {
         rill__message message;
         rill__block *block;
         int from;
-        rill_status status = rill__receive(r, MPI_ANY_SOURCE, RILL__LANE_A, &message, &block,
+        rill_status status = rill__receive(&r->task, RILL__ANY, RILL__LANE_A, &message, &block,
                                            &from);
         if (status != RILL_OK) return status;
         s->received++;
@@ -282,7 +282,7 @@ static rill_status start_gather(rill_request *r, state *s) {
     /* In the header's place for the planner's statistics, which a reducer has no use for. */
     rill__level_pack(s->counts, &r->task.nnz_sum, &r->task.nnz_max);
     rill__block *mine;
-    RILL_TRY(rill__encode(r, &part, &mine));
+    RILL_TRY(rill__encode(&r->task, &part, &mine));
     return rill__gather_start(r, &s->gather, RILL__BRUCK, mine);
 }
 
@@ -291,12 +291,13 @@ static void join_ranges(rill_request *r, rill__part *parts) {
     unsigned width = r->task.shape.index_bytes;
     int size = r->task.engine->size;
     uint64_t end = 0;
-    for (int i = 0; i < size && !rill__task_failed(r); i++) {
+    for (int i = 0; i < size && !rill__task_failed(&r->task); i++) {
         uint64_t n = parts[i].n, first = end;
         bool sparse = parts[i].form == RILL__SPARSE;
         if (!sparse || (n && rill__index_at(width, parts[i].idx, 0) < end))
-            rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE,
-                                          "the share of rank %d is not one that follows", i));
+            rill__task_fail(&r->task,
+                            rill__fail(RILL_ERR_MESSAGE,
+                                       "the share of rank %d is not one that follows", i));
         else if (n) end = rill__index_at(width, parts[i].idx, n - 1) + 1;
         if (i == size - 1) end = r->task.expect.dim;
         parts[i].first = first;
@@ -339,7 +340,7 @@ static rill_status finish(rill_request *r, state *s) {
     if (!parts) return RILL_ERR_MEMORY;
     rill__gather_parts(r, &s->gather, parts);
     join_ranges(r, parts);
-    if (rill__task_failed(r)) return RILL_OK;
+    if (rill__task_failed(&r->task)) return RILL_OK;
     RILL_TRY(rill__level_cut_parts(r, size, parts, wanted(r)));
     RILL_TRY(rill__finish_parts(r, size, parts));
     RILL_TRY(remember(r, s));
@@ -370,9 +371,9 @@ static rill_status reduce_step(rill_request *r, state *s) {
     rill_status status;
     if (s->stage == START) RILL_TRY(start(r, s));
     if (s->stage == PARTITIONING) {
-        status = rill__agree_step(r, &s->agree);
+        status = rill__agree_step(&r->task, &s->agree);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(r)) return stop(s);
+        if (rill__task_failed(&r->task)) return stop(s);
         end_partition(r, s);
         s->stage = SPLITTING;
     }
@@ -389,7 +390,7 @@ static rill_status reduce_step(rill_request *r, state *s) {
     if (s->stage == FINDING) {
         status = find_level(r, s);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(r)) return stop(s);
+        if (rill__task_failed(&r->task)) return stop(s);
         s->stage = CUTTING;
     }
     rill_type type = r->task.shape.type;
@@ -409,7 +410,7 @@ static rill_status step(rill_request *r) {
         if (may_balance(r)) {
             status = rill__balance_step(r, &s->balance, &s->share);
             if (status != RILL_OK) return status;
-            if (rill__task_failed(r) && !s->balance.moving) return stop(s);
+            if (rill__task_failed(&r->task) && !s->balance.moving) return stop(s);
         }
         RILL_TRY(start_gather(r, s));
         s->stage = GATHERING;

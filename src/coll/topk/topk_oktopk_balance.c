@@ -52,7 +52,7 @@ static rill_status send_away(rill_request *r, rill__balance *b, const rill__shar
         uint64_t from, end;
         if (!overlap(b, ranks, me, to, &from, &end)) continue;
         rill__part part = part_of(r->task.shape, s, from - b->starts[me], end - b->starts[me]);
-        RILL_TRY(rill__send(r, to, RILL__LANE_A, &part));
+        RILL_TRY(rill__send(&r->task, to, RILL__LANE_A, &part));
     }
     r->task.rounds++;
     uint64_t sum = b->starts[ranks];
@@ -73,15 +73,17 @@ static rill_status collect(rill_request *r, rill__balance *b, const rill__share 
         } else {
             rill__message message;
             rill__block *block;
-            rill_status status = rill__receive(r, b->next, RILL__LANE_A, &message, &block, NULL);
+            rill_status status = rill__receive(&r->task, b->next, RILL__LANE_A, &message, &block,
+                                               NULL);
             if (status != RILL_OK) return status;
-            if (message.header.form != RILL__M_FAILED) part = rill__received_part(r, &message);
-            if (!rill__task_failed(r) && (part.form != RILL__SPARSE || part.n != end - from))
-                rill__task_fail(r,
+            if (message.header.form != RILL__M_FAILED)
+                part = rill__received_part(&r->task, &message);
+            if (!rill__task_failed(&r->task) && (part.form != RILL__SPARSE || part.n != end - from))
+                rill__task_fail(&r->task,
                                 rill__fail(RILL_ERR_MESSAGE,
                                            "rank %d sent another share than announced", b->next));
         }
-        if (!rill__task_failed(r)) append(r->task.shape, &b->out, &part);
+        if (!rill__task_failed(&r->task)) append(r->task.shape, &b->out, &part);
     }
     return RILL_OK;
 }
@@ -101,10 +103,10 @@ rill_status rill__balance_step(rill_request *r, rill__balance *b, rill__share *s
     int ranks = r->task.engine->size;
     if (!b->begun) RILL_TRY(begin(r, b, s));
     if (!b->agreed) {
-        rill_status status = rill__agree_step(r, &b->agree);
+        rill_status status = rill__agree_step(&r->task, &b->agree);
         if (status != RILL_OK) return status;
         b->agreed = true;
-        if (rill__task_failed(r)) return RILL_OK; /* and so has everybody's */
+        if (rill__task_failed(&r->task)) return RILL_OK; /* and so has everybody's */
         if (!rill__balance_needed(b->sizes, ranks, r->feedback->options.balance_trigger))
             return RILL_OK;
         for (int i = 0; i < ranks; i++)

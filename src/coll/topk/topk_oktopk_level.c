@@ -135,9 +135,9 @@ rill_status rill__level_find(rill_request *r, rill__level_search *search, const 
         count_bins(type, s, search);
     }
     for (;;) {
-        rill_status status = rill__agree_step(r, &search->agree);
+        rill_status status = rill__agree_step(&r->task, &search->agree);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(r) || narrow(search, k)) break;
+        if (rill__task_failed(&r->task) || narrow(search, k)) break;
         count_bins(type, s, search);
     }
     *key = search->found;

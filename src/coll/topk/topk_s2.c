@@ -43,6 +43,7 @@ typedef struct state {
 } state;
 
 static const char *supports(const rill__problem *p) {
+    if (!p->mpi_sums) return "hands its sketch to MPI, and these ranks have none";
     return p->value_bits
                ? "hands its sketch to MPI, which sends values as they are: value_bits must "
                  "be 0"
@@ -73,12 +74,8 @@ static rill_status mark(rill_request *r, state *s) {
         uint64_t unit = rill__index_at(width, r->input.idx, i) / s->block;
         s->own[unit / 64] |= UINT64_C(1) << unit % 64;
     }
-    s->sum = (rill__mpi_allreduce){.type = MPI_UINT64_T,
-                                   .op = MPI_BOR,
-                                   .size = sizeof *s->own,
-                                   .from = s->own,
-                                   .to = s->joint,
-                                   .count = s->words};
+    s->sum = (rill__mpi_allreduce){
+        .words = true, .size = sizeof *s->own, .from = s->own, .to = s->joint, .count = s->words};
     return RILL_OK;
 }
 
@@ -133,8 +130,8 @@ static void fill(rill_request *r, state *s) {
         rill__sketch_add(&s->sketch, own, rank * s->block + index % s->block,
                          rill__value_load(type, (const char *)in->val + i * size));
     }
-    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell == RILL_F64 ? MPI_DOUBLE : MPI_FLOAT,
-                                   .op = MPI_SUM,
+    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell,
+                                   .op = RILL__SUM,
                                    .size = cell,
                                    .from = own,
                                    .to = r->piece[0].idx.data,
@@ -205,8 +202,8 @@ static rill_status finish(rill_request *r, state *s) {
     if (s->entries) {
         rill__block *kept = NULL;
         if (r->feedback->options.keeps) {
-            kept = rill__block_take(r, s->entries * size);
-            if (!kept) return rill__task_fail(r, RILL_ERR_MEMORY);
+            kept = rill__block_take(&r->task, s->entries * size);
+            if (!kept) return rill__task_fail(&r->task, RILL_ERR_MEMORY);
         }
         list(r, s, out->idx.data);
         out->part.n = s->entries;
@@ -226,7 +223,7 @@ static rill_status finish(rill_request *r, state *s) {
 
 /* Goes on when all ranks have agreed, and none has failed. */
 static rill_status agreed(rill_request *r, state *s, int next) {
-    rill_status status = rill__agree_step(r, &s->agree);
+    rill_status status = rill__agree_step(&r->task, &s->agree);
     if (status == RILL_OK) s->stage = next;
     return status;
 }
@@ -244,8 +241,8 @@ static void size_sketch(rill_request *r, state *s) {
     if (s->entries <= s->agree.args_min) return;
     /* Memory may be short on one rank alone, and MPI can't tell the others. */
     rill_status status = reserve(r, s);
-    if (status == RILL_OK) status = rill__agree_reserve(r);
-    if (status != RILL_OK) rill__task_fail(r, status);
+    if (status == RILL_OK) status = rill__agree_reserve(&r->task);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
     rill__agree_start(&s->agree, 0, NULL, 0);
     s->stage = AGREEING_ROOM;
 }
@@ -256,20 +253,20 @@ static rill_status step(rill_request *r) {
     if (s->stage == MARKING) {
         status = mark(r, s);
         if (status == RILL_OK)
-            status = rill__agree_reserve(r); /* then all are in MPI's sum, or none */
-        if (status != RILL_OK) rill__task_fail(r, status);
+            status = rill__agree_reserve(&r->task); /* then all are in MPI's sum, or none */
+        if (status != RILL_OK) rill__task_fail(&r->task, status);
         rill__agree_start(&s->agree, room(r), NULL, 0);
         s->stage = AGREEING;
     }
     if (s->stage == AGREEING) status = agreed(r, s, JOINING);
-    if (status == RILL_OK && s->stage == JOINING && !rill__task_failed(r)) {
+    if (status == RILL_OK && s->stage == JOINING && !rill__task_failed(&r->task)) {
         status = rill__mpi_allreduce_step(r, &s->sum);
         if (status == RILL_OK) s->stage = SIZING;
     }
     if (status == RILL_OK && s->stage == SIZING) size_sketch(r, s);
     if (status == RILL_OK && s->stage == AGREEING_ROOM) status = agreed(r, s, FILLING);
     if (status != RILL_OK) return status;
-    if (rill__task_failed(r)) {
+    if (rill__task_failed(&r->task)) {
         r->may_post = false;
         return RILL_OK;
     }

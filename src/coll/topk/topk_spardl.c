@@ -86,7 +86,7 @@ static rill__part trimmed(rill_request *r, const state *s, const section *c) {
 static rill_status encode_two(rill_request *r, const rill__part parts[2], rill__block **out) {
     const void *start[2];
     for (int i = 0; i < 2; i++) {
-        RILL_TRY(rill__encode(r, &parts[i], out));
+        RILL_TRY(rill__encode(&r->task, &parts[i], out));
         start[i] = rill__block_message(*out);
     }
     return rill__bundle(r, 2, start, out);
@@ -100,8 +100,8 @@ static rill_status send_blocks(rill_request *r, state *s) {
     int n = sections_of(r, s->distance, s->held - s->distance, c);
     for (int i = 0; i < n; i++)
         parts[i] = trimmed(r, s, &c[i]);
-    RILL_TRY(n == 1 ? rill__encode(r, &parts[0], &block) : encode_two(r, parts, &block));
-    RILL_TRY(rill__send_block(r, to, RILL__LANE_A, block));
+    RILL_TRY(n == 1 ? rill__encode(&r->task, &parts[0], &block) : encode_two(r, parts, &block));
+    RILL_TRY(rill__send_block(&r->task, to, RILL__LANE_A, block));
     r->task.rounds++;
     sections_of(r, 0, s->distance, c);
     for (int i = 0; i < 2; i++)
@@ -120,13 +120,15 @@ static rill_status receive_blocks(rill_request *r, state *s) {
     int from = (r->task.engine->rank - s->distance + size) % size;
     rill__message message, inner;
     rill__block *block;
-    rill_status status = rill__receive(r, from, RILL__LANE_A, &message, &block, NULL);
+    rill_status status = rill__receive(&r->task, from, RILL__LANE_A, &message, &block, NULL);
     if (status != RILL_OK) return status;
     section c[2];
     int n = sections_of(r, 0, s->held - s->distance, c);
     if (message.header.form != RILL__M_BUNDLE) {
         if (n == 1 || message.header.form == RILL__M_FAILED) add(r, s, 0, &message, &c[0]);
-        else rill__task_fail(r, rill__fail(RILL_ERR_MESSAGE, "malformed message: not a bundle"));
+        else
+            rill__task_fail(&r->task,
+                            rill__fail(RILL_ERR_MESSAGE, "malformed message: not a bundle"));
         return RILL_OK;
     }
     size_t offset = 0;
@@ -134,7 +136,7 @@ static rill_status receive_blocks(rill_request *r, state *s) {
         status = rill__message_next(&message, &r->task.expect, &offset, &inner);
         if (status == RILL_IN_PROGRESS)
             status = rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is too short");
-        if (status != RILL_OK) return rill__task_fail(r, status);
+        if (status != RILL_OK) return rill__task_fail(&r->task, status);
         add(r, s, i, &inner, &c[i]);
     }
     return RILL_OK;
@@ -144,7 +146,7 @@ static rill_status gather_own(rill_request *r, state *s) {
     section own = section_of(r, r->task.engine->rank, r->task.engine->rank + 1);
     rill__part part = trimmed(r, s, &own);
     rill__block *block;
-    RILL_TRY(rill__encode(r, &part, &block));
+    RILL_TRY(rill__encode(&r->task, &part, &block));
     return rill__gather_start(r, &s->gather, RILL__BRUCK, block);
 }
 
@@ -152,13 +154,13 @@ static rill_status gather_own(rill_request *r, state *s) {
 static rill_status finish(rill_request *r, state *s) {
     int size = r->task.engine->size;
     rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
-    if (!parts || rill__task_failed(r)) return RILL_OK;
+    if (!parts || rill__task_failed(&r->task)) return RILL_OK;
     for (int i = 0; i < size; i++) {
         section c = section_of(r, i, i + 1);
         parts[i] = rill__received_pairs(r, &s->gather.messages[i], c.first, c.range);
     }
     rill_status status = rill__finish_parts(r, size, parts);
-    if (status == RILL_OK && !rill__task_failed(r)) rill__block_memory_close(r, parts);
+    if (status == RILL_OK && !rill__task_failed(&r->task)) rill__block_memory_close(r, parts);
     return status;
 }
 

@@ -1,5 +1,4 @@
-#include "req/hosts.h"
-#include "req/request.h"
+#include "link/hosts.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -50,17 +49,20 @@ static void pretend(const char *text, int size, int *first) {
     }
 }
 
-/* first[i] = the lowest rank that shares memory with rank i. False: MPI does not tell. */
-static bool find(MPI_Comm mpi, int rank, int size, int *first) {
-    MPI_Comm host;
-    int lowest = rank;
-    for (int i = 0; i < size; i++)
+/* first[i] = the lowest rank that shares memory with rank i; *known: the link tells of all ranks. */
+static rill_status find(rill__link *link, int *first, bool *known) {
+    uint64_t *ids = (uint64_t *)(void *)link->values; /* two of each rank */
+    _Static_assert(RILL__LINK_VALUES >= 2, "they fit");
+    RILL_TRY(link->table->allgather(link, link->host, sizeof link->host, ids));
+    *known = true;
+    for (int i = 0; i < link->ranks; i++) {
+        const uint64_t *mine = &ids[2 * (size_t)i];
+        *known &= mine[0] || mine[1];
         first[i] = 0;
-    if (MPI_Comm_split_type(mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host) != MPI_SUCCESS)
-        return false;
-    MPI_Bcast(&lowest, 1, MPI_INT, 0, host);
-    MPI_Comm_free(&host);
-    return MPI_Allgather(&lowest, 1, MPI_INT, first, 1, MPI_INT, mpi) == MPI_SUCCESS;
+        while (memcmp(&ids[2 * (size_t)first[i]], mine, sizeof link->host) != 0)
+            first[i]++;
+    }
+    return RILL_OK;
 }
 
 static void number(rill__hosts *h, int rank, int size, const int *first) {
@@ -77,6 +79,16 @@ static void number(rill__hosts *h, int rank, int size, const int *first) {
     }
 }
 
+static int fullest(const rill__hosts *h, int size, int *ranks_of) {
+    int most = 0;
+    memset(ranks_of, 0, (size_t)size * sizeof *ranks_of);
+    for (int i = 0; i < size; i++) {
+        int ranks = ++ranks_of[h->host_of[i]];
+        if (ranks > most) most = ranks;
+    }
+    return most;
+}
+
 rill_status rill__hosts_reserve(rill__hosts *h, int ranks) {
     size_t size = (size_t)ranks;
     h->ranks = calloc(size * 5, sizeof *h->ranks);
@@ -86,24 +98,21 @@ rill_status rill__hosts_reserve(rill__hosts *h, int ranks) {
     return RILL_OK;
 }
 
-rill_status rill__hosts_find(rill__hosts *h, MPI_Comm mpi, const char *pretended) {
-    int rank, size;
-    MPI_Comm_rank(mpi, &rank);
-    MPI_Comm_size(mpi, &size);
+rill_status rill__hosts_find(rill__hosts *h, rill__link *link, const char *pretended) {
+    int rank = link->rank, size = link->ranks;
     int *first = h->ranks + 3 * (size_t)size, *real = h->ranks + 4 * (size_t)size;
-    h->shares = find(mpi, rank, size, real);
+    RILL_TRY(find(link, real, &h->shares));
     h->together = 0;
     for (int i = 0; i < size; i++)
         h->together += real[i] == real[rank];
     memcpy(first, real, (size_t)size * sizeof *first);
     if (*pretended) pretend(pretended, size, first);
     number(h, rank, size, first);
-    int ranks[2] = {h->here, 0};
     for (int i = 0; i < size; i++) /* a host that is made of several has no memory in common */
         h->shares &= real[i] == real[first[i]];
-    int code = MPI_Allreduce(&ranks[0], &ranks[1], 1, MPI_INT, MPI_MAX, mpi);
-    h->most = ranks[1];
-    return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
+    h->most = fullest(h, size, first);
+    link->hosts = h->n;
+    return RILL_OK;
 }
 
 void rill__hosts_free(rill__hosts *h) {

@@ -1,11 +1,9 @@
 /* Which ranks share a host, the same table on all ranks. Hosts are numbered by their lowest rank, which
  * leads them. */
-#ifndef RILL_REQ_HOSTS_H
-#define RILL_REQ_HOSTS_H
+#ifndef RILL_LINK_HOSTS_H
+#define RILL_LINK_HOSTS_H
 
-#include "core/core.h"
-
-#include <mpi.h>
+#include "link/link.h"
 
 typedef struct rill__hosts {
     int n;           /* hosts */
@@ -25,7 +23,7 @@ enum { RILL__HOSTS_TEXT = 48 };
 rill_status rill__hosts_check(const char *pretended);
 rill_status rill__hosts_reserve(rill__hosts *, int ranks); /* memory: local, before find */
 /* Collective, with the same text on all ranks. */
-rill_status rill__hosts_find(rill__hosts *, MPI_Comm, const char *pretended);
+rill_status rill__hosts_find(rill__hosts *, rill__link *, const char *pretended);
 void rill__hosts_free(rill__hosts *);
 
 #endif
