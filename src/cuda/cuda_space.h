@@ -146,6 +146,13 @@ typedef struct rill__cuda_table {
                    void *stream);
     int (*scatter_add)(int type, void *dense, const uint32_t *idx, const void *val, uint64_t count,
                        void *stream);
+    /* The same for the pairs whose index is (inside), or is not, among the ascending mask; and zeros
+     * in their place. */
+    int (*scatter_add_where)(int type, void *dense, const uint32_t *idx, const void *val,
+                             uint64_t count, const uint32_t *mask, uint64_t masked, int inside,
+                             void *stream);
+    int (*clear_where)(int type, void *dense, const uint32_t *idx, uint64_t count,
+                       const uint32_t *mask, uint64_t masked, int inside, void *stream);
     int (*gather)(int type, const void *dense, const uint32_t *idx, uint64_t count, void *val,
                   void *stream);
     /* into = factor * into + from (momentum); into = factor * from (clipping); into = from /
@@ -168,6 +175,8 @@ typedef struct rill__cuda_table {
     size_t (*qsgd_bytes)(int bits, uint64_t n);
     int (*quantize)(const rill__cuda_quant *, const float *values, uint64_t n, void *out,
                     void *stream);
+    /* Codes the values anew, to nearest, as the codec's fit: for error feedback. */
+    int (*quantize_fit)(int bits, const float *exact, uint64_t n, void *encoded, void *stream);
     int (*dequantize)(int bits, const void *in, uint64_t n, int add, float *values, void *stream);
     /* dense[idx[i]] += what value i stands for. */
     int (*dequantize_scatter_add)(int bits, const void *in, uint64_t n, const uint32_t *idx,

@@ -156,6 +156,9 @@ struct pairs_task {
     u64 count, n;
     u32 *start; /* of tiles, and one more */
     u64 tiles;
+    const u32 *mask;
+    u64 masked;
+    int inside;
 };
 
 enum { SET, SUM, GET };
@@ -171,6 +174,30 @@ __global__ void __launch_bounds__(THREADS) pairs_kernel(pairs_task t) {
 __global__ void __launch_bounds__(THREADS) pairs_add_wide_kernel(pairs_task t) {
     u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
     if (i < t.count) ((double *)t.dense)[t.idx[i]] += ((const double *)t.val)[i];
+}
+
+/* Feedback: what was not delivered goes back, and momentum that was is forgotten. */
+static __device__ __forceinline__ bool is_meant(const pairs_task &t, u32 index) {
+    u64 low = 0, high = t.masked;
+    while (low < high) {
+        u64 middle = low + (high - low) / 2;
+        if (t.mask[middle] < index) low = middle + 1;
+        else high = middle;
+    }
+    return (low < t.masked && t.mask[low] == index) == (t.inside != 0);
+}
+template <class T> __global__ void __launch_bounds__(THREADS) where_kernel(pairs_task t) {
+    typedef typename T::word word;
+    u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= t.count || !is_meant(t, t.idx[i])) return;
+    word *at = (word *)t.dense + t.idx[i];
+    *at = t.val ? (word)add_bits<T>(*at, ((const word *)t.val)[i]) : (word)0;
+}
+__global__ void __launch_bounds__(THREADS) where_wide_kernel(pairs_task t) {
+    u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= t.count || !is_meant(t, t.idx[i])) return;
+    double *at = (double *)t.dense + t.idx[i];
+    *at = t.val ? *at + ((const double *)t.val)[i] : 0.0;
 }
 
 template <int WHAT> static int pairs(int type, const pairs_task &t, void *stream) {
@@ -191,17 +218,35 @@ template <int WHAT> static int pairs(int type, const pairs_task &t, void *stream
 }
 int rill__cuda_scatter(int type, void *dense, const uint32_t *idx, const void *val, uint64_t count,
                        void *stream) {
-    pairs_task t = {dense, idx, (void *)val, count, 0, NULL, 0};
+    pairs_task t = {dense, idx, (void *)val, count, 0, NULL, 0, NULL, 0, 0};
     return pairs<SET>(type, t, stream);
 }
 int rill__cuda_scatter_add(int type, void *dense, const uint32_t *idx, const void *val,
                            uint64_t count, void *stream) {
-    pairs_task t = {dense, idx, (void *)val, count, 0, NULL, 0};
+    pairs_task t = {dense, idx, (void *)val, count, 0, NULL, 0, NULL, 0, 0};
     return pairs<SUM>(type, t, stream);
+}
+int rill__cuda_scatter_add_where(int type, void *dense, const uint32_t *idx, const void *val,
+                                 uint64_t count, const uint32_t *mask, uint64_t masked, int inside,
+                                 void *stream) {
+    pairs_task t = {dense, idx, (void *)val, count, 0, NULL, 0, mask, masked, inside};
+    const u64 blocks = div_up(count, THREADS);
+    switch (type) {
+    case RILL__CUDA_F32: return launch(where_kernel<f32>, t, blocks, THREADS, stream);
+    case RILL__CUDA_F64: return launch(where_wide_kernel, t, blocks, THREADS, stream);
+    case RILL__CUDA_F16: return launch(where_kernel<f16>, t, blocks, THREADS, stream);
+    case RILL__CUDA_BF16: return launch(where_kernel<bf16>, t, blocks, THREADS, stream);
+    default: return RILL_CUDA_INVALID;
+    }
+}
+int rill__cuda_clear_where(int type, void *dense, const uint32_t *idx, uint64_t count,
+                           const uint32_t *mask, uint64_t masked, int inside, void *stream) {
+    return rill__cuda_scatter_add_where(type, dense, idx, NULL, count, mask, masked, inside,
+                                        stream);
 }
 int rill__cuda_gather(int type, const void *dense, const uint32_t *idx, uint64_t count, void *val,
                       void *stream) {
-    pairs_task t = {(void *)dense, idx, val, count, 0, NULL, 0};
+    pairs_task t = {(void *)dense, idx, val, count, 0, NULL, 0, NULL, 0, 0};
     return pairs<GET>(type, t, stream);
 }
 
@@ -247,7 +292,7 @@ size_t rill__cuda_update_workspace(uint64_t n) { return (size_t)(tiles_of(n) + 1
 
 int rill__cuda_update(int type, void *dense, uint64_t n, const uint32_t *idx, const void *val,
                       uint64_t count, void *workspace, void *stream) {
-    pairs_task t = {dense, idx, (void *)val, count, n, (u32 *)workspace, tiles_of(n)};
+    pairs_task t = {dense, idx, (void *)val, count, n, (u32 *)workspace, tiles_of(n), NULL, 0, 0};
     if (n > RILL__CUDA_MOST || count > n) return RILL_CUDA_INVALID;
     RILL_CUDA_TRY(launch(starts_kernel, t, count / THREADS + 1, THREADS, stream));
     switch (type) {

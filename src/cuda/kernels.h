@@ -38,6 +38,11 @@ int rill__cuda_scatter(int type, void *dense, const uint32_t *idx, const void *v
                        void *stream);
 int rill__cuda_scatter_add(int type, void *dense, const uint32_t *idx, const void *val,
                            uint64_t count, void *stream);
+int rill__cuda_scatter_add_where(int type, void *dense, const uint32_t *idx, const void *val,
+                                 uint64_t count, const uint32_t *mask, uint64_t masked, int inside,
+                                 void *stream);
+int rill__cuda_clear_where(int type, void *dense, const uint32_t *idx, uint64_t count,
+                           const uint32_t *mask, uint64_t masked, int inside, void *stream);
 int rill__cuda_gather(int type, const void *dense, const uint32_t *idx, uint64_t count, void *val,
                       void *stream);
 int rill__cuda_decay_add(int type, void *into, double factor, const void *from, uint64_t n,
@@ -55,6 +60,7 @@ int rill__cuda_from_f32(int type, const float *in, uint64_t n, void *out, void *
 size_t rill__cuda_qsgd_bytes(int bits, uint64_t n);
 int rill__cuda_quantize(const rill__cuda_quant *, const float *values, uint64_t n, void *out,
                         void *stream);
+int rill__cuda_quantize_fit(int bits, const float *exact, uint64_t n, void *encoded, void *stream);
 int rill__cuda_dequantize(int bits, const void *in, uint64_t n, int add, float *values,
                           void *stream);
 int rill__cuda_dequantize_scatter_add(int bits, const void *in, uint64_t n, const uint32_t *idx,

@@ -194,6 +194,8 @@ static rill__cuda_table make_table() {
     KERNEL(update);
     KERNEL(scatter);
     KERNEL(scatter_add);
+    KERNEL(scatter_add_where);
+    KERNEL(clear_where);
     KERNEL(gather);
     KERNEL(decay_add);
     KERNEL(scale);
@@ -205,6 +207,7 @@ static rill__cuda_table make_table() {
     KERNEL(from_f32);
     KERNEL(qsgd_bytes);
     KERNEL(quantize);
+    KERNEL(quantize_fit);
     KERNEL(dequantize);
     KERNEL(dequantize_scatter_add);
     KERNEL(bitpack_workspace);

@@ -75,6 +75,21 @@ static __device__ __forceinline__ void quantize_eight(const quant_task &t, quant
     }
 }
 
+/* Packs the levels of a bucket of n values. */
+static __device__ __forceinline__ void pack_levels(const signed char *level, int bits, u32 n,
+                                                   u32 *out) {
+    const u32 bytes = (u32)rill__hd_quant_bytes(bits, n), per = 8 / bits, mask = (1u << bits) - 1;
+    for (u32 w = threadIdx.x; 4 * w < bytes; w += QUANTIZERS) {
+        u32 word = 0;
+        for (u32 i = 0; i < 4 * per; i++)
+            word |= ((u32)level[w * 4 * per + i] & mask) << i * bits;
+        if (4 * w + 4 <= bytes) out[w] = word;
+        else
+            for (u32 b = 4 * w; b < bytes; b++)
+                ((unsigned char *)out)[b] = (unsigned char)(word >> 8 * (b % 4));
+    }
+}
+
 __global__ void __launch_bounds__(QUANTIZERS) quantize_kernel(quant_task t) {
     RILL_SHARED(quant_room, room);
     const u64 bucket = blockIdx.x, base = bucket * BUCKET;
@@ -100,17 +115,86 @@ __global__ void __launch_bounds__(QUANTIZERS) quantize_kernel(quant_task t) {
     }
     if (threadIdx.x == 0) t.units[bucket] = rill__hd_bits(special ? -unit : unit);
     const u32 n = t.n - base < BUCKET ? (u32)(t.n - base) : (u32)BUCKET;
-    const u32 bytes = (u32)rill__hd_quant_bytes(bits, n), per = 8 / bits, mask = (1u << bits) - 1;
-    u32 *out = t.levels + bucket * (BUCKET / 32) * bits;
-    for (u32 w = threadIdx.x; 4 * w < bytes; w += QUANTIZERS) {
-        u32 word = 0;
-        for (u32 i = 0; i < 4 * per; i++)
-            word |= ((u32)room.level[w * 4 * per + i] & mask) << i * bits;
-        if (4 * w + 4 <= bytes) out[w] = word;
-        else
-            for (u32 b = 4 * w; b < bytes; b++)
-                ((unsigned char *)out)[b] = (unsigned char)(word >> 8 * (b % 4));
+    pack_levels(room.level, bits, n, t.levels + bucket * (BUCKET / 32) * bits);
+}
+
+/* ---- to nearest, for error feedback ---------------------------------------------------------- */
+
+struct fit_room {
+    quant_room quant; /* level: the best so far */
+    signed char tried[BUCKET];
+    double both[16];
+    float own[16];
+    double best;
+    float fitted;
+    u32 better;
+};
+
+/* One unit: levels to nearest, and the sums over them in the host's order. */
+static __device__ __forceinline__ void try_unit(fit_room &room, float unit, int most) {
+    const float factor = 1.0f / unit, limit = (float)most;
+    for (u32 i = threadIdx.x; i < BUCKET; i += QUANTIZERS) {
+        float y = room.quant.x[i] * factor;
+        y = y > limit ? limit : y;
+        room.tried[i] = (signed char)rill__hd_quant_rint(y < -limit ? -limit : y);
     }
+    __syncthreads();
+    if (threadIdx.x < 16) {
+        double both = 0;
+        float own = 0;
+        for (u32 i = threadIdx.x; i < BUCKET; i += 16) {
+            float y = (float)room.tried[i];
+            both += (double)room.quant.x[i] * (double)y;
+            own += y * y;
+        }
+        room.both[threadIdx.x] = both;
+        room.own[threadIdx.x] = own;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double both = 0, own = 0;
+        for (u32 j = 0; j < 16; j++) {
+            both += room.both[j];
+            own += (double)room.own[j];
+        }
+        double gain = own > 0 ? both * (both / own) : 0;
+        room.better = gain > room.best;
+        if (room.better) {
+            room.best = gain;
+            room.fitted = (float)(both / own);
+        }
+    }
+    __syncthreads();
+}
+
+__global__ void __launch_bounds__(QUANTIZERS) fit_kernel(quant_task t) {
+    RILL_SHARED(fit_room, room);
+    const u64 bucket = blockIdx.x, base = bucket * BUCKET;
+    const int bits = t.q.bits, most = rill__hd_quant_levels(bits);
+    load_bucket(t, room.quant, base);
+    const float largest = rill__hd_float(
+        room.quant.most); /* not a number, or infinite: left alone */
+    if (!(largest >= rill__hd_float(0x0d800000u) && largest <= rill__hd_float(0x71800000u))) return;
+    if (threadIdx.x == 0) {
+        room.best = 0;
+        room.fitted = 0;
+    }
+    for (u32 i = threadIdx.x; i < BUCKET; i += QUANTIZERS)
+        room.quant.level[i] = 0;
+    __syncthreads();
+    float unit = rill__hd_quant_unit((double)largest, most);
+    for (int tries = bits == 8 ? 1 : 10; tries; tries--, unit *= 0.70710678f) {
+        try_unit(room, unit, most);
+        if (!room.better) break;
+        for (u32 i = threadIdx.x; i < BUCKET; i += QUANTIZERS)
+            room.quant.level[i] = room.tried[i];
+        __syncthreads();
+    }
+    const float fitted = room.fitted;
+    if (!(fitted > 0 && fitted * (float)most <= rill__hd_float(0x7f7fffffu))) return;
+    if (threadIdx.x == 0) t.units[bucket] = rill__hd_bits(fitted);
+    const u32 n = t.n - base < BUCKET ? (u32)(t.n - base) : (u32)BUCKET;
+    pack_levels(room.quant.level, bits, n, t.levels + bucket * (BUCKET / 32) * bits);
 }
 
 /* ---- dequantize ----------------------------------------------------------------------------- */
@@ -149,6 +233,13 @@ int rill__cuda_quantize(const rill__cuda_quant *q, const float *values, uint64_t
     quant_task t = {*q, values, n, buckets, (u32 *)out, (u32 *)out + buckets};
     if (!known_bits(q->bits)) return RILL_CUDA_INVALID;
     return launch(quantize_kernel, t, buckets, QUANTIZERS, stream);
+}
+int rill__cuda_quantize_fit(int bits, const float *exact, uint64_t n, void *encoded, void *stream) {
+    const u64 buckets = div_up(n, BUCKET);
+    quant_task t = {{{0, 0}, {0, 0}, bits, 0}, exact, n, buckets, (u32 *)encoded,
+                    (u32 *)encoded + buckets};
+    if (!known_bits(bits)) return RILL_CUDA_INVALID;
+    return launch(fit_kernel, t, buckets, QUANTIZERS, stream);
 }
 template <int WHAT>
 static int dequantize(int bits, const void *in, u64 n, const u32 *idx, float *values,

@@ -116,6 +116,47 @@ static void pairs_case(rill_type type, uint64_t n, double density) {
     free(got);
 }
 
+/* Pairs at every third index, a mask at every other: given back outside of it, cleared inside. */
+static void where_case(rill_type type, uint64_t n) {
+    size_t size = value_size(type), bytes = n * size;
+    uint64_t count = 0, masked = 0, where = 0;
+    uint32_t *idx = malloc(n * 4), *mask = malloc(n * 4);
+    char *val = malloc(bytes), *expected = malloc(bytes), *got = malloc(bytes);
+    for (uint64_t i = 0; i < n; i++) {
+        if (i % 3 == 1) idx[count++] = (uint32_t)i;
+        if (i % 2) mask[masked++] = (uint32_t)i;
+    }
+    data_fill(NORMAL, type, n, 6, val);
+    data_fill(SPECIAL, type, n, 7, expected);
+    void *d_idx = cuda_upload(idx, count * 4), *d_mask = cuda_upload(mask, masked * 4);
+    void *d_val = cuda_upload(val, count * size), *d_dense = cuda_upload(expected, bytes);
+    for (int inside = 0; inside < 2; inside++) {
+        CUDA(cuda->scatter_add_where((int)type, d_dense, d_idx, d_val, count, d_mask, masked,
+                                     inside, cuda_stream));
+        for (uint64_t i = 0; i < count; i++)
+            if ((idx[i] % 2 == 1) == inside)
+                rill__dense_add(type, expected + idx[i] * size, val + i * size, 1);
+        cuda_download(got, d_dense, bytes);
+        cuda_case(same_values(type, got, expected, n, &where), "scatter_add_where of %s n %llu, %d",
+                  rill_type_name(type), (unsigned long long)n, inside);
+    }
+    CUDA(cuda->clear_where((int)type, d_dense, d_idx, count, d_mask, masked, 1, cuda_stream));
+    for (uint64_t i = 0; i < count; i++)
+        if (idx[i] % 2) memset(expected + idx[i] * size, 0, size);
+    cuda_download(got, d_dense, bytes);
+    cuda_case(same_values(type, got, expected, n, &where), "clear_where of %s n %llu",
+              rill_type_name(type), (unsigned long long)n);
+    cuda_free(d_idx);
+    cuda_free(d_mask);
+    cuda_free(d_val);
+    cuda_free(d_dense);
+    free(idx);
+    free(mask);
+    free(val);
+    free(expected);
+    free(got);
+}
+
 void test_dense(void) {
     for (size_t t = 0; t < TYPE_COUNT; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -123,6 +164,7 @@ void test_dense(void) {
                 loop_case((enum loop)what, test_types[t], SPECIAL, sizes[i]);
                 loop_case((enum loop)what, test_types[t], i % 2 ? SUBNORMAL : HEAVY, sizes[i]);
             }
+            where_case(test_types[t], sizes[i]);
             pairs_case(test_types[t], sizes[i], 0.01);
             pairs_case(test_types[t], sizes[i], i % 2 ? 1.0 : 0.3);
         }

@@ -42,6 +42,16 @@ static void quant_case(int bits, bool l2, enum data kind, uint64_t n) {
         CUDA(cuda->copy(d_x, x, n * 4, cuda_stream));
         CUDA(cuda->stream_wait(cuda_stream));
     }
+    uint8_t *fitted = malloc(coded + RILL__SLACK);
+    void *d_fitted = cuda_upload(expected, coded);
+    memcpy(fitted, expected, coded);
+    codec->fit(RILL_F32, x, n, fitted);
+    CUDA(cuda->quantize_fit(bits, d_x, n, d_fitted, cuda_stream));
+    cuda_download(code, d_fitted, coded);
+    cuda_case(memcmp(code, fitted, coded) == 0, "quantize_fit %d bits of %s n %llu", bits,
+              data_names[kind], (unsigned long long)n);
+    cuda_free(d_fitted);
+    free(fitted);
     /* Every other entry of a dense vector. */
     uint32_t *idx = malloc(n * 4);
     float *dense = calloc(2 * n, 4), *all = malloc(8 * n);
