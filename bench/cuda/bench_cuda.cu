@@ -163,6 +163,25 @@ static void bench_topk(unsigned long long n) {
         MUST(cudaFree(p));
 }
 
+/* Codes of what a step of 1 % sends. */
+static void bench_codes(const uint32_t *idx, const float *val, unsigned long long n,
+                        unsigned long long k, void *workspace, size_t room) {
+    char *out = fresh<char>(k * 8);
+    uint64_t *bytes = fresh<uint64_t>(8);
+    rill__cuda_quant q = {{1, 2}, {3, 4}, 4, 0};
+    if (table->bitpack_workspace(k) > room || table->elias_fano_workspace(k, n) > room) exit(1);
+    record("quantize, 4 bits", "gauss", k, k, 0, 0,
+           measure([&] { MUST(table->quantize(&q, val, k, out, stream)); }));
+    record("quantize_fit, 4 bits", "gauss", k, k, 0, 0,
+           measure([&] { MUST(table->quantize_fit(4, val, k, out, stream)); }));
+    record("bitpack", "gauss", k, k, table->bitpack_workspace(k), 0,
+           measure([&] { MUST(table->bitpack(idx, k, 0, out, bytes, workspace, stream)); }));
+    record("elias_fano", "gauss", k, k, table->elias_fano_workspace(k, n), 0,
+           measure([&] { MUST(table->elias_fano(idx, k, 0, n, out, bytes, workspace, stream)); }));
+    MUST(cudaFree(out));
+    MUST(cudaFree(bytes));
+}
+
 static void bench_step(unsigned long long n) {
     float *g = fresh<float>(n * 4), *r = fresh<float>(n * 4);
     unsigned long long k = n / 100, chunks = (n + RILL__CUDA_CHUNK - 1) / RILL__CUDA_CHUNK;
@@ -211,20 +230,21 @@ static void bench_step(unsigned long long n) {
            measure([&] { MUST(table->add(RILL__CUDA_F32, r, g, n, 0, NULL, stream)); }));
     record("limit: copy", "gauss", n, 0, 0, 0,
            measure([&] { MUST(cudaMemcpyAsync(r, g, n * 4, cudaMemcpyDeviceToDevice, stream)); }));
-    s.residual = NULL;
-    s.gradient = NULL;
-    s.dense = g;
-    s.workspace_bytes = table->bucket_workspace(RILL__CUDA_F32, n, 512);
-    s.room = n / 512 * 5 + 5;
+    bench_codes(s.idx, (const float *)s.val, n, k, s.workspace, s.workspace_bytes);
     MUST(cudaMemsetAsync(r, 0, n * 4, stream));
-    s.dense = NULL;
-    s.residual = r;
-    s.gradient = g;
-    record("residual + threshold", "gauss", n, k, 0, 0, [&] {
-        s.workspace_bytes = table->threshold_workspace(RILL__CUDA_F32, n);
-        s.room = k;
-        return measure([&] { MUST(table->threshold(&s, 0x40400000u, stream)); }); /* 3.0 */
-    }());
+    s.workspace_bytes = table->threshold_workspace(RILL__CUDA_F32, n);
+    record("residual + threshold", "gauss", n, k, s.workspace_bytes, 0, measure([&] {
+               MUST(table->threshold(&s, 0x40400000u, stream)); /* 3.0 */
+           }));
+    MUST(cudaMemsetAsync(r, 0, n * 4, stream));
+    s.workspace_bytes = table->bucket_workspace(RILL__CUDA_F32, n, 512);
+    MUST(cudaFree(s.idx));
+    MUST(cudaFree(s.val));
+    s.room = (n / 512 + 1) * 5;
+    s.idx = fresh<uint32_t>(s.room * 4);
+    s.val = fresh<float>(s.room * 4);
+    record("residual + 5 of 512", "gauss", n, s.room, s.workspace_bytes, 0,
+           measure([&] { MUST(table->bucket(&s, 512, 5, stream)); }));
     for (void *p : {(void *)g, (void *)r, (void *)s.idx, s.val, (void *)s.found, s.workspace,
                     (void *)out, (void *)bad})
         MUST(cudaFree(p));

@@ -52,7 +52,20 @@ static void topk_data(uint64_t n, bool few) {
                                   form == ADDED && (kind + i) % 2);
 }
 
+/* The room that is promised, whatever the size. */
+static void topk_room(void) {
+    for (uint64_t n = 1; n < 1000000000; n = n * 3 + 1)
+        for (uint64_t k = 1; k <= n; k = k * 10 + 1)
+            for (size_t t = 0; t < 3; t++) {
+                size_t bytes = cuda->topk_workspace((int)types[t], n, k);
+                cuda_case(bytes && bytes <= n / 2 + 16 * k + (256 << 10),
+                          "topk takes %zu bytes for %llu of %llu", bytes, (unsigned long long)k,
+                          (unsigned long long)n);
+            }
+}
+
 void test_topk(void) {
+    topk_room();
     topk_sizes();
     topk_data(20011, cuda_few);
     topk_data(200003, cuda_few); /* here the sample is a part */
