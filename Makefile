@@ -1,4 +1,4 @@
-# A thin front for the CMake tree: `make` builds build/bin/rill, build/lib/librill.so and .a with
+# A thin front for the CMake tree: `make` builds build/bin/rill and, in build/lib, librill and librill_train (.so and .a) with
 # Open MPI. Another MPI: make MPICC=/path/to/mpicc MPIEXEC=/path/to/mpiexec. The scripts look for Open
 # MPI themselves: make would do so before scripts/setup has installed it.
 BUILD ?= build
@@ -55,7 +55,7 @@ clean:
 	@rm -rf build build-*
 
 help:
-	@echo 'make            build $(BUILD)/bin/rill, $(BUILD)/lib/librill.so and librill.a'
+	@echo 'make            build $(BUILD)/bin/rill, and in $(BUILD)/lib librill and librill_train (.so and .a)'
 	@echo 'make demo       set up this machine, build, show what rill does'
 	@echo 'make test       set up this machine, build and test (Open MPI, MPICH, sanitizers, SimGrid)'
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'

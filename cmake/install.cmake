@@ -13,7 +13,7 @@ foreach(section IN ITEMS 1 3 5 7)
   endif()
 endforeach()
 
-# find_package(rill) gives rill::rill and rill::rill_static.
+# find_package(rill) gives rill::rill and rill::rill_train, and both with _static.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rill)
 install(EXPORT rillTargets NAMESPACE rill:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/rillConfig.cmake.in ${PROJECT_BINARY_DIR}/rillConfig.cmake
@@ -34,8 +34,10 @@ foreach(folder IN LISTS MPI_C_INCLUDE_DIRS)
 endforeach()
 string(REPLACE ";" " " PC_MPI_LIBS "${MPI_C_LIBRARIES}")
 set(PC_COMPRESSION "")
-foreach(library IN LISTS rill_compression)
+foreach(library IN LISTS train_compression)
   string(APPEND PC_COMPRESSION " -l${library}")
 endforeach()
-configure_file(cmake/rill.pc.in ${PROJECT_BINARY_DIR}/rill.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/rill.pc DESTINATION ${pc_dir})
+foreach(name IN ITEMS rill rill_train)
+  configure_file(cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${pc_dir})
+endforeach()

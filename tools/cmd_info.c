@@ -10,26 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name, *meaning;
-} variables[] = {
-    {"RILL_ALGORITHM", "algorithm, where the call names none"},
-    {"RILL_CODEC", "codec, where the call names none"},
-    {"RILL_VALUE_BITS", "bits per value in messages: 0 (as they are), 16, 8, 4, 2"},
-    {"RILL_EXPECTED_NNZ", "expected non-zeros of the result"},
-    {"RILL_ALLOW_BITS", "fewest bits per value that the planner may choose: 0 (none), 16, 8, 4, 2"},
-    {"RILL_PARTITION", "partition of the split algorithms: auto, uniform, balanced"},
-    {"RILL_BLOCK", "entries of a block, where entries come in whole blocks"},
-    {"RILL_CHECK", "1: ranks agree on all arguments before each call"},
-    {"RILL_PROGRESS_THREAD", "1: a thread advances requests while the program computes"},
-    {"RILL_PROFILE", "profile of this machine, as rill tune writes it; none: built-in constants"},
-    {"RILL_SPLIT_LIMIT", "most bytes in one MPI message"},
-    {"RILL_SHARED_BYTES", "of each rank, in memory that ranks of a host share; 0: none"},
-    {"RILL_HOSTS_OF", "hosts to pretend: 4 ranks each, a list such as 3,1,2, or cyclic:HOSTS"},
-    {"RILL_ISA", "most that is used of the instruction set: scalar, avx2, avx512"},
-    {"RILL_MPIRUN", "tool: the launcher and its options, instead of the one found"},
+/* Variables that the tool alone looks at, behind those of the library's settings. */
+static const rill_setting own[] = {
+    {.environment = "RILL_MPIRUN",
+     .description = "tool: the launcher and its options, instead of the one found"},
 };
-#define VARIABLES ((int)(sizeof variables / sizeof *variables))
+enum { OWN = sizeof own / sizeof *own };
+
+/* The i-th setting that the environment can have; false past the end. */
+static bool variable_at(int i, rill_setting *setting) {
+    *setting = (rill_setting)RILL_SETTING_INIT;
+    for (int k = 0; rill_setting_at(k, setting); k++)
+        if (setting->environment && i-- == 0) return true;
+    if (i >= OWN) return false;
+    *setting = own[i];
+    return true;
+}
 
 enum { OPERATIONS = 4 };
 static const rill_op *const operations[OPERATIONS] = {RILL_SUM, RILL_MIN, RILL_MAX, RILL_PROD};
@@ -53,13 +49,14 @@ static const char *thread_level(void) {
 }
 
 void cmd_info_help(FILE *out) {
-    fprintf(out, "usage: rill info [--json]\n"
+    fprintf(out, "usage: rill info [--settings | --json]\n"
                  "\n"
                  "Prints the versions of the library and of MPI, the instruction set in use, and\n"
                  "the algorithms of each collective, codecs, types, operations and environment\n"
                  "variables.\n"
                  "\n"
-                 "  --json       one JSON object instead\n"
+                 "  --settings   all settings instead: default, where they can be set, meaning\n"
+                 "  --json       one JSON object instead, with the settings\n"
                  "  -h, --help   this text\n");
 }
 
@@ -88,15 +85,58 @@ static void print_text(void) {
     for (int i = 0; (name = rill_codec_at(i, &text)); i++)
         printf("  %-17s%s\n", name, text);
     printf("\nEnvironment:\n");
-    for (int i = 0; i < VARIABLES; i++) {
-        const char *value = getenv(variables[i].name);
-        printf("  %-22s%s%s%s%s\n", variables[i].name, variables[i].meaning, value ? " [now: " : "",
-               value ? value : "", value ? "]" : "");
+    rill_setting variable;
+    for (int i = 0; variable_at(i, &variable); i++) {
+        const char *value = getenv(variable.environment);
+        printf("  %-22s%s%s%s%s\n", variable.environment, variable.description,
+               value ? " [now: " : "", value ? value : "", value ? "]" : "");
+    }
+}
+
+static const struct {
+    unsigned bit;
+    const char *name;
+} structs[] = {
+    {RILL_IN_CONFIG, "rill_config"},
+    {RILL_IN_OPTIONS, "rill_options"},
+    {RILL_IN_REDUCER_OPTIONS, "rill_reducer_options"},
+};
+enum { STRUCTS = sizeof structs / sizeof *structs };
+
+static void print_settings(void) {
+    rill_setting s = RILL_SETTING_INIT;
+    for (int i = 0; rill_setting_at(i, &s); i++) {
+        printf("%s%s\n    %s.\n    ", i ? "\n" : "", s.name, s.description);
+        if (*s.value) printf("Default: %s. ", s.value);
+        const char *before = "Set by ";
+        for (int k = 0; k < STRUCTS; k++) {
+            if (!(s.structs & structs[k].bit)) continue;
+            printf("%s%s", before, structs[k].name);
+            before = ", ";
+        }
+        if (s.info) printf("%sMPI_Info %s", before, s.info);
+        if (s.environment) printf("%s%s", s.info || s.structs ? ", " : before, s.environment);
+        printf(".\n");
     }
 }
 
 static json_t *named(const char *name, const char *description) {
     return json_pack("{s:s, s:s}", "name", name, "description", description);
+}
+
+static json_t *settings_array(void) {
+    json_t *all = json_array();
+    rill_setting s = RILL_SETTING_INIT;
+    for (int i = 0; rill_setting_at(i, &s); i++) {
+        json_t *in = json_array();
+        for (int k = 0; k < STRUCTS; k++)
+            if (s.structs & structs[k].bit) json_array_append_new(in, json_string(structs[k].name));
+        json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s?, s:s?, s:o}", "name", s.name,
+                                             "description", s.description, "default", s.value,
+                                             "environment", s.environment, "info", s.info,
+                                             "structs", in));
+    }
+    return all;
 }
 
 static int print_json(void) {
@@ -117,19 +157,20 @@ static int print_json(void) {
     }
     for (int i = 0; (name = rill_codec_at(i, &text)); i++)
         json_array_append_new(codecs, named(name, text));
-    for (int i = 0; i < VARIABLES; i++) {
-        const char *value = getenv(variables[i].name);
-        json_object_set_new(environment, variables[i].name,
+    rill_setting variable;
+    for (int i = 0; variable_at(i, &variable); i++) {
+        const char *value = getenv(variable.environment);
+        json_object_set_new(environment, variable.environment,
                             value ? json_string(value) : json_null());
     }
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version",
-                             rill_version(), "commit", tool_commit(), "mpi_library",
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+                             "version", rill_version(), "commit", tool_commit(), "mpi_library",
                              tool_mpi_library(), "mpi_standard", standard, "mpi_threads",
                              thread_level(), "isa", rill_isa(), "types", types, "operations", ops,
                              "algorithms", collectives, "codecs", codecs, "environment",
-                             environment);
+                             environment, "settings", settings_array());
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);
@@ -138,9 +179,10 @@ static int print_json(void) {
 
 int cmd_info(int argc, char **argv) {
     static const struct option options[] = {{"json", no_argument, NULL, 'j'},
+                                            {"settings", no_argument, NULL, 's'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
-    bool json = false;
+    bool json = false, settings = false;
     tool_getopt_reset();
     for (int c; (c = tool_getopt("info", argc, argv, options)) != -1;) {
         if (c == '?') return EXIT_USAGE;
@@ -148,12 +190,15 @@ int cmd_info(int argc, char **argv) {
             if (tool_speaks()) cmd_info_help(stdout);
             return EXIT_OK;
         }
-        json = true;
+        json |= c == 'j';
+        settings |= c == 's';
     }
+    if (json && settings) return tool_usage("info", "--settings is a part of --json");
     if (optind < argc) return tool_usage("info", "unexpected argument '%s'", argv[optind]);
     tool_mpi_begin(MPI_THREAD_MULTIPLE);
     if (!tool_speaks()) return EXIT_OK;
     if (json) return print_json();
-    print_text();
+    if (settings) print_settings();
+    else print_text();
     return EXIT_OK;
 }

@@ -92,7 +92,7 @@ static int tune(config *c) {
     MPI_Info_create(&info);
     MPI_Info_set(info, "rill_profile", "none");
     rill_config with = RILL_CONFIG_INIT;
-    with.info = info;
+    with.info = &info;
     rill_status status = rill_comm_create(MPI_COMM_WORLD, &with, &comm);
     MPI_Info_free(&info);
     if (status == RILL_OK) status = rill_tune(comm, &c->tune, &report);

@@ -14,7 +14,9 @@
 #ifndef RILL_RILL_H
 #define RILL_RILL_H
 
+#ifndef RILL_NO_MPI /* defined before: no mpi.h, and what needs it is not declared */
 #include <mpi.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 
@@ -159,7 +161,7 @@ typedef struct rill_comm rill_comm;
  * then rank 0's environment (RILL_ALGORITHM, RILL_CODEC, ...). */
 typedef struct rill_config {
     size_t size;
-    MPI_Info info;        /* MPI_INFO_NULL: none */
+    const void *info;     /* points to an MPI_Info, which rill_comm_create reads; NULL: none */
     int check;            /* 1: agree on all arguments before each call; 0: no; -1: unset */
     uint64_t split_limit; /* most bytes in one MPI message; 0: default, 1 GiB */
     /* 1: a thread of the communicator advances its requests while no caller does, so that they go on
@@ -169,7 +171,7 @@ typedef struct rill_config {
     int progress_thread;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \
-    { sizeof(rill_config), MPI_INFO_NULL, -1, 0, -1 }
+    { sizeof(rill_config), NULL, -1, 0, -1 }
 
 typedef struct rill_stats {
     size_t size;
@@ -197,8 +199,10 @@ typedef struct rill_stats {
 #define RILL_STATS_INIT                                                                            \
     { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0 }
 
+#ifndef RILL_NO_MPI
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
+#endif
 /* Collective; also after a failed call. All requests must be freed first. */
 RILL_API rill_status rill_comm_free(rill_comm **);
 /* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and rounded as the
@@ -488,6 +492,25 @@ RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... 
 RILL_API const char *rill_algorithm_at(rill_collective, int i, const char **description);
 RILL_API const char *rill_codec_at(int i, const char **description);
 RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2", "avx512" */
+
+/* One setting: what it is called in the structs, in an MPI_Info, and in the environment. */
+typedef struct rill_setting {
+    size_t size;
+    const char *name;        /* of the field */
+    const char *environment; /* variable, such as "RILL_ALGORITHM"; NULL: none */
+    const char *info;        /* key, such as "rill_algorithm"; NULL: none */
+    const char *value;       /* default, as text; "": none, or it depends */
+    const char *description; /* one line */
+    unsigned structs;        /* OR of RILL_IN_...: those that have the field */
+} rill_setting;
+#define RILL_IN_CONFIG 1u
+#define RILL_IN_OPTIONS 2u
+#define RILL_IN_REDUCER_OPTIONS 4u
+#define RILL_SETTING_INIT                                                                          \
+    { sizeof(rill_setting), NULL, NULL, NULL, NULL, NULL, 0 }
+/* The i-th setting: its name, and all of it in *out (if not NULL), in static storage. NULL past the
+ * end. */
+RILL_API const char *rill_setting_at(int i, rill_setting *out);
 
 /* ---- planner ------------------------------------------------------------------------------ */
 

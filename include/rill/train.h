@@ -1,4 +1,4 @@
-/* rill/train.h: training on sparse data, on top of rill.h and of nothing else.
+/* rill/train.h: training on sparse data, on top of rill.h and of nothing else. Its functions are in librill_train.
  *
  * This part: data. A data set is a matrix of sparse rows with one label each, in CSR form, of which
  * every rank has a part. It comes from LIBSVM/svmlight text (plain, gz, xz or zstd) or from the

@@ -9,6 +9,7 @@ from ._buffers import Type
 from ._comm import Comm, Part, Pending, Request, waitall, waitany, world
 from ._library import RillError, algorithms, codecs, isa, selectors, version
 from ._reducer import Reducer, Selector, Step, method
+from ._settings import Setting, settings
 from ._stream import Op, Stream, as_stream, sum_streams
 from ._structs import Options, ReducerOptions, Stats
 
@@ -24,6 +25,7 @@ __all__ = [
     "Request",
     "RillError",
     "Selector",
+    "Setting",
     "Stats",
     "Step",
     "Stream",
@@ -34,6 +36,7 @@ __all__ = [
     "isa",
     "method",
     "selectors",
+    "settings",
     "sum_streams",
     "version",
     "waitall",

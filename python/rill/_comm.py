@@ -14,7 +14,7 @@ from . import _exit, _launch
 from ._library import AGREE_DIM, COLLECTIVES, RillError, Sharing, c_int, check, check_shared, lib
 from ._mpi import mpi
 from ._stream import Op, Stream, as_stream, check_op, op_handle
-from ._structs import SMALL_CALL, Stats, call_options, empty_stats, stats_of
+from ._structs import SMALL_CALL, CConfig, Stats, call_options, empty_stats, stats_of
 
 if TYPE_CHECKING:
     from ._structs import Options, Unpack
@@ -229,9 +229,9 @@ class Comm:
         self.mpi = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
             raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
-        config = m.config(
-            ctypes.sizeof(m.config),
-            m.handle(m.module.INFO_NULL if info is None else info),
+        config = CConfig(
+            ctypes.sizeof(CConfig),
+            None if info is None else m.module._addressof(info),
             -1 if check is None else int(check),
             split_limit,
             -1 if progress_thread is None else int(progress_thread),

@@ -117,6 +117,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_algorithm_at": (c_int, c_int, pointer),
         "rill_codec_at": (c_int, pointer),
         "rill_selector_at": (c_int, pointer),
+        "rill_setting_at": (c_int, pointer),
     },
     c_int: {
         "rill_error_set": (c_int, text),

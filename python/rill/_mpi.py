@@ -8,7 +8,6 @@ from typing import Any, Optional
 
 from . import _exit
 from ._library import lib
-from ._structs import config_struct
 
 _MPI_TEXT = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of Open MPI and MPICH
 
@@ -22,7 +21,6 @@ class _Mpi:
         self.module = MPI
         pointers = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
         self.handle_type: Any = ctypes.c_void_p if pointers else ctypes.c_int
-        self.config = config_struct(self.handle_type)
         lib.rill_comm_create.argtypes = [self.handle_type, ctypes.c_void_p, ctypes.c_void_p]
         self._same_library()
         _exit.install(MPI)

@@ -6,6 +6,8 @@ import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, TypedDict, Union
 
+from ._settings import field_of, option_names, unknown
+
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401  (for annotations elsewhere)
 
@@ -104,19 +106,14 @@ class CTensor(ctypes.Structure):
     ]
 
 
-def config_struct(handle: Any) -> Any:
-    """rill_config, whose layout depends on whether the MPI's handles are pointers or numbers."""
-
-    class CConfig(ctypes.Structure):
-        _fields_ = [
-            ("size", ctypes.c_size_t),
-            ("info", handle),
-            ("check", ctypes.c_int),
-            ("split_limit", ctypes.c_uint64),
-            ("progress_thread", ctypes.c_int),
-        ]
-
-    return CConfig
+class CConfig(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("info", ctypes.c_void_p),
+        ("check", ctypes.c_int),
+        ("split_limit", ctypes.c_uint64),
+        ("progress_thread", ctypes.c_int),
+    ]
 
 
 class Options(TypedDict, total=False):
@@ -163,13 +160,13 @@ class ReducerOptions(TypedDict, total=False):
     nonfinite: Optional[str]
 
 
-def _fill(struct: Any, given: Mapping[str, Any], what: str) -> Any:
+def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]) -> Any:
     """Sets the fields of a struct; None leaves one as it is."""
     types = dict(struct._fields_)
     for name, value in given.items():
-        field = "lambda" if name == "sketch_lambda" else name
-        if field not in types or field == "size":
-            raise TypeError(f"{what} have no option {name!r}")
+        field = field_of(name)
+        if name not in known:
+            raise TypeError(unknown(f"{what} have no option", name, known, end=""))
         if value is None:
             continue
         if isinstance(value, str) != (types[field] is ctypes.c_char_p):
@@ -185,7 +182,7 @@ def _fill(struct: Any, given: Mapping[str, Any], what: str) -> Any:
 
 
 def call_options(given: Mapping[str, Any]) -> COptions:
-    return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1, allow_bits=-1), given, "collectives")
+    return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1, allow_bits=-1), given, "collectives", option_names("rill_options"))
 
 
 # Of small calls that the package makes by itself: nothing to plan.
@@ -198,7 +195,7 @@ def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
     )
     rest = dict(given)
     warmup = rest.pop("warmup", None)
-    _fill(options, rest, "reducers")
+    _fill(options, rest, "reducers", option_names("rill_reducer_options"))
     if warmup is not None:
         stages = [float(density) for density in warmup]
         options.warmup = (ctypes.c_double * len(stages))(*stages)
@@ -207,7 +204,8 @@ def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
 
 
 def select_options(given: Mapping[str, Any]) -> CSelectOptions:
-    return _fill(CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1), given, "selectors")
+    known = [name for name, *_ in CSelectOptions._fields_[1:]]
+    return _fill(CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1), given, "selectors", known)
 
 
 @dataclass(frozen=True)

@@ -51,27 +51,12 @@ static rill_status check_arguments(const rill_comm *comm, const rill__arguments 
 
 /* What all ranks must have alike, in one word. */
 static uint64_t arguments_word(const rill_request *r) {
-    const rill__settings *s = &r->settings;
-    uint64_t words[] = {(uint64_t)r->collective,
-                        r->task.expect.dim,
-                        (uint64_t)r->task.shape.type,
-                        r->task.expect.op,
-                        (uint64_t)(int64_t)r->root,
-                        s->algorithm ? rill__name_hash(s->algorithm->name) : 0,
-                        s->codec ? s->codec->id + 1u : 0,
-                        (uint64_t)s->value_bits,
-                        (uint64_t)s->allow_bits,
-                        (uint64_t)s->all_values,
-                        (uint64_t)s->partition,
-                        s->expected_nnz,
-                        rill__agreed_block(r)};
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        hash ^= words[i];
-        hash *= UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 29;
-    }
-    return hash;
+    uint64_t words[] = {(uint64_t)r->collective, r->task.expect.dim, (uint64_t)r->task.shape.type,
+                        r->task.expect.op, (uint64_t)(int64_t)r->root};
+    uint64_t hash = rill__hash_more(RILL__HASH_START, words, sizeof words);
+    rill_options options = rill__settings_options(&r->settings);
+    options.block = rill__agreed_block(r);
+    return rill__settings_hash_options(hash, &options);
 }
 
 /* ---- run ----------------------------------------------------------------------------------------------- */
@@ -295,8 +280,8 @@ rill_status rill__request_begin(rill_request *r) {
         r->feedback->collision_error = 0;
     }
     rill__task_start(&r->task);
-    task->adds_bits = r->collective <= RILL_REDUCE_SCATTER && r->op == RILL_SUM &&
-                      r->in->type == RILL_F32 && comm->planner.sums_bits;
+    task->adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
+                      rill__wire_adds_bits(r->in->type, r->op, comm->planner.sums_bits);
     if (!r->only_agrees) rill__plan_begin(&comm->planner, r);
     r->phase = RILL__P_PLAN;
     if (comm->defaults.check) {

@@ -39,6 +39,5 @@ rill_status rill__commit_step(rill_request *);
 rill_status rill__agree_all(rill_comm *, const char *what, rill_status, uint64_t word);
 /* The same, and the word becomes the largest of all. */
 rill_status rill__agree_most(rill_comm *, const char *what, rill_status, uint64_t *word);
-uint64_t rill__hash_more(uint64_t hash, const void *bytes, size_t n);
 
 #endif

@@ -1,6 +1,5 @@
 /* Communicators over MPI: rill_comm_create. */
-#include "api/comm.h"
-#include "link/link_mpi.h"
+#include "api/comm_mpi.h"
 
 #include <stdio.h>
 
@@ -22,11 +21,6 @@ static rill_status check_mpi(MPI_Comm user) {
 
 /* ---- settings from MPI_Info --------------------------------------------------------------------- */
 
-/* The configuration's, then the communicator's own. */
-typedef struct infos {
-    MPI_Info at[2];
-} infos;
-
 static rill_status from_info(MPI_Info info, const char *name, char *value, size_t length,
                              bool *found) {
     char key[64];
@@ -39,9 +33,9 @@ static rill_status from_info(MPI_Info info, const char *name, char *value, size_
     return RILL_OK;
 }
 
-static rill_status look_up(const void *context, const char *name, char *value, size_t length,
-                           bool *found) {
-    const infos *all = context;
+rill_status rill__infos_look_up(const void *context, const char *name, char *value, size_t length,
+                                bool *found) {
+    const rill__infos *all = context;
     for (int i = 0; i < 2 && !*found; i++)
         RILL_TRY(from_info(all->at[i], name, value, length, found));
     return RILL_OK;
@@ -52,12 +46,16 @@ rill_status rill_comm_create(MPI_Comm user, const rill_config *config, rill_comm
     RILL_TRY(check_mpi(user));
     rill__link *link;
     RILL_TRY(rill__link_mpi_open(user, &link));
-    infos all = {{MPI_INFO_NULL, MPI_INFO_NULL}};
+    rill__infos all = {{MPI_INFO_NULL, MPI_INFO_NULL}};
     if (link->rank == 0) {
-        if (config) all.at[0] = config->info;
+        const void *given = config ? config->info : NULL;
+        /* Programs of the time when it was the handle itself have that of none. */
+        if (given && given != (const void *)(uintptr_t)MPI_INFO_NULL)
+            all.at[0] = *(const MPI_Info *)given;
         if (MPI_Comm_get_info(user, &all.at[1]) != MPI_SUCCESS) all.at[1] = MPI_INFO_NULL;
     }
-    rill_status status = rill__comm_open(link, config, &(rill__info){look_up, &all}, out);
+    rill_status status = rill__comm_open(link, config, &(rill__info){rill__infos_look_up, &all},
+                                         out);
     if (all.at[1] != MPI_INFO_NULL) MPI_Info_free(&all.at[1]);
     return status;
 }

@@ -111,13 +111,6 @@ rill_status rill__commit_step(rill_request *r) {
 
 /* ---- outside of calls ---------------------------------------------------------------------------------- */
 
-uint64_t rill__hash_more(uint64_t hash, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-    return hash ^ hash >> 29;
-}
-
 static rill_status agree(rill_comm *comm, const char *what, rill_status status, uint64_t *word,
                          bool takes_most) {
     if (comm->engine.size == 1) return status;

@@ -53,20 +53,12 @@ typedef struct tuning {
     double off[MOST_ALGORITHMS];
 } tuning;
 
-static double clock_of(const rill_comm *comm) {
-    return comm->engine.table->clock(comm->engine.link);
-}
-static double now_of(const tuning *t) { return clock_of(t->comm) - t->began; }
-
-/* What rank 0 has. */
-static rill_status spread(const rill_comm *comm, void *data, size_t bytes) {
-    return comm->engine.table->bcast(comm->engine.link, data, bytes, 0);
-}
+static double now_of(const tuning *t) { return rill__comm_clock(t->comm) - t->began; }
 
 /* Decisions are rank 0's, so that all ranks take the same. */
 static bool agreed(const tuning *t, bool mine) {
     int answer = mine;
-    spread(t->comm, &answer, sizeof answer);
+    rill__comm_spread(t->comm, &answer, sizeof answer);
     return answer != 0;
 }
 
@@ -99,9 +91,9 @@ static void forget_caches(tuning *t, uint64_t dim) {
 static rill_status call_once(tuning *t, const rill_options *o, double *seconds) {
     forget_caches(t, rill_stream_dim(t->in));
     RILL_TRY(rill__link_most(t->comm->engine.link, NULL, 0)); /* all at once */
-    double start = clock_of(t->comm);
+    double start = rill__comm_clock(t->comm);
     rill_status status = rill_allreduce(t->comm, t->in, t->out, RILL_SUM, o);
-    double most[2] = {clock_of(t->comm) - start, status != RILL_OK};
+    double most[2] = {rill__comm_clock(t->comm) - start, status != RILL_OK};
     rill_status told = rill__link_most(t->comm->engine.link, most, 2);
     *seconds = most[0];
     if (status == RILL_OK) status = told;
@@ -134,7 +126,7 @@ static int fewest_of(const candidate *c, int n) {
  * other things, and one call again and again would find all that it needs in them. The first round makes buffers grow, and counts
  * where a round is long: known by what was measured before (all of it then counts), else by the call itself. */
 static rill_status measure(tuning *t, candidate *c, int n, double share) {
-    double start = clock_of(t->comm), round_time = 0;
+    double start = rill__comm_clock(t->comm), round_time = 0;
     int had = fewest_of(c, n), wanted = had + 1 > LEAST_CALLS ? had + 1 : LEAST_CALLS;
     for (int i = 0; had > 0 && i < n; i++)
         round_time += median_of(&c[i]);
@@ -153,7 +145,8 @@ static rill_status measure(tuning *t, candidate *c, int n, double share) {
             if (next->n < MOST_CALLS) next->times[next->n++] = seconds;
             next->stats = t->comm->last;
         }
-        if (!agreed(t, fewest_of(c, n) < wanted || clock_of(t->comm) - start < share)) break;
+        if (!agreed(t, fewest_of(c, n) < wanted || rill__comm_clock(t->comm) - start < share))
+            break;
     }
     return RILL_OK;
 }
@@ -231,11 +224,10 @@ static int choose(const tuning *t, const place *at, uint64_t nnz, candidate *c) 
 static int choose_codecs(const place *at, candidate *c) {
     const int split = 2; /* split_allgather: it codes everything once, and sums it once */
     int n = 0;
-    add(c, &n, at, split, "raw", 0);
-    add(c, &n, at, split, "bitpack", 0);
-    add(c, &n, at, split, "elias_fano", 0);
-    add(c, &n, at, split, "bitmap", 0);
-    add(c, &n, at, split, "bitpack", 4);
+    const rill__index_codec *codec;
+    for (int i = 0; n < MOST_ALGORITHMS - 1 && (codec = rill__index_codec_at(i)); i++)
+        add(c, &n, at, split, codec->name, 0);
+    add(c, &n, at, split, rill__codec_bitpack.name, 4);
     return n;
 }
 
@@ -254,7 +246,7 @@ static rill_status measure_candidates(tuning *t, const place *at, candidate *c, 
     } chosen = {.n = n};
     for (int i = 0; i < n; i++)
         chosen.algorithm[i] = c[i].algorithm;
-    RILL_TRY(spread(t->comm, &chosen, sizeof chosen));
+    RILL_TRY(rill__comm_spread(t->comm, &chosen, sizeof chosen));
     if (chosen.n == 0) return RILL_OK;
     n = 0;
     for (int i = 0; i < chosen.n; i++)
@@ -382,7 +374,7 @@ static void forget(tuning *t) {
 static rill_status adopt_fit(tuning *t) {
     rill__profile *profile = &t->comm->planner.profile;
     RILL_TRY(check_fit(t, rill__fit(t->samples, t->n, &profile->constants)));
-    RILL_TRY(spread(t->comm, profile, sizeof *profile));
+    RILL_TRY(rill__comm_spread(t->comm, profile, sizeof *profile));
     forget(t);
     return RILL_OK;
 }
@@ -428,7 +420,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     RILL_TRY(fit(t, profile, &report->median_error));
     report->measured = t->n;
     profile->constants.doubt = comm->planner.hosts > 1 ? 0.95 : 1;
-    RILL_TRY(spread(comm, profile, sizeof *profile));
+    RILL_TRY(rill__comm_spread(comm, profile, sizeof *profile));
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
     struct {
@@ -439,7 +431,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
         outcome.status = (int32_t)rill__profile_write(report->profile, profile);
         if (outcome.status) snprintf(outcome.error, sizeof outcome.error, "%s", rill_last_error());
     }
-    RILL_TRY(spread(comm, &outcome, sizeof outcome));
+    RILL_TRY(rill__comm_spread(comm, &outcome, sizeof outcome));
     comm->planner.profile = *profile;
     forget(t);
     return outcome.status ? rill__fail((rill_status)outcome.status, CALL "%s", outcome.error)
@@ -486,15 +478,15 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune
                                                              : NULL;
     if (named) snprintf(full.profile, sizeof full.profile, "%s", named);
     else rill__profile_path(full.profile, sizeof full.profile);
-    RILL_TRY(spread(comm, full.profile, sizeof full.profile));
+    RILL_TRY(rill__comm_spread(comm, full.profile, sizeof full.profile));
     if (!full.profile[0])
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "no file to write: neither profile nor HOME is set");
     tuning t = {.comm = comm,
                 .options = options,
-                .began = clock_of(comm),
+                .began = rill__comm_clock(comm),
                 .seconds = options->seconds > 0 ? options->seconds : DEFAULT_SECONDS};
-    RILL_TRY(spread(comm, &t.seconds, sizeof t.seconds));
+    RILL_TRY(rill__comm_spread(comm, &t.seconds, sizeof t.seconds));
     rill_status status = together(comm, reserve(&t));
     if (status == RILL_OK) {
         status = run(&t, &full);

@@ -7,12 +7,23 @@
 #ifndef RILL_CODEC_CODEC_H
 #define RILL_CODEC_CODEC_H
 
+#include "core/constants.h"
 #include "core/core.h"
 
 typedef struct rill__index_codec {
     const char *name; /* one spelling: option, table, message, legend */
     const char *description;
     uint8_t id; /* in messages; never reused */
+    /* Than so many of the others. Of two that take the same bytes the faster is taken. */
+    uint8_t slower;
+    /* Bits of a message for each index of its range, besides those of its entries. */
+    double range_bits;
+    /* Expected bits of an entry's index, at a density in (0, 1): cheap, for the estimates. */
+    double (*bits)(unsigned index_bytes, double density);
+    /* Expected bits of all of one message, if each index of the range is as likely as another. */
+    double (*message_bits)(unsigned index_bytes, uint64_t count, uint64_t range);
+    /* Seconds to encode and decode an index, at a density in (0, 1]. */
+    double (*seconds)(const rill__constants *, unsigned index_bytes, double density);
     /* Most bytes that encode may write for any count indices of that range. */
     size_t (*bound)(unsigned index_bytes, uint64_t count, uint64_t range);
     /* Writes and returns the bytes used. out has bound + RILL__SLACK bytes. */
@@ -31,14 +42,12 @@ const rill__index_codec *rill__index_codec_by_name(const char *name);
 const rill__index_codec *rill__index_codec_choose(unsigned index_bytes, uint64_t count,
                                                   uint64_t range);
 
+/* Bits that an index of a uniform support takes at least, in any codec. */
+double rill__index_entropy(double density);
+
 extern const rill__index_codec rill__codec_raw;
 extern const rill__index_codec rill__codec_bitpack;
 extern const rill__index_codec rill__codec_elias_fano;
 extern const rill__index_codec rill__codec_bitmap;
-
-/* Bits of count indices in elias_fano, without the header. */
-uint64_t rill__elias_fano_bits(uint64_t count, uint64_t range);
-/* Expected bits of count indices in bitpack, if each index of the range is as likely as another. */
-double rill__bitpack_expected_bits(uint64_t count, uint64_t range);
 
 #endif

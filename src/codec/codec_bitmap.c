@@ -7,6 +7,24 @@
 #include "codec/codec.h"
 #include "codec/codec_kernels.h"
 
+/* Of the time per entry, what it takes per index of the range. */
+#define PER_INDEX 0.19
+
+static double bits(unsigned index_bytes, double density) {
+    (void)index_bytes, (void)density;
+    return 0; /* all of it is the range's */
+}
+
+static double message_bits(unsigned index_bytes, uint64_t count, uint64_t range) {
+    (void)index_bytes, (void)count;
+    return (double)range;
+}
+
+static double seconds(const rill__constants *c, unsigned index_bytes, double density) {
+    (void)index_bytes;
+    return c->bits * (1 + PER_INDEX / density);
+}
+
 static size_t bound(unsigned index_bytes, uint64_t count, uint64_t range) {
     (void)index_bytes;
     return count ? (size_t)(range / 8 + (range % 8 != 0)) : 0;
@@ -38,6 +56,11 @@ const rill__index_codec rill__codec_bitmap = {
     .name = "bitmap",
     .description = "one bit per index of the range",
     .id = 3,
+    .slower = 1,
+    .range_bits = 1,
+    .bits = bits,
+    .message_bits = message_bits,
+    .seconds = seconds,
     .bound = bound,
     .encode = encode,
     .decode = decode,

@@ -5,6 +5,22 @@
 
 #include <string.h>
 
+static double bits(unsigned index_bytes, double density) {
+    (void)density;
+    return 8.0 * index_bytes;
+}
+
+static double message_bits(unsigned index_bytes, uint64_t count, uint64_t range) {
+    (void)range;
+    return 8.0 * index_bytes * (double)count;
+}
+
+/* Copied, in and out. */
+static double seconds(const rill__constants *c, unsigned index_bytes, double density) {
+    (void)density;
+    return 2 * c->copy * index_bytes;
+}
+
 static size_t bound(unsigned index_bytes, uint64_t count, uint64_t range) {
     (void)range;
     return count * index_bytes;
@@ -35,6 +51,10 @@ const rill__index_codec rill__codec_raw = {
     .name = "raw",
     .description = "indices of 4 or 8 bytes",
     .id = 0,
+    .slower = 0,
+    .bits = bits,
+    .message_bits = message_bits,
+    .seconds = seconds,
     .bound = bound,
     .encode = encode,
     .decode = decode,

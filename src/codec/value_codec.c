@@ -18,6 +18,17 @@ static rill_status check_size(const char *name, size_t bytes, uint64_t count, si
 
 /* ---- raw ------------------------------------------------------------------------------------ */
 
+static double raw_bytes(rill_type type) { return (double)rill__type_size(type); }
+
+/* Copied, in and out. */
+static double raw_seconds(const rill__constants *c, rill_type type) {
+    return 2 * c->copy * (double)rill__type_size(type);
+}
+
+double rill__value_coding_seconds(const rill__constants *c, rill_type type) {
+    return raw_seconds(c, type) + c->quantize;
+}
+
 static size_t raw_bound(rill_type type, uint64_t count) {
     return (size_t)count * rill__type_size(type);
 }
@@ -55,6 +66,8 @@ const rill__value_codec rill__value_raw = {
     .id = 0,
     .bits = 0,
     .supports = supports_all,
+    .bytes = raw_bytes,
+    .seconds = raw_seconds,
     .bound = raw_bound,
     .encode = raw_encode,
     .decode = raw_decode,
@@ -64,6 +77,11 @@ const rill__value_codec rill__value_raw = {
 /* ---- 16-bit floats -------------------------------------------------------------------------- */
 
 enum { CHUNK = 1024 }; /* values converted at a time, in the first cache */
+
+static double half_bytes(rill_type type) {
+    (void)type;
+    return 2;
+}
 
 static size_t half_bound(rill_type type, uint64_t count) {
     (void)type;
@@ -139,6 +157,8 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
         .id = ID,                                                                                  \
         .bits = 16,                                                                                \
         .supports = supports_wide,                                                                 \
+        .bytes = half_bytes,                                                                       \
+        .seconds = rill__value_coding_seconds,                                                     \
         .bound = half_bound,                                                                       \
         .encode = NAME##_encode,                                                                   \
         .decode = NAME##_decode,                                                                   \

@@ -7,6 +7,7 @@
 #define RILL_CODEC_VALUE_CODEC_H
 
 #include "codec/codec_kernels.h"
+#include "core/constants.h"
 
 /* What the randomness of a message depends on, besides the element's position in it. hop: number
  * of the message among those that the sender quantizes in a step; no two may share it. */
@@ -22,6 +23,9 @@ typedef struct rill__value_codec {
     uint8_t bits; /* of one value; 0: as many as its type has */
     bool keyed;   /* uses the key: results are random */
     bool (*supports)(rill_type);
+    double (*bytes)(rill_type); /* of one value in a long message */
+    /* To encode and decode one value. */
+    double (*seconds)(const rill__constants *, rill_type);
     size_t (*bound)(rill_type, uint64_t count);
     /* Writes and returns bound bytes. key and mode: QSGD only. */
     size_t (*encode)(rill_type, const void *values, uint64_t count, const rill__quant_key *key,
@@ -41,6 +45,9 @@ const rill__value_codec *rill__value_codec_at(int i);         /* NULL past the e
 const rill__value_codec *rill__value_codec_by_id(uint8_t id); /* NULL: unknown */
 /* For value_bits of 0, 16, 8, 4 or 2; NULL when there is none. 16 gives raw for 16-bit types. */
 const rill__value_codec *rill__value_codec_for_bits(rill_type, int value_bits);
+
+/* Seconds of one value that is coded in 16 bits or less, and back, whatever the codec. */
+double rill__value_coding_seconds(const rill__constants *, rill_type);
 
 extern const rill__value_codec rill__value_raw, rill__value_f16, rill__value_bf16;
 extern const rill__value_codec rill__value_qsgd8, rill__value_qsgd4, rill__value_qsgd2;

@@ -203,6 +203,10 @@ static void fit(unsigned bits, rill_type type, const void *exact, uint64_t count
 }
 
 #define QSGD(BITS)                                                                                 \
+    static double bytes##BITS(rill_type type) {                                                    \
+        (void)type;                                                                                \
+        return BITS / 8.0 + 4.0 / RILL__BUCKET; /* and its share of a scale */                     \
+    }                                                                                              \
     static size_t bound##BITS(rill_type type, uint64_t count) {                                    \
         (void)type;                                                                                \
         return bound(BITS, count);                                                                 \
@@ -231,6 +235,8 @@ static void fit(unsigned bits, rill_type type, const void *exact, uint64_t count
         .bits = BITS,                                                                              \
         .keyed = true,                                                                             \
         .supports = supports,                                                                      \
+        .bytes = bytes##BITS,                                                                      \
+        .seconds = rill__value_coding_seconds,                                                     \
         .bound = bound##BITS,                                                                      \
         .encode = encode##BITS,                                                                    \
         .decode = decode##BITS,                                                                    \

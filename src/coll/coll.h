@@ -5,6 +5,7 @@
 #ifndef RILL_COLL_COLL_H
 #define RILL_COLL_COLL_H
 
+#include "core/constants.h"
 #include "req/request.h"
 
 typedef enum rill__partition {
@@ -20,24 +21,6 @@ typedef struct rill__spread {
     uint64_t entries; /* 0: not known */
     uint64_t at[RILL__SPREAD + 1];
 } rill__spread;
-
-/* Constants of the cost model, the same on all ranks of a communicator. Seconds. */
-typedef struct rill__constants {
-    double latency;                 /* of one message that somebody waits for */
-    double message;                 /* of each further one of the same round */
-    double byte;                    /* per byte on the wire of one rank */
-    double host_latency, host_byte; /* the same between ranks of one host */
-    double overhead;                /* of a call, whatever the algorithm */
-    double merge;                   /* per input entry of a two-way sparse sum */
-    double sum;                     /* per input entry of a P-way sparse sum */
-    double scatter;                 /* per sparse entry added to a dense vector */
-    double dense_add;               /* per byte of a dense sum */
-    double copy;                    /* per byte copied */
-    double pack, fano, bits;      /* per index, encoded and decoded: bitpack, elias_fano, bitmap */
-    double quantize;              /* per value coded in 16 bits or less, and back */
-    double mpi_latency, mpi_byte; /* of MPI's own dense allreduce, as a ring */
-    double doubt; /* MPI's dense allreduce is kept unless another takes less than this share */
-} rill__constants;
 
 typedef struct rill__problem {
     rill_collective collective;

@@ -4,25 +4,16 @@
 
 #include <math.h>
 
-/* Of a bitmap's time per entry, what it takes per index of the range. */
-#define BITS_PER_INDEX 0.19
-
-static double code_time(const rill__constants *c, const rill__index_codec *codec, double density) {
-    if (codec == &rill__codec_bitpack) return c->pack;
-    if (codec == &rill__codec_elias_fano) return c->fano;
-    return codec == &rill__codec_bitmap ? c->bits * (1 + BITS_PER_INDEX / density) : 0;
-}
-
 void rill__problem_code(rill__problem *p, const rill__index_codec *codec, int value_bits) {
-    double size = (double)rill__type_size(p->type), nnz = fmax(1, p->nnz);
+    const rill__value_codec *values = rill__value_codec_for_bits(p->type, value_bits);
+    double nnz = fmax(1, p->nnz);
+    if (!values) values = &rill__value_raw;
     p->codec = codec;
     p->value_bits = value_bits;
-    p->value_cost = value_bits ? value_bits / 8.0 + 4.0 / RILL__BUCKET : size;
+    p->value_cost = values->bytes(p->type);
     double pair = rill__pairs_bytes(p, nnz, (double)p->dim) / nnz;
-    /* Raw indices and values are copied, in and out. */
-    double time = 2 * p->c->copy * size + (value_bits ? p->c->quantize : 0);
-    time += codec == &rill__codec_raw ? 2 * p->c->copy * p->index_bytes
-                                      : code_time(p->c, codec, fmin(1, nnz / (double)p->dim));
+    double time = values->seconds(p->c, p->type) +
+                  codec->seconds(p->c, p->index_bytes, fmin(1, nnz / (double)p->dim));
     p->handle = time / pair;
 }
 
@@ -79,12 +70,10 @@ static void consider(const rill__planner *planner, const rill__algorithm *a, way
 /* Coded indices must be worth it by a little, since raw ones need no decoding to be read. */
 double rill__plan_way(const rill__planner *planner, const rill__settings *settings,
                       const rill__algorithm *a, rill__problem *p) {
-    static const rill__index_codec *const codecs[] = {&rill__codec_raw, &rill__codec_bitpack,
-                                                      &rill__codec_elias_fano, &rill__codec_bitmap};
     static const int bits[] = {0, 16, 8, 4, 2};
     const rill__problem given = *p;
     /* MPI's own sum knows no codec, and few entries are not worth one. */
-    bool coded = !a->posts_mpi_collective && !a->takes_blocks && p->nnz >= RILL__WORTH_CODING;
+    bool coded = !a->posts_mpi_collective && !a->takes_blocks && rill__worth_coding(p->nnz);
     bool lossy = !a->posts_mpi_collective && settings->allow_bits && !settings->value_bits;
     bool skewed = settings->partition == RILL__ANY_PARTITION && p->skew > 1.25;
     double least = INFINITY;
@@ -99,9 +88,9 @@ double rill__plan_way(const rill__planner *planner, const rill__settings *settin
                          partition};
                 consider(planner, a, w, &given, p, &least);
             } else {
-                for (size_t k = 0; k < sizeof codecs / sizeof codecs[0]; k++)
-                    consider(planner, a, (way){codecs[k], value_bits, partition}, &given, p,
-                             &least);
+                const rill__index_codec *codec;
+                for (int k = 0; (codec = rill__index_codec_at(k)); k++)
+                    consider(planner, a, (way){codec, value_bits, partition}, &given, p, &least);
             }
             if (!lossy) break;
         }

@@ -1,90 +1,10 @@
-/* The reducer's life: options, memory, the request that all its steps use. */
+/* The reducer's life: memory, and the request that all its steps use. */
 #include "reduce/reducer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CREATE "rill_reducer_create: "
-
-static const double default_density = 0.01;
-
-/* ---- options ------------------------------------------------------------------------------ */
-
-static rill_status check_numbers(const rill_reducer_options *o) {
-    if (o->density != 0 && !(o->density > 0 && o->density <= 1))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "density %g is not in (0, 1]", o->density);
-    if (!(o->momentum >= 0 && o->momentum < 1))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "momentum %g is not in [0, 1)", o->momentum);
-    if (!(o->clip >= 0))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "clip %g is negative or NaN", o->clip);
-    if (!(o->lambda >= 0 && o->lambda < INFINITY))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "lambda %g is negative or not finite",
-                          o->lambda);
-    if (!(o->balance_trigger >= 0))
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "balance_trigger %g is negative or NaN",
-                          o->balance_trigger);
-    if (o->sketch_rows < 0 || o->sketch_rows > 15)
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "sketch_rows %d is not in 0 to 15",
-                          o->sketch_rows);
-    if (o->warmup && o->warmup_stages <= 0)
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "warmup_stages %d is not positive",
-                          o->warmup_stages);
-    for (int i = 0; o->warmup && i < o->warmup_stages; i++)
-        if (!(o->warmup[i] > 0 && o->warmup[i] <= 1))
-            return rill__fail(RILL_ERR_ARGUMENT, CREATE "warmup[%d] = %g is not in (0, 1]", i,
-                              o->warmup[i]);
-    return RILL_OK;
-}
-
-static char *copy_text(const char *text) {
-    if (!text) return NULL;
-    size_t n = strlen(text) + 1;
-    char *copy = malloc(n);
-    return copy ? memcpy(copy, text, n) : NULL;
-}
-
-static rill_status resolve_nonfinite(rill_reducer *r) {
-    const char *name = r->options.nonfinite ? r->options.nonfinite : "void";
-    bool zero = strcmp(name, "zero") == 0;
-    r->voids = strcmp(name, "void") == 0;
-    r->guards = r->voids || zero;
-    if (r->guards || strcmp(name, "pass") == 0) return RILL_OK;
-    return rill__fail(RILL_ERR_UNKNOWN, CREATE "nonfinite '%s' is none of void, zero, pass", name);
-}
-
-/* The user's strings and arrays need not outlive the call. */
-static rill_status copy_options(rill_reducer *r, const rill_reducer_options *given) {
-    rill_reducer_options *o = &r->options;
-    *o = (rill_reducer_options)RILL_REDUCER_OPTIONS_INIT;
-    memcpy(o, given, rill__min_u64(given->size, sizeof *o));
-    o->size = sizeof *o;
-    rill_status status = check_numbers(o);
-    const char **texts[] = {&o->algorithm,   &o->codec,  &o->partition,
-                            &o->value_scope, &o->select, &o->nonfinite};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        const char *text = *texts[i];
-        *texts[i] = copy_text(text);
-        if (text && !*texts[i]) status = rill__fail(RILL_ERR_MEMORY, "out of memory");
-    }
-    const double *stages = o->warmup;
-    o->warmup = NULL;
-    RILL_TRY(status);
-    RILL_TRY(resolve_nonfinite(r));
-    if (stages && o->warmup_steps) {
-        size_t bytes = (size_t)o->warmup_stages * sizeof *stages;
-        r->warmup = malloc(bytes);
-        if (!r->warmup) return rill__fail(RILL_ERR_MEMORY, "out of memory");
-        memcpy(r->warmup, stages, bytes);
-    }
-    if (o->density == 0 && o->k == 0) o->density = default_density;
-    if (!o->threshold_interval) o->threshold_interval = 32;
-    if (!o->repartition_interval) o->repartition_interval = 64;
-    if (o->balance_trigger == 0) o->balance_trigger = 4;
-    if (o->lambda == 0) o->lambda = 0.5;
-    if (!o->sketch_rows) o->sketch_rows = 3;
-    return RILL_OK;
-}
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
@@ -142,7 +62,7 @@ rill_status rill__reducer_prepare(rill_reducer *r) {
 /* ---- create, free ------------------------------------------------------------------------- */
 
 static rill_status create(rill_reducer *r, const rill_reducer_options *given, uint64_t number) {
-    RILL_TRY(copy_options(r, given));
+    RILL_TRY(rill__reducer_take_options(r, given));
     RILL_TRY(rill__reducer_resolve(r));
     const rill_reducer_options *o = &r->options;
     r->feedback.options = (rill__topk_options){.threshold_interval = o->threshold_interval,
@@ -155,41 +75,6 @@ static rill_status create(rill_reducer *r, const rill_reducer_options *given, ui
     r->feedback.seed = o->seed * UINT64_C(0x9e3779b97f4a7c15) + number;
     RILL_TRY(reserve(r));
     return rill__reducer_prepare(r);
-}
-
-static uint64_t text_hash(uint64_t hash, const char *text) {
-    return text ? rill__hash_more(hash, text, strlen(text) + 1) : rill__hash_more(hash, "", 1) + 1;
-}
-
-/* What all ranks must have alike, in one word. */
-static uint64_t options_word(const rill_reducer *r) {
-    const rill_reducer_options *o = &r->options;
-    const char *texts[] = {o->algorithm,   o->codec,  o->partition,
-                           o->value_scope, o->select, o->nonfinite};
-    double numbers[] = {o->density, o->momentum, o->clip, o->balance_trigger, o->lambda};
-    uint64_t words[] = {(uint64_t)r->type,
-                        r->dim,
-                        (uint64_t)(int64_t)o->value_bits,
-                        o->expected_nnz,
-                        o->k,
-                        (uint64_t)(int64_t)o->average,
-                        (uint64_t)(int64_t)o->feedback,
-                        (uint64_t)(int64_t)o->masking,
-                        o->warmup_steps,
-                        (uint64_t)(int64_t)(r->warmup ? o->warmup_stages : 0),
-                        o->seed,
-                        o->bucket,
-                        o->block,
-                        o->threshold_interval,
-                        o->repartition_interval,
-                        (uint64_t)(int64_t)o->sketch_rows};
-    uint64_t hash = rill__hash_more(UINT64_C(0xcbf29ce484222325), words, sizeof words);
-    hash = rill__hash_more(hash, numbers, sizeof numbers);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        hash = text_hash(hash, texts[i]);
-    if (r->warmup)
-        hash = rill__hash_more(hash, r->warmup, (size_t)o->warmup_stages * sizeof *r->warmup);
-    return hash;
 }
 
 static rill_status make(rill_comm *comm, rill_type type, uint64_t dim,
@@ -223,7 +108,7 @@ rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
     rill_status status = out ? make(comm, type, dim, options, number, &r)
                              : rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
     status = rill__agree_all(comm, "reducer_create", status,
-                             status == RILL_OK ? options_word(r) : 0);
+                             status == RILL_OK ? rill__reducer_options_word(r) : 0);
     if (status != RILL_OK) {
         char detail[200];
         strncpy(detail, rill_last_error(), sizeof detail - 1);
@@ -234,14 +119,6 @@ rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
     }
     *out = r;
     return RILL_OK;
-}
-
-static void free_text(const char *text) {
-    union {
-        const char *from;
-        void *to;
-    } owned = {.from = text};
-    free(owned.to);
 }
 
 rill_status rill_reducer_free(rill_reducer **pointer) {
@@ -265,11 +142,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
         rill__piece_free(&r->feedback.returned[i]);
     free(r->feedback.returned);
     free(r->tensors);
-    free(r->warmup);
-    const char *texts[] = {r->options.algorithm,   r->options.codec,  r->options.partition,
-                           r->options.value_scope, r->options.select, r->options.nonfinite};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        free_text(texts[i]);
+    rill__reducer_free_options(r);
     free(r);
     *pointer = NULL;
     return status;

@@ -78,6 +78,13 @@ struct rill_reducer {
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
 
+/* ---- reducer_options.c ---- */
+/* The user's options: checked, copied, and with what 0 stands for. */
+rill_status rill__reducer_take_options(rill_reducer *, const rill_reducer_options *);
+void rill__reducer_free_options(rill_reducer *); /* also after a failure */
+/* What all ranks must have alike, in one word. */
+uint64_t rill__reducer_options_word(const rill_reducer *);
+
 /* ---- reducer_select.c: the selection of a step ---- */
 /* (Re)creates the selectors for the present k. */
 rill_status rill__reducer_selectors(rill_reducer *);

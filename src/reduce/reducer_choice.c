@@ -28,31 +28,21 @@ rill_options rill__reducer_call_options(const rill_reducer *r) {
     return o;
 }
 
-static bool known_method(const char *name) {
-    const char *known;
-    for (int i = 0; (known = rill_selector_at(i, NULL)); i++)
-        if (strcmp(known, name) == 0) return true;
-    return false;
-}
-
 static const char *suited_method(const rill_reducer *r) {
     return r->algorithm && r->algorithm->selects ? r->algorithm->selects : "topk";
 }
 
-static rill_status resolve_method(rill_reducer *r) {
+static void resolve_method(rill_reducer *r) {
     const char *name = r->options.select;
     r->choice = RILL__SEND_SELECTED;
     if (!name) {
         r->method = suited_method(r);
-        return RILL_OK;
+        return;
     }
     r->method = name;
     if (strcmp(name, "nonzero") == 0) r->choice = RILL__SEND_NONZERO;
-    else if (strcmp(name, "auto") == 0) r->choice = RILL__UNDECIDED;
-    else if (!known_method(name))
-        return rill__fail(RILL_ERR_UNKNOWN, CREATE "select '%s' is unknown", name);
+    if (strcmp(name, "auto") == 0) r->choice = RILL__UNDECIDED;
     if (r->choice != RILL__SEND_SELECTED) r->method = "topk";
-    return RILL_OK;
 }
 
 /* ---- estimates ---------------------------------------------------------------------------- */
@@ -153,7 +143,7 @@ rill_status rill__reducer_resolve(rill_reducer *r) {
     }
     if (!r->algorithm && !automatic)
         return rill__fail(RILL_ERR_UNKNOWN, CREATE "algorithm '%s' is unknown", name);
-    RILL_TRY(resolve_method(r));
+    resolve_method(r);
     rill_options o = rill__reducer_call_options(r);
     rill__settings settings = {0};
     RILL_TRY(rill__settings_resolve(r->comm, r->collective, &o, &settings));
@@ -161,7 +151,8 @@ rill_status rill__reducer_resolve(rill_reducer *r) {
         ways w = ways_of(r, (double)r->dim);
         if (!r->options.select && w.all <= w.largest) use_dense(r);
         else use_largest(r, &w);
-        return r->choice == RILL__SEND_SELECTED ? resolve_method(r) : RILL_OK;
+        if (r->choice == RILL__SEND_SELECTED) resolve_method(r);
+        return RILL_OK;
     }
     if (automatic) return RILL_OK;
     rill__problem p = problem_of(r, r->collective, (double)rill__reducer_stage_k(r), &settings);

@@ -77,56 +77,14 @@ size_t rill__file_at_once(const rill_reducer *r) {
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-/* What must be the same in the reducer that a file is loaded into. */
-typedef struct kept_option {
-    const char *name;
-    size_t at;
-    enum { WORD, INTEGER, REAL } kind;
-} kept_option;
-
-#define OPTION(field, kind)                                                                        \
-    { #field, offsetof(rill_reducer_options, field), kind }
-static const kept_option kept_options[] = {
-    OPTION(density, REAL),
-    OPTION(k, WORD),
-    OPTION(average, INTEGER),
-    OPTION(feedback, INTEGER),
-    OPTION(momentum, REAL),
-    OPTION(masking, INTEGER),
-    OPTION(clip, REAL),
-    OPTION(warmup_steps, WORD),
-    OPTION(warmup_stages, INTEGER),
-    OPTION(seed, WORD),
-    OPTION(bucket, WORD),
-    OPTION(block, WORD),
-    OPTION(threshold_interval, WORD),
-    OPTION(repartition_interval, WORD),
-    OPTION(balance_trigger, REAL),
-    OPTION(lambda, REAL),
-    OPTION(sketch_rows, INTEGER),
-};
-enum { KEPT_OPTIONS = sizeof kept_options / sizeof *kept_options, WARMUP = KEPT_OPTIONS };
+/* What must be the same in the reducer that a file is loaded into: slot i of the table of settings is
+ * word i - 1 of the file, and the warm-up's densities come behind the last. */
+enum { KEPT_OPTIONS = 17, WARMUP = KEPT_OPTIONS };
 _Static_assert((int)WARMUP < (int)RILL__CHECKPOINT_VOIDED, "there is room for all options");
 
 static uint64_t option_word(const rill_reducer_options *o, int i) {
-    const char *at = (const char *)o + kept_options[i].at;
-    uint64_t word = 0;
-    int number;
-    if (kept_options[i].kind == INTEGER) {
-        memcpy(&number, at, sizeof number);
-        word = (uint64_t)(int64_t)number;
-    } else {
-        memcpy(&word, at, sizeof word);
-    }
-    return word;
-}
-
-static double option_number(int i, uint64_t word) {
-    double real;
-    memcpy(&real, &word, sizeof real);
-    return kept_options[i].kind == REAL      ? real
-           : kept_options[i].kind == INTEGER ? (double)(int64_t)word
-                                             : (double)word;
+    const rill__setting *row = rill__setting_in_slot(i + 1);
+    return rill__setting_word(row->kind, (const char *)o + row->reducer.at);
 }
 
 static uint64_t warmup_word(const rill_reducer *r) {
@@ -184,12 +142,14 @@ rill_status rill__file_compare(const rill_reducer *r, const rill__checkpoint_hea
         return differs(path, "algorithm", h->asked_algorithm, own.asked_algorithm);
     if (strcmp(h->asked_select, own.asked_select) != 0)
         return differs(path, "select", h->asked_select, own.asked_select);
-    for (int i = 0; i < KEPT_OPTIONS; i++)
+    for (int i = 0; i < KEPT_OPTIONS; i++) {
+        const rill__setting *row = rill__setting_in_slot(i + 1);
         if (h->options[i] != own.options[i])
             return rill__fail(RILL_ERR_ARGUMENT,
                               LOAD "'%s' was saved with %s %.17g, the reducer has %.17g", path,
-                              kept_options[i].name, option_number(i, h->options[i]),
-                              option_number(i, own.options[i]));
+                              row->name, rill__setting_number(row->kind, h->options[i]),
+                              rill__setting_number(row->kind, own.options[i]));
+    }
     if (h->options[WARMUP] != own.options[WARMUP])
         return rill__fail(RILL_ERR_ARGUMENT, LOAD "'%s' was saved with another warmup", path);
     /* A reducer that sends all of the gradient sends it as it is, whatever was asked for. */

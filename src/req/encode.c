@@ -56,7 +56,7 @@ static void next_coding(rill__task *task, const rill__part *part, rill__coding *
         coding->index = rill__index_codec_choose(8, rill__blocks_in(part->n, part->block),
                                                  rill__block_range(part->block, part->first,
                                                                    part->range));
-    } else if (part->n < RILL__WORTH_CODING) {
+    } else if (!rill__worth_coding((double)part->n)) {
         coding->index = &rill__codec_raw;
     }
 }
@@ -96,11 +96,13 @@ static void add_header(const rill__task *task, const rill__part *dense, rill__bl
     block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
 }
 
-/* Half of the bytes, at half of the density, and the sum reads them as they are. */
-static bool goes_as_bits(const rill__task *task, const rill__part *part,
-                         const rill__coding *coding) {
-    return task->adds_bits && !task->codec_forced && coding->value == &rill__value_raw &&
-           part->n >= RILL__WORTH_CODING && part->n < part->range - part->range / 8;
+/* Of a part that the task may send in any form. */
+static rill__wire_form form_of(const rill__task *task, const rill__part *part,
+                               const rill__coding *coding) {
+    bool bits = task->adds_bits && !task->codec_forced && coding->value == &rill__value_raw &&
+                rill__worth_coding((double)part->n);
+    return rill__wire_form_of((double)part->n, (double)part->range,
+                              (double)rill__dense_switch(task->shape.type, part->range), bits);
 }
 
 /* The entries of a dense part, or of blocks, that are there, as pairs: what is absent stands for the fill, which codes of few
@@ -139,19 +141,17 @@ static rill_status encode(rill__task *task, const rill__part *part, rill__block 
         if (!task->codec_forced)
             coding.index = rill__index_codec_choose(task->shape.index_bytes, part->n, part->range);
     }
-    if (!absent_is_lost && task->sends_dense && part->form == RILL__SPARSE &&
-        part->n > rill__dense_switch(task->shape.type, part->range)) {
-        if (goes_as_bits(task, part, &coding)) {
-            coding.index = &rill__codec_bitmap;
-        } else {
-            *out = densify(task, part, &dense);
-            if (!*out) return RILL_ERR_MEMORY;
-            if (coding.value == &rill__value_raw) {
-                add_header(task, &dense, *out);
-                return RILL_OK;
-            }
-            part = &dense;
+    bool any_form = !absent_is_lost && task->sends_dense && part->form == RILL__SPARSE;
+    rill__wire_form form = any_form ? form_of(task, part, &coding) : RILL__WIRE_PAIRS;
+    if (form == RILL__WIRE_BITS) coding.index = &rill__codec_bitmap;
+    if (form == RILL__WIRE_DENSE) {
+        *out = densify(task, part, &dense);
+        if (!*out) return RILL_ERR_MEMORY;
+        if (coding.value == &rill__value_raw) {
+            add_header(task, &dense, *out);
+            return RILL_OK;
         }
+        part = &dense;
     }
     rill__block *block = rill__block_take(task, rill__message_bound(task->shape, &coding, part));
     if (!block) return RILL_ERR_MEMORY;

@@ -304,7 +304,11 @@ rill_status rill__message_bits(const rill__message *m, rill__part *part) {
     const rill__header *h = &m->header;
     if (h->form != RILL__M_SPARSE || h->type != RILL_F32 ||
         h->index_codec != rill__codec_bitmap.id || h->value_codec != RAW ||
-        h->count <= rill__dense_switch(RILL_F32, h->range) || (uintptr_t)m->payload % 8)
+        (uintptr_t)m->payload % 8)
+        return RILL_IN_PROGRESS;
+    /* Also where a forced codec made bits of a range that is nearly full. */
+    double limit = (double)rill__dense_switch(RILL_F32, h->range);
+    if (rill__wire_form_of((double)h->count, (double)h->range, limit, true) == RILL__WIRE_PAIRS)
         return RILL_IN_PROGRESS;
     const uint64_t *words = (const uint64_t *)m->payload;
     uint64_t n = h->index_size / 8, set = rill__kernels_get()->count_bits(words, n);

@@ -8,8 +8,7 @@
 #ifndef RILL_REQ_MESSAGE_H
 #define RILL_REQ_MESSAGE_H
 
-#include "codec/codec.h"
-#include "codec/value_codec.h"
+#include "codec/wire.h"
 #include "stream/part.h"
 
 #define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */

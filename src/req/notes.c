@@ -3,14 +3,21 @@
  * communicator.
  *
  * A note must get through where memory is short, since that is what most aborts are about: a communicator has the memory
- * for one to every rank from its creation on, and takes a note in only when it has room to keep it. */
+ * for some from its creation on, and takes a note in only when it has room to keep it. What goes to all ranks lies in
+ * memory once, so that many ranks cost little. */
 #include "req/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOTE_BYTES = sizeof(rill__header) + 256, SPARE_NOTES = 8, OLDEST = 8, POLLS = 10000 };
+enum {
+    NOTE_BYTES = sizeof(rill__header) + 256,
+    NOTE_BLOCKS = 8,
+    SPARE_NOTES = 8,
+    OLDEST = 8,
+    POLLS = 10000
+};
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
@@ -33,7 +40,7 @@ static rill__block *take_note_block(rill__engine *engine) {
 
 rill_status rill__notes_reserve(rill__engine *engine) {
     bool there = rill__transfers_reserve(&engine->orphans, 2 * engine->size) == RILL_OK;
-    for (int i = 1; there && i < engine->size; i++) {
+    for (int i = 0; there && i < NOTE_BLOCKS; i++) {
         rill__block *block = new_note_block();
         there = block != NULL;
         if (!block) break;
@@ -99,34 +106,48 @@ static void keep_note(rill__engine *engine, const rill__header *header, const ch
 
 /* ---- to all ranks -------------------------------------------------------------------------------------- */
 
+/* The note in a block, which the caller uses; NULL: no memory. All that were reserved may be under way: one comes back
+ * soon. Without a farewell the others would wait for ever, without another note for a while. */
+static rill__block *write_note(rill__engine *engine, const rill__header *header, const char *text) {
+    bool must = header->form == RILL__M_FAREWELL;
+    rill__block *block = take_note_block(engine);
+    for (int polls = 0; !block && (must || polls < POLLS); polls++) {
+        rill__orphans_done(engine);
+        block = take_note_block(engine);
+    }
+    if (!block) return NULL;
+    memcpy(block->buffer.data, header, sizeof *header);
+    memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
+    block->bytes = sizeof *header + header->value_size;
+    block->users = 1;
+    return block;
+}
+
+static void send_note_to(rill__engine *engine, int to, rill__block *block) {
+    rill__transfer transfer = {.block = block, .peer = to};
+    if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) return;
+    block->users++;
+    engine->table->send(engine->link, to, RILL__TAG_NOTE, block->buffer.data, block->bytes,
+                        &engine->orphans.at[engine->orphans.n - 1].wire);
+    engine->sent[to]++;
+}
+
+/* The same for all but a farewell, which tells each rank how many messages it has to expect. */
 void rill__send_note(rill__engine *engine, rill__header *header, const char *text) {
+    bool farewell = header->form == RILL__M_FAREWELL;
+    rill__block *block = NULL;
     for (int i = 1; i < engine->size; i++) {
         int to = (engine->rank + i) % engine->size;
-        if (header->form == RILL__M_FAREWELL) header->count = engine->sent[to] + 1;
-        rill__block *block = take_note_block(engine);
-        /* All that were reserved are under way, and there is no more memory: one comes back soon. Without a farewell
-         * the others would wait for ever, without another note for a while. */
-        bool must = header->form == RILL__M_FAREWELL;
-        for (int polls = 0; !block && (must || polls < POLLS); polls++) {
-            rill__orphans_done(engine);
-            block = take_note_block(engine);
-        }
+        if (farewell) header->count = engine->sent[to] + 1;
+        if (!block) block = write_note(engine, header, text);
         if (!block) return;
-        size_t bytes = sizeof *header + header->value_size;
-        memcpy(block->buffer.data, header, sizeof *header);
-        memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
-        block->users = 1;
-        rill__transfer transfer = {.block = block, .peer = to};
-        if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) {
-            rill__block_return(engine, block);
-            return;
-        }
-        engine->table->send(engine->link, to, RILL__TAG_NOTE, block->buffer.data, bytes,
-                            &engine->orphans.at[engine->orphans.n - 1].wire);
-        engine->sent[to]++;
-        /* All ranks say farewell to all: no more of them on the way than needed. */
-        if (header->form == RILL__M_FAREWELL) rill__receive_notes(engine);
+        send_note_to(engine, to, block);
+        if (!farewell) continue;
+        rill__block_return(engine, block);
+        block = NULL;
+        rill__receive_notes(engine); /* all say it to all: no more on the way than needed */
     }
+    if (block) rill__block_return(engine, block);
 }
 
 void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,

@@ -29,9 +29,6 @@ enum {
 };
 enum { RILL__SHORT = 1024 };
 
-/* Entries from which on coding the indices is worth its fixed cost. */
-enum { RILL__WORTH_CODING = 256 };
-
 /* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
 typedef struct rill__block {
     rill__buffer buffer;

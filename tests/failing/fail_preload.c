@@ -1,7 +1,8 @@
-/* Preloaded under tests/mpi/test_failures: the n-th allocation, or the n-th call on a file, that librill.so
- * makes in this process fails. Calls from anywhere else (MPI, the test, the C library) never do: what counts is the
- * return address. The test finds rill_fail_arm and rill_fail_hits with dlsym. With RILL_FAIL_TRACE in the
- * environment each failure prints the calls that led to it. */
+/* Preloaded under tests/mpi/test_failures: the n-th allocation, or the n-th call on a file, that
+ * librill.so or librill_train.so makes in this process fails. Calls from anywhere else (MPI, the
+ * test, the C library) never do: what counts is the return address. The test finds rill_fail_arm
+ * and rill_fail_hits with dlsym. With RILL_FAIL_TRACE in the environment each failure prints the
+ * calls that led to it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -18,51 +19,63 @@
 #include <unistd.h>
 
 enum { ALLOCATIONS = 0, FILES = 1 };
-/* ONCE: the n-th fails; FROM: and all after it; SHORT: the n-th write writes half, without an error. */
+/* ONCE: the n-th fails; FROM: and all after it; SHORT: the n-th write writes half, without an
+ * error. */
 enum { ONCE = 0, FROM = 1, SHORT = 2 };
 
 static struct {
     int kind, mode;
     long at; /* 0: nothing fails */
     atomic_long seen, hits;
-    uintptr_t first, end; /* of librill.so */
+    int libraries; /* found */
+    struct {
+        uintptr_t first, end;
+    } library[2]; /* librill.so, librill_train.so */
 } armed;
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *unused) {
     (void)size;
     (void)unused;
-    if (!info->dlpi_name || !strstr(info->dlpi_name, "librill.so")) return 0;
-    armed.first = UINTPTR_MAX;
+    const char *name = info->dlpi_name;
+    if (!name || (!strstr(name, "/librill.so") && !strstr(name, "/librill_train.so"))) return 0;
+    uintptr_t lowest = UINTPTR_MAX, highest = 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
         uintptr_t first = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
         uintptr_t end = first + info->dlpi_phdr[i].p_memsz;
-        if (first < armed.first) armed.first = first;
-        if (end > armed.end) armed.end = end;
+        if (first < lowest) lowest = first;
+        if (end > highest) highest = end;
     }
-    return 1;
+    armed.library[armed.libraries].first = lowest;
+    armed.library[armed.libraries++].end = highest;
+    return armed.libraries == 2;
 }
 
-/* n = 0 disarms. Returns whether there is a librill.so to watch. */
+static int is_watched(uintptr_t at) {
+    for (int i = 0; i < armed.libraries; i++)
+        if (at >= armed.library[i].first && at < armed.library[i].end) return 1;
+    return 0;
+}
+
+/* n = 0 disarms. Returns whether there are both libraries to watch. */
 int rill_fail_arm(int kind, int mode, long n);
 long rill_fail_hits(void);
 
 int rill_fail_arm(int kind, int mode, long n) {
-    if (!armed.end) dl_iterate_phdr(find_library, NULL);
+    if (!armed.libraries) dl_iterate_phdr(find_library, NULL);
     armed.at = 0;
     armed.kind = kind;
     armed.mode = mode;
     if (n) armed.seen = armed.hits = 0;
     armed.at = n;
-    return armed.end != 0;
+    return armed.libraries == 2;
 }
 
 /* Failures since it was armed last, also after it was disarmed. */
 long rill_fail_hits(void) { return armed.hits; }
 
 static int hit(int kind, const void *caller) {
-    uintptr_t at = (uintptr_t)caller;
-    if (!armed.at || kind != armed.kind || at < armed.first || at >= armed.end) return 0;
+    if (!armed.at || kind != armed.kind || !is_watched((uintptr_t)caller)) return 0;
     long n = atomic_fetch_add(&armed.seen, 1) + 1;
     if (n != armed.at && !(armed.mode == FROM && n > armed.at)) return 0;
     atomic_fetch_add(&armed.hits, 1);
@@ -80,7 +93,7 @@ static int hit(int kind, const void *caller) {
     static __typeof__(&name) real;                                                                 \
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, #name)
 
-/* ---- allocations ------------------------------------------------------------------------------ */
+/* ---- allocations ----------------------------------------------------------------------------- */
 
 /* dlsym allocates: what serves it must not ask it. */
 extern void *__libc_malloc(size_t);
@@ -114,7 +127,7 @@ void *mmap(void *at, size_t n, int protection, int flags, int file, off_t offset
     return HIT(ALLOCATIONS) ? MAP_FAILED : real(at, n, protection, flags, file, offset);
 }
 
-/* ---- files: opened, written, closed, renamed --------------------------------------------------- */
+/* ---- files: opened, written, closed, renamed ------------------------------------------------- */
 
 int open(const char *path, int flags, ...) {
     REAL(open);
@@ -188,7 +201,7 @@ int rename(const char *from, const char *to) {
     return armed.mode != SHORT && HIT(FILES) ? -1 : real(from, to);
 }
 
-/* ---- MPI's files: collective calls are made, so that the other ranks are not left alone ---------- */
+/* ---- MPI's files: collective calls are made, so that the other ranks are not left alone ------ */
 
 static int spoil(int code, const void *caller) {
     return armed.mode != SHORT && hit(FILES, caller) ? MPI_ERR_NO_SPACE : code;

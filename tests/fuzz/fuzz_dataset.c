@@ -1,6 +1,6 @@
 /* The binary loader on any bytes. Checksums would keep fuzzed bytes out, so the first byte says which
  * of them are put right before: the rest of the reader must not need them to be safe. */
-#include "opt/data_binary.h"
+#include "train/data_binary.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The reader of model files on any text: it refuses it, or gives a model with finite weights and labels
  * that has probabilities where its type promises them. */
 #include "fuzz.h"
-#include "opt/train_internal.h"
+#include "train/train_internal.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  *
  * A line of the input is NAME=VALUE for the environment, +NAME=VALUE for the info of the configuration and
  * *NAME=VALUE for that of the communicator. MPI is not started: its calls are wrapped (tests/CMakeLists.txt). */
-#include "api/comm.h"
+#include "api/comm_mpi.h"
 #include "fuzz.h"
 #include "link/hosts.h"
 
@@ -18,38 +18,17 @@ enum { NAMES = sizeof names / sizeof *names - 1, INFOS = 2 };
 
 static char *given[INFOS][NAMES]; /* what MPI_Info has */
 
-int __wrap_MPI_Comm_rank(MPI_Comm comm, int *rank);
-int __wrap_MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm);
-int __wrap_MPI_Comm_get_info(MPI_Comm comm, MPI_Info *info);
-int __wrap_MPI_Info_free(MPI_Info *info);
 int __wrap_MPI_Info_get_valuelen(MPI_Info info, const char *key, int *length, int *found);
 int __wrap_MPI_Info_get(MPI_Info info, const char *key, int length, char *value, int *found);
 
-int __wrap_MPI_Comm_rank(MPI_Comm comm, int *rank) {
-    (void)comm;
-    *rank = 0;
-    return MPI_SUCCESS;
-}
-
-int __wrap_MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-    (void)type, (void)root, (void)comm;
-    MUST(buffer && count > 0);
-    return MPI_SUCCESS;
+/* The link of rank 0, whose news go nowhere. */
+static rill_status told(rill__link *link, void *data, size_t bytes, int root) {
+    MUST(link && data && bytes > 0 && root == 0);
+    return RILL_OK;
 }
 
 /* An info is a number from 1 on in the place of MPI's pointer or number. */
 static MPI_Info info_at(int i) { return (MPI_Info)(intptr_t)(i + 1); }
-
-int __wrap_MPI_Comm_get_info(MPI_Comm comm, MPI_Info *info) {
-    (void)comm;
-    *info = info_at(1);
-    return MPI_SUCCESS;
-}
-
-int __wrap_MPI_Info_free(MPI_Info *info) {
-    *info = MPI_INFO_NULL;
-    return MPI_SUCCESS;
-}
 
 static const char *value_of(MPI_Info info, const char *key) {
     intptr_t i = (intptr_t)info - 1;
@@ -161,16 +140,18 @@ static void check_defaults(const rill__defaults *d) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static rill_comm comm; /* only its defaults are looked at */
+    static const rill__link_table table = {.bcast = told};
+    rill__link link = {.table = &table, .ranks = 1};
+    rill__infos infos = {{info_at(0), info_at(1)}};
+    rill__info info = {rill__infos_look_up, &infos};
     rill_config config = RILL_CONFIG_INIT;
-    config.info = info_at(0);
     char *text = malloc(size + 1);
     MUST(text);
     memcpy(text, data, size);
     text[size] = '\0';
     for (const char *at = text; *at; at += strcspn(at, "\n"), at += *at == '\n')
         set(at, strcspn(at, "\n"));
-    rill_status status = rill__defaults_agree(&config, MPI_COMM_SELF, MPI_COMM_SELF,
-                                              &comm.defaults);
+    rill_status status = rill__defaults_agree(&config, &link, &info, &comm.defaults);
     if (status == RILL_OK) {
         check_defaults(&comm.defaults);
         rill__settings s;

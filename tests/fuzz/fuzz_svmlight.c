@@ -1,6 +1,6 @@
 /* The text parser on any bytes. What is accepted must be valid rows, and must come back from its own
  * text with the same bits. */
-#include "opt/data_internal.h"
+#include "train/data_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

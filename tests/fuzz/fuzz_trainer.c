@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include "fuzz.h"
-#include "opt/train_internal.h"
+#include "train/train_internal.h"
 
 #include <math.h>
 
@@ -24,11 +24,11 @@ static rill_trainer *make(float *w, float *state, double *label) {
     t->options.solver = "sgd";
     t->options.optimizer = "adagrad";
     t->options.schedule = "1/t";
-    t->ranks = t->columns = 1;
-    t->labels = 2;
+    t->team.ranks = t->objective.columns = 1;
+    t->objective.labels = 2;
     t->label = label;
-    t->features = t->n = FEATURES;
-    t->total_rows = 10;
+    t->objective.features = t->objective.n = FEATURES;
+    t->objective.total_rows = 10;
     t->weights.n = FEATURES;
     t->weights.w = w;
     t->weights.state = state;
@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     memcpy(data, input + 1, size - 1);
     put_right(t, data, size - 1, input[0]);
     if (rill__trainer_restore(t, "input", data, size - 1) == RILL_OK) {
-        MUST(isfinite(t->lr) && rill_trainer_stale_epochs(t) <= t->epoch);
+        MUST(isfinite(t->job.lr) && rill_trainer_stale_epochs(t) <= t->job.epoch);
         MUST(!memcmp(w, data + WEIGHTS, sizeof w));
         MUST(!memcmp(state, data + WEIGHTS + sizeof w, sizeof state));
     } else

@@ -343,12 +343,14 @@ static void mismatch(void) {
 static void settings(void) {
     check_case("case %ld: rill_block", number++);
     rill_config config = RILL_CONFIG_INIT;
-    MPI_Info_create(&config.info);
-    MPI_Info_set(config.info, "rill_block", "48");
-    MPI_Info_set(config.info, "rill_algorithm", "block");
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    config.info = &info;
+    MPI_Info_set(info, "rill_block", "48");
+    MPI_Info_set(info, "rill_algorithm", "block");
     rill_comm *with = NULL;
     CHECK_OK(rill_comm_create(MPI_COMM_WORLD, &config, &with));
-    MPI_Info_free(&config.info);
+    MPI_Info_free(&info);
     rill_stream *s = NULL;
     uint32_t idx = 500;
     float one = 1, dense[1000];

@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
     *(void **)&failing.arm = dlsym(RTLD_DEFAULT, "rill_fail_arm");
     *(void **)&failing.hits = dlsym(RTLD_DEFAULT, "rill_fail_hits");
     if (!failing.arm || !failing.hits || !failing.arm(0, 0, 0))
-        return check_skip("failures are not preloaded into a librill.so");
+        return check_skip("failures are not preloaded into librill.so and librill_train.so");
     if (check.size < 2) return check_skip("one rank has nobody to tell");
     make_folder();
     run_scenarios(argc, argv, check_argument(argc, argv, "--long") != NULL);

@@ -268,18 +268,20 @@ static void expect_thread(rill_config *config, int wanted) {
 static void settings(void) {
     for (int way = 0; way < 8; way++) {
         rill_config config = RILL_CONFIG_INIT;
+        MPI_Info info = MPI_INFO_NULL;
         int by_info = way & 1, by_environment = way >> 1 & 1, off = way >> 2;
         check_case("thread by info: %d, by environment: %d, off by the struct: %d", by_info,
                    by_environment, off);
         if (by_info) {
-            MPI_Info_create(&config.info);
-            MPI_Info_set(config.info, "rill_progress_thread", "1");
+            MPI_Info_create(&info);
+            config.info = &info;
+            MPI_Info_set(info, "rill_progress_thread", "1");
         }
         if (by_environment && check.rank == 0) setenv("RILL_PROGRESS_THREAD", "1", 1);
         if (off) config.progress_thread = 0;
         expect_thread(&config, (by_info || by_environment) && !off);
         unsetenv("RILL_PROGRESS_THREAD");
-        if (by_info) MPI_Info_free(&config.info);
+        if (by_info) MPI_Info_free(&info);
     }
     check_case("a struct from before the setting");
     rill_config config = RILL_CONFIG_INIT;

@@ -21,7 +21,7 @@ static void expect_algorithm(MPI_Comm mpi, MPI_Info info, const char *option, co
     rill_options o = RILL_OPTIONS_INIT;
     rill_comm *comm = NULL;
     rill_status status;
-    config.info = info;
+    config.info = &info;
     o.algorithm = option;
     if (!CHECK_OK(rill_comm_create(mpi, &config, &comm))) return;
     CHECK_STRING(ran(comm, &o, &status), want);
@@ -86,12 +86,14 @@ static void bad_setting_says(const char *key, const char *value, const char *det
     upper[n] = 0;
     check_case("%s=%s from %s", key, value, from_environment ? "the environment" : "info");
     rill_config config = RILL_CONFIG_INIT;
+    MPI_Info info = MPI_INFO_NULL;
     rill_comm *comm = NULL;
     if (from_environment) {
         if (check.rank == 0) setenv(upper, value, 1);
     } else {
-        MPI_Info_create(&config.info);
-        MPI_Info_set(config.info, key, value);
+        MPI_Info_create(&info);
+        config.info = &info;
+        MPI_Info_set(info, key, value);
     }
     rill_status status = rill_comm_create(MPI_COMM_WORLD, &config, &comm);
     if (status == RILL_OK) ran(comm, NULL, &status);
@@ -99,7 +101,7 @@ static void bad_setting_says(const char *key, const char *value, const char *det
     if (status < 0) CHECK_DETAIL(detail);
     if (comm) CHECK_OK(rill_comm_free(&comm));
     if (from_environment) unsetenv(upper);
-    else MPI_Info_free(&config.info);
+    else MPI_Info_free(&info);
 }
 
 static void bad_setting(const char *key, const char *value, int from_environment) {
@@ -114,14 +116,16 @@ static void check_setting(void) {
                                   : way == 2 ? "environment"
                                              : "environment, off by config");
         rill_config config = RILL_CONFIG_INIT;
+        MPI_Info info = MPI_INFO_NULL;
         rill_options o = RILL_OPTIONS_INIT;
         rill_comm *comm = NULL;
         rill_status status;
         if (way == 0) config.check = 1;
         if (way == 3) config.check = 0;
         if (way == 1) {
-            MPI_Info_create(&config.info);
-            MPI_Info_set(config.info, "rill_check", "1");
+            MPI_Info_create(&info);
+            config.info = &info;
+            MPI_Info_set(info, "rill_check", "1");
         }
         if (way >= 2 && check.rank == 0) setenv("RILL_CHECK", "1", 1);
         CHECK_OK(rill_comm_create(MPI_COMM_WORLD, &config, &comm));
@@ -130,7 +134,7 @@ static void check_setting(void) {
         ran(comm, &o, &status);
         if (check.size > 1) CHECK_STATUS(status, way == 3 ? RILL_OK : RILL_ERR_MISMATCH);
         CHECK_OK(rill_comm_free(&comm));
-        if (way == 1) MPI_Info_free(&config.info);
+        if (way == 1) MPI_Info_free(&info);
         unsetenv("RILL_CHECK");
     }
     /* Agreed arguments pass. */
@@ -198,11 +202,13 @@ static void no_thread(void) {
                                                          : way == 1 ? "info"
                                                                     : "the environment of rank 0");
         rill_config config = RILL_CONFIG_INIT;
+        MPI_Info info = MPI_INFO_NULL;
         rill_comm *comm = NULL;
         if (way == 0) config.progress_thread = 1;
         if (way == 1) {
-            MPI_Info_create(&config.info);
-            MPI_Info_set(config.info, "rill_progress_thread", "1");
+            MPI_Info_create(&info);
+            config.info = &info;
+            MPI_Info_set(info, "rill_progress_thread", "1");
         }
         if (way == 2 && check.rank == 0) setenv("RILL_PROGRESS_THREAD", "1", 1);
         CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, &config, &comm), RILL_ERR_UNSUPPORTED);
@@ -210,7 +216,7 @@ static void no_thread(void) {
         CHECK_DETAIL("MPI_THREAD_MULTIPLE");
         CHECK(comm == NULL);
         unsetenv("RILL_PROGRESS_THREAD");
-        if (way == 1) MPI_Info_free(&config.info);
+        if (way == 1) MPI_Info_free(&info);
     }
 }
 

@@ -94,7 +94,7 @@ static void tuned(uint64_t seconds) {
     MPI_Info_create(&info);
     MPI_Info_set(info, "rill_profile", path);
     rill_config config = RILL_CONFIG_INIT;
-    config.info = info;
+    config.info = &info;
     CHECK_OK(rill_comm_create(MPI_COMM_WORLD, &config, &comm));
     rill_stream *in = NULL, *out = NULL;
     CHECK_OK(rill_stream_create(RILL_F32, DIM, &in));

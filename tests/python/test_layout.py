@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from rill import _comm, _structs
+import rill
+from rill import _settings, _structs
 
 STRUCTS = {
     "rill_stats": _structs.CStats,
@@ -15,7 +16,8 @@ STRUCTS = {
     "rill_reducer_options": _structs.CReducerOptions,
     "rill_select_options": _structs.CSelectOptions,
     "rill_tensor": _structs.CTensor,
-    "rill_config": _comm.mpi().config,
+    "rill_config": _structs.CConfig,
+    "rill_setting": _settings.CSetting,
 }
 DEFAULTS = {
     "rill_options": ("RILL_OPTIONS_INIT", lambda: _structs.call_options({})),
@@ -60,6 +62,28 @@ def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path
     bytes_lines = [line for line in printed if " bytes " in line]
     assert [line for line in printed if " bytes " not in line] == list(described())
     assert bytes_lines == [f"{name} bytes {bytes(make()).hex()}" for name, (_, make) in DEFAULTS.items()]
+
+
+def test_options_are_those_of_the_library(comm):
+    """Keywords, and the types that editors know them by, against the library's own table of settings."""
+    for struct, fields, keywords in (
+        ("rill_options", _structs.COptions, _structs.Options),
+        ("rill_reducer_options", _structs.CReducerOptions, _structs.ReducerOptions),
+    ):
+        names = _settings.option_names(struct)
+        assert sorted(names) == sorted(keywords.__annotations__)
+        assert {_settings.field_of(name) for name in names} | {"size", "warmup_stages"} == {
+            name for name, *_ in fields._fields_
+        } | {"warmup_stages"}
+    algorithm = rill.settings()[0]
+    assert (algorithm.name, algorithm.environment, algorithm.info) == ("algorithm", "RILL_ALGORITHM", "rill_algorithm")
+    assert algorithm.structs == ("rill_options", "rill_reducer_options") and algorithm.default == "auto"
+
+
+def test_an_unknown_option(comm):
+    for call in (lambda **o: comm.allreduce(rill.Stream(10), **o), lambda **o: rill.Reducer(comm, 10, **o)):
+        with pytest.raises(TypeError, match="did you mean 'value_bits'.*algorithm, "):
+            call(value_bit=8)
 
 
 def test_the_reference_is_up_to_date(comm, repository):

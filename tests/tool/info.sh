@@ -11,12 +11,20 @@ done
 run 0 env RILL_ALGORITHM=ring "$RILL" info
 has "$tmp/out" "[now: ring]"
 
+# The reference of settings is what the library says of itself.
+run 0 "$RILL" info --settings
+has "$tmp/out" "Set by rill_options, rill_reducer_options, MPI_Info rill_algorithm, RILL_ALGORITHM."
+sed -n '/^```text$/,/^```$/p' "$root/docs/SETTINGS.md" | sed '1d;$d' >"$tmp/page"
+cmp -s "$tmp/out" "$tmp/page" || fail "docs/SETTINGS.md is not what rill info --settings prints"
+run 2 "$RILL" info --settings --json
+
 run 0 "$RILL" info --json
 has "$tmp/out" '"version"' '"allreduce"' '"codecs"' '"isa"'
 if command -v python3 >/dev/null; then
     python3 -c 'import json, sys
 info = json.load(open(sys.argv[1]))
 assert {a["name"] for a in info["algorithms"]["allreduce"]} >= {"dense", "ring", "dsar"}, info
-assert all(a["description"] for a in info["algorithms"]["allreduce"] + info["codecs"])' \
+assert all(a["description"] for a in info["algorithms"]["allreduce"] + info["codecs"] + info["settings"])
+assert {s["environment"] for s in info["settings"]} - {None} < set(info["environment"])' \
         "$tmp/out" || fail "the JSON is not as expected"
 fi

@@ -194,7 +194,7 @@ static void sizes_near_entropy(void **state) {
         double fano = 8.0 * (double)sizes[2] / (double)n - entropy;
         if (packed > 1.6) fail_msg("bitpack at %g: %.3f bits over the entropy", density[d], packed);
         if (fano > 0.6) fail_msg("elias_fano at %g: %.3f bits over it", density[d], fano);
-        double expected = rill__bitpack_expected_bits(n, range) / 8.0;
+        double expected = rill__codec_bitpack.message_bits(4, n, range) / 8.0;
         assert_true(fabs(expected / (double)sizes[1] - 1.0) < 0.02);
     }
     free(idx);

@@ -1,6 +1,6 @@
 /* The binary form: what is written comes back in any part, and damage is told, wherever it is. */
 #include "../support/unit.h"
-#include "opt/data_binary.h"
+#include "train/data_binary.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Numbers of data sets: the parser against strtof, and text that gives the same bits back. */
 #include "../support/unit.h"
-#include "opt/data_number.h"
+#include "train/data_number.h"
 
 #include <float.h>
 #include <locale.h>

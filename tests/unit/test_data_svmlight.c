@@ -1,6 +1,6 @@
 /* Lines of svmlight text: what is read, what is tolerated, what is an error and how it is told. */
 #include "../support/unit.h"
-#include "opt/data_internal.h"
+#include "train/data_internal.h"
 
 #include <stdlib.h>
 

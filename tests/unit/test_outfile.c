@@ -4,7 +4,7 @@
 #include "../support/unit.h"
 
 #include "core/outfile.h"
-#include "opt/train_internal.h"
+#include "train/train_internal.h"
 #include "plan/profile.h"
 
 #include <dirent.h>

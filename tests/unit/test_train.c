@@ -1,6 +1,6 @@
 /* Losses against finite differences, lazy weights against eager ones, model files. */
 #include "../support/unit.h"
-#include "opt/train_internal.h"
+#include "train/train_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Callable, Iterable, Mapping, TypeVar
 
 from .._comm import Comm
 from .._library import algorithms
 from .._reducer import Reducer
-from .._structs import ReducerOptions, reducer_options
+from .._settings import option_names, unknown
+from .._structs import reducer_options
 
 Result = TypeVar("Result")
-
-
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"{what} {name!r} is unknown{f', did you mean {close[0]!r}?' if close else ''} Known: {', '.join(names)}"
 
 
 def check_method(name: Any) -> None:
@@ -26,15 +20,15 @@ def check_method(name: Any) -> None:
     known = {"auto", "dense", "topk", *algorithms("allreduce"), *algorithms("reducer")}
     base = name.partition("+")[0]
     if base not in known:
-        raise ValueError(_unknown("method", base, known))
+        raise ValueError(unknown("method", base, known))
 
 
 def check_options(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
     """Names, types, and what is often mistaken; the rest is the library's, see try_options. ``others``: names that the caller has besides."""
-    known = ReducerOptions.__annotations__
+    known = option_names("rill_reducer_options")
     for name in options:
         if name not in known:
-            raise TypeError(_unknown("option", name, [*known, *others]))
+            raise TypeError(unknown("option", name, [*known, *others]))
     density = options.get("density")
     if density is not None:
         if isinstance(density, str) or not 0 < float(density) <= 1:

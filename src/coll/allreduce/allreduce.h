@@ -1,6 +1,7 @@
 #ifndef RILL_COLL_ALLREDUCE_ALLREDUCE_H
 #define RILL_COLL_ALLREDUCE_ALLREDUCE_H
 
+#include "codec/wire.h"
 #include "coll/coll.h"
 
 extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_double,
@@ -9,19 +10,24 @@ extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_do
 
 /* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an index takes no more. */
 double rill__pairs_bytes(const rill__problem *, double pairs, double range);
-/* The same of what is sent: the dense range where the pairs are above the switch to it. */
+/* How that many pairs go; sums: as a part of a sum, which is dense above the switch. */
+static inline rill__wire_form rill__expected_form(const rill__problem *p, double pairs,
+                                                  double range, bool sums) {
+    double limit = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range;
+    bool bits = !sums && !p->value_bits && p->index_cost < 0 &&
+                rill__wire_adds_bits(p->type, p->op, p->sums_bits);
+    return rill__wire_form_of(pairs, range, limit, bits);
+}
+/* Expected bytes of what is sent of a sum: the dense range where pairs are above the switch. */
 static inline double rill__form_bytes(const rill__problem *p, double pairs, double range) {
-    double share = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim;
     double sparse = rill__pairs_bytes(p, pairs, range), dense = range * p->value_cost;
     if (p->index_cost >= 0)
         return sparse < dense ? sparse : dense; /* blocks have a switch of their own */
-    return pairs > share * range ? dense : sparse;
+    return rill__expected_form(p, pairs, range, true) == RILL__WIRE_DENSE ? dense : sparse;
 }
-/* Whether inputs above the switch go as bits and values (req/transport.c); sums are dense then. */
+/* Whether inputs above the switch go as bits and values; sums are dense then. */
 static inline bool rill__sends_bits(const rill__problem *p, double pairs, double range) {
-    return p->type == RILL_F32 && p->op == RILL_SUM && !p->value_bits && p->index_cost < 0 &&
-           pairs > (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range &&
-           pairs < 0.875 * range && p->sums_bits;
+    return rill__expected_form(p, pairs, range, false) == RILL__WIRE_BITS;
 }
 static inline double rill__input_bytes(const rill__problem *p, double pairs, double range) {
     return rill__sends_bits(p, pairs, range) ? pairs * p->value_cost + range / 8

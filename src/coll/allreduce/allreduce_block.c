@@ -31,8 +31,8 @@ static rill__problem in_blocks(const rill__problem *p) {
     double some = fmin(ceil(p->nnz / (double)p->block), all);
     q.index_cost = 0;
     if (some >= 1 && p->nnz >= 1) {
-        double bits = fmin(rill__bitpack_expected_bits((uint64_t)some, (uint64_t)all), all);
-        q.index_cost = fmin(bits / 8, 8 * some) / p->nnz;
+        const rill__index_codec *codec = rill__index_codec_choose(8, (uint64_t)some, (uint64_t)all);
+        q.index_cost = codec->message_bits(8, (uint64_t)some, (uint64_t)all) / 8 / p->nnz;
     }
     return q;
 }

@@ -5,18 +5,11 @@
 
 #include <math.h>
 
-/* What the codecs take over the entropy of an index, in bits (LIMITS: 1.4 to 1.6, and 0.4 to 0.6). */
-#define PACK_OVER_ENTROPY 1.5
-#define FANO_OVER_ENTROPY 0.5
-
 double rill__pairs_bytes(const rill__problem *p, double pairs, double range) {
     if (p->index_cost >= 0) return pairs * (p->index_cost + p->value_cost);
-    if (p->codec == &rill__codec_raw || pairs <= 0) return pairs * (p->index_bytes + p->value_cost);
-    if (p->codec == &rill__codec_bitmap) return range / 8 + pairs * p->value_cost;
-    double density = fmin(pairs / range, 0.999);
-    double entropy = -log2(density) - (1 - density) / density * log2(1 - density);
-    double over = p->codec == &rill__codec_bitpack ? PACK_OVER_ENTROPY : FANO_OVER_ENTROPY;
-    return pairs * ((entropy + over) / 8 + p->value_cost);
+    if (pairs <= 0) return 0;
+    double index = p->codec->bits(p->index_bytes, pairs / range) / 8;
+    return range * p->codec->range_bits / 8 + pairs * (index + p->value_cost);
 }
 
 double rill__uniform_union(double space, double k, double n) {

@@ -1,0 +1,24 @@
+/* Weights with labels, and LIBLINEAR's file of them: model_file.c, model_predict.c. */
+#ifndef RILL_TRAIN_MODEL_H
+#define RILL_TRAIN_MODEL_H
+
+#include "train/data_internal.h"
+
+struct rill_model {
+    char solver_type[32];
+    bool regression, probability;
+    uint64_t features;
+    int columns, labels;
+    double *label;
+    double bias;
+    double *weight; /* (features + (bias >= 0)) * columns */
+};
+/* A model of so many bytes of text at most. */
+rill_status rill__model_read(FILE *, const char *path, uint64_t bytes, rill_model **out);
+rill_status rill__model_create(uint64_t features, int columns, int labels, double bias,
+                               rill_model **out);
+/* Area under the ROC curve over all ranks; positive[i] != 0 marks label[0]. */
+rill_status rill__train_auc(MPI_Comm, uint64_t n, const double *score, const uint8_t *positive,
+                            double *auc);
+
+#endif

@@ -1,0 +1,200 @@
+/* Predictions of a model, and how good they are. */
+#include "train/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static rill_status null_argument(const char *call, const char *name) {
+    return rill__data_fail(RILL_ERR_ARGUMENT, "%s: %s is NULL", call, name);
+}
+
+rill_status rill_model_look(const rill_model *m, rill_model_view *view) {
+    if (!m || !view) return null_argument("rill_model_look", m ? "view" : "model");
+    if (view->size < sizeof(size_t) || view->size > sizeof *view)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_look: view.size = %zu", view->size);
+    rill_model_view full = {.size = view->size,
+                            .solver_type = m->solver_type,
+                            .regression = m->regression,
+                            .probability = m->probability,
+                            .features = m->features,
+                            .columns = m->columns,
+                            .labels = m->labels,
+                            .label = m->label,
+                            .bias = m->bias,
+                            .weight = m->weight};
+    memcpy(view, &full, view->size);
+    return RILL_OK;
+}
+
+/* In the order of LIBLINEAR's sums, so that decisions are the same to the bit. */
+static void decide(const rill_model *m, const rill_data_view *d, uint64_t row, double *z) {
+    uint64_t columns = (uint64_t)m->columns;
+    memset(z, 0, (size_t)columns * sizeof *z);
+    for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
+        uint64_t j = d->index32 ? d->index32[e] : d->index64[e];
+        if (j >= m->features) break;
+        for (uint64_t c = 0; c < columns; c++)
+            z[c] += m->weight[j * columns + c] * (double)d->value[e];
+    }
+    if (m->bias >= 0)
+        for (uint64_t c = 0; c < columns; c++)
+            z[c] += m->weight[m->features * columns + c] * m->bias;
+}
+
+static double label_of(const rill_model *m, const double *z) {
+    if (m->regression) return z[0];
+    if (m->columns == 1) return z[0] > 0 ? m->label[0] : m->label[1];
+    int best = 0;
+    for (int c = 1; c < m->columns; c++)
+        if (z[c] > z[best]) best = c;
+    return m->label[best];
+}
+
+rill_status rill_model_predict(const rill_model *m, const rill_dataset *set, double *decision,
+                               double *predicted) {
+    if (!m || !set) return null_argument("rill_model_predict", m ? "set" : "model");
+    rill_data_view d = RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(set, &d));
+    double *z = malloc((size_t)m->columns * sizeof *z);
+    if (!z) return rill__data_memory("decision values");
+    for (uint64_t i = 0; i < d.rows; i++) {
+        decide(m, &d, i, z);
+        if (decision)
+            memcpy(decision + i * (uint64_t)m->columns, z, (size_t)m->columns * sizeof *z);
+        if (predicted) predicted[i] = label_of(m, z);
+    }
+    free(z);
+    return RILL_OK;
+}
+
+rill_status rill_model_probabilities(const rill_model *m, const double *decision,
+                                     double *probability) {
+    if (!m || !decision || !probability)
+        return null_argument("rill_model_probabilities", !m ? "model" : "an array");
+    if (!m->probability)
+        return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                               "a model of type %s has no probabilities: the loss must be logistic",
+                               m->solver_type);
+    double sum = 0;
+    for (int c = 0; c < m->columns; c++)
+        sum += probability[c] = 1 / (1 + exp(-decision[c]));
+    if (m->columns == 1) probability[1] = 1 - probability[0];
+    else
+        for (int c = 0; c < m->columns; c++)
+            probability[c] /= sum;
+    return RILL_OK;
+}
+
+/* ---- metrics -------------------------------------------------------------------------------- */
+
+typedef struct scored {
+    double score;
+    double positive;
+} scored;
+
+static int by_score(const void *a, const void *b) {
+    double x = ((const scored *)a)->score, y = ((const scored *)b)->score;
+    return (x > y) - (x < y);
+}
+
+/* Rank sum of the positives; those of one score share the mean of their ranks. */
+static double area(scored *all, uint64_t n) {
+    double sum = 0, positives = 0;
+    qsort(all, (size_t)n, sizeof *all, by_score);
+    for (uint64_t i = 0; i < n;) {
+        uint64_t end = i;
+        double tied = 0;
+        for (; end < n && all[end].score == all[i].score; end++)
+            tied += all[end].positive;
+        sum += tied * ((double)(i + end + 1) / 2);
+        positives += tied;
+        i = end;
+    }
+    double negatives = (double)n - positives;
+    if (positives == 0 || negatives == 0) return NAN;
+    return (sum - positives * (positives + 1) / 2) / (positives * negatives);
+}
+
+rill_status rill__train_auc(MPI_Comm comm, uint64_t n, const double *score, const uint8_t *positive,
+                            double *auc) {
+    int rank, ranks, mine = (int)(2 * n);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    uint64_t total = n;
+    MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT64_T, MPI_SUM, comm);
+    *auc = NAN;
+    if (total > INT32_MAX / 2) /* scores meet on rank 0, in one message each */
+        return RILL_OK;
+    scored *pairs = malloc(((size_t)n + 1) * sizeof *pairs), *all = NULL;
+    int *counts = malloc(2 * (size_t)ranks * sizeof *counts);
+    if (rank == 0) all = malloc(((size_t)total + 1) * sizeof *all);
+    rill_status status = pairs && counts && (all || rank) ? RILL_OK : rill__data_memory("the AUC");
+    status = rill__data_agree(comm, status);
+    if (status == RILL_OK) {
+        for (uint64_t i = 0; i < n; i++)
+            pairs[i] = (scored){score[i], positive[i] ? 1 : 0};
+        MPI_Gather(&mine, 1, MPI_INT, counts, 1, MPI_INT, 0, comm);
+        for (int r = 0, at = 0; rank == 0 && r < ranks; at += counts[r++])
+            counts[ranks + r] = at;
+        MPI_Gatherv(pairs, mine, MPI_DOUBLE, all, counts, counts + ranks, MPI_DOUBLE, 0, comm);
+        if (rank == 0) *auc = area(all, total);
+        MPI_Bcast(auc, 1, MPI_DOUBLE, 0, comm);
+    }
+    free(pairs);
+    free(all);
+    free(counts);
+    return status;
+}
+
+static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_dataset *set,
+                           rill_metrics *metrics) {
+    rill_data_view d = RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(set, &d)); /* cannot fail: set is one */
+    double *z = malloc((size_t)m->columns * sizeof *z);
+    double *score = malloc(((size_t)d.rows + 1) * sizeof *score);
+    uint8_t *positive = malloc((size_t)d.rows + 1);
+    rill_status status = z && score && positive ? RILL_OK : rill__data_memory("metrics");
+    double sums[3] = {0, 0, (double)d.rows};
+    for (uint64_t i = 0; status == RILL_OK && i < d.rows; i++) {
+        decide(m, &d, i, z);
+        score[i] = z[0];
+        positive[i] = m->labels && d.label[i] == m->label[0];
+        sums[0] += !m->regression && label_of(m, z) == d.label[i];
+        sums[1] += (z[0] - d.label[i]) * (z[0] - d.label[i]);
+    }
+    status = rill__data_agree(comm, status);
+    if (status == RILL_OK) {
+        MPI_Allreduce(MPI_IN_PLACE, sums, 3, MPI_DOUBLE, MPI_SUM, comm);
+        metrics->rows = (uint64_t)sums[2];
+        metrics->accuracy = m->regression ? NAN : sums[0] / sums[2];
+        metrics->mse = m->regression ? sums[1] / sums[2] : NAN;
+        metrics->auc = NAN;
+        if (m->labels == 2 && m->columns == 1)
+            status = rill__train_auc(comm, d.rows, score, positive, &metrics->auc);
+    }
+    free(z);
+    free(score);
+    free(positive);
+    return status;
+}
+
+static rill_status check_evaluate(const rill_model *m, const rill_dataset *set,
+                                  const rill_metrics *metrics) {
+    if (!m || !set || !metrics)
+        return null_argument("rill_model_evaluate", !m ? "model" : !set ? "set" : "metrics");
+    if (metrics->size != sizeof *metrics)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_evaluate: metrics.size = %zu",
+                               metrics->size);
+    return RILL_OK;
+}
+
+rill_status rill_model_evaluate(MPI_Comm parent, const rill_model *m, const rill_dataset *set,
+                                rill_metrics *metrics) {
+    MPI_Comm comm;
+    RILL_TRY_DATA(rill__data_dup("rill_model_evaluate", parent, &comm));
+    rill_status status = rill__data_agree(comm, check_evaluate(m, set, metrics));
+    if (status == RILL_OK) status = measure(comm, m, set, metrics);
+    MPI_Comm_free(&comm);
+    return status;
+}

@@ -1,0 +1,165 @@
+/* What weights make of rows: decision values, losses, the objective's value; and how the threads of
+ * a rank share the features: in ranges of about the same number of entries. */
+#include "train/objective.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- features of a thread ------------------------------------------------------------------- */
+
+enum { SAMPLE = 1 << 15 }; /* entries that the ranges are found from */
+
+static int ascending(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+rill_status rill__objective_cut_features(rill__objective *o) {
+    int threads = rill__pool_threads(o->pool);
+    const rill_data_view *d = &o->rows.data;
+    o->feature_cut = calloc((size_t)threads + 1, sizeof *o->feature_cut);
+    uint32_t *sample = malloc(SAMPLE * sizeof *sample);
+    if (!o->feature_cut || !sample) {
+        free(sample);
+        return rill__data_memory("threads");
+    }
+    uint64_t step = d->entries / SAMPLE + 1, n = 0;
+    for (uint64_t e = 0; e < d->entries && n < SAMPLE; e += step)
+        sample[n++] = d->index32[e];
+    qsort(sample, (size_t)n, sizeof *sample, ascending);
+    for (int i = 1; i < threads && n; i++) /* whole words of the batch's bits */
+        o->feature_cut[i] = sample[rill__pool_cut(n, i, threads)] / 64 * 64;
+    o->feature_cut[threads] = UINT64_MAX;
+    free(sample);
+    return RILL_OK;
+}
+
+/* The first of the row's entries at or above a feature. */
+static uint64_t find(const uint32_t *index, uint64_t first, uint64_t last, uint64_t feature) {
+    while (first < last) {
+        uint64_t middle = first + (last - first) / 2;
+        if (index[middle] < feature) first = middle + 1;
+        else last = middle;
+    }
+    return first;
+}
+
+void rill__row_share(const rill__objective *o, uint64_t row, int thread, uint64_t *first,
+                     uint64_t *last) {
+    const rill_data_view *d = &o->rows.data;
+    *first = d->row[row];
+    *last = d->row[row + 1];
+    if (!o->pool) return;
+    *first = find(d->index32, *first, *last, o->feature_cut[thread]);
+    *last = find(d->index32, *first, *last, o->feature_cut[thread + 1]);
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+void rill__row_decide(const rill_data_view *data, uint64_t row, const float *w, int columns,
+                      double *z) {
+    const uint32_t *index = data->index32;
+    const float *value = data->value;
+    uint64_t first = data->row[row], last = data->row[row + 1];
+    if (columns == 1) { /* four sums, so that one addition need not wait for the other */
+        double a = 0, b = 0, c = 0, d = 0;
+        uint64_t e = first;
+        for (; e + 3 < last; e += 4) {
+            a += (double)w[index[e]] * value[e];
+            b += (double)w[index[e + 1]] * value[e + 1];
+            c += (double)w[index[e + 2]] * value[e + 2];
+            d += (double)w[index[e + 3]] * value[e + 3];
+        }
+        for (; e < last; e++)
+            a += (double)w[index[e]] * value[e];
+        z[0] = (a + b) + (c + d);
+        return;
+    }
+    memset(z, 0, (size_t)columns * sizeof *z);
+    for (uint64_t e = first; e < last; e++)
+        for (int c = 0; c < columns; c++)
+            z[c] += (double)w[(uint64_t)index[e] * (uint64_t)columns + (uint64_t)c] * value[e];
+}
+
+static double row_loss(const rill__objective *o, const rill__part_rows *rows, uint64_t row,
+                       const double *z) {
+    float target = rows->target[row];
+    double loss = 0;
+    for (int c = 0; c < o->columns; c++)
+        loss += o->loss->value(z[c], rill__row_y(o, target, c));
+    return loss * rill__row_weight(o, target);
+}
+
+static int best_column(const double *z, int columns) {
+    if (columns == 1) return z[0] > 0 ? 0 : 1;
+    int best = 0;
+    for (int c = 1; c < columns; c++)
+        if (z[c] > z[best]) best = c;
+    return best;
+}
+
+/* What weights make of some rows, row by row; columns values for each thread in z. */
+typedef struct row_look {
+    const rill__objective *objective;
+    const rill__part_rows *rows;
+    const float *w;
+    double *z, *loss, *score;
+    int *best;
+} row_look;
+
+static void look_at_rows(void *context, int thread, int threads) {
+    const row_look *look = context;
+    const rill__objective *o = look->objective;
+    double *z = look->z + (uint64_t)thread * (uint64_t)o->columns;
+    uint64_t last = rill__pool_cut(look->rows->n, thread + 1, threads);
+    for (uint64_t i = rill__pool_cut(look->rows->n, thread, threads); i < last; i++) {
+        uint64_t row = rill__row_at(look->rows, i);
+        rill__row_decide(&look->rows->data, row, look->w, o->columns, z);
+        look->loss[i] = row_loss(o, look->rows, row, z);
+        if (look->score) look->score[i] = z[0];
+        if (look->best) look->best[i] = best_column(z, o->columns);
+    }
+}
+
+rill_status rill__objective_look(const rill__objective *o, const rill__part_rows *rows,
+                                 const float *w, double *loss, double *score, int *best) {
+    size_t cells = (size_t)rill__pool_threads(o->pool) * (size_t)o->columns;
+    row_look look = {o,
+                     rows,
+                     w,
+                     malloc(cells * sizeof(double)),
+                     malloc(((size_t)rows->n + 1) * sizeof(double)),
+                     score,
+                     best};
+    rill_status status = look.z && look.loss ? RILL_OK : rill__data_memory("losses");
+    if (status == RILL_OK) {
+        rill__pool_run(o->pool, look_at_rows, &look);
+        *loss = 0;
+        for (uint64_t i = 0; i < rows->n; i++)
+            *loss += look.loss[i];
+    }
+    free(look.z);
+    free(look.loss);
+    return status;
+}
+
+double rill__objective_penalty(const rill__objective *o, const float *weights) {
+    double squares = 0, sizes = 0;
+    for (uint64_t j = 0; j < o->n; j++) {
+        double w = weights[j];
+        squares += w * w;
+        sizes += fabs(w);
+    }
+    return 0.5 * o->l2 * squares + o->l1 * sizes;
+}
+
+rill_status rill__objective_value(const rill__objective *o, rill__team *team, const float *w,
+                                  double *value, double *mean_loss) {
+    double loss = 0;
+    rill_status status = rill__objective_look(o, &o->rows, w, &loss, NULL, NULL);
+    RILL_TRY_DATA(rill__team_sum(team, status, &loss, 1));
+    *value = o->C * loss + rill__objective_penalty(o, w);
+    if (mean_loss) *mean_loss = loss / (double)o->total_rows;
+    return RILL_OK;
+}

@@ -1,0 +1,43 @@
+/* What a solver is, and what it is handed: an objective, weights to improve, the ranks to do it
+ * with. */
+#ifndef RILL_TRAIN_SOLVER_H
+#define RILL_TRAIN_SOLVER_H
+
+#include "train/objective.h"
+
+typedef struct rill__job {
+    const rill__objective *objective;
+    rill__weights *weights; /* settled between epochs */
+    rill__team *team;
+    const rill_train_options *options;
+    uint64_t epoch; /* done */
+    double lr;      /* current base, which bold-driver moves */
+    double kept;    /* a number of the solver's, which checkpoints keep */
+    void *state;    /* the solver's */
+} rill__job;
+
+/* What an epoch was, on this rank. */
+typedef struct rill__epoch {
+    double loss; /* sum over the samples met, times row weights */
+    uint64_t samples, steps;
+    int converged;
+} rill__epoch;
+
+typedef struct rill__solver {
+    const char *name, *description;
+    bool smooth;        /* needs a loss with curvature */
+    bool no_l1;         /* cannot do l1 */
+    bool plain_weights; /* no optimizer: weights.w alone, which an epoch's loss belongs to */
+    bool stochastic;    /* can do a reducer, staleness, local steps, coded values */
+    rill_status (*open)(rill__job *);
+    rill_status (*epoch)(rill__job *, rill__epoch *);
+    void (*close)(rill__job *);
+    uint64_t (*bytes)(const rill__job *);
+    /* A file beside the checkpoint, for what ranks do not share; NULL: there is none. */
+    rill_status (*save)(rill__job *, const char *path);
+    rill_status (*load)(rill__job *, const char *path);
+} rill__solver;
+extern const rill__solver rill__solver_sgd, rill__solver_scd, rill__solver_newton;
+const rill__solver *rill__solver_find(const char *name);
+
+#endif

@@ -1,0 +1,264 @@
+/* Checkpoints: all that the next epochs depend on.
+ *
+ * Idea: weights and optimizer state are the same on all ranks, so rank 0 writes them, into a
+ * neighbour of the file that takes its name when it is complete. A reducer's residuals differ
+ * between ranks: its own file has the epoch in its name, is written first, and that of the epoch
+ * before goes away last, so that whichever checkpoint is there has its reducer. Shuffles and random
+ * rounding follow from seed and epoch.
+ * Format, little-endian: magic, version, length of the settings, numbers, the settings as text,
+ * labels, weights, state, and a hash of all of it.
+ */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "core/text.h"
+#include "train/train_internal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { VERSION = 1, SETTINGS = RILL__SETTINGS };
+
+typedef struct checkpoint_head {
+    char magic[8];
+    uint64_t version, ranks, features, columns, labels, has_state, settings;
+    uint64_t epoch, step;
+    double lr, scalars[RILL__SCALARS];
+} checkpoint_head;
+
+void rill__trainer_describe(const rill_trainer *t, char *text) {
+    const rill_train_options *o = &t->options;
+    rill__print(
+        text, SETTINGS,
+        "loss=%s solver=%s task=%s C=%.17g l2=%.17g l1=%.17g bias=%.17g class_weights=%s "
+        "valid=%.17g seed=%llu optimizer=%s schedule=%s lr=%.17g decay=%.17g factor=%.17g "
+        "step_epochs=%llu momentum=%.17g batch=%llu local_steps=%llu staleness=%d algorithm=%s "
+        "codec=%s reducer=%s density=%.17g value_bits=%d coordinates=%llu rows=%llu",
+        o->loss, o->solver, o->task ? o->task : "auto", o->C, o->l2, o->l1, o->bias,
+        o->class_weights ? o->class_weights : "none", o->valid_fraction,
+        (unsigned long long)o->seed, o->optimizer, o->schedule, o->lr, o->decay, o->step_factor,
+        (unsigned long long)o->step_epochs, o->momentum, (unsigned long long)o->batch,
+        (unsigned long long)o->local_steps, o->staleness, o->algorithm ? o->algorithm : "auto",
+        o->codec ? o->codec : "auto", o->reducer ? o->reducer : "none", o->density, o->value_bits,
+        (unsigned long long)o->coordinates, (unsigned long long)t->objective.total_rows);
+}
+
+static void reducer_path(const char *path, uint64_t epoch, char *name, size_t size) {
+    snprintf(name, size, "%s.reducer-%llu", path, (unsigned long long)epoch);
+}
+
+typedef struct hashed {
+    rill__output *out;
+    XXH64_state_t *state;
+} hashed;
+
+static rill_status put(const hashed *h, const void *data, size_t bytes) {
+    XXH64_update(h->state, data, bytes);
+    return rill__output_write(h->out, data, bytes);
+}
+
+static rill_status write_all(const hashed *h, const rill_trainer *t) {
+    char settings[SETTINGS] = "";
+    rill__trainer_describe(t, settings);
+    checkpoint_head head = {.magic = {'R', 'I', 'L', 'L', 'T', 'R', 'A', 'I'},
+                            .version = VERSION,
+                            .ranks = (uint64_t)t->team.ranks,
+                            .features = t->objective.features,
+                            .columns = (uint64_t)t->objective.columns,
+                            .labels = (uint64_t)t->objective.labels,
+                            .has_state = t->weights.state != NULL,
+                            .settings = SETTINGS,
+                            .epoch = t->job.epoch,
+                            .step = t->step,
+                            .lr = t->job.lr};
+    memcpy(head.scalars, t->scalars, sizeof head.scalars);
+    head.scalars[RILL__SOLVER_KEPT] = t->job.kept;
+    RILL_TRY_DATA(put(h, &head, sizeof head));
+    RILL_TRY_DATA(put(h, settings, sizeof settings));
+    RILL_TRY_DATA(put(h, t->label, (size_t)t->objective.labels * sizeof *t->label));
+    RILL_TRY_DATA(put(h, t->weights.w, (size_t)t->objective.n * sizeof(float)));
+    if (t->weights.state)
+        RILL_TRY_DATA(put(h, t->weights.state, (size_t)t->objective.n * sizeof(float)));
+    uint64_t sum = XXH64_digest(h->state);
+    return rill__output_write(h->out, &sum, sizeof sum);
+}
+
+static rill_status write_checkpoint(const rill_trainer *t, const char *path) {
+    hashed h = {.state = XXH64_createState()};
+    if (!h.state) return rill__data_memory("a checkpoint");
+    XXH64_reset(h.state, 0);
+    rill_status status = rill__output_open(path, &h.out);
+    if (status == RILL_OK) {
+        status = write_all(&h, t);
+        rill_status closed = rill__output_close(h.out, status == RILL_OK);
+        if (status == RILL_OK) status = closed;
+    }
+    XXH64_freeState(h.state);
+    return status;
+}
+
+/* The epoch of the checkpoint that is there; 0: none. */
+static uint64_t epoch_of(const char *path) {
+    checkpoint_head head = {.epoch = 0};
+    rill__file file;
+    if (rill__file_open_alone(path, &file) != RILL_OK) return 0;
+    bool read = file.size >= sizeof head &&
+                rill__file_read(&file, 0, &head, sizeof head) == RILL_OK;
+    rill__file_close(&file);
+    return read && !memcmp(head.magic, "RILLTRAI", 8) ? head.epoch : 0;
+}
+
+/* The file of rank 0, and with a reducer the end of the other one: that of the checkpoint which is
+ * not there. */
+static rill_status save_alone(const rill_trainer *t, const char *path) {
+    char name[4096];
+    if (!t->options.reducer) return write_checkpoint(t, path);
+    uint64_t before = epoch_of(path);
+    rill_status status = write_checkpoint(t, path);
+    uint64_t useless = status == RILL_OK ? before : t->job.epoch;
+    if (useless && before != t->job.epoch) {
+        reducer_path(path, useless, name, sizeof name);
+        unlink(name);
+    }
+    return status;
+}
+
+/* What can be wrong before anything is written. */
+static rill_status check_path(const rill_trainer *t, const char *path) {
+    struct stat about;
+    if (!path) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: path is NULL");
+    if (t->options.reducer && !stat(path, &about) && !S_ISREG(about.st_mode))
+        return rill__data_fail(RILL_ERR_IO,
+                               "%s: is not a regular file, and with a reducer a checkpoint has a "
+                               "second file beside it",
+                               path);
+    return RILL_OK;
+}
+
+rill_status rill_trainer_save(rill_trainer *t, const char *path) {
+    if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: trainer is NULL");
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, check_path(t, path)));
+    if (t->options.reducer) {
+        char name[4096];
+        reducer_path(path, t->job.epoch, name, sizeof name);
+        RILL_TRY_DATA(rill__data_agree(t->team.mpi, t->solver->save(&t->job, name)));
+    }
+    return rill__data_agree(t->team.mpi, t->team.rank == 0 ? save_alone(t, path) : RILL_OK);
+}
+
+/* ---- loading -------------------------------------------------------------------------------- */
+
+static rill_status damaged(const char *path, const char *what) {
+    return rill__data_fail(RILL_ERR_IO, "%s: %s", path, what);
+}
+
+/* The words of two settings that differ. */
+static rill_status differs(const char *path, const char *saved, const char *now) {
+    while (*saved && *now) {
+        size_t a = strcspn(saved, " "), b = strcspn(now, " ");
+        if (a != b || strncmp(saved, now, a))
+            return rill__data_fail(RILL_ERR_MISMATCH, "%s: was saved with %.*s, this run has %.*s",
+                                   path, (int)a, saved, (int)b, now);
+        saved += a + (saved[a] == ' ');
+        now += b + (now[b] == ' ');
+    }
+    return damaged(path, "was saved with other settings");
+}
+
+static rill_status check_head(const rill_trainer *t, const char *path, const uint8_t *data,
+                              uint64_t bytes) {
+    checkpoint_head head;
+    if (bytes < sizeof head + SETTINGS + 8) return damaged(path, "is too short for a checkpoint");
+    memcpy(&head, data, sizeof head);
+    if (memcmp(head.magic, "RILLTRAI", 8)) return damaged(path, "is not a checkpoint of a trainer");
+    if (head.version != VERSION || head.settings != SETTINGS)
+        return damaged(path, "is a checkpoint of another version");
+    uint64_t sum;
+    memcpy(&sum, data + bytes - 8, 8);
+    if (sum != XXH64(data, (size_t)bytes - 8, 0))
+        return damaged(path, "is damaged: its hash is wrong");
+    char settings[SETTINGS] = "", saved[SETTINGS];
+    rill__trainer_describe(t, settings);
+    memcpy(saved, data + sizeof head, SETTINGS);
+    saved[SETTINGS - 1] = '\0';
+    if (strcmp(saved, settings)) return differs(path, saved, settings);
+    uint64_t expected = sizeof head + SETTINGS + (uint64_t)t->objective.labels * sizeof(double) +
+                        t->objective.n * sizeof(float) * (1u + !!t->weights.state) + 8;
+    if (head.features != t->objective.features || head.columns != (uint64_t)t->objective.columns ||
+        head.labels != (uint64_t)t->objective.labels ||
+        head.has_state != (t->weights.state != NULL) || bytes != expected ||
+        memcmp(data + sizeof head + SETTINGS, t->label,
+               (size_t)t->objective.labels * sizeof(double)))
+        return damaged(path, "was saved with other data: dimension or labels differ");
+    if (head.ranks != (uint64_t)t->team.ranks)
+        return rill__data_fail(RILL_ERR_MISMATCH, "%s: was saved by %llu ranks, these are %d", path,
+                               (unsigned long long)head.ranks, t->team.ranks);
+    return RILL_OK;
+}
+
+static rill_status check(const rill_trainer *t, const char *path, const uint8_t *data,
+                         uint64_t bytes) {
+    RILL_TRY_DATA(check_head(t, path, data, bytes));
+    checkpoint_head head;
+    memcpy(&head, data, sizeof head);
+    const double *best_at = &head.scalars[RILL__VALID_BEST_AT];
+    if (!isfinite(head.lr) || head.lr < 0 || !(*best_at >= 0 && *best_at <= (double)head.epoch))
+        return damaged(path, "is damaged: its numbers are not those of a trainer");
+    return RILL_OK;
+}
+
+static void take_over(rill_trainer *t, const uint8_t *data) {
+    checkpoint_head head;
+    size_t size = (size_t)t->objective.n * sizeof(float);
+    memcpy(&head, data, sizeof head);
+    const uint8_t *at = data + sizeof head + SETTINGS +
+                        (size_t)t->objective.labels * sizeof(double);
+    memcpy(t->weights.w, at, size);
+    if (t->weights.state) memcpy(t->weights.state, at + size, size);
+    if (t->backup) memcpy(t->backup, at, size);
+    memcpy(t->scalars, head.scalars, sizeof t->scalars);
+    t->job.kept = head.scalars[RILL__SOLVER_KEPT];
+    t->job.epoch = head.epoch;
+    t->step = head.step;
+    t->job.lr = head.lr;
+}
+
+rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8_t *data,
+                                  uint64_t bytes) {
+    RILL_TRY_DATA(check(t, path, data, bytes));
+    take_over(t, data);
+    return RILL_OK;
+}
+
+/* A checkpoint that this trainer can take over; *data is the caller's, also on failure. */
+static rill_status read_checkpoint(const rill_trainer *t, const char *path, uint8_t **data) {
+    rill__file file;
+    if (!path) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: path is NULL");
+    RILL_TRY_DATA(rill__file_open_alone(path, &file));
+    uint64_t bytes = file.size;
+    *data = malloc((size_t)bytes + 1);
+    rill_status status = *data ? rill__file_read(&file, 0, *data, (size_t)bytes)
+                               : rill__data_memory("a checkpoint");
+    rill__file_close(&file);
+    return status == RILL_OK ? check(t, path, *data, bytes) : status;
+}
+
+/* All ranks have all of it before the first takes anything over. */
+rill_status rill_trainer_load(rill_trainer *t, const char *path) {
+    if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: trainer is NULL");
+    uint8_t *data = NULL;
+    rill_status status = rill__data_agree(t->team.mpi, read_checkpoint(t, path, &data));
+    if (status == RILL_OK && t->options.reducer) {
+        char name[4096];
+        checkpoint_head head;
+        memcpy(&head, data, sizeof head);
+        reducer_path(path, head.epoch, name, sizeof name);
+        status = rill__data_agree(t->team.mpi, t->solver->load(&t->job, name));
+    }
+    if (status == RILL_OK) take_over(t, data);
+    free(data);
+    return status;
+}

@@ -1,0 +1,260 @@
+/* A trainer comes and goes: options, data, labels, weights, solver. */
+#include "train/train_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void rill__train_recover(rill_trainer *t) {
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    rill_comm_free(&t->team.comm);
+    rill__weights_share(&t->weights, t->team.mpi);
+    rill_error_set(RILL_ERR_STATE, detail);
+}
+
+/* A copy of the data in which every row ends with one more feature. */
+static rill_status add_bias(MPI_Comm comm, const rill_dataset *set, uint64_t feature, double bias,
+                            rill_dataset **out) {
+    rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(set, &from));
+    size_t entries = (size_t)(from.entries + from.rows);
+    uint64_t *row = malloc(((size_t)from.rows + 1) * sizeof *row);
+    uint32_t *index = malloc((entries + 1) * sizeof *index);
+    float *value = malloc((entries + 1) * sizeof *value);
+    rill_status status = row && index && value ? RILL_OK : rill__data_memory("the bias feature");
+    status = rill__data_agree(comm, status);
+    if (status == RILL_OK) {
+        uint64_t at = 0;
+        row[0] = 0;
+        for (uint64_t i = 0; i < from.rows; i++) {
+            for (uint64_t e = from.row[i]; e < from.row[i + 1]; e++, at++) {
+                index[at] = from.index32[e];
+                value[at] = from.value[e];
+            }
+            index[at] = (uint32_t)feature;
+            value[at++] = (float)bias;
+            row[i + 1] = at;
+        }
+        to.dim = feature + 1;
+        to.rows = from.rows;
+        to.row = row;
+        to.index32 = index;
+        to.value = value;
+        to.label = from.label;
+        status = rill_dataset_create(comm, &to, out);
+    }
+    free(row);
+    free(index);
+    free(value);
+    return status;
+}
+
+/* Views, dimension, the bias. */
+static rill_status take_data(rill_trainer *t, const rill_dataset *train,
+                             const rill_dataset *valid) {
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(train, &view));
+    t->objective.features = view.dim;
+    if (valid) {
+        RILL_TRY_DATA(rill_dataset_view(valid, &view));
+        if (view.dim > t->objective.features) t->objective.features = view.dim;
+    }
+    if (t->objective.features >= UINT32_MAX)
+        return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                               "the data have %llu features; weights are kept for fewer than 2^32: "
+                               "hash the features (rill_dataset_hash)",
+                               (unsigned long long)t->objective.features);
+    if (t->options.bias >= 0) {
+        RILL_TRY_DATA(
+            add_bias(t->team.mpi, train, t->objective.features, t->options.bias, &t->biased));
+        if (valid)
+            RILL_TRY_DATA(add_bias(t->team.mpi, valid, t->objective.features, t->options.bias,
+                                   &t->biased_valid));
+        t->objective.features++;
+        train = t->biased;
+        valid = valid ? t->biased_valid : NULL;
+    }
+    t->objective.set = train;
+    t->objective.rows.data = t->valid.data = (rill_data_view)RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(train, &t->objective.rows.data));
+    t->objective.rows.n = t->objective.rows.data.rows;
+    if (!valid) return RILL_OK;
+    t->has_valid = true;
+    RILL_TRY_DATA(rill_dataset_view(valid, &t->valid.data));
+    t->valid.n = t->valid.data.rows;
+    return RILL_OK;
+}
+
+static rill_status split(rill_trainer *t) {
+    size_t rows = (size_t)t->objective.rows.data.rows + 1;
+    if (t->has_valid || t->options.valid_fraction == 0) return RILL_OK;
+    t->train_list = malloc(rows * sizeof *t->train_list);
+    t->valid_list = malloc(rows * sizeof *t->valid_list);
+    if (!t->train_list || !t->valid_list) return rill__data_memory("the split");
+    t->has_valid = true;
+    t->valid.data = t->objective.rows.data;
+    RILL_TRY_DATA(rill_dataset_split(t->objective.set, t->options.valid_fraction, t->options.seed,
+                                     t->train_list, &t->objective.rows.n, t->valid_list,
+                                     &t->valid.n));
+    t->objective.rows.list = t->train_list;
+    t->valid.list = t->valid_list;
+    return RILL_OK;
+}
+
+uint64_t rill__train_batch(uint64_t rows, int ranks) {
+    const uint64_t steps = 250, most = 100;
+    uint64_t batch = rows / (steps * (uint64_t)ranks);
+    return batch < 1 ? 1 : batch > most ? most : batch;
+}
+
+static rill_status count_rows(rill_trainer *t) {
+    double rows[2] = {(double)t->objective.rows.n, (double)t->valid.n};
+    RILL_TRY_DATA(rill__team_sum(&t->team, RILL_OK, rows, 2));
+    t->objective.total_rows = (uint64_t)rows[0];
+    if (!t->objective.total_rows)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
+    if (t->has_valid && rows[1] == 0)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows for validation");
+    if (!t->options.batch)
+        t->options.batch = rill__train_batch(t->objective.total_rows, t->team.ranks);
+    return RILL_OK;
+}
+
+static rill_status make_targets(rill_trainer *t) {
+    RILL_TRY_DATA(rill__train_targets(t, &t->objective.rows.data, &t->train_target));
+    t->objective.rows.target = t->valid.target = t->train_target;
+    if (!t->has_valid || t->valid_list) return RILL_OK;
+    RILL_TRY_DATA(rill__train_targets(t, &t->valid.data, &t->valid_target));
+    t->valid.target = t->valid_target;
+    return RILL_OK;
+}
+
+static rill_status make_weights(rill_trainer *t) {
+    const rill_train_options *o = &t->options;
+    if (__builtin_mul_overflow(t->objective.features, (uint64_t)t->objective.columns,
+                               &t->objective.n) ||
+        t->objective.n > UINT32_MAX)
+        return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                               "%llu features times %d classes are more than 2^32 weights",
+                               (unsigned long long)t->objective.features, t->objective.columns);
+    rill__optimizer kind = t->solver->plain_weights            ? RILL__PLAIN
+                           : !strcmp(o->optimizer, "adagrad")  ? RILL__ADAGRAD
+                           : !strcmp(o->optimizer, "momentum") ? RILL__MOMENTUM
+                                                               : RILL__PLAIN;
+    double each = 1 / (o->C * (double)t->objective.total_rows); /* penalties of the mean loss */
+    double mu = t->solver->plain_weights ? 0 : o->l1 * each;
+    RILL_TRY_DATA(
+        rill__weights_init(&t->weights, t->objective.n, kind, o->l2 * each, mu, o->momentum));
+    if (strcmp(o->schedule, "bold-driver") || t->solver->plain_weights) return RILL_OK;
+    t->backup = calloc((size_t)t->objective.n + 1, sizeof *t->backup);
+    return t->backup ? RILL_OK : rill__data_memory("the weights");
+}
+
+static rill_status start_threads(rill_trainer *t) {
+    if (t->options.threads <= 1) return RILL_OK;
+#ifndef SMPI_H /* where there are none: train_pool.c */
+    int level = MPI_THREAD_SINGLE;
+    if (MPI_Query_thread(&level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
+        return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                               "threads = %d: MPI was not started with MPI_THREAD_FUNNELED",
+                               t->options.threads);
+#endif
+    RILL_TRY_DATA(rill__pool_open(t->options.threads, &t->objective.pool));
+    return rill__objective_cut_features(&t->objective);
+}
+
+static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_dataset *valid) {
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, take_data(t, train, valid)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, split(t)));
+    RILL_TRY_DATA(count_rows(t));
+    RILL_TRY_DATA(rill__train_labels(t));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, make_targets(t)));
+    RILL_TRY_DATA(rill__train_weigh(t));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, make_weights(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.mpi, start_threads(t)));
+    t->job.objective = &t->objective;
+    t->job.weights = &t->weights;
+    t->job.team = &t->team;
+    t->job.options = &t->options;
+    return t->solver->open(&t->job);
+}
+
+rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
+                                const rill_dataset *valid, const rill_train_options *options,
+                                rill_trainer **out) {
+    MPI_Comm comm;
+    if (out) *out = NULL;
+    RILL_TRY_DATA(rill__data_dup("rill_trainer_create", parent, &comm));
+    rill_trainer *t = calloc(1, sizeof *t);
+    rill_status status = RILL_OK;
+    if (!t) status = rill__data_memory("the trainer");
+    else if (!train || !out)
+        status = rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_create: %s is NULL",
+                                 out ? "train" : "out");
+    else status = rill__train_options(t, options);
+    status = rill__data_agree(comm, status);
+    if (status != RILL_OK && !t) {
+        MPI_Comm_free(&comm);
+        return status;
+    }
+    t->team.mpi = comm;
+    MPI_Comm_rank(comm, &t->team.rank);
+    MPI_Comm_size(comm, &t->team.ranks);
+    t->team.algorithm = "";
+    t->team.profiled = t->options.profile;
+    if (status == RILL_OK) status = rill__data_agree(comm, build(t, train, valid));
+    if (status == RILL_OK) *out = t;
+    else {
+        char detail[512];
+        snprintf(detail, sizeof detail, "%s", rill_last_error());
+        rill_trainer_free(&t);
+        rill_error_set(status, detail);
+    }
+    return status;
+}
+
+rill_status rill_trainer_free(rill_trainer **trainer) {
+    if (!trainer || !*trainer) return RILL_OK;
+    rill_trainer *t = *trainer;
+    if (t->solver) t->solver->close(&t->job);
+    rill__pool_close(&t->objective.pool);
+    free(t->objective.feature_cut);
+    rill__weights_free(&t->weights);
+    rill_dataset_free(&t->biased);
+    rill_dataset_free(&t->biased_valid);
+    free(t->label);
+    free(t->objective.class_weight);
+    free(t->train_list);
+    free(t->valid_list);
+    free(t->train_target);
+    free(t->valid_target);
+    free(t->backup);
+    for (int i = 0; i < t->name_count; i++)
+        free(t->names[i]);
+    rill_comm_free(&t->team.comm);
+    MPI_Comm_free(&t->team.mpi);
+    free(t);
+    *trainer = NULL;
+    return RILL_OK;
+}
+
+rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
+    if (!t || !out)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_model: %s is NULL",
+                               t ? "out" : "trainer");
+    double bias = t->options.bias >= 0 ? t->options.bias : -1;
+    RILL_TRY_DATA(rill__model_create(t->objective.features - (bias >= 0), t->objective.columns,
+                                     t->objective.labels, bias, out));
+    rill_model *m = *out;
+    snprintf(m->solver_type, sizeof m->solver_type, "%s",
+             t->objective.regression ? "L2R_L2LOSS_SVR"
+             : t->options.l1 > 0     ? t->objective.loss->type_l1
+                                     : t->objective.loss->type);
+    m->regression = t->objective.regression;
+    m->probability = !strcmp(t->options.loss, "logistic");
+    for (int i = 0; i < t->objective.labels; i++)
+        m->label[i] = t->label[i];
+    for (uint64_t j = 0; j < t->objective.n; j++)
+        m->weight[j] = t->weights.w[j];
+    return RILL_OK;
+}

@@ -1,0 +1,70 @@
+/* What the files of the trainer share.
+ *
+ *   threads    of a rank                                       train_pool.h
+ *   team       the ranks: agreements, sums, what they cost     train_team.h
+ *   objective  what is minimised                               objective.h
+ *   weights    lazily regularised, with optimizer state        train_weights.h
+ *   batch      gradient of some rows as pairs                  train_batch.h
+ *   exchange   the ranks' gradients summed, at once or later   train_exchange.h
+ *   solvers    one epoch each; they do not see this header     solver.h, solver_<name>.c
+ *   trainer    options, labels, epochs, checkpoints            train_*.c
+ *   model      weights with labels; LIBLINEAR's file           model.h
+ */
+#ifndef RILL_TRAIN_TRAIN_INTERNAL_H
+#define RILL_TRAIN_TRAIN_INTERNAL_H
+
+#include "train/model.h"
+#include "train/solver.h"
+
+#include <string.h>
+
+enum { RILL__SCALARS = 8, RILL__SETTINGS = 1024 };
+
+struct rill_trainer {
+    rill_train_options options; /* names point to tables or copies */
+    const rill__solver *solver;
+    rill__job job; /* what it is handed: pointers to what follows */
+    rill__objective objective;
+    rill__weights weights;
+    rill__team team;
+    double *label;                       /* [0] is the positive one of two; else ascending */
+    rill_dataset *biased, *biased_valid; /* copies with the bias feature, if asked for */
+    rill__part_rows valid;
+    bool has_valid;
+    uint64_t *train_list, *valid_list;
+    float *train_target, *valid_target;
+    uint64_t step;                 /* done */
+    double scalars[RILL__SCALARS]; /* what is kept from epoch to epoch, see below */
+    float *backup;                 /* bold-driver: weights of the last good epoch */
+    char *names[9];                /* copies of the options' texts */
+    int name_count;
+};
+
+enum {                      /* scalars */
+       RILL__SOLVER_KEPT,   /* in checkpoints: job.kept */
+       RILL__BOLD_BEST,     /* bold-driver: lowest objective */
+       RILL__VALID_BEST,    /* lowest validation loss, */
+       RILL__VALID_BEST_AT, /* and after how many epochs */
+};
+
+rill_status rill__train_options(rill_trainer *, const rill_train_options *);
+rill_status rill__train_labels(rill_trainer *);
+rill_status rill__train_weigh(rill_trainer *);
+rill_status rill__train_weigh_alone(rill_trainer *,
+                                    const char *text); /* its part that asks no other rank */
+rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, float **target);
+/* After a failure that all ranks know: the team's comm goes, and all have rank 0's weights. Keeps
+ * the message. */
+void rill__train_recover(rill_trainer *);
+/* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an
+ * epoch, up to the hundred that make a step worth its exchange. */
+uint64_t rill__train_batch(uint64_t rows, int ranks);
+/* The decay of the schedule "1/t", where below 0 stands for a default. */
+double rill__train_decay(double decay);
+/* What must agree for a run to go on as it was: RILL__SETTINGS bytes. */
+void rill__trainer_describe(const rill_trainer *, char *text);
+/* A checkpoint's bytes into a trainer; path is for messages. Local. */
+rill_status rill__trainer_restore(rill_trainer *, const char *path, const uint8_t *data,
+                                  uint64_t bytes);
+
+#endif
