@@ -8,7 +8,7 @@ CMAKE ?= cmake
 CMAKE_ARGS ?=
 export CMAKE
 
-.PHONY: all configure test test-long fuzz bench demo install format tidy clean help
+.PHONY: all configure test test-long fuzz bench demo docs install format tidy clean help
 all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
@@ -37,6 +37,11 @@ demo:
 	@$(MAKE) --no-print-directory all
 	@scripts/demo $(BUILD)/bin/rill
 
+docs:
+	@scripts/setup docs
+	@mkdocs build --strict --quiet
+	@echo 'The site: build/site/index.html'
+
 bench: all
 	@if [ -x bench/run ]; then bench/run; else echo "There is no bench/run yet." >&2; exit 1; fi
 
@@ -61,5 +66,6 @@ help:
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
 	@echo 'make fuzz       fuzz every decoder, each for SECONDS=$(SECONDS)'
 	@echo 'make bench      run the benchmarks'
+	@echo 'make docs       set up this machine, build the site of docs/ in build/site'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make format, make tidy, make clean'

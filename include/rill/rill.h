@@ -97,6 +97,14 @@ RILL_API const char *rill_op_name(const rill_op *);
 typedef struct rill_stream rill_stream;
 
 RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **out);
+
+/* Where entries lie. device: its number, -1 the current one; -1 for the host. A stream's arrays, those
+ * that its calls are given and those that views show, lie in its memory; rill_stream_copy goes from one
+ * memory to another. RILL_CUDA is RILL_ERR_UNSUPPORTED where the library is built without it. */
+typedef enum rill_memory { RILL_HOST = 0, RILL_CUDA = 1 } rill_memory;
+RILL_API rill_status rill_stream_create_in(rill_memory, int device, rill_type, uint64_t dim,
+                                           rill_stream **out);
+RILL_API rill_memory rill_stream_memory(const rill_stream *); /* RILL_HOST for NULL */
 RILL_API rill_status rill_stream_free(rill_stream **); /* NULL and pointer to NULL are fine */
 
 /* Replace the contents. Indices may be unsorted and repeat: they are sorted, values of equal

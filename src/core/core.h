@@ -24,11 +24,20 @@ bool rill__has_reason(void); /* rill_error_set has given this thread's next fail
  * many bytes past its end. */
 #define RILL__SLACK 128
 
+/* Where buffers come from. allocate gives 64-byte aligned memory with RILL__SLACK bytes past its end, or
+ * NULL; release gets the same number of bytes. */
+typedef struct rill__memory rill__memory;
+struct rill__memory {
+    void *(*allocate)(const rill__memory *, size_t bytes);
+    void (*release)(const rill__memory *, void *, size_t bytes);
+};
+
 /* A growable array of bytes that keeps its memory. data is 64-byte aligned and has RILL__SLACK
  * bytes past capacity. */
 typedef struct rill__buffer {
     void *data;
     size_t capacity;
+    const rill__memory *memory; /* NULL: the host's */
 } rill__buffer;
 
 rill_status rill__buffer_allocate(rill__buffer *, size_t bytes);

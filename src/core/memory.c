@@ -66,7 +66,8 @@ void *rill__map_huge(size_t bytes) {
 
 void rill__unmap_huge(void *at, size_t bytes) { munmap(at, bytes); }
 
-static void *allocate(size_t capacity) {
+static void *allocate(const rill__memory *memory, size_t capacity) {
+    if (memory) return memory->allocate(memory, capacity);
     size_t mapping = mapped_bytes(capacity);
     return mapping ? rill__map_huge(mapping) : rill__aligned_alloc(capacity);
 }
@@ -75,10 +76,10 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
     size_t capacity;
     if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;
-    void *data = allocate(capacity);
+    void *data = allocate(buffer->memory, capacity);
     if (!data) { /* it may be the quarter that is not to be had */
         capacity = bytes;
-        data = allocate(capacity);
+        data = allocate(buffer->memory, capacity);
     }
     if (!data)
         return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
@@ -89,8 +90,11 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
 }
 
 void rill__buffer_free(rill__buffer *buffer) {
-    size_t mapping = buffer->data ? mapped_bytes(buffer->capacity) : 0;
-    if (mapping) rill__unmap_huge(buffer->data, mapping);
+    bool ours = buffer->data && !buffer->memory;
+    size_t mapping = ours ? mapped_bytes(buffer->capacity) : 0;
+    if (buffer->data && buffer->memory)
+        buffer->memory->release(buffer->memory, buffer->data, buffer->capacity);
+    else if (mapping) rill__unmap_huge(buffer->data, mapping);
     else free(buffer->data);
     buffer->data = NULL;
     buffer->capacity = 0;

@@ -287,7 +287,7 @@ rill_status rill__profile_write(const char *path, const rill__profile *profile) 
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     put(&out, FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
-                         "docs/COST.md explains them.\n");
+                         "docs/internals/cost.md explains them.\n");
     rill_status status = RILL_OK;
     copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */

@@ -51,7 +51,7 @@ static rill_status make_room(rill__engine *engine, rill__block *block, size_t by
     void *data = room && room <= MOST_SHARED ? from_slab(engine, room) : NULL;
     if (!data) return rill__buffer_reserve(&block->buffer, bytes);
     rill__buffer_free(&block->buffer);
-    block->buffer = (rill__buffer){data, room - RILL__SLACK};
+    block->buffer = (rill__buffer){.data = data, .capacity = room - RILL__SLACK};
     block->in_slab = true;
     return RILL_OK;
 }

@@ -77,9 +77,10 @@ static rill__block *densify(rill__task *task, const rill__part *part, rill__part
     rill__block *block = rill__block_take(task, HEADER_ROOM + bytes);
     if (!block) return NULL;
     char *values = (char *)block->buffer.data + HEADER_ROOM;
-    rill__assign_fill(type, values, part->range, &task->fill);
+    rill__assign_fill(rill__part_space(part)->stream, type, values, part->range, &task->fill);
     rill__assign_pairs(task->shape, values, part->first, rill__part_pairs(part));
-    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, values, 0};
+    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range,
+                          NULL,        values,      0,           part->space};
     return block;
 }
 

@@ -33,7 +33,7 @@ static bool all_received(const rill__engine *engine) {
  * messages of our own: with stray messages about, MPI_Ibarrier and MPI_Ialltoall of Open MPI 4.1.4 were
  * seen to wait for ever. */
 rill_status rill__engine_drain(rill__engine *engine) {
-    rill__buffer sink = {NULL, 0};
+    rill__buffer sink = {.data = NULL};
     rill_status status = RILL_OK;
     rill__refuse_calls(engine);
     for (int step = 0; step < 2 && status == RILL_OK; step++) {

@@ -1,4 +1,4 @@
-/* The two layouts of a message's header: docs/FORMAT.md. The long one is the struct itself. The short one has
+/* The two layouts of a message's header: docs/reference/format.md. The long one is the struct itself. The short one has
  * 32 bits for what is 64 wide, and leaves out what follows from the rest: the size of the values from their
  * count and codec, the width of an index from the dimension; status, origin and fill are 0. A bundle has no
  * indices, and the size of what it holds stands in the place of theirs. The bare one ends before the statistics, which are 0. */

@@ -270,8 +270,8 @@ static rill_status decode_indices(const rill__header *h, const numbers *n, void 
         if (n->size != rill__align8(n->count * h->index_bytes))
             return malformed("size of the indices does not fit the count");
         *idx = n->bytes;
-        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, n->count, n->first,
-                                                 n->range);
+        uint64_t at = rill__host()->stream->check(h->index_bytes, *idx, n->count, n->first,
+                                                  n->range);
         if (at < n->count)
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: index %llu is out of order or range",
@@ -311,14 +311,14 @@ rill_status rill__message_bits(const rill__message *m, rill__part *part) {
     if (rill__wire_form_of((double)h->count, (double)h->range, limit, true) == RILL__WIRE_PAIRS)
         return RILL_IN_PROGRESS;
     const uint64_t *words = (const uint64_t *)m->payload;
-    uint64_t n = h->index_size / 8, set = rill__kernels_get()->count_bits(words, n);
+    uint64_t n = h->index_size / 8, set = rill__host()->stream->count_bits(words, n);
     uint64_t over = n ? n * 64 : 0;
     bool fits = over < h->range + 64 &&
                 (over <= h->range || !(words[n - 1] >> (64 - (over - h->range))));
     if (set != h->count || !fits) return malformed("a bitmap does not fit the count or the range");
     *part = (rill__part){RILL__BITS, h->first, h->range,
                          h->count,   words,    m->payload + h->index_size,
-                         n};
+                         n,          NULL};
     return RILL_OK;
 }
 
@@ -336,6 +336,7 @@ rill_status rill__message_part(const rill__message *m, void *room, rill__part *p
     part->n = h->count;
     part->idx = part->val = NULL;
     part->block = n.block;
+    part->space = NULL;
     if (!h->count) return RILL_OK;
     if (h->form != RILL__M_DENSE) RILL_TRY(decode_indices(h, &n, room, &part->idx));
     if (n.block) {

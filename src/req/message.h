@@ -1,5 +1,5 @@
-/* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
- * specification.
+/* Messages: one self-describing header, then indices and values together.
+ * docs/reference/format.md is the specification.
  *
  * The header has three layouts. In memory there is only the long one; on the wire, messages with entries and bundles
  * go with the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.

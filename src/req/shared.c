@@ -127,6 +127,7 @@ rill_status rill__shared_get(rill__shared *s, int place, rill__shape shape, uint
     part->idx = dense ? NULL : entries;
     part->val = entries + indices;
     part->block = 0;
+    part->space = NULL;
     return RILL_OK;
 }
 

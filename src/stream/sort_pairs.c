@@ -6,7 +6,7 @@
  * over 64 KiB of lines open for the two arrays), and a pass in which all have the same digit is
  * left out. Sorted unique input is recognised and copied. Memory: one more copy of the pairs.
  * Cost: (passes + 3) n reads, (passes + 1) n writes; 10 to 13 ns a pair (160k to 1M f32 in 16M). */
-#include "stream/kernels.h"
+#include "stream/pairs.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -133,7 +133,7 @@ static void layouts_agree(void **state) {
     assert_memory_equal(&a, &b, sizeof a);
     uint32_t idx = 1;
     float val = 2;
-    rill__part part = {RILL__SPARSE, 0, 100, 1, &idx, &val, 0};
+    rill__part part = {RILL__SPARSE, 0, 100, 1, &idx, &val, 0, NULL};
     rill__coding coding = {.index = &rill__codec_raw, .value = &rill__value_raw};
     static const struct {
         uint64_t dim, seq, fill, nnz_sum, nnz_max;
@@ -354,7 +354,7 @@ static char *sample_bits(uint64_t dim, uint64_t first, size_t *size) {
     uint64_t n = 0;
     for (uint64_t i = first; i < dim; i++)
         if (i % 3 != 1) idx[n] = (uint32_t)i, val[n] = (float)i - 100, n++;
-    rill__part part = {RILL__SPARSE, first, dim - first, n, idx, val, 0};
+    rill__part part = {RILL__SPARSE, first, dim - first, n, idx, val, 0, NULL};
     rill__shape shape = {RILL_F32, 4};
     char *out = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
     *size = rill__message_encode(&h, shape, &coding, &part, out);
@@ -366,7 +366,7 @@ static char *sample_bits(uint64_t dim, uint64_t first, size_t *size) {
 /* A bitmap that is summed as it lies has as many bits as the message says, and none past the range. */
 static void bits_are_checked(void **state) {
     (void)state;
-    if (!rill__kernels_get()->add_bits) return;
+    if (!rill__host()->stream->add_bits) return;
     for (uint64_t dim = 100; dim <= 1000; dim += 37) {
         size_t size;
         rill__expect expect = sample_expect(RILL_F32, dim);
@@ -381,8 +381,8 @@ static void bits_are_checked(void **state) {
         memset(sum, 0, bits.range * sizeof *sum);
         uint64_t in_words = rill__min_u64(bits.range, bits.block * 64);
         for (int round = 1; round <= 2; round++) {
-            assert_int_equal(rill__kernels_get()->add_bits(sum, in_words, bits.idx, bits.val,
-                                                           round == 1),
+            assert_int_equal(rill__host()->stream->add_bits(sum, in_words, bits.idx, bits.val,
+                                                            round == 1),
                              bits.n);
             for (uint64_t i = first; i < dim; i++)
                 assert_true(sum[i - first] == (i % 3 != 1 ? (float)round * ((float)i - 100) : 0));

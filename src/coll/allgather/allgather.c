@@ -56,7 +56,7 @@ static rill_status unite(rill_request *r, int n, const rill__part *parts) {
                             (unsigned long long)(total - count));
     if (status != RILL_OK) return rill__task_fail(&r->task, status);
     piece->part = (rill__part){RILL__SPARSE,    0, r->task.expect.dim, count, piece->idx.data,
-                               piece->val.data, 0};
+                               piece->val.data, 0, r->input.space};
     RILL_TRY(rill__finish_piece(r, piece));
     if (count > rill__dense_switch(shape.type, r->task.expect.dim))
         return rill_stream_to_dense(r->out);

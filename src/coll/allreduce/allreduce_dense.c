@@ -79,7 +79,7 @@ static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
     } else if (r->input.form == RILL__SPARSE) {
         void *from = room(r, 0, dim * sum->size);
         if (!from) return RILL_ERR_MEMORY;
-        rill__assign_fill(type, from, dim, r->fill);
+        rill__assign_fill(rill__part_space(&r->input)->stream, type, from, dim, r->fill);
         rill__assign_pairs(r->task.shape, from, 0, rill__part_pairs(&r->input));
         sum->from = from;
     } else {
@@ -115,7 +115,7 @@ static rill_status step(rill_request *r) {
     if (status != RILL_OK) return status;
     hold_blocks(r, s, -1);
     uint64_t dim = r->task.expect.dim;
-    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0};
+    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0, r->input.space};
     if (in_blocks(r)) return rill__finish_parts(r, 1, &result);
     r->piece[1].part = result;
     return rill__finish_piece(r, &r->piece[1]);

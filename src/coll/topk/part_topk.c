@@ -3,7 +3,7 @@
  * The k-th largest magnitude comes from the kernels of select/ (counts over an array of keys), then the
  * pairs are taken apart in order. Ties go to the lower index, a NaN counts as the largest. */
 #include "coll/topk/topk.h"
-#include "select/select_kernels.h"
+#include "space/select_kernels.h"
 
 #include <string.h>
 
@@ -26,7 +26,8 @@ static bool target_take(rill_request *r, uint64_t n, target *t) {
 }
 
 static rill__part target_part(const target *t, const rill__part *like) {
-    return (rill__part){RILL__SPARSE, like->first, like->range, t->n, t->idx, t->val, 0};
+    return (rill__part){RILL__SPARSE, like->first, like->range, t->n,
+                        t->idx,       t->val,      0,           like->space};
 }
 
 /* ---- the k largest ------------------------------------------------------------------------ */

@@ -278,7 +278,8 @@ static rill_status start_gather(rill_request *r, state *s) {
         first = share->n ? rill__index_at(width, share->idx, 0) : 0;
         range = share->n ? rill__index_at(width, share->idx, share->n - 1) - first + 1 : 0;
     }
-    rill__part part = {RILL__SPARSE, first, range, share->n, share->idx, share->val, 0};
+    rill__part part = {RILL__SPARSE, first,      range, share->n,
+                       share->idx,   share->val, 0,     r->input.space};
     /* In the header's place for the planner's statistics, which a reducer has no use for. */
     rill__level_pack(s->counts, &r->task.nnz_sum, &r->task.nnz_max);
     rill__block *mine;

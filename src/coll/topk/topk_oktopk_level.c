@@ -13,7 +13,7 @@
  * count that is off by a quarter has the threshold found anew in the next step.
  * Only + - * / are used, so that all ranks get the same bits. */
 #include "coll/topk/topk_oktopk.h"
-#include "select/select_kernels.h"
+#include "space/select_kernels.h"
 
 #include <math.h>
 #include <string.h>
