@@ -1,6 +1,6 @@
 /* Arithmetic of the kernels that needs no GPU: plain C and C++ for the host, and for the device
  * under nvcc. Tests compile it on the host and compare it with the library's own definitions
- * (stream/half.h, codec/value_portable.h, coll/topk/sketch.c). */
+ * (space/half.h, space/value_portable.h, coll/topk/sketch.c). */
 #ifndef RILL_CUDA_MATH_H
 #define RILL_CUDA_MATH_H
 
@@ -32,7 +32,7 @@ RILL_HD float rill__hd_float(uint32_t u) {
 #endif
 }
 
-/* ---- 16-bit values, as stream/half.h has them ----------------------------------------------- */
+/* ---- 16-bit values, as space/half.h has them ----------------------------------------------- */
 
 RILL_HD float rill__hd_f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
@@ -90,7 +90,7 @@ RILL_HD uint64_t rill__hd_high_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* ---- QSGD, as codec/value_portable.h has it ------------------------------------------------- */
+/* ---- QSGD, as space/value_portable.h has it ------------------------------------------------- */
 
 #define RILL_HD_BUCKET 1024u
 

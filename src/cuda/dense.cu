@@ -1,5 +1,5 @@
-/* Loops over dense vectors, and pairs to and from them; the twins are reduce/dense.c and
- * stream/kernels_scalar.inc. All are bound by memory.
+/* Loops over dense vectors, and pairs to and from them; the twins are space/host_dense.c and
+ * space/host_pairs.c. All are bound by memory.
  *
  * update: zeros and pairs in one write of every line. Where each tile's pairs start is found
  * first, by the pairs themselves; then each tile is put together in shared memory. Cost: a write
@@ -21,7 +21,7 @@ struct loop_task {
     const double *sum; /* of squares: CLIP */
 };
 
-/* As reduce/dense.c: 16-bit types in f32, products rounded before they are added. */
+/* As space/host_dense.c: 16-bit types in f32, products rounded before they are added. */
 template <int OP, class F> static __device__ __forceinline__ F loop_value(F old, F x, F factor) {
     return OP == ADD         ? old + x
            : OP == DECAY_ADD ? factor * old + x

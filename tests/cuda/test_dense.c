@@ -1,7 +1,7 @@
-/* Loops over dense vectors and pairs against reduce/dense.c. */
+/* Loops over dense vectors and pairs against space/host_dense.c and host_pairs.c. */
 #include "test_cuda.h"
 
-#include "reduce/reducer.h"
+#include "space/space.h"
 
 static const uint64_t sizes[] = {1,    3,    4,    7,    8,    9,    31,   255,   1023,
                                  1024, 1025, 4095, 4096, 4097, 8191, 8193, 12288, 40001};
@@ -10,11 +10,11 @@ enum loop { ADD, ADD_GUARDED, DECAY, SCALE, DIVIDE, LOOPS };
 
 static void host_loop(enum loop what, rill_type type, void *into, const void *from, uint64_t n) {
     switch (what) {
-    case ADD: rill__dense_add(type, into, from, n); break;
-    case ADD_GUARDED: rill__dense_add_finite(type, into, from, n); break;
-    case DECAY: rill__dense_decay_add(type, into, 0.9, from, n); break;
-    case SCALE: rill__dense_scale(type, into, 0.7, from, n); break;
-    default: rill__dense_divide(type, into, from, 3.0, n);
+    case ADD: rill__dense_add(rill__host(), type, into, from, n); break;
+    case ADD_GUARDED: rill__dense_add_finite(rill__host(), type, into, from, n); break;
+    case DECAY: rill__dense_decay_add(rill__host(), type, into, 0.9, from, n); break;
+    case SCALE: rill__dense_scale(rill__host(), type, into, 0.7, from, n); break;
+    default: rill__dense_divide(rill__host(), type, into, from, 3.0, n);
     }
 }
 static void device_loop(enum loop what, int type, void *into, const void *from, uint64_t n,
@@ -38,7 +38,7 @@ static void loop_case(enum loop what, rill_type type, enum data kind, uint64_t n
     void *d_into = cuda_upload(into, bytes), *d_from = cuda_upload(from, bytes);
     uint64_t *d_bad = cuda_new(sizeof bad);
     memcpy(sum, into, bytes);
-    rill__dense_add(type, sum, from, n);
+    rill__dense_add(rill__host(), type, sum, from, n);
     for (uint64_t i = 0; i < n; i++)
         expected += !isfinite(value_load(type, sum, i));
     host_loop(what, type, into, from, n);
@@ -83,13 +83,14 @@ static void pairs_case(rill_type type, uint64_t n, double density) {
     CUDA(cuda->scatter_add((int)type, d_dense, d_idx, d_val, count, cuda_stream));
     memcpy(expected, dense, bytes);
     for (uint64_t i = 0; i < count; i++)
-        rill__dense_add(type, expected + idx[i] * size, val + i * size, 1);
+        rill__dense_add(rill__host(), type, expected + idx[i] * size, val + i * size, 1);
     cuda_download(got, d_dense, bytes);
     cuda_case(same_values(type, got, expected, n, &where), "scatter_add of %s n %llu at %llu",
               rill_type_name(type), (unsigned long long)n, (unsigned long long)where);
 
     CUDA(cuda->update((int)type, d_dense, n, d_idx, d_val, count, work, cuda_stream));
-    rill__dense_write((rill__shape){type, 4}, expected, 0, n, (rill__pairs){count, idx, val});
+    rill__dense_write(rill__host(), (rill__shape){type, 4}, expected, 0, n,
+                      (rill__pairs){count, idx, val});
     cuda_download(got, d_dense, bytes);
     cuda_case(memcmp(got, expected, bytes) == 0, "update of %s n %llu, %llu pairs",
               rill_type_name(type), (unsigned long long)n, (unsigned long long)count);
@@ -135,7 +136,7 @@ static void where_case(rill_type type, uint64_t n) {
                                      inside, cuda_stream));
         for (uint64_t i = 0; i < count; i++)
             if ((idx[i] % 2 == 1) == inside)
-                rill__dense_add(type, expected + idx[i] * size, val + i * size, 1);
+                rill__dense_add(rill__host(), type, expected + idx[i] * size, val + i * size, 1);
         cuda_download(got, d_dense, bytes);
         cuda_case(same_values(type, got, expected, n, &where), "scatter_add_where of %s n %llu, %d",
                   rill_type_name(type), (unsigned long long)n, inside);

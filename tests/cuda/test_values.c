@@ -4,6 +4,7 @@
 
 #include "codec/value_codec.h"
 #include "cuda/cuda_math.h"
+#include "space/space.h"
 
 static const uint64_t sizes[] = {1, 2, 3, 5, 7, 8, 9, 63, 65, 1023, 1024, 1025, 2047, 4100, 10001};
 
@@ -83,7 +84,7 @@ static void quant_case(int bits, bool l2, enum data kind, uint64_t n) {
 }
 
 static void convert_case(rill_type type, enum data kind, uint64_t n) {
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     size_t size = value_size(type);
     void *x = malloc(n * size + RILL__SLACK), *back = malloc(n * size + RILL__SLACK),
          *got = malloc(n * 8);

@@ -3,9 +3,9 @@
 #include "../support/unit.h"
 
 #include "codec/value_codec.h"
-#include "codec/value_portable.h"
 #include "cuda/cuda_math.h"
 #include "cuda/cuda_space.h"
+#include "space/value_portable.h"
 
 _Static_assert(RILL__CUDA_F32 == (int)RILL_F32 && RILL__CUDA_F64 == (int)RILL_F64 &&
                    RILL__CUDA_F16 == (int)RILL_F16 && RILL__CUDA_BF16 == (int)RILL_BF16,
