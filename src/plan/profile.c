@@ -41,9 +41,11 @@ void rill__profile_network(rill__profile *profile, double latency, double bits_p
     const double idle = 1.25;
     rill__constants_network(&profile->constants, latency, bits_per_second);
     profile->points = 0;
-    if (latency >= RILL__TCP_LATENCY)
-        profile->point[profile->points++] = (rill__point){rill__name_hash("recursive_double"), 20,
-                                                          -7, (float)log(idle)};
+    const rill__algorithm *a;
+    for (int i = 0; latency >= RILL__TCP_LATENCY && (a = rill__algorithm_at(RILL_ALLREDUCE, i)); i++)
+        if (a->waits_in_pairs)
+            profile->point[profile->points++] = (rill__point){rill__name_hash(a->name), 20, -7,
+                                                              (float)log(idle)};
 }
 
 double rill__profile_time(const rill__profile *profile, const rill__algorithm *a,

@@ -44,7 +44,7 @@ rill_status rill__file_agree(const rill_reducer *r, rill_status status) {
 static void settle(rill__engine *engine) {
     for (rill__task *q = engine->active; q;) {
         rill__task *next = q->next;
-        if (((const rill_request *)q)->may_post) {
+        if (q->may_post) {
             rill__engine_wait(q);
             next = engine->active; /* others may have ended as well */
         }

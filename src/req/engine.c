@@ -76,11 +76,8 @@ void rill__task_start(rill__task *task) {
     task->error[0] = '\0';
     task->inquired = false;
     task->hops = 0;
-    task->sender = (uint32_t)engine->rank;
-    task->step_key = task->seq - engine->first_seq;
-    task->shares_errors = false;
     task->lost = NULL;
-    task->sends_dense = task->adds_bits = false;
+    task->adds_bits = false;
     task->flags = 0;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
@@ -155,7 +152,7 @@ bool rill__engine_progress(rill__engine *engine) {
     for (rill__task *task = engine->active; task;) {
         if (task->seq >= end) break; /* its tags are still in use */
         if (looked++ >= WINDOW && !engine->driven) break;
-        if (engine->driven != task && (task->own || looked > WINDOW)) {
+        if (engine->driven != task && (task->waited_for || looked > WINDOW)) {
             before = task;
             task = task->next;
             continue;

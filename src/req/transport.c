@@ -67,12 +67,6 @@ rill_status rill__send_block(rill__task *task, int to, int lane, rill__block *bl
     return RILL_OK;
 }
 
-rill_status rill__send(rill__task *task, int to, int lane, const rill__part *part) {
-    rill__block *block;
-    RILL_TRY(rill__encode(task, part, &block));
-    return rill__send_block(task, to, lane, block);
-}
-
 /* ---- receive ------------------------------------------------------------------------------------------ */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other
@@ -312,8 +306,10 @@ void rill__peek(rill__task *task) {
             continue; /* whoever receives it reports it */
         if (message.header.form == RILL__M_FAILED || message.header.seq != task->seq) continue;
         /* Before the choice neither side has an algorithm. */
-        if (!message.header.algorithm || !task->expect.algorithm)
+        if (!message.header.algorithm || !task->expect.algorithm) {
             message.header.algorithm = task->expect.algorithm;
+            message.header.memory = task->expect.memory;
+        }
         rill_status status = rill__message_check(&message.header, &task->expect);
         if (status != RILL_OK) rill__task_abort(task, status);
     }
@@ -323,10 +319,9 @@ void rill__received_part_at(rill__task *task, const rill__message *message, rill
     rill_status status = task->status;
     if (status == RILL_OK && task->adds_bits &&
         message->header.index_codec == rill__codec_bitmap.id) {
-        status = rill__message_bits(message, part);
-        if (status == RILL_OK) return;
-        if (status < 0) rill__task_fail(task, status);
-        else status = RILL_OK;
+        rill__bits bits = rill__message_bits(message, part);
+        if (bits == RILL__BITS_THERE) return;
+        if (bits == RILL__BITS_BROKEN) rill__task_fail(task, status = RILL_ERR_MESSAGE);
     }
     if (status == RILL_OK) {
         size_t room = rill__message_room(message);

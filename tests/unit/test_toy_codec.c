@@ -9,6 +9,7 @@
 #include "codec/codec_table.c"
 
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "plan/plan.h"
 #include "req/message.h"
 

@@ -13,15 +13,12 @@ typedef struct target {
     uint64_t n;
 } target;
 
-static bool target_take(rill_request *r, uint64_t n, target *t) {
-    rill__shape shape = r->task.shape;
-    rill__block *idx = rill__block_take(&r->task, n * shape.index_bytes);
-    rill__block *val = rill__block_take(&r->task, n * rill__type_size(shape.type));
-    if (!idx || !val) {
-        rill__task_fail(&r->task, RILL_ERR_MEMORY);
-        return false;
-    }
-    *t = (target){idx->buffer.data, val->buffer.data, 0};
+static bool target_take(rill__run *run, uint64_t n, target *t) {
+    rill__shape shape = run->shape;
+    char *idx = rill__run_memory(run, n * shape.index_bytes);
+    char *val = rill__run_memory(run, n * rill__type_size(shape.type));
+    if (!idx || !val) return false;
+    *t = (target){idx, val, 0};
     return true;
 }
 
@@ -42,22 +39,17 @@ typedef struct selection {
 } selection;
 
 /* Room for all pairs on both sides: the kernel may write as many as it reads. */
-static bool selection_start(rill_request *r, const rill__part *part, bool drops, selection *s) {
+static bool selection_start(rill__run *run, const rill__part *part, bool drops, selection *s) {
     *s = (selection){.kernels = rill__select_kernels_get(),
-                     .shape = r->task.shape,
+                     .shape = run->shape,
                      .part = part,
                      .drops = drops};
     size_t bytes = part->n * rill__key_bytes(s->shape.type);
-    rill__block *keys = rill__block_take(&r->task, bytes),
-                *scratch = rill__block_take(&r->task, bytes);
-    if (!keys || !scratch) {
-        rill__task_fail(&r->task, RILL_ERR_MEMORY);
-        return false;
-    }
-    s->keys = keys->buffer.data;
-    s->scratch = scratch->buffer.data;
-    if (!target_take(r, part->n, &s->kept)) return false;
-    if (drops && !target_take(r, part->n, &s->dropped)) return false;
+    s->keys = rill__run_memory(run, bytes);
+    s->scratch = rill__run_memory(run, bytes);
+    if (!s->keys || !s->scratch) return false;
+    if (!target_take(run, part->n, &s->kept)) return false;
+    if (drops && !target_take(run, part->n, &s->dropped)) return false;
     s->kernels->keys(s->shape.type, part->val, part->n, 0, rill__key_none(s->shape.type), s->keys);
     return true;
 }
@@ -105,14 +97,14 @@ static void selection_split(selection *s, uint64_t from, uint64_t to, uint64_t k
     append(s, cut, to, 0, above, &s->dropped);
 }
 
-void rill__part_topk(rill_request *r, const rill__part *part, uint64_t k, rill__part *kept,
+void rill__part_topk(rill__run *run, const rill__part *part, uint64_t k, rill__part *kept,
                      rill__part *dropped) {
     rill__part whole = *part; /* kept may be part */
     if (dropped) *dropped = rill__part_empty(part->first, part->range);
     *kept = whole;
     if (whole.n <= k) return;
     selection s;
-    if (!selection_start(r, &whole, dropped != NULL, &s)) {
+    if (!selection_start(run, &whole, dropped != NULL, &s)) {
         *kept = rill__part_empty(whole.first, whole.range);
         return;
     }
@@ -124,34 +116,33 @@ void rill__part_topk(rill_request *r, const rill__part *part, uint64_t k, rill__
 /* ---- the same in blocks of the index space ------------------------------------------------ */
 
 /* Where the pairs of block i end that start at from. */
-static uint64_t block_end(const rill_request *r, const rill__part *part, uint64_t from, int i) {
-    uint64_t bound = rill__block_bound(r->feedback, r->task.expect.dim, r->task.engine->size,
-                                       i + 1);
-    return rill__index_lower_bound(r->task.shape.index_bytes, part->idx, from, part->n, bound);
+static uint64_t block_end(const rill__run *run, const rill__part *part, uint64_t from, int i) {
+    uint64_t bound = rill__block_bound(run->feedback, run->dim, run->size, i + 1);
+    return rill__index_lower_bound(run->shape.index_bytes, part->idx, from, part->n, bound);
 }
 
-void rill__part_topk_blocks(rill_request *r, const rill__part *part, int first, int end, uint64_t k,
+void rill__part_topk_blocks(rill__run *run, const rill__part *part, int first, int end, uint64_t k,
                             rill__part *kept, rill__part *dropped) {
     rill__part whole = *part;
-    int ranks = r->task.engine->size;
+    int ranks = run->size;
     if (dropped) *dropped = rill__part_empty(part->first, part->range);
     *kept = whole;
     bool over = false;
     uint64_t at = 0;
     for (int i = first; i < end && !over; i++) {
-        uint64_t next = block_end(r, &whole, at, i);
+        uint64_t next = block_end(run, &whole, at, i);
         over = next - at > rill__block_quota(k, ranks, i);
         at = next;
     }
     if (!over) return;
     selection s;
-    if (!selection_start(r, &whole, dropped != NULL, &s)) {
+    if (!selection_start(run, &whole, dropped != NULL, &s)) {
         *kept = rill__part_empty(whole.first, whole.range);
         return;
     }
     at = 0;
     for (int i = first; i < end; i++) {
-        uint64_t next = block_end(r, &whole, at, i);
+        uint64_t next = block_end(run, &whole, at, i);
         selection_split(&s, at, next, rill__block_quota(k, ranks, i));
         at = next;
     }
@@ -161,19 +152,19 @@ void rill__part_topk_blocks(rill_request *r, const rill__part *part, int first, 
 
 /* ---- sent, received and added ------------------------------------------------------------- */
 
-rill__part rill__received_pairs(rill_request *r, const rill__message *message, uint64_t first,
+rill__part rill__received_pairs(rill__run *run, const rill__message *message, uint64_t first,
                                 uint64_t range) {
     const rill__header *h = &message->header;
     if (h->form == RILL__M_SPARSE && h->first == first && h->range == range)
-        return rill__received_part(&r->task, message);
-    rill__task_fail(&r->task, rill__fail(RILL_ERR_MESSAGE,
-                                         "malformed message: not the %llu indices from %llu on",
-                                         (unsigned long long)range, (unsigned long long)first));
+        return rill__run_part(run, message);
+    rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE,
+                                   "malformed message: not the %llu indices from %llu on",
+                                   (unsigned long long)range, (unsigned long long)first));
     return rill__part_empty(first, range);
 }
 
-void rill__part_add_pairs(rill_request *r, rill__part *into, const rill__part *from) {
-    if (!from->n || rill__task_failed(&r->task)) return;
+void rill__part_add_pairs(rill__run *run, rill__part *into, const rill__part *from) {
+    if (!from->n || rill__run_failed(run)) return;
     if (!into->n) {
         into->n = from->n;
         into->idx = from->idx;
@@ -181,8 +172,8 @@ void rill__part_add_pairs(rill_request *r, rill__part *into, const rill__part *f
         return;
     }
     target sum;
-    if (!target_take(r, into->n + from->n, &sum)) return;
-    sum.n = rill__kernels_get()->merge(r->task.shape, r->op, rill__part_pairs(into),
+    if (!target_take(run, into->n + from->n, &sum)) return;
+    sum.n = rill__kernels_get()->merge(run->shape, run->op, rill__part_pairs(into),
                                        rill__part_pairs(from), sum.idx, sum.val);
     *into = target_part(&sum, into);
 }

@@ -59,23 +59,23 @@ void rill__level_cut(rill__shape shape, rill__share *s, uint64_t key) {
 
 uint64_t rill__level_aim(uint64_t k, bool skewed) { return skewed ? k : k + k / 3; }
 
-rill_status rill__level_cut_parts(rill_request *r, int n, rill__part *parts, uint64_t k) {
+rill_status rill__level_cut_parts(rill__run *run, int n, rill__part *parts, uint64_t k) {
     const rill__select_kernels *kernels = rill__select_kernels_get();
-    rill__shape shape = r->task.shape;
+    rill__shape shape = run->shape;
     size_t key_bytes = rill__key_bytes(shape.type);
     uint64_t total = 0, at = 0;
     for (int i = 0; i < n; i++)
         total += parts[i].n;
     if (total <= k) return RILL_OK;
-    char *keys = rill__request_alloc(r, total, key_bytes);
+    char *keys = rill__run_alloc(run, total, key_bytes);
     if (!keys) return RILL_ERR_MEMORY;
     for (int i = 0; i < n; i++)
         at += kernels->keys(shape.type, parts[i].val, parts[i].n, 0, UINT64_MAX,
                             keys + at * key_bytes);
     uint64_t key = kernels->kth(shape.type, keys, total, k, keys).key;
     for (int i = 0; i < n; i++) {
-        void *idx = rill__request_alloc(r, parts[i].n, shape.index_bytes);
-        void *val = rill__request_alloc(r, parts[i].n, rill__type_size(shape.type));
+        void *idx = rill__run_alloc(run, parts[i].n, shape.index_bytes);
+        void *val = rill__run_alloc(run, parts[i].n, rill__type_size(shape.type));
         if (!idx || !val) return RILL_ERR_MEMORY;
         parts[i].n = kernels->keep(shape, parts[i].idx, parts[i].val, parts[i].n, key,
                                    rill__key_none(shape.type), idx, val);
@@ -125,19 +125,19 @@ static bool narrow(rill__level_search *search, uint64_t k) {
     return true;
 }
 
-rill_status rill__level_find(rill_request *r, rill__level_search *search, const rill__share *s,
+rill_status rill__level_find(rill__run *run, rill__level_search *search, const rill__share *s,
                              uint64_t k, uint64_t *key) {
-    rill_type type = r->task.shape.type;
+    rill_type type = run->shape.type;
     if (!search->bins) {
-        search->bins = rill__request_alloc(r, RILL__LEVEL_BINS, sizeof *search->bins);
+        search->bins = rill__run_alloc(run, RILL__LEVEL_BINS, sizeof *search->bins);
         if (!search->bins) return RILL_ERR_MEMORY;
         search->shift = (int)rill__type_size(type) * 8 - 1;
         count_bins(type, s, search);
     }
     for (;;) {
-        rill_status status = rill__agree_step(&r->task, &search->agree);
+        rill_status status = rill__run_agree(run, &search->agree);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(&r->task) || narrow(search, k)) break;
+        if (rill__run_failed(run) || narrow(search, k)) break;
         count_bins(type, s, search);
     }
     *key = search->found;
@@ -172,19 +172,19 @@ void rill__level_counts(rill_type type, const rill__share *s, double value, uint
     }
 }
 
-void rill__level_pack(const uint64_t *counts, uint64_t *low, uint64_t *high) {
+void rill__level_pack(const uint64_t *counts, uint64_t words[2]) {
     uint64_t c[RILL__LEVEL_MARKS];
     for (int m = 0; m < RILL__LEVEL_MARKS; m++)
         c[m] = rill__min_u64(counts[m], UINT32_MAX);
-    *low = c[0] << 32 | c[1];
-    *high = c[3] << 32 | c[4];
+    words[0] = c[0] << 32 | c[1];
+    words[1] = c[3] << 32 | c[4];
 }
 
-void rill__level_unpack(uint64_t low, uint64_t high, uint64_t *counts) {
-    counts[0] += low >> 32;
-    counts[1] += low & UINT32_MAX;
-    counts[3] += high >> 32;
-    counts[4] += high & UINT32_MAX;
+void rill__level_unpack(const uint64_t words[2], uint64_t *counts) {
+    counts[0] += words[0] >> 32;
+    counts[1] += words[0] & UINT32_MAX;
+    counts[3] += words[1] >> 32;
+    counts[4] += words[1] & UINT32_MAX;
 }
 
 /* The multiple of the threshold that k would have passed, on the line through the marks. */

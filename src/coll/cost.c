@@ -1,7 +1,7 @@
 /* How many entries a partial sum has. With uniform supports of k entries in a space of M, n of
  * them unite to M (1 - (1 - k/M)^n) entries (SparCML, section 5). Real supports overlap more, as if
  * the space were smaller: M is the space in which the expected result of all P would come out. */
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 
 #include <math.h>
 
