@@ -102,8 +102,9 @@ static rill_status enter_run(rill_request *r) {
 
 /* The support of a reducer's result says what was delivered: pairs, also where the sum turned dense. */
 static void end_run(rill_request *r) {
-    if (r->collective != RILL_REDUCER || rill__task_failed(&r->task)) return;
-    rill_status status = rill_stream_to_sparse(r->out);
+    if (rill__task_failed(&r->task)) return;
+    rill_status status = r->collective == RILL_REDUCER ? rill_stream_to_sparse(r->outside.out)
+                                                       : rill__request_land(r);
     if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
 
@@ -167,7 +168,7 @@ static void call_completed(rill__task *task) {
                              .nnz_sum = task->nnz_sum,
                              .nnz_max = task->nnz_max,
                              .skew = r->run.skew,
-                             .out = r->out,
+                             .out = r->outside.out,
                              .nnz_out = r->nnz_out};
     rill__plan_end(&r->comm->planner, &r->plan, &outcome);
 }
@@ -209,7 +210,7 @@ static void furnish(rill_request *r) {
     run->skew = 0;
     run->more_memory = false;
     run->used_codec = NULL;
-    r->outside.out = r->out;
+    r->outside.out = rill__request_output(r);
     r->outside.first = r->first;
     r->outside.count = r->count;
     r->outside.may_block = r->blocking;
@@ -319,6 +320,8 @@ void rill__request_recycle(rill_request *r) {
 
 void rill__request_destroy(rill_request *r) {
     rill__stream_release(&r->outside.spare);
+    rill__stream_release(&r->staged[0]);
+    rill__stream_release(&r->staged[1]);
     rill__piece_free(&r->run.piece[0]);
     rill__piece_free(&r->run.piece[1]);
     rill__buffer_free(&r->run.scratch);

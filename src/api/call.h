@@ -56,6 +56,8 @@ struct rill_request {
     rill__commits commits;   /* of a persistent request */
     rill__traffic at_commit; /* while it commits */
 
+    rill_stream
+        staged[2]; /* of streams in another memory than the host's: in, and out unless it is in */
     rill__part input;          /* in, its absent entries the neutral element */
     rill__buffer state;        /* of the algorithm */
     uint64_t started, elapsed; /* ticks */
@@ -78,6 +80,9 @@ rill_request *rill__agreement_begin(rill_comm *, const rill_stream *nothing, con
 
 /* ---- input.c ---- */
 void rill__request_input(rill_request *); /* in, in the form that the algorithm wants */
+/* Where the algorithm's result goes: out, or what stands for it on the host; NULL: nowhere. */
+rill_stream *rill__request_output(rill_request *);
+rill_status rill__request_land(rill_request *); /* out gets the result that stands for it */
 
 /* ---- commit.c ---- */
 /* When the algorithm is through: RILL_OK, or RILL_IN_PROGRESS and the phase RILL__P_COMMIT. */

@@ -52,7 +52,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     int ranks_here = comm->engine.hosts.together;
     double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
     comm->engine.crowded = link->yields || ranks_here > processors;
-    double news[] = {ranks_here / processors, ranks_here, !rill__kernels_get()->add_bits};
+    double news[] = {ranks_here / processors, ranks_here, !rill__space_adds_bits(rill__host())};
     RILL_TRY(rill__link_most(link, news, 3));
     comm->planner.sums_bits = news[2] == 0;
     comm->planner.mpi_sums = link->has_mpi;
@@ -153,4 +153,4 @@ rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
 
 int rill_comm_rank(const rill_comm *comm) { return comm ? comm->engine.rank : -1; }
 int rill_comm_size(const rill_comm *comm) { return comm ? comm->engine.size : 0; }
-const char *rill_isa(void) { return rill__kernels_get()->isa; }
+const char *rill_isa(void) { return rill__space_isa(rill__host()); }

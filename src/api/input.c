@@ -1,4 +1,5 @@
-/* The input of a call in the form that its algorithm wants. */
+/* The input of a call in the form that its algorithm wants, and in memory that it can touch; the way back of the
+ * result. */
 #include "api/call.h"
 #include "stream/blocks.h"
 
@@ -11,9 +12,32 @@ static void empty_like(rill_stream *stream, const rill_stream *in) {
     stream->nnz = 0;
 }
 
+/* ---- streams in another memory ------------------------------------------------------------ */
+
+rill_stream *rill__request_output(rill_request *r) {
+    if (!r->out || !rill__stream_is_foreign(r->out)) return r->out;
+    rill_stream *staged = &r->staged[r->in != r->out];
+    empty_like(staged, r->out);
+    return staged;
+}
+
+rill_status rill__request_land(rill_request *r) {
+    return r->outside.out == r->out ? RILL_OK : rill_stream_copy(r->out, r->outside.out);
+}
+
+/* in, or what stands for it. */
+static rill_status near_input(rill_request *r, const rill_stream **in) {
+    *in = r->in;
+    if (!rill__stream_is_foreign(r->in)) return RILL_OK;
+    *in = &r->staged[0];
+    empty_like(&r->staged[0], r->in);
+    return rill_stream_copy(&r->staged[0], r->in);
+}
+
+/* ---- form --------------------------------------------------------------------------------- */
+
 /* The input in blocks, or in pairs where block is 0; dense where that is cheaper. */
-static rill_status prepare_form(rill_request *r, uint64_t block) {
-    const rill_stream *in = r->in;
+static rill_status prepare_form(rill_request *r, const rill_stream *in, uint64_t block) {
     rill_type type = in->type;
     if (block && in->form == RILL__BLOCKS && in->block == block &&
         rill__value_equal(type, in->fill, r->run.fill))
@@ -30,13 +54,15 @@ static rill_status prepare_form(rill_request *r, uint64_t block) {
 
 /* The input with absent entries as the algorithms want them: neutral, or none at all. */
 static rill_status prepare_input(rill_request *r) {
-    const rill_stream *in = r->in;
+    const rill_stream *in;
     rill_type type = r->task.shape.type;
+    RILL_TRY(near_input(r, &in));
     r->input = rill__stream_part(in);
     bool gather = r->collective == RILL_ALLGATHER;
     if (r->collective == RILL_BCAST) return RILL_OK;
     bool to_blocks = r->plan.algorithm && r->plan.algorithm->takes_blocks;
-    if (to_blocks || in->form == RILL__BLOCKS) return prepare_form(r, to_blocks ? r->run.block : 0);
+    if (to_blocks || in->form == RILL__BLOCKS)
+        return prepare_form(r, in, to_blocks ? r->run.block : 0);
     if (in->form == RILL__SPARSE) {
         /* Pairs that the user gave may be more than the dense form would take. */
         r->run.coding.turns_dense = !gather && r->collective != RILL_REDUCER &&
@@ -50,9 +76,7 @@ static rill_status prepare_input(rill_request *r) {
         RILL_TRY(rill_stream_copy(changed, in));
         RILL_TRY(rill_stream_to_sparse(changed));
     } else {
-        RILL_TRY(rill__stream_reserve_dense(changed));
-        rill__kernels_get()->replace(type, changed->val.data, in->val.data, in->dim, in->fill,
-                                     r->run.fill);
+        RILL_TRY(rill__stream_refill(changed, in, r->run.fill));
     }
     r->input = rill__stream_part(changed);
     return RILL_OK;

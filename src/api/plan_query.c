@@ -110,7 +110,7 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
     if (!comm) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
     rill__planner *planner = &comm->planner;
     planner->hosts = query->hosts;
-    planner->sums_bits = rill__host()->stream->add_bits;
+    planner->sums_bits = rill__space_adds_bits(rill__host());
     planner->mpi_sums = true;
     planner->most_per_host = (query->ranks + query->hosts - 1) / query->hosts;
     rill__settings settings;

@@ -15,6 +15,9 @@
 #include "link/hosts.h"
 #include "req/agree.h"
 #include "req/message.h"
+#include "select/part_select.h"
+#include "stream/blocks.h"
+#include "stream/part_entries.h"
 
 typedef struct rill__run {
     /* What is to be done. Algorithms read it. */

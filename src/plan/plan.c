@@ -178,10 +178,11 @@ rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status 
 }
 
 static void keep_spread(rill__spread *spread, const rill_stream *out) {
+    rill__part part = rill__stream_part(out);
     spread->entries = out->nnz;
     for (int i = 1; i < RILL__SPREAD; i++)
-        spread->at[i] = rill__index_at(out->index_bytes, out->idx.data,
-                                       rill__uniform_bound(out->nnz, i, RILL__SPREAD));
+        spread->at[i] = rill__part_index(rill__stream_shape(out), &part,
+                                         rill__uniform_bound(out->nnz, i, RILL__SPREAD));
     spread->at[0] = 0;
     spread->at[RILL__SPREAD] = out->dim;
 }

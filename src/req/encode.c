@@ -135,11 +135,10 @@ static rill_status list_present(rill__task *task, const rill__part *part, rill__
         n = rill__min_u64(block, part->n - at);
         uint64_t first = part->form == RILL__BLOCKS ? ((const uint64_t *)part->idx)[i] * block
                                                     : part->first;
-        pairs->n += rill__kernels_get()->compact(shape, (const char *)part->val + at * size, first,
-                                                 n, &task->fill, part->n - pairs->n,
-                                                 (char *)idx->buffer.data +
-                                                     pairs->n * shape.index_bytes,
-                                                 (char *)val->buffer.data + pairs->n * size);
+        pairs->n += rill__part_space(part)->stream->compact(
+            shape, (const char *)part->val + at * size, first, n, &task->fill, part->n - pairs->n,
+            (char *)idx->buffer.data + pairs->n * shape.index_bytes,
+            (char *)val->buffer.data + pairs->n * size);
     }
     pairs->idx = idx->buffer.data;
     pairs->val = val->buffer.data;

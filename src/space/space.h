@@ -48,15 +48,17 @@ struct rill__space {
 /* The host's memory, with the kernels of the instruction set in use (core/isa.h). To be asked once, where
  * something is created, and kept. */
 const rill__space *rill__host(void);
-static inline const rill__kernels *rill__kernels_get(void) { return rill__host()->stream; }
-static inline const rill__select_kernels *rill__select_kernels_get(void) {
-    return rill__host()->select;
-}
 /* The kernels of an instruction set by name, for tests; NULL when not built or not supported here. */
 const rill__kernels *rill__kernels_named(const char *isa);
 
 /* The space of a public name. */
 rill_status rill__space_find(const char *call, rill_memory, int device, const rill__space **out);
+
+/* Facts about a space. */
+static inline const char *rill__space_isa(const rill__space *s) { return s->stream->isa; }
+static inline bool rill__space_adds_bits(const rill__space *s) {
+    return s->stream->add_bits != NULL;
+}
 
 static inline rill_status rill__space_wait(const rill__space *s) {
     return s->is_host ? RILL_OK : s->wait(s);

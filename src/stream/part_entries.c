@@ -84,14 +84,20 @@ rill__part_bytes rill__part_room(rill__shape shape, const rill__part *p) {
     return bytes;
 }
 
-void rill__part_copy_to(rill__shape shape, const rill__part *p, void *idx, void *val,
-                        rill__part *to) {
-    rill__part_bytes bytes = rill__part_room(shape, p);
-    if (bytes.idx) memcpy(idx, p->idx, bytes.idx);
-    if (bytes.val) memcpy(val, p->val, bytes.val);
+void rill__part_frame_to(rill__shape shape, const rill__part *p, void *idx, void *val,
+                         rill__part *to) {
+    size_t bytes = rill__part_room(shape, p).idx;
+    if (bytes) memcpy(idx, p->idx, bytes);
     *to = *p;
     to->idx = idx;
     to->val = val;
+}
+
+void rill__part_copy_to(rill__shape shape, const rill__part *p, void *idx, void *val,
+                        rill__part *to) {
+    size_t bytes = rill__part_room(shape, p).val;
+    if (bytes) memcpy(val, p->val, bytes);
+    rill__part_frame_to(shape, p, idx, val, to);
 }
 
 void rill__part_append_to(rill__shape shape, const rill__part *p, void *idx, void *val,
@@ -155,6 +161,20 @@ rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill
     piece->part = (rill__part){RILL__SPARSE,    0, dim,  count, piece->idx.data,
                                piece->val.data, 0, space};
     return status;
+}
+
+/* Whole registers first, then the rest through a padded copy. */
+void rill__values_combine(rill_type type, const rill_op *op, const void *lower, void *upper,
+                          uint64_t n) {
+    const rill__kernels *k = rill__host()->stream;
+    size_t size = rill__type_size(type);
+    uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
+    k->combine(type, op, upper, lower, upper, whole);
+    char low[64 * 8 + RILL__SLACK] = {0}, up[64 * 8 + RILL__SLACK] = {0};
+    memcpy(low, (const char *)lower + whole * size, tail * size);
+    memcpy(up, (char *)upper + whole * size, tail * size);
+    k->combine(type, op, up, low, up, tail);
+    memcpy((char *)upper + whole * size, up, tail * size);
 }
 
 void rill__indices_of_blocks(unsigned index_bytes, uint64_t words, const uint64_t *bits,

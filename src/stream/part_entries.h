@@ -31,6 +31,8 @@ typedef struct rill__part_bytes {
 } rill__part_bytes;
 rill__part_bytes rill__part_room(rill__shape, const rill__part *);
 void rill__part_copy_to(rill__shape, const rill__part *, void *idx, void *val, rill__part *to);
+/* The same without the values, which are still to be written to val. */
+void rill__part_frame_to(rill__shape, const rill__part *, void *idx, void *val, rill__part *to);
 /* idx and val from number at on = the entries. */
 void rill__part_append_to(rill__shape, const rill__part *, void *idx, void *val, uint64_t at);
 /* The entries of a dense part that differ from fill; returns how many. */
@@ -50,6 +52,8 @@ rill_status rill__parts_unite(rill__shape, uint64_t dim, int n, const rill__part
 /* val[at + i] = x[i], rounded to the type. */
 void rill__values_put(rill_type, void *val, uint64_t at, uint64_t n, const double *x);
 void rill__values_get(rill_type, const void *val, uint64_t at, uint64_t n, double *x);
+/* upper = lower op upper, for n values in any memory of the host, without slack. */
+void rill__values_combine(rill_type, const rill_op *, const void *lower, void *upper, uint64_t n);
 /* idx = the indices of all blocks whose bit is set, in order. */
 void rill__indices_of_blocks(unsigned index_bytes, uint64_t words, const uint64_t *bits,
                              uint64_t block, uint64_t dim, void *idx);

@@ -260,6 +260,13 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
     return RILL_OK;
 }
 
+rill_status rill__stream_refill(rill_stream *to, const rill_stream *from, const void *fill) {
+    RILL_TRY(rill__stream_reserve_dense(to));
+    rill__stream_space(from)->stream->replace(to->type, to->val.data, from->val.data, from->dim,
+                                              from->fill, fill);
+    return RILL_OK;
+}
+
 /* ---- contents out ------------------------------------------------------------------------------ */
 
 /* All entries of a stream that is not dense; exact bounds. */

@@ -69,6 +69,8 @@ rill_status rill__stream_set_foreign(rill_stream *, uint64_t n, unsigned index_b
                                      const void *idx, const void *val);
 rill_status rill__stream_get_foreign(const rill_stream *, void *dense);
 
+/* to = from, both dense, with another fill. */
+rill_status rill__stream_refill(rill_stream *to, const rill_stream *from, const void *fill);
 bool rill__value_equal(rill_type, const void *a, const void *b); /* as numbers; NaN equals NaN */
 
 #endif

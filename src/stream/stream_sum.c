@@ -73,9 +73,7 @@ static rill_status normal_part(const rill_stream *s, target t, const void *neutr
     if (!needs_refill(s, neutral) && suits(s, t)) return RILL_OK;
     rill__stream_init(temp, s->type, s->dim);
     if (s->form == RILL__DENSE) {
-        RILL_TRY(rill__stream_reserve_dense(temp));
-        rill__stream_space(s)->stream->replace(s->type, temp->val.data, s->val.data, s->dim,
-                                               s->fill, neutral);
+        RILL_TRY(rill__stream_refill(temp, s, neutral));
     } else {
         uint64_t block = t.dense && s->form == RILL__BLOCKS ? s->block : t.block;
         RILL_TRY(rill__stream_convert(temp, s, block, neutral));

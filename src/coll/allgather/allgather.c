@@ -32,34 +32,26 @@ static double estimate_ring(const rill__problem *p) { return estimate(p, RILL__R
 
 /* Disjoint sums have as many entries as their inputs together. */
 static rill_status unite(rill__run *run, int n, const rill__part *parts) {
-    uint64_t total = 0, count = 0;
-    rill__shape shape = run->shape;
-    rill__pairs *pairs = rill__run_alloc(run, (size_t)n, sizeof *pairs);
-    if (!pairs || rill__run_failed(run)) return RILL_OK;
+    uint64_t total = 0;
+    if (rill__run_failed(run)) return RILL_OK;
     for (int i = 0; i < n; i++) {
         if (parts[i].form != RILL__SPARSE) {
             rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no pairs", i));
             return RILL_OK;
         }
-        pairs[i] = rill__part_pairs(&parts[i]);
         total += parts[i].n;
     }
     rill__piece *piece = &run->piece[0];
-    rill_status status = rill__buffer_reserve(&piece->idx, total * shape.index_bytes);
-    if (status == RILL_OK)
-        status = rill__buffer_reserve(&piece->val, total * rill__type_size(shape.type));
-    if (status == RILL_OK)
-        status = rill__sum_pairs(rill__kernels_get(), shape, RILL_SUM, 0, run->dim, n, pairs,
-                                 &run->scratch, piece->idx.data, piece->val.data, &count);
+    rill_status status = rill__parts_unite(run->shape, run->dim, n, parts, &run->scratch, piece);
+    uint64_t count = piece->part.n;
     if (status == RILL_OK && count != total)
         status = rill__fail(RILL_ERR_OVERLAP,
                             "rill_allgather: %llu indices are on more than one rank",
                             (unsigned long long)(total - count));
     if (status != RILL_OK) return rill__run_fail(run, status);
-    piece->part = (rill__part){RILL__SPARSE,    0, run->dim,         count, piece->idx.data,
-                               piece->val.data, 0, run->input->space};
     RILL_TRY(rill__finish_piece(run, piece));
-    return count > rill__dense_switch(shape.type, run->dim) ? rill__finish_dense(run) : RILL_OK;
+    bool dense = count > rill__dense_switch(run->shape.type, run->dim);
+    return dense ? rill__finish_dense(run) : RILL_OK;
 }
 
 static rill_status step(rill__run *run, rill__gather_kind kind) {

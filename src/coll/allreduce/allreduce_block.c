@@ -17,7 +17,6 @@
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/split_gather.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 

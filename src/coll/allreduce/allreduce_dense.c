@@ -71,8 +71,7 @@ static rill_status densify(rill__run *run, rill__mpi_allreduce *sum) {
     } else if (run->input->form == RILL__SPARSE) {
         void *from = room(run, sum, 0, bytes);
         if (!from) return RILL_ERR_MEMORY;
-        rill__assign_fill(rill__part_space(run->input)->stream, type, from, dim, run->fill);
-        rill__assign_pairs(run->shape, from, 0, rill__part_pairs(run->input));
+        rill__part_fill_to(run->shape, run->input, run->fill, from);
         sum->from = from;
     } else {
         rill__run_sum(run, 0, dim, 1, run->input, true, &run->piece[0]);

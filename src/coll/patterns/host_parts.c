@@ -60,8 +60,7 @@ static rill_status read_shared(rill__run *run, uint64_t first, uint64_t range,
     if (first < whole.first || range > whole.range || first - whole.first > whole.range - range)
         return rill__fail(RILL_ERR_MESSAGE, "a part in shared memory has another range");
     rill__part part = rill__part_slice(run->shape, &whole, first, range);
-    if (part.form == RILL__SPARSE && part.n &&
-        rill__kernels_get()->check(run->shape.index_bytes, part.idx, part.n, first, range) < part.n)
+    if (part.form == RILL__SPARSE && !rill__part_is_sound(run->shape, &part))
         return rill__fail(RILL_ERR_MESSAGE, "an index in shared memory is out of order or range");
     taken->part = part;
     return RILL_OK;

@@ -11,21 +11,8 @@
 #define COMBINE(name, type, op)                                                                    \
     static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
         (void)datatype;                                                                            \
-        combine(type, op, in, inout, (uint64_t)*n);                                                \
+        rill__values_combine(type, op, in, inout, (uint64_t)*n);                                   \
     }
-
-/* MPI's buffers have no slack: whole registers first, then the rest through a padded copy. */
-static void combine(rill_type type, const rill_op *op, const void *in, void *inout, uint64_t n) {
-    const rill__kernels *k = rill__kernels_get();
-    size_t size = rill_type_size(type);
-    uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
-    k->combine(type, op, inout, in, inout, whole);
-    char lower[64 * 8 + RILL__SLACK] = {0}, upper[64 * 8 + RILL__SLACK] = {0};
-    __builtin_memcpy(lower, (const char *)in + whole * size, tail * size);
-    __builtin_memcpy(upper, (char *)inout + whole * size, tail * size);
-    k->combine(type, op, upper, lower, upper, tail);
-    __builtin_memcpy((char *)inout + whole * size, upper, tail * size);
-}
 
 COMBINE(f16_sum, RILL_F16, RILL_SUM)
 COMBINE(f16_min, RILL_F16, RILL_MIN)
@@ -38,10 +25,12 @@ COMBINE(bf16_prod, RILL_BF16, RILL_PROD)
 
 /* MPI_MIN and MPI_MAX may lose a NaN. */
 static void real_min(void *in, void *inout, int *n, MPI_Datatype *datatype) {
-    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout, (uint64_t)*n);
+    rill__values_combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout,
+                         (uint64_t)*n);
 }
 static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
-    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout, (uint64_t)*n);
+    rill__values_combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout,
+                         (uint64_t)*n);
 }
 
 enum { REAL_MIN, REAL_MAX, F16, BF16 = F16 + 4, OPS = BF16 + 4 }; /* F16, BF16: by kind */

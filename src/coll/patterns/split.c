@@ -1,7 +1,6 @@
 #include "coll/patterns/split.h"
 #include "coll/cost.h"
 #include "coll/patterns/quantiles.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 
@@ -30,13 +29,12 @@ static void own_quantiles(const rill__run *run, const rill__part *in, int size, 
     if (in->form == RILL__DENSE || !in->n) return;
     bool blocks = in->form == RILL__BLOCKS;
     uint64_t n = blocks ? rill__blocks_in(in->n, in->block) : in->n;
-    unsigned width = blocks ? 8 : run->shape.index_bytes;
     if (run->spread && !blocks && run->spread->at[RILL__SPREAD] == run->dim) {
-        rill__mixed_quantiles(in, width, run->spread, size, bounds);
+        rill__mixed_quantiles(in, run->shape.index_bytes, run->spread, size, bounds);
         return;
     }
     for (int i = 1; i < size; i++)
-        bounds[i] = rill__index_at(width, in->idx, rill__uniform_bound(n, i, size));
+        bounds[i] = rill__part_index(run->shape, in, rill__uniform_bound(n, i, size));
 }
 
 static void scale_bounds(rill__split *s, int size, uint64_t dim) {

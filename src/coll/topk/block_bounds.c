@@ -42,18 +42,17 @@ void rill__block_memory_open(rill__run *run) {
 
 /* ---- bounds from a result ----------------------------------------------------------------- */
 
-static double magnitude(const rill__run *run, const rill__part *part, uint64_t i) {
-    rill_type type = run->shape.type;
-    return fabs(rill__value_load(type, (const char *)part->val + i * rill__type_size(type)));
-}
+enum { BATCH = 256 }; /* entries that are looked at together */
 
 /* The least that a block delivered; 0 where it had room for all. */
 static double threshold_of(const rill__run *run, const rill__part *block, int b) {
     if (block->n < rill__block_quota(run->feedback->k, run->size, b)) return 0;
-    double least = INFINITY;
-    for (uint64_t i = 0; i < block->n; i++) {
-        double x = magnitude(run, block, i);
-        least = x < least ? x : least;
+    double least = INFINITY, value[BATCH];
+    for (uint64_t at = 0; at < block->n; at += BATCH) {
+        uint64_t n = rill__min_u64(BATCH, block->n - at);
+        rill__part_load(run->shape, block, at, n, NULL, value);
+        for (uint64_t i = 0; i < n; i++)
+            least = fabs(value[i]) < least ? fabs(value[i]) : least;
     }
     return isfinite(least) ? least : 0;
 }
@@ -62,13 +61,19 @@ static double threshold_of(const rill__run *run, const rill__part *block, int b)
 static uint64_t positions(const rill__run *run, const rill__part *blocks, double threshold,
                           uint64_t n, uint64_t *wanted) {
     int ranks = run->size, next = 0;
-    uint64_t found = 0;
+    uint64_t found = 0, index[BATCH];
+    double value[BATCH];
     for (int b = 0; b < ranks; b++)
-        for (uint64_t i = 0; i < blocks[b].n; i++) {
-            if (!(magnitude(run, &blocks[b], i) >= threshold)) continue;
-            for (; wanted && next < ranks && found == rill__uniform_bound(n, next, ranks); next++)
-                wanted[next] = rill__index_at(run->shape.index_bytes, blocks[b].idx, i);
-            found++;
+        for (uint64_t at = 0, m; at < blocks[b].n; at += m) {
+            m = rill__min_u64(BATCH, blocks[b].n - at);
+            rill__part_load(run->shape, &blocks[b], at, m, wanted ? index : NULL, value);
+            for (uint64_t i = 0; i < m; i++) {
+                if (!(fabs(value[i]) >= threshold)) continue;
+                for (; wanted && next < ranks && found == rill__uniform_bound(n, next, ranks);
+                     next++)
+                    wanted[next] = index[i];
+                found++;
+            }
         }
     return found;
 }

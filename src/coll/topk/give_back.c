@@ -20,20 +20,13 @@ static rill__piece *next_piece(rill__run *run, const rill__part *part) {
         f->returns_capacity = capacity;
     }
     rill__piece *piece = &f->returned[f->returns];
-    size_t indices = 0;
-    if (part->form == RILL__SPARSE) indices = part->n * run->shape.index_bytes;
-    if (part->form == RILL__BLOCKS) indices = (part->n + part->block - 1) / part->block * 8;
-    rill_status status = rill__buffer_reserve(&piece->idx, indices);
-    if (status == RILL_OK)
-        status = rill__buffer_reserve(&piece->val, part->n * rill__type_size(run->shape.type));
+    rill__part_bytes bytes = rill__part_room(run->shape, part);
+    rill_status status = rill__buffer_reserve(&piece->idx, bytes.idx);
+    if (status == RILL_OK) status = rill__buffer_reserve(&piece->val, bytes.val);
     if (status != RILL_OK) {
         rill__run_fail(run, status);
         return NULL;
     }
-    if (indices) memcpy(piece->idx.data, part->idx, indices);
-    piece->part = *part;
-    piece->part.idx = piece->idx.data;
-    piece->part.val = piece->val.data;
     f->returns++;
     return piece;
 }
@@ -41,7 +34,7 @@ static rill__piece *next_piece(rill__run *run, const rill__part *part) {
 void rill__give_back(rill__run *run, const rill__part *part) {
     if (!run->feedback->options.keeps || !part->n || rill__run_failed(run)) return;
     rill__piece *piece = next_piece(run, part);
-    if (piece) memcpy(piece->val.data, part->val, part->n * rill__type_size(run->shape.type));
+    if (piece) rill__part_copy_to(run->shape, part, piece->idx.data, piece->val.data, &piece->part);
 }
 
 /* Unbiased coding alone may add more than it delivers, and what it adds comes back by the feedback:
@@ -65,17 +58,6 @@ void rill__give_back_lost(void *whom, const rill__coding *coding, const rill__pa
     if (rill__run_failed(run)) return;
     rill__piece *piece = next_piece(run, part);
     if (!piece) return;
-    rill_type type = run->shape.type;
-    if (type == RILL_F32) {
-        const float *exact = part->val, *sent = decoded.val;
-        float *lost = piece->val.data;
-        for (uint64_t i = 0; i < part->n; i++)
-            lost[i] = exact[i] - sent[i];
-        return;
-    }
-    size_t size = rill__type_size(type);
-    for (uint64_t i = 0; i < part->n; i++)
-        rill__value_store(type, (char *)piece->val.data + i * size,
-                          rill__value_load(type, (const char *)part->val + i * size) -
-                              rill__value_load(type, (const char *)decoded.val + i * size));
+    rill__part_frame_to(run->shape, part, piece->idx.data, piece->val.data, &piece->part);
+    rill__part_subtract_to(run->shape.type, part, &decoded, piece->val.data);
 }

@@ -113,8 +113,7 @@ static rill_status start_partition(rill__run *run, state *s) {
     if (!s->sums) return RILL_ERR_MEMORY;
     const rill__part *in = run->input;
     for (int i = 1; in->n && i < size; i++)
-        s->sums[i - 1] = rill__index_at(run->shape.index_bytes, in->idx,
-                                        rill__uniform_bound(in->n, i, size));
+        s->sums[i - 1] = rill__part_index(run->shape, in, rill__uniform_bound(in->n, i, size));
     s->sums[size - 1] = in->n ? 1 : 0;
     rill__agree_start(&s->agree, 0, s->sums, (uint64_t)size);
     return RILL_OK;
@@ -193,15 +192,10 @@ static rill_status split(rill__run *run, state *s) {
 }
 
 static rill_status copy_part(rill__run *run, const rill__part *from, rill__part *to) {
-    size_t idx = from->form == RILL__SPARSE ? from->n * run->shape.index_bytes : 0;
-    size_t val = from->n * rill__type_size(run->shape.type);
-    void *indices = rill__run_memory(run, idx), *values = rill__run_memory(run, val);
-    if (!indices || !values) return RILL_ERR_MEMORY;
-    *to = *from;
-    to->idx = indices;
-    to->val = values;
-    if (idx) memcpy(indices, from->idx, idx);
-    if (val) memcpy(values, from->val, val);
+    rill__part_bytes bytes = rill__part_room(run->shape, from);
+    void *idx = rill__run_memory(run, bytes.idx), *val = rill__run_memory(run, bytes.val);
+    if (!idx || !val) return RILL_ERR_MEMORY;
+    rill__part_copy_to(run->shape, from, idx, val, to);
     return RILL_OK;
 }
 
@@ -253,8 +247,7 @@ static rill_status take_sum(rill__run *run, state *s) {
     void *idx = rill__run_alloc(run, range, run->shape.index_bytes);
     void *val = rill__run_alloc(run, range, rill__type_size(run->shape.type));
     if (!idx || !val) return RILL_ERR_MEMORY;
-    uint64_t n = rill__kernels_get()->compact(run->shape, sum->val, first, range, run->fill, range,
-                                              idx, val);
+    uint64_t n = rill__part_compact_to(run->shape, sum, run->fill, idx, val);
     s->share = (rill__share){n, idx, val};
     return RILL_OK;
 }
@@ -262,16 +255,10 @@ static rill_status take_sum(rill__run *run, state *s) {
 /* ---- gather --------------------------------------------------------------------------------- */
 
 static rill_status start_gather(rill__run *run, state *s) {
-    const rill__share *share = &s->share;
-    uint64_t first, range;
-    my_region(run, &first, &range);
-    if (s->balance.moving) { /* indices of other regions, too */
-        unsigned width = run->shape.index_bytes;
-        first = share->n ? rill__index_at(width, share->idx, 0) : 0;
-        range = share->n ? rill__index_at(width, share->idx, share->n - 1) - first + 1 : 0;
-    }
-    rill__part part = {RILL__SPARSE, first,      range, share->n,
-                       share->idx,   share->val, 0,     run->input->space};
+    rill__part part = rill__share_part(&s->share);
+    if (s->balance.moving) /* indices of other regions, too */
+        part = rill__part_entries(run->shape, &part, 0, part.n);
+    else my_region(run, &part.first, &part.range);
     uint64_t words[2];
     rill__level_pack(s->counts, words);
     rill__coding coding = run->coding;
@@ -283,16 +270,15 @@ static rill_status start_gather(rill__run *run, state *s) {
 
 /* Shares follow each other; their ranges are made to cover the whole dimension. */
 static void join_ranges(rill__run *run, rill__part *parts) {
-    unsigned width = run->shape.index_bytes;
     int size = run->size;
     uint64_t end = 0;
     for (int i = 0; i < size && !rill__run_failed(run); i++) {
         uint64_t n = parts[i].n, first = end;
         bool sparse = parts[i].form == RILL__SPARSE;
-        if (!sparse || (n && rill__index_at(width, parts[i].idx, 0) < end))
+        if (!sparse || (n && rill__part_index(run->shape, &parts[i], 0) < end))
             rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE,
                                            "the share of rank %d is not one that follows", i));
-        else if (n) end = rill__index_at(width, parts[i].idx, n - 1) + 1;
+        else if (n) end = rill__part_index(run->shape, &parts[i], n - 1) + 1;
         if (i == size - 1) end = run->dim;
         parts[i].first = first;
         parts[i].range = end - first;

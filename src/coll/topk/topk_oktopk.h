@@ -10,6 +10,10 @@ typedef struct rill__share {
     void *idx, *val;
 } rill__share;
 
+static inline rill__part rill__share_part(const rill__share *s) {
+    return (rill__part){RILL__SPARSE, 0, 0, s->n, s->idx, s->val, 0, NULL};
+}
+
 /* ---- topk_oktopk_level.c: the global threshold ---------------------------------------------- */
 
 enum { RILL__LEVEL_BITS = 10, RILL__LEVEL_BINS = 1 << RILL__LEVEL_BITS };

@@ -7,8 +7,6 @@
  * Cost: an agreement on P words; then one round, in which a rank receives at most T / P entries. */
 #include "coll/topk/topk_oktopk.h"
 
-#include <string.h>
-
 bool rill__balance_needed(const uint64_t *sizes, int ranks, double trigger) {
     uint64_t sum = 0, most = 0;
     for (int i = 0; i < ranks; i++) {
@@ -28,21 +26,8 @@ static bool overlap(const rill__balance *b, int ranks, int i, int j, uint64_t *f
 
 /* Entries [from, to) of a share, in the smallest range. */
 static rill__part part_of(rill__shape shape, const rill__share *s, uint64_t from, uint64_t to) {
-    const char *idx = s->idx, *val = s->val;
-    uint64_t first = rill__index_at(shape.index_bytes, idx, from);
-    rill__part part = rill__part_empty(first,
-                                       rill__index_at(shape.index_bytes, idx, to - 1) - first + 1);
-    part.n = to - from;
-    part.idx = idx + from * shape.index_bytes;
-    part.val = val + from * rill__type_size(shape.type);
-    return part;
-}
-
-static void append(rill__shape shape, rill__share *s, const rill__part *part) {
-    size_t size = rill__type_size(shape.type);
-    memcpy((char *)s->idx + s->n * shape.index_bytes, part->idx, part->n * shape.index_bytes);
-    memcpy((char *)s->val + s->n * size, part->val, part->n * size);
-    s->n += part->n;
+    rill__part whole = rill__share_part(s);
+    return rill__part_entries(shape, &whole, from, to);
 }
 
 static rill_status send_away(rill__run *run, rill__balance *b, const rill__share *s) {
@@ -80,7 +65,9 @@ static rill_status collect(rill__run *run, rill__balance *b, const rill__share *
                                rill__fail(RILL_ERR_MESSAGE,
                                           "rank %d sent another share than announced", b->next));
         }
-        if (!rill__run_failed(run)) append(run->shape, &b->out, &part);
+        if (rill__run_failed(run)) continue;
+        rill__part_append_to(run->shape, &part, b->out.idx, b->out.val, b->out.n);
+        b->out.n += part.n;
     }
     return RILL_OK;
 }

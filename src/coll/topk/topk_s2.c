@@ -23,7 +23,6 @@
 #include "coll/patterns/mpi_allreduce.h"
 #include "coll/topk/sketch.h"
 #include "coll/topk/topk.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 #include <string.h>
@@ -69,11 +68,7 @@ static rill_status mark(rill__run *run, state *s) {
     s->own = run->scratch.data;
     s->joint = s->own + s->words;
     memset(s->own, 0, s->words * sizeof *s->own);
-    unsigned width = run->shape.index_bytes;
-    for (uint64_t i = 0; i < run->input->n; i++) {
-        uint64_t unit = rill__index_at(width, run->input->idx, i) / s->block;
-        s->own[unit / 64] |= UINT64_C(1) << unit % 64;
-    }
+    rill__part_mark(run->shape, run->input, s->block, s->own);
     s->sum = (rill__mpi_allreduce){
         .words = true, .size = sizeof *s->own, .from = s->own, .to = s->joint, .count = s->words};
     return RILL_OK;
@@ -115,20 +110,21 @@ static rill_status reserve(rill__run *run, const state *s) {
 
 static void fill(rill__run *run, state *s) {
     const rill__part *in = run->input;
-    rill_type type = run->shape.type;
-    size_t size = rill__type_size(type), cell = rill__type_size(s->sketch.cell);
-    unsigned width = run->shape.index_bytes;
+    size_t cell = rill__type_size(s->sketch.cell);
+    uint64_t index[BATCH];
+    double value[BATCH];
     uint64_t cells = rill__sketch_cells(&s->sketch), word = 0, before = 0;
     void *own = run->piece[0].val.data;
     memset(own, 0, cells * cell);
     for (uint64_t i = 0; i < in->n; i++) {
-        uint64_t index = rill__index_at(width, in->idx, i), unit = index / s->block;
+        uint64_t j = i % BATCH;
+        if (!j) rill__part_load(run->shape, in, i, rill__min_u64(BATCH, in->n - i), index, value);
+        uint64_t unit = index[j] / s->block;
         for (; word < unit / 64; word++)
             before += (unsigned)__builtin_popcountll(s->joint[word]);
         uint64_t below = s->joint[word] & ((UINT64_C(1) << unit % 64) - 1);
         uint64_t rank = before + (unsigned)__builtin_popcountll(below);
-        rill__sketch_add(&s->sketch, own, rank * s->block + index % s->block,
-                         rill__value_load(type, (const char *)in->val + i * size));
+        rill__sketch_add(&s->sketch, own, rank * s->block + index[j] % s->block, value[j]);
     }
     s->sum = (rill__mpi_allreduce){.type = s->sketch.cell,
                                    .op = RILL__SUM,
@@ -139,57 +135,37 @@ static void fill(rill__run *run, state *s) {
                                    .last = true};
 }
 
-/* The indices of the union, in order. */
-static void list(const rill__run *run, const state *s, void *idx) {
-    uint64_t n = 0, dim = run->dim;
-    unsigned width = run->shape.index_bytes;
-    for (uint64_t w = 0; w < s->words; w++)
-        for (uint64_t bits = s->joint[w]; bits; bits &= bits - 1) {
-            uint64_t unit = w * 64 + (unsigned)__builtin_ctzll(bits), first = unit * s->block;
-            uint64_t end = first + rill__block_extent(s->block, unit, dim);
-            for (uint64_t i = first; i < end; i++, n++)
-                rill__index_put(width, idx, n, i);
-        }
-}
-
 /* kept = what this rank keeps of the entries [at, at + n) of the union, of which share was
  * delivered, and of whose values the first is number *own of the input. */
 static void keep(const rill__run *run, const rill__part *result, uint64_t at, uint64_t n,
-                 const double *share, char *kept, uint64_t *own) {
-    const rill__part *in = run->input;
-    rill_type type = run->shape.type;
-    size_t size = rill__type_size(type);
-    unsigned width = run->shape.index_bytes;
-    for (uint64_t i = at; i < at + n; i++) {
-        double value = 0;
-        if (*own < in->n &&
-            rill__index_at(width, in->idx, *own) == rill__index_at(width, result->idx, i))
-            value = rill__value_load(type, (const char *)in->val + (*own)++ * size);
-        rill__value_store(type, kept + i * size, value - share[i - at]);
-    }
+                 const double *share, void *kept, uint64_t *own) {
+    double value[BATCH];
+    rill__part_load_at(run->shape, run->input, own, result, at, n, value);
+    for (uint64_t i = 0; i < n; i++)
+        value[i] -= share[i];
+    rill__values_put(run->shape.type, kept, at, n, value);
 }
 
 /* val = the result; kept, unless NULL, what this rank keeps of its values. */
-static void decode(rill__run *run, state *s, const rill__part *result, char *val, char *kept) {
+static void decode(rill__run *run, state *s, const rill__part *result, void *val, void *kept) {
     const void *own_cells = run->piece[0].val.data, *cells = run->piece[0].idx.data;
     double lambda = run->feedback->options.lambda, ranks = run->size;
     bool collides = rill__sketch_meeting(&s->sketch) > 0;
     double factor = kept && collides ? lambda / (1 + lambda) : 1, squares = 0;
-    double median[BATCH], mean[BATCH], share[BATCH];
+    double median[BATCH], mean[BATCH], share[BATCH], delivered[BATCH];
     rill_type type = run->shape.type;
-    size_t size = rill__type_size(type);
     uint64_t own = 0;
     for (uint64_t at = 0; at < s->entries; at += BATCH) {
         uint64_t n = rill__min_u64(BATCH, s->entries - at);
         squares += rill__sketch_estimate(&s->sketch, cells, at, n, median, mean);
         for (uint64_t i = 0; i < n; i++)
-            rill__value_store(type, val + (at + i) * size, factor * median[i]);
+            median[i] *= factor;
+        rill__values_put(type, val, at, n, median);
         if (!kept) continue;
         rill__sketch_mean(&s->sketch, own_cells, at, n, share);
-        for (uint64_t i = 0; i < n; i++) {
-            double delivered = rill__value_load(type, val + (at + i) * size);
-            share[i] = factor * share[i] + (delivered - factor * mean[i]) / ranks;
-        }
+        rill__values_get(type, val, at, n, delivered);
+        for (uint64_t i = 0; i < n; i++)
+            share[i] = factor * share[i] + (delivered[i] - factor * mean[i]) / ranks;
         keep(run, result, at, n, share, kept, &own);
     }
     run->feedback->collision_error = rill__sketch_error(&s->sketch, cells, squares);
@@ -200,12 +176,13 @@ static rill_status finish(rill__run *run, state *s) {
     size_t size = rill__type_size(run->shape.type);
     out->part = rill__part_empty(0, run->dim);
     if (s->entries) {
-        char *kept = NULL;
+        void *kept = NULL;
         if (run->feedback->options.keeps) {
             kept = rill__run_memory(run, s->entries * size);
             if (!kept) return RILL_OK;
         }
-        list(run, s, out->idx.data);
+        rill__indices_of_blocks(run->shape.index_bytes, s->words, s->joint, s->block, run->dim,
+                                out->idx.data);
         out->part.n = s->entries;
         out->part.idx = out->idx.data;
         out->part.val = out->val.data;
