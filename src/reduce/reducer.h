@@ -2,7 +2,7 @@
 #ifndef RILL_REDUCE_REDUCER_H
 #define RILL_REDUCE_REDUCER_H
 
-#include "api/call.h"
+#include "call/call.h"
 #include "coll/topk/topk.h"
 #include "select/selector_state.h"
 #include "stream/part_ops.h"

@@ -3,7 +3,7 @@
  *
  * An argument that is wrong on this rank alone leaves it without a part to play: the others are told
  * by an abort (or, under RILL_CHECK, in the agreement). */
-#include "api/call.h"
+#include "call/call.h"
 #include "coll/topk/topk.h"
 
 #include <math.h>

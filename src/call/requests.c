@@ -1,5 +1,7 @@
 /* Requests as the user sees them. */
-#include "api/call.h"
+#include "call/call.h"
+
+#include <string.h>
 
 /* With or without the lock. */
 static bool active(const rill_request *r) { return rill__task_shown(&r->task) == RILL__ACTIVE; }
@@ -101,6 +103,16 @@ rill_status rill_progress(rill_comm *comm) {
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_progress: comm is NULL");
     advance_if_free(&comm->engine);
     return RILL_OK;
+}
+
+/* Older programs have a shorter struct: only what fits is written. One that forgot to set the size
+ * has at least the first version's fields. */
+void rill__stats_copy(rill_stats *to, const rill_stats *from) {
+    size_t size = to->size < sizeof *to ? to->size : sizeof *to;
+    const size_t first_version = offsetof(rill_stats, elapsed_s) + sizeof(double);
+    if (size < first_version) size = first_version;
+    memcpy((char *)to + sizeof to->size, (const char *)from + sizeof from->size,
+           size - sizeof to->size);
 }
 
 rill_status rill_request_stats(const rill_request *r, rill_stats *stats) {

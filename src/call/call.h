@@ -1,8 +1,8 @@
 /* A call: arguments checked, settings resolved, planned, run. */
-#ifndef RILL_API_CALL_H
-#define RILL_API_CALL_H
+#ifndef RILL_CALL_CALL_H
+#define RILL_CALL_CALL_H
 
-#include "api/comm.h"
+#include "call/comm.h"
 #include "coll/outside.h"
 
 typedef enum rill__mode { RILL__BLOCKING, RILL__NONBLOCKING, RILL__PERSISTENT } rill__mode;
