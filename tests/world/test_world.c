@@ -6,7 +6,7 @@
  *   --from I --step K  of the schedules every K-th, from the I-th on: for several processes */
 #include "calls.h"
 
-#include "api/call.h"
+#include "call/call.h"
 
 #include <time.h>
 
@@ -62,8 +62,9 @@ static void describe(const schedule *x, int rank) {
     for (const rill__task *t = comm ? comm->engine.active : NULL; t; t = t->next) {
         const rill_request *r = (const rill_request *)t;
         fprintf(stderr, "; number %llu: %s, phase %d, %d sends, %d receives, status %d",
-                (unsigned long long)t->seq, r->plan.algorithm ? r->plan.algorithm->name : "no algorithm",
-                (int)r->phase, t->sends.n, t->receives.n, (int)t->status);
+                (unsigned long long)t->seq,
+                r->plan.algorithm ? r->plan.algorithm->name : "no algorithm", (int)r->phase,
+                t->sends.n, t->receives.n, (int)t->status);
     }
     fprintf(stderr, "\n");
 }
