@@ -143,10 +143,13 @@ void rill__part_subtract_to(rill_type type, const rill__part *a, const rill__par
 rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill__part *in,
                               rill__buffer *scratch, rill__piece *piece) {
     const rill__space *space = rill__parts_space(n, in);
+    rill__pairs few[64], *pairs = few; /* a call of a few ranks allocates nothing for them */
     rill__buffer list = {.data = NULL};
     uint64_t total = 0, count = 0;
-    RILL_TRY(rill__buffer_reserve(&list, (size_t)n * sizeof(rill__pairs)));
-    rill__pairs *pairs = list.data;
+    if (n > 64) {
+        RILL_TRY(rill__buffer_reserve(&list, (size_t)n * sizeof *pairs));
+        pairs = list.data;
+    }
     for (int i = 0; i < n; i++) {
         pairs[i] = rill__part_pairs(&in[i]);
         total += in[i].n;
