@@ -35,7 +35,7 @@ _NAMES = {
 
 class Buffer(NamedTuple):
     address: int
-    count: int
+    count: int  # type: ignore[assignment]
     type: Type
     owner: Any  # keeps the memory alive
 

@@ -58,7 +58,7 @@ def install(mpi: Any) -> None:
     _process, _mpi = os.getpid(), mpi
     sys.excepthook = _uncaught(sys.excepthook)
     threading.excepthook = _uncaught_in_thread(threading.excepthook)
-    sys.exit = _exit
+    sys.exit = _exit  # type: ignore[assignment]
     atexit.register(_at_exit)
 
 
@@ -120,7 +120,7 @@ class _Exit(SystemExit):
     @property
     def code(self) -> Any:  # type: ignore[override]
         global _status
-        code = SystemExit.code.__get__(self)  # type: ignore[attr-defined]
+        code = SystemExit.code.__get__(self)  # type: ignore
         try:
             sys._getframe(1)
         except ValueError:  # no Python code asks

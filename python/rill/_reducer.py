@@ -158,7 +158,7 @@ class Reducer:
         targets = [
             buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True) for i, u in enumerate(updates)
         ]
-        list_ = (CTensor * len(sources))(*((s.address, t.address, s.count) for s, t in zip(sources, targets)))
+        list_ = (CTensor * len(sources))(*(CTensor(s.address, t.address, s.count) for s, t in zip(sources, targets)))
         return list_, (sources, targets), updates
 
     def step_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Sequence[Any]:

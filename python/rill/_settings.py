@@ -42,7 +42,7 @@ class Setting:
 
 def settings() -> list[Setting]:
     """All settings of the library, as ``rill info --settings`` prints them."""
-    found = []
+    found: list[Setting] = []
     c = CSetting(ctypes.sizeof(CSetting))
     while lib.rill_setting_at(len(found), ctypes.byref(c)) is not None:
         found.append(

@@ -349,7 +349,7 @@ def sum_streams(streams: Sequence[Stream], op: Union[str, Op] = "sum") -> Stream
 class _Restoring(Op):
     """Has a neutral element, and no values to work on."""
 
-    _types = (Type.F32, Type.F64, Type.F16, Type.BF16)
+    _types = (Type.F32, Type.F64, Type.F16, Type.BF16)  # type: ignore[assignment]
 
 
 def _restored(dim: int, kind: int, form: Any, fill: float, places: Any, values: Any) -> Stream:

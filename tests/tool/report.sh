@@ -2,7 +2,7 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 
-cd "$tmp"
+cd "$tmp" || exit 1
 lacks() { # lacks FILE TEXT...
     local file=$1 text
     shift
@@ -157,7 +157,7 @@ refused() { # refused TEXT FILE...
 }
 : >empty
 printf ' \n\n' >blank
-{ cat p2.jsonl; echo '{"requested":"ring"'; } >cut
+{ cat p2.jsonl; echo '{"requested":"ring"'; } >cut.jsonl
 { cat p2.jsonl; echo '{"requested":"ring",}'; } >garbled
 head -c 700 p2.jsonl >truncated
 echo '[{"requested":"ring","median_s":1,"ranks":2,"dim":8,"density":0.5},7]' >seven
@@ -168,7 +168,7 @@ echo '{"requested":"ring","median_s":1e999,"ranks":2,"dim":8,"density":0.5}' >hu
 head -c 100000 /dev/zero | tr '\0' '[' >deep
 refused "'empty' is empty" empty
 refused "'blank' is empty" blank
-refused "cut:10:" cut
+refused "cut.jsonl:10:" cut.jsonl
 refused "garbled:9:" garbled
 refused "truncated:$(($(wc -l <truncated) + 1)):" p4.jsonl truncated
 refused "seven:1: element 1 of the array is not an object" seven

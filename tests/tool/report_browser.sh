@@ -2,7 +2,7 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "there is no chromium"
-cd "$tmp"
+cd "$tmp" || exit 1
 chrome() { # chrome SCHEME WIDTH OPTION... PAGE; in blink's settings 0 is dark, 1 is light
     local scheme=$1 width=$2
     shift 2

@@ -111,7 +111,7 @@ def _with_parameter(parameter: torch.Tensor) -> list[Any]:
 def _instances(kind: type) -> list[Any]:
     """All objects of a class or a class made from it. Objects refer to their classes. A list of all objects would be no way: it
     would hold tensors that other threads are about to free."""
-    kinds = [kind]
+    kinds: list[Any] = [kind]
     for known in kinds:
         kinds.extend(made for made in known.__subclasses__() if made not in kinds)
     return [thing for thing in gc.get_referrers(*kinds) if type(thing) in kinds]

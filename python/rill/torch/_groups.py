@@ -32,7 +32,7 @@ class Member(NamedTuple):
     """A parameter within a group."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 def rule_options(rule: Rule) -> dict[str, Any]:
@@ -307,7 +307,7 @@ class Checkpointed:
             if waiting:
                 torch.save(waiting, place / "waiting.pt")
             written = place / "index.json.part"
-            about = {"format": _FORMAT, "ranks": self.comm.size, "steps": self.steps, "waiting": bool(waiting), **self._followed.state()}
+            about: dict[str, Any] = {"format": _FORMAT, "ranks": self.comm.size, "steps": self.steps, "waiting": bool(waiting), **self._followed.state()}
             written.write_text(json.dumps({**about, "groups": index}))
             written.replace(place / "index.json")
         self.comm._agree()

@@ -55,7 +55,7 @@ class State(Checkpointed):
     Collective: options are checked, and must be the same on all ranks.
     """
 
-    def __init__(
+    def __init__(  # type: ignore[misc]
         self,
         algorithm: Optional[str] = None,
         *,
@@ -81,12 +81,14 @@ class State(Checkpointed):
         self._chooser = Chooser.agreed(self.comm, general, rules, small, own, check)
         self._check_size = comm is None
         self.steps = 0  # backward passes so far
-        inner = getattr(module, "module", module) if isinstance(module, DistributedDataParallel) else module
+        inner: Any = module
+        if isinstance(module, DistributedDataParallel):
+            inner = module.module
         named = dict(inner.named_parameters()) if inner is not None else {}
         self._names = {id(p): name for name, p in named.items()}
         if self.comm.rank == 0 and module is not None:
             self._chooser.warn_of_unmatched(named)
-        self._module = weakref.ref(module) if module is not None else lambda: None
+        self._module: Any = weakref.ref(module) if module is not None else lambda: None
         self._dense_steps = dense_steps
         self._buckets: dict[int, Bucket] = {}
         self._dense_buckets: dict[int, Bucket] = {}
@@ -97,7 +99,8 @@ class State(Checkpointed):
         self._held: Optional[HeldJob] = None
         self._flying: list[AnyJob] = []  # jobs of this step
         self._sparse_stats: dict[int, Stats] = {}
-        self._looked, self._wrapper, self._warned = False, None, not self._chooser.is_sparse()
+        self._looked, self._warned = False, not self._chooser.is_sparse()
+        self._wrapper: Optional[Wrapper] = None
         self._due: Optional[tuple[list[Flight], bool]] = None  # of a step whose unused parameters are not yet known
 
     # ---- the hook ----
@@ -176,11 +179,11 @@ class State(Checkpointed):
         return future
 
     def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
-        wrapper = self._wrapper
-        assert wrapper is not None
+        assert self._wrapper is not None
+        return_unused = self._wrapper.return_unused
         if void:
             flights = [flight for flight in flights if not flight.group.reducer._voided()]
-        if not after_backward(lambda: wrapper.return_unused(flights, void, joined=False)):
+        if not after_backward(lambda: return_unused(flights, void, joined=False)):
             self._due = flights, void
 
     def _settle(self) -> None:

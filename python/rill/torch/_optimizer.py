@@ -62,7 +62,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     ``State``. The optimizer's own state_dict is untouched (and local); residuals are in ``reducers_state_dict`` or ``save``, which are collective.
     """
 
-    def __init__(
+    def __init__(  # type: ignore[misc]
         self,
         optimizer: torch.optim.Optimizer,
         named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]] = None,
@@ -289,7 +289,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _find_units(self) -> list[tuple[int, ...]]:
         """Parameters that are exchanged together, by number: large ones alone, small ones fused. Last parameters first, as the backward
         pass has them; a fused unit where its first parameter is, which is ready last."""
-        units = []
+        units: list[tuple[int, ...]] = []
         numbers = {self._names[id(p)]: i for i, p in enumerate(self._parameters)}
         for i in reversed(range(len(self._parameters))):
             names = self._fused.get(self._names[id(self._parameters[i])])
