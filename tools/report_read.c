@@ -17,10 +17,11 @@
 
 enum { LARGEST_FILE = 1 << 30 };
 
-/* Where a record is, for messages. */
+/* Where a record is, for messages; and what the file says of all records behind {"about": ...}. */
 typedef struct place {
     const char *path;
     int line, element; /* of an array; -1: not in one */
+    json_t *common;    /* or NULL */
 } place;
 
 static bool fail_at(const place *at, const char *field, const char *what) {
@@ -212,7 +213,16 @@ static void note_origin(report_source *s, const json_t *o) {
     if (*library) s->mpi_library = library;
 }
 
-static bool add_object(report_data *d, int source, json_t *o, const place *at) {
+static bool add_object(report_data *d, int source, json_t *o, place *at) {
+    json_t *about = json_object_get(o, "about");
+    if (json_is_object(about)) {
+        at->common = json_object_get(about, "common");
+        return true;
+    }
+    if (json_is_object(at->common) && json_object_update_missing(o, at->common)) {
+        tool_error("report: out of memory");
+        return false;
+    }
     report_source *s = &d->source[source];
     bool step = !strcmp(report_text(o, "kind"), "reducer");
     bool timed = json_object_get(o, "median_s") != NULL, good = true;

@@ -76,6 +76,7 @@ native() {
 # end: table and plot of the records.
 end() {
     echo "$name: $((SECONDS - seconds_at_start)) s" >&2
+    if [[ -s $records ]]; then "$root/bench/records.py" "$records"; fi
     "$root/bench/paper/plot" "$name" "$records" "$IMAGES" || failed=1
     exit "$failed"
 }

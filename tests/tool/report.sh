@@ -81,6 +81,15 @@ has out "<title>one</title>" 'class="value"' "density 1 %, allreduce sum of f32"
 lacks out "Time against ranks" "Best speedup over mpi: 40.0x, 100 µs against 4 ms, by ring (raw) at 2 ranks on 1 host (standard"
 
 # Files that measured the same are told apart, by their names or the user's; one name is one set.
+# What records have in common stands once, before them, as in bench/results.
+{
+    echo '{"about":{"command":"x","common":{"ranks":2,"commit":"c0ffee","codec":"of-the-file"}}}'
+    sed 's/"ranks":2,//; s/"commit":"[^"]*",//' p2.jsonl
+} >shared.jsonl
+run 0 "$RILL" report shared.jsonl -o shared.html
+has shared.html c0ffee
+if grep -q -e abc123 -e of-the-file shared.html; then fail "a record's own field is kept"; fi
+
 cp p2.jsonl other.jsonl
 run 0 "$RILL" report p2.jsonl other.jsonl --quiet
 [[ ! -s out ]] || fail "--quiet prints"
