@@ -9,7 +9,7 @@ CMAKE ?= cmake
 CMAKE_ARGS ?=
 export CMAKE
 
-.PHONY: all configure test test-long fuzz bench demo install format lint tidy clean help
+.PHONY: all configure test test-long fuzz bench demo docs install format lint tidy clean help
 all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
@@ -38,6 +38,11 @@ demo:
 	@$(MAKE) --no-print-directory all
 	@scripts/demo $(BUILD)/bin/rill
 
+docs:
+	@scripts/setup docs
+	@mkdocs build --strict --quiet
+	@echo 'The site: build/site/index.html'
+
 bench: all
 	@if [ -x bench/run ]; then bench/run; else echo "There is no bench/run yet." >&2; exit 1; fi
 
@@ -47,7 +52,7 @@ install: all
 	  PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 format:
-	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs clang-format -i
 
 lint:
 	@BUILD='$(BUILD)' scripts/lint
@@ -66,6 +71,7 @@ help:
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
 	@echo 'make fuzz       fuzz every decoder, each for SECONDS=$(SECONDS)'
 	@echo 'make bench      run the benchmarks'
+	@echo 'make docs       set up this machine, build the site of docs/ in build/site'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make lint       columns, formatting, includes, shell, Python: what CI checks in the sources'
 	@echo 'make format, make tidy, make clean'

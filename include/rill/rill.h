@@ -97,6 +97,14 @@ RILL_API const char *rill_op_name(const rill_op *);
 typedef struct rill_stream rill_stream;
 
 RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **out);
+
+/* Where entries lie. device: its number, -1 the current one; -1 for the host. A stream's arrays, those
+ * that its calls are given and those that views show, lie in its memory; rill_stream_copy goes from one
+ * memory to another. RILL_CUDA is RILL_ERR_UNSUPPORTED where the library is built without it. */
+typedef enum rill_memory { RILL_HOST = 0, RILL_CUDA = 1 } rill_memory;
+RILL_API rill_status rill_stream_create_in(rill_memory, int device, rill_type, uint64_t dim,
+                                           rill_stream **out);
+RILL_API rill_memory rill_stream_memory(const rill_stream *); /* RILL_HOST for NULL */
 RILL_API rill_status rill_stream_free(rill_stream **); /* NULL and pointer to NULL are fine */
 
 /* Replace the contents. Indices may be unsorted and repeat: they are sorted, values of equal
@@ -203,7 +211,14 @@ typedef struct rill_stats {
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
 #endif
-/* Collective; also after a failed call. All requests must be freed first. */
+/* n ranks in this process, without MPI, which need not be initialised: comms[0..n) are communicators of each other. One
+ * thread creates all of them. Then each is used by a thread of its own; or one thread uses all, with non-blocking calls:
+ * while it waits for a request of one rank the others' advance, too. (A blocking call of such a thread would wait for ranks
+ * that it keeps from calling.) Settings come from config and the environment; config->info is not read. Algorithms that
+ * are MPI's own sums ("dense", "s2") cannot serve there. */
+RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, rill_comm **comms);
+/* Collective; also after a failed call. All requests must be freed first. Local communicators are freed one by one, in any
+ * order: whoever is in a call that the rank would have to take part in gets RILL_ERR_STATE. */
 RILL_API rill_status rill_comm_free(rill_comm **);
 /* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and rounded as the
  * first ones were, so that a part of a program can be repeated to the bit. Sends nothing; all ranks, at the same

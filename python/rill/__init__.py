@@ -6,7 +6,7 @@ lost). ``rill.torch`` has what PyTorch needs. Failures of the C library are ``Ri
 """
 
 from ._buffers import Type
-from ._comm import Comm, Part, Pending, Request, waitall, waitany, world
+from ._comm import Comm, Part, Pending, Request, local, waitall, waitany, world
 from ._library import RillError, algorithms, codecs, isa, selectors, version
 from ._reducer import Reducer, Selector, Step, method
 from ._settings import Setting, settings
@@ -34,6 +34,7 @@ __all__ = [
     "as_stream",
     "codecs",
     "isa",
+    "local",
     "method",
     "selectors",
     "settings",

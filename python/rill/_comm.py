@@ -226,7 +226,7 @@ class Comm:
         progress_thread: Optional[bool] = None,
     ) -> None:  # fmt: skip
         m = mpi()
-        self.mpi = m.module.COMM_WORLD if comm is None else comm
+        self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
             raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
         config = CConfig(
@@ -236,14 +236,9 @@ class Comm:
             split_limit,
             -1 if progress_thread is None else int(progress_thread),
         )
-        self._handle = ctypes.c_void_p()
-        self._shares_errors = {name: self._sharing_of(name) for name in COLLECTIVES}
-        self._aside: Optional[Comm] = None
-        self._under_way: set[Pending] = set()
-        self._children: weakref.WeakSet[Any] = weakref.WeakSet()
-        _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(self._handle)))
-        self.rank: int = lib.rill_comm_rank(self._handle)
-        self.size: int = lib.rill_comm_size(self._handle)
+        handle = ctypes.c_void_p()
+        _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(handle)))
+        self._take(handle)
         if self.mpi == m.module.COMM_WORLD:
             try:
                 _launch.check(lambda: self.size)
@@ -252,6 +247,22 @@ class Comm:
                 raise
         _exit.install(m.module)
         _exit.remember(self._handle, bool(check) if check is not None else os.environ.get("RILL_CHECK", "0") != "0")
+
+    def _take(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+        self._shares_errors = {name: self._sharing_of(name) for name in COLLECTIVES}
+        self._aside: Optional[Comm] = None
+        self._under_way: set[Pending] = set()
+        self._children: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.rank: int = lib.rill_comm_rank(handle)
+        self.size: int = lib.rill_comm_size(handle)
+
+    @classmethod
+    def _local(cls, handle: ctypes.c_void_p) -> "Comm":
+        comm = cls.__new__(cls)
+        comm.mpi = None
+        comm._take(handle)
+        return comm
 
     def __enter__(self) -> "Comm":
         return self
@@ -320,6 +331,8 @@ class Comm:
     def _beside(self) -> "Comm":
         """Another one of the same ranks, for calls that come before those of this one on some ranks and after them on others. The first call is
         collective."""
+        if self.mpi is None:
+            raise ValueError("a communicator of rill.local can't have another one beside it")
         if self._aside is None:
             self._aside = Comm(self.mpi)
         return self._aside
@@ -473,6 +486,29 @@ def _handles(x: Stream, out: Stream) -> tuple[Any, Any]:
 
 _world: Optional[Comm] = None
 _world_lock = threading.Lock()
+
+
+def local(
+    n: int, *, check: Optional[bool] = None, split_limit: int = 0, progress_thread: Optional[bool] = None
+) -> list[Comm]:
+    """n ranks in this process, without MPI and mpi4py: a list of their communicators.
+
+    Each is used by a thread of its own; or one thread (a notebook) uses all of them with the non-blocking calls::
+
+        comms = rill.local(4)
+        requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
+        sums = rill.waitall(requests)
+
+    A blocking call needs the other ranks' calls in other threads. The sums that are MPI's own ("dense", "s2") are not there.
+    ``free()`` them one by one, in any order.
+    """
+    config = CConfig(
+        ctypes.sizeof(CConfig), None, -1 if check is None else int(check), split_limit,
+        -1 if progress_thread is None else int(progress_thread),
+    )  # fmt: skip
+    handles = (ctypes.c_void_p * max(n, 1))()
+    _check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
+    return [Comm._local(ctypes.c_void_p(handle)) for handle in handles]
 
 
 def world() -> Comm:

@@ -142,6 +142,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_add": (pointer, pointer, pointer),
         "rill_stream_sum": (pointer, c_int, pointer, pointer),
         "rill_stream_concat": (pointer, pointer),
+        "rill_comm_create_local": (c_int, pointer, pointer),
         "rill_comm_free": (pointer,),
         "rill_comm_stats": (pointer, pointer),
         "rill_comm_rank": (pointer,),

@@ -5,7 +5,6 @@
  * by an abort (or, under RILL_CHECK, in the agreement). */
 #include "api/call.h"
 #include "coll/topk/topk.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,115 +53,58 @@ static uint64_t arguments_word(const rill_request *r) {
     uint64_t words[] = {(uint64_t)r->collective, r->task.expect.dim, (uint64_t)r->task.shape.type,
                         r->task.expect.op, (uint64_t)(int64_t)r->root};
     uint64_t hash = rill__hash_more(RILL__HASH_START, words, sizeof words);
-    rill_options options = rill__settings_options(&r->settings);
-    options.block = rill__agreed_block(r);
+    rill_options options = rill__settings_options(&r->plan.settings);
+    options.block = r->plan.block;
     return rill__settings_hash_options(hash, &options);
 }
 
 /* ---- run ----------------------------------------------------------------------------------------------- */
 
-/* An empty stream of the same kind, with the memory that it has. */
-static void normal_like(rill_stream *normal, const rill_stream *in) {
-    normal->type = in->type;
-    normal->dim = in->dim;
-    normal->index_bytes = in->index_bytes;
-    normal->form = RILL__SPARSE;
-    normal->nnz = 0;
-}
-
-/* The input in blocks, or in pairs where block is 0; dense where that is cheaper. */
-static rill_status prepare_form(rill_request *r, uint64_t block) {
-    const rill_stream *in = r->in;
-    rill_type type = in->type;
-    if (block && in->form == RILL__BLOCKS && in->block == block &&
-        rill__value_equal(type, in->fill, r->fill))
-        return RILL_OK;
-    normal_like(&r->normal, in);
-    RILL_TRY(rill__stream_convert(&r->normal, in, block, r->fill));
-    bool reduces = r->collective <= RILL_REDUCE_SCATTER;
-    if (reduces && r->normal.nnz > (block ? rill__blocks_switch(type, block, in->dim)
-                                          : rill__dense_switch(type, in->dim)))
-        RILL_TRY(rill_stream_to_dense(&r->normal));
-    r->input = rill__stream_part(&r->normal);
-    return RILL_OK;
-}
-
-/* The input with absent entries as the algorithms want them: neutral, or none at all. */
-static rill_status prepare_input(rill_request *r) {
-    const rill_stream *in = r->in;
-    rill_type type = r->task.shape.type;
-    r->input = rill__stream_part(in);
-    bool gather = r->collective == RILL_ALLGATHER;
-    if (r->collective == RILL_BCAST) return RILL_OK;
-    bool to_blocks = r->algorithm && r->algorithm->takes_blocks;
-    if (to_blocks || in->form == RILL__BLOCKS) return prepare_form(r, to_blocks ? r->block : 0);
-    if (in->form == RILL__SPARSE) {
-        /* Pairs that the user gave may be more than the dense form would take. */
-        r->task.sends_dense = !gather && r->collective != RILL_REDUCER &&
-                              in->nnz > rill__dense_switch(type, in->dim);
-        return RILL_OK;
-    }
-    if (!gather && rill__value_equal(type, in->fill, r->fill)) return RILL_OK;
-    rill_stream *normal = &r->normal;
-    normal_like(normal, in);
-    if (gather) {
-        RILL_TRY(rill_stream_copy(normal, in));
-        RILL_TRY(rill_stream_to_sparse(normal));
-    } else {
-        RILL_TRY(rill__stream_reserve_dense(normal));
-        rill__kernels_get()->replace(type, normal->val.data, in->val.data, in->dim, in->fill,
-                                     r->fill);
-    }
-    r->input = rill__stream_part(normal);
-    return RILL_OK;
-}
-
-static void take_input(rill_request *r) {
-    rill_status status = prepare_input(r);
-    if (status == RILL_OK) return;
-    rill__task_fail(&r->task, status);
-    r->input = rill__part_empty(0, r->in->dim);
-}
-
 /* The planner may choose an algorithm that wants blocks: the form is known only then. */
 static bool takes_input_late(const rill_request *r) {
-    return !r->settings.algorithm && r->settings.block;
+    return !r->plan.settings.algorithm && r->plan.settings.block;
 }
 
 static rill_status run_alone(rill_request *r) {
     if (r->first) *r->first = 0;
     if (r->count) *r->count = r->task.expect.dim;
     if (r->collective == RILL_BCAST) return RILL_OK;
-    return rill__finish_parts(r, 1, &r->input);
+    return rill__finish_parts(&r->run, 1, &r->input);
 }
 
 /* After planning: headers now name the algorithm, and its state is fresh. */
 static rill_status enter_run(rill_request *r) {
     r->phase = RILL__P_RUN;
-    r->may_post = r->algorithm->posts_mpi_collective;
-    r->task.expect.algorithm = r->algorithm_hash;
-    r->task.coding.index = r->problem.codec;
-    r->task.coding.value = rill__value_codec_for_bits(r->task.shape.type, r->problem.value_bits);
-    r->task.coding.key.seed = r->feedback ? r->feedback->seed : r->comm->defaults.seed;
-    r->task.codec_forced = r->settings.codec != NULL;
+    r->task.may_post = r->plan.algorithm->posts_mpi_collective;
+    r->task.expect.algorithm = r->plan.algorithm_hash;
+    rill__coding *coding = &r->run.coding;
+    coding->index = r->plan.problem.codec;
+    coding->value = rill__value_codec_for_bits(r->task.shape.type, r->plan.problem.value_bits);
+    coding->key.seed = r->feedback ? r->feedback->seed : r->comm->defaults.seed;
+    coding->key.step = r->feedback ? r->feedback->step : r->task.seq - r->comm->engine.first_seq;
+    coding->key.sender = (uint32_t)r->run.rank;
+    coding->key.hop = RILL__NEXT_HOP;
+    coding->forced = r->plan.settings.codec != NULL;
+    r->run.spread = r->plan.spread;
     r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                      r->collective == RILL_REDUCE_SCATTER;
     /* What the planner has no use for need not travel: headers are shorter then. */
     r->task.nnz_sum = r->task.nnz_max = r->stats_known ? r->nnz_in : 0;
     if (r->feedback) {
-        r->task.step_key = r->feedback->step;
         r->task.lost = rill__give_back_lost;
+        r->task.whom = &r->run;
     }
-    if (takes_input_late(r)) take_input(r);
-    RILL_TRY(rill__buffer_reserve(&r->state, r->algorithm->state_size));
-    memset(r->state.data, 0, r->algorithm->state_size);
+    if (takes_input_late(r)) rill__request_input(r);
+    RILL_TRY(rill__buffer_reserve(&r->state, r->plan.algorithm->state_size));
+    r->run.state = memset(r->state.data, 0, r->plan.algorithm->state_size);
     return RILL_OK;
 }
 
 /* The support of a reducer's result says what was delivered: pairs, also where the sum turned dense. */
 static void end_run(rill_request *r) {
-    if (r->collective != RILL_REDUCER || rill__task_failed(&r->task)) return;
-    rill_status status = rill_stream_to_sparse(r->out);
+    if (rill__task_failed(&r->task)) return;
+    rill_status status = r->collective == RILL_REDUCER ? rill_stream_to_sparse(r->outside.out)
+                                                       : rill__request_land(r);
     if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
 
@@ -178,39 +120,37 @@ static rill_status step_call(rill__task *task) {
             rill__task_fail(&r->task, rill__fail(RILL_ERR_MISMATCH,
                                                  "rill_%s: arguments differ between ranks", call));
         if (r->only_agrees || rill__task_failed(&r->task)) { /* everybody knows now */
-            r->may_post = false;
+            r->task.may_post = false;
             return RILL_OK;
         }
         r->phase = RILL__P_PLAN;
     }
     if (r->phase == RILL__P_PLAN) {
-        status = rill__plan(&comm->planner, r);
-        if (status == RILL_IN_PROGRESS) return status;
-        if (status == RILL_ERR_STATE) {
+        switch (rill__plan(&comm->planner, &r->plan, &status)) {
+        case RILL__PLAN_WAITS: return RILL_IN_PROGRESS;
+        case RILL__PLAN_FAILS: return status;
+        case RILL__PLAN_READY: RILL_TRY(enter_run(r)); break;
+        case RILL__PLAN_ASKS:
             r->task.nnz_sum = r->task.nnz_max = r->nnz_in;
             rill__agree_start(&r->agree, 0, NULL, 0);
             r->phase = RILL__P_AGREE;
-        } else if (status < 0) {
-            return status;
-        } else {
-            RILL_TRY(enter_run(r));
         }
     }
     if (r->phase == RILL__P_AGREE) {
         status = rill__agree_step(&r->task, &r->agree);
         if (status != RILL_OK) return status;
         if (rill__task_failed(&r->task)) {
-            r->may_post = false;
+            r->task.may_post = false;
             return RILL_OK;
         }
         rill__observed seen = {.known = true,
                                .nnz_sum = r->task.nnz_sum,
                                .nnz_max = r->task.nnz_max};
-        RILL_TRY(rill__plan_choose(&comm->planner, r, &seen));
+        RILL_TRY(rill__plan_choose(&comm->planner, &r->plan, &seen));
         RILL_TRY(enter_run(r));
     }
     if (r->phase == RILL__P_RUN) {
-        status = r->task.engine->size == 1 ? run_alone(r) : r->algorithm->step(r);
+        status = r->task.engine->size == 1 ? run_alone(r) : r->plan.algorithm->step(&r->run);
         if (status != RILL_OK) return status;
         end_run(r);
         if (rill__commit_start(r) == RILL_OK) return RILL_OK;
@@ -220,17 +160,24 @@ static rill_status step_call(rill__task *task) {
 
 static void call_completed(rill__task *task) {
     rill_request *r = (rill_request *)task;
-    r->may_post = false;
+    r->task.may_post = false;
     r->elapsed = rill__ticks(r->task.engine->link) - r->started;
     r->nnz_out = r->out && !rill__task_failed(&r->task) ? r->out->nnz : 0;
-    if (!r->only_agrees) rill__plan_end(&r->comm->planner, r);
+    if (r->only_agrees) return;
+    rill__outcome outcome = {.known = task->status == RILL_OK && r->stats_known,
+                             .nnz_sum = task->nnz_sum,
+                             .nnz_max = task->nnz_max,
+                             .skew = r->run.skew,
+                             .out = r->outside.out,
+                             .nnz_out = r->nnz_out};
+    rill__plan_end(&r->comm->planner, &r->plan, &outcome);
 }
 
 /* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
-static uint32_t details_of(const rill_request *r) {
-    const rill__algorithm *forced = r->settings.algorithm;
-    uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->settings.partition == RILL__BALANCED);
-    rest ^= (uint32_t)(rill__agreed_block(r) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+static uint32_t arguments_hash(const rill_request *r) {
+    const rill__algorithm *forced = r->plan.settings.algorithm;
+    uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->plan.settings.partition == RILL__BALANCED);
+    rest ^= (uint32_t)(r->plan.block * UINT64_C(0x9e3779b97f4a7c15) >> 32);
     return rest ^ (forced ? rill__name_hash(forced->name) : 0);
 }
 
@@ -243,38 +190,72 @@ static uint64_t fill_of(const rill_request *r) {
     return bits;
 }
 
-/* The fields are set one by one, here and below: a struct that is put together and then copied is read
+/* The room of the algorithm, as far as it is known before the planning. */
+static void furnish(rill_request *r) {
+    rill__run *run = &r->run;
+    run->op = r->op;
+    run->shape.type = r->in->type;
+    run->shape.index_bytes = r->in->index_bytes;
+    run->dim = r->in->dim;
+    run->root = r->root;
+    run->block = r->plan.settings.block        ? r->plan.settings.block
+                 : r->in->form == RILL__BLOCKS ? r->in->block
+                                               : DEFAULT_BLOCK;
+    run->coding.index = &rill__codec_raw;
+    run->coding.value = &rill__value_raw;
+    run->coding.turns_dense = false;
+    run->entries = r->nnz_in = r->in->nnz;
+    run->in_place = r->in == r->out;
+    run->feedback = r->feedback;
+    run->skew = 0;
+    run->more_memory = false;
+    run->used_codec = NULL;
+    r->outside.out = rill__request_output(r);
+    r->outside.first = r->first;
+    r->outside.count = r->count;
+    r->outside.may_block = r->blocking;
+}
+
+/* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one,
+ * also what the input or the default gives. */
+static void introduce(rill_request *r) {
+    rill__planned *p = &r->plan;
+    const rill__algorithm *forced = p->settings.algorithm;
+    p->collective = r->collective;
+    p->type = r->in->type;
+    p->dim = r->in->dim;
+    p->op = r->op;
+    p->op_hash = r->op ? rill__name_hash(r->op->name) : 0;
+    p->block = forced && forced->takes_blocks ? r->run.block : p->settings.block;
+    p->reducer = r->feedback != NULL;
+    p->k = r->feedback ? r->feedback->k : 0;
+    p->blocking = r->blocking;
+    p->algorithm = forced;
+    p->predicted = 0;
+}
+
+/* The fields are set one by one, here and above: a struct that is put together and then copied is read
  * with wider loads than it was written with, and such a load waits until all stores before it have left
  * the core, those to memory that another rank reads among them. */
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
     r->started = rill__ticks(comm->engine.link);
-    task->engine = &comm->engine;
-    task->step = step_call;
-    task->completed = call_completed;
-    task->own = r->blocking;
+    furnish(r);
+    introduce(r);
+    task->waited_for = r->blocking;
     task->shape.type = r->in->type;
     task->shape.index_bytes = r->in->index_bytes;
-    r->block = r->settings.block             ? r->settings.block
-               : r->in->form == RILL__BLOCKS ? r->in->block
-                                             : DEFAULT_BLOCK;
-    task->coding.index = &rill__codec_raw;
-    task->coding.value = &rill__value_raw;
     task->expect.collective = (uint8_t)r->collective;
     task->expect.type = (uint8_t)task->shape.type;
-    task->expect.algorithm = 0;
-    task->expect.op = r->op ? rill__name_hash(r->op->name) : 0;
-    task->expect.details = details_of(r);
+    task->expect.algorithm = task->expect.memory = 0;
+    task->expect.op = r->plan.op_hash;
+    task->expect.arguments = arguments_hash(r);
     task->expect.dim = r->in->dim;
-    r->nnz_in = r->in->nnz;
     task->nnz_sum = task->nnz_max = r->nnz_in;
     task->fill = fill_of(r);
-    memcpy(r->fill, &task->fill, sizeof r->fill);
-    r->algorithm = r->settings.algorithm;
-    r->predicted = r->skew = 0;
-    r->more_memory = false;
-    r->may_post = !r->algorithm || r->algorithm->posts_mpi_collective;
+    memcpy(r->run.fill, &task->fill, sizeof r->run.fill);
+    task->may_post = !r->plan.algorithm || r->plan.algorithm->posts_mpi_collective;
     if (r->feedback) {
         r->feedback->returns = 0;
         r->feedback->collision_error = 0;
@@ -282,14 +263,14 @@ rill_status rill__request_begin(rill_request *r) {
     rill__task_start(&r->task);
     task->adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                       rill__wire_adds_bits(r->in->type, r->op, comm->planner.sums_bits);
-    if (!r->only_agrees) rill__plan_begin(&comm->planner, r);
+    if (!r->only_agrees) rill__plan_begin(&comm->planner, &r->plan);
     r->phase = RILL__P_PLAN;
     if (comm->defaults.check) {
         r->phase = RILL__P_CHECK;
         rill__agree_start(&r->agree, arguments_word(r), NULL, 0);
     }
     if (takes_input_late(r)) r->input = rill__part_empty(0, r->in->dim);
-    else take_input(r);
+    else rill__request_input(r);
     return RILL_OK;
 }
 
@@ -303,10 +284,32 @@ void rill__request_launch(rill_request *r) {
 
 /* ---- entry ----------------------------------------------------------------------------------------------- */
 
+/* What stays the same from call to call. */
+static void bind(rill_request *r, rill_comm *comm) {
+    rill__engine *engine = &comm->engine;
+    r->comm = comm;
+    r->task.engine = engine;
+    r->task.step = step_call;
+    r->task.completed = call_completed;
+    r->plan.ranks = engine->size;
+    r->run.outside = &r->outside;
+    r->outside.task = &r->task;
+    r->run.status = &r->task.status;
+    r->run.problem = &r->plan.problem;
+    r->run.input = &r->input;
+    r->run.rank = engine->rank;
+    r->run.size = engine->size;
+    r->run.hosts = &engine->hosts;
+}
+
 static rill_request *take_request(rill_comm *comm) {
     rill_request *r = comm->idle;
-    if (r) comm->idle = r->next_idle;
-    else r = calloc(1, sizeof *r);
+    if (r) {
+        comm->idle = r->next_idle;
+        return r;
+    }
+    r = rill__calloc(1, sizeof *r);
+    if (r) bind(r, comm);
     return r;
 }
 
@@ -316,10 +319,12 @@ void rill__request_recycle(rill_request *r) {
 }
 
 void rill__request_destroy(rill_request *r) {
-    rill__stream_release(&r->normal);
-    rill__piece_free(&r->piece[0]);
-    rill__piece_free(&r->piece[1]);
-    rill__buffer_free(&r->scratch);
+    rill__stream_release(&r->outside.spare);
+    rill__stream_release(&r->staged[0]);
+    rill__stream_release(&r->staged[1]);
+    rill__piece_free(&r->run.piece[0]);
+    rill__piece_free(&r->run.piece[1]);
+    rill__buffer_free(&r->run.scratch);
     rill__buffer_free(&r->state);
     free(r->task.sends.at);
     free(r->task.receives.at);
@@ -333,12 +338,13 @@ rill_status rill__request_result(const rill_request *r) {
 
 /* What the planner chose, or the user forced; MPI's own collective has none. */
 static const char *codec_name(const rill_request *r) {
-    bool coded = r->algorithm && !r->algorithm->posts_mpi_collective && r->problem.codec;
-    return coded ? r->problem.codec->name : rill__codec_raw.name;
+    const rill__index_codec *used = r->run.used_codec ? r->run.used_codec : r->plan.problem.codec;
+    bool coded = r->plan.algorithm && !r->plan.algorithm->posts_mpi_collective && used;
+    return coded ? used->name : rill__codec_raw.name;
 }
 
 static const char *partition_name(const rill_request *r) {
-    return r->problem.partition == RILL__BALANCED ? "balanced" : "uniform";
+    return r->plan.problem.partition == RILL__BALANCED ? "balanced" : "uniform";
 }
 
 void rill__request_statistics(const rill_request *r, rill_stats *stats) {
@@ -349,23 +355,21 @@ void rill__request_statistics(const rill_request *r, rill_stats *stats) {
                           .rounds = r->task.rounds,
                           .nnz_in = r->nnz_in,
                           .nnz_out = r->nnz_out,
-                          .algorithm = r->algorithm ? r->algorithm->name : "",
+                          .algorithm = r->plan.algorithm ? r->plan.algorithm->name : "",
                           .codec = codec_name(r),
-                          .predicted_s = r->predicted,
-                          .value_bits = r->task.coding.value ? r->task.coding.value->bits : 0,
+                          .predicted_s = r->plan.predicted,
+                          .value_bits = r->run.coding.value ? r->run.coding.value->bits : 0,
                           .partition = partition_name(r)};
 }
 
 /* A request for an agreement alone. */
-static void take_no_part(rill_request *r, rill_comm *comm, rill_collective collective,
-                         const rill_stream *nothing) {
-    r->comm = comm;
+static void take_no_part(rill_request *r, rill_collective collective, const rill_stream *nothing) {
     r->collective = collective;
     r->in = nothing;
     r->out = NULL;
     r->op = NULL;
     r->root = -1;
-    r->settings = (rill__settings){0};
+    r->plan.settings = (rill__settings){0};
     r->feedback = NULL;
     r->blocking = true;
     r->persistent = false;
@@ -384,7 +388,7 @@ static rill_status refuse(rill_comm *comm, const rill__arguments *a, rill__mode 
     rill__stream_init(&nothing, RILL_F32, 0);
     rill_request *r = comm->defaults.check ? take_request(comm) : NULL;
     if (r) {
-        take_no_part(r, comm, a->collective, &nothing);
+        take_no_part(r, a->collective, &nothing);
         rill__request_begin(r);
         rill__set_error(detail);
         rill__task_fail(&r->task, status);
@@ -401,7 +405,7 @@ rill_request *rill__agreement_begin(rill_comm *comm, const rill_stream *nothing,
                                     uint64_t word) {
     rill_request *r = take_request(comm);
     if (!r) return NULL;
-    take_no_part(r, comm, RILL_REDUCER, nothing);
+    take_no_part(r, RILL_REDUCER, nothing);
     r->only_agrees = what;
     rill__request_begin(r);
     r->phase = RILL__P_CHECK;
@@ -416,8 +420,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     rill_request *r = take_request(comm);
     if (!r)
         return refuse(comm, a, mode, rill__fail(RILL_ERR_MEMORY, "out of memory for a request"));
-    r->comm = comm;
-    status = rill__settings_resolve(comm, a->collective, a->options, &r->settings);
+    status = rill__settings_resolve(comm, a->collective, a->options, &r->plan.settings);
     if (status != RILL_OK) {
         rill__request_recycle(r);
         return refuse(comm, a, mode, status);

@@ -3,6 +3,7 @@
 #define RILL_API_CALL_H
 
 #include "api/comm.h"
+#include "coll/outside.h"
 
 typedef enum rill__mode { RILL__BLOCKING, RILL__NONBLOCKING, RILL__PERSISTENT } rill__mode;
 
@@ -17,6 +18,53 @@ typedef struct rill__arguments {
     const rill_options *options;
 } rill__arguments;
 
+typedef enum rill__phase {
+    RILL__P_CHECK,
+    RILL__P_PLAN,
+    RILL__P_AGREE,
+    RILL__P_RUN,
+    RILL__P_COMMIT
+} rill__phase;
+
+/* What a task has counted. */
+typedef struct rill__traffic {
+    uint64_t nnz_sum, nnz_max, sent_bytes, recv_bytes, messages, rounds;
+} rill__traffic;
+
+/* A call: what the user gave and what the planner made of it; the room that its algorithm works
+ * in; and its messages. */
+struct rill_request {
+    rill__task task; /* first */
+    rill__run run;
+    rill__outside outside; /* of the run */
+    rill__planned plan;
+    rill_comm *comm;
+    rill_collective collective;
+    const rill_stream *in;
+    rill_stream *out; /* may be in; reduce: NULL except on the root */
+    const rill_op *op;
+    int root;
+    uint64_t *first, *count;
+    bool blocking, persistent;
+    const char *only_agrees;         /* on this, outside of a call; else NULL */
+    bool takes_most;                 /* and words may differ */
+    struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
+
+    rill__phase phase;
+    rill__agree agree;
+    bool stats_known;        /* task.nnz_sum and nnz_max are those of all ranks when it completes */
+    rill__commits commits;   /* of a persistent request */
+    rill__traffic at_commit; /* while it commits */
+
+    rill_stream
+        staged[2]; /* of streams in another memory than the host's: in, and out unless it is in */
+    rill__part input;          /* in, its absent entries the neutral element */
+    rill__buffer state;        /* of the algorithm */
+    uint64_t started, elapsed; /* ticks */
+    uint64_t nnz_in, nnz_out;
+    rill_request *next_idle;
+};
+
 /* The one way into all collectives. request: NULL when blocking. */
 rill_status rill__call(rill_comm *, const rill__arguments *, rill__mode, rill_request **request);
 rill_status rill__request_begin(rill_request *); /* start or restart; lock held */
@@ -29,6 +77,12 @@ void rill__stats_copy(rill_stats *to, const rill_stats *from);
 /* A request that agrees on a word and on nothing else, begun; NULL: out of memory. Lock held. */
 rill_request *rill__agreement_begin(rill_comm *, const rill_stream *nothing, const char *what,
                                     uint64_t word);
+
+/* ---- input.c ---- */
+void rill__request_input(rill_request *); /* in, in the form that the algorithm wants */
+/* Where the algorithm's result goes: out, or what stands for it on the host; NULL: nowhere. */
+rill_stream *rill__request_output(rill_request *);
+rill_status rill__request_land(rill_request *); /* out gets the result that stands for it */
 
 /* ---- commit.c ---- */
 /* When the algorithm is through: RILL_OK, or RILL_IN_PROGRESS and the phase RILL__P_COMMIT. */

@@ -50,9 +50,9 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
                                                                        link->message_limit);
     RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
     int ranks_here = comm->engine.hosts.together;
-    double processors = (double)sysconf(_SC_NPROCESSORS_ONLN);
-    comm->engine.crowded = ranks_here > processors;
-    double news[] = {ranks_here / processors, ranks_here, !rill__kernels_get()->add_bits};
+    double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
+    comm->engine.crowded = link->yields || ranks_here > processors;
+    double news[] = {ranks_here / processors, ranks_here, !rill__space_adds_bits(rill__host())};
     RILL_TRY(rill__link_most(link, news, 3));
     comm->planner.sums_bits = news[2] == 0;
     comm->planner.mpi_sums = link->has_mpi;
@@ -82,7 +82,7 @@ static rill_status agree(rill__link *link, rill_status mine) {
 
 rill_status rill__comm_open(rill__link *link, const rill_config *config, const rill__info *info,
                             rill_comm **out) {
-    rill_comm *comm = out ? calloc(1, sizeof *comm) : NULL;
+    rill_comm *comm = out ? rill__calloc(1, sizeof *comm) : NULL;
     rill_status status = comm  ? prepare(comm, link, config)
                          : out ? rill__fail(RILL_ERR_MEMORY, "rill_comm_create: out of memory")
                                : rill__fail(RILL_ERR_ARGUMENT, "rill_comm_create: out is NULL");
@@ -153,4 +153,4 @@ rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
 
 int rill_comm_rank(const rill_comm *comm) { return comm ? comm->engine.rank : -1; }
 int rill_comm_size(const rill_comm *comm) { return comm ? comm->engine.size : 0; }
-const char *rill_isa(void) { return rill__kernels_get()->isa; }
+const char *rill_isa(void) { return rill__space_isa(rill__host()); }

@@ -5,6 +5,7 @@
 #include "core/settings.h"
 #include "link/clock.h"
 #include "plan/plan.h"
+#include "req/request.h"
 
 _Static_assert(sizeof((rill__defaults){0}.hosts_of) == RILL__HOSTS_TEXT, "one length of the text");
 

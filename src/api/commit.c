@@ -17,8 +17,8 @@
 enum { FIRST_CALLS = 2 };
 
 static rill__plan_key *key_of(rill_request *r) {
-    rill__plan_key *key = &r->comm->planner.keys[r->key];
-    return key->born == r->key_born ? key : NULL;
+    rill__plan_key *key = &r->comm->planner.keys[r->plan.key];
+    return key->born == r->plan.key_born ? key : NULL;
 }
 
 /* Of the calls of its kind that end in order; NULL: it is none of them. */
@@ -34,10 +34,10 @@ static bool is_lost_count(const rill_request *r) {
 }
 
 static bool is_first(rill_request *r) {
-    if (r->more_memory) return true;
+    if (r->run.more_memory) return true;
     const rill__commits *c = commits_of(r);
     if (c) return c->calls < FIRST_CALLS;
-    return !r->blocking && r->call < FIRST_CALLS && !is_lost_count(r);
+    return !r->blocking && r->plan.call < FIRST_CALLS && !is_lost_count(r);
 }
 
 /* What all ranks know of the call's size, when it has ended well. */
@@ -74,7 +74,7 @@ static void count_commit(rill_request *r) {
 /* The algorithm is through on this rank. RILL_OK: so is the call. */
 rill_status rill__commit_start(rill_request *r) {
     rill__task *task = &r->task;
-    r->may_post = false;
+    r->task.may_post = false;
     if (task->engine->size == 1) return RILL_OK;
     bool first = is_first(r), failed = rill__task_failed(&r->task);
     if (failed && !first) {

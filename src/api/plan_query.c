@@ -106,11 +106,11 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
                           given->size);
     memcpy(query, given, rill__min_u64(given->size, sizeof whole));
     RILL_TRY(check(query));
-    rill_comm *comm = calloc(1, sizeof *comm); /* settings and planner of one, nothing else */
+    rill_comm *comm = rill__calloc(1, sizeof *comm); /* settings and planner of one, nothing else */
     if (!comm) return rill__fail(RILL_ERR_MEMORY, CALL "out of memory");
     rill__planner *planner = &comm->planner;
     planner->hosts = query->hosts;
-    planner->sums_bits = rill__kernels_get()->add_bits;
+    planner->sums_bits = rill__space_adds_bits(rill__host());
     planner->mpi_sums = true;
     planner->most_per_host = (query->ranks + query->hosts - 1) / query->hosts;
     rill__settings settings;

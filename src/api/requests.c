@@ -1,8 +1,6 @@
 /* Requests as the user sees them. */
 #include "api/call.h"
 
-#include <sched.h>
-
 /* With or without the lock. */
 static bool active(const rill_request *r) { return rill__task_shown(&r->task) == RILL__ACTIVE; }
 
@@ -11,8 +9,15 @@ static bool active(const rill_request *r) { return rill__task_shown(&r->task) ==
 static void advance_if_free(rill__engine *engine) {
     if (atomic_load_explicit(&engine->waiting, memory_order_relaxed) || !rill__trylock(engine))
         return;
-    rill__engine_progress(engine);
+    bool moved = rill__engine_progress(engine);
     rill__unlock(engine);
+    if (!moved && engine->table->help) engine->table->help(engine->link);
+}
+
+/* Nothing has come for any of several requests, this one among them. */
+static void rest(rill_request *r) {
+    rill__engine *engine = &r->comm->engine;
+    engine->table->idle(engine->link, 1);
 }
 
 rill_status rill_start(rill_request *r) {
@@ -56,17 +61,18 @@ rill_status rill_waitall(int n, rill_request **requests) {
     if (n && !requests) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitall: requests is NULL");
     rill_status first = RILL_OK;
     int failed = -1;
-    for (int open = 1; open;) {
-        open = 0;
+    rill_request *open;
+    do {
+        open = NULL;
         for (int i = 0; i < n; i++) {
             int done = 1;
             if (!requests[i]) continue;
             rill_status status = rill_test(requests[i], &done);
-            if (!done) open = 1;
+            if (!done) open = requests[i];
             else if (status != RILL_OK && first == RILL_OK) first = status, failed = i;
         }
-        if (open) sched_yield();
-    }
+        if (open) rest(open);
+    } while (open);
     return failed < 0 ? RILL_OK : rill__request_result(requests[failed]);
 }
 
@@ -76,10 +82,10 @@ rill_status rill_waitany(int n, rill_request **requests, int *index) {
     if (!index) return rill__fail(RILL_ERR_ARGUMENT, "rill_waitany: index is NULL");
     *index = -1;
     for (;;) {
-        bool any = false;
+        rill_request *any = NULL;
         for (int i = 0; i < n; i++) {
             if (!requests[i] || rill__task_shown(&requests[i]->task) == RILL__IDLE) continue;
-            any = true;
+            any = requests[i];
             int done = 0;
             rill_status status = rill_test(requests[i], &done);
             if (!done) continue;
@@ -87,7 +93,7 @@ rill_status rill_waitany(int n, rill_request **requests, int *index) {
             return status;
         }
         if (!any) return RILL_OK;
-        sched_yield();
+        rest(any);
     }
 }
 

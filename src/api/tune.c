@@ -380,13 +380,13 @@ static rill_status adopt_fit(tuning *t) {
 }
 
 static rill_status reserve(tuning *t) {
-    t->idx = malloc(MOST_ENTRIES * sizeof *t->idx);
-    t->val = malloc(MOST_ENTRIES * sizeof *t->val);
-    t->samples = calloc(MOST_SAMPLES, sizeof *t->samples);
-    t->measured = calloc(MOST_SAMPLES, sizeof *t->measured);
-    t->other = calloc(1, MOST_OTHER_BYTES);
-    t->profile = malloc(sizeof *t->profile);
-    t->before = malloc(sizeof *t->before);
+    t->idx = rill__malloc(MOST_ENTRIES * sizeof *t->idx);
+    t->val = rill__malloc(MOST_ENTRIES * sizeof *t->val);
+    t->samples = rill__calloc(MOST_SAMPLES, sizeof *t->samples);
+    t->measured = rill__calloc(MOST_SAMPLES, sizeof *t->measured);
+    t->other = rill__calloc(1, MOST_OTHER_BYTES);
+    t->profile = rill__malloc(sizeof *t->profile);
+    t->before = rill__malloc(sizeof *t->before);
     bool good = t->idx && t->val && t->samples && t->measured && t->other && t->profile &&
                 t->before;
     if (good) *t->before = t->comm->planner.profile;

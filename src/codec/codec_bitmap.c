@@ -5,7 +5,7 @@
  *
  * Cost: at most range / 8 bytes; about 0.1 ns per index of the range and 0.2 ns per entry. */
 #include "codec/codec.h"
-#include "codec/codec_kernels.h"
+#include "space/space.h"
 
 /* Of the time per entry, what it takes per index of the range. */
 #define PER_INDEX 0.19
@@ -33,8 +33,7 @@ static size_t bound(unsigned index_bytes, uint64_t count, uint64_t range) {
 static size_t encode(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first,
                      uint64_t range, void *out) {
     (void)range;
-    uint8_t *end = rill__codec_kernels_get()->pack_high_low(index_bytes, idx, count, first, 0, out,
-                                                            out);
+    uint8_t *end = rill__host()->codec->pack_high_low(index_bytes, idx, count, first, 0, out, out);
     return (size_t)(end - (uint8_t *)out);
 }
 
@@ -43,8 +42,8 @@ static rill_status decode(unsigned index_bytes, const void *in, size_t bytes, ui
     if (!count) return *used = 0, RILL_OK;
     if (count > range)
         return rill__fail(RILL_ERR_MESSAGE, "bitmap indices: more indices than the range");
-    if (!rill__codec_kernels_get()->unpack_high_low(index_bytes, in, in, bytes, count, first, range,
-                                                    0, idx, used))
+    if (!rill__host()->codec->unpack_high_low(index_bytes, in, in, bytes, count, first, range, 0,
+                                              idx, used))
         return rill__fail(RILL_ERR_MESSAGE,
                           "bitmap indices: %zu bytes do not have %llu bits set, "
                           "or have them out of range",

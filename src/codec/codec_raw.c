@@ -1,7 +1,7 @@
 /* raw: indices as they are, 4 or 8 bytes each. What the others are compared with, and the only one
  * whose indices are used in place. */
 #include "codec/codec.h"
-#include "stream/kernels.h"
+#include "space/space.h"
 
 #include <string.h>
 
@@ -40,7 +40,7 @@ static rill_status decode(unsigned index_bytes, const void *in, size_t bytes, ui
                           (unsigned long long)count);
     *used = count * index_bytes;
     memcpy(idx, in, *used);
-    uint64_t at = rill__kernels_get()->check(index_bytes, idx, count, first, range);
+    uint64_t at = rill__host()->stream->check(index_bytes, idx, count, first, range);
     if (at < count)
         return rill__fail(RILL_ERR_MESSAGE, "raw indices: index %llu is out of order or range",
                           (unsigned long long)at);

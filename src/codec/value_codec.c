@@ -3,6 +3,7 @@
  *   f16, bf16  f32 and f64 rounded to nearest even, f64 through f32; infinities and NaN stay what
  *              they are, and f16 turns what is over 65504 into infinity */
 #include "codec/value_codec.h"
+#include "space/space.h"
 
 #include <string.h>
 
@@ -90,7 +91,7 @@ static size_t half_bound(rill_type type, uint64_t count) {
 
 static size_t half_encode(rill_type to, rill_type type, const void *values, uint64_t count,
                           void *out) {
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     if (type == RILL_F32) {
         kernels->from_f32(to, values, count, out);
         return (size_t)count * 2;
@@ -107,7 +108,7 @@ static size_t half_encode(rill_type to, rill_type type, const void *values, uint
 static rill_status half_decode(rill_type from, rill_type type, const void *in, size_t bytes,
                                uint64_t count, void *values, size_t *used) {
     RILL_TRY(check_size(rill_type_name(from), bytes, count, 2));
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     *used = (size_t)count * 2;
     if (type == RILL_F32) {
         kernels->to_f32(from, in, count, values);
@@ -125,7 +126,7 @@ static rill_status half_decode(rill_type from, rill_type type, const void *in, s
 static rill_status half_decode_add(rill_type from, const void *in, size_t bytes, uint64_t count,
                                    float *values, size_t *used) {
     RILL_TRY(check_size(rill_type_name(from), bytes, count, 2));
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     float chunk[CHUNK + RILL__SLACK / 4];
     for (uint64_t i = 0; i < count; i += CHUNK) {
         uint64_t n = rill__min_u64(CHUNK, count - i);

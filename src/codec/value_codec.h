@@ -6,8 +6,8 @@
 #ifndef RILL_CODEC_VALUE_CODEC_H
 #define RILL_CODEC_VALUE_CODEC_H
 
-#include "codec/codec_kernels.h"
 #include "core/constants.h"
+#include "space/codec_kernels.h"
 
 /* What the randomness of a message depends on, besides the element's position in it. hop: number
  * of the message among those that the sender quantizes in a step; no two may share it. */

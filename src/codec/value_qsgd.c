@@ -29,7 +29,8 @@
  * the speed of memory; fit takes 1 to 3 ns a value. No memory but 4 KiB of stack for
  * types other than f32, 8 KiB for fit. */
 #include "codec/value_codec.h"
-#include "codec/value_portable.h"
+#include "space/space.h"
+#include "space/value_portable.h"
 
 static void philox10(const uint32_t key[2], uint32_t c[4]) {
     uint32_t k0 = key[0], k1 = key[1];
@@ -61,7 +62,7 @@ static size_t bound(unsigned bits, uint64_t count) {
 
 static size_t encode(unsigned bits, rill_type type, const void *values, uint64_t count,
                      const rill__quant_key *key, rill__scale_mode mode, void *out) {
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     rill__quant_stream stream = rill__quant_stream_make(key);
     uint8_t *units = out, *levels = units + buckets_of(count) * 4;
     if (type == RILL_F32) {
@@ -101,7 +102,7 @@ static rill_status check(unsigned bits, const uint8_t *in, size_t bytes, uint64_
 static rill_status decode(unsigned bits, rill_type type, const void *in, size_t bytes,
                           uint64_t count, void *values, size_t *used) {
     RILL_TRY(check(bits, in, bytes, count));
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     const uint8_t *units = in, *levels = units + buckets_of(count) * 4;
     *used = bound(bits, count);
     if (type == RILL_F32) {
@@ -123,7 +124,7 @@ static rill_status decode_add(unsigned bits, const void *in, size_t bytes, uint6
                               float *values, size_t *used) {
     RILL_TRY(check(bits, in, bytes, count));
     const uint8_t *units = in, *levels = units + buckets_of(count) * 4;
-    rill__codec_kernels_get()->dequantize(units, levels, count, bits, true, values);
+    rill__host()->codec->dequantize(units, levels, count, bits, true, values);
     *used = bound(bits, count);
     return RILL_OK;
 }
@@ -186,7 +187,7 @@ static void fit_bucket(unsigned bits, const float *x, unsigned n, float largest,
 /* Buckets with values that are not finite, or that are too small or too large for the sums, stay as
  * they are. */
 static void fit(unsigned bits, rill_type type, const void *exact, uint64_t count, void *encoded) {
-    const rill__codec_kernels *kernels = rill__codec_kernels_get();
+    const rill__codec_kernels *kernels = rill__host()->codec;
     size_t size = rill__type_size(type);
     uint8_t *units = encoded, *levels = units + buckets_of(count) * 4;
     float x[RILL__BUCKET + RILL__SLACK / 4];

@@ -7,11 +7,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* Sets the thread's detail (printf style) and returns the status, so that a failure is one line:
  *     return rill__fail(RILL_ERR_ARGUMENT, "root %d is not a rank (0 to %d)", root, size - 1); */
 rill_status rill__fail(rill_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rill__set_error(const char *text); /* restores a detail that was kept elsewhere */
+/* Details of a rank that shares its thread with others (link/world.h): what the thread has from now on; NULL: its own.
+ * Returns what it had. */
+typedef struct rill__error {
+    char last[512];   /* detail of the last failure */
+    char reason[512]; /* what the next failure is to say; empty: what it says by itself */
+} rill__error;
+rill__error *rill__error_use(rill__error *);
 bool rill__has_reason(void); /* rill_error_set has given this thread's next failure its detail */
 
 #define RILL_TRY(expression)                                                                       \
@@ -20,15 +28,40 @@ bool rill__has_reason(void); /* rill_error_set has given this thread's next fail
         if (rill__try_status < 0) return rill__try_status;                                         \
     } while (0)
 
+/* Memory of the library, all of which a test can refuse: where the hook returns true the allocation fails. It is set while
+ * no other thread is in the library. free() frees. */
+extern bool (*rill__memory_refuses)(size_t bytes);
+static inline bool rill__memory_refused(size_t bytes) {
+    return rill__memory_refuses && rill__memory_refuses(bytes);
+}
+static inline void *rill__malloc(size_t bytes) {
+    return rill__memory_refused(bytes) ? NULL : malloc(bytes);
+}
+static inline void *rill__calloc(size_t n, size_t bytes) {
+    return rill__memory_refused(n * bytes) ? NULL : calloc(n, bytes);
+}
+static inline void *rill__realloc(void *at, size_t bytes) {
+    return rill__memory_refused(bytes) ? NULL : realloc(at, bytes);
+}
+
 /* SIMD kernels load and store whole registers: every array of ours is readable and writable this
  * many bytes past its end. */
 #define RILL__SLACK 128
+
+/* Where buffers come from. allocate gives 64-byte aligned memory with RILL__SLACK bytes past its end, or
+ * NULL; release gets the same number of bytes. */
+typedef struct rill__memory rill__memory;
+struct rill__memory {
+    void *(*allocate)(const rill__memory *, size_t bytes);
+    void (*release)(const rill__memory *, void *, size_t bytes);
+};
 
 /* A growable array of bytes that keeps its memory. data is 64-byte aligned and has RILL__SLACK
  * bytes past capacity. */
 typedef struct rill__buffer {
     void *data;
     size_t capacity;
+    const rill__memory *memory; /* NULL: the host's */
 } rill__buffer;
 
 rill_status rill__buffer_allocate(rill__buffer *, size_t bytes);

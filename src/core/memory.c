@@ -6,6 +6,8 @@
 
 enum { HUGE = RILL__HUGE };
 
+bool (*rill__memory_refuses)(size_t bytes);
+
 /* With overcommit malloc grants what the machine does not have, and the process dies on first
  * touch. More than the physical memory is refused here, where the caller still gets an error. */
 static bool exceeds_memory(size_t bytes) {
@@ -17,7 +19,7 @@ static bool exceeds_memory(size_t bytes) {
 void *rill__aligned_alloc(size_t bytes) {
     size_t padded;
     if (__builtin_add_overflow(bytes, (size_t)(RILL__SLACK + 63), &padded)) return NULL;
-    if (exceeds_memory(padded)) return NULL;
+    if (exceeds_memory(padded) || rill__memory_refused(padded)) return NULL;
     if (padded < HUGE) return aligned_alloc(64, padded & ~(size_t)63);
     /* Sums touch large buffers at random: on small pages they would miss the TLB all the time. */
     void *data = aligned_alloc(HUGE, (padded + HUGE - 1) & ~(size_t)(HUGE - 1));
@@ -52,7 +54,7 @@ static size_t mapped_bytes(size_t capacity) {
 
 void *rill__map_huge(size_t bytes) {
     size_t more = bytes + HUGE;
-    if (!MAPS || exceeds_memory(more)) return NULL;
+    if (!MAPS || exceeds_memory(more) || rill__memory_refused(bytes)) return NULL;
     char *at = mmap(NULL, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) return NULL;
     size_t before = (HUGE - (uintptr_t)at % HUGE) % HUGE, after = HUGE - before;
@@ -66,7 +68,8 @@ void *rill__map_huge(size_t bytes) {
 
 void rill__unmap_huge(void *at, size_t bytes) { munmap(at, bytes); }
 
-static void *allocate(size_t capacity) {
+static void *allocate(const rill__memory *memory, size_t capacity) {
+    if (memory) return memory->allocate(memory, capacity);
     size_t mapping = mapped_bytes(capacity);
     return mapping ? rill__map_huge(mapping) : rill__aligned_alloc(capacity);
 }
@@ -75,10 +78,10 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
     size_t capacity;
     if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;
-    void *data = allocate(capacity);
+    void *data = allocate(buffer->memory, capacity);
     if (!data) { /* it may be the quarter that is not to be had */
         capacity = bytes;
-        data = allocate(capacity);
+        data = allocate(buffer->memory, capacity);
     }
     if (!data)
         return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
@@ -89,8 +92,11 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
 }
 
 void rill__buffer_free(rill__buffer *buffer) {
-    size_t mapping = buffer->data ? mapped_bytes(buffer->capacity) : 0;
-    if (mapping) rill__unmap_huge(buffer->data, mapping);
+    bool ours = buffer->data && !buffer->memory;
+    size_t mapping = ours ? mapped_bytes(buffer->capacity) : 0;
+    if (buffer->data && buffer->memory)
+        buffer->memory->release(buffer->memory, buffer->data, buffer->capacity);
+    else if (mapping) rill__unmap_huge(buffer->data, mapping);
     else free(buffer->data);
     buffer->data = NULL;
     buffer->capacity = 0;

@@ -5,35 +5,43 @@
 #include <stdio.h>
 
 /* Thread-local, because two threads may fail in two communicators at once. */
-static _Thread_local char last_error[512];
+static _Thread_local rill__error own;
+static _Thread_local rill__error *other; /* NULL: the thread's own */
 
-/* What the next failure of this thread is to say; empty: what it says by itself. */
-static _Thread_local char given_reason[512];
+static rill__error *current(void) { return other ? other : &own; }
 
-const char *rill_last_error(void) { return last_error; }
+rill__error *rill__error_use(rill__error *error) {
+    rill__error *before = other;
+    other = error;
+    return before;
+}
+
+const char *rill_last_error(void) { return current()->last; }
 
 rill_status rill__fail(rill_status status, const char *format, ...) {
-    if (given_reason[0]) {
-        rill__set_error(given_reason);
-        given_reason[0] = '\0';
+    rill__error *error = current();
+    if (error->reason[0]) {
+        rill__set_error(error->reason);
+        error->reason[0] = '\0';
         return status;
     }
     va_list args;
     va_start(args, format);
-    rill__vprint(last_error, sizeof last_error, format, args);
+    rill__vprint(error->last, sizeof error->last, format, args);
     va_end(args);
     return status;
 }
 
 void rill__set_error(const char *text) {
-    if (text != last_error) snprintf(last_error, sizeof last_error, "%s", text);
+    char *last = current()->last;
+    if (text != last) snprintf(last, sizeof own.last, "%s", text);
 }
 
-bool rill__has_reason(void) { return given_reason[0] != '\0'; }
+bool rill__has_reason(void) { return current()->reason[0] != '\0'; }
 
 rill_status rill_error_set(rill_status status, const char *detail) {
     if (!detail) detail = "";
-    if (status == RILL_OK) snprintf(given_reason, sizeof given_reason, "%s", detail);
+    if (status == RILL_OK) snprintf(current()->reason, sizeof own.reason, "%s", detail);
     if (status != RILL_OK || !*detail) rill__set_error(detail);
     return status;
 }

@@ -57,13 +57,18 @@ typedef struct rill__link_table {
     /* The caller has nothing to do until something comes: gives the processor, or the turn, away. polls: how often
      * in vain by now. */
     void (*idle)(rill__link *, unsigned polls);
+    /* Advances the calls of other ranks that live in this process, and never waits. NULL: there are none. */
+    void (*help)(rill__link *);
     /* Memory of each rank of a host that the others of it can read and write: segment[place] and sizes[place], NULL on a
      * rank that lacks the memory for these tables. Collective over the communicator; *shared is the same on all ranks of
      * a host. NULL, or nothing shared: everything goes by message. */
     rill_status (*share)(rill__link *, const struct rill__hosts *, uint64_t bytes, char **segment,
                          size_t *sizes, bool *shared);
-    void (*unshare)(rill__link *);      /* collective; fine where nothing is shared */
-    rill_status (*close)(rill__link *); /* collective; the link is freed by it */
+    void (*unshare)(rill__link *); /* collective; fine where nothing is shared */
+    /* This rank goes without waiting for the others: what it has sent still reaches them, what it is sent is dropped, and
+     * every wire of it is through. NULL: ranks must go together (req/farewell.c). */
+    void (*leave)(rill__link *);
+    rill_status (*close)(rill__link *); /* collective, but after leave; the link is freed by it */
 } rill__link_table;
 
 /* Values of each rank that rill__link_most can compare at once. */
@@ -81,6 +86,9 @@ struct rill__link {
     bool simulated; /* time, processors and memory are pretended */
     bool has_mpi;   /* rill__link_mpi_comm gives a communicator: MPI's own collectives, MPI-IO */
     bool ordered_posts; /* a posted receive is cheaper than a probe for small messages */
+    bool
+        yields; /* other ranks move on only where this one gives way: it does so at once when it waits */
+    bool notes_at_once; /* the send of a note (req/notes.c) is through when it returns */
     bool copies_pages;  /* the kernel copies messages page by page: huge pages make them faster */
     int most_at_once;   /* ranks up to which small messages are received one by one */
     uint64_t message_limit; /* most bytes of one message */

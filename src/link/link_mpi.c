@@ -28,7 +28,7 @@ enum { NAP = 20000, POLLS_BEFORE_NAPS = 400 };
 
 /* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
  * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
- * reach half of the rate (docs/LAB.md has the figures). So messages go in parts below that limit. */
+ * reach half of the rate (docs/results/network.md has the figures). So messages go in parts below that limit. */
 #define TCP_PART 61440
 
 #define MESSAGE_LIMIT (UINT64_C(1) << 30) /* counts are ints */

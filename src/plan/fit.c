@@ -115,7 +115,7 @@ static int ascending(const void *a, const void *b) {
 
 double rill__fit_error(const rill__sample *s, int n, const rill__constants *c) {
     if (n == 0) return 0;
-    double *errors = malloc(sizeof(double) * (size_t)n);
+    double *errors = rill__malloc(sizeof(double) * (size_t)n);
     if (!errors) return NAN;
     errors_of(s, n, c, errors);
     for (int i = 0; i < n; i++)
@@ -130,7 +130,7 @@ double rill__fit(const rill__sample *s, int n, rill__constants *c) {
     double moved[FITTED] = {0}, damping = 0.1;
     const rill__constants start = *c;
     if (n == 0) return 0;
-    double *scratch = malloc(sizeof(double) * (size_t)n * (FITTED + 2));
+    double *scratch = rill__malloc(sizeof(double) * (size_t)n * (FITTED + 2));
     if (!scratch) return NAN;
     double *errors = scratch + (size_t)n * FITTED, *others = errors + n;
     errors_of(s, n, c, errors);

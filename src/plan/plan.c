@@ -1,37 +1,35 @@
 #include "plan/plan.h"
-#include "coll/allreduce/allreduce.h"
-#include "coll/topk/topk.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- keys ------------------------------------------------------------------------------------------- */
 
-static bool matches(const rill__plan_key *k, const rill_request *r) {
-    return k->used && k->collective == r->collective && k->type == r->task.shape.type &&
-           k->dim == r->task.expect.dim && k->op == r->task.expect.op;
+static bool matches(const rill__plan_key *k, const rill__planned *c) {
+    return k->used && k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
+           k->op == c->op_hash;
 }
 
-static void join(rill__plan_key *k, rill_request *r) {
-    r->key_born = k->born;
-    r->call = k->calls++;
-    r->blocking_before = k->blocking;
-    k->blocking += r->blocking;
+static void join(rill__plan_key *k, rill__planned *c) {
+    c->key_born = k->born;
+    c->call = k->calls++;
+    c->blocking_before = k->blocking;
+    k->blocking += c->blocking;
 }
 
 /* All ranks call in the same order, so that all evict the same key. */
-void rill__plan_begin(rill__planner *planner, rill_request *r) {
+void rill__plan_begin(rill__planner *planner, rill__planned *c) {
     rill__plan_key *keys = planner->keys;
-    if (matches(&keys[planner->recent], r)) { /* the same kind again */
-        r->key = planner->recent;
-        join(&keys[r->key], r);
+    if (matches(&keys[planner->recent], c)) { /* the same kind again */
+        c->key = planner->recent;
+        join(&keys[c->key], c);
         return;
     }
     int oldest = 0;
     for (int i = 0; i < RILL__PLAN_KEYS; i++) {
-        if (matches(&keys[i], r)) {
-            r->key = planner->recent = i;
-            join(&keys[i], r);
+        if (matches(&keys[i], c)) {
+            c->key = planner->recent = i;
+            join(&keys[i], c);
             return;
         }
         if (keys[i].born < keys[oldest].born) oldest = i; /* unused: 0 */
@@ -40,22 +38,22 @@ void rill__plan_begin(rill__planner *planner, rill_request *r) {
     memset(k, 0, sizeof *k);
     k->used = true;
     k->born = ++planner->births;
-    k->collective = r->collective;
-    k->type = r->task.shape.type;
-    k->dim = r->task.expect.dim;
-    k->op = r->task.expect.op;
-    r->key = planner->recent = oldest;
-    join(k, r);
+    k->collective = c->collective;
+    k->type = c->type;
+    k->dim = c->dim;
+    k->op = c->op_hash;
+    c->key = planner->recent = oldest;
+    join(k, c);
 }
 
 /* ---- choice ----------------------------------------------------------------------------------------- */
 
-static rill__problem problem_of(const rill__planner *planner, const rill_request *r,
+static rill__problem problem_of(const rill__planner *planner, const rill__planned *c,
                                 const rill__observed *seen) {
-    rill__problem p = rill__plan_problem(planner, &r->settings, r->collective, r->task.engine->size,
-                                         r->task.expect.dim, r->task.shape.type, r->op, seen);
-    p.block = rill__agreed_block(r);
-    if (r->feedback) p.k = (double)r->feedback->k;
+    rill__problem p = rill__plan_problem(planner, &c->settings, c->collective, c->ranks, c->dim,
+                                         c->type, c->op, seen);
+    p.block = c->block;
+    p.k = (double)c->k;
     return p;
 }
 
@@ -65,38 +63,41 @@ static bool close_to(uint64_t a, uint64_t b) {
 }
 
 /* Estimates cost more than a small call: the choice stands while its grounds do. */
-static bool still_good(const rill__plan_key *k, const rill__observed *seen, const rill_request *r) {
+static bool still_good(const rill__plan_key *k, const rill__observed *seen,
+                       const rill__planned *c) {
     return k->chosen && k->chosen_from.known == seen->known &&
            close_to(k->chosen_from.nnz_sum, seen->nnz_sum) &&
            close_to(k->chosen_from.nnz_max, seen->nnz_max) &&
            close_to(k->chosen_from.result, seen->result) &&
            fabs(k->chosen_from.skew - seen->skew) <= 0.1 * seen->skew &&
-           k->chosen_for.algorithm == r->settings.algorithm &&
-           k->chosen_for.expected_nnz == r->settings.expected_nnz &&
-           k->chosen_for.partition == r->settings.partition &&
-           k->problem.block == rill__agreed_block(r) && k->chosen_for.codec == r->settings.codec &&
-           k->chosen_for.value_bits == r->settings.value_bits &&
-           k->chosen_for.allow_bits == r->settings.allow_bits;
+           k->chosen_for.algorithm == c->settings.algorithm &&
+           k->chosen_for.expected_nnz == c->settings.expected_nnz &&
+           k->chosen_for.partition == c->settings.partition && k->problem.block == c->block &&
+           k->chosen_for.codec == c->settings.codec &&
+           k->chosen_for.value_bits == c->settings.value_bits &&
+           k->chosen_for.allow_bits == c->settings.allow_bits &&
+           k->chosen_for.all_values == c->settings.all_values;
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
     return rill__fail(RILL_ERR_UNSUPPORTED, "algorithm '%s' %s", a->name, why);
 }
 
-rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const rill__observed *seen) {
-    rill__problem p = problem_of(planner, r, seen), best_way = p;
-    const rill__algorithm *best = r->settings.algorithm;
+rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
+                              const rill__observed *seen) {
+    rill__problem p = problem_of(planner, c, seen), best_way = p;
+    const rill__algorithm *best = c->settings.algorithm;
     double least = 0;
     if (best) {
         const char *why = best->supports(&p);
         if (why) return cannot_serve(best, why);
-        least = rill__plan_way(planner, &r->settings, best, &best_way);
+        least = rill__plan_way(planner, &c->settings, best, &best_way);
     } else {
-        for (int i = 0; rill__algorithm_at(r->collective, i); i++) {
-            const rill__algorithm *a = rill__algorithm_at(r->collective, i);
+        for (int i = 0; rill__algorithm_at(c->collective, i); i++) {
+            const rill__algorithm *a = rill__algorithm_at(c->collective, i);
             if (!rill__plan_considers(a, &p)) continue;
             rill__problem way = p;
-            double time = rill__plan_way(planner, &r->settings, a, &way);
+            double time = rill__plan_way(planner, &c->settings, a, &way);
             if (!rill__plan_prefers(planner, time, best, least)) continue;
             best = a;
             least = time;
@@ -104,111 +105,110 @@ rill_status rill__plan_choose(rill__planner *planner, rill_request *r, const ril
         }
     }
     if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
-    r->algorithm = best;
-    r->algorithm_hash = rill__name_hash(best->name);
-    r->problem = best_way;
-    r->choice = ++planner->choices;
-    r->predicted = least;
+    c->algorithm = best;
+    c->algorithm_hash = rill__algorithm_hash(best->name);
+    c->problem = best_way;
+    c->choice = ++planner->choices;
+    c->predicted = least;
     return RILL_OK;
 }
 
 /* The last choice for the key, or a new one that becomes it. Only calls that are planned in order may
  * come here: what an earlier call left behind must be the same on all ranks, and agreements end in
  * another order on each. */
-static rill_status choose_in_order(rill__planner *planner, rill_request *r,
+static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
                                    const rill__observed *seen) {
-    rill__plan_key *k = &planner->keys[r->key];
-    if (k->born != r->key_born) return rill__plan_choose(planner, r, seen);
-    if (!still_good(k, seen, r)) {
-        RILL_TRY(rill__plan_choose(planner, r, seen));
-        k->chosen = r->algorithm;
-        k->chosen_hash = r->algorithm_hash;
+    rill__plan_key *k = &planner->keys[c->key];
+    if (k->born != c->key_born) return rill__plan_choose(planner, c, seen);
+    if (!still_good(k, seen, c)) {
+        RILL_TRY(rill__plan_choose(planner, c, seen));
+        k->chosen = c->algorithm;
+        k->chosen_hash = c->algorithm_hash;
         k->chosen_from = *seen;
-        k->chosen_for = r->settings;
-        k->problem = r->problem;
-        k->choice = r->choice;
-        k->predicted = r->predicted;
+        k->chosen_for = c->settings;
+        k->problem = c->problem;
+        k->choice = c->choice;
+        k->predicted = c->predicted;
         return RILL_OK;
     }
-    r->algorithm = k->chosen;
-    r->algorithm_hash = k->chosen_hash;
-    r->predicted = k->predicted;
-    if (r->choice != k->choice) { /* else it is there from the request's last call */
-        r->problem = k->problem;
-        r->choice = k->choice;
+    c->algorithm = k->chosen;
+    c->algorithm_hash = k->chosen_hash;
+    c->predicted = k->predicted;
+    if (c->choice != k->choice) { /* else it is there from the last call of its request */
+        c->problem = k->problem;
+        c->choice = k->choice;
     }
-    r->problem.codec = k->problem.codec; /* which an algorithm may have changed */
     return RILL_OK;
 }
 
-rill_status rill__plan(rill__planner *planner, rill_request *r) {
-    rill__plan_key *k = &planner->keys[r->key];
+rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status *status) {
+    rill__plan_key *k = &planner->keys[c->key];
     static const rill__observed nothing = {0};
     const rill__observed *seen = &nothing;
-    r->spread = NULL;
-    if (k->born == r->key_born && !k->broken) {
-        if (k->planned != r->call || k->over < r->blocking_before) return RILL_IN_PROGRESS;
-        int slot = (int)(r->call % RILL__PLAN_LAG);
+    c->spread = NULL;
+    if (k->born == c->key_born && !k->broken) {
+        if (k->planned != c->call || k->over < c->blocking_before) return RILL__PLAN_WAITS;
+        int slot = (int)(c->call % RILL__PLAN_LAG);
         if (k->slot[slot].pending) {
-            if (!k->slot[slot].done) return RILL_IN_PROGRESS;
+            if (!k->slot[slot].done) return RILL__PLAN_WAITS;
             rill__observed *old = &k->slot[slot].observed;
             if (old->known && (!k->last.known || old->call > k->last.call)) {
                 if (old->skew == 0) old->skew = k->last.skew;
                 k->last = *old;
             }
         }
-        k->slot[slot].pending = !r->blocking;
+        k->slot[slot].pending = !c->blocking;
         k->slot[slot].done = false;
         k->planned++;
         seen = &k->last;
         /* Other bounds can mean other rounding: what a call finds here must not depend on when calls in flight
          * complete, nor the steps of a reducer on what came before its checkpoint. */
-        if (k->spread.entries && r->blocking && !r->feedback) r->spread = &k->spread;
+        if (k->spread.entries && c->blocking && !c->reducer) c->spread = &k->spread;
     }
     rill__observed selected;
-    if (!seen->known && r->feedback) { /* all ranks know how much a reducer selects */
-        uint64_t most = rill__min_u64(r->feedback->k, r->task.expect.dim);
-        selected = (rill__observed){.known = true,
-                                    .nnz_sum = most * (unsigned)r->task.engine->size,
-                                    .nnz_max = most};
+    if (!seen->known && c->reducer) { /* all ranks know how much a reducer selects */
+        uint64_t most = rill__min_u64(c->k, c->dim);
+        selected =
+            (rill__observed){.known = true, .nnz_sum = most * (unsigned)c->ranks, .nnz_max = most};
         seen = &selected;
     }
-    if (!seen->known && !r->settings.algorithm) return RILL_ERR_STATE;
-    return choose_in_order(planner, r, seen);
+    if (!seen->known && !c->settings.algorithm) return RILL__PLAN_ASKS;
+    *status = choose_in_order(planner, c, seen);
+    return *status == RILL_OK ? RILL__PLAN_READY : RILL__PLAN_FAILS;
 }
 
 static void keep_spread(rill__spread *spread, const rill_stream *out) {
+    rill__part part = rill__stream_part(out);
     spread->entries = out->nnz;
     for (int i = 1; i < RILL__SPREAD; i++)
-        spread->at[i] = rill__index_at(out->index_bytes, out->idx.data,
-                                       rill__uniform_bound(out->nnz, i, RILL__SPREAD));
+        spread->at[i] = rill__part_index(rill__stream_shape(out), &part,
+                                         rill__uniform_bound(out->nnz, i, RILL__SPREAD));
     spread->at[0] = 0;
     spread->at[RILL__SPREAD] = out->dim;
 }
 
-void rill__plan_end(rill__planner *planner, rill_request *r) {
-    rill__plan_key *k = &planner->keys[r->key];
-    if (k->born != r->key_born) return;
-    k->over += r->blocking;
-    if (k->planned <= r->call) k->broken = true; /* it failed before it was planned */
-    bool known = r->task.status == RILL_OK && r->stats_known;
-    int slot = (int)(r->call % RILL__PLAN_LAG);
+void rill__plan_end(rill__planner *planner, const rill__planned *c, const rill__outcome *o) {
+    rill__plan_key *k = &planner->keys[c->key];
+    if (k->born != c->key_born) return;
+    k->over += c->blocking;
+    if (k->planned <= c->call) k->broken = true; /* it failed before it was planned */
+    int slot = (int)(c->call % RILL__PLAN_LAG);
     rill__observed *seen = &k->last;
-    if (r->blocking) {
-        if (!known) return;
+    if (c->blocking) {
+        if (!o->known) return;
     } else {
         if (!k->slot[slot].pending) return;
         seen = &k->slot[slot].observed;
         k->slot[slot].done = true;
     }
-    bool counts = r->collective == RILL_ALLREDUCE && r->out && r->out->form != RILL__DENSE;
-    seen->known = known;
-    seen->call = r->call;
-    seen->nnz_sum = r->task.nnz_sum;
-    seen->nnz_max = r->task.nnz_max;
-    seen->result = counts ? r->nnz_out : 0;
-    if (!r->blocking || r->skew > 0) seen->skew = r->skew;
-    if (r->blocking && counts && r->out->form == RILL__SPARSE && r->nnz_out >= RILL__SPREAD &&
-        r->problem.partition == RILL__BALANCED)
-        keep_spread(&k->spread, r->out);
+    bool counts = c->collective == RILL_ALLREDUCE && o->out && o->out->form != RILL__DENSE;
+    seen->known = o->known;
+    seen->call = c->call;
+    seen->nnz_sum = o->nnz_sum;
+    seen->nnz_max = o->nnz_max;
+    seen->result = counts ? o->nnz_out : 0;
+    if (!c->blocking || o->skew > 0) seen->skew = o->skew;
+    if (c->blocking && counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
+        c->problem.partition == RILL__BALANCED)
+        keep_spread(&k->spread, o->out);
 }

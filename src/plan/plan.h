@@ -13,6 +13,24 @@
 
 enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8 };
 
+/* Resolved options of one call. */
+typedef struct rill__settings {
+    const rill__algorithm *algorithm; /* NULL: the planner chooses */
+    const rill__index_codec *codec;   /* NULL: the planner chooses */
+    int value_bits;
+    int allow_bits;  /* the fewest value bits that the planner may choose; 0: none */
+    bool all_values; /* value_bits is for every message, not for the phase alone that it suits */
+    rill__partition partition;
+    uint64_t expected_nnz;
+    uint64_t block; /* 0: unset */
+} rill__settings;
+
+/* Calls that ended with an agreement (api/commit.c), and the largest that all ranks had room for. */
+typedef struct rill__commits {
+    uint64_t calls;
+    uint64_t result, sum, most; /* entries of the result, of all inputs, of one */
+} rill__commits;
+
 typedef struct rill__observed {
     bool known;
     uint64_t call;
@@ -43,7 +61,7 @@ typedef struct rill__plan_key {
     rill__observed chosen_from;
     rill__settings chosen_for;
     const rill__algorithm *chosen;
-    uint32_t chosen_hash;
+    uint16_t chosen_hash;
     rill__problem problem;
     uint64_t choice; /* its number */
     double predicted;
@@ -80,14 +98,54 @@ static inline bool rill__plan_prefers(const rill__planner *planner, double time,
     if (!best) return true;
     return time < least * (best->posts_mpi_collective ? planner->profile.constants.doubt : 1);
 }
+
+/* A call as the planner sees it. */
+typedef struct rill__planned {
+    /* told at its start */
+    rill__settings settings;
+    rill_collective collective;
+    rill_type type;
+    uint64_t dim;
+    const rill_op *op;
+    uint32_t op_hash;
+    int ranks;
+    uint64_t block; /* entries of a block that all ranks must have alike; 0: none */
+    uint64_t k;     /* entries that a reducer wants in the result, */
+    bool reducer;   /* where it is one's call */
+    bool blocking;
+    /* where its statistics go, and which call of that kind it is */
+    int key;
+    uint64_t key_born, call, blocking_before;
+    /* what was chosen */
+    const rill__algorithm *algorithm;
+    uint16_t algorithm_hash;
+    rill__problem problem;
+    uint64_t choice; /* its number */
+    double predicted;
+    const rill__spread *spread; /* of the last result, where the call may go by it; else NULL */
+} rill__planned;
+
+/* How a call ended. */
+typedef struct rill__outcome {
+    bool known; /* it ended well, and nnz_sum and nnz_max are those of all ranks */
+    uint64_t nnz_sum, nnz_max;
+    double skew;
+    const rill_stream *out; /* NULL: this rank has none */
+    uint64_t nnz_out;
+} rill__outcome;
+
 /* At the start of a call: its key and number. */
-void rill__plan_begin(rill__planner *, rill_request *);
-/* RILL_OK: planned (request->algorithm, problem, predicted). RILL_IN_PROGRESS: an earlier call must
- * come first. RILL_ERR_STATE: nothing is known yet, so agree on task.nnz_sum and nnz_max, and call
- * rill__plan_choose. Other failures: a forced algorithm cannot serve. */
-rill_status rill__plan(rill__planner *, rill_request *);
-rill_status rill__plan_choose(rill__planner *, rill_request *, const rill__observed *);
-/* When a call is complete: what was observed. */
-void rill__plan_end(rill__planner *, rill_request *);
+void rill__plan_begin(rill__planner *, rill__planned *);
+
+typedef enum rill__planning {
+    RILL__PLAN_READY, /* algorithm, problem and predicted are set */
+    RILL__PLAN_WAITS, /* an earlier call must come first */
+    RILL__PLAN_ASKS,  /* nothing is known yet: agree on the entries, then rill__plan_choose */
+    RILL__PLAN_FAILS  /* with the status: a forced algorithm cannot serve */
+} rill__planning;
+rill__planning rill__plan(rill__planner *, rill__planned *, rill_status *);
+rill_status rill__plan_choose(rill__planner *, rill__planned *, const rill__observed *);
+/* When a call is complete. */
+void rill__plan_end(rill__planner *, const rill__planned *, const rill__outcome *);
 
 #endif

@@ -58,7 +58,7 @@ static rill_status measure(rill__link *link, char *out, char *in, double *latenc
 rill_status rill__probe_network(rill__link *link, double *latency, double *bits_per_second) {
     *latency = 25e-6;
     *bits_per_second = 1e10;
-    char *out = calloc(1, MOST_BYTES), *in = calloc(1, MOST_BYTES);
+    char *out = rill__calloc(1, MOST_BYTES), *in = rill__calloc(1, MOST_BYTES);
     double failed = !out || !in;
     rill_status status = rill__link_most(link, &failed, 1);
     if (status == RILL_OK && failed > 0)

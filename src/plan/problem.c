@@ -1,5 +1,5 @@
 /* What the estimates see of a call, and the ways to send it: index codec, value bits, partition. */
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "plan/plan.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ void rill__problem_code(rill__problem *p, const rill__index_codec *codec, int va
     double pair = rill__pairs_bytes(p, nnz, (double)p->dim) / nnz;
     double time = values->seconds(p->c, p->type) +
                   codec->seconds(p->c, p->index_bytes, fmin(1, nnz / (double)p->dim));
-    p->handle = time / pair;
+    p->transcode = time / pair;
 }
 
 rill__problem rill__plan_problem(const rill__planner *planner, const rill__settings *settings,
@@ -35,6 +35,7 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                        .partition = settings->partition == RILL__BALANCED ? RILL__BALANCED
                                                                           : RILL__UNIFORM,
                        .block = settings->block,
+                       .all_values = settings->all_values,
                        .c = &planner->profile.constants};
     double dim = (double)p.dim;
     if (seen->known) {

@@ -41,9 +41,11 @@ void rill__profile_network(rill__profile *profile, double latency, double bits_p
     const double idle = 1.25;
     rill__constants_network(&profile->constants, latency, bits_per_second);
     profile->points = 0;
-    if (latency >= RILL__TCP_LATENCY)
-        profile->point[profile->points++] = (rill__point){rill__name_hash("recursive_double"), 20,
-                                                          -7, (float)log(idle)};
+    const rill__algorithm *a;
+    for (int i = 0; latency >= RILL__TCP_LATENCY && (a = rill__algorithm_at(RILL_ALLREDUCE, i)); i++)
+        if (a->waits_in_pairs)
+            profile->point[profile->points++] = (rill__point){rill__name_hash(a->name), 20, -7,
+                                                              (float)log(idle)};
 }
 
 double rill__profile_time(const rill__profile *profile, const rill__algorithm *a,
@@ -167,7 +169,7 @@ static rill_status read_all(const char *path, rill_status (*take)(void *, const 
                             void *context) {
     reader r = {.file = fopen(path, "r"), .path = path};
     if (!r.file) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno));
-    rill__profile *entry = malloc(sizeof *entry);
+    rill__profile *entry = rill__malloc(sizeof *entry);
     rill_status status = entry ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     if (status == RILL_OK && (!next_line(&r) || strcmp(r.text, FIRST_LINE) != 0))
         status = wrong(&r, "this is not a profile (its first line is not \"" FIRST_LINE "\")");
@@ -287,7 +289,7 @@ rill_status rill__profile_write(const char *path, const rill__profile *profile) 
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     put(&out, FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
-                         "docs/COST.md explains them.\n");
+                         "docs/internals/cost.md explains them.\n");
     rill_status status = RILL_OK;
     copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */

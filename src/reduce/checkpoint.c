@@ -75,7 +75,7 @@ static rill_status check_contents(const rill__checkpoint_source *s, const rill__
 rill_status rill__checkpoint_arrange(rill__checkpoint *c, rill__checkpoint_section *sections) {
     uint32_t ranks = c->header.ranks;
     c->sections = sections;
-    c->offsets = calloc((size_t)ranks + 1, sizeof *c->offsets);
+    c->offsets = rill__calloc((size_t)ranks + 1, sizeof *c->offsets);
     if (!c->offsets || !sections) {
         rill__checkpoint_close(c);
         return rill__fail(RILL_ERR_MEMORY, "out of memory for the sections of %u ranks", ranks);
@@ -98,7 +98,7 @@ rill_status rill__checkpoint_open(const rill__checkpoint_source *s, rill__checkp
     RILL_TRY(s->read(s->context, 0, &c->header, sizeof c->header));
     RILL_TRY(check_header(s, &c->header));
     size_t bytes = c->header.ranks * sizeof *c->sections;
-    rill__checkpoint_section *sections = malloc(bytes);
+    rill__checkpoint_section *sections = rill__malloc(bytes);
     if (sections) {
         rill_status status = s->read(s->context, sizeof c->header, sections, bytes);
         if (status != RILL_OK) {

@@ -1,5 +1,5 @@
-/* The file of a reducer (docs/FORMAT.md, "Checkpoint of a reducer"): what is in it, and how it is read
- * without trusting a byte of it. Nothing here knows of MPI, so that it can be fuzzed. */
+/* The file of a reducer (docs/reference/format.md, "Checkpoint of a reducer"): what is in it, and
+ * how it is read without trusting a byte of it. Nothing here knows of MPI, so that it can be fuzzed. */
 #ifndef RILL_REDUCE_CHECKPOINT_H
 #define RILL_REDUCE_CHECKPOINT_H
 

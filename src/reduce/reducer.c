@@ -8,25 +8,30 @@
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static rill_status reserve_zeros(rill__buffer *buffer, uint64_t n, rill_type type) {
+static rill_status reserve_zeros(const rill__space *space, rill__buffer *buffer, uint64_t n,
+                                 rill_type type) {
     size_t bytes;
     if (!rill__size_mul(n, rill__type_size(type), &bytes))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "dim %llu is too large for a dense vector",
                           (unsigned long long)n);
     RILL_TRY(rill__buffer_reserve(buffer, bytes));
-    memset(buffer->data, 0, bytes);
+    rill__do_clear(space, buffer->data, bytes);
     return RILL_OK;
 }
 
 static rill_status reserve(rill_reducer *r) {
-    RILL_TRY(reserve_zeros(&r->residual, r->dim, r->type));
+    r->residual = r->momentum = r->pending = r->scaled = r->fused = rill__space_buffer(r->space);
+    r->given_back = rill__piece_in(r->space);
+    RILL_TRY(reserve_zeros(r->space, &r->residual, r->dim, r->type));
     r->residual_is_zero = true;
-    if (r->options.momentum != 0) RILL_TRY(reserve_zeros(&r->momentum, r->dim, r->type));
-    RILL_TRY(rill_stream_create(r->type, r->dim, &r->selected));
+    if (r->options.momentum != 0) RILL_TRY(reserve_zeros(r->space, &r->momentum, r->dim, r->type));
+    RILL_TRY(rill__stream_create_in(r->space, r->type, r->dim, &r->selected));
+    RILL_TRY(rill__stream_create_in(r->space, r->type, r->dim, &r->part));
     RILL_TRY(rill_stream_create(r->type, r->dim, &r->result));
-    RILL_TRY(rill_stream_create(r->type, r->dim, &r->part));
-    rill__stream_init(&r->borrowed, r->type, r->dim);
-    return RILL_OK;
+    rill__stream_init_in(&r->borrowed, r->space, r->type, r->dim);
+    if (r->space->is_host) return RILL_OK;
+    RILL_TRY(rill_stream_create(r->type, r->dim, &r->staged));
+    return rill__stream_create_in(r->space, r->type, r->dim, &r->landed);
 }
 
 static rill_status reserve_memory(rill_reducer *r) {
@@ -42,8 +47,9 @@ static rill_status reserve_memory(rill_reducer *r) {
 
 static rill_status create_request(rill_reducer *r) {
     rill_options o = rill__reducer_call_options(r);
+    const rill_stream *in = r->choice == RILL__SEND_ALL ? &r->borrowed : r->selected;
     rill__arguments a = {.collective = r->collective,
-                         .in = r->choice == RILL__SEND_ALL ? &r->borrowed : r->selected,
+                         .in = r->space->is_host ? in : r->staged,
                          .out = r->result,
                          .op = RILL_SUM,
                          .root = -1,
@@ -77,7 +83,7 @@ static rill_status create(rill_reducer *r, const rill_reducer_options *given, ui
     return rill__reducer_prepare(r);
 }
 
-static rill_status make(rill_comm *comm, rill_type type, uint64_t dim,
+static rill_status make(rill_comm *comm, const rill__space *space, rill_type type, uint64_t dim,
                         const rill_reducer_options *options, uint64_t number, rill_reducer **out) {
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
@@ -86,10 +92,11 @@ static rill_status make(rill_comm *comm, rill_type type, uint64_t dim,
     if (options->size < offsetof(rill_reducer_options, select))
         return rill__fail(RILL_ERR_ARGUMENT,
                           CREATE "options.size %zu: use RILL_REDUCER_OPTIONS_INIT", options->size);
-    rill_reducer *r = calloc(1, sizeof *r);
+    rill_reducer *r = rill__calloc(1, sizeof *r);
     if (!r) return rill__fail(RILL_ERR_MEMORY, "out of memory for a reducer");
     *out = r;
     r->comm = comm;
+    r->space = space;
     r->type = type;
     r->dim = dim;
     r->stats = (rill_stats)RILL_STATS_INIT;
@@ -97,15 +104,16 @@ static rill_status make(rill_comm *comm, rill_type type, uint64_t dim,
 }
 
 /* A rank that cannot make its own takes part in the agreement all the same. */
-rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
-                                const rill_reducer_options *options, rill_reducer **out) {
+rill_status rill__reducer_create_in(rill_comm *comm, const rill__space *space, rill_type type,
+                                    uint64_t dim, const rill_reducer_options *options,
+                                    rill_reducer **out) {
     if (out) *out = NULL;
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CREATE "comm is NULL");
     /* Reducers of one communicator have a number each, so that they round independently. It is the same on all ranks, also
      * after a reducer that could not be made. */
     uint64_t number = comm->reducers++;
     rill_reducer *r = NULL;
-    rill_status status = out ? make(comm, type, dim, options, number, &r)
+    rill_status status = out ? make(comm, space, type, dim, options, number, &r)
                              : rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
     status = rill__agree_all(comm, "reducer_create", status,
                              status == RILL_OK ? rill__reducer_options_word(r) : 0);
@@ -121,6 +129,11 @@ rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
     return RILL_OK;
 }
 
+rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
+                                const rill_reducer_options *options, rill_reducer **out) {
+    return rill__reducer_create_in(comm, rill__host(), type, dim, options, out);
+}
+
 rill_status rill_reducer_free(rill_reducer **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_reducer *r = *pointer;
@@ -134,6 +147,9 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     rill_stream_free(&r->selected);
     rill_stream_free(&r->result);
     rill_stream_free(&r->part);
+    rill_stream_free(&r->staged);
+    rill_stream_free(&r->landed);
+    rill__piece_free(&r->given_back);
     rill__buffer *buffers[] = {&r->residual, &r->momentum,        &r->pending,      &r->scaled,
                                &r->fused,    &r->feedback.memory, &r->memory_before};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)

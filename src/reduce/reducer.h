@@ -5,6 +5,7 @@
 #include "api/call.h"
 #include "coll/topk/topk.h"
 #include "select/selector_state.h"
+#include "stream/part_ops.h"
 
 typedef enum rill__choice {
     RILL__SEND_ALL,     /* the gradient as it is, by MPI's own allreduce */
@@ -23,6 +24,7 @@ typedef struct rill__target {
 
 struct rill_reducer {
     rill_comm *comm;
+    const rill__space *space; /* that gradients, updates and all vectors of the reducer lie in */
     rill_type type;
     uint64_t dim;
     rill_reducer_options options; /* strings copied, numbers resolved */
@@ -46,8 +48,14 @@ struct rill_reducer {
     bool pending_used;
     rill__buffer scaled, fused; /* a clipped or copied gradient; fused tensors */
 
-    rill_stream *selected, *result;
-    rill_stream borrowed; /* dense: the gradient itself */
+    rill_stream *selected; /* what is sent, in the space */
+    rill_stream borrowed;  /* dense: the gradient itself */
+    rill_stream *result;   /* of the call, where the user gave no stream */
+    /* Calls work in the host's memory. In another space, input and result are copied: what was selected, no more. */
+    rill_stream *staged;    /* selected or borrowed, on the host */
+    rill_stream *delivered; /* the result in the space; on the host, the request's output */
+    rill_stream *landed;    /* that, where the user gave no stream */
+    rill__piece given_back; /* a returned part, in the space */
     rill_request *request;
     rill__feedback feedback;
     rill__target target;
@@ -75,6 +83,9 @@ struct rill_reducer {
 };
 
 /* ---- reducer.c ---- */
+/* rill_reducer_create with gradients, updates and residual in a space. */
+rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type, uint64_t dim,
+                                    const rill_reducer_options *, rill_reducer **out);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
 
@@ -96,7 +107,7 @@ rill_status rill__reducer_select(rill_reducer *, const void *gradient);
 
 /* ---- feedback.c: what was not delivered ---- */
 /* After the call: the residual takes what was not delivered, the momentum forgets what was. */
-void rill__reducer_take_back(rill_reducer *);
+rill_status rill__reducer_take_back(rill_reducer *);
 /* After a call that delivered nothing: everything that was selected. */
 void rill__reducer_take_all_back(rill_reducer *);
 
@@ -111,37 +122,6 @@ void rill__reducer_undo_void(rill_reducer *);
 void rill__reducer_write_nan(rill_reducer *);
 /* The gradient of a step that could not even begin goes to the residual. */
 void rill__reducer_keep_gradient(rill_reducer *, const void *gradient);
-
-/* ---- dense.c: loops over dense vectors; any memory ---- */
-void rill__dense_add(rill_type, void *into, const void *from, uint64_t n);
-/* into = factor into + from */
-void rill__dense_decay_add(rill_type, void *into, double factor, const void *from, uint64_t n);
-/* into = into + factor from */
-void rill__dense_add_scaled(rill_type, void *into, double factor, const void *from, uint64_t n);
-/* into = factor from */
-void rill__dense_scale(rill_type, void *into, double factor, const void *from, uint64_t n);
-/* into = from / divisor; into may be from. */
-void rill__dense_divide(rill_type, void *into, const void *from, double divisor, uint64_t n);
-double rill__dense_norm(rill_type, const void *, uint64_t n); /* L2 */
-
-/* ---- dense_finite.c: the same where values may be NaN or infinite ---- */
-bool rill__dense_is_finite(rill_type, const void *, uint64_t n);
-uint64_t rill__dense_drop_nonfinite(rill_type, void *, uint64_t n); /* they become 0; how many */
-/* into += from, which counts as 0 where it is not finite; false: it was so somewhere. */
-bool rill__dense_add_finite(rill_type, void *into, const void *from, uint64_t n);
-/* Undoes that, up to rounding. */
-void rill__dense_subtract_finite(rill_type, void *into, const void *from, uint64_t n);
-/* rill__dense_decay_add; false, and nothing is changed but for rounding, where from is not finite. */
-bool rill__dense_decay_add_finite(rill_type, void *into, double factor, const void *from,
-                                  uint64_t n);
-void rill__dense_undecay(rill_type, void *into, double factor, const void *from, uint64_t n);
-/* rill__dense_divide; false: a quotient is not finite. */
-bool rill__dense_divide_finite(rill_type, void *into, const void *from, double divisor, uint64_t n);
-void rill__dense_fill(rill_type, void *into, double value, uint64_t n);
-
-/* into[0..n) = the pairs with indices in [first, first + n), from the first pair on, and zeros; returns
- * how many pairs that were. */
-uint64_t rill__dense_write(rill__shape, void *into, uint64_t first, uint64_t n, rill__pairs);
 
 /* ---- reducer_choice.c: algorithm and way of sending ---- */
 rill_status rill__reducer_resolve(rill_reducer *);

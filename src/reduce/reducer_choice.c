@@ -81,7 +81,7 @@ static double best_of(const rill_reducer *r, rill_collective collective, double 
 }
 
 static const rill__algorithm *mpi_allreduce(void) {
-    return rill__algorithm_named(RILL_ALLREDUCE, "dense");
+    return rill__algorithm_of_mpi(RILL_ALLREDUCE);
 }
 
 static double dense_time(const rill_reducer *r) {

@@ -44,7 +44,7 @@ rill_status rill__file_agree(const rill_reducer *r, rill_status status) {
 static void settle(rill__engine *engine) {
     for (rill__task *q = engine->active; q;) {
         rill__task *next = q->next;
-        if (((const rill_request *)q)->may_post) {
+        if (q->may_post) {
             rill__engine_wait(q);
             next = engine->active; /* others may have ended as well */
         }
@@ -165,12 +165,31 @@ rill_status rill__file_compare(const rill_reducer *r, const rill__checkpoint_hea
 
 typedef struct saving {
     rill__checkpoint file;
-    const void *from[RILL__KEPT_PARTS]; /* of this rank */
+    const void *from[RILL__KEPT_PARTS];           /* of this rank */
+    rill__buffer fetched[RILL__KEPT_PENDING + 1]; /* vectors that lie in another space */
     rill__selector_state *selectors;
     rill__outfile out; /* of rank 0 */
     char partial
         [PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular file */
 } saving;
+
+/* The vectors, on the host. */
+static rill_status fetch_vectors(const rill_reducer *r, const rill__checkpoint_section *mine,
+                                 saving *s) {
+    const rill__buffer *vectors[] = {[RILL__KEPT_RESIDUAL] = &r->residual,
+                                     [RILL__KEPT_MOMENTUM] = &r->momentum,
+                                     [RILL__KEPT_PENDING] = &r->pending};
+    for (int part = 0; part <= RILL__KEPT_PENDING; part++) {
+        size_t bytes = mine->bytes[part];
+        s->from[part] = vectors[part]->data;
+        if (r->space->is_host || !bytes) continue;
+        RILL_TRY(rill__buffer_reserve(&s->fetched[part], bytes));
+        RILL_TRY(
+            rill__space_copy(rill__host(), s->fetched[part].data, r->space, s->from[part], bytes));
+        s->from[part] = s->fetched[part].data;
+    }
+    return RILL_OK;
+}
 
 static rill_status gather_sections(const rill_reducer *r, saving *s) {
     const rill__engine *e = &r->comm->engine;
@@ -179,9 +198,7 @@ static rill_status gather_sections(const rill_reducer *r, saving *s) {
         .bytes = {r->residual_is_zero ? 0 : dense, r->options.momentum != 0 ? dense : 0,
                   r->pending_used ? dense : 0, (size_t)r->n_selectors * sizeof *s->selectors,
                   r->feedback.memory_size}};
-    s->from[RILL__KEPT_RESIDUAL] = r->residual.data;
-    s->from[RILL__KEPT_MOMENTUM] = r->momentum.data;
-    s->from[RILL__KEPT_PENDING] = r->pending.data;
+    RILL_TRY(fetch_vectors(r, &mine, s));
     s->from[RILL__KEPT_SELECTORS] = s->selectors;
     s->from[RILL__KEPT_MEMORY] = r->feedback.memory.data;
     for (int i = 0; i < r->n_selectors; i++)
@@ -199,9 +216,10 @@ static rill_status gather_sections(const rill_reducer *r, saving *s) {
 static rill_status prepare_saving(const rill_reducer *r, saving *s) {
     uint32_t ranks = (uint32_t)r->comm->engine.size;
     s->file.header = rill__file_describe(r);
-    s->selectors = calloc((size_t)r->n_selectors + 1, sizeof *s->selectors);
+    s->selectors = rill__calloc((size_t)r->n_selectors + 1, sizeof *s->selectors);
     if (!s->selectors) return rill__fail(RILL_ERR_MEMORY, "out of memory");
-    return rill__checkpoint_arrange(&s->file, calloc(ranks, sizeof(rill__checkpoint_section)));
+    return rill__checkpoint_arrange(&s->file,
+                                    rill__calloc(ranks, sizeof(rill__checkpoint_section)));
 }
 
 /* 0, or the error. */
@@ -307,6 +325,8 @@ static rill_status save(const rill_reducer *r, const char *path) {
     if (status == RILL_OK) status = rill__file_agree(r, gather_sections(r, &s));
     if (status == RILL_OK) status = write_file(r, path, &s);
     rill__checkpoint_close(&s.file);
+    for (int part = 0; part <= RILL__KEPT_PENDING; part++)
+        rill__buffer_free(&s.fetched[part]);
     free(s.selectors);
     return status;
 }

@@ -142,7 +142,24 @@ static rill_status read_section(const rill_reducer *r, loading *l, uint32_t rank
     }
     RILL_TRY(rill__checkpoint_read(&l->source, &l->file, rank, to));
     for (int part = 0; part <= RILL__KEPT_PENDING; part++)
-        if (adds[part]) rill__dense_add(r->type, l->part[part].data, to[part], r->dim);
+        if (adds[part])
+            rill__dense_add(rill__host(), r->type, l->part[part].data, to[part], r->dim);
+    return RILL_OK;
+}
+
+/* Vectors go where the reducer's lie, while a failure still leaves those as they were. */
+static rill_status send_vectors(const rill_reducer *r, loading *l) {
+    size_t dense = r->dim * rill__type_size(r->type);
+    for (int part = 0; part <= RILL__KEPT_PENDING && !r->space->is_host; part++) {
+        rill__buffer there = rill__space_buffer(r->space);
+        if (!l->part[part].data) continue;
+        RILL_TRY(rill__buffer_reserve(&there, dense));
+        rill_status status = rill__space_copy(r->space, there.data, rill__host(),
+                                              l->part[part].data, dense);
+        rill__buffer_free(&l->part[part]);
+        l->part[part] = there;
+        RILL_TRY(status);
+    }
     return RILL_OK;
 }
 
@@ -157,6 +174,7 @@ static rill_status read_sections(const rill_reducer *r, loading *l) {
         RILL_TRY(rill__buffer_reserve(&l->part[part], dense));
         memset(l->part[part].data, 0, dense);
     }
+    RILL_TRY(send_vectors(r, l));
     if (!l->has[RILL__KEPT_SELECTORS]) return RILL_OK;
     const rill__selector_state *states = l->part[RILL__KEPT_SELECTORS].data;
     for (uint64_t i = 0; i < selectors_of(r, l); i++)
@@ -232,14 +250,15 @@ static void adopt_vectors(rill_reducer *r, loading *l) {
     r->residual_is_zero = !l->has[RILL__KEPT_RESIDUAL];
     if (r->options.momentum != 0) exchange(&r->momentum, &l->part[RILL__KEPT_MOMENTUM]);
     if (l->has[RILL__KEPT_PENDING]) exchange(&r->pending, &l->part[RILL__KEPT_PENDING]);
-    else if (r->pending.data) memset(r->pending.data, 0, r->dim * rill__type_size(r->type));
+    else if (r->pending.data)
+        rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
     r->pending_used = l->has[RILL__KEPT_PENDING];
 }
 
 /* The old state is kept until all ranks have the new one: where one of them lacks memory, all stay as they were. */
 static rill_status adopt(rill_reducer *r, loading *l) {
     rill__engine *engine = &r->comm->engine;
-    rill_reducer *old = malloc(sizeof *old);
+    rill_reducer *old = rill__malloc(sizeof *old);
     rill_status status = old ? RILL_OK : rill__fail(RILL_ERR_MEMORY, LOAD "out of memory");
     if (old) {
         *old = *r;

@@ -62,7 +62,7 @@ static rill_status check(const rill_reducer_options *o) {
 
 static char *copy_text(const char *text) {
     size_t n = strlen(text) + 1;
-    char *copy = malloc(n);
+    char *copy = rill__malloc(n);
     return copy ? memcpy(copy, text, n) : NULL;
 }
 
@@ -82,7 +82,7 @@ static rill_status copy_texts(rill_reducer_options *o) {
 static rill_status copy_warmup(rill_reducer *r, const double *stages) {
     if (!stages || !r->options.warmup_steps) return RILL_OK;
     size_t bytes = (size_t)r->options.warmup_stages * sizeof *stages;
-    r->warmup = malloc(bytes);
+    r->warmup = rill__malloc(bytes);
     if (!r->warmup) return rill__fail(RILL_ERR_MEMORY, "out of memory");
     memcpy(r->warmup, stages, bytes);
     return RILL_OK;

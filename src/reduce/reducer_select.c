@@ -41,7 +41,7 @@ static rill_status create_selector(rill_reducer *r, uint64_t dim, uint64_t k, ri
     s.interval = r->options.threshold_interval;
     s.seed = r->options.seed;
     s.threads = r->options.threads;
-    return rill_selector_create(r->type, dim, &s, out);
+    return rill__selector_create_in(r->space, r->type, dim, &s, out);
 }
 
 static rill_status create_selectors(rill_reducer *r) {
@@ -53,10 +53,10 @@ static rill_status create_selectors(rill_reducer *r) {
     if (n > r->selectors_capacity) {
         free(r->selectors);
         free(r->bounds);
-        r->selectors = calloc((size_t)n, sizeof(rill_selector *));
-        r->bounds = calloc((size_t)n + 1, sizeof *r->bounds);
+        r->selectors = rill__calloc((size_t)n, sizeof(rill_selector *));
+        r->bounds = rill__calloc((size_t)n + 1, sizeof *r->bounds);
         free(r->states_before);
-        r->states_before = calloc((size_t)n, sizeof *r->states_before);
+        r->states_before = rill__calloc((size_t)n, sizeof *r->states_before);
         r->selectors_capacity = r->selectors && r->bounds && r->states_before ? n : 0;
         if (!r->selectors_capacity)
             return rill__fail(RILL_ERR_MEMORY, "out of memory for %d selectors", n);
@@ -79,21 +79,6 @@ rill_status rill__reducer_selectors(rill_reducer *r) {
 }
 
 /* ---- one step ----------------------------------------------------------------------------- */
-
-/* Appends the pairs of a part of the index space that starts at first. */
-static rill_status append(rill_stream *into, const rill_stream *part, uint64_t first) {
-    size_t size = rill__type_size(into->type);
-    uint64_t old = into->nnz, n = old + part->nnz;
-    /* Room was reserved for all: parts together select at most that. */
-    if (into->idx.capacity < n * into->index_bytes || into->val.capacity < n * size)
-        return rill__fail(RILL_ERR_STATE, "a selection is larger than its room");
-    for (uint64_t i = 0; i < part->nnz; i++)
-        rill__index_put(into->index_bytes, into->idx.data, old + i,
-                        first + rill__index_at(part->index_bytes, part->idx.data, i));
-    memcpy((char *)into->val.data + old * size, part->val.data, part->nnz * size);
-    into->nnz = n;
-    return RILL_OK;
-}
 
 static rill_status select_with(rill_reducer *r, int i, const void *gradient, void *residual,
                                rill_stream *out) {
@@ -118,6 +103,7 @@ static rill_status select_ranges(rill_reducer *r, const void *gradient, int *don
     uint64_t room = 0;
     for (int i = 0; i < r->n_selectors; i++)
         room += rill__block_quota(r->k, r->n_selectors, i);
+    /* For all: the ranges together select at most that. */
     RILL_TRY(rill__stream_reserve_pairs(r->selected, rill__min_u64(room, r->dim)));
     for (int i = 0; i < r->n_selectors; i++) {
         uint64_t first = r->bounds[i];
@@ -128,7 +114,7 @@ static rill_status select_ranges(rill_reducer *r, const void *gradient, int *don
         rill_status status = select_with(r, i, (const char *)gradient + first * size,
                                          (char *)r->residual.data + first * size, &part);
         *done = i + 1;
-        if (status == RILL_OK) status = append(r->selected, &part, first);
+        if (status == RILL_OK) status = rill__stream_append(r->selected, &part, first);
         part.dim = r->dim;
         part.index_bytes = rill__index_bytes(r->dim);
         *r->part = part;
@@ -159,8 +145,9 @@ static rill_status select_largest(rill_reducer *r, const void *gradient) {
     if (r->options.feedback) {
         void *rest = (char *)r->residual.data + offset;
         const void *given = (const char *)gradient + offset;
-        if (!r->guards) rill__dense_add(r->type, rest, given, r->dim - from);
-        else if (!rill__dense_add_finite(r->type, rest, given, r->dim - from)) r->skipped = true;
+        if (!r->guards) rill__dense_add(r->space, r->type, rest, given, r->dim - from);
+        else if (!rill__dense_add_finite(r->space, r->type, rest, given, r->dim - from))
+            r->skipped = true;
     }
     rill_stream_clear(r->selected);
     return status;
@@ -168,8 +155,8 @@ static rill_status select_largest(rill_reducer *r, const void *gradient) {
 
 /* residual += gradient. */
 static void feed(rill_reducer *r, const void *gradient) {
-    if (!r->guards) rill__dense_add(r->type, r->residual.data, gradient, r->dim);
-    else if (!rill__dense_add_finite(r->type, r->residual.data, gradient, r->dim))
+    if (!r->guards) rill__dense_add(r->space, r->type, r->residual.data, gradient, r->dim);
+    else if (!rill__dense_add_finite(r->space, r->type, r->residual.data, gradient, r->dim))
         r->skipped = true;
     r->residual_is_zero = false;
     r->fed = gradient;
@@ -189,9 +176,11 @@ static rill_status select_nonzero(rill_reducer *r, const void *gradient) {
     }
     r->fed = gradient;
     rill_stream *selected = r->selected;
-    if (r->guards && rill__dense_drop_nonfinite(r->type, selected->val.data, selected->nnz))
+    if (r->guards &&
+        rill__dense_drop_nonfinite(r->space, r->type, selected->val.data, selected->nnz))
         r->skipped = true;
-    if (!r->residual_is_zero) memset(r->residual.data, 0, r->dim * rill__type_size(r->type));
+    if (!r->residual_is_zero)
+        rill__do_clear(r->space, r->residual.data, r->dim * rill__type_size(r->type));
     r->residual_is_zero = true;
     return RILL_OK;
 }
@@ -206,8 +195,9 @@ static bool is_ours(const rill_reducer *r, const void *gradient) {
 static rill_status copy_gradient(rill_reducer *r, const void **gradient, bool finite) {
     size_t bytes = r->dim * rill__type_size(r->type);
     RILL_TRY(rill__buffer_reserve(&r->scaled, bytes));
-    if (bytes && *gradient != r->scaled.data) memcpy(r->scaled.data, *gradient, bytes);
-    if (finite) rill__dense_drop_nonfinite(r->type, r->scaled.data, r->dim);
+    if (bytes && *gradient != r->scaled.data)
+        rill__do_copy(r->space, r->scaled.data, *gradient, bytes);
+    if (finite) rill__dense_drop_nonfinite(r->space, r->type, r->scaled.data, r->dim);
     *gradient = r->scaled.data;
     return RILL_OK;
 }
@@ -239,16 +229,16 @@ static rill_status select_all(rill_reducer *r, const void *gradient) {
 
 static rill_status clip(rill_reducer *r, const void **gradient) {
     double limit = r->options.clip / sqrt(r->comm->engine.size);
-    double norm = rill__dense_norm(r->type, *gradient, r->dim);
+    double norm = rill__dense_norm(r->space, r->type, *gradient, r->dim);
     if (r->guards && !isfinite(norm)) {
         r->skipped = true;
         if (r->voids) return RILL_OK;
         RILL_TRY(copy_gradient(r, gradient, true));
-        norm = rill__dense_norm(r->type, *gradient, r->dim);
+        norm = rill__dense_norm(r->space, r->type, *gradient, r->dim);
     }
     if (!(norm > limit)) return RILL_OK;
     RILL_TRY(rill__buffer_reserve(&r->scaled, r->dim * rill__type_size(r->type)));
-    rill__dense_scale(r->type, r->scaled.data, limit / norm, *gradient, r->dim);
+    rill__dense_scale(r->space, r->type, r->scaled.data, limit / norm, *gradient, r->dim);
     *gradient = r->scaled.data;
     return RILL_OK;
 }
@@ -258,9 +248,9 @@ static rill_status add_momentum(rill_reducer *r, const void **gradient) {
     double momentum = r->options.momentum;
     if (r->guards && !r->voids) RILL_TRY(copy_gradient(r, gradient, true));
     if (!r->voids) {
-        rill__dense_decay_add(r->type, r->momentum.data, momentum, *gradient, r->dim);
-    } else if (!rill__dense_decay_add_finite(r->type, r->momentum.data, momentum, *gradient,
-                                             r->dim)) {
+        rill__dense_decay_add(r->space, r->type, r->momentum.data, momentum, *gradient, r->dim);
+    } else if (!rill__dense_decay_add_finite(r->space, r->type, r->momentum.data, momentum,
+                                             *gradient, r->dim)) {
         r->skipped = true;
         return RILL_OK;
     }
@@ -273,8 +263,9 @@ static rill_status add_momentum(rill_reducer *r, const void **gradient) {
 static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
     if (r->pending_used) {
         bool finite = true;
-        if (r->guards) finite = rill__dense_add_finite(r->type, r->pending.data, *gradient, r->dim);
-        else rill__dense_add(r->type, r->pending.data, *gradient, r->dim);
+        if (r->guards)
+            finite = rill__dense_add_finite(r->space, r->type, r->pending.data, *gradient, r->dim);
+        else rill__dense_add(r->space, r->type, r->pending.data, *gradient, r->dim);
         *gradient = r->pending.data;
         r->uses_pending = true;
         r->skipped = r->pending_skipped || !finite;
@@ -284,7 +275,8 @@ static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
         RILL_TRY(copy_gradient(r, gradient, false));
     if (r->options.clip > 0) RILL_TRY(clip(r, gradient));
     bool unseen = r->choice != RILL__SEND_ALL && !r->options.feedback;
-    if (r->guards && unseen && !r->skipped && !rill__dense_is_finite(r->type, *gradient, r->dim)) {
+    if (r->guards && unseen && !r->skipped &&
+        !rill__dense_is_finite(r->space, r->type, *gradient, r->dim)) {
         r->skipped = true;
         if (!r->voids) RILL_TRY(copy_gradient(r, gradient, true));
     }

@@ -8,6 +8,11 @@
 
 /* ---- first half --------------------------------------------------------------------------- */
 
+/* Both, though perhaps with the kernels of another instruction set. */
+static bool is_on_host(const rill_reducer *r, const rill_stream *update) {
+    return r->space->is_host && rill__stream_space(update)->is_host;
+}
+
 static rill_status check_target(const rill_reducer *r, const char *call,
                                 const rill__target *target) {
     if (target->stream) {
@@ -18,6 +23,9 @@ static rill_status check_target(const rill_reducer *r, const char *call,
         if (target->stream->type != r->type)
             return rill__fail(RILL_ERR_ARGUMENT, "%s: update has type %s, the reducer %s", call,
                               rill_type_name(target->stream->type), rill_type_name(r->type));
+        if (rill__stream_space(target->stream) != r->space && !is_on_host(r, target->stream))
+            return rill__fail(RILL_ERR_ARGUMENT, "%s: update lies in memory '%s', the reducer '%s'",
+                              call, rill__stream_space(target->stream)->name, r->space->name);
         return RILL_OK;
     }
     if (!target->dense && !target->tensors && r->dim)
@@ -32,17 +40,30 @@ static void fail_here(rill_reducer *r, rill_status status) {
     snprintf(r->error, sizeof r->error, "%s", rill_last_error());
 }
 
-static void start_call(rill_reducer *r) {
-    rill_request *q = r->request;
-    rill__engine *engine = &r->comm->engine;
+/* The call's input, copied where it is not the host's already. */
+static void stage(rill_reducer *r) {
     if (r->failed != RILL_OK) {
         rill_stream_clear(r->selected);
         r->borrowed.form = RILL__SPARSE;
         r->borrowed.nnz = 0;
     }
+    if (r->space->is_host) return;
+    bool all = r->choice == RILL__SEND_ALL;
+    rill_status status = rill_stream_copy(r->staged, all ? &r->borrowed : r->selected);
+    if (status == RILL_OK) return;
+    fail_here(r, status);
+    rill_stream_clear(r->staged);
+    if (!all) rill__reducer_take_all_back(r);
+    rill_stream_clear(r->selected);
+}
+
+static void start_call(rill_reducer *r) {
+    rill_request *q = r->request;
+    rill__engine *engine = &r->comm->engine;
+    stage(r);
     r->feedback.k = r->k;
     r->feedback.step = r->steps;
-    q->out = r->target.stream ? r->target.stream : r->result;
+    q->out = r->target.stream && r->space->is_host ? r->target.stream : r->result;
     q->blocking = r->blocking;
     rill__lock(engine);
     rill__request_begin(q);
@@ -90,64 +111,28 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
 
 /* ---- second half -------------------------------------------------------------------------- */
 
-/* update[0..n) = the entries [first, first + n) of a block-sparse result; *at: its first block that goes on behind them. */
-static void write_blocks(const rill_stream *result, uint64_t first, uint64_t n, uint64_t *at,
-                         void *update) {
-    size_t size = rill__type_size(result->type);
-    uint64_t count, block = rill_stream_block(result), end = first + n;
-    const uint64_t *numbers = rill_stream_blocks(result, &count);
-    const char *from = rill_stream_values(result);
-    memset(update, 0, n * size);
-    for (; *at < count && numbers[*at] * block < end; ++*at) {
-        uint64_t start = numbers[*at] * block;
-        uint64_t stop = start + rill__min_u64(block, result->dim - start);
-        uint64_t low = rill__max_u64(start, first), high = rill__min_u64(stop, end);
-        if (low < high)
-            memcpy((char *)update + (low - first) * size, from + (*at * block + low - start) * size,
-                   (high - low) * size);
-        if (stop > end) return;
-    }
-}
-
-/* update[0..n) = the entries [first, first + n) of the result; *at: where its pairs go on. */
-static void write_range(const rill_stream *result, uint64_t first, uint64_t n, uint64_t *at,
-                        void *update) {
-    size_t size = rill__type_size(result->type);
-    if (result->form == RILL__DENSE) {
-        memcpy(update, (const char *)result->val.data + first * size, n * size);
-        return;
-    }
-    if (result->form == RILL__BLOCKS) {
-        write_blocks(result, first, n, at, update);
-        return;
-    }
-    rill__pairs rest = rill__stream_pairs(result);
-    rest.n -= *at;
-    rest.idx = (const char *)rest.idx + *at * result->index_bytes;
-    rest.val = (const char *)rest.val + *at * size;
-    *at += rill__dense_write(rill__stream_shape(result), update, first, n, rest);
-}
-
 /* False, where it matters: the update is not finite. */
 static bool write_update(rill_reducer *r) {
-    rill_stream *result = r->request->out;
+    rill_stream *result = r->delivered;
     double ranks = r->options.average ? r->comm->engine.size : 1;
     if (r->target.dense && result->form == RILL__DENSE) {
         void *from = result->val.data;
         if (r->checks)
-            return rill__dense_divide_finite(r->type, r->target.dense, from, ranks, r->dim);
-        rill__dense_divide(r->type, r->target.dense, from, ranks, r->dim);
+            return rill__dense_divide_finite(r->space, r->type, r->target.dense, from, ranks,
+                                             r->dim);
+        rill__dense_divide(r->space, r->type, r->target.dense, from, ranks, r->dim);
         return true;
     }
     bool finite = true;
     void *values = result->val.data;
-    if (r->checks) finite = rill__dense_divide_finite(r->type, values, values, ranks, result->nnz);
-    else if (ranks != 1) rill__dense_divide(r->type, values, values, ranks, result->nnz);
+    if (r->checks)
+        finite = rill__dense_divide_finite(r->space, r->type, values, values, ranks, result->nnz);
+    else if (ranks != 1) rill__dense_divide(r->space, r->type, values, values, ranks, result->nnz);
     uint64_t at = 0, first = 0;
-    if (r->target.dense) write_range(result, 0, r->dim, &at, r->target.dense);
+    if (r->target.dense) rill__stream_write(result, 0, r->dim, &at, r->target.dense);
     for (int i = 0; i < r->target.n; i++) {
         const rill_tensor *t = &r->target.tensors[i];
-        write_range(result, first, t->count, &at, t->update);
+        rill__stream_write(result, first, t->count, &at, t->update);
         first += t->count;
     }
     return finite;
@@ -169,41 +154,52 @@ static void collect_stats(rill_reducer *r) {
 /* A value that was not finite on one rank, or a sum that is not: all ranks have the same result, and see it alike. What is sent
  * whole need not be undone, and is looked at while the update is written. */
 static bool is_void(rill_reducer *r) {
-    const rill_stream *result = r->request->out;
+    const rill_stream *result = r->delivered;
     r->checks = false;
     if (!r->voids) return false;
     if (r->request->task.flags & RILL__FLAG_VOID) return true;
     r->checks = r->choice == RILL__SEND_ALL && !r->fed && !r->taken;
-    return !r->checks && !rill__dense_is_finite(r->type, result->val.data, result->nnz);
+    return !r->checks && !rill__dense_is_finite(r->space, r->type, result->val.data, result->nnz);
 }
 
-static void deliver(rill_reducer *r) {
+/* The result where the reducer's other vectors lie. */
+static rill_status land(rill_reducer *r) {
+    r->delivered = r->request->out;
+    if (r->space->is_host) return RILL_OK;
+    r->delivered = r->target.stream ? r->target.stream : r->landed;
+    return rill_stream_copy(r->delivered, r->request->out);
+}
+
+static rill_status deliver(rill_reducer *r) {
+    RILL_TRY(land(r));
     bool counts = !is_void(r);
     if (counts) {
         if (r->choice == RILL__SEND_ALL && !r->residual_is_zero) {
-            memset(r->residual.data, 0, r->dim * rill__type_size(r->type));
+            rill__do_clear(r->space, r->residual.data, r->dim * rill__type_size(r->type));
             r->residual_is_zero = true;
         }
-        rill__reducer_take_back(r);
+        RILL_TRY(rill__reducer_take_back(r));
         counts = write_update(r);
     }
     r->stats.voided = !counts;
-    if (counts) return;
+    if (counts) return RILL_OK;
     rill__reducer_undo_void(r);
     rill__reducer_write_nan(r);
     r->voided_total++;
+    return RILL_OK;
 }
 
 static rill_status finish(rill_reducer *r) {
     r->active = false;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
     rill_status status = rill__request_result(r->request);
-    if (status == RILL_OK) deliver(r);
+    if (status == RILL_OK) status = deliver(r);
     else rill__reducer_undo_failed(r);
     if (r->uses_pending) {
-        memset(r->pending.data, 0, r->dim * rill__type_size(r->type));
+        rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
         r->pending_used = r->pending_skipped = false;
     }
+    if (status == RILL_OK) status = rill__space_wait(r->space);
     if (status != RILL_OK) return status;
     r->steps++;
     r->ticks[3] = rill__ticks(r->comm->engine.link);
@@ -264,10 +260,10 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
     size_t bytes = r->dim * rill__type_size(r->type);
     if (!r->pending.data) {
         RILL_TRY(rill__buffer_reserve(&r->pending, bytes));
-        memset(r->pending.data, 0, bytes);
+        rill__do_clear(r->space, r->pending.data, bytes);
     }
-    if (!r->guards) rill__dense_add(r->type, r->pending.data, gradient, r->dim);
-    else if (!rill__dense_add_finite(r->type, r->pending.data, gradient, r->dim))
+    if (!r->guards) rill__dense_add(r->space, r->type, r->pending.data, gradient, r->dim);
+    else if (!rill__dense_add_finite(r->space, r->type, r->pending.data, gradient, r->dim))
         r->pending_skipped = true;
     r->pending_used = true;
     return RILL_OK;
@@ -279,9 +275,9 @@ rill_status rill_reducer_scale(rill_reducer *r, double factor) {
         return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_scale: factor %g is not finite", factor);
     if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_scale: a step is under way");
     if (!r->residual_is_zero)
-        rill__dense_scale(r->type, r->residual.data, factor, r->residual.data, r->dim);
+        rill__dense_scale(r->space, r->type, r->residual.data, factor, r->residual.data, r->dim);
     if (r->pending_used)
-        rill__dense_scale(r->type, r->pending.data, factor, r->pending.data, r->dim);
+        rill__dense_scale(r->space, r->type, r->pending.data, factor, r->pending.data, r->dim);
     return RILL_OK;
 }
 
@@ -298,8 +294,9 @@ rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t cou
     if (!count || !r->options.feedback) return RILL_OK;
     if (!values) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_give_back: values is NULL");
     double share = r->options.average ? 1 : 1.0 / r->comm->engine.size;
-    rill__dense_add_scaled(r->type, (char *)r->residual.data + first * rill__type_size(r->type),
-                           share, values, count);
+    rill__dense_add_scaled(r->space, r->type,
+                           (char *)r->residual.data + first * rill__type_size(r->type), share,
+                           values, count);
     r->residual_is_zero = false;
     return RILL_OK;
 }
@@ -322,14 +319,14 @@ static rill_status fuse(rill_reducer *r, const char *call, int n, const rill_ten
     if (sum != r->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "%s: the tensors have %llu values, the reducer %llu",
                           call, (unsigned long long)sum, (unsigned long long)r->dim);
-    rill_tensor *list = realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
+    rill_tensor *list = rill__realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
     if (!list) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d tensors", n);
     r->tensors = list;
     RILL_TRY(rill__buffer_reserve(&r->fused, r->dim * size));
     char *at = r->fused.data;
     for (int i = 0; i < n; i++) {
         list[i] = tensors[i];
-        memcpy(at, tensors[i].gradient, tensors[i].count * size);
+        rill__do_copy(r->space, at, tensors[i].gradient, tensors[i].count * size);
         at += tensors[i].count * size;
     }
     *target = (rill__target){.tensors = list, .n = n};
@@ -340,8 +337,9 @@ static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
     size_t size = rill__type_size(r->type);
     char *at = r->residual.data;
     for (int i = 0; i < n && r->options.feedback; i++) {
-        if (r->guards) rill__dense_add_finite(r->type, at, tensors[i].gradient, tensors[i].count);
-        else rill__dense_add(r->type, at, tensors[i].gradient, tensors[i].count);
+        if (r->guards)
+            rill__dense_add_finite(r->space, r->type, at, tensors[i].gradient, tensors[i].count);
+        else rill__dense_add(r->space, r->type, at, tensors[i].gradient, tensors[i].count);
         at += tensors[i].count * size;
         r->residual_is_zero = false;
     }

@@ -29,8 +29,8 @@ static void restore(rill_reducer *r) {
 
 void rill__reducer_keep_gradient(rill_reducer *r, const void *gradient) {
     if (!r->options.feedback || !gradient || !r->dim) return;
-    if (r->guards) rill__dense_add_finite(r->type, r->residual.data, gradient, r->dim);
-    else rill__dense_add(r->type, r->residual.data, gradient, r->dim);
+    if (r->guards) rill__dense_add_finite(r->space, r->type, r->residual.data, gradient, r->dim);
+    else rill__dense_add(r->space, r->type, r->residual.data, gradient, r->dim);
     r->residual_is_zero = false;
 }
 
@@ -63,9 +63,10 @@ void rill__reducer_undo_failed(rill_reducer *r) {
 void rill__reducer_undo_void(rill_reducer *r) {
     if (r->choice != RILL__SEND_ALL) rill__reducer_take_all_back(r);
     if (r->fed && r->options.feedback)
-        rill__dense_subtract_finite(r->type, r->residual.data, r->fed, r->dim);
+        rill__dense_subtract_finite(r->space, r->type, r->residual.data, r->fed, r->dim);
     if (r->taken)
-        rill__dense_undecay(r->type, r->momentum.data, r->options.momentum, r->taken, r->dim);
+        rill__dense_undecay(r->space, r->type, r->momentum.data, r->options.momentum, r->taken,
+                            r->dim);
     restore(r);
 }
 
@@ -74,7 +75,11 @@ void rill__reducer_write_nan(rill_reducer *r) {
         rill_stream_clear(r->target.stream);
         rill__value_store(r->type, r->target.stream->fill, NAN);
     }
-    if (r->target.dense) rill__dense_fill(r->type, r->target.dense, NAN, r->dim);
-    for (int i = 0; i < r->target.n; i++)
-        rill__dense_fill(r->type, r->target.tensors[i].update, NAN, r->target.tensors[i].count);
+    uint64_t nan = 0;
+    rill__value_store(r->type, &nan, NAN);
+    if (r->target.dense) rill__dense_fill(r->space, r->type, r->target.dense, &nan, r->dim);
+    for (int i = 0; i < r->target.n; i++) {
+        const rill_tensor *t = &r->target.tensors[i];
+        rill__dense_fill(r->space, r->type, t->update, &nan, t->count);
+    }
 }

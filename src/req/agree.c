@@ -58,7 +58,7 @@ static void merge(rill__task *task, rill__agree *a, const rill__message *m, bool
 }
 
 rill_status rill__agree_step(rill__task *task, rill__agree *a) {
-    rill__group group = rill__group_or_all(&a->group, task->engine);
+    rill__group group = rill__group_or_all(&a->group, task->engine->rank, task->engine->size);
     for (;;) {
         int peer;
         rill__round_kind kind = rill__doubling_round(group.me, group.n, a->stage, &peer);

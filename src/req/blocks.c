@@ -51,7 +51,7 @@ static rill_status make_room(rill__engine *engine, rill__block *block, size_t by
     void *data = room && room <= MOST_SHARED ? from_slab(engine, room) : NULL;
     if (!data) return rill__buffer_reserve(&block->buffer, bytes);
     rill__buffer_free(&block->buffer);
-    block->buffer = (rill__buffer){data, room - RILL__SLACK};
+    block->buffer = (rill__buffer){.data = data, .capacity = room - RILL__SLACK};
     block->in_slab = true;
     return RILL_OK;
 }
@@ -71,7 +71,7 @@ static rill__block *from_pool(rill__engine *engine, size_t bytes) {
         if (!(*at)->in_slab && (!largest || capacity > (*largest)->buffer.capacity)) largest = at;
     }
     rill__block **at = best ? best : largest;
-    if (!at) return calloc(1, sizeof(rill__block));
+    if (!at) return rill__calloc(1, sizeof(rill__block));
     rill__block *block = *at;
     *at = block->next;
     return block;
@@ -103,7 +103,7 @@ rill_status rill__blocks_reserve(rill__engine *engine, int n, size_t bytes) {
     for (const rill__block *b = engine->free_blocks; b && n > 0; b = b->next)
         n -= b->buffer.capacity >= bytes;
     for (; n > 0; n--) {
-        rill__block *block = calloc(1, sizeof *block);
+        rill__block *block = rill__calloc(1, sizeof *block);
         if (!block || rill__buffer_reserve(&block->buffer, bytes) != RILL_OK) {
             free(block);
             return rill__fail(RILL_ERR_MEMORY, "out of memory for a block");

@@ -15,11 +15,13 @@ void rill__call_header_at(const rill__task *task, rill__header *h) {
     h->index_codec = h->value_codec = 0;
     h->collective = task->expect.collective;
     h->algorithm = task->expect.algorithm;
+    h->memory = task->expect.memory;
     h->op = task->expect.op;
     h->status = 0;
     h->flags = task->flags;
+    h->tells = RILL__TELLS_NNZ;
     h->origin = task->engine->rank;
-    h->details = task->expect.details;
+    h->arguments = task->expect.arguments;
     h->seq = task->seq;
     h->dim = task->expect.dim;
     h->first = h->range = h->count = h->index_size = h->value_size = 0;
@@ -43,15 +45,27 @@ static rill_status encode_failure(rill__task *task, rill__block **out) {
     return RILL_OK;
 }
 
-/* Each message has a hop of its own, so that no two share random numbers. */
-static void next_coding(rill__task *task, const rill__part *part, rill__coding *coding) {
-    coding->index = task->coding.index;
-    coding->value = task->coding.value;
-    coding->key.seed = task->coding.key.seed;
-    coding->key.step = task->step_key;
-    coding->key.sender = task->sender;
-    coding->key.hop = task->hops++;
-    if (task->codec_forced) return;
+/* A header of the call, with what the coding tells. */
+static void header_at(const rill__task *task, const rill__coding *coding, rill__header *h) {
+    rill__call_header_at(task, h);
+    if (!coding->words) return;
+    h->tells = RILL__TELLS_WORDS;
+    h->word[0] = coding->words[0];
+    h->word[1] = coding->words[1];
+}
+
+/* The codecs and the key of this message, from those of the call. Each message has a hop of its
+ * own, so that no two share random numbers. */
+static void settle_coding(rill__task *task, const rill__coding *given, const rill__part *part,
+                          rill__coding *coding) {
+    uint32_t next = task->hops++;
+    coding->index = given->index;
+    coding->value = given->value;
+    coding->key.seed = given->key.seed;
+    coding->key.step = given->key.step;
+    coding->key.sender = given->key.sender;
+    coding->key.hop = given->key.hop == RILL__NEXT_HOP ? next : given->key.hop;
+    if (given->forced) return;
     if (part->form == RILL__BLOCKS) { /* few numbers for many values: always the smallest */
         coding->index = rill__index_codec_choose(8, rill__blocks_in(part->n, part->block),
                                                  rill__block_range(part->block, part->first,
@@ -77,16 +91,18 @@ static rill__block *densify(rill__task *task, const rill__part *part, rill__part
     rill__block *block = rill__block_take(task, HEADER_ROOM + bytes);
     if (!block) return NULL;
     char *values = (char *)block->buffer.data + HEADER_ROOM;
-    rill__assign_fill(type, values, part->range, &task->fill);
+    rill__assign_fill(rill__part_space(part)->stream, type, values, part->range, &task->fill);
     rill__assign_pairs(task->shape, values, part->first, rill__part_pairs(part));
-    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, values, 0};
+    *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range,
+                          NULL,        values,      0,           part->space};
     return block;
 }
 
 /* The header ends where the values begin. */
-static void add_header(const rill__task *task, const rill__part *dense, rill__block *block) {
+static void add_header(const rill__task *task, const rill__coding *given, const rill__part *dense,
+                       rill__block *block) {
     rill__header h;
-    rill__call_header_at(task, &h);
+    header_at(task, given, &h);
     h.form = RILL__M_DENSE;
     h.first = dense->first;
     h.range = h.count = dense->n;
@@ -96,10 +112,10 @@ static void add_header(const rill__task *task, const rill__part *dense, rill__bl
     block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
 }
 
-/* Of a part that the task may send in any form. */
-static rill__wire_form form_of(const rill__task *task, const rill__part *part,
-                               const rill__coding *coding) {
-    bool bits = task->adds_bits && !task->codec_forced && coding->value == &rill__value_raw &&
+/* Of a part that may go in any form. */
+static rill__wire_form form_of(const rill__task *task, const rill__coding *given,
+                               const rill__part *part) {
+    bool bits = task->adds_bits && !given->forced && given->value == &rill__value_raw &&
                 rill__worth_coding((double)part->n);
     return rill__wire_form_of((double)part->n, (double)part->range,
                               (double)rill__dense_switch(task->shape.type, part->range), bits);
@@ -119,36 +135,36 @@ static rill_status list_present(rill__task *task, const rill__part *part, rill__
         n = rill__min_u64(block, part->n - at);
         uint64_t first = part->form == RILL__BLOCKS ? ((const uint64_t *)part->idx)[i] * block
                                                     : part->first;
-        pairs->n += rill__kernels_get()->compact(shape, (const char *)part->val + at * size, first,
-                                                 n, &task->fill, part->n - pairs->n,
-                                                 (char *)idx->buffer.data +
-                                                     pairs->n * shape.index_bytes,
-                                                 (char *)val->buffer.data + pairs->n * size);
+        pairs->n += rill__part_space(part)->stream->compact(
+            shape, (const char *)part->val + at * size, first, n, &task->fill, part->n - pairs->n,
+            (char *)idx->buffer.data + pairs->n * shape.index_bytes,
+            (char *)val->buffer.data + pairs->n * size);
     }
     pairs->idx = idx->buffer.data;
     pairs->val = val->buffer.data;
     return RILL_OK;
 }
 
-static rill_status encode(rill__task *task, const rill__part *part, rill__block **out) {
+static rill_status encode(rill__task *task, const rill__coding *given, const rill__part *part,
+                          rill__block **out) {
     rill__coding coding;
     rill__part dense, present;
-    next_coding(task, part, &coding);
+    settle_coding(task, given, part, &coding);
     bool absent_is_lost = coding.value->bits && task->fill;
     if (absent_is_lost && part->form != RILL__SPARSE && part->n) {
         RILL_TRY(list_present(task, part, &present));
         part = &present;
-        if (!task->codec_forced)
+        if (!given->forced)
             coding.index = rill__index_codec_choose(task->shape.index_bytes, part->n, part->range);
     }
-    bool any_form = !absent_is_lost && task->sends_dense && part->form == RILL__SPARSE;
-    rill__wire_form form = any_form ? form_of(task, part, &coding) : RILL__WIRE_PAIRS;
+    bool any_form = !absent_is_lost && given->turns_dense && part->form == RILL__SPARSE;
+    rill__wire_form form = any_form ? form_of(task, given, part) : RILL__WIRE_PAIRS;
     if (form == RILL__WIRE_BITS) coding.index = &rill__codec_bitmap;
     if (form == RILL__WIRE_DENSE) {
         *out = densify(task, part, &dense);
         if (!*out) return RILL_ERR_MEMORY;
         if (coding.value == &rill__value_raw) {
-            add_header(task, &dense, *out);
+            add_header(task, given, &dense, *out);
             return RILL_OK;
         }
         part = &dense;
@@ -156,16 +172,61 @@ static rill_status encode(rill__task *task, const rill__part *part, rill__block 
     rill__block *block = rill__block_take(task, rill__message_bound(task->shape, &coding, part));
     if (!block) return RILL_ERR_MEMORY;
     rill__header h;
-    rill__call_header_at(task, &h);
+    header_at(task, given, &h);
     block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
-    if (task->lost && coding.value->bits) task->lost(task, part, block);
+    if (task->lost && coding.value->bits)
+        task->lost(task->whom, given, part, block->buffer.data, block->bytes);
     *out = block;
     return RILL_OK;
 }
 
-rill_status rill__encode(rill__task *task, const rill__part *part, rill__block **out) {
+rill_status rill__encode(rill__task *task, const rill__coding *coding, const rill__part *part,
+                         rill__block **out) {
     if (task->status == RILL_OK) {
-        if (encode(task, part, out) == RILL_OK) return RILL_OK;
+        if (encode(task, coding, part, out) == RILL_OK) return RILL_OK;
+        rill__task_fail(task, RILL_ERR_MEMORY);
+    }
+    return encode_failure(task, out);
+}
+
+/* Of a message that was encoded or checked here: all of the header is there. */
+static rill__header read_header(const void *start) {
+    rill__header h;
+    rill__header_read(start, RILL__LONG_BYTES, &h);
+    return h;
+}
+
+static rill_status bundle(rill__task *task, int n, const void *const *start, rill__block **out) {
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++) {
+        rill__header h = read_header(start[i]);
+        bytes += rill__message_padded(&h);
+    }
+    rill__block *block = rill__block_take(task, sizeof(rill__header) + bytes);
+    if (!block) return RILL_ERR_MEMORY;
+    rill__header h = rill__call_header(task);
+    h.form = RILL__M_BUNDLE;
+    h.count = (uint64_t)n;
+    h.value_size = bytes;
+    h.nnz_sum = h.nnz_max = 0; /* the messages have them */
+    h.layout = (uint8_t)rill__layout_for(&h, 0);
+    block->bytes = rill__message_size(&h);
+    char *at = (char *)block->buffer.data + rill__header_write(&h, block->buffer.data);
+    for (int i = 0; i < n; i++) {
+        rill__header inner = read_header(start[i]);
+        size_t whole = rill__message_size(&inner), padded = rill__message_padded(&inner);
+        memcpy(at, start[i], whole);
+        memset(at + whole, 0, padded - whole);
+        at += padded;
+    }
+    *out = block;
+    return RILL_OK;
+}
+
+rill_status rill__encode_bundle(rill__task *task, int n, const void *const *start,
+                                rill__block **out) {
+    if (task->status == RILL_OK) {
+        if (bundle(task, n, start, out) == RILL_OK) return RILL_OK;
         rill__task_fail(task, RILL_ERR_MEMORY);
     }
     return encode_failure(task, out);

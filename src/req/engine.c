@@ -19,14 +19,14 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->threaded = link->threads;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
-    engine->sent = calloc((size_t)engine->size, sizeof *engine->sent);
-    engine->received = calloc((size_t)engine->size, sizeof *engine->received);
-    engine->announced = calloc((size_t)engine->size, sizeof *engine->announced);
+    engine->sent = rill__calloc((size_t)engine->size, sizeof *engine->sent);
+    engine->received = rill__calloc((size_t)engine->size, sizeof *engine->received);
+    engine->announced = rill__calloc((size_t)engine->size, sizeof *engine->announced);
     if (!engine->sent || !engine->received || !engine->announced ||
         pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     engine->tag_calls = RILL__TAG_NOTE / RILL__LANES;
-    engine->derailed = UINT64_MAX;
+    engine->derailed = engine->left_from = UINT64_MAX;
     return rill__notes_reserve(engine);
 }
 
@@ -76,11 +76,8 @@ void rill__task_start(rill__task *task) {
     task->error[0] = '\0';
     task->inquired = false;
     task->hops = 0;
-    task->sender = (uint32_t)engine->rank;
-    task->step_key = task->seq - engine->first_seq;
-    task->shares_errors = false;
     task->lost = NULL;
-    task->sends_dense = task->adds_bits = false;
+    task->adds_bits = false;
     task->flags = 0;
     task->sent_bytes = task->recv_bytes = task->messages = task->rounds = 0;
     task->life = RILL__ACTIVE;
@@ -121,6 +118,11 @@ static void advance(rill__engine *engine, rill__task *task) {
         complete(engine, task);
         return;
     }
+    if (task->seq >= engine->left_from) {
+        rill__left_alone(engine, task);
+        complete(engine, task);
+        return;
+    }
     if (task->life == RILL__ACTIVE) {
         rill_status status = task->step(task);
         if (status == RILL_IN_PROGRESS) return;
@@ -155,7 +157,7 @@ bool rill__engine_progress(rill__engine *engine) {
     for (rill__task *task = engine->active; task;) {
         if (task->seq >= end) break; /* its tags are still in use */
         if (looked++ >= WINDOW && !engine->driven) break;
-        if (engine->driven != task && (task->own || looked > WINDOW)) {
+        if (engine->driven != task && (task->waited_for || looked > WINDOW)) {
             before = task;
             task = task->next;
             continue;

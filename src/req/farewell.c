@@ -32,8 +32,8 @@ static bool all_received(const rill__engine *engine) {
  * nobody is in a call), then how many messages they have sent, and take in until that many have come. By
  * messages of our own: with stray messages about, MPI_Ibarrier and MPI_Ialltoall of Open MPI 4.1.4 were
  * seen to wait for ever. */
-rill_status rill__engine_drain(rill__engine *engine) {
-    rill__buffer sink = {NULL, 0};
+static rill_status drain_together(rill__engine *engine) {
+    rill__buffer sink = {.data = NULL};
     rill_status status = RILL_OK;
     rill__refuse_calls(engine);
     for (int step = 0; step < 2 && status == RILL_OK; step++) {
@@ -58,4 +58,26 @@ rill_status rill__engine_drain(rill__engine *engine) {
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     return rill__fail(status, "while freeing a communicator: %s", detail);
+}
+
+/* The link keeps what this rank has sent, and lets it go by itself: the others need to know only from which call on it is
+ * missing. Under the lock, since another rank's thread may be helping. */
+static void leave_alone(rill__engine *engine) {
+    rill__lock(engine);
+    engine->leaving = engine->closing = true;
+    rill__header header = {.magic = RILL__MAGIC,
+                           .version = RILL__VERSION,
+                           .form = RILL__M_FAREWELL,
+                           .seq = engine->seq,
+                           .dim = UINT64_MAX};
+    rill__send_note(engine, &header, "");
+    engine->table->leave(engine->link);
+    rill__orphans_done(engine);
+    rill__unlock(engine);
+}
+
+rill_status rill__engine_drain(rill__engine *engine) {
+    if (!engine->table->leave) return drain_together(engine);
+    leave_alone(engine);
+    return RILL_OK;
 }

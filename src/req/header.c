@@ -1,7 +1,8 @@
-/* The two layouts of a message's header: docs/FORMAT.md. The long one is the struct itself. The short one has
- * 32 bits for what is 64 wide, and leaves out what follows from the rest: the size of the values from their
+/* The layouts of a message's header: docs/reference/format.md. The long one is the struct itself. The short ones have
+ * 32 bits for what is 64 wide, and leave out what follows from the rest: the size of the values from their
  * count and codec, the width of an index from the dimension; status, origin and fill are 0. A bundle has no
- * indices, and the size of what it holds stands in the place of theirs. The bare one ends before the statistics, which are 0. */
+ * indices, and the size of what it holds stands in the place of theirs. The bare one ends before the last two
+ * words, which are 0. */
 #include "req/message.h"
 
 #include <stddef.h>
@@ -11,14 +12,15 @@ typedef struct short_header {
     uint32_t magic;
     uint8_t version, layout, form, type; /* to here as in the long layout */
     uint8_t index_codec, value_codec, collective, flags;
-    uint32_t algorithm, op, details;
+    uint16_t algorithm, memory;
+    uint32_t op, arguments;
     uint32_t seq, dim, first, range, count, size;
-    uint64_t nnz_sum, nnz_max; /* not in the bare one */
+    uint64_t word[2]; /* not in the bare one */
 } short_header;
 
 _Static_assert(sizeof(rill__header) == RILL__LONG_BYTES, "the header is a wire format");
 _Static_assert(sizeof(short_header) == RILL__SHORT_BYTES, "the header is a wire format");
-_Static_assert(offsetof(short_header, nnz_sum) == RILL__BARE_BYTES, "the header is a wire format");
+_Static_assert(offsetof(short_header, word) == RILL__BARE_BYTES, "the header is a wire format");
 
 /* Indices of so many entries have less than 2^32 bytes in any codec. */
 rill__layout rill__layout_for(const rill__header *h, uint64_t entries) {
@@ -26,7 +28,8 @@ rill__layout rill__layout_for(const rill__header *h, uint64_t entries) {
                 (h->fill == 0) & (h->status == 0);
     if (h->form == RILL__M_BUNDLE) fits = fits & (h->value_size <= UINT32_MAX);
     if (!fits) return RILL__LAYOUT_LONG;
-    return h->nnz_sum | h->nnz_max ? RILL__LAYOUT_SHORT : RILL__LAYOUT_BARE;
+    if (!(h->word[0] | h->word[1])) return RILL__LAYOUT_BARE;
+    return h->tells == RILL__TELLS_WORDS ? RILL__LAYOUT_WORDS : RILL__LAYOUT_SHORT;
 }
 
 size_t rill__header_write(const rill__header *h, void *out) {
@@ -43,10 +46,11 @@ size_t rill__header_write(const rill__header *h, void *out) {
     s->index_codec = h->index_codec;
     s->value_codec = h->value_codec;
     s->collective = h->collective;
-    s->flags = (uint8_t)h->flags;
+    s->flags = h->flags;
     s->algorithm = h->algorithm;
+    s->memory = h->memory;
     s->op = h->op;
-    s->details = h->details;
+    s->arguments = h->arguments;
     s->seq = (uint32_t)h->seq;
     s->dim = (uint32_t)h->dim;
     s->first = (uint32_t)h->first;
@@ -54,8 +58,8 @@ size_t rill__header_write(const rill__header *h, void *out) {
     s->count = (uint32_t)h->count;
     s->size = (uint32_t)(h->form == RILL__M_BUNDLE ? h->value_size : h->index_size);
     if (h->layout == RILL__LAYOUT_BARE) return RILL__BARE_BYTES;
-    s->nnz_sum = h->nnz_sum;
-    s->nnz_max = h->nnz_max;
+    s->word[0] = h->word[0];
+    s->word[1] = h->word[1];
     return sizeof *s;
 }
 
@@ -72,8 +76,8 @@ bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
     short_header s;
     if (size < RILL__BARE_BYTES) return false;
     memcpy(&s, bytes, RILL__BARE_BYTES); /* inside a bundle it is aligned to 8 bytes only */
-    s.nnz_sum = s.nnz_max = 0;
-    if (s.layout == RILL__LAYOUT_SHORT) {
+    s.word[0] = s.word[1] = 0;
+    if (s.layout == RILL__LAYOUT_SHORT || s.layout == RILL__LAYOUT_WORDS) {
         if (size < sizeof s) return false;
         memcpy(&s, bytes, sizeof s);
     } else if (s.layout != RILL__LAYOUT_BARE) {
@@ -91,11 +95,13 @@ bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
     h->value_codec = s.value_codec;
     h->collective = s.collective;
     h->algorithm = s.algorithm;
+    h->memory = s.memory;
     h->op = s.op;
-    h->details = s.details;
+    h->arguments = s.arguments;
     h->status = 0;
     h->origin = 0;
     h->flags = s.flags;
+    h->tells = s.layout == RILL__LAYOUT_WORDS ? RILL__TELLS_WORDS : RILL__TELLS_NNZ;
     h->seq = s.seq;
     h->dim = s.dim;
     h->first = s.first;
@@ -104,8 +110,8 @@ bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
     bool bundle = s.form == RILL__M_BUNDLE;
     h->index_size = bundle ? 0 : s.size;
     h->value_size = bundle ? s.size : value_size(&s);
-    h->nnz_sum = s.nnz_sum;
-    h->nnz_max = s.nnz_max;
+    h->word[0] = s.word[0];
+    h->word[1] = s.word[1];
     h->fill = 0;
     return true;
 }

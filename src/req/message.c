@@ -12,6 +12,12 @@ uint32_t rill__name_hash(const char *name) {
     return hash;
 }
 
+uint16_t rill__algorithm_hash(const char *name) {
+    uint32_t hash = rill__name_hash(name);
+    uint16_t folded = (uint16_t)(hash ^ hash >> 16);
+    return folded ? folded : 1;
+}
+
 size_t rill__message_size(const rill__header *h) {
     uint64_t size;
     if (__builtin_add_overflow(h->index_size, h->value_size, &size) ||
@@ -102,7 +108,7 @@ static const char *broken_values(const rill__header *h) {
 static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
-    if (h->layout > RILL__LAYOUT_BARE) return "unknown layout";
+    if (h->layout > RILL__LAYOUT_WORDS) return "unknown layout";
     if (h->form > RILL__M_BLOCKS) return "unknown form";
     if (h->layout != RILL__LAYOUT_LONG && !rill__form_has_entries(h->form) &&
         h->form != RILL__M_BUNDLE)
@@ -110,6 +116,7 @@ static const char *broken_field(const rill__header *h) {
     if (!rill__message_size(h)) return "sizes overflow";
     if (h->status > 0) return "positive status";
     if (h->flags & ~(unsigned)RILL__FLAGS) return "unknown flags";
+    if (h->tells > RILL__TELLS_WORDS) return "unknown words";
     if (h->form == RILL__M_FAILED) return h->index_size ? "a failure with indices" : NULL;
     if (h->status < 0) return "a status without a failure";
     const char *broken;
@@ -170,7 +177,9 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
     if (h->op != e->op) return rill__fail(RILL_ERR_MISMATCH, "another rank has another op");
     if (h->algorithm != e->algorithm)
         return rill__fail(RILL_ERR_MISMATCH, "another rank runs another algorithm");
-    if (h->details != e->details)
+    if (h->memory != e->memory)
+        return rill__fail(RILL_ERR_MISMATCH, "another rank remembers other steps");
+    if (h->arguments != e->arguments)
         return rill__fail(
             RILL_ERR_MISMATCH,
             "another rank has another root, partition, block size or forced algorithm");
@@ -183,13 +192,13 @@ static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) 
     uint64_t values = (uint64_t)rill__type_size((rill_type)e->type) * h->count;
     uint64_t indices = rill__align8(h->index_bytes * h->count);
     bool kind = (h->magic == RILL__MAGIC) & (h->version == RILL__VERSION) &
-                (h->layout <= RILL__LAYOUT_BARE) & (h->form == RILL__M_SPARSE) &
+                (h->layout <= RILL__LAYOUT_WORDS) & (h->form == RILL__M_SPARSE) &
                 (h->index_codec == RAW) & (h->value_codec == RAW) &
                 (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0) &
-                (h->flags <= RILL__FLAGS);
+                (h->flags <= RILL__FLAGS) & (h->tells <= RILL__TELLS_WORDS);
     bool call = (h->type == e->type) & (h->collective == e->collective) & (h->op == e->op) &
-                (h->algorithm == e->algorithm) & (h->details == e->details) & (h->seq == e->seq) &
-                (h->dim == e->dim);
+                (h->algorithm == e->algorithm) & (h->memory == e->memory) &
+                (h->arguments == e->arguments) & (h->seq == e->seq) & (h->dim == e->dim);
     bool sizes = (h->count <= size) & (h->count <= h->range) & (h->range <= h->dim) &
                  (h->first <= h->dim - h->range) & (h->index_size == indices) &
                  (h->value_size == values) & (size == rill__header_bytes(h) + indices + values);
@@ -270,8 +279,8 @@ static rill_status decode_indices(const rill__header *h, const numbers *n, void 
         if (n->size != rill__align8(n->count * h->index_bytes))
             return malformed("size of the indices does not fit the count");
         *idx = n->bytes;
-        uint64_t at = rill__kernels_get()->check(h->index_bytes, *idx, n->count, n->first,
-                                                 n->range);
+        uint64_t at = rill__host()->stream->check(h->index_bytes, *idx, n->count, n->first,
+                                                  n->range);
         if (at < n->count)
             return rill__fail(RILL_ERR_MESSAGE,
                               "malformed message: index %llu is out of order or range",
@@ -300,26 +309,29 @@ static rill_status decode_values(const rill__message *m, void *room, const void 
     return RILL_OK;
 }
 
-rill_status rill__message_bits(const rill__message *m, rill__part *part) {
+rill__bits rill__message_bits(const rill__message *m, rill__part *part) {
     const rill__header *h = &m->header;
     if (h->form != RILL__M_SPARSE || h->type != RILL_F32 ||
         h->index_codec != rill__codec_bitmap.id || h->value_codec != RAW ||
         (uintptr_t)m->payload % 8)
-        return RILL_IN_PROGRESS;
+        return RILL__BITS_NONE;
     /* Also where a forced codec made bits of a range that is nearly full. */
     double limit = (double)rill__dense_switch(RILL_F32, h->range);
     if (rill__wire_form_of((double)h->count, (double)h->range, limit, true) == RILL__WIRE_PAIRS)
-        return RILL_IN_PROGRESS;
+        return RILL__BITS_NONE;
     const uint64_t *words = (const uint64_t *)m->payload;
-    uint64_t n = h->index_size / 8, set = rill__kernels_get()->count_bits(words, n);
+    uint64_t n = h->index_size / 8, set = rill__host()->stream->count_bits(words, n);
     uint64_t over = n ? n * 64 : 0;
     bool fits = over < h->range + 64 &&
                 (over <= h->range || !(words[n - 1] >> (64 - (over - h->range))));
-    if (set != h->count || !fits) return malformed("a bitmap does not fit the count or the range");
+    if (set != h->count || !fits) {
+        malformed("a bitmap does not fit the count or the range");
+        return RILL__BITS_BROKEN;
+    }
     *part = (rill__part){RILL__BITS, h->first, h->range,
                          h->count,   words,    m->payload + h->index_size,
-                         n};
-    return RILL_OK;
+                         n,          NULL};
+    return RILL__BITS_THERE;
 }
 
 rill_status rill__message_part(const rill__message *m, void *room, rill__part *part) {
@@ -336,6 +348,7 @@ rill_status rill__message_part(const rill__message *m, void *room, rill__part *p
     part->n = h->count;
     part->idx = part->val = NULL;
     part->block = n.block;
+    part->space = NULL;
     if (!h->count) return RILL_OK;
     if (h->form != RILL__M_DENSE) RILL_TRY(decode_indices(h, &n, room, &part->idx));
     if (n.block) {
@@ -349,7 +362,7 @@ rill_status rill__message_part(const rill__message *m, void *room, rill__part *p
 rill_status rill__message_next(const rill__message *bundle, const rill__expect *expect,
                                size_t *offset, rill__message *message) {
     size_t left = bundle->header.value_size - *offset;
-    if (!left) return RILL_IN_PROGRESS;
+    if (!left) return malformed("a bundle is too short");
     const char *at = bundle->payload + *offset;
     rill__header h;
     size_t size = 0;

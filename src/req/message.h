@@ -1,8 +1,9 @@
-/* Messages: one self-describing header, then indices and values together. docs/FORMAT.md is the
- * specification.
+/* Messages: one self-describing header, then indices and values together.
+ * docs/reference/format.md is the specification.
  *
- * The header has three layouts. In memory there is only the long one; on the wire, messages with entries and bundles
- * go with the short one where its 32-bit fields will do: with many ranks, headers are a good part of the volume.
+ * The header has four layouts. In memory there is only the long one; on the wire, messages with
+ * entries and bundles go with a short one where its 32-bit fields will do: with many ranks, headers
+ * are a good part of the volume.
  *
  * A receiver trusts nothing: sizes, counts, ranges and order are checked before a byte is used. */
 #ifndef RILL_REQ_MESSAGE_H
@@ -12,16 +13,28 @@
 #include "stream/part.h"
 
 #define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */
-#define RILL__VERSION 1
+#define RILL__VERSION 2
 #define RILL__LONG_BYTES 112
 #define RILL__SHORT_BYTES 64
 #define RILL__BARE_BYTES 48
 
 typedef enum rill__layout {
     RILL__LAYOUT_LONG = 0,
-    RILL__LAYOUT_SHORT = 1,
-    RILL__LAYOUT_BARE = 2 /* short, without the statistics */
+    RILL__LAYOUT_SHORT = 1, /* ends with the statistics */
+    RILL__LAYOUT_BARE = 2,  /* short, without them */
+    RILL__LAYOUT_WORDS = 3  /* short, with two words of the algorithm in their place */
 } rill__layout;
+
+/* Messages of one call travel in lanes, which keep phases apart when any source is awaited. SHORT
+ * is for messages of an exchange (rill__exchange_send) of at most RILL__SHORT bytes. */
+enum {
+    RILL__LANE_A = 0,
+    RILL__LANE_B = 1,
+    RILL__LANE_AGREE = 2,
+    RILL__LANE_SHORT = 3,
+    RILL__LANES = 4
+};
+enum { RILL__SHORT = 1024 };
 
 typedef enum rill__message_form {
     RILL__M_SPARSE = 0,   /* count indices, count values */
@@ -39,6 +52,12 @@ typedef enum rill__flag {
 } rill__flag;
 enum { RILL__FLAGS = 1 }; /* all of them */
 
+/* What the two words at the end of a header are. */
+typedef enum rill__tells {
+    RILL__TELLS_NNZ = 0,  /* statistics for the planner */
+    RILL__TELLS_WORDS = 1 /* what the algorithm tells with its entries */
+} rill__tells;
+
 typedef struct rill__header {
     uint32_t magic;
     uint8_t version;
@@ -49,30 +68,38 @@ typedef struct rill__header {
     uint8_t index_codec;
     uint8_t value_codec;
     uint8_t collective;
-    uint32_t algorithm; /* hash of its name */
+    uint16_t algorithm; /* rill__algorithm_hash of its name; 0: not chosen yet */
+    uint16_t memory;    /* hash of what the algorithm remembers of earlier calls; 0: nothing */
     uint32_t op;        /* hash of its name */
     int16_t status;     /* 0, or the sender's error */
-    uint16_t flags;     /* rill__flag, of the ranks that this message speaks for */
+    uint8_t flags;      /* rill__flag, of the ranks that this message speaks for */
+    uint8_t tells;      /* rill__tells */
     int32_t origin;     /* rank that encoded it; FAILED: where the error arose */
-    uint32_t details;   /* what else must be the same on all ranks: root, options */
+    uint32_t arguments; /* hash of what else must be the same on all ranks: root, options */
     uint64_t seq;       /* number of the call on its communicator */
     uint64_t dim;
     uint64_t first, range;
     uint64_t count;
     uint64_t index_size; /* bytes after the header, padded to 8 */
     uint64_t value_size; /* bytes after the indices */
-    uint64_t nnz_sum; /* statistics for the planner, of the ranks that this message speaks for: */
-    uint64_t nnz_max; /* their entries, and the most of one rank */
-    uint64_t fill;    /* bits of what an absent entry stands for */
+    union {
+        struct {              /* of the ranks that this message speaks for: */
+            uint64_t nnz_sum; /* their entries, */
+            uint64_t nnz_max; /* and the most of one rank */
+        };
+        uint64_t word[2];
+    };
+    uint64_t fill; /* bits of what an absent entry stands for */
 } rill__header;
 
 /* What the receiver is waiting for; a difference is RILL_ERR_MISMATCH. */
 typedef struct rill__expect {
     uint8_t collective;
     uint8_t type;
-    uint32_t algorithm;
+    uint16_t algorithm;
+    uint16_t memory;
     uint32_t op;
-    uint32_t details;
+    uint32_t arguments;
     uint64_t seq;
     uint64_t dim;
 } rill__expect;
@@ -84,8 +111,9 @@ typedef struct rill__message {
 
 /* Bytes of the header on the wire. */
 static inline size_t rill__header_bytes(const rill__header *h) {
-    static const uint8_t bytes[] = {RILL__LONG_BYTES, RILL__SHORT_BYTES, RILL__BARE_BYTES};
-    return bytes[h->layout <= RILL__LAYOUT_BARE ? h->layout : RILL__LAYOUT_LONG];
+    static const uint8_t bytes[] = {RILL__LONG_BYTES, RILL__SHORT_BYTES, RILL__BARE_BYTES,
+                                    RILL__SHORT_BYTES};
+    return bytes[h->layout <= RILL__LAYOUT_WORDS ? h->layout : RILL__LAYOUT_LONG];
 }
 /* The shortest layout for a message with entries, or for a bundle. */
 rill__layout rill__layout_for(const rill__header *, uint64_t entries);
@@ -99,6 +127,7 @@ static inline const char *rill__message_start(const rill__message *m) {
 }
 
 uint32_t rill__name_hash(const char *);
+uint16_t rill__algorithm_hash(const char *name); /* never 0; no two of a table share it */
 
 /* Whether a header belongs to the expected call; RILL_ERR_MISMATCH says in what it differs. */
 rill_status rill__message_check(const rill__header *, const rill__expect *);
@@ -109,12 +138,19 @@ static inline size_t rill__message_padded(const rill__header *h) {
     return rill__align8(rill__message_size(h));
 }
 
-/* How a message is written. */
+/* How a part is written, and what goes with it. */
 typedef struct rill__coding {
     const rill__index_codec *index;
     const rill__value_codec *value;
     rill__quant_key key; /* of the random rounding; lossy value codecs only */
+    /* for rill__encode */
+    bool forced;           /* index is for all messages: else small ones go raw */
+    bool turns_dense;      /* pairs that are smaller in dense form go in that */
+    bool shared;           /* another rank encodes the same, and answers for what coding loses */
+    const uint64_t *words; /* two words of the algorithm's, for the header; NULL: statistics */
 } rill__coding;
+/* key.hop: the next of the task, so that no two messages share random numbers. */
+#define RILL__NEXT_HOP UINT32_MAX
 
 /* Most bytes that encoding the part may take, header included. */
 size_t rill__message_bound(rill__shape, const rill__coding *, const rill__part *);
@@ -132,14 +168,19 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
 static inline bool rill__form_has_entries(unsigned form) {
     return form == RILL__M_SPARSE || form == RILL__M_DENSE || form == RILL__M_BLOCKS;
 }
-/* A sparse message of f32 as bits and values, where they lie; RILL_IN_PROGRESS: it has none, or is better read as pairs. */
-rill_status rill__message_bits(const rill__message *, rill__part *);
+typedef enum rill__bits {
+    RILL__BITS_NONE, /* it has none, or is better read as pairs */
+    RILL__BITS_THERE,
+    RILL__BITS_BROKEN /* RILL_ERR_MESSAGE, with a detail */
+} rill__bits;
+/* A sparse message of f32 as bits and values, where they lie. */
+rill__bits rill__message_bits(const rill__message *, rill__part *);
 /* Gives the entries of a SPARSE, DENSE or BLOCKS message. What is raw is borrowed from the message, the rest
  * decoded into room. The message must lie in memory with slack. */
 rill_status rill__message_part(const rill__message *, void *room, rill__part *);
 /* Room that rill__message_part needs; 0 when it borrows. */
 size_t rill__message_room(const rill__message *);
-/* The message at *offset of a bundle; advances it. RILL_IN_PROGRESS past the last. */
+/* The message at *offset of a bundle; advances it. Past the last: RILL_ERR_MESSAGE. */
 rill_status rill__message_next(const rill__message *bundle, const rill__expect *, size_t *offset,
                                rill__message *);
 

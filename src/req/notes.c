@@ -22,7 +22,7 @@ enum {
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
 static rill__block *new_note_block(void) {
-    rill__block *block = calloc(1, sizeof *block);
+    rill__block *block = rill__calloc(1, sizeof *block);
     if (block && rill__buffer_reserve(&block->buffer, NOTE_BYTES) != RILL_OK) {
         free(block);
         block = NULL;
@@ -38,8 +38,13 @@ static rill__block *take_note_block(rill__engine *engine) {
     return block;
 }
 
+/* At most, where each rank is sent one. */
+static int notes_under_way(const rill__engine *engine) {
+    return engine->link->notes_at_once ? 2 : engine->size;
+}
+
 rill_status rill__notes_reserve(rill__engine *engine) {
-    bool there = rill__transfers_reserve(&engine->orphans, 2 * engine->size) == RILL_OK;
+    bool there = rill__transfers_reserve(&engine->orphans, 2 * notes_under_way(engine)) == RILL_OK;
     for (int i = 0; there && i < NOTE_BLOCKS; i++) {
         rill__block *block = new_note_block();
         there = block != NULL;
@@ -48,7 +53,7 @@ rill_status rill__notes_reserve(rill__engine *engine) {
         engine->note_blocks = block;
     }
     for (int i = 0; there && i < SPARE_NOTES; i++) {
-        rill__note *note = calloc(1, sizeof *note);
+        rill__note *note = rill__calloc(1, sizeof *note);
         there = note != NULL;
         if (!note) break;
         note->next = engine->spare_notes;
@@ -79,7 +84,7 @@ void rill__notes_free(rill__engine *engine) {
 /* Whether there is room for a note more. */
 static bool have_spare_note(rill__engine *engine) {
     if (!engine->spare_notes) rill__forget_notes(engine);
-    if (!engine->spare_notes) engine->spare_notes = calloc(1, sizeof *engine->spare_notes);
+    if (!engine->spare_notes) engine->spare_notes = rill__calloc(1, sizeof *engine->spare_notes);
     return engine->spare_notes != NULL;
 }
 
@@ -130,6 +135,9 @@ static void send_note_to(rill__engine *engine, int to, rill__block *block) {
     engine->table->send(engine->link, to, RILL__TAG_NOTE, block->buffer.data, block->bytes,
                         &engine->orphans.at[engine->orphans.n - 1].wire);
     engine->sent[to]++;
+    if (!engine->link->notes_at_once) return;
+    engine->orphans.n--;
+    rill__block_return(engine, block);
 }
 
 /* The same for all but a farewell, which tells each rank how many messages it has to expect. */
@@ -220,6 +228,11 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
     if (h->form == RILL__M_FAREWELL) {
         engine->farewells[h->first != 0]++;
         engine->announced[source] = h->count;
+        if (engine->table->leave && h->seq < engine->left_from) {
+            engine->left_from = h->seq;
+            engine->left_rank = source;
+            engine->derailed = rill__min_u64(engine->derailed, h->seq);
+        }
         return;
     }
     bool asks = h->form == RILL__M_INQUIRY;
@@ -265,9 +278,14 @@ void rill__forget_notes(rill__engine *engine) {
     }
 }
 
-/* The link may still read or write the buffers, so they outlive the request; what cannot be listed is lost. */
+/* The link may still read or write the buffers, so they outlive the request; what cannot be listed is lost. There stays
+ * room for a note to every rank. */
 static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
+    rill__transfers *list = &engine->orphans;
+    int notes = notes_under_way(engine);
     for (int i = 0; i < transfers->n; i++) {
+        bool full = list->capacity - list->n <= notes;
+        if (full && rill__transfers_reserve(list, 2 * notes + transfers->n) != RILL_OK) break;
         transfers->at[i].block->users++;
         rill__transfers_add(&engine->orphans, transfers->at[i]);
     }
@@ -296,6 +314,14 @@ bool rill__apply_notes(rill__engine *engine, rill__task *task) {
         return true;
     }
     return false;
+}
+
+void rill__left_alone(rill__engine *engine, rill__task *task) {
+    rill__task_fail(task, rill__fail(RILL_ERR_STATE,
+                                     "rank %d frees the communicator and does not take part",
+                                     engine->left_rank));
+    orphan_transfers(engine, &task->sends);
+    orphan_transfers(engine, &task->receives);
 }
 
 bool rill__orphans_done(rill__engine *engine) {

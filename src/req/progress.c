@@ -7,7 +7,7 @@
  * it sleeps on a condition variable, and whoever leaves the lock behind with work to do wakes it.
  * Whose turn. A mutex is not fair: who unlocks and locks again has it before a sleeper is up. So callers
  * who find it taken are counted, and the thread stays away until they have been in.
- * What not. Requests that may block in MPI (task.own: blocking calls, whose caller is there to wait) are
+ * What not. Requests that may block in MPI (task.waited_for: blocking calls, whose caller is there to wait) are
  * not the thread's: it would block with the lock held.
  * Cost. Idle: none. While nothing moves: polls for some 100 us, then gives the processor away, then sleeps
  * 1 to 50 us at a time; where it has no processor to itself, from the beginning. */
@@ -42,7 +42,7 @@ void rill__lock_contended(rill__engine *engine) {
 static bool has_work(const rill__engine *engine) {
     if (atomic_load_explicit(&engine->drivers, memory_order_relaxed)) return false;
     for (rill__task *r = engine->active; r; r = r->next)
-        if (!r->own) return true;
+        if (!r->waited_for) return true;
     return false;
 }
 

@@ -12,25 +12,15 @@
 #define RILL_REQ_REQUEST_H
 
 #include "link/hosts.h"
+#include "req/agree.h"
 #include "req/message.h"
 #include "req/shared.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Messages of one request travel in lanes, which keep phases apart when any source is awaited. SHORT
- * is for messages of an exchange (rill__exchange_send) of at most RILL__SHORT bytes. */
-enum {
-    RILL__LANE_A = 0,
-    RILL__LANE_B = 1,
-    RILL__LANE_AGREE = 2,
-    RILL__LANE_SHORT = 3,
-    RILL__LANES = 4
-};
-enum { RILL__SHORT = 1024 };
-
 /* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
-typedef struct rill__block {
+struct rill__block {
     rill__buffer buffer;
     size_t skip;  /* where the message starts */
     size_t bytes; /* of it */
@@ -38,7 +28,7 @@ typedef struct rill__block {
     bool in_slab;  /* its memory is a part of one */
     bool for_note; /* of the notes' memory, not of the pool */
     struct rill__block *next;
-} rill__block;
+};
 
 static inline void *rill__block_message(const rill__block *block) {
     return (char *)block->buffer.data + block->skip;
@@ -83,8 +73,6 @@ typedef struct rill__progress {
     pthread_cond_t wake;
 } rill__progress;
 
-typedef struct rill__task rill__task;
-
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
     rill__link *link;
@@ -112,6 +100,8 @@ typedef struct rill__engine {
     rill__expect past[RILL__REMEMBERED]; /* by seq */
     uint64_t *sent, *received;           /* messages to and from each rank */
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
+    uint64_t left_from;                  /* calls from this one on lack a rank that has left, */
+    int left_rank;                       /* this one; where ranks go one by one */
     int farewells[2]; /* ranks that came to the first and second step of freeing */
     uint64_t
         derailed; /* the first call that was aborted: from there on ranks may count calls differently */
@@ -130,7 +120,7 @@ typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__CO
 
 typedef rill_status rill__step(rill__task *); /* RILL_OK done, RILL_IN_PROGRESS, or a failure */
 
-/* The part of a request that moves messages. struct rill_request (api/call.h) starts with it. */
+/* The part of a call that moves messages. struct rill_request (api/call.h) starts with it. */
 struct rill__task {
     rill__engine *engine;
     rill__task *next;
@@ -140,28 +130,25 @@ struct rill__task {
     /* The same for those without the lock: never DRAINING, and COMPLETE only when the engine is through
      * with the request. */
     _Atomic(rill__life) shown;
-    bool own;      /* it may block in MPI: only a caller who waits for it may advance it */
-    bool inquired; /* it has asked the others what they are in */
-    bool moved;    /* a message moved in this step: the engine is not idle */
+    bool waited_for; /* it may block in MPI: only the caller who waits for it may advance it */
+    bool inquired;   /* it has asked the others what they are in */
+    bool moved;      /* a message moved in this step: the engine is not idle */
     uint64_t seq;
     int tag;
     rill__expect expect;
     rill__shape shape;
-    rill__coding coding;
-    bool codec_forced;  /* else small messages go raw */
-    uint32_t hops;      /* messages encoded so far */
-    uint32_t sender;    /* for random rounding: this rank, or who else encodes the same */
-    uint64_t step_key;  /* the same: number of the call, or the step of a reducer */
-    bool sends_dense;   /* parts of the input that are smaller in dense form go in that */
-    bool adds_bits;     /* the call sums f32, and there are kernels that sum bits and values */
-    bool shares_errors; /* another rank encodes the same, and answers for what coding loses */
-    /* Called with what was encoded where values lose by it, and may still change; NULL: nobody asks. */
-    void (*lost)(rill__task *, const rill__part *, struct rill__block *);
+    uint32_t hops;  /* messages encoded so far */
+    bool adds_bits; /* the call sums f32, and there are kernels that sum bits and values */
+    bool
+        may_post; /* it may still post a collective of MPI's, which all ranks post in the same order */
+    /* Called with the message (bytes of it) where values lose by coding, and may still change; NULL: nobody asks. */
+    void (*lost)(void *whom, const rill__coding *, const rill__part *, void *message, size_t bytes);
+    void *whom;
     rill_status status;
     int origin; /* rank where the failure arose */
     char error[200];
     uint64_t nnz_sum, nnz_max; /* of the ranks heard of so far; travel with messages */
-    uint16_t flags;            /* the same, rill__flag */
+    uint8_t flags;             /* the same, rill__flag */
     uint64_t fill;             /* bits; travel with messages */
     uint64_t sent_bytes, recv_bytes, messages, rounds;
     rill__transfers sends, receives;
@@ -221,6 +208,8 @@ bool rill__orphans_done(rill__engine *);
 void rill__inquire(rill__engine *);
 /* From now on this rank makes no call: those of others end with an error. */
 void rill__refuse_calls(rill__engine *);
+/* Ends a call that lacks a rank which has left. */
+void rill__left_alone(rill__engine *, rill__task *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
 void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);
 
@@ -268,10 +257,11 @@ static inline rill__header rill__call_header(const rill__task *task) {
     rill__call_header_at(task, &header);
     return header;
 }
-/* Encodes the part (or, in a failed task, the failure) and sends it. */
-rill_status rill__send(rill__task *, int to, int lane, const rill__part *);
-/* Encodes into a block of the task, to be sent with rill__send_block, perhaps to several. */
-rill_status rill__encode(rill__task *, const rill__part *, rill__block **out);
+/* Encodes the part (or, in a failed task, the failure) into a block of the task, to be sent with rill__send_block, perhaps
+ * to several. */
+rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *, rill__block **out);
+/* n encoded messages, which start at those bytes, in one; or the failure. */
+rill_status rill__encode_bundle(rill__task *, int n, const void *const *start, rill__block **out);
 /* A message of words (RILL__M_AGREE). */
 rill_status rill__send_words(rill__task *, int to, int lane, const uint64_t *, uint64_t n);
 
@@ -310,59 +300,5 @@ rill_status rill__exchange_receive(rill__task *, int source, bool short_likely, 
 rill_status rill__test_posted(rill__task *, int tests, rill__transfer *t);
 /* Ends a posted receive that no message has come for, or none that anybody wants. */
 void rill__cancel_posted(rill__task *);
-
-/* ---- groups: ranks that talk among themselves, each known by its place ---- */
-typedef struct rill__group {
-    int n, me;        /* ranks, and this one's place among them; n 0: all of the communicator */
-    const int *ranks; /* ascending; NULL: a rank is its place */
-} rill__group;
-static inline rill__group rill__group_or_all(const rill__group *g, const rill__engine *engine) {
-    return g->n ? *g : (rill__group){engine->size, engine->rank, NULL};
-}
-static inline int rill__group_rank(const rill__group *g, int place) {
-    return g->ranks ? g->ranks[place] : place;
-}
-/* -1: none of them. */
-static inline int rill__group_place(const rill__group *g, int rank) {
-    if (!g->ranks) return rank;
-    int low = 0, high = g->n;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (g->ranks[middle] < rank) low = middle + 1;
-        else high = middle;
-    }
-    return low < g->n && g->ranks[low] == rank ? low : -1;
-}
-
-/* ---- agree.c ---- */
-/* An allreduce of a few words, by recursive doubling: status, nnz statistics, the smallest and
- * largest args word, and sums. Same result on all ranks. */
-typedef struct rill__agree {
-    int stage;
-    bool sent;
-    uint64_t args_min, args_max;
-    uint64_t *sums; /* n of them, or NULL; borrowed */
-    uint64_t n;
-    rill__block *words; /* as sent */
-    rill__group group;  /* may be set after the start; else all ranks */
-} rill__agree;
-void rill__agree_start(rill__agree *, uint64_t args, uint64_t *sums, uint64_t n);
-/* Memory for an agreement of all ranks without sums: it then ends, and on all ranks alike. */
-rill_status rill__agree_reserve(rill__task *);
-rill_status rill__agree_step(rill__task *, rill__agree *);
-
-/* ---- pattern.c: who talks to whom in recursive doubling for any number of ranks ---- */
-typedef enum rill__round_kind {
-    RILL__ROUND_SEND,     /* fold in: my data to peer */
-    RILL__ROUND_RECEIVE,  /* fold in: peer's data to me */
-    RILL__ROUND_EXCHANGE, /* both ways */
-    RILL__ROUND_RESULT_SEND,
-    RILL__ROUND_RESULT_RECEIVE, /* fold out: the result */
-    RILL__ROUND_END
-} rill__round_kind;
-rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer);
-/* In an exchange: a number that those ranks share who have the same partial sum; and whether this is
- * the first of them. */
-uint32_t rill__doubling_group(int rank, int size, int round, bool *leads);
 
 #endif

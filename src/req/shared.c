@@ -35,8 +35,8 @@ rill_status rill__shared_create(rill__shared *s, rill__link *link, const rill__h
     if (!bytes || !hosts->shares || hosts->most == 1 || !link->table->share) return RILL_OK;
     bool shared = false;
     size_t here = (size_t)hosts->here;
-    s->segment = calloc(here, sizeof *s->segment);
-    s->bytes = calloc(here, sizeof *s->bytes);
+    s->segment = rill__calloc(here, sizeof *s->segment);
+    s->bytes = rill__calloc(here, sizeof *s->bytes);
     bool room = s->segment && s->bytes;
     RILL_TRY(link->table->share(link, hosts, bytes, room ? s->segment : NULL,
                                 room ? s->bytes : NULL, &shared));
@@ -127,6 +127,7 @@ rill_status rill__shared_get(rill__shared *s, int place, rill__shape shape, uint
     part->idx = dense ? NULL : entries;
     part->val = entries + indices;
     part->block = 0;
+    part->space = NULL;
     return RILL_OK;
 }
 

@@ -25,7 +25,7 @@ static rill__transfer *transfers_room(rill__transfers *list) {
 rill_status rill__transfers_reserve(rill__transfers *list, int more) {
     int capacity = list->n + more;
     if (capacity <= list->capacity) return RILL_OK;
-    rill__transfer *at = realloc(list->at, (size_t)capacity * sizeof *at);
+    rill__transfer *at = rill__realloc(list->at, (size_t)capacity * sizeof *at);
     if (!at) return rill__fail(RILL_ERR_MEMORY, "out of memory for transfers");
     list->at = at;
     list->capacity = capacity;
@@ -67,12 +67,6 @@ rill_status rill__send_block(rill__task *task, int to, int lane, rill__block *bl
     return RILL_OK;
 }
 
-rill_status rill__send(rill__task *task, int to, int lane, const rill__part *part) {
-    rill__block *block;
-    RILL_TRY(rill__encode(task, part, &block));
-    return rill__send_block(task, to, lane, block);
-}
-
 /* ---- receive ------------------------------------------------------------------------------------------ */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other
@@ -100,7 +94,7 @@ static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
 
 /* Of a call that this rank has not come to: another is so far ahead that its tags are those of this call. */
 static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t seq) {
-    rill__early *early = calloc(1, sizeof *early), **last = &engine->early;
+    rill__early *early = rill__calloc(1, sizeof *early), **last = &engine->early;
     if (!early) return false;
     early->transfer = *t;
     early->seq = seq;
@@ -312,8 +306,10 @@ void rill__peek(rill__task *task) {
             continue; /* whoever receives it reports it */
         if (message.header.form == RILL__M_FAILED || message.header.seq != task->seq) continue;
         /* Before the choice neither side has an algorithm. */
-        if (!message.header.algorithm || !task->expect.algorithm)
+        if (!message.header.algorithm || !task->expect.algorithm) {
             message.header.algorithm = task->expect.algorithm;
+            message.header.memory = task->expect.memory;
+        }
         rill_status status = rill__message_check(&message.header, &task->expect);
         if (status != RILL_OK) rill__task_abort(task, status);
     }
@@ -323,10 +319,9 @@ void rill__received_part_at(rill__task *task, const rill__message *message, rill
     rill_status status = task->status;
     if (status == RILL_OK && task->adds_bits &&
         message->header.index_codec == rill__codec_bitmap.id) {
-        status = rill__message_bits(message, part);
-        if (status == RILL_OK) return;
-        if (status < 0) rill__task_fail(task, status);
-        else status = RILL_OK;
+        rill__bits bits = rill__message_bits(message, part);
+        if (bits == RILL__BITS_THERE) return;
+        if (bits == RILL__BITS_BROKEN) rill__task_fail(task, status = RILL_ERR_MESSAGE);
     }
     if (status == RILL_OK) {
         size_t room = rill__message_room(message);

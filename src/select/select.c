@@ -65,11 +65,19 @@ static void resolve(rill_selector *s, const rill_select_options *o) {
 
 rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select_options *given,
                                  rill_selector **out) {
+    return rill__selector_create_in(rill__host(), type, dim, given, out);
+}
+
+rill_status rill__selector_create_in(const rill__space *space, rill_type type, uint64_t dim,
+                                     const rill_select_options *given, rill_selector **out) {
     if (!out) return rill__fail(RILL_ERR_ARGUMENT, CREATE "out is NULL");
     *out = NULL;
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     if (!given) return rill__fail(RILL_ERR_ARGUMENT, CREATE "options is NULL");
+    if (!space->call)
+        return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "there is no selection in memory '%s'",
+                          space->name);
     if (given->size < offsetof(rill_select_options, bucket))
         return rill__fail(RILL_ERR_ARGUMENT,
                           CREATE "options.size %zu: use RILL_SELECT_OPTIONS_INIT", given->size);
@@ -81,15 +89,16 @@ rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select
     if (!method) return rill__fail(RILL_ERR_UNKNOWN, CREATE "method '%s' is unknown", name);
     RILL_TRY(check_options(method, &o));
 
-    rill_selector *s = calloc(1, sizeof *s);
+    rill_selector *s = rill__calloc(1, sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a selector");
     s->shape = (rill__shape){type, rill__index_bytes(dim)};
     s->size = (unsigned)rill__type_size(type);
     s->dim = dim;
     s->method = method;
-    s->kernels = rill__select_kernels_get();
+    s->space = space;
+    s->kernels = space->select;
     resolve(s, &o);
-    s->slices = calloc((size_t)s->threads, sizeof *s->slices);
+    s->slices = rill__calloc((size_t)s->threads, sizeof *s->slices);
     if (!s->slices) {
         free(s);
         return rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", o.threads);
@@ -128,11 +137,24 @@ static rill_status check_call(const char *call, const rill_selector *s, const ri
     if (out->dim != s->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "%s: out has dimension %llu, the selector %llu", call,
                           (unsigned long long)out->dim, (unsigned long long)s->dim);
+    const rill__space *space = rill__stream_space(out);
+    if (space != s->space && !(space->is_host && s->space->is_host))
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: out lies in memory '%s', the selector in '%s'",
+                          call, space->name, s->space->name);
     return RILL_OK;
 }
 
+typedef struct selection {
+    rill_selector *selector;
+    rill__source source;
+    rill_stream *out;
+} selection;
+
 /* After a failure nothing is selected, and what was to be added to the residual is there. */
-static rill_status run(rill_selector *s, rill__source source, rill_stream *out) {
+static rill_status run_here(void *context) {
+    rill_selector *s = ((selection *)context)->selector;
+    rill__source source = ((selection *)context)->source;
+    rill_stream *out = ((selection *)context)->out;
     s->n_slices = 0;
     s->fed = s->skipped = false;
     rill_status status = rill__stream_reserve_pairs(out, 0);
@@ -145,6 +167,11 @@ static rill_status run(rill_selector *s, rill__source source, rill_stream *out) 
     rill__slices_note(s);
     if (status == RILL_OK) s->calls++;
     return status;
+}
+
+static rill_status run(rill_selector *s, rill__source source, rill_stream *out) {
+    selection what = {s, source, out};
+    return s->space->is_host ? run_here(&what) : s->space->call(s->space, run_here, &what);
 }
 
 rill_status rill_select(rill_selector *s, const void *dense, rill_stream *out) {

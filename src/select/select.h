@@ -2,7 +2,7 @@
 #ifndef RILL_SELECT_SELECT_H
 #define RILL_SELECT_SELECT_H
 
-#include "select/select_kernels.h"
+#include "space/select_kernels.h"
 #include "stream/stream.h"
 
 #include <pthread.h>
@@ -56,6 +56,7 @@ struct rill__slice {
 };
 
 struct rill_selector {
+    const rill__space *space; /* that vectors and streams of its calls lie in */
     rill__shape shape;
     unsigned size; /* bytes of a value */
     uint64_t dim;
@@ -81,6 +82,10 @@ struct rill_selector {
     int n_slices;        /* in use by the present call */
     rill__buffer sample, addend, work;
 };
+
+/* rill_selector_create for vectors in a space. */
+rill_status rill__selector_create_in(const rill__space *, rill_type, uint64_t dim,
+                                     const rill_select_options *, rill_selector **out);
 
 /* ---- slices (select_slices.c) --------------------------------------------------------------- */
 

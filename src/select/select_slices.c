@@ -129,7 +129,7 @@ rill_status rill__slices_join(rill_selector *s, rill_stream *out) {
 
 rill_status rill__buffer_grow(rill__buffer *buffer, size_t used, size_t bytes) {
     if (bytes <= buffer->capacity && buffer->data) return RILL_OK;
-    rill__buffer larger = {NULL, 0};
+    rill__buffer larger = {.memory = buffer->memory};
     /* By half at least, so that growing chunk by chunk copies each byte a few times only. */
     RILL_TRY(rill__buffer_reserve(&larger, bytes + buffer->capacity / 2));
     if (used) memcpy(larger.data, buffer->data, used);

@@ -58,7 +58,8 @@ uint64_t rill__blocks_compact(rill__shape, const rill__part *, const void *fill,
                               void *val);
 
 /* Whether an entry of dense[0..n) differs from fill. */
-bool rill__blocks_any(rill_type, const void *dense, uint64_t n, const void *fill);
+bool rill__blocks_any(const rill__kernels *, rill_type, const void *dense, uint64_t n,
+                      const void *fill);
 
 /* The next stretch of stored entries in [at, end): n values for the entries from *from on; the call
  * after it is with at = *from + *n. cursor is the block to go on with. False: there is no more. */
@@ -66,8 +67,8 @@ bool rill__blocks_next(rill_type, const rill__part *, uint64_t at, uint64_t end,
                        uint64_t *from, uint64_t *n, const void **values);
 
 /* out = src[0] op src[1] op ...: count values; 16-bit types in f32, rounded once. */
-void rill__blocks_combine(rill_type, const rill_op *, int n, const void *const *src, uint64_t count,
-                          void *out);
+void rill__blocks_combine(const rill__kernels *, rill_type, const rill_op *, int n,
+                          const void *const *src, uint64_t count, void *out);
 
 /* Sum of parts that are blocks of one size, or empty. *dense: nothing was summed, as the dense form
  * of the sum is smaller. */

@@ -45,7 +45,7 @@ rill_status rill_op_create(const char *name, rill_op_fn *fn, void *context, doub
                           types, name);
     /* One block: the name lies behind the object. */
     size_t length = strlen(name) + 1;
-    rill_op *op = malloc(sizeof *op + length);
+    rill_op *op = rill__malloc(sizeof *op + length);
     if (!op) return rill__fail(RILL_ERR_MEMORY, "no memory for operation \"%s\"", name);
     char *copy = (char *)(op + 1);
     memcpy(copy, name, length);

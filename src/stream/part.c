@@ -13,11 +13,17 @@ void rill__piece_free(rill__piece *piece) {
     rill__buffer_free(&piece->val);
 }
 
+const rill__space *rill__parts_space(int n, const rill__part *in) {
+    for (int i = 0; i < n; i++)
+        if (in[i].space) return in[i].space;
+    return rill__host();
+}
+
 rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t first,
                             uint64_t range) {
     size_t size = rill__type_size(shape.type);
     if (part->form == RILL__BLOCKS) return rill__blocks_slice(shape.type, part, first, range);
-    rill__part slice = {part->form, first, range, range, NULL, NULL, 0};
+    rill__part slice = {part->form, first, range, range, NULL, NULL, 0, part->space};
     if (part->form == RILL__DENSE) {
         slice.val = (const char *)part->val + (first - part->first) * size;
         return slice;
@@ -60,20 +66,19 @@ void rill__values_narrow(rill_type type, uint16_t *to, const float *from, uint64
 }
 
 /* Sums of f32 only have such parts. */
-static void sum_bits(const rill__part *in, uint64_t at, uint64_t count, uint64_t *cursor,
-                     float *out, bool fresh) {
+static void sum_bits(const rill__kernels *k, const rill__part *in, uint64_t at, uint64_t count,
+                     uint64_t *cursor, float *out, bool fresh) {
     uint64_t word = (at - in->first) / 64;
     uint64_t rest = word < in->block ? (in->block - word) * 64 : 0;
     uint64_t n = rill__min_u64(count, rest);
-    *cursor += rill__kernels_get()->add_bits(out, n, (const uint64_t *)in->idx + word,
-                                             (const float *)in->val + *cursor, fresh);
+    *cursor += k->add_bits(out, n, (const uint64_t *)in->idx + word,
+                           (const float *)in->val + *cursor, fresh);
     if (fresh) memset(out + n, 0, (count - n) * sizeof *out);
 }
 
 /* One block [at, at + count) of the dense sum. cursor[i] is how far sparse input i has been read. */
-static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_t count, int n,
-                      const rill__part *in, uint64_t *cursor, void *out) {
-    const rill__kernels *k = rill__kernels_get();
+static void sum_block(const rill__kernels *k, rill__shape shape, const rill_op *op, uint64_t at,
+                      uint64_t count, int n, const rill__part *in, uint64_t *cursor, void *out) {
     size_t size = rill__type_size(shape.type);
     int i = 0;
     if (in[0].form == RILL__DENSE) {
@@ -87,19 +92,19 @@ static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_
             i = 1;
         }
     } else if (in[0].form == RILL__BITS) {
-        sum_bits(&in[0], at, count, &cursor[0], out, true);
+        sum_bits(k, &in[0], at, count, &cursor[0], out, true);
         i = 1;
     } else {
         unsigned char neutral[8];
         rill__neutral(op, shape.type, neutral);
-        rill__assign_fill(shape.type, out, count, neutral);
+        rill__assign_fill(k, shape.type, out, count, neutral);
     }
     for (; i < n; i++) {
         if (in[i].form == RILL__DENSE) {
             k->combine(shape.type, op, out, out,
                        (const char *)in[i].val + (at - in[i].first) * size, count);
         } else if (in[i].form == RILL__BITS) {
-            sum_bits(&in[i], at, count, &cursor[i], out, false);
+            sum_bits(k, &in[i], at, count, &cursor[i], out, false);
         } else if (in[i].form == RILL__BLOCKS) {
             uint64_t from = at, m = 0;
             const void *values;
@@ -121,13 +126,12 @@ static void sum_block(rill__shape shape, const rill_op *op, uint64_t at, uint64_
 }
 
 /* The same for a 16-bit type, in f32, rounded once. wide holds the sum, values one input's. */
-static void sum_block_wide(rill__shape shape, const rill_op *op, uint64_t at, uint64_t count, int n,
-                           const rill__part *in, uint64_t *cursor, float *wide, float *values,
-                           uint16_t *out) {
-    const rill__kernels *k = rill__kernels_get();
+static void sum_block_wide(const rill__kernels *k, rill__shape shape, const rill_op *op,
+                           uint64_t at, uint64_t count, int n, const rill__part *in,
+                           uint64_t *cursor, float *wide, float *values, uint16_t *out) {
     unsigned char neutral[8];
     rill__neutral(op, RILL_F32, neutral);
-    rill__assign_fill(RILL_F32, wide, count, neutral);
+    rill__assign_fill(k, RILL_F32, wide, count, neutral);
     for (int i = 0; i < n; i++) {
         const uint16_t *val = in[i].val;
         if (in[i].form == RILL__DENSE) {
@@ -155,8 +159,9 @@ static void sum_block_wide(rill__shape shape, const rill_op *op, uint64_t at, ui
     rill__values_narrow(shape.type, out, wide, count);
 }
 
-static rill_status sum_dense(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
-                             int n, const rill__part *in, rill__buffer *scratch, void *out) {
+static rill_status sum_dense(const rill__kernels *k, rill__shape shape, const rill_op *op,
+                             uint64_t first, uint64_t range, int n, const rill__part *in,
+                             rill__buffer *scratch, void *out) {
     size_t size = rill__type_size(shape.type);
     bool wide = accumulates_wide(shape.type, op);
     size_t cursors = ((size_t)n * sizeof(uint64_t) + 63) & ~(size_t)63;
@@ -170,9 +175,9 @@ static rill_status sum_dense(rill__shape shape, const rill_op *op, uint64_t firs
         uint64_t count = rill__min_u64(BLOCK, range - done);
         char *to = (char *)out + done * size;
         if (wide)
-            sum_block_wide(shape, op, first + done, count, n, in, cursor, sums, values,
+            sum_block_wide(k, shape, op, first + done, count, n, in, cursor, sums, values,
                            (uint16_t *)to);
-        else sum_block(shape, op, first + done, count, n, in, cursor, to);
+        else sum_block(k, shape, op, first + done, count, n, in, cursor, to);
     }
     return RILL_OK;
 }
@@ -186,32 +191,34 @@ static rill_status reserve_entries(rill__buffer *buffer, uint64_t n, size_t size
     return rill__buffer_reserve(buffer, bytes);
 }
 
-static rill_status densify(rill__shape shape, const rill_op *op, rill__buffer *scratch,
-                           rill__piece *piece) {
+static rill_status densify(const rill__space *space, rill__shape shape, const rill_op *op,
+                           rill__buffer *scratch, rill__piece *piece) {
     rill__part *part = &piece->part;
     RILL_TRY(reserve_entries(scratch, part->range, rill__type_size(shape.type)));
     unsigned char neutral[8];
     rill__neutral(op, shape.type, neutral);
-    rill__assign_fill(shape.type, scratch->data, part->range, neutral);
+    rill__assign_fill(space->stream, shape.type, scratch->data, part->range, neutral);
     rill__assign_pairs(shape, scratch->data, part->first, rill__part_pairs(part));
     rill__buffer sparse_values = piece->val;
     piece->val = *scratch;
     *scratch = sparse_values;
-    *part =
-        (rill__part){RILL__DENSE, part->first, part->range, part->range, NULL, piece->val.data, 0};
+    *part = (rill__part){RILL__DENSE, part->first,     part->range, part->range,
+                         NULL,        piece->val.data, 0,           space};
     return RILL_OK;
 }
 
-static void set_sparse(rill__piece *out, uint64_t first, uint64_t range, uint64_t count) {
-    out->part = (rill__part){RILL__SPARSE, first, range, count, out->idx.data, out->val.data, 0};
+static void set_sparse(const rill__space *space, rill__piece *out, uint64_t first, uint64_t range,
+                       uint64_t count) {
+    out->part = (rill__part){RILL__SPARSE,  first,         range, count,
+                             out->idx.data, out->val.data, 0,     space};
 }
 
 /* Where the union will be dense, the dense form is written at once. It holds the same bits: the values
  * that occur are those of the sparse sum. */
-static rill_status sum_many(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
-                            int n, const rill__pairs *in, uint64_t total, rill__buffer *scratch,
-                            rill__piece *out) {
-    const rill__kernels *k = rill__kernels_get();
+static rill_status sum_many(const rill__space *space, rill__shape shape, const rill_op *op,
+                            uint64_t first, uint64_t range, int n, const rill__pairs *in,
+                            uint64_t total, rill__buffer *scratch, rill__piece *out) {
+    const rill__kernels *k = space->stream;
     size_t size = rill__type_size(shape.type);
     uint64_t limit = rill__dense_switch(shape.type, range), count;
     if (total > limit && rill__sum_prefers_blocks(range, n, in) &&
@@ -220,7 +227,8 @@ static rill_status sum_many(rill__shape shape, const rill_op *op, uint64_t first
         RILL_TRY(rill__buffer_reserve(scratch, rill__blocks_workspace(shape)));
         if (k->sum_blocks(shape, op, first, range, n, in, NULL, out->val.data, scratch->data) >
             limit) {
-            out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data, 0};
+            out->part = (rill__part){RILL__DENSE, first,         range, range,
+                                     NULL,        out->val.data, 0,     space};
             return RILL_OK;
         }
     }
@@ -228,13 +236,14 @@ static rill_status sum_many(rill__shape shape, const rill_op *op, uint64_t first
     RILL_TRY(reserve_entries(&out->val, total, size));
     RILL_TRY(rill__sum_pairs(k, shape, op, first, range, n, in, scratch, out->idx.data,
                              out->val.data, &count));
-    set_sparse(out, first, range, count);
-    return count > limit ? densify(shape, op, scratch, out) : RILL_OK;
+    set_sparse(space, out, first, range, count);
+    return count > limit ? densify(space, shape, op, scratch, out) : RILL_OK;
 }
 
 rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
                             int n, const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out) {
+    const rill__space *space = rill__parts_space(n, in);
     size_t size = rill__type_size(shape.type);
     uint64_t limit = rill__dense_switch(shape.type, range), total = 0, most = 0;
     uint64_t block = 0;
@@ -260,28 +269,28 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     }
     if (dense || most > limit) {
         RILL_TRY(reserve_entries(&out->val, range, size));
-        RILL_TRY(sum_dense(shape, op, first, range, n, in, scratch, out->val.data));
-        out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data, 0};
+        RILL_TRY(sum_dense(space->stream, shape, op, first, range, n, in, scratch, out->val.data));
+        out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data, 0, space};
         return RILL_OK;
     }
     if (n == 2) {
         RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
         RILL_TRY(reserve_entries(&out->val, total, size));
-        uint64_t count = rill__kernels_get()->merge(shape, op, rill__part_pairs(&in[0]),
-                                                    rill__part_pairs(&in[1]), out->idx.data,
-                                                    out->val.data);
-        set_sparse(out, first, range, count);
-        return count > limit ? densify(shape, op, scratch, out) : RILL_OK;
+        uint64_t count = space->stream->merge(shape, op, rill__part_pairs(&in[0]),
+                                              rill__part_pairs(&in[1]), out->idx.data,
+                                              out->val.data);
+        set_sparse(space, out, first, range, count);
+        return count > limit ? densify(space, shape, op, scratch, out) : RILL_OK;
     }
     rill__pairs few[64], *pairs = few;
-    rill__buffer many = {NULL, 0};
+    rill__buffer many = {.data = NULL};
     if (n > 64) {
         RILL_TRY(reserve_entries(&many, (uint64_t)n, sizeof *pairs));
         pairs = many.data;
     }
     for (int i = 0; i < n; i++)
         pairs[i] = rill__part_pairs(&in[i]);
-    rill_status status = sum_many(shape, op, first, range, n, pairs, total, scratch, out);
+    rill_status status = sum_many(space, shape, op, first, range, n, pairs, total, scratch, out);
     rill__buffer_free(&many);
     return status;
 }
@@ -313,7 +322,7 @@ static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
             memcpy(to, in[i].val, in[i].range * size);
             continue;
         }
-        rill__assign_fill(out->type, to, in[i].range, out->fill);
+        rill__assign_fill(rill__stream_space(out)->stream, out->type, to, in[i].range, out->fill);
         if (in[i].form == RILL__BLOCKS) rill__blocks_assign(out->type, to, in[i].first, &in[i]);
         else rill__assign_pairs(shape, to, in[i].first, rill__part_pairs(&in[i]));
     }
@@ -351,8 +360,9 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
         char *idx = (char *)out->idx.data + at * shape.index_bytes;
         char *val = (char *)out->val.data + at * size;
         if (in[i].form == RILL__DENSE) {
-            at += rill__kernels_get()->compact(shape, in[i].val, in[i].first, in[i].range,
-                                               out->fill, in[i].range, idx, val);
+            at += rill__part_space(&in[i])->stream->compact(shape, in[i].val, in[i].first,
+                                                            in[i].range, out->fill, in[i].range,
+                                                            idx, val);
         } else if (in[i].form == RILL__BLOCKS) {
             at += rill__blocks_compact(shape, &in[i], out->fill, idx, val);
         } else {

@@ -17,6 +17,7 @@ typedef struct rill__part {
     /* blocks: entries of one; first is a multiple, the end too or the dimension. Bits: words; those that are
      * missing are 0 */
     uint64_t block;
+    const rill__space *space; /* that idx and val lie in; NULL: the host's */
 } rill__part;
 
 /* A part with its own memory. */
@@ -27,6 +28,12 @@ typedef struct rill__piece {
 
 void rill__piece_free(rill__piece *);
 
+static inline const rill__space *rill__part_space(const rill__part *p) {
+    return p->space ? p->space : rill__host();
+}
+/* That of the first part that tells; parts that are used together lie in one. */
+const rill__space *rill__parts_space(int n, const rill__part *);
+
 static inline rill__pairs rill__part_pairs(const rill__part *p) {
     return (rill__pairs){p->n, p->idx, p->val};
 }
@@ -36,7 +43,7 @@ static inline rill__pairs rill__part_pairs(const rill__part *p) {
 rill__part rill__part_slice(rill__shape, const rill__part *, uint64_t first, uint64_t range);
 static inline rill__part rill__stream_part(const rill_stream *s) {
     uint64_t block = s->form == RILL__BLOCKS ? s->block : 0;
-    return (rill__part){s->form, 0, s->dim, s->nnz, s->idx.data, s->val.data, block};
+    return (rill__part){s->form, 0, s->dim, s->nnz, s->idx.data, s->val.data, block, s->space};
 }
 
 /* out = in[0] op in[1] op ...: every input lies in [first, first + range). Blocks if all
@@ -62,7 +69,7 @@ void rill__values_narrow(rill_type, uint16_t *to, const float *from, uint64_t n)
 
 /* An empty sparse part. */
 static inline rill__part rill__part_empty(uint64_t first, uint64_t range) {
-    return (rill__part){RILL__SPARSE, first, range, 0, NULL, NULL, 0};
+    return (rill__part){RILL__SPARSE, first, range, 0, NULL, NULL, 0, NULL};
 }
 
 #endif

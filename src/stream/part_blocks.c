@@ -28,7 +28,7 @@ static uint64_t first_from(const rill__part *p, uint64_t blocks, uint64_t number
 }
 
 rill__part rill__blocks_slice(rill_type type, const rill__part *p, uint64_t first, uint64_t range) {
-    rill__part slice = {RILL__BLOCKS, first, range, 0, NULL, NULL, p->block};
+    rill__part slice = {RILL__BLOCKS, first, range, 0, NULL, NULL, p->block, p->space};
     if (!p->n || !range) return slice;
     uint64_t blocks = rill__blocks_in(p->n, p->block), end = first + range;
     uint64_t from = first_from(p, blocks, first / p->block);
@@ -71,7 +71,7 @@ void rill__blocks_assign(rill_type type, void *dense, uint64_t first, const rill
 
 uint64_t rill__blocks_compact(rill__shape shape, const rill__part *p, const void *fill, void *idx,
                               void *val) {
-    const rill__kernels *k = rill__kernels_get();
+    const rill__kernels *k = rill__part_space(p)->stream;
     size_t size = rill__type_size(shape.type);
     uint64_t blocks = p->n ? rill__blocks_in(p->n, p->block) : 0, count = 0;
     for (uint64_t i = 0; i < blocks; i++) {
@@ -84,20 +84,20 @@ uint64_t rill__blocks_compact(rill__shape shape, const rill__part *p, const void
     return count;
 }
 
-bool rill__blocks_any(rill_type type, const void *dense, uint64_t n, const void *fill) {
+bool rill__blocks_any(const rill__kernels *k, rill_type type, const void *dense, uint64_t n,
+                      const void *fill) {
     /* A limit of 0 makes the kernel stop at the first entry; what it writes lands here. */
     char idx[2 * RILL__SLACK], val[2 * RILL__SLACK];
-    return rill__kernels_get()->compact((rill__shape){type, 4}, dense, 0, n, fill, 0, idx, val) > 0;
+    return k->compact((rill__shape){type, 4}, dense, 0, n, fill, 0, idx, val) > 0;
 }
 
 /* ---- sums -------------------------------------------------------------------------------------- */
 
 enum { PIECE = 1024 }; /* entries that are summed in f32 at a time */
 
-static void combine_wide(rill_type type, const rill_op *op, int n, const void *const *src,
-                         uint64_t count, uint16_t *out) {
+static void combine_wide(const rill__kernels *k, rill_type type, const rill_op *op, int n,
+                         const void *const *src, uint64_t count, uint16_t *out) {
     float sum[PIECE + RILL__SLACK / sizeof(float)], next[PIECE + RILL__SLACK / sizeof(float)];
-    const rill__kernels *k = rill__kernels_get();
     for (uint64_t at = 0; at < count; at += PIECE) {
         uint64_t m = rill__min_u64(PIECE, count - at);
         rill__values_widen(type, sum, (const uint16_t *)src[0] + at, m);
@@ -109,14 +109,13 @@ static void combine_wide(rill_type type, const rill_op *op, int n, const void *c
     }
 }
 
-void rill__blocks_combine(rill_type type, const rill_op *op, int n, const void *const *src,
-                          uint64_t count, void *out) {
-    const rill__kernels *k = rill__kernels_get();
+void rill__blocks_combine(const rill__kernels *k, rill_type type, const rill_op *op, int n,
+                          const void *const *src, uint64_t count, void *out) {
     bool narrow = type == RILL_F16 || type == RILL_BF16;
     if (n == 1) {
         memcpy(out, src[0], count * rill__type_size(type));
     } else if (n > 2 && narrow && op->kind != RILL__USER) {
-        combine_wide(type, op, n, src, count, out);
+        combine_wide(k, type, op, n, src, count, out);
     } else {
         k->combine(type, op, out, src[0], src[1], count);
         for (int i = 2; i < n; i++)
@@ -163,6 +162,7 @@ rill_status rill__blocks_sum(rill_type type, const rill_op *op, uint64_t block, 
                              uint64_t range, int n, const rill__part *in, rill__buffer *scratch,
                              rill__piece *out, bool *dense) {
     size_t size = rill__type_size(type);
+    const rill__space *space = rill__parts_space(n, in);
     uint64_t most = 0, end = first + range;
     for (int i = 0; i < n; i++)
         most += in[i].n ? rill__blocks_in(in[i].n, block) : 0;
@@ -187,11 +187,12 @@ rill_status rill__blocks_sum(rill_type type, const rill_op *op, uint64_t block, 
             s->val += block * size;
             s->number++;
         }
-        rill__blocks_combine(type, op, found, src, rill__block_extent(block, numbers[b], end),
+        rill__blocks_combine(space->stream, type, op, found, src,
+                             rill__block_extent(block, numbers[b], end),
                              (char *)out->val.data + b * block * size);
     }
     out->part = (rill__part){RILL__BLOCKS,  first,         range, entries,
-                             out->idx.data, out->val.data, block};
+                             out->idx.data, out->val.data, block, space};
     return RILL_OK;
 }
 
@@ -204,7 +205,7 @@ static void append_dense(rill_stream *out, uint64_t *blocks, const rill__part *p
     for (uint64_t i = p->first / out->block; i < last; i++) {
         uint64_t n = rill__block_extent(out->block, i, p->first + p->range);
         const char *from = (const char *)p->val + (i * out->block - p->first) * size;
-        if (!rill__blocks_any(out->type, from, n, out->fill)) continue;
+        if (!rill__blocks_any(rill__part_space(p)->stream, out->type, from, n, out->fill)) continue;
         ((uint64_t *)out->idx.data)[*blocks] = i;
         memcpy((char *)out->val.data + *blocks * out->block * size, from, n * size);
         ++*blocks;

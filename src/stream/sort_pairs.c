@@ -6,7 +6,7 @@
  * over 64 KiB of lines open for the two arrays), and a pass in which all have the same digit is
  * left out. Sorted unique input is recognised and copied. Memory: one more copy of the pairs.
  * Cost: (passes + 3) n reads, (passes + 1) n writes; 10 to 13 ns a pair (160k to 1M f32 in 16M). */
-#include "stream/kernels.h"
+#include "stream/pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +138,7 @@ rill_status rill__sort_pairs(rill__shape shape, uint64_t n, const void *in_idx, 
 
     char *other_idx = rill__aligned_alloc(n * shape.index_bytes);
     char *other_val = rill__aligned_alloc(n * value_bytes);
-    digits *d = malloc(sizeof *d);
+    digits *d = rill__malloc(sizeof *d);
     if (!other_idx || !other_val || !d) {
         free(other_idx);
         free(other_val);

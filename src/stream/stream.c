@@ -6,11 +6,17 @@
 
 /* ---- life cycle --------------------------------------------------------------------------- */
 
-void rill__stream_init(rill_stream *s, rill_type type, uint64_t dim) {
+void rill__stream_init_in(rill_stream *s, const rill__space *space, rill_type type, uint64_t dim) {
     memset(s, 0, sizeof *s);
     s->type = type;
+    s->space = space;
     s->dim = dim;
     s->index_bytes = rill__index_bytes(dim);
+    s->idx = s->val = s->spare_idx = s->spare_val = rill__space_buffer(space);
+}
+
+void rill__stream_init(rill_stream *s, rill_type type, uint64_t dim) {
+    rill__stream_init_in(s, rill__host(), type, dim);
 }
 
 void rill__stream_release(rill_stream *s) {
@@ -23,16 +29,38 @@ void rill__stream_release(rill_stream *s) {
     s->form = RILL__SPARSE;
 }
 
-rill_status rill_stream_create(rill_type type, uint64_t dim, rill_stream **out) {
-    if (!out) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_create: out is NULL");
-    *out = NULL;
-    if (!rill__type_size(type))
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_create: unknown type %d", (int)type);
-    rill_stream *s = malloc(sizeof *s);
+rill_status rill__stream_create_in(const rill__space *space, rill_type type, uint64_t dim,
+                                   rill_stream **out) {
+    rill_stream *s = rill__malloc(sizeof *s);
     if (!s) return rill__fail(RILL_ERR_MEMORY, "out of memory for a stream");
-    rill__stream_init(s, type, dim);
+    rill__stream_init_in(s, space, type, dim);
     *out = s;
     return RILL_OK;
+}
+
+static rill_status check_create(const char *call, rill_type type, rill_stream **out) {
+    if (!out) return rill__fail(RILL_ERR_ARGUMENT, "%s: out is NULL", call);
+    *out = NULL;
+    if (!rill__type_size(type))
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: unknown type %d", call, (int)type);
+    return RILL_OK;
+}
+
+rill_status rill_stream_create(rill_type type, uint64_t dim, rill_stream **out) {
+    RILL_TRY(check_create("rill_stream_create", type, out));
+    return rill__stream_create_in(rill__host(), type, dim, out);
+}
+
+rill_status rill_stream_create_in(rill_memory memory, int device, rill_type type, uint64_t dim,
+                                  rill_stream **out) {
+    const rill__space *space;
+    RILL_TRY(check_create("rill_stream_create_in", type, out));
+    RILL_TRY(rill__space_find("rill_stream_create_in", memory, device, &space));
+    return rill__stream_create_in(space, type, dim, out);
+}
+
+rill_memory rill_stream_memory(const rill_stream *s) {
+    return s ? rill__stream_space(s)->kind : RILL_HOST;
 }
 
 rill_status rill_stream_free(rill_stream **stream) {
@@ -74,46 +102,7 @@ void rill__stream_take_spare(rill_stream *s) {
     s->spare_val = val;
 }
 
-/* ---- helpers with exact bounds -------------------------------------------------------------- */
-
-#define ASSIGN(value_t, index_t)                                                                   \
-    do {                                                                                           \
-        value_t *d = dense;                                                                        \
-        const value_t *v = p.val;                                                                  \
-        const index_t *x = p.idx;                                                                  \
-        for (uint64_t i = 0; i < p.n; i++)                                                         \
-            d[x[i] - first] = v[i];                                                                \
-    } while (0)
-
-void rill__assign_pairs(rill__shape shape, void *dense, uint64_t first, rill__pairs p) {
-    bool wide = shape.index_bytes == 8;
-    switch (rill__type_size(shape.type)) {
-    case 2:
-        if (wide) ASSIGN(uint16_t, uint64_t);
-        else ASSIGN(uint16_t, uint32_t);
-        break;
-    case 4:
-        if (wide) ASSIGN(uint32_t, uint64_t);
-        else ASSIGN(uint32_t, uint32_t);
-        break;
-    default:
-        if (wide) ASSIGN(uint64_t, uint64_t);
-        else ASSIGN(uint64_t, uint32_t);
-    }
-}
-
-void rill__assign_fill(rill_type type, void *dense, uint64_t n, const void *value) {
-    static const unsigned char zero[8];
-    size_t size = rill__type_size(type);
-    if (memcmp(value, zero, size) == 0) {
-        memset(dense, 0, n * size);
-        return;
-    }
-    uint64_t whole = n & ~(uint64_t)63; /* kernels store whole registers */
-    rill__kernels_get()->fill(type, dense, whole, value);
-    for (uint64_t i = whole; i < n; i++)
-        memcpy((char *)dense + i * size, value, size);
-}
+/* ---- values ----------------------------------------------------------------------------------- */
 
 bool rill__value_equal(rill_type type, const void *a, const void *b) {
     double x = rill__value_load(type, a), y = rill__value_load(type, b);
@@ -158,6 +147,7 @@ static rill_status set_pairs(const char *call, rill_stream *s, uint64_t n, unsig
     if (n && !idx) return rill__fail(RILL_ERR_ARGUMENT, "%s: idx is NULL", call);
     if (n && !val) return rill__fail(RILL_ERR_ARGUMENT, "%s: val is NULL", call);
     if (n == 0) return rill_stream_clear(s);
+    if (rill__stream_is_foreign(s)) return rill__stream_set_foreign(s, n, given_bytes, idx, val);
     uint64_t largest;
     bool sorted = given_bytes == 4 ? scan32(n, idx, &largest) : scan64(n, idx, &largest);
     if (largest >= s->dim) {
@@ -205,7 +195,7 @@ rill_status rill_stream_set_pairs64(rill_stream *s, uint64_t nnz, const uint64_t
  * stream's arrays, which have room for limit pairs. Returns limit + 1 if there are more. */
 static uint64_t compact_exact(const rill_stream *s, const void *from, const void *fill,
                               uint64_t limit, void *idx, void *val) {
-    const rill__kernels *k = rill__kernels_get();
+    const rill__kernels *k = rill__stream_space(s)->stream;
     rill__shape shape = rill__stream_shape(s);
     size_t size = rill__type_size(s->type);
     uint64_t whole = s->dim & ~(uint64_t)63, tail = s->dim - whole;
@@ -221,6 +211,7 @@ rill_status rill_stream_set_dense(rill_stream *s, const void *dense) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: stream is NULL");
     if (!dense && s->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_dense: dense is NULL");
+    if (rill__stream_is_foreign(s)) return rill__stream_set_foreign(s, s->dim, 0, NULL, dense);
     memset(s->fill, 0, sizeof s->fill);
     uint64_t limit = rill__dense_switch(s->type, s->dim);
     RILL_TRY(rill__stream_reserve_pairs(s, limit));
@@ -250,20 +241,29 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_copy: into is %s[%llu], from is %s[%llu]",
                           rill_type_name(into->type), (unsigned long long)into->dim,
                           rill_type_name(from->type), (unsigned long long)from->dim);
-    size_t size = rill__type_size(from->type);
+    const rill__space *to = rill__stream_space(into), *at = rill__stream_space(from);
+    size_t indices = 0, values = from->nnz * rill__type_size(from->type);
     if (from->form == RILL__DENSE) {
         RILL_TRY(rill__stream_reserve_dense(into));
     } else if (from->form == RILL__BLOCKS) {
         uint64_t blocks = rill__blocks_in(from->nnz, from->block);
         RILL_TRY(rill__stream_reserve_blocks(into, from->block, blocks, from->nnz));
-        if (blocks) memcpy(into->idx.data, from->idx.data, blocks * sizeof(uint64_t));
+        indices = blocks * sizeof(uint64_t);
     } else {
         RILL_TRY(rill__stream_reserve_pairs(into, from->nnz));
-        if (from->nnz) memcpy(into->idx.data, from->idx.data, from->nnz * from->index_bytes);
+        indices = from->nnz * from->index_bytes;
     }
-    if (from->nnz) memcpy(into->val.data, from->val.data, from->nnz * size);
+    RILL_TRY(rill__space_copy(to, into->idx.data, at, from->idx.data, indices));
+    RILL_TRY(rill__space_copy(to, into->val.data, at, from->val.data, values));
     into->nnz = from->nnz;
     memcpy(into->fill, from->fill, sizeof into->fill);
+    return RILL_OK;
+}
+
+rill_status rill__stream_refill(rill_stream *to, const rill_stream *from, const void *fill) {
+    RILL_TRY(rill__stream_reserve_dense(to));
+    rill__stream_space(from)->stream->replace(to->type, to->val.data, from->val.data, from->dim,
+                                              from->fill, fill);
     return RILL_OK;
 }
 
@@ -271,7 +271,7 @@ rill_status rill_stream_copy(rill_stream *into, const rill_stream *from) {
 
 /* All entries of a stream that is not dense; exact bounds. */
 static void write_dense(const rill_stream *s, void *dense) {
-    rill__assign_fill(s->type, dense, s->dim, s->fill);
+    rill__assign_fill(rill__stream_space(s)->stream, s->type, dense, s->dim, s->fill);
     if (s->form == RILL__BLOCKS) {
         rill__part part = rill__stream_part(s);
         rill__blocks_assign(s->type, dense, 0, &part);
@@ -284,6 +284,7 @@ rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_get_dense: stream is NULL");
     if (s->dim == 0) return RILL_OK;
     if (!dense) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_get_dense: dense is NULL");
+    if (rill__stream_is_foreign(s)) return rill__stream_get_foreign(s, dense);
     if (s->form == RILL__DENSE) {
         memcpy(dense, s->val.data, s->dim * rill__type_size(s->type));
         return RILL_OK;
@@ -292,9 +293,17 @@ rill_status rill_stream_get_dense(const rill_stream *s, void *dense) {
     return RILL_OK;
 }
 
+static rill_status convert_foreign(rill_stream *s, rill_status (*convert)(rill_stream *)) {
+    rill_stream copy;
+    rill_status status = rill__stream_fetch(s, &copy);
+    if (status == RILL_OK) status = convert(&copy);
+    return rill__stream_put_back(s, &copy, status);
+}
+
 rill_status rill_stream_to_dense(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_dense: stream is NULL");
     if (s->form == RILL__DENSE) return RILL_OK;
+    if (rill__stream_is_foreign(s)) return convert_foreign(s, rill_stream_to_dense);
     size_t bytes;
     if (!rill__size_mul(s->dim, rill__type_size(s->type), &bytes))
         return rill__fail(RILL_ERR_MEMORY, "out of memory: a dense stream of dimension %llu",
@@ -310,6 +319,7 @@ rill_status rill_stream_to_dense(rill_stream *s) {
 rill_status rill_stream_to_sparse(rill_stream *s) {
     if (!s) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_sparse: stream is NULL");
     if (s->form == RILL__SPARSE) return RILL_OK;
+    if (rill__stream_is_foreign(s)) return convert_foreign(s, rill_stream_to_sparse);
     RILL_TRY(rill__buffer_reserve(&s->spare_idx, s->nnz * s->index_bytes));
     RILL_TRY(rill__buffer_reserve(&s->spare_val, s->nnz * rill__type_size(s->type)));
     uint64_t count = 0;
@@ -362,7 +372,8 @@ static const char *first_broken_invariant(const rill_stream *s) {
     if (s->form == RILL__DENSE || !s->nnz) return NULL;
     if (!s->idx.data) return "entries, but no indices";
     if (s->idx.capacity / s->index_bytes < s->nnz) return "indices exceed their memory";
-    uint64_t at = rill__kernels_get()->check(s->index_bytes, s->idx.data, s->nnz, 0, s->dim);
+    uint64_t at = rill__stream_space(s)->stream->check(s->index_bytes, s->idx.data, s->nnz, 0,
+                                                       s->dim);
     if (at == s->nnz) return NULL;
     if (rill__index_at(s->index_bytes, s->idx.data, at) >= s->dim)
         return "an index is not below the dimension";
@@ -370,6 +381,13 @@ static const char *first_broken_invariant(const rill_stream *s) {
 }
 
 rill_status rill_stream_validate(const rill_stream *s, const char **reason) {
+    if (s && rill__stream_is_foreign(s)) {
+        rill_stream copy;
+        rill_status status = rill__stream_fetch(s, &copy);
+        if (status == RILL_OK) status = rill_stream_validate(&copy, reason);
+        rill__stream_release(&copy);
+        return status;
+    }
     const char *broken = s ? first_broken_invariant(s) : "stream is NULL";
     if (reason) *reason = broken ? broken : "";
     if (!broken) return RILL_OK;

@@ -46,8 +46,8 @@ static void set_sorted(rill_stream *s, uint64_t n, const uint64_t *blocks, const
 static rill_status set_unsorted(rill_stream *s, uint64_t block, uint64_t n, const uint64_t *blocks,
                                 const void *values) {
     size_t size = rill__type_size(s->type);
-    given *order = malloc(n * sizeof *order);
-    const void **src = malloc(n * sizeof *src);
+    given *order = rill__malloc(n * sizeof *order);
+    const void **src = rill__malloc(n * sizeof *src);
     rill_status status = order && src ? RILL_OK
                                       : rill__fail(RILL_ERR_MEMORY, "out of memory: %llu blocks",
                                                    (unsigned long long)n);
@@ -68,7 +68,7 @@ static rill_status set_unsorted(rill_stream *s, uint64_t block, uint64_t n, cons
         for (; i < n && order[i].number == number; i++)
             src[same++] = (const char *)values + order[i].position * block * size;
         numbers_of(s)[at] = number;
-        rill__blocks_combine(s->type, RILL_SUM, same, src,
+        rill__blocks_combine(rill__stream_space(s)->stream, s->type, RILL_SUM, same, src,
                              rill__block_extent(block, number, s->dim),
                              (char *)s->val.data + at * block * size);
     }
@@ -102,6 +102,11 @@ rill_status rill_stream_set_blocks(rill_stream *s, uint64_t block, uint64_t n,
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_blocks: blocks is NULL");
     if (n && !values)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_set_blocks: values is NULL");
+    if (rill__stream_is_foreign(s))
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "rill_stream_set_blocks: the stream lies in memory '%s'; set one of the "
+                          "host, and copy it",
+                          s->space->name);
     bool sorted;
     RILL_TRY(check_blocks(s, block, n, blocks, &sorted));
     if (n > INT32_MAX && !sorted)
@@ -148,7 +153,8 @@ static rill_status from_pairs(rill_stream *to, const rill__pairs *p, uint64_t bl
     }
     RILL_TRY(rill__stream_reserve_blocks(to, block, blocks, entries));
     blocks_of_pairs(p, shape.index_bytes, block, to->dim, numbers_of(to));
-    if (entries) rill__assign_fill(to->type, to->val.data, entries, fill);
+    if (entries)
+        rill__assign_fill(rill__stream_space(to)->stream, to->type, to->val.data, entries, fill);
     for (uint64_t i = 0, b = 0; i < p->n; b++) {
         uint64_t first = numbers_of(to)[b] * block;
         uint64_t extent = rill__block_extent(block, numbers_of(to)[b], to->dim), from = i;
@@ -163,13 +169,14 @@ static rill_status from_pairs(rill_stream *to, const rill__pairs *p, uint64_t bl
 
 static bool block_has_entry(const rill_stream *from, uint64_t block, uint64_t number) {
     const char *values = from->val.data;
-    return rill__blocks_any(from->type, values + number * block * rill__type_size(from->type),
+    return rill__blocks_any(rill__stream_space(from)->stream, from->type,
+                            values + number * block * rill__type_size(from->type),
                             rill__block_extent(block, number, from->dim), from->fill);
 }
 
 static rill_status from_dense(rill_stream *to, const rill_stream *from, uint64_t block,
                               const void *fill) {
-    const rill__kernels *k = rill__kernels_get();
+    const rill__kernels *k = rill__stream_space(from)->stream;
     size_t size = rill__type_size(to->type);
     uint64_t have = rill__blocks_in(from->dim, block), blocks = 0;
     RILL_TRY(rill__buffer_reserve(&to->idx, have * sizeof(uint64_t)));
@@ -204,8 +211,9 @@ static rill_status spare_pairs(rill_stream *to, const rill_stream *from, rill__p
         pairs->n = rill__blocks_compact(shape, &part, from->fill, to->spare_idx.data,
                                         to->spare_val.data);
     else
-        pairs->n = rill__kernels_get()->compact(shape, from->val.data, 0, from->dim, from->fill,
-                                                from->dim, to->spare_idx.data, to->spare_val.data);
+        pairs->n = rill__part_space(&part)->stream->compact(shape, from->val.data, 0, from->dim,
+                                                            from->fill, from->dim,
+                                                            to->spare_idx.data, to->spare_val.data);
     return RILL_OK;
 }
 
@@ -214,8 +222,8 @@ static rill_status same_blocks(rill_stream *to, const rill_stream *from, const v
     RILL_TRY(rill__stream_reserve_blocks(to, from->block, blocks, from->nnz));
     if (!blocks) return RILL_OK;
     memcpy(to->idx.data, from->idx.data, blocks * sizeof(uint64_t));
-    rill__kernels_get()->replace(to->type, to->val.data, from->val.data, from->nnz, from->fill,
-                                 fill);
+    rill__stream_space(from)->stream->replace(to->type, to->val.data, from->val.data, from->nnz,
+                                              from->fill, fill);
     return RILL_OK;
 }
 
@@ -249,13 +257,18 @@ rill_status rill_stream_to_blocks(rill_stream *s, uint64_t block) {
     if (!block) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_to_blocks: block = 0");
     if (s->form == RILL__BLOCKS && s->block == block) return RILL_OK;
     rill_stream to;
+    if (rill__stream_is_foreign(s)) {
+        rill_status done = rill__stream_fetch(s, &to);
+        if (done == RILL_OK) done = rill_stream_to_blocks(&to, block);
+        return rill__stream_put_back(s, &to, done);
+    }
     rill__stream_init(&to, s->type, s->dim);
     to.idx = s->spare_idx;
     to.val = s->spare_val;
     rill_status status = rill__stream_convert(&to, s, block, s->fill);
     s->spare_idx = to.idx;
     s->spare_val = to.val;
-    to.idx = to.val = (rill__buffer){NULL, 0};
+    to.idx = to.val = (rill__buffer){.data = NULL};
     if (status == RILL_OK) {
         rill__stream_take_spare(s);
         s->form = RILL__BLOCKS;
@@ -314,7 +327,7 @@ const char *rill__stream_broken_blocks(const rill_stream *s) {
     if (!blocks) return NULL;
     if (!s->idx.data) return "blocks, but no numbers";
     if (s->idx.capacity / sizeof(uint64_t) < blocks) return "block numbers exceed their memory";
-    uint64_t at = rill__kernels_get()->check(8, s->idx.data, blocks, 0, have);
+    uint64_t at = rill__stream_space(s)->stream->check(8, s->idx.data, blocks, 0, have);
     if (at < blocks)
         return numbers_of(s)[at] >= have ? "a block number is outside of the dimension"
                                          : "block numbers are not strictly ascending";

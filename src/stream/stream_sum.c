@@ -6,7 +6,7 @@
 
 /* Entries of a sum above which the dense form is cheaper: a share of the dimension by bytes of a
  * value. Sums of sparse vectors cost more per entry than dense ones, so it lies below the byte
- * formula N * size / (4 + size), which gives 33, 50 and 67 %. Measured; see docs/COST.md. */
+ * formula N * size / (4 + size), which gives 33, 50 and 67 %. Measured; see docs/results/planner.md. */
 uint64_t rill__dense_switch(rill_type type, uint64_t dim) {
     switch (rill__type_size(type)) {
     case 2: return dim / 10 * 3;
@@ -73,9 +73,7 @@ static rill_status normal_part(const rill_stream *s, target t, const void *neutr
     if (!needs_refill(s, neutral) && suits(s, t)) return RILL_OK;
     rill__stream_init(temp, s->type, s->dim);
     if (s->form == RILL__DENSE) {
-        RILL_TRY(rill__stream_reserve_dense(temp));
-        rill__kernels_get()->replace(s->type, temp->val.data, s->val.data, s->dim, s->fill,
-                                     neutral);
+        RILL_TRY(rill__stream_refill(temp, s, neutral));
     } else {
         uint64_t block = t.dense && s->form == RILL__BLOCKS ? s->block : t.block;
         RILL_TRY(rill__stream_convert(temp, s, block, neutral));
@@ -104,14 +102,34 @@ static void add_blocks(rill_stream *into, const rill_op *op, const rill__part *b
     const void *values;
     while (rill__blocks_next(into->type, blocks, at + n, into->dim, &cursor, &at, &n, &values)) {
         char *to = (char *)into->val.data + at * rill__type_size(into->type);
-        rill__kernels_get()->combine(into->type, op, to, to, values, n);
+        rill__stream_space(into)->stream->combine(into->type, op, to, to, values, n);
     }
+}
+
+/* add or concat where a stream is foreign: with copies on the host. */
+static rill_status combine_copies(rill_stream *into, const rill_stream *from, const rill_op *op) {
+    rill_stream left, right;
+    const rill_stream *other;
+    rill_status status = rill__stream_on_host(from, &right, &other);
+    if (status == RILL_OK) {
+        status = rill__stream_fetch(into, &left);
+        if (status == RILL_OK)
+            status = op ? rill_stream_add(&left, other, op) : rill_stream_concat(&left, other);
+        status = rill__stream_put_back(into, &left, status);
+    }
+    rill__stream_release(&right);
+    return status;
+}
+
+static bool any_foreign(const rill_stream *a, const rill_stream *b) {
+    return rill__stream_is_foreign(a) || rill__stream_is_foreign(b);
 }
 
 rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *op) {
     RILL_TRY(check_pair("rill_stream_add", into, from));
     RILL_TRY(check_op("rill_stream_add", op, into->type));
-    const rill__kernels *k = rill__kernels_get();
+    if (any_foreign(into, from)) return combine_copies(into, from, op);
+    const rill__kernels *k = rill__stream_space(into)->stream;
     unsigned char neutral[8] = {0};
     rill__neutral(op, into->type, neutral);
     const rill_stream *streams[2] = {into, from};
@@ -143,6 +161,24 @@ rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const ri
     return status;
 }
 
+/* rill_stream_sum where a stream is foreign. */
+static rill_status sum_copies(rill_stream *out, int n, const rill_stream *const *in,
+                              const rill_op *op) {
+    const rill_stream **hosts = rill__malloc((size_t)n * sizeof *hosts);
+    rill_stream *copies = rill__calloc((size_t)n, sizeof *copies), sum;
+    rill__stream_init(&sum, out->type, out->dim);
+    rill_status status = hosts && copies ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < n && status == RILL_OK; i++)
+        status = rill__stream_on_host(in[i], &copies[i], &hosts[i]);
+    if (status == RILL_OK) status = rill_stream_sum(&sum, n, hosts, op);
+    status = rill__stream_put_back(out, &sum, status);
+    for (int i = 0; copies && i < n; i++)
+        rill__stream_release(&copies[i]);
+    free(copies);
+    free(hosts);
+    return status;
+}
+
 rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *in,
                             const rill_op *op) {
     if (!out) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: out is NULL");
@@ -154,10 +190,14 @@ rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *i
         if (in[i] == out) return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_sum: in[%d] is out", i);
         RILL_TRY(check_pair("rill_stream_sum", out, in[i]));
     }
+    bool foreign = rill__stream_is_foreign(out);
+    for (int i = 0; i < n; i++)
+        foreign |= rill__stream_is_foreign(in[i]);
+    if (foreign) return sum_copies(out, n, in, op);
     unsigned char neutral[8] = {0};
     rill__neutral(op, out->type, neutral);
-    rill__part *parts = malloc((size_t)n * sizeof *parts);
-    rill_stream *temp = calloc((size_t)n, sizeof *temp);
+    rill__part *parts = rill__malloc((size_t)n * sizeof *parts);
+    rill_stream *temp = rill__calloc((size_t)n, sizeof *temp);
     target t = common_form(n, in);
     rill_status status = parts && temp ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
     for (int i = 0; i < n && status == RILL_OK; i++)
@@ -176,9 +216,11 @@ static rill_status concat_pairs(rill_stream *into, const rill_stream *from) {
     uint64_t most = into->nnz + from->nnz;
     RILL_TRY(rill__buffer_reserve(&into->spare_idx, most * shape.index_bytes));
     RILL_TRY(rill__buffer_reserve(&into->spare_val, most * rill__type_size(shape.type)));
-    uint64_t count = rill__kernels_get()->merge(shape, RILL_SUM, rill__stream_pairs(into),
-                                                rill__stream_pairs(from), into->spare_idx.data,
-                                                into->spare_val.data);
+    uint64_t count = rill__stream_space(into)->stream->merge(shape, RILL_SUM,
+                                                             rill__stream_pairs(into),
+                                                             rill__stream_pairs(from),
+                                                             into->spare_idx.data,
+                                                             into->spare_val.data);
     if (count != most)
         return rill__fail(RILL_ERR_OVERLAP, "rill_stream_concat: %llu indices are in both streams",
                           (unsigned long long)(most - count));
@@ -217,6 +259,7 @@ static rill_status concat(rill_stream *into, const rill_stream *from) {
 
 rill_status rill_stream_concat(rill_stream *into, const rill_stream *from) {
     RILL_TRY(check_pair("rill_stream_concat", into, from));
+    if (any_foreign(into, from)) return combine_copies(into, from, NULL);
     if (!rill__value_equal(into->type, into->fill, from->fill) && into->nnz && from->nnz)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_stream_concat: fills differ (%g and %g)",
                           rill__value_load(into->type, into->fill),

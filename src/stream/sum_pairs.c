@@ -10,7 +10,7 @@
  *
  * The choice uses counts only; neither the cuts nor the block size change the order in which the
  * values of an index are combined, so equal counts give equal bits. */
-#include "stream/kernels.h"
+#include "stream/pairs.h"
 
 #include <string.h>
 

@@ -12,13 +12,13 @@ static void entries(const rill__message *m) {
     void *room = rill__aligned_alloc(rill__message_room(m));
     rill__part part;
     MUST(room);
-    if (rill__kernels_get()->add_bits && rill__message_bits(m, &part) == RILL_OK) {
+    if (rill__host()->stream->add_bits && rill__message_bits(m, &part) == RILL__BITS_THERE) {
         MUST(part.n == h->count && part.block <= (part.range + 63) / 64);
         float *sum = rill__aligned_alloc((size_t)part.range * sizeof *sum);
         if (part.range < MOST_BYTES / 4) {
             MUST(sum);
             uint64_t in_words = rill__min_u64(part.range, part.block * 64);
-            MUST(rill__kernels_get()->add_bits(sum, in_words, part.idx, part.val, true) == part.n);
+            MUST(rill__host()->stream->add_bits(sum, in_words, part.idx, part.val, true) == part.n);
         }
         free(sum);
     }
@@ -84,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                .type = m.header.type,
                                .algorithm = m.header.algorithm,
                                .op = m.header.op,
-                               .details = m.header.details,
+                               .memory = m.header.memory,
+                               .arguments = m.header.arguments,
                                .seq = m.header.seq,
                                .dim = m.header.dim};
         MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_OK);

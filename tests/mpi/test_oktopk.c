@@ -9,7 +9,7 @@
  *   --verbose  prints the volumes and counts that were measured */
 #include "cases.h"
 
-enum { BARE = 48, SHORT = 64 }; /* bytes of headers, docs/FORMAT.md */
+enum { BARE = 48, SHORT = 64 }; /* bytes of headers, docs/reference/format.md */
 
 static int verbose;
 

@@ -89,5 +89,5 @@ def test_an_unknown_option(comm):
 def test_the_reference_is_up_to_date(comm, repository):
     if comm.rank == 0:
         made = runpy.run_path(f"{repository}/python/tools/apidoc")["page"]()
-        with open(f"{repository}/docs/python-api.md") as file:
+        with open(f"{repository}/docs/reference/python.md") as file:
             assert file.read() == made, "run python/tools/apidoc"

@@ -43,7 +43,7 @@ static inline void *sample_sparse(const rill__index_codec *codec, rill_type type
         memcpy(idx + i * shape.index_bytes,
                shape.index_bytes == 8 ? (void *)&wide : (void *)&narrow, shape.index_bytes);
     }
-    rill__part part = {RILL__SPARSE, first, dim - first, count, idx, val, 0};
+    rill__part part = {RILL__SPARSE, first, dim - first, count, idx, val, 0, NULL};
     void *out = rill__aligned_alloc(
         rill__message_bound(shape, &(rill__coding){.index = codec, .value = &rill__value_raw},
                             &part));
@@ -70,7 +70,7 @@ static inline void *sample_blocks(const rill__index_codec *codec, rill_type type
     rill__part part = {RILL__BLOCKS, start,
                        dim - start,  rill__block_entries(block, n, have - 1, dim),
                        numbers,      val,
-                       block};
+                       block,        NULL};
     rill__shape shape = {type, rill__index_bytes(dim)};
     rill__coding coding = {.index = codec, .value = &rill__value_raw};
     void *out = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
@@ -88,7 +88,7 @@ static inline void *sample_dense(rill_type type, uint64_t dim, uint64_t first, u
     void *val = rill__aligned_alloc(range * 8 + 8);
     if (!val) abort();
     memset(val, 0x3C, range * 8 + 8);
-    rill__part part = {RILL__DENSE, first, range, range, NULL, val, 0};
+    rill__part part = {RILL__DENSE, first, range, range, NULL, val, 0, NULL};
     void *out = rill__aligned_alloc(rill__message_bound(
         shape, &(rill__coding){.index = &rill__codec_raw, .value = &rill__value_raw}, &part));
     if (!out) abort();

@@ -14,7 +14,7 @@ quality() { # quality LEAST TRAIN TEST OPTION...: as the manual says; bench/trai
     echo "$(basename "$test"): $(tail -n 2 "$tmp/out" | xargs)"
 }
 quality 0.944 news20-12gram.train.svm.xz news20-12gram.test.svm.xz --ranks 2
-for seed in 1 2 3; do # 500 rows: docs/TRAIN.md has the mean
+for seed in 1 2 3; do # 500 rows: docs/results/linear-models.md has the mean
     quality 0.865 rcv1-small.train.svm.xz rcv1-small.test.svm.xz --ranks 2 --seed $seed
 done
 quality 0.944 news20-12gram.train.svm.xz news20-12gram.test.svm.xz --C 100 --ranks 2

@@ -11,8 +11,8 @@
 
 #include "../support/values.h"
 
-#include "codec/codec_kernels.h"
 #include "core/isa.h"
+#include "space/codec_kernels.h"
 
 static const char *const isas[] = {"scalar", "avx2", "avx512"};
 enum { ISAS = 3, CANARY = 64 };

@@ -4,7 +4,7 @@
 #include "../support/unit.h"
 
 #include "codec/codec.h"
-#include "stream/kernels.h"
+#include "space/kernels.h"
 
 #include <stdio.h>
 

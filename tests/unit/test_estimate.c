@@ -3,6 +3,7 @@
 #include "../support/unit.h"
 
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/split.h"
 #include "plan/plan.h"
 
@@ -65,8 +66,8 @@ static void test_skew_in_full(void **state) {
                   dense = problem_at(&planner, 0.5, 1, &rill__codec_raw);
     assert_true(fabs(rill__split_estimate(&uneven) / rill__split_estimate(&even) - RANKS) < 1e-6);
     double bytes = (0.5 * 4 + 0.125) * DIM * (RANKS - 1) / RANKS;
-    assert_true(fabs(rill__split_estimate(&dense) / (bytes * (dense.c->byte + dense.handle)) - 1) <
-                1e-6);
+    assert_true(fabs(rill__split_estimate(&dense) / (bytes * (dense.c->byte + dense.transcode)) -
+                     1) < 1e-6);
 }
 
 static void test_bitmap_costs_its_range(void **state) {
@@ -74,8 +75,9 @@ static void test_bitmap_costs_its_range(void **state) {
     rill__planner planner = make_planner();
     rill__problem thin = problem_at(&planner, 0.01, 1, &rill__codec_bitmap),
                   thick = problem_at(&planner, 0.4, 1, &rill__codec_bitmap);
-    double per_entry_thin = thin.handle * rill__pairs_bytes(&thin, thin.nnz, DIM) / thin.nnz,
-           per_entry_thick = thick.handle * rill__pairs_bytes(&thick, thick.nnz, DIM) / thick.nnz;
+    double per_entry_thin = thin.transcode * rill__pairs_bytes(&thin, thin.nnz, DIM) / thin.nnz,
+           per_entry_thick = thick.transcode * rill__pairs_bytes(&thick, thick.nnz, DIM) /
+                             thick.nnz;
     assert_true(per_entry_thin > 8 * per_entry_thick);
     /* So that at 1 % another codec is taken, however fast the network. */
     rill__settings none = {.partition = RILL__UNIFORM};

@@ -249,7 +249,7 @@ static void test_dispatch(void **state) {
     assert_null(rill__kernels_named(NULL));
     assert_null(rill__kernels_named("none"));
     assert_ptr_equal(rill__kernels_named("scalar"), &rill__kernels_scalar);
-    const rill__kernels *kernels = rill__kernels_get();
+    const rill__kernels *kernels = rill__host()->stream;
     assert_non_null(kernels);
     assert_ptr_equal(kernels, rill__kernels_named(kernels->isa));
     const char *asked = getenv("RILL_ISA");

@@ -138,7 +138,7 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
         free(idx);
         free(val);
         if (special || op->kind == RILL__PROD || !exact) continue;
-        rill__buffer scratch = {NULL, 0};
+        rill__buffer scratch = {.data = NULL};
         idx = array_new(most * shape.index_bytes);
         val = array_new(most * size);
         uint64_t spread[] = {range, UINT64_C(1) << 31}; /* the latter makes it take the tree */

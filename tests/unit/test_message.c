@@ -3,6 +3,7 @@
 #include "../support/unit.h"
 
 #include "../support/messages.h"
+#include "coll/coll.h"
 
 #include <stdio.h>
 
@@ -74,7 +75,7 @@ static void bundles_are_taken_apart(void **state) {
     assert_ok(rill__message_next(&bundle, &expect, &offset, &m));
     assert_int_equal(m.header.form, RILL__M_DENSE);
     assert_int_equal(m.header.range, 9);
-    assert_int_equal(rill__message_next(&bundle, &expect, &offset, &m), RILL_IN_PROGRESS);
+    assert_fails(rill__message_next(&bundle, &expect, &offset, &m), RILL_ERR_MESSAGE, "too short");
     free(bytes);
 }
 
@@ -133,25 +134,28 @@ static void layouts_agree(void **state) {
     assert_memory_equal(&a, &b, sizeof a);
     uint32_t idx = 1;
     float val = 2;
-    rill__part part = {RILL__SPARSE, 0, 100, 1, &idx, &val, 0};
+    rill__part part = {RILL__SPARSE, 0, 100, 1, &idx, &val, 0, NULL};
     rill__coding coding = {.index = &rill__codec_raw, .value = &rill__value_raw};
     static const struct {
-        uint64_t dim, seq, fill, nnz_sum, nnz_max;
+        uint64_t dim, seq, fill, word[2];
         rill__layout layout;
-    } cases[] = {{100, 1, 0, 0, 0, RILL__LAYOUT_BARE},
-                 {100, 1, 0, UINT64_MAX, 0, RILL__LAYOUT_SHORT},
-                 {100, 1, 0, 0, UINT64_MAX, RILL__LAYOUT_SHORT},
-                 {UINT32_MAX, UINT32_MAX, 0, 2, 1, RILL__LAYOUT_SHORT},
-                 {UINT32_MAX, UINT32_MAX, 0, 0, 0, RILL__LAYOUT_BARE},
-                 {UINT64_C(1) << 32, 1, 0, 0, 0, RILL__LAYOUT_LONG},
-                 {100, UINT64_C(1) << 32, 0, 0, 0, RILL__LAYOUT_LONG},
-                 {100, 1, 1, 0, 0, RILL__LAYOUT_LONG}};
+        rill__tells tells;
+    } cases[] = {{100, 1, 0, {0, 0}, RILL__LAYOUT_BARE, RILL__TELLS_NNZ},
+                 {100, 1, 0, {UINT64_MAX, 0}, RILL__LAYOUT_SHORT, RILL__TELLS_NNZ},
+                 {100, 1, 0, {0, UINT64_MAX}, RILL__LAYOUT_SHORT, RILL__TELLS_NNZ},
+                 {UINT32_MAX, UINT32_MAX, 0, {2, 1}, RILL__LAYOUT_SHORT, RILL__TELLS_NNZ},
+                 {UINT32_MAX, UINT32_MAX, 0, {0, 0}, RILL__LAYOUT_BARE, RILL__TELLS_NNZ},
+                 {UINT64_C(1) << 32, 1, 0, {0, 0}, RILL__LAYOUT_LONG, RILL__TELLS_NNZ},
+                 {100, UINT64_C(1) << 32, 0, {0, 0}, RILL__LAYOUT_LONG, RILL__TELLS_NNZ},
+                 {100, 1, 1, {0, 0}, RILL__LAYOUT_LONG, RILL__TELLS_NNZ},
+                 {100, 1, 0, {UINT64_MAX, 3}, RILL__LAYOUT_WORDS, RILL__TELLS_WORDS},
+                 {100, 1, 1, {UINT64_MAX, 3}, RILL__LAYOUT_LONG, RILL__TELLS_WORDS}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rill__header h = {.dim = cases[i].dim,
                           .seq = cases[i].seq,
                           .fill = cases[i].fill,
-                          .nnz_sum = cases[i].nnz_sum,
-                          .nnz_max = cases[i].nnz_max};
+                          .tells = (uint8_t)cases[i].tells,
+                          .word = {cases[i].word[0], cases[i].word[1]}};
         size = rill__message_encode(&h, (rill__shape){RILL_F32, 4}, &coding, &part, bytes);
         assert_int_equal(h.layout, cases[i].layout);
         assert_true(rill__header_read(bytes, size, &a));
@@ -202,12 +206,26 @@ static void broken_short_headers_are_refused(void **state) {
     REFUSED(collective++, RILL_ERR_MISMATCH);
     REFUSED(algorithm++, RILL_ERR_MISMATCH);
     REFUSED(op++, RILL_ERR_MISMATCH);
-    REFUSED(details++, RILL_ERR_MISMATCH);
+    REFUSED(memory++, RILL_ERR_MISMATCH);
+    REFUSED(arguments++, RILL_ERR_MISMATCH);
     REFUSED(dim++, RILL_ERR_MISMATCH);
     rill__header_write(&good, bytes);
-    bytes[5] = RILL__LAYOUT_BARE + 1; /* the layout */
+    bytes[5] = RILL__LAYOUT_WORDS + 1; /* the layout */
     assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), RILL_ERR_MESSAGE);
     free(bytes);
+}
+
+/* A header has 16 bits for an algorithm. */
+static void algorithms_are_told_apart(void **state) {
+    (void)state;
+    for (int c = 0; c < RILL__TABLES; c++)
+        for (int i = 0; rill__algorithm_at((rill_collective)c, i); i++) {
+            uint16_t hash = rill__algorithm_hash(rill__algorithm_at((rill_collective)c, i)->name);
+            assert_int_not_equal(hash, 0);
+            for (int j = 0; j < i; j++)
+                assert_int_not_equal(hash, rill__algorithm_hash(
+                                               rill__algorithm_at((rill_collective)c, j)->name));
+        }
 }
 
 static void broken_headers_are_refused(void **state) {
@@ -220,7 +238,7 @@ static void broken_headers_are_refused(void **state) {
     rill__message m;
     REFUSED(magic ^= 1, RILL_ERR_MESSAGE);
     REFUSED(version++, RILL_ERR_MESSAGE);
-    REFUSED(layout = RILL__LAYOUT_BARE + 1, RILL_ERR_MESSAGE);
+    REFUSED(layout = RILL__LAYOUT_WORDS + 1, RILL_ERR_MESSAGE);
     REFUSED(form = 5, RILL_ERR_MESSAGE);
     REFUSED(form = 255, RILL_ERR_MESSAGE);
     REFUSED(form = RILL__M_DENSE, RILL_ERR_MESSAGE);
@@ -236,6 +254,7 @@ static void broken_headers_are_refused(void **state) {
     REFUSED(status = 1, RILL_ERR_MESSAGE);
     REFUSED(status = -1, RILL_ERR_MESSAGE);
     REFUSED(flags = 2, RILL_ERR_MESSAGE);
+    REFUSED(tells = 2, RILL_ERR_MESSAGE);
     REFUSED(first = 51, RILL_ERR_MESSAGE);
     REFUSED(first = UINT64_MAX, RILL_ERR_MESSAGE);
     REFUSED(range = 51, RILL_ERR_MESSAGE);
@@ -354,7 +373,7 @@ static char *sample_bits(uint64_t dim, uint64_t first, size_t *size) {
     uint64_t n = 0;
     for (uint64_t i = first; i < dim; i++)
         if (i % 3 != 1) idx[n] = (uint32_t)i, val[n] = (float)i - 100, n++;
-    rill__part part = {RILL__SPARSE, first, dim - first, n, idx, val, 0};
+    rill__part part = {RILL__SPARSE, first, dim - first, n, idx, val, 0, NULL};
     rill__shape shape = {RILL_F32, 4};
     char *out = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
     *size = rill__message_encode(&h, shape, &coding, &part, out);
@@ -366,7 +385,7 @@ static char *sample_bits(uint64_t dim, uint64_t first, size_t *size) {
 /* A bitmap that is summed as it lies has as many bits as the message says, and none past the range. */
 static void bits_are_checked(void **state) {
     (void)state;
-    if (!rill__kernels_get()->add_bits) return;
+    if (!rill__host()->stream->add_bits) return;
     for (uint64_t dim = 100; dim <= 1000; dim += 37) {
         size_t size;
         rill__expect expect = sample_expect(RILL_F32, dim);
@@ -375,14 +394,14 @@ static void bits_are_checked(void **state) {
         rill__message m;
         rill__part bits;
         assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
-        assert_ok(rill__message_bits(&m, &bits));
+        assert_int_equal(rill__message_bits(&m, &bits), RILL__BITS_THERE);
         assert_int_equal(bits.form, RILL__BITS);
         float *sum = rill__aligned_alloc(bits.range * sizeof *sum);
         memset(sum, 0, bits.range * sizeof *sum);
         uint64_t in_words = rill__min_u64(bits.range, bits.block * 64);
         for (int round = 1; round <= 2; round++) {
-            assert_int_equal(rill__kernels_get()->add_bits(sum, in_words, bits.idx, bits.val,
-                                                           round == 1),
+            assert_int_equal(rill__host()->stream->add_bits(sum, in_words, bits.idx, bits.val,
+                                                            round == 1),
                              bits.n);
             for (uint64_t i = first; i < dim; i++)
                 assert_true(sum[i - first] == (i % 3 != 1 ? (float)round * ((float)i - 100) : 0));
@@ -391,7 +410,8 @@ static void bits_are_checked(void **state) {
         for (size_t at = 0; at < m.header.index_size; at++) {
             char *byte = bytes + (m.payload - bytes) + at;
             *byte ^= 1;
-            assert_fails(rill__message_bits(&m, &bits), RILL_ERR_MESSAGE, "bitmap");
+            assert_int_equal(rill__message_bits(&m, &bits), RILL__BITS_BROKEN);
+            assert_non_null(strstr(rill_last_error(), "bitmap"));
             *byte ^= 1;
         }
         free(bytes);
@@ -444,6 +464,7 @@ int main(void) {
         cmocka_unit_test(cut_and_padded_messages_are_refused),
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(broken_short_headers_are_refused),
+        cmocka_unit_test(algorithms_are_told_apart),
         cmocka_unit_test(broken_headers_are_refused),
         cmocka_unit_test(broken_blocks_are_refused),
         cmocka_unit_test(broken_indices_are_refused),

@@ -107,13 +107,13 @@ static void test_kernels(void **state) {
     enum { N = 333, ROOM = N * 8 + RILL__SLACK };
     static _Alignas(64) char idx[ROOM], val[ROOM], a[4][ROOM];
     rill__isa_force("scalar");
-    const rill__select_kernels *scalar = rill__select_kernels_get();
+    const rill__select_kernels *scalar = rill__host()->select;
     for (int t = 0; t < TYPE_COUNT; t++)
         for (int kind = 0; kind < DATA; kind++)
             for (unsigned width = 4; width <= 8; width += 4)
                 for (int isa = 0; isa < ISAS; isa++) {
                     if (!rill__isa_force(isas[isa])) continue;
-                    const rill__select_kernels *k = rill__select_kernels_get();
+                    const rill__select_kernels *k = rill__host()->select;
                     rill_type type = test_types[t];
                     rill__shape shape = {type, width};
                     size_t size = value_size(type);

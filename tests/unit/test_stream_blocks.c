@@ -393,7 +393,7 @@ static void parts_are_cut_and_put_together(void **state) {
         model_forget_fill(&m);
         rill__part whole = rill__stream_part(s), parts[5];
         rill__piece dense[5] = {0};
-        rill__buffer scratch = {NULL, 0};
+        rill__buffer scratch = {.data = NULL};
         uint64_t bounds[6] = {0, 0, 0, 0, 0, have};
         for (int i = 1; i < 5; i++)
             bounds[i] = bounds[i - 1] + rng_below(&r, have - bounds[i - 1] + 1);
@@ -432,11 +432,11 @@ static void parts_out_of_order_are_refused(void **state) {
     float *val = rill__aligned_alloc(64);
     memset(val, 0, 64);
     unsigned char fill[8] = {0};
-    rill__part parts[2] = {{RILL__BLOCKS, 8, 2, 2, &last, val, 4},
-                           {RILL__BLOCKS, 0, 8, 4, &first, val, 4}};
+    rill__part parts[2] = {{RILL__BLOCKS, 8, 2, 2, &last, val, 4, NULL},
+                           {RILL__BLOCKS, 0, 8, 4, &first, val, 4, NULL}};
     assert_fails(rill__stream_assemble(out, fill, 2, parts), RILL_ERR_MESSAGE, "part 1");
-    parts[0] = (rill__part){RILL__BLOCKS, 0, 3, 3, &first, val, 3};
-    parts[1] = (rill__part){RILL__BLOCKS, 4, 4, 4, &first, val, 4};
+    parts[0] = (rill__part){RILL__BLOCKS, 0, 3, 3, &first, val, 3, NULL};
+    parts[1] = (rill__part){RILL__BLOCKS, 4, 4, 4, &first, val, 4, NULL};
     assert_fails(rill__stream_assemble(out, fill, 2, parts), RILL_ERR_MESSAGE, "part 0");
     free(val);
     rill_stream_free(&out);

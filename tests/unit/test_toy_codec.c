@@ -9,6 +9,7 @@
 #include "codec/codec_table.c"
 
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "plan/plan.h"
 #include "req/message.h"
 
@@ -72,7 +73,7 @@ static void test_in_a_message(void **state) {
         val[i] = (float)i;
     rill__shape shape = {.type = RILL_F32, .index_bytes = 4};
     rill__coding coding = {.index = &toy_codec_vbyte, .value = &rill__value_raw};
-    rill__part part = {RILL__SPARSE, 0, RANGE, N, idx, val, 0}, got;
+    rill__part part = {RILL__SPARSE, 0, RANGE, N, idx, val, 0, NULL}, got;
     char *bytes = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
     assert_non_null(bytes);
     rill__header h = {.dim = RANGE};

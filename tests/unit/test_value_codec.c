@@ -3,7 +3,7 @@
 #include "test_codec.h"
 
 #include "codec/value_codec.h"
-#include "codec/value_portable.h"
+#include "space/value_portable.h"
 
 #if __has_include(<Random123/philox.h>)
 #include <Random123/philox.h>

@@ -21,7 +21,7 @@ from ._groups import Flight
 _ADAM = (
     "{name} with momentum of its own loses accuracy behind a sparse exchange: entries that come rarely and all at once count as large ones in its "
     "second moment. Give the momentum to the reducers: {name}(..., betas=(0, {beta})) and {where}(..., momentum={momentum}, "
-    "warmup_steps=100, small=16384); see docs/PYTHON.md, Method and density"
+    "warmup_steps=100, small=16384); see docs/guide/pytorch.md, Method and density"
 )
 
 

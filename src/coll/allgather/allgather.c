@@ -5,7 +5,8 @@
  *
  * Restriction. None. Memory. The P messages and the result.
  * Cost. gather of k pairs + P k (merge + pair copy) */
-#include "coll/allreduce/allreduce.h"
+#include "coll/coll.h"
+#include "coll/cost.h"
 #include "coll/patterns/gather.h"
 
 #include <string.h>
@@ -23,69 +24,59 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p, rill__gather_kind kind) {
     double bytes = rill__pairs_bytes(p, p->nnz_max, (double)p->dim) + RILL__SHORT_BYTES;
     return p->c->overhead + rill__gather_estimate(p, kind, bytes) +
-           p->ranks * (p->nnz * p->c->merge + bytes * p->handle / 2);
+           p->ranks * (p->nnz * p->c->merge + bytes * p->transcode / 2);
 }
 static double estimate_direct(const rill__problem *p) { return estimate(p, RILL__DIRECT); }
 static double estimate_bruck(const rill__problem *p) { return estimate(p, RILL__BRUCK); }
 static double estimate_ring(const rill__problem *p) { return estimate(p, RILL__RING); }
 
 /* Disjoint sums have as many entries as their inputs together. */
-static rill_status unite(rill_request *r, int n, const rill__part *parts) {
-    uint64_t total = 0, count = 0;
-    rill__shape shape = r->task.shape;
-    rill__pairs *pairs = rill__request_alloc(r, (size_t)n, sizeof *pairs);
-    if (!pairs || rill__task_failed(&r->task)) return RILL_OK;
+static rill_status unite(rill__run *run, int n, const rill__part *parts) {
+    uint64_t total = 0;
+    if (rill__run_failed(run)) return RILL_OK;
     for (int i = 0; i < n; i++) {
         if (parts[i].form != RILL__SPARSE) {
-            rill__task_fail(&r->task, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no pairs", i));
+            rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no pairs", i));
             return RILL_OK;
         }
-        pairs[i] = rill__part_pairs(&parts[i]);
         total += parts[i].n;
     }
-    rill__piece *piece = &r->piece[0];
-    rill_status status = rill__buffer_reserve(&piece->idx, total * shape.index_bytes);
-    if (status == RILL_OK)
-        status = rill__buffer_reserve(&piece->val, total * rill__type_size(shape.type));
-    if (status == RILL_OK)
-        status = rill__sum_pairs(rill__kernels_get(), shape, RILL_SUM, 0, r->task.expect.dim, n,
-                                 pairs, &r->scratch, piece->idx.data, piece->val.data, &count);
+    rill__piece *piece = &run->piece[0];
+    rill_status status = rill__parts_unite(run->shape, run->dim, n, parts, &run->scratch, piece);
+    uint64_t count = piece->part.n;
     if (status == RILL_OK && count != total)
         status = rill__fail(RILL_ERR_OVERLAP,
                             "rill_allgather: %llu indices are on more than one rank",
                             (unsigned long long)(total - count));
-    if (status != RILL_OK) return rill__task_fail(&r->task, status);
-    piece->part = (rill__part){RILL__SPARSE,    0, r->task.expect.dim, count, piece->idx.data,
-                               piece->val.data, 0};
-    RILL_TRY(rill__finish_piece(r, piece));
-    if (count > rill__dense_switch(shape.type, r->task.expect.dim))
-        return rill_stream_to_dense(r->out);
-    return RILL_OK;
+    if (status != RILL_OK) return rill__run_fail(run, status);
+    RILL_TRY(rill__finish_piece(run, piece));
+    bool dense = count > rill__dense_switch(run->shape.type, run->dim);
+    return dense ? rill__finish_dense(run) : RILL_OK;
 }
 
-static rill_status step(rill_request *r, rill__gather_kind kind) {
-    state *s = r->state.data;
-    int size = r->task.engine->size;
+static rill_status step(rill__run *run, rill__gather_kind kind) {
+    state *s = run->state;
+    int size = run->size;
     if (!s->started) {
         rill__block *mine;
-        RILL_TRY(rill__encode(&r->task, &r->input, &mine));
-        RILL_TRY(rill__gather_start(r, &s->gather, kind, mine));
+        RILL_TRY(rill__run_encode(run, &run->coding, run->input, &mine));
+        RILL_TRY(rill__gather_start(run, &s->gather, kind, mine));
         s->started = true;
     }
-    rill_status status = rill__gather_step(r, &s->gather);
+    rill_status status = rill__gather_step(run, &s->gather);
     if (status != RILL_OK) return status;
-    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
-    rill__gather_parts(r, &s->gather, parts);
+    rill__gather_parts(run, &s->gather, parts);
     for (int i = 0; i < size; i++)
-        if (i != r->task.engine->rank) rill__add_nnz(r, &s->gather.messages[i].header);
-    if (!rill__task_failed(&r->task))
-        memcpy(r->fill, &s->gather.messages[0].header.fill, sizeof r->fill);
-    return unite(r, size, parts);
+        if (i != run->rank) rill__run_count(run, &s->gather.messages[i].header);
+    if (!rill__run_failed(run))
+        memcpy(run->fill, &s->gather.messages[0].header.fill, sizeof run->fill);
+    return unite(run, size, parts);
 }
-static rill_status step_direct(rill_request *r) { return step(r, RILL__DIRECT); }
-static rill_status step_bruck(rill_request *r) { return step(r, RILL__BRUCK); }
-static rill_status step_ring(rill_request *r) { return step(r, RILL__RING); }
+static rill_status step_direct(rill__run *run) { return step(run, RILL__DIRECT); }
+static rill_status step_bruck(rill__run *run) { return step(run, RILL__BRUCK); }
+static rill_status step_ring(rill__run *run) { return step(run, RILL__RING); }
 
 static const rill__algorithm allgather_direct = {
     .name = "direct",

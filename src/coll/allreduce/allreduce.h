@@ -1,63 +1,10 @@
 #ifndef RILL_COLL_ALLREDUCE_ALLREDUCE_H
 #define RILL_COLL_ALLREDUCE_ALLREDUCE_H
 
-#include "codec/wire.h"
-#include "coll/coll.h"
+#include "coll/run.h"
 
 extern const rill__algorithm rill__allreduce_dense, rill__allreduce_recursive_double,
     rill__allreduce_split_allgather, rill__allreduce_dsar, rill__allreduce_ring,
     rill__allreduce_allgather, rill__allreduce_block, rill__allreduce_hier;
-
-/* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an index takes no more. */
-double rill__pairs_bytes(const rill__problem *, double pairs, double range);
-/* How that many pairs go; sums: as a part of a sum, which is dense above the switch. */
-static inline rill__wire_form rill__expected_form(const rill__problem *p, double pairs,
-                                                  double range, bool sums) {
-    double limit = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range;
-    bool bits = !sums && !p->value_bits && p->index_cost < 0 &&
-                rill__wire_adds_bits(p->type, p->op, p->sums_bits);
-    return rill__wire_form_of(pairs, range, limit, bits);
-}
-/* Expected bytes of what is sent of a sum: the dense range where pairs are above the switch. */
-static inline double rill__form_bytes(const rill__problem *p, double pairs, double range) {
-    double sparse = rill__pairs_bytes(p, pairs, range), dense = range * p->value_cost;
-    if (p->index_cost >= 0)
-        return sparse < dense ? sparse : dense; /* blocks have a switch of their own */
-    return rill__expected_form(p, pairs, range, true) == RILL__WIRE_DENSE ? dense : sparse;
-}
-/* Whether inputs above the switch go as bits and values; sums are dense then. */
-static inline bool rill__sends_bits(const rill__problem *p, double pairs, double range) {
-    return rill__expected_form(p, pairs, range, false) == RILL__WIRE_BITS;
-}
-static inline double rill__input_bytes(const rill__problem *p, double pairs, double range) {
-    return rill__sends_bits(p, pairs, range) ? pairs * p->value_cost + range / 8
-                                             : rill__form_bytes(p, pairs, range);
-}
-
-/* Time to write that many entries into a fresh dense vector; nothing where it is dense already. */
-static inline double rill__densify_estimate(const rill__problem *p, double entries) {
-    if (entries >= (double)p->dim) return 0;
-    return entries * p->c->scatter +
-           (double)p->dim * (double)rill__type_size(p->type) * p->c->dense_add;
-}
-/* The same where a sparse input is above the switch to dense, which is sent in another form. */
-static inline double rill__prepare_estimate(const rill__problem *p) {
-    bool over = p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
-    if (rill__sends_bits(p, p->nnz_max, (double)p->dim)) return p->nnz_max * p->c->bits;
-    return over ? rill__densify_estimate(p, p->nnz_max) : 0;
-}
-
-/* The same for a sparse sum that turns out to be above the switch. */
-static inline double rill__turn_estimate(const rill__problem *p) {
-    double limit = (double)rill__dense_switch(p->type, p->dim);
-    return p->nnz_max <= limit && p->result > limit ? rill__densify_estimate(p, p->result) : 0;
-}
-
-/* Entries in the union of n of the P contributions: K(n), from the expected K(P) of all. */
-double rill__expected_union(const rill__problem *, double n);
-/* The same in a space of that size. */
-double rill__uniform_union(double space, double k, double n);
-/* The space in which the expected result would come out: for rill__problem.space. */
-double rill__effective_space(const rill__problem *);
 
 #endif

@@ -7,6 +7,7 @@
  * Cost.  gather of k pairs (see patterns/gather.h) + P k sum + P k pair copy
  *      + K scatter + N size dense_add                        where the sum turns dense */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/gather.h"
 
 typedef struct state {
@@ -28,30 +29,30 @@ static double estimate(const rill__problem *p) {
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
     return p->c->overhead + rill__prepare_estimate(p) +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           p->ranks * (p->nnz * sum + bytes * p->handle / 2) + bytes * p->handle / 2 +
+           p->ranks * (p->nnz * sum + bytes * p->transcode / 2) + bytes * p->transcode / 2 +
            rill__turn_estimate(p);
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    int size = r->task.engine->size;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
+    int size = run->size;
     if (!s->started) {
         rill__block *mine;
-        RILL_TRY(rill__encode(&r->task, &r->input, &mine));
-        RILL_TRY(rill__gather_start(r, &s->gather,
-                                    rill__gather_choose(&r->problem, own_bytes(&r->problem)),
+        RILL_TRY(rill__run_encode(run, &run->coding, run->input, &mine));
+        RILL_TRY(rill__gather_start(run, &s->gather,
+                                    rill__gather_choose(run->problem, own_bytes(run->problem)),
                                     mine));
         s->started = true;
     }
-    rill_status status = rill__gather_step(r, &s->gather);
+    rill_status status = rill__gather_step(run, &s->gather);
     if (status != RILL_OK) return status;
-    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
-    rill__gather_parts(r, &s->gather, parts);
+    rill__gather_parts(run, &s->gather, parts);
     for (int i = 0; i < size; i++)
-        if (i != r->task.engine->rank) rill__add_nnz(r, &s->gather.messages[i].header);
-    rill__request_sum(r, 0, r->task.expect.dim, size, parts, false, &r->piece[0]);
-    return rill__finish_piece(r, &r->piece[0]);
+        if (i != run->rank) rill__run_count(run, &s->gather.messages[i].header);
+    rill__run_sum(run, 0, run->dim, size, parts, false, &run->piece[0]);
+    return rill__finish_piece(run, &run->piece[0]);
 }
 
 const rill__algorithm rill__allreduce_allgather = {

@@ -15,8 +15,8 @@
  *      + gather of K/P entries of value + i/b                      see patterns/gather.h
  *      + K value 2 copy                                            concatenation */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/split_gather.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 
@@ -47,25 +47,28 @@ static double estimate(const rill__problem *p) {
     double bytes = owned_bytes(&q), size = (double)rill__type_size(p->type);
     return p->c->overhead + rill__split_estimate(&q) + p->nnz * size * p->c->dense_add +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (p->ranks + 1) * bytes * p->handle;
+           (p->ranks + 1) * bytes * p->transcode;
 }
 
 /* Each message has the codec that suits it; all ranks tell that of the first sum with blocks. */
-static const rill__index_codec *first_codec(const rill_request *r, const rill__gather *g) {
-    for (int i = 0; i < r->task.engine->size; i++) {
+static const rill__index_codec *first_codec(const rill__run *run, const rill__gather *g) {
+    for (int i = 0; i < run->size; i++) {
         const rill__header *h = &g->messages[i].header;
         if (h->form == RILL__M_BLOCKS && h->count) return rill__index_codec_by_id(h->index_codec);
     }
     return &rill__codec_raw;
 }
 
-static rill_status step(rill_request *r) {
-    rill__split_gather *s = r->state.data;
-    rill__problem q = in_blocks(&r->problem);
-    s->split.unit = r->block;
-    rill_status status = rill__split_gather_step(r, s, false, owned_bytes(&q));
-    if (status == RILL_OK && !rill__task_failed(&r->task) && !r->settings.codec)
-        r->problem.codec = first_codec(r, &s->gather);
+static rill_status step(rill__run *run) {
+    rill__split_gather *s = run->state;
+    if (!s->begun) {
+        rill__problem q = in_blocks(run->problem);
+        s->split.unit = run->block;
+        rill__split_gather_begin(run, s, false, owned_bytes(&q));
+    }
+    rill_status status = rill__split_gather_step(run, s);
+    if (status == RILL_OK && !rill__run_failed(run) && !run->coding.forced)
+        run->used_codec = first_codec(run, &s->gather);
     return status;
 }
 

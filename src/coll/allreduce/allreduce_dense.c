@@ -10,13 +10,13 @@
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
  *      + 2 N size copy                                     of a short vector, from a block to the result */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/mpi_allreduce.h"
 
 typedef struct state {
     int stage;
     rill__agree agree;
     rill__mpi_allreduce sum;
-    rill__block *block[2]; /* of the vectors, where they lie in blocks */
 } state;
 
 /* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c), and the result is copied
@@ -44,81 +44,70 @@ static double estimate(const rill__problem *p) {
            2.0 * (p->ranks - 1) / p->ranks * bytes * p->c->mpi_byte;
 }
 
-static bool in_blocks(const rill_request *r) {
-    return r->task.expect.dim < SMALL / rill__type_size(r->task.shape.type);
+static bool in_blocks(const rill__run *run) {
+    return run->dim < SMALL / rill__type_size(run->shape.type);
 }
 
 /* Room for a dense vector: a block's, or the piece's. NULL: out of memory. */
-static void *room(rill_request *r, int i, size_t bytes) {
-    state *s = r->state.data;
-    rill__buffer *own = &r->piece[i].val;
-    if (!in_blocks(r)) return rill__buffer_reserve(own, bytes) == RILL_OK ? own->data : NULL;
-    s->block[i] = rill__block_take(&r->task, bytes);
-    return s->block[i] ? s->block[i]->buffer.data : NULL;
+static void *room(rill__run *run, rill__mpi_allreduce *sum, int i, size_t bytes) {
+    rill__buffer *kept = &run->piece[i].val;
+    if (in_blocks(run)) return rill__mpi_room(run, sum, i, bytes);
+    return rill__buffer_reserve(kept, bytes) == RILL_OK ? kept->data : NULL;
 }
 
-/* While MPI has the vectors nobody else may: a call that is aborted leaves them to it. */
-static void hold_blocks(rill_request *r, state *s, int more) {
-    r->task.engine->lent += more;
-    for (int i = 0; i < 2; i++)
-        if (s->block[i]) s->block[i]->users += more;
-}
-
-static rill_status densify(rill_request *r, rill__mpi_allreduce *sum) {
-    uint64_t dim = r->task.expect.dim;
-    rill_type type = r->task.shape.type;
+static rill_status densify(rill__run *run, rill__mpi_allreduce *sum) {
+    uint64_t dim = run->dim;
+    rill_type type = run->shape.type;
+    size_t bytes = dim * rill__type_size(type);
     sum->type = type;
-    sum->op = r->op->kind;
+    sum->op = run->op->kind;
     sum->size = rill__type_size(type);
     sum->count = dim;
-    sum->last = true;
-    sum->to = room(r, 1, dim * sum->size);
+    sum->last = sum->lends = true;
+    sum->to = room(run, sum, 1, bytes);
     if (!sum->to) return RILL_ERR_MEMORY;
-    if (r->input.form == RILL__DENSE && r->in != r->out) {
-        sum->from = r->input.val;
-    } else if (r->input.form == RILL__SPARSE) {
-        void *from = room(r, 0, dim * sum->size);
+    if (run->input->form == RILL__DENSE && !run->in_place) {
+        sum->from = run->input->val;
+    } else if (run->input->form == RILL__SPARSE) {
+        void *from = room(run, sum, 0, bytes);
         if (!from) return RILL_ERR_MEMORY;
-        rill__assign_fill(type, from, dim, r->fill);
-        rill__assign_pairs(r->task.shape, from, 0, rill__part_pairs(&r->input));
+        rill__part_fill_to(run->shape, run->input, run->fill, from);
         sum->from = from;
     } else {
-        rill__request_sum(r, 0, dim, 1, &r->input, true, &r->piece[0]);
-        sum->from = r->piece[0].val.data;
+        rill__run_sum(run, 0, dim, 1, run->input, true, &run->piece[0]);
+        sum->from = run->piece[0].val.data;
     }
     return RILL_OK;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
     rill_status status;
     if (s->stage == DENSIFYING) {
-        status = densify(r, &s->sum);
+        status = densify(run, &s->sum);
         if (status == RILL_OK)
-            status = rill__agree_reserve(&r->task); /* then all are in MPI's sum, or none */
-        if (status != RILL_OK) rill__task_fail(&r->task, status);
+            status = rill__run_agree_reserve(run); /* then all are in MPI's sum, or none */
+        if (status != RILL_OK) rill__run_fail(run, status);
         rill__agree_start(&s->agree, 0, NULL, 0);
         s->stage = AGREEING;
     }
     if (s->stage == AGREEING) {
-        status = rill__agree_step(&r->task, &s->agree);
+        status = rill__run_agree(run, &s->agree);
         if (status != RILL_OK) return status;
         s->stage = SUMMING;
-        if (!rill__task_failed(&r->task)) hold_blocks(r, s, 1);
     }
-    if (rill__task_failed(
-            &r->task)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
-        r->may_post = false;
+    if (rill__run_failed(
+            run)) { /* here, or by an abort while MPI has the vectors: nobody waits for it */
+        rill__mpi_allreduce_forgo(run);
         return RILL_OK;
     }
-    status = rill__mpi_allreduce_step(r, &s->sum);
+    status = rill__mpi_allreduce_step(run, &s->sum);
     if (status != RILL_OK) return status;
-    hold_blocks(r, s, -1);
-    uint64_t dim = r->task.expect.dim;
-    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0};
-    if (in_blocks(r)) return rill__finish_parts(r, 1, &result);
-    r->piece[1].part = result;
-    return rill__finish_piece(r, &r->piece[1]);
+    uint64_t dim = run->dim;
+    rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0, run->input->space};
+    if (in_blocks(run)) return rill__finish_parts(run, 1, &result);
+    run->piece[1].part = result;
+    return rill__finish_piece(run, &run->piece[1]);
 }
 
 const rill__algorithm rill__allreduce_dense = {

@@ -9,6 +9,7 @@
  *      + k scatter + N/P size dense_add                      sum of the owned range
  *      + gather of N/P values + N size 2 copy                second phase, result written */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/split_gather.h"
 
 static const char *supports(const rill__problem *p) {
@@ -26,11 +27,13 @@ static double estimate(const rill__problem *p) {
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
            p->nnz * p->c->scatter + bytes * p->c->dense_add +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (p->ranks + 1) * bytes * p->handle;
+           (p->ranks + 1) * bytes * p->transcode;
 }
 
-static rill_status step(rill_request *r) {
-    return rill__split_gather_step(r, r->state.data, true, owned_bytes(&r->problem));
+static rill_status step(rill__run *run) {
+    rill__split_gather *s = run->state;
+    if (!s->begun) rill__split_gather_begin(run, s, true, owned_bytes(run->problem));
+    return rill__split_gather_step(run, s);
 }
 
 const rill__algorithm rill__allreduce_dsar = {

@@ -22,6 +22,7 @@
  *      + n h + K pair 2 copy                                         result
  *   On one host, where there is no shared memory unless asked for, all pairs cost their message. */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/host_parts.h"
 #include "coll/patterns/split_gather.h"
 
@@ -39,6 +40,7 @@ typedef struct state {
     int received;           /* parts of this stage */
     rill__host_part *taken; /* of each rank of this host, or of each range */
     rill__part *parts;
+    rill__part sum; /* of the host, on its leader */
     bool started;
     union {
         rill__gather gather;
@@ -86,12 +88,12 @@ static double estimate_leaders(const rill__problem *q) {
     if (sends_all(q->dim, q->ranks)) {
         double bytes = sum_bytes(q);
         return rill__gather_estimate(q, rill__gather_choose(q, bytes), bytes) +
-               q->ranks * q->nnz * sum + (q->ranks + 1) * bytes * q->handle / 2;
+               q->ranks * q->nnz * sum + (q->ranks + 1) * bytes * q->transcode / 2;
     }
     double bytes = owned_bytes(q);
     return rill__split_estimate(q) + q->nnz * rill__owner_share(q) * sum +
            rill__gather_estimate(q, rill__gather_choose(q, bytes), bytes) +
-           (q->ranks + 1) * bytes * q->handle;
+           (q->ranks + 1) * bytes * q->transcode;
 }
 
 /* What a message and a byte cost within a host. */
@@ -125,173 +127,174 @@ static double estimate(const rill__problem *p) {
 
 /* ---- within the host ---------------------------------------------------------------------------------- */
 
-static uint64_t range_first(const rill_request *r, int range, int ranges) {
-    return rill__uniform_bound(r->task.expect.dim, range, ranges);
+static uint64_t range_first(const rill__run *run, int range, int ranges) {
+    return rill__uniform_bound(run->dim, range, ranges);
 }
 
 /* The parts of the n ranks at the first places, this one's being own; each of the range that the place is
  * asked for. statistics: whether they speak for their ranks. */
-static rill_status take_parts(rill_request *r, state *s, int n, int lane, const rill__part *own,
+static rill_status take_parts(rill__run *run, state *s, int n, int lane, const rill__part *own,
                               bool inputs, int ranges) {
-    int me = r->task.engine->hosts.place;
+    int me = run->hosts->place;
     if (!s->taken) {
-        s->taken = rill__request_alloc(r, (size_t)n, sizeof *s->taken);
-        s->parts = rill__request_alloc(r, (size_t)n, sizeof *s->parts);
+        s->taken = rill__run_alloc(run, (size_t)n, sizeof *s->taken);
+        s->parts = rill__run_alloc(run, (size_t)n, sizeof *s->parts);
         if (!s->taken || !s->parts) return RILL_ERR_MEMORY;
     }
     for (; s->received < n; s->received++) {
         int i = s->received, range = inputs ? me : i;
-        uint64_t first = range_first(r, range, ranges);
+        uint64_t first = range_first(run, range, ranges);
         if (i == me) {
             s->parts[i] = *own;
             continue;
         }
         rill__header header;
-        rill_status status = rill__host_take(r, i, lane, first,
-                                             range_first(r, range + 1, ranges) - first,
+        rill_status status = rill__host_take(run, i, lane, first,
+                                             range_first(run, range + 1, ranges) - first,
                                              &s->taken[i], &header);
         if (status != RILL_OK) return status;
-        if (inputs && header.form != RILL__M_FAILED) rill__add_nnz(r, &header);
+        if (inputs && header.form != RILL__M_FAILED) rill__run_count(run, &header);
         s->parts[i] = s->taken[i].part;
     }
     return RILL_OK;
 }
 
-static void release_parts(rill_request *r, state *s) {
+static void release_parts(rill__run *run, state *s) {
     for (int i = 0; i < s->received; i++)
-        rill__host_release(r, &s->taken[i]);
+        rill__host_release(run, &s->taken[i]);
     s->taken = NULL;
     s->received = 0;
 }
 
-/* This rank's range of the host's sum, to request->piece[1]. */
-static rill_status sum_range(rill_request *r, state *s, int ranges) {
-    const rill__hosts *hosts = &r->task.engine->hosts;
-    uint64_t first = range_first(r, hosts->place, ranges);
-    uint64_t range = range_first(r, hosts->place + 1, ranges) - first;
-    rill__part own = rill__part_slice(r->task.shape, &r->input, first, range);
-    rill_status status = take_parts(r, s, hosts->here, RILL__LANE_A, &own, true, ranges);
+/* This rank's range of the host's sum, to run->piece[1]. */
+static rill_status sum_range(rill__run *run, state *s, int ranges) {
+    const rill__hosts *hosts = run->hosts;
+    uint64_t first = range_first(run, hosts->place, ranges);
+    uint64_t range = range_first(run, hosts->place + 1, ranges) - first;
+    rill__part own = rill__part_slice(run->shape, run->input, first, range);
+    rill_status status = take_parts(run, s, hosts->here, RILL__LANE_A, &own, true, ranges);
     if (status != RILL_OK) return status;
-    rill__request_sum(r, first, range, hosts->here, s->parts, false, &r->piece[1]);
-    release_parts(r, s);
+    rill__run_sum(run, first, range, hosts->here, s->parts, false, &run->piece[1]);
+    release_parts(run, s);
     return RILL_OK;
 }
 
 /* The leader's input among the hosts is the sum of its own; on a single host it is the result. */
-static rill_status put_together(rill_request *r, int ranges, const rill__part *parts) {
-    bool last = r->task.engine->hosts.n == 1;
-    if (rill__task_failed(&r->task)) {
-        r->input = rill__part_empty(0, r->task.expect.dim);
-        return RILL_OK;
-    }
+static rill_status put_together(rill__run *run, int ranges, const rill__part *parts,
+                                rill__part *sum) {
+    bool last = run->hosts->n == 1;
+    if (rill__run_failed(run)) return RILL_OK;
     if (ranges == 1) {
-        r->input = r->piece[1].part;
-        return last ? rill__finish_piece(r, &r->piece[1]) : RILL_OK;
+        *sum = run->piece[1].part;
+        return last ? rill__finish_piece(run, &run->piece[1]) : RILL_OK;
     }
-    if (last) return rill__finish_parts(r, ranges, parts);
-    rill_stream *sum = &r->normal;
-    sum->type = r->task.shape.type;
-    sum->index_bytes = r->task.shape.index_bytes;
-    sum->dim = r->task.expect.dim;
-    RILL_TRY(rill__stream_assemble(sum, r->fill, ranges, parts));
-    r->input = rill__stream_part(sum);
-    return RILL_OK;
+    return last ? rill__finish_parts(run, ranges, parts)
+                : rill__run_assemble(run, ranges, parts, sum);
 }
 
-static rill_status collect(rill_request *r, state *s, int ranges) {
-    rill_status status = take_parts(r, s, ranges, RILL__LANE_B, &r->piece[1].part, false, ranges);
+static rill_status collect(rill__run *run, state *s, int ranges) {
+    rill_status status = take_parts(run, s, ranges, RILL__LANE_B, &run->piece[1].part, false,
+                                    ranges);
     if (status != RILL_OK) return status;
-    status = put_together(r, ranges, s->parts);
+    rill__part sum = rill__part_empty(0, run->dim);
+    status = put_together(run, ranges, s->parts, &sum);
     if (status != RILL_OK) {
-        rill__task_fail(&r->task, status);
-        r->input = rill__part_empty(0, r->task.expect.dim);
+        rill__run_fail(run, status);
+        sum = rill__part_empty(0, run->dim);
     }
-    release_parts(r, s);
+    s->sum = sum;
+    release_parts(run, s);
     return RILL_OK;
 }
 
-static rill_status receive_result(rill_request *r) {
+static rill_status receive_result(rill__run *run) {
     rill__host_part result;
     rill__header header;
-    rill_status status = rill__host_take(r, 0, RILL__LANE_B, 0, r->task.expect.dim, &result,
-                                         &header);
+    rill_status status = rill__host_take(run, 0, RILL__LANE_B, 0, run->dim, &result, &header);
     if (status != RILL_OK) return status;
-    if (!rill__task_failed(&r->task)) {
-        r->task.nnz_sum = header.nnz_sum;
-        r->task.nnz_max = header.nnz_max;
-        status = rill__stream_set_part(r->out, r->fill, &result.part);
+    if (!rill__run_failed(run)) {
+        rill__run_count_anew(run, &header, 0);
+        status = rill__finish_copy(run, &result.part);
     }
-    rill__host_release(r, &result);
+    rill__host_release(run, &result);
     return status;
 }
 
 /* ---- among the hosts ---------------------------------------------------------------------------------- */
 
-static rill_status gather_sums(rill_request *r, rill__gather *g) {
-    rill_status status = rill__gather_step(r, g);
+static rill_status gather_sums(rill__run *run, rill__gather *g) {
+    rill_status status = rill__gather_step(run, g);
     if (status != RILL_OK) return status;
     int hosts = g->group.n;
-    rill__part *parts = rill__request_alloc(r, (size_t)hosts, sizeof *parts);
+    rill__part *parts = rill__run_alloc(run, (size_t)hosts, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
-    rill__gather_parts(r, g, parts);
+    rill__gather_parts(run, g, parts);
     for (int i = 0; i < hosts; i++)
-        if (i != g->group.me) rill__add_nnz(r, &g->messages[i].header);
-    rill__request_sum(r, 0, r->task.expect.dim, hosts, parts, false, &r->piece[0]);
-    return rill__finish_piece(r, &r->piece[0]);
+        if (i != g->group.me) rill__run_count(run, &g->messages[i].header);
+    rill__run_sum(run, 0, run->dim, hosts, parts, false, &run->piece[0]);
+    return rill__finish_piece(run, &run->piece[0]);
 }
 
 /* How uneven the leaders' ranges are the ranks of their hosts do not learn: nobody may go by it. */
-static rill_status split_sums(rill_request *r, rill__split_gather *split, double bytes) {
-    rill_status status = rill__split_gather_step(r, split, false, bytes);
-    r->skew = 0;
+static rill_status split_sums(rill__run *run, rill__split_gather *split) {
+    rill_status status = rill__split_gather_step(run, split);
+    run->skew = 0;
     return status;
 }
 
-static rill_status step_leader(rill_request *r, state *s) {
-    const rill__hosts *hosts = &r->task.engine->hosts;
-    if (hosts->n == 1) return RILL_OK;
+static rill_status start_leader(rill__run *run, state *s, bool all) {
+    const rill__hosts *hosts = run->hosts;
     rill__group leaders = {hosts->n, hosts->mine, hosts->leader};
-    bool all = sends_all(r->task.expect.dim, hosts->n);
-    rill__problem q = among_hosts(&r->problem, hosts->n, hosts->most);
-    if (all && !s->started) {
-        rill__block *mine;
-        RILL_TRY(rill__encode(&r->task, &r->input, &mine));
-        RILL_TRY(rill__gather_start_among(r, &s->leaders.gather, &leaders,
-                                          rill__gather_choose(&q, sum_bytes(&q)), mine));
-    }
-    if (!all) s->leaders.split.split.group = leaders;
+    rill__problem q = among_hosts(run->problem, hosts->n, hosts->most);
     s->started = true;
-    return all ? gather_sums(r, &s->leaders.gather)
-               : split_sums(r, &s->leaders.split, owned_bytes(&q));
+    if (!all) {
+        rill__split_gather *split = &s->leaders.split;
+        split->split.group = leaders;
+        split->split.input = &s->sum;
+        rill__split_gather_begin(run, split, false, owned_bytes(&q));
+        return RILL_OK;
+    }
+    rill__block *mine;
+    RILL_TRY(rill__run_encode(run, &run->coding, &s->sum, &mine));
+    return rill__gather_start_among(run, &s->leaders.gather, &leaders,
+                                    rill__gather_choose(&q, sum_bytes(&q)), mine);
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    const rill__hosts *hosts = &r->task.engine->hosts;
-    int ranges = ranges_of(r->task.expect.dim, hosts->here), me = hosts->place;
+static rill_status step_leader(rill__run *run, state *s) {
+    if (run->hosts->n == 1) return RILL_OK;
+    bool all = sends_all(run->dim, run->hosts->n);
+    if (!s->started) RILL_TRY(start_leader(run, s, all));
+    return all ? gather_sums(run, &s->leaders.gather) : split_sums(run, &s->leaders.split);
+}
+
+static rill_status step(rill__run *run) {
+    state *s = run->state;
+    const rill__hosts *hosts = run->hosts;
+    int ranges = ranges_of(run->dim, hosts->here), me = hosts->place;
     rill_status status;
     if (s->stage == GIVING) {
-        RILL_TRY(rill__host_give_ranges(r, 0, ranges, RILL__LANE_A, &r->input));
+        s->sum = *run->input;
+        RILL_TRY(rill__host_give_ranges(run, 0, ranges, RILL__LANE_A, run->input));
         s->stage = hosts->here == 1 ? AMONG_HOSTS : me < ranges ? SUMMING : RECEIVING;
     }
     if (s->stage == SUMMING) {
-        status = sum_range(r, s, ranges);
+        status = sum_range(run, s, ranges);
         if (status != RILL_OK) return status;
-        if (me) RILL_TRY(rill__host_give(r, 0, 1, RILL__LANE_B, &r->piece[1].part));
+        if (me) RILL_TRY(rill__host_give(run, 0, 1, RILL__LANE_B, &run->piece[1].part));
         s->stage = me ? RECEIVING : COLLECTING;
     }
     if (s->stage == COLLECTING) {
-        status = collect(r, s, ranges);
+        status = collect(run, s, ranges);
         if (status != RILL_OK) return status;
         s->stage = AMONG_HOSTS;
     }
-    if (s->stage == RECEIVING) return receive_result(r);
-    status = step_leader(r, s);
-    if (status == RILL_IN_PROGRESS) return status;
-    if (status != RILL_OK) rill__task_fail(&r->task, status);
-    rill__part result = rill__part_empty(0, r->task.expect.dim);
-    if (!rill__task_failed(&r->task)) result = rill__stream_part(r->out);
-    return rill__host_give(r, 1, hosts->here, RILL__LANE_B, &result);
+    if (s->stage == RECEIVING) return receive_result(run);
+    status = step_leader(run, s);
+    if (status != RILL_OK)
+        return status; /* a leader that cannot go on aborts: others wait for it, too */
+    rill__part result = rill__part_empty(0, run->dim);
+    if (!rill__run_failed(run)) result = rill__run_result(run);
+    return rill__host_give(run, 1, hosts->here, RILL__LANE_B, &result);
 }
 
 const rill__algorithm rill__allreduce_hier = {

@@ -9,6 +9,7 @@
  *   the expected number of entries in the union of n contributions; where the sum turns dense, plus
  *   K(2^(t+1)) scatter + N size dense_add, and from then on 3 N size dense_add instead of the merge. */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 
 typedef struct state {
     int round, exchanges;
@@ -32,32 +33,32 @@ static double estimate(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
     bool folds = power < p->ranks;
     if (folds)
-        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * (p->c->byte + p->handle) +
+        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * (p->c->byte + p->transcode) +
                 2 * p->nnz * p->c->merge;
     for (int n = 1; n < power; n *= 2) {
         double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
         double bytes = n == 1            ? rill__input_bytes(p, entries, dim)
                        : entries > limit ? dim * p->value_cost
                                          : rill__pairs_bytes(p, entries, dim);
-        time += p->c->latency + bytes * (p->c->byte + p->handle);
+        time += p->c->latency + bytes * (p->c->byte + p->transcode);
         time += entries > limit ? 3 * bytes * p->c->dense_add : 2 * entries * p->c->merge;
         double sum = rill__expected_union(p, 2 * n * (folds ? 1.5 : 1));
         if (entries <= limit && sum > limit) time += rill__densify_estimate(p, sum);
     }
     if (folds)
-        time += p->c->latency + rill__form_bytes(p, p->result, dim) * (p->c->byte + p->handle);
+        time += p->c->latency + rill__form_bytes(p, p->result, dim) * (p->c->byte + p->transcode);
     return time;
 }
 
-static void add(rill_request *r, state *s, const rill__message *message, int peer) {
-    rill__add_nnz(r, &message->header);
-    bool lower = peer < r->task.engine->rank;
+static void add(rill__run *run, state *s, const rill__message *message, int peer) {
+    rill__run_count(run, &message->header);
+    bool lower = peer < run->rank;
     rill__part both[2];
     both[lower] = *s->sum;
-    rill__received_part_at(&r->task, message, &both[!lower]);
+    rill__run_part_at(run, message, &both[!lower]);
     int next = s->summed ? 1 - s->last : 0;
-    rill__request_sum(r, 0, r->task.expect.dim, 2, both, false, &r->piece[next]);
-    s->sum = &r->piece[next].part;
+    rill__run_sum(run, 0, run->dim, 2, both, false, &run->piece[next]);
+    s->sum = &run->piece[next].part;
     s->last = next;
     s->summed = true;
 }
@@ -65,56 +66,60 @@ static void add(rill_request *r, state *s, const rill__message *message, int pee
 /* Where values are coded, or absent ones sent, all ranks must end with the same bits. Both partners go on from what was
  * sent; those who hold the same partial sum round it alike, as if the lowest of them had sent it; and
  * the result goes to a folded rank as it is. */
-static rill_status send(rill_request *r, state *s, int peer, rill__round_kind kind) {
+static rill_status send(rill__run *run, state *s, int peer, rill__round_kind kind) {
     rill__block *block;
-    if (kind == RILL__ROUND_EXCHANGE) {
+    rill__coding changed;
+    const rill__coding *coding = &run->coding;
+    if (rill__run_is_lossy(run) && kind != RILL__ROUND_SEND) {
         bool leads;
-        r->task.sender = rill__doubling_group(r->task.engine->rank, r->task.engine->size, s->round,
-                                              &leads);
-        r->task.shares_errors = !leads;
-        r->task.hops = 1 + (uint32_t)s->exchanges++;
+        changed = *coding;
+        coding = &changed;
+        if (kind == RILL__ROUND_RESULT_SEND) {
+            changed.value = &rill__value_raw;
+        } else {
+            changed.key.sender = rill__doubling_group(run->rank, run->size, s->round, &leads);
+            changed.key.hop = 1 + (uint32_t)s->exchanges++;
+            changed.shared = !leads;
+        }
     }
-    if (kind == RILL__ROUND_RESULT_SEND) r->task.coding.value = &rill__value_raw;
-    RILL_TRY(rill__encode(&r->task, s->sum, &block));
-    bool turned = r->task.sends_dense && s->sum == &r->input;
-    if (kind == RILL__ROUND_EXCHANGE && (turned || rill__request_is_lossy(r))) {
-        s->kept = rill__own_part(r, block);
+    RILL_TRY(rill__run_encode(run, coding, s->sum, &block));
+    bool turned = run->coding.turns_dense && s->sum == run->input;
+    if (kind == RILL__ROUND_EXCHANGE && (turned || rill__run_is_lossy(run))) {
+        s->kept = rill__run_own_part(run, block);
         s->sum = &s->kept;
     }
-    s->is_short = block->bytes <= RILL__SHORT;
-    return rill__exchange_send(&r->task, peer, block);
+    s->is_short = rill__block_bytes(block) <= RILL__SHORT;
+    return rill__run_exchange_send(run, peer, block);
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    rill__engine *engine = r->task.engine;
-    if (!s->round && !s->sent && !s->summed) s->sum = &r->input;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
+    if (!s->round && !s->sent && !s->summed) s->sum = run->input;
     for (;; s->round++, s->sent = false) {
         int peer;
-        rill__round_kind kind = rill__doubling_round(engine->rank, engine->size, s->round, &peer);
+        rill__round_kind kind = rill__doubling_round(run->rank, run->size, s->round, &peer);
         if (kind == RILL__ROUND_END) break;
         if (kind != RILL__ROUND_RECEIVE && kind != RILL__ROUND_RESULT_RECEIVE && !s->sent) {
-            RILL_TRY(send(r, s, peer, kind));
-            r->task.rounds++;
+            RILL_TRY(send(run, s, peer, kind));
+            rill__run_round(run);
             s->sent = true;
         }
         if (kind == RILL__ROUND_SEND || kind == RILL__ROUND_RESULT_SEND) continue;
-        rill__message message;
-        rill__block *block;
-        rill_status status = rill__exchange_receive(&r->task, peer, s->is_short, &message, &block);
+        rill__received received;
+        rill_status status = rill__run_exchange_receive(run, peer, s->is_short, &received);
         if (status != RILL_OK) return status;
-        if (message.header.form == RILL__M_FAILED) continue;
+        if (rill__received_nothing(&received)) continue;
         if (kind == RILL__ROUND_RESULT_RECEIVE) {
-            r->task.nnz_sum = message.header.nnz_sum;
-            r->task.nnz_max = message.header.nnz_max;
-            rill__received_part_at(&r->task, &message, &s->kept);
+            rill__run_count_anew(run, &received.message.header, 0);
+            rill__run_part_at(run, &received.message, &s->kept);
             s->sum = &s->kept;
         } else {
-            add(r, s, &message, peer);
+            add(run, s, &received.message, peer);
         }
     }
-    bool own = s->summed && s->sum == &r->piece[s->last].part;
-    return own ? rill__finish_piece(r, &r->piece[s->last]) : rill__finish_parts(r, 1, s->sum);
+    bool in_piece = s->summed && s->sum == &run->piece[s->last].part;
+    return in_piece ? rill__finish_piece(run, &run->piece[s->last])
+                    : rill__finish_parts(run, 1, s->sum);
 }
 
 const rill__algorithm rill__allreduce_recursive_double = {
@@ -124,4 +129,5 @@ const rill__algorithm rill__allreduce_recursive_double = {
     .estimate = estimate,
     .state_size = sizeof(state),
     .step = step,
+    .waits_in_pairs = true,
 };

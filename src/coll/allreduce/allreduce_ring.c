@@ -8,6 +8,7 @@
  *      + (P-1) (latency + K/P pair byte) + K pair 2 copy
  *      + K/P scatter + N/P size dense_add                    where the sum turns dense */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/gather.h"
 #include "coll/patterns/ring.h"
 
@@ -29,26 +30,26 @@ static double estimate(const rill__problem *p) {
                    RILL__SHORT_BYTES;
     return p->c->overhead + rill__prepare_estimate(p) + rill__ring_estimate(p) +
            rill__gather_estimate(p, RILL__RING, bytes) + rill__turn_estimate(p) / p->ranks +
-           (p->ranks + 1) * bytes * p->handle;
+           (p->ranks + 1) * bytes * p->transcode;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    int size = r->task.engine->size;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
+    int size = run->size;
     if (s->stage == REDUCING) {
-        rill_status status = rill__ring_step(r, &s->ring);
+        rill_status status = rill__ring_step(run, &s->ring);
         if (status != RILL_OK) return status;
         rill__block *mine;
-        RILL_TRY(rill__encode(&r->task, &r->piece[s->ring.last].part, &mine));
-        RILL_TRY(rill__gather_start(r, &s->gather, RILL__RING, mine));
+        RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[s->ring.last].part, &mine));
+        RILL_TRY(rill__gather_start(run, &s->gather, RILL__RING, mine));
         s->stage = GATHERING;
     }
-    rill_status status = rill__gather_step(r, &s->gather);
+    rill_status status = rill__gather_step(run, &s->gather);
     if (status != RILL_OK) return status;
-    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
-    rill__gather_parts(r, &s->gather, parts);
-    return rill__finish_parts(r, size, parts);
+    rill__gather_parts(run, &s->gather, parts);
+    return rill__finish_parts(run, size, parts);
 }
 
 const rill__algorithm rill__allreduce_ring = {

@@ -11,6 +11,7 @@
  *      + K pair 2 copy                                       concatenation
  *      + K/P scatter + N/P size dense_add                    where the sum turns dense */
 #include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/split_gather.h"
 
 static const char *supports(const rill__problem *p) {
@@ -28,11 +29,13 @@ static double estimate(const rill__problem *p) {
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
            p->nnz * rill__owner_share(p) * sum +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           rill__turn_estimate(p) / p->ranks + (all + bytes) * p->handle;
+           rill__turn_estimate(p) / p->ranks + (all + bytes) * p->transcode;
 }
 
-static rill_status step(rill_request *r) {
-    return rill__split_gather_step(r, r->state.data, false, owned_bytes(&r->problem));
+static rill_status step(rill__run *run) {
+    rill__split_gather *s = run->state;
+    if (!s->begun) rill__split_gather_begin(run, s, false, owned_bytes(run->problem));
+    return rill__split_gather_step(run, s);
 }
 
 const rill__algorithm rill__allreduce_split_allgather = {

@@ -1,5 +1,6 @@
 /* The allreduce algorithms. One row each; nothing else knows that they exist. */
 #include "coll/allreduce/allreduce.h"
+#include "coll/coll.h"
 
 const rill__algorithm *const rill__allreduce_table[] = {
     &rill__allreduce_dense,

@@ -2,15 +2,16 @@
 
 enum { LARGE = 64 << 10 }; /* bytes: below it MPI sends at once, and says that it is done */
 
-rill_status rill__fan_out(rill_request *r, int root, int place, int *distance, int lane,
+rill_status rill__fan_out(rill__run *run, int root, int place, int *distance, int lane,
                           rill__block *block) {
-    int size = r->task.engine->size;
+    int size = run->size;
     while (*distance > 1) {
         int child = place + *distance / 2;
         if (child < size) {
-            if (block->bytes > LARGE && !rill__sends_done(&r->task)) return RILL_IN_PROGRESS;
-            RILL_TRY(rill__send_block(&r->task, (child + root) % size, lane, block));
-            r->task.rounds++;
+            if (rill__block_bytes(block) > LARGE && !rill__run_sends_done(run))
+                return RILL_IN_PROGRESS;
+            RILL_TRY(rill__run_send_block(run, (child + root) % size, lane, block));
+            rill__run_round(run);
         }
         *distance /= 2;
     }

@@ -6,11 +6,10 @@
 #ifndef RILL_COLL_PATTERNS_FAN_OUT_H
 #define RILL_COLL_PATTERNS_FAN_OUT_H
 
-#include "coll/coll.h"
+#include "coll/run.h"
 
 /* place is this rank's in the tree whose root is rank root and has place 0. *distance starts as the distance to
  * the parent (of the root: over the number of ranks), and holds the state. RILL_OK: all are on their way. */
-rill_status rill__fan_out(rill_request *, int root, int place, int *distance, int lane,
-                          rill__block *);
+rill_status rill__fan_out(rill__run *, int root, int place, int *distance, int lane, rill__block *);
 
 #endif

@@ -9,15 +9,16 @@
 #ifndef RILL_COLL_PATTERNS_GATHER_H
 #define RILL_COLL_PATTERNS_GATHER_H
 
-#include "coll/coll.h"
+#include "coll/patterns/collect.h"
 
 typedef enum rill__gather_kind { RILL__DIRECT, RILL__BRUCK, RILL__RING } rill__gather_kind;
 
 typedef struct rill__gather {
     rill__gather_kind kind;
     rill__group group;
-    int round, received;
+    int round;
     bool sent;
+    rill__collect collect;   /* DIRECT */
     rill__message *messages; /* of rank (or place) i; form FAILED where none came */
     rill__block **blocks;    /* RING: that hold them */
     rill__block *mine;
@@ -27,14 +28,13 @@ typedef struct rill__gather {
 rill__gather_kind rill__gather_choose(const rill__problem *, double bytes);
 double rill__gather_estimate(const rill__problem *, rill__gather_kind, double bytes);
 
-rill_status rill__gather_start(rill_request *, rill__gather *, rill__gather_kind,
-                               rill__block *mine);
+rill_status rill__gather_start(rill__run *, rill__gather *, rill__gather_kind, rill__block *mine);
 /* The same among some ranks. */
-rill_status rill__gather_start_among(rill_request *, rill__gather *, const rill__group *,
+rill_status rill__gather_start_among(rill__run *, rill__gather *, const rill__group *,
                                      rill__gather_kind, rill__block *mine);
-rill_status rill__gather_step(rill_request *, rill__gather *);
+rill_status rill__gather_step(rill__run *, rill__gather *);
 
 /* The parts of all messages, in the order of ranks, into room for P. */
-void rill__gather_parts(rill_request *, const rill__gather *, rill__part *);
+void rill__gather_parts(rill__run *, const rill__gather *, rill__part *);
 
 #endif

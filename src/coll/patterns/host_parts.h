@@ -3,26 +3,29 @@
 #ifndef RILL_COLL_PATTERNS_HOST_PARTS_H
 #define RILL_COLL_PATTERNS_HOST_PARTS_H
 
-#include "coll/coll.h"
+#include "coll/run.h"
+
+/* Where a part lies in shared memory (req/shared.h). */
+enum { RILL__HOST_WORDS = 5 };
 
 /* A part of a rank of this host, until it is given back. */
 typedef struct rill__host_part {
     rill__part part;
     bool shared;
     int place;
-    uint64_t words[RILL__SHARED_WORDS];
+    uint64_t words[RILL__HOST_WORDS];
 } rill__host_part;
 
 /* The part to the ranks at places [from, to) of this host, but this one. */
-rill_status rill__host_give(rill_request *, int from, int to, int lane, const rill__part *);
+rill_status rill__host_give(rill__run *, int from, int to, int lane, const rill__part *);
 /* The same where the rank at place from + i needs range i alone of the to - from equal ranges: by message,
  * it gets no more. */
-rill_status rill__host_give_ranges(rill_request *, int from, int to, int lane, const rill__part *);
+rill_status rill__host_give_ranges(rill__run *, int from, int to, int lane, const rill__part *);
 
 /* What the rank at that place gives: its entries of the range, which is all or one that it has been given
  * for. A failure is recorded, and gives an empty part. The header is the message's. */
-rill_status rill__host_take(rill_request *, int place, int lane, uint64_t first, uint64_t range,
+rill_status rill__host_take(rill__run *, int place, int lane, uint64_t first, uint64_t range,
                             rill__host_part *, rill__header *);
-void rill__host_release(rill_request *, const rill__host_part *);
+void rill__host_release(rill__run *, const rill__host_part *);
 
 #endif

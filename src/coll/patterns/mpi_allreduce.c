@@ -1,4 +1,5 @@
 #include "coll/patterns/mpi_allreduce.h"
+#include "coll/outside.h"
 #include "link/link_mpi.h"
 
 #include <stdlib.h>
@@ -10,21 +11,8 @@
 #define COMBINE(name, type, op)                                                                    \
     static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
         (void)datatype;                                                                            \
-        combine(type, op, in, inout, (uint64_t)*n);                                                \
+        rill__values_combine(type, op, in, inout, (uint64_t)*n);                                   \
     }
-
-/* MPI's buffers have no slack: whole registers first, then the rest through a padded copy. */
-static void combine(rill_type type, const rill_op *op, const void *in, void *inout, uint64_t n) {
-    const rill__kernels *k = rill__kernels_get();
-    size_t size = rill_type_size(type);
-    uint64_t whole = n & ~(uint64_t)63, tail = n - whole;
-    k->combine(type, op, inout, in, inout, whole);
-    char lower[64 * 8 + RILL__SLACK] = {0}, upper[64 * 8 + RILL__SLACK] = {0};
-    __builtin_memcpy(lower, (const char *)in + whole * size, tail * size);
-    __builtin_memcpy(upper, (char *)inout + whole * size, tail * size);
-    k->combine(type, op, upper, lower, upper, tail);
-    __builtin_memcpy((char *)inout + whole * size, upper, tail * size);
-}
 
 COMBINE(f16_sum, RILL_F16, RILL_SUM)
 COMBINE(f16_min, RILL_F16, RILL_MIN)
@@ -37,10 +25,12 @@ COMBINE(bf16_prod, RILL_BF16, RILL_PROD)
 
 /* MPI_MIN and MPI_MAX may lose a NaN. */
 static void real_min(void *in, void *inout, int *n, MPI_Datatype *datatype) {
-    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout, (uint64_t)*n);
+    rill__values_combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MIN, in, inout,
+                         (uint64_t)*n);
 }
 static void real_max(void *in, void *inout, int *n, MPI_Datatype *datatype) {
-    combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout, (uint64_t)*n);
+    rill__values_combine(*datatype == MPI_FLOAT ? RILL_F32 : RILL_F64, RILL_MAX, in, inout,
+                         (uint64_t)*n);
 }
 
 enum { REAL_MIN, REAL_MAX, F16, BF16 = F16 + 4, OPS = BF16 + 4 }; /* F16, BF16: by kind */
@@ -53,7 +43,7 @@ rill_status rill__mpi_sums_create(struct rill__mpi_sums **out) {
     static MPI_User_function *const functions[OPS] = {real_min, real_max, f16_sum,  f16_min,
                                                       f16_max,  f16_prod, bf16_sum, bf16_min,
                                                       bf16_max, bf16_prod};
-    struct rill__mpi_sums *sums = *out = malloc(sizeof *sums);
+    struct rill__mpi_sums *sums = *out = rill__malloc(sizeof *sums);
     if (!sums) return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     for (int i = 0; i < OPS; i++)
         sums->op[i] = MPI_OP_NULL;
@@ -88,45 +78,69 @@ static void find_op(const struct rill__mpi_sums *sums, const rill__mpi_allreduce
 
 /* ---- the sum ------------------------------------------------------------------------------------ */
 
+void *rill__mpi_room(rill__run *run, rill__mpi_allreduce *x, int i, size_t bytes) {
+    x->lent[i] = rill__block_take(run->outside->task, bytes);
+    return x->lent[i] ? x->lent[i]->buffer.data : NULL;
+}
+
+static void lend(rill__engine *engine, rill__mpi_allreduce *x, int more) {
+    if (!x->lends) return;
+    engine->lent += more;
+    for (int i = 0; i < 2; i++)
+        if (x->lent[i]) x->lent[i]->users += more;
+}
+
+/* No earlier call can still post a collective on the MPI communicator. */
+static bool may_post(const rill__task *task) {
+    for (const rill__task *t = task->engine->active; t && t != task; t = t->next)
+        if (t->may_post) return false;
+    return true;
+}
+
+void rill__mpi_allreduce_forgo(rill__run *run) { run->outside->task->may_post = false; }
+
 /* A blocking call may block in MPI: the agreement has shown that all ranks are in this call, and
  * none has an earlier collective to post. */
-static rill_status post(rill_request *r, rill__mpi_allreduce *x) {
+static rill_status post(rill__run *run, rill__mpi_allreduce *x) {
+    rill__engine *engine = run->outside->task->engine;
+    if (!x->done) lend(engine, x, 1);
     x->posted = rill__min_u64(MOST_AT_ONCE, x->count - x->done);
     const char *from = (const char *)x->from + x->done * x->size;
     char *to = (char *)x->to + x->done * x->size;
-    const rill__engine *engine = r->task.engine;
     MPI_Comm comm = rill__link_mpi_comm(engine->link);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Datatype type;
     MPI_Op op;
     find_op(engine->mpi_sums, x, &type, &op);
     int n = (int)x->posted, code;
-    if (r->blocking) code = MPI_Allreduce(from, to, n, type, op, comm);
+    if (run->outside->may_block) code = MPI_Allreduce(from, to, n, type, op, comm);
     else code = MPI_Iallreduce(from, to, n, type, op, comm, &request);
     x->wire = rill__link_mpi_wire(request);
     x->waiting = true;
-    if (x->last && x->done + x->posted == x->count) r->may_post = false;
+    if (x->last && x->done + x->posted == x->count) run->outside->task->may_post = false;
     return code == MPI_SUCCESS ? RILL_OK : rill__mpi_error(code, "MPI_Allreduce");
 }
 
-rill_status rill__mpi_allreduce_step(rill_request *r, rill__mpi_allreduce *x) {
+rill_status rill__mpi_allreduce_step(rill__run *run, rill__mpi_allreduce *x) {
+    rill__task *task = run->outside->task;
+    rill__engine *engine = task->engine;
     while (x->done < x->count) {
         if (!x->waiting) {
-            if (!rill__may_post(r)) return RILL_IN_PROGRESS;
-            RILL_TRY(post(r, x));
+            if (!may_post(task)) return RILL_IN_PROGRESS;
+            RILL_TRY(post(run, x));
         }
-        rill__engine *engine = r->task.engine;
         rill_status status = engine->table->test(engine->link, &x->wire, NULL);
         if (status != RILL_OK) return status;
         x->done += x->posted;
         x->waiting = false;
     }
-    if (x->last) r->may_post = false;
-    unsigned ranks = (unsigned)r->task.engine->size;
+    if (x->count) lend(engine, x, -1);
+    if (x->last) task->may_post = false;
+    unsigned ranks = (unsigned)run->size;
     uint64_t bytes = 2 * (ranks - 1) * (x->count * x->size) / ranks;
-    r->task.sent_bytes += bytes;
-    r->task.recv_bytes += bytes;
-    r->task.messages += 2 * (ranks - 1);
-    r->task.rounds += 2 * (ranks - 1);
+    task->sent_bytes += bytes;
+    task->recv_bytes += bytes;
+    task->messages += 2 * (ranks - 1);
+    task->rounds += 2 * (ranks - 1);
     return RILL_OK;
 }

@@ -7,7 +7,8 @@ static double share_below(const rill__part *in, unsigned width, const rill__spre
                           int segment, uint64_t x) {
     uint64_t first = s->at[segment], last = s->at[segment + 1];
     double inside = last > first ? (double)(x - first) / (double)(last - first) : 1;
-    double entries = (double)rill__index_lower_bound(width, in->idx, 0, in->n, x) / (double)in->n;
+    rill__shape shape = {.index_bytes = width};
+    double entries = (double)rill__part_below(shape, in, x) / (double)in->n;
     return w * entries + (1 - w) * (segment + inside) / RILL__SPREAD;
 }
 

@@ -13,7 +13,7 @@
 #ifndef RILL_COLL_PATTERNS_QUANTILES_H
 #define RILL_COLL_PATTERNS_QUANTILES_H
 
-#include "coll/coll.h"
+#include "coll/run.h"
 
 /* bounds[1 .. size - 1], ascending, of a sparse part that is not empty. */
 void rill__mixed_quantiles(const rill__part *, unsigned index_bytes, const rill__spread *, int size,

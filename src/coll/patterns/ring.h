@@ -13,11 +13,10 @@ typedef struct rill__ring {
     bool sent, known;
     rill__split split; /* bounds */
     int last;          /* piece that holds the last partial sum */
-    uint64_t own_nnz;
 } rill__ring;
 
-/* When done, request->piece[ring->last] is the sum of my range. */
-rill_status rill__ring_step(rill_request *, rill__ring *);
+/* When done, run->piece[ring->last] is the sum of my range. */
+rill_status rill__ring_step(rill__run *, rill__ring *);
 double rill__ring_estimate(const rill__problem *);
 
 #endif

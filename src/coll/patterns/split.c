@@ -1,7 +1,6 @@
 #include "coll/patterns/split.h"
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/quantiles.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 
@@ -20,24 +19,22 @@ double rill__split_estimate(const rill__problem *p) {
     double all = dense ? rill__input_bytes(p, p->nnz_max, (double)p->dim)
                        : rill__pairs_bytes(p, most, (double)p->dim);
     double sent = all * (p->ranks - 1) / p->ranks;
-    return agree + p->c->latency + (p->ranks - 2) * p->c->message + sent * (p->c->byte + p->handle);
+    return agree + p->c->latency + (p->ranks - 2) * p->c->message +
+           sent * (p->c->byte + p->transcode);
 }
 
 /* bounds[1..P-1] = this rank's quantiles, in units; ranks without entries or with dense ones keep
  * their uniform bounds. */
-static void own_quantiles(const rill_request *request, int size, uint64_t *bounds) {
-    const rill__part *in = &request->input;
+static void own_quantiles(const rill__run *run, const rill__part *in, int size, uint64_t *bounds) {
     if (in->form == RILL__DENSE || !in->n) return;
     bool blocks = in->form == RILL__BLOCKS;
     uint64_t n = blocks ? rill__blocks_in(in->n, in->block) : in->n;
-    unsigned width = blocks ? 8 : request->task.shape.index_bytes;
-    if (request->spread && !blocks &&
-        request->spread->at[RILL__SPREAD] == request->task.expect.dim) {
-        rill__mixed_quantiles(in, width, request->spread, size, bounds);
+    if (run->spread && !blocks && run->spread->at[RILL__SPREAD] == run->dim) {
+        rill__mixed_quantiles(in, run->shape.index_bytes, run->spread, size, bounds);
         return;
     }
     for (int i = 1; i < size; i++)
-        bounds[i] = rill__index_at(width, in->idx, rill__uniform_bound(n, i, size));
+        bounds[i] = rill__part_index(run->shape, in, rill__uniform_bound(n, i, size));
 }
 
 static void scale_bounds(rill__split *s, int size, uint64_t dim) {
@@ -46,19 +43,21 @@ static void scale_bounds(rill__split *s, int size, uint64_t dim) {
     s->bounds[size] = dim;
 }
 
-rill_status rill__split_bounds(rill_request *request, rill__split *s) {
-    s->group = rill__group_or_all(&s->group, request->task.engine);
+rill_status rill__split_bounds(rill__run *run, rill__split *s) {
+    s->group = rill__run_group(run, &s->group);
     int size = s->group.n;
-    uint64_t dim = request->task.expect.dim;
+    uint64_t dim = run->dim;
     if (s->stage == START) {
-        s->bounds = rill__request_alloc(request, (size_t)size + 1, sizeof *s->bounds);
+        if (!s->input) s->input = run->input;
+        if (!s->coding) s->coding = &run->coding;
+        s->bounds = rill__run_alloc(run, (size_t)size + 1, sizeof *s->bounds);
         if (!s->bounds) return RILL_ERR_MEMORY;
         s->stage = BOUNDS_KNOWN;
         uint64_t units = s->unit ? rill__blocks_in(dim, s->unit) : dim;
         for (int i = 0; i <= size; i++)
             s->bounds[i] = rill__uniform_bound(units, i, size);
-        if (request->problem.partition == RILL__BALANCED) {
-            own_quantiles(request, size, s->bounds);
+        if (run->problem->partition == RILL__BALANCED) {
+            own_quantiles(run, s->input, size, s->bounds);
             /* Sums of bounds near 2^64 would overflow: average before adding. The remainders that
              * this drops move a bound by less than P. */
             for (int i = 1; i < size; i++)
@@ -71,7 +70,7 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
         }
     }
     if (s->stage == AGREEING) {
-        rill_status status = rill__agree_step(&request->task, &s->agree);
+        rill_status status = rill__run_agree(run, &s->agree);
         if (status != RILL_OK) return status;
         scale_bounds(s, size, dim);
         s->stage = BOUNDS_KNOWN;
@@ -79,56 +78,66 @@ rill_status rill__split_bounds(rill_request *request, rill__split *s) {
     return RILL_OK;
 }
 
-rill_status rill__split_send(rill_request *request, const rill__group *group,
-                             const uint64_t *bounds, int *sent, int received) {
-    while (*sent < group->n - 1 && *sent < received + RILL__SPLIT_WINDOW) {
+rill_status rill__split_send(rill__run *run, const rill__collect *c, const rill__coding *coding,
+                             const rill__part *part, const uint64_t *bounds, int *sent) {
+    const rill__group *group = &c->group;
+    while (*sent < group->n - 1 && *sent < c->received + RILL__SPLIT_WINDOW) {
         int to = (group->me + ++*sent) % group->n;
-        rill__part slice = rill__part_slice(request->task.shape, &request->input, bounds[to],
+        rill__part slice = rill__part_slice(run->shape, part, bounds[to],
                                             bounds[to + 1] - bounds[to]);
-        RILL_TRY(rill__send(&request->task, rill__group_rank(group, to), RILL__LANE_A, &slice));
+        RILL_TRY(rill__run_send(run, rill__group_rank(group, to), RILL__LANE_A, coding, &slice));
     }
     return RILL_OK;
 }
 
-rill_status rill__split_step(rill_request *request, rill__split *s) {
+static rill_status start_exchange(rill__run *run, rill__split *s, uint64_t first, uint64_t range) {
+    s->parts = rill__run_alloc(run, (size_t)s->group.n, sizeof *s->parts);
+    if (!s->parts) return RILL_ERR_MEMORY;
+    for (int i = 0; i < s->group.n; i++)
+        s->parts[i] = rill__part_empty(first, range);
+    s->parts[s->group.me] = rill__part_slice(run->shape, s->input, first, range);
+    RILL_TRY(rill__collect_start(run, &s->collect, &s->group, RILL__LANE_A));
+    rill__run_round(run);
+    return RILL_OK;
+}
+
+/* The entries for this rank's range. */
+static void take(rill__run *run, rill__split *s, const rill__received *received) {
+    rill__part *own = &s->parts[s->group.me];
+    if (rill__received_nothing(received)) return;
+    /* An agreement on the bounds has brought everybody's statistics already. */
+    if (run->problem->partition != RILL__BALANCED) {
+        const rill__header *h = &received->message.header;
+        s->heard.nnz_sum += h->nnz_sum;
+        s->heard.nnz_max = rill__max_u64(s->heard.nnz_max, h->nnz_max);
+    }
+    rill__part part = rill__run_part(run, &received->message);
+    if (part.first == own->first && part.range == own->range) s->parts[received->place] = part;
+    else
+        rill__run_fail(run,
+                       rill__fail(RILL_ERR_MESSAGE, "rank %d sent another range than this rank's",
+                                  received->from));
+}
+
+rill_status rill__split_step(rill__run *run, rill__split *s) {
+    rill_status status;
     if (s->stage < BOUNDS_KNOWN) {
-        rill_status status = rill__split_bounds(request, s);
+        status = rill__split_bounds(run, s);
         if (status != RILL_OK) return status;
     }
-    int me = s->group.me, size = s->group.n;
-    uint64_t first = rill__split_first(s, me), range = rill__split_range(s, me);
     if (s->stage == BOUNDS_KNOWN) {
-        s->parts = rill__request_alloc(request, (size_t)size, sizeof *s->parts);
-        if (!s->parts) return RILL_ERR_MEMORY;
-        for (int i = 0; i < size; i++)
-            s->parts[i] = rill__part_empty(first, range);
-        RILL_TRY(rill__split_send(request, &s->group, s->bounds, &s->sent, s->received));
-        s->parts[me] = rill__part_slice(request->task.shape, &request->input, first, range);
-        request->task.rounds++;
+        int me = s->group.me;
+        RILL_TRY(start_exchange(run, s, rill__split_first(s, me), rill__split_range(s, me)));
         s->stage = RECEIVING;
     }
-    while (s->received < size - 1) {
-        rill__message message;
-        rill__block *block;
-        int from;
-        rill_status status = rill__receive(&request->task, RILL__ANY, RILL__LANE_A, &message,
-                                           &block, &from);
+    while (s->stage == RECEIVING) {
+        rill__received received;
+        RILL_TRY(rill__split_send(run, &s->collect, s->coding, s->input, s->bounds, &s->sent));
+        status = rill__collect_next(run, &s->collect, &received);
         if (status != RILL_OK) return status;
-        s->received++;
-        RILL_TRY(rill__split_send(request, &s->group, s->bounds, &s->sent, s->received));
-        if (message.header.form == RILL__M_FAILED) continue;
-        /* An agreement on the bounds has brought everybody's statistics already. */
-        if (request->problem.partition != RILL__BALANCED) rill__add_nnz(request, &message.header);
-        int place = rill__group_place(&s->group, from);
-        rill__part part = rill__received_part(&request->task, &message);
-        if (place >= 0 && part.first == first && part.range == range) {
-            s->parts[place] = part;
-        } else {
-            rill__task_fail(&request->task,
-                            rill__fail(RILL_ERR_MESSAGE,
-                                       "rank %d sent another range than this rank's", from));
-        }
+        if (received.place >= 0) take(run, s, &received);
+        else s->stage = DONE;
     }
-    s->stage = DONE;
+    rill__run_count(run, &s->heard);
     return RILL_OK;
 }

@@ -9,13 +9,21 @@
 #ifndef RILL_COLL_PATTERNS_SPLIT_H
 #define RILL_COLL_PATTERNS_SPLIT_H
 
-#include "coll/coll.h"
+#include "coll/patterns/collect.h"
 
 typedef struct rill__split {
-    int stage, sent, received;
+    /* given */
+    rill__group group;          /* whose ranges they are; unset: all ranks */
+    uint64_t unit;              /* bounds are multiples of it (or the dimension); 0: of 1 */
+    const rill__part *input;    /* NULL: the run's */
+    const rill__coding *coding; /* NULL: the run's */
+    /* so far */
+    int stage, sent;
+    /* Statistics of those who came in. They are the run's only when all has been sent: a message
+     * speaks for this rank alone, also where the window lets it out late. */
+    rill__header heard;
     rill__agree agree;
-    rill__group group; /* whose ranges they are; unset: all ranks */
-    uint64_t unit;     /* bounds are multiples of it (or the dimension); 0: of 1 */
+    rill__collect collect;
     uint64_t *bounds;  /* P + 1 */
     rill__part *parts; /* of rank (or place) i for my range */
 } rill__split;
@@ -24,13 +32,13 @@ typedef struct rill__split {
  * it, so that nobody waits for ever. */
 enum { RILL__SPLIT_WINDOW = 32 };
 
-/* Sends slices of the input by those bounds to the next ranks (or places) while the window allows; *sent of them
- * have been, received came in. */
-rill_status rill__split_send(rill_request *, const rill__group *, const uint64_t *bounds, int *sent,
-                             int received);
+/* Sends slices of the part by those bounds to the next ranks (or places) while the window allows; *sent of them
+ * have been, the collected came in. */
+rill_status rill__split_send(rill__run *, const rill__collect *, const rill__coding *,
+                             const rill__part *, const uint64_t *bounds, int *sent);
 /* Bounds only (for ring, which sends otherwise); then the whole split. */
-rill_status rill__split_bounds(rill_request *, rill__split *);
-rill_status rill__split_step(rill_request *, rill__split *);
+rill_status rill__split_bounds(rill__run *, rill__split *);
+rill_status rill__split_step(rill__run *, rill__split *);
 double rill__split_estimate(const rill__problem *); /* exchange, without the sum */
 double rill__owner_share(const rill__problem *);    /* entries of the fullest range over the mean */
 

@@ -1,19 +1,19 @@
 #include "coll/patterns/split_gather.h"
 
-rill_status rill__split_sum_step(rill_request *r, rill__split *split, bool dense) {
-    rill_status status = rill__split_step(r, split);
+rill_status rill__split_sum_step(rill__run *run, rill__split *split, bool dense) {
+    rill_status status = rill__split_step(run, split);
     if (status != RILL_OK) return status;
     int me = split->group.me;
-    rill__request_sum(r, rill__split_first(split, me), rill__split_range(split, me), split->group.n,
-                      split->parts, dense, &r->piece[0]);
+    rill__run_sum(run, rill__split_first(split, me), rill__split_range(split, me), split->group.n,
+                  split->parts, dense, &run->piece[0]);
     return RILL_OK;
 }
 
 /* How uneven the ranges are, for the planner: all ranks see the same messages. Of balanced ranges it
  * says nothing. */
-static double largest_share(const rill_request *r, int size, const rill__part *parts) {
+static double largest_share(const rill__run *run, int size, const rill__part *parts) {
     uint64_t most = 0, all = 0;
-    if (r->problem.partition == RILL__BALANCED) return 0;
+    if (run->problem->partition == RILL__BALANCED) return 0;
     for (int i = 0; i < size; i++) {
         most = rill__max_u64(most, parts[i].n);
         all += parts[i].n;
@@ -21,28 +21,35 @@ static double largest_share(const rill_request *r, int size, const rill__part *p
     return all ? (double)most * size / (double)all : 0;
 }
 
-rill_status rill__split_gather_step(rill_request *r, rill__split_gather *s, bool dense,
-                                    double owned_bytes) {
+void rill__split_gather_begin(rill__run *run, rill__split_gather *s, bool dense,
+                              double owned_bytes) {
+    rill__problem among = *run->problem;
+    among.ranks = rill__run_group(run, &s->split.group).n;
+    s->kind = rill__gather_choose(&among, owned_bytes);
+    s->dense = dense;
+    if (dense && !run->problem->all_values && rill__run_is_lossy(run)) {
+        s->exact = run->coding;
+        s->exact.value = &rill__value_raw;
+        s->split.coding = &s->exact;
+    }
+    s->begun = true;
+}
+
+rill_status rill__split_gather_step(rill__run *run, rill__split_gather *s) {
     if (!s->gathering) {
-        const rill__value_codec *coded = r->task.coding.value;
-        if (dense && !r->settings.all_values) r->task.coding.value = &rill__value_raw;
-        rill_status status = rill__split_sum_step(r, &s->split, dense);
-        r->task.coding.value = coded;
+        rill_status status = rill__split_sum_step(run, &s->split, s->dense);
         if (status != RILL_OK) return status;
         rill__block *mine;
-        RILL_TRY(rill__encode(&r->task, &r->piece[0].part, &mine));
-        rill__problem among = r->problem;
-        among.ranks = s->split.group.n;
-        RILL_TRY(rill__gather_start_among(r, &s->gather, &s->split.group,
-                                          rill__gather_choose(&among, owned_bytes), mine));
+        RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[0].part, &mine));
+        RILL_TRY(rill__gather_start_among(run, &s->gather, &s->split.group, s->kind, mine));
         s->gathering = true;
     }
-    rill_status status = rill__gather_step(r, &s->gather);
+    rill_status status = rill__gather_step(run, &s->gather);
     if (status != RILL_OK) return status;
     int size = s->split.group.n;
-    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+    rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
-    rill__gather_parts(r, &s->gather, parts);
-    r->skew = largest_share(r, size, parts);
-    return rill__finish_parts(r, size, parts);
+    rill__gather_parts(run, &s->gather, parts);
+    run->skew = largest_share(run, size, parts);
+    return rill__finish_parts(run, size, parts);
 }

@@ -1,4 +1,5 @@
-/* Split by index range to owners, sum there, gather the sums: what split_allgather and dsar share. */
+/* Split by index range to owners, sum there, gather the sums: what split_allgather, dsar and
+ * block share. */
 #ifndef RILL_COLL_PATTERNS_SPLIT_GATHER_H
 #define RILL_COLL_PATTERNS_SPLIT_GATHER_H
 
@@ -6,15 +7,20 @@
 #include "coll/patterns/split.h"
 
 typedef struct rill__split_gather {
-    bool gathering;
+    bool begun, gathering;
+    bool dense; /* owners' sums are */
+    rill__gather_kind kind;
+    rill__coding exact; /* of a split that keeps values as they are */
     rill__split split;
     rill__gather gather;
 } rill__split_gather;
 
-/* Among the ranks of split.group, each with request->input. Owners' sums are dense when asked (then value_bits is for their phase, unless for all); a sum takes about owned_bytes (as all ranks agree). */
-rill_status rill__split_gather_step(rill_request *, rill__split_gather *, bool dense,
-                                    double owned_bytes);
-/* The first half: my range of the sum is then in request->piece[0]. */
-rill_status rill__split_sum_step(rill_request *, rill__split *, bool dense);
+/* Once a call, among the ranks of split.group, each with split.input. Owners' sums are dense when
+ * asked (then value_bits is for their phase, unless for all); a sum takes about owned_bytes (as
+ * all ranks agree). */
+void rill__split_gather_begin(rill__run *, rill__split_gather *, bool dense, double owned_bytes);
+rill_status rill__split_gather_step(rill__run *, rill__split_gather *);
+/* The first half: my range of the sum is then in run->piece[0]. */
+rill_status rill__split_sum_step(rill__run *, rill__split *, bool dense);
 
 #endif

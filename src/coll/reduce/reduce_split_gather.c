@@ -6,14 +6,14 @@
  * Memory. The messages received; on the root also the result.
  * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy) + k sum
  *      + (P-1) latency + K (P-1)/P pair (byte + 2 copy)      at the root */
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/split_gather.h"
 #include "coll/reduce/reduce.h"
 
 typedef struct state {
     bool gathering;
-    int received;
     rill__split split;
+    rill__collect collect;
     rill__part *parts;
 } state;
 
@@ -25,34 +25,32 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double result = rill__form_bytes(p, p->result, (double)p->dim) * (p->ranks - 1) / p->ranks;
     return p->c->overhead + rill__split_estimate(p) + p->nnz * p->c->sum +
-           (p->ranks - 1) * p->c->latency + result * (p->c->byte + p->handle);
+           (p->ranks - 1) * p->c->latency + result * (p->c->byte + p->transcode);
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    int size = r->task.engine->size, rank = r->task.engine->rank;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
     if (!s->gathering) {
-        rill_status status = rill__split_sum_step(r, &s->split, false);
+        rill_status status = rill__split_sum_step(run, &s->split, false);
         if (status != RILL_OK) return status;
-        r->task.rounds++;
-        if (rank != r->root) return rill__send(&r->task, r->root, RILL__LANE_B, &r->piece[0].part);
-        s->parts = rill__request_alloc(r, (size_t)size, sizeof *s->parts);
+        const rill__part *sum = &run->piece[0].part;
+        rill__run_round(run);
+        if (run->rank != run->root)
+            return rill__run_send(run, run->root, RILL__LANE_B, &run->coding, sum);
+        s->parts = rill__run_alloc(run, (size_t)run->size, sizeof *s->parts);
         if (!s->parts) return RILL_ERR_MEMORY;
-        s->parts[rank] = r->piece[0].part;
+        s->parts[run->rank] = *sum;
+        RILL_TRY(rill__collect_start(run, &s->collect, &(rill__group){0}, RILL__LANE_B));
         s->gathering = true;
     }
-    while (s->received < size - 1) {
-        rill__message message;
-        rill__block *block;
-        int from;
-        rill_status status = rill__receive(&r->task, RILL__ANY, RILL__LANE_B, &message, &block,
-                                           &from);
+    for (;;) {
+        rill__received received;
+        rill_status status = rill__collect_next(run, &s->collect, &received);
         if (status != RILL_OK) return status;
-        s->received++;
-        if (message.header.form != RILL__M_FAILED)
-            s->parts[from] = rill__received_part(&r->task, &message);
+        if (received.place < 0) return rill__finish_parts(run, run->size, s->parts);
+        if (!rill__received_nothing(&received))
+            s->parts[received.place] = rill__run_part(run, &received.message);
     }
-    return rill__finish_parts(r, size, s->parts);
 }
 
 const rill__algorithm rill__reduce_split_gather = {

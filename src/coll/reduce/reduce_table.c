@@ -1,4 +1,5 @@
 /* The reduce algorithms. */
+#include "coll/coll.h"
 #include "coll/reduce/reduce.h"
 
 const rill__algorithm *const rill__reduce_table[] = {

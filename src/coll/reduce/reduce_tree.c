@@ -5,7 +5,7 @@
  * Restriction. None.
  * Memory. Two partial sums and one message.
  * Cost. sum over rounds t of  latency + bytes(K(2^t)) (byte + 2 copy) + 2 K(2^t) merge */
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/reduce/reduce.h"
 
 typedef struct state {
@@ -25,43 +25,42 @@ static double estimate(const rill__problem *p) {
     for (int n = 1; n < p->ranks; n *= 2) {
         double entries = rill__expected_union(p, n);
         time += p->c->latency +
-                rill__form_bytes(p, entries, (double)p->dim) * (p->c->byte + p->handle) +
+                rill__form_bytes(p, entries, (double)p->dim) * (p->c->byte + p->transcode) +
                 2 * entries * p->c->merge;
     }
     return time;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    int size = r->task.engine->size, from_root = (r->task.engine->rank - r->root + size) % size;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
+    int size = run->size, from_root = (run->rank - run->root + size) % size;
     if (!s->distance) {
         s->distance = 1;
-        s->sum = r->input;
+        s->sum = *run->input;
     }
     for (; s->distance < size; s->distance *= 2) {
         if (from_root & s->distance) {
-            int parent = (from_root - s->distance + r->root) % size;
-            r->task.rounds++;
-            return rill__send(&r->task, parent, RILL__LANE_A, &s->sum);
+            int parent = (from_root - s->distance + run->root) % size;
+            rill__run_round(run);
+            return rill__run_send(run, parent, RILL__LANE_A, &run->coding, &s->sum);
         }
         if (from_root + s->distance >= size) continue;
-        rill__message message;
-        rill__block *block;
-        int child = (from_root + s->distance + r->root) % size;
-        rill_status status = rill__receive(&r->task, child, RILL__LANE_A, &message, &block, NULL);
+        rill__received received;
+        int child = (from_root + s->distance + run->root) % size;
+        rill_status status = rill__run_receive(run, child, RILL__LANE_A, &received);
         if (status != RILL_OK) return status;
-        r->task.rounds++;
-        if (message.header.form == RILL__M_FAILED) continue;
-        rill__add_nnz(r, &message.header);
-        rill__part both[2] = {s->sum, rill__received_part(&r->task, &message)};
+        rill__run_round(run);
+        if (rill__received_nothing(&received)) continue;
+        rill__run_count(run, &received.message.header);
+        rill__part both[2] = {s->sum, rill__run_part(run, &received.message)};
         int next = s->summed ? 1 - s->last : 0;
-        rill__request_sum(r, 0, r->task.expect.dim, 2, both, false, &r->piece[next]);
-        s->sum = r->piece[next].part;
+        rill__run_sum(run, 0, run->dim, 2, both, false, &run->piece[next]);
+        s->sum = run->piece[next].part;
         s->last = next;
         s->summed = true;
     }
-    return s->summed ? rill__finish_piece(r, &r->piece[s->last])
-                     : rill__finish_parts(r, 1, &s->sum);
+    return s->summed ? rill__finish_piece(run, &run->piece[s->last])
+                     : rill__finish_parts(run, 1, &s->sum);
 }
 
 const rill__algorithm rill__reduce_tree = {

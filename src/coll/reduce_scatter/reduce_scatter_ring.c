@@ -14,11 +14,13 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) { return p->c->overhead + rill__ring_estimate(p); }
 
-static rill_status step(rill_request *r) {
-    rill__ring *ring = r->state.data;
-    rill_status status = rill__ring_step(r, ring);
+static rill_status step(rill__run *run) {
+    rill__ring *ring = run->state;
+    rill_status status = rill__ring_step(run, ring);
     if (status != RILL_OK) return status;
-    return rill__finish_range(r, &ring->split, &r->piece[ring->last].part);
+    const rill__split *split = &ring->split;
+    return rill__finish_range(run, rill__split_first(split, run->rank),
+                              rill__split_range(split, run->rank), &run->piece[ring->last].part);
 }
 
 const rill__algorithm rill__reduce_scatter_ring = {

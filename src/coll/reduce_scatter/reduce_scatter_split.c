@@ -16,10 +16,12 @@ static double estimate(const rill__problem *p) {
     return p->c->overhead + rill__split_estimate(p) + p->nnz * p->c->sum;
 }
 
-static rill_status step(rill_request *r) {
-    rill__split *split = r->state.data;
-    rill_status status = rill__split_sum_step(r, split, false);
-    return status == RILL_OK ? rill__finish_range(r, split, &r->piece[0].part) : status;
+static rill_status step(rill__run *run) {
+    rill__split *split = run->state;
+    rill_status status = rill__split_sum_step(run, split, false);
+    if (status != RILL_OK) return status;
+    return rill__finish_range(run, rill__split_first(split, run->rank),
+                              rill__split_range(split, run->rank), &run->piece[0].part);
 }
 
 const rill__algorithm rill__reduce_scatter_split = {

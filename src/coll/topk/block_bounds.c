@@ -32,43 +32,48 @@ uint64_t rill__block_bound(const rill__feedback *f, uint64_t dim, int ranks, int
     return m && m->set ? m->bounds[i] : rill__uniform_bound(dim, i, ranks);
 }
 
-void rill__block_memory_open(rill_request *r) {
-    memory *m = r->feedback->memory.data;
-    if (m->open) memset(m, 0, r->feedback->memory_size);
-    r->task.expect.algorithm ^= rill__memory_hash(m, r->feedback->memory_size);
-    r->more_memory = m->age + 1 >= r->feedback->options.repartition_interval;
+void rill__block_memory_open(rill__run *run) {
+    memory *m = run->feedback->memory.data;
+    if (m->open) memset(m, 0, run->feedback->memory_size);
+    rill__run_remembers(run, m, run->feedback->memory_size);
+    run->more_memory = m->age + 1 >= run->feedback->options.repartition_interval;
     m->open = 1;
 }
 
 /* ---- bounds from a result ----------------------------------------------------------------- */
 
-static double magnitude(const rill_request *r, const rill__part *part, uint64_t i) {
-    rill_type type = r->task.shape.type;
-    return fabs(rill__value_load(type, (const char *)part->val + i * rill__type_size(type)));
-}
+enum { BATCH = 256 }; /* entries that are looked at together */
 
 /* The least that a block delivered; 0 where it had room for all. */
-static double threshold_of(const rill_request *r, const rill__part *block, int b) {
-    if (block->n < rill__block_quota(r->feedback->k, r->task.engine->size, b)) return 0;
-    double least = INFINITY;
-    for (uint64_t i = 0; i < block->n; i++) {
-        double x = magnitude(r, block, i);
-        least = x < least ? x : least;
+static double threshold_of(const rill__run *run, const rill__part *block, int b) {
+    if (block->n < rill__block_quota(run->feedback->k, run->size, b)) return 0;
+    double least = INFINITY, value[BATCH];
+    for (uint64_t at = 0; at < block->n; at += BATCH) {
+        uint64_t n = rill__min_u64(BATCH, block->n - at);
+        rill__part_load(run->shape, block, at, n, NULL, value);
+        for (uint64_t i = 0; i < n; i++)
+            least = fabs(value[i]) < least ? fabs(value[i]) : least;
     }
     return isfinite(least) ? least : 0;
 }
 
 /* wanted[j]: the index of entry j n/P of those n that are at least threshold; returns n. */
-static uint64_t positions(const rill_request *r, const rill__part *blocks, double threshold,
+static uint64_t positions(const rill__run *run, const rill__part *blocks, double threshold,
                           uint64_t n, uint64_t *wanted) {
-    int ranks = r->task.engine->size, next = 0;
-    uint64_t found = 0;
+    int ranks = run->size, next = 0;
+    uint64_t found = 0, index[BATCH];
+    double value[BATCH];
     for (int b = 0; b < ranks; b++)
-        for (uint64_t i = 0; i < blocks[b].n; i++) {
-            if (!(magnitude(r, &blocks[b], i) >= threshold)) continue;
-            for (; wanted && next < ranks && found == rill__uniform_bound(n, next, ranks); next++)
-                wanted[next] = rill__index_at(r->task.shape.index_bytes, blocks[b].idx, i);
-            found++;
+        for (uint64_t at = 0, m; at < blocks[b].n; at += m) {
+            m = rill__min_u64(BATCH, blocks[b].n - at);
+            rill__part_load(run->shape, &blocks[b], at, m, wanted ? index : NULL, value);
+            for (uint64_t i = 0; i < m; i++) {
+                if (!(fabs(value[i]) >= threshold)) continue;
+                for (; wanted && next < ranks && found == rill__uniform_bound(n, next, ranks);
+                     next++)
+                    wanted[next] = index[i];
+                found++;
+            }
         }
     return found;
 }
@@ -79,29 +84,29 @@ static int falling(const void *a, const void *b) {
 }
 
 /* The highest of the blocks' thresholds that enough entries are over; their number, or 0. */
-static uint64_t common_threshold(rill_request *r, const rill__part *blocks, double *threshold) {
-    int ranks = r->task.engine->size;
-    double *all = rill__request_alloc(r, (size_t)ranks, sizeof *all);
+static uint64_t common_threshold(rill__run *run, const rill__part *blocks, double *threshold) {
+    int ranks = run->size;
+    double *all = rill__run_alloc(run, (size_t)ranks, sizeof *all);
     if (!all) return 0;
     for (int b = 0; b < ranks; b++)
-        all[b] = threshold_of(r, &blocks[b], b);
+        all[b] = threshold_of(run, &blocks[b], b);
     qsort(all, (size_t)ranks, sizeof *all, falling);
     uint64_t enough = (uint64_t)ranks * SAMPLES;
     int low = 0, high = ranks - 1; /* the answer is at high, or there is none */
     while (low < high) {
         int middle = (low + high) / 2;
-        if (positions(r, blocks, all[middle], 0, NULL) >= enough) high = middle;
+        if (positions(run, blocks, all[middle], 0, NULL) >= enough) high = middle;
         else low = middle + 1;
     }
     *threshold = all[high];
-    uint64_t n = positions(r, blocks, *threshold, 0, NULL);
+    uint64_t n = positions(run, blocks, *threshold, 0, NULL);
     return n >= enough ? n : 0;
 }
 
 /* A block is at least twice as long as what it delivers. */
-static void keep_lengths(const rill_request *r, uint64_t *bounds) {
-    int ranks = r->task.engine->size;
-    uint64_t k = r->feedback->k;
+static void keep_lengths(const rill__run *run, uint64_t *bounds) {
+    int ranks = run->size;
+    uint64_t k = run->feedback->k;
     for (int i = 1; i < ranks; i++)
         bounds[i] = rill__max_u64(bounds[i],
                                   bounds[i - 1] + 2 * rill__block_quota(k, ranks, i - 1));
@@ -109,34 +114,34 @@ static void keep_lengths(const rill_request *r, uint64_t *bounds) {
         bounds[i] = rill__min_u64(bounds[i], bounds[i + 1] - 2 * rill__block_quota(k, ranks, i));
 }
 
-static void move_bounds(rill_request *r, const rill__part *blocks, memory *m) {
-    int ranks = r->task.engine->size;
-    uint64_t dim = r->task.expect.dim, delivered = 0;
+static void move_bounds(rill__run *run, const rill__part *blocks, memory *m) {
+    int ranks = run->size;
+    uint64_t dim = run->dim, delivered = 0;
     for (int i = 0; i < ranks; i++)
-        delivered += rill__block_quota(r->feedback->k, ranks, i);
+        delivered += rill__block_quota(run->feedback->k, ranks, i);
     if (delivered > dim / 2) return;
     double threshold;
-    uint64_t n = common_threshold(r, blocks, &threshold);
+    uint64_t n = common_threshold(run, blocks, &threshold);
     if (!n) return;
-    uint64_t *wanted = rill__request_alloc(r, (size_t)ranks, sizeof *wanted);
+    uint64_t *wanted = rill__run_alloc(run, (size_t)ranks, sizeof *wanted);
     if (!wanted) return;
-    positions(r, blocks, threshold, n, wanted);
+    positions(run, blocks, threshold, n, wanted);
     for (int i = 1; i < ranks; i++) {
-        uint64_t now = rill__block_bound(r->feedback, dim, ranks, i);
+        uint64_t now = rill__block_bound(run->feedback, dim, ranks, i);
         wanted[i] = now / 2 + wanted[i] / 2 + (now & wanted[i] & 1);
     }
     memcpy(m->bounds + 1, wanted + 1, ((size_t)ranks - 1) * sizeof *wanted);
     m->bounds[0] = 0;
     m->bounds[ranks] = dim;
-    keep_lengths(r, m->bounds);
+    keep_lengths(run, m->bounds);
     m->set = 1;
 }
 
-void rill__block_memory_close(rill_request *r, const rill__part *blocks) {
-    memory *m = r->feedback->memory.data;
+void rill__block_memory_close(rill__run *run, const rill__part *blocks) {
+    memory *m = run->feedback->memory.data;
     m->open = 0;
-    if (r->problem.partition != RILL__BALANCED || r->task.engine->size < 2) return;
-    if (++m->age < r->feedback->options.repartition_interval) return;
+    if (run->problem->partition != RILL__BALANCED || run->size < 2) return;
+    if (++m->age < run->feedback->options.repartition_interval) return;
     m->age = 0;
-    move_bounds(r, blocks, m);
+    move_bounds(run, blocks, m);
 }

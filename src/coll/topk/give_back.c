@@ -5,14 +5,14 @@
 #include <string.h>
 
 /* A piece to write to; NULL: out of memory, recorded. */
-static rill__piece *next_piece(rill_request *r, const rill__part *part) {
-    rill__feedback *f = r->feedback;
+static rill__piece *next_piece(rill__run *run, const rill__part *part) {
+    rill__feedback *f = run->feedback;
     if (f->returns == f->returns_capacity) {
         int capacity = f->returns_capacity ? 2 * f->returns_capacity : 16;
-        rill__piece *at = realloc(f->returned, (size_t)capacity * sizeof *at);
+        rill__piece *at = rill__realloc(f->returned, (size_t)capacity * sizeof *at);
         if (!at) {
-            rill__task_fail(&r->task, rill__fail(RILL_ERR_MEMORY,
-                                                 "out of memory for %d returned parts", capacity));
+            rill__run_fail(run, rill__fail(RILL_ERR_MEMORY, "out of memory for %d returned parts",
+                                           capacity));
             return NULL;
         }
         memset(at + f->returns_capacity, 0, (size_t)(capacity - f->returns_capacity) * sizeof *at);
@@ -20,62 +20,44 @@ static rill__piece *next_piece(rill_request *r, const rill__part *part) {
         f->returns_capacity = capacity;
     }
     rill__piece *piece = &f->returned[f->returns];
-    size_t indices = 0;
-    if (part->form == RILL__SPARSE) indices = part->n * r->task.shape.index_bytes;
-    if (part->form == RILL__BLOCKS) indices = (part->n + part->block - 1) / part->block * 8;
-    rill_status status = rill__buffer_reserve(&piece->idx, indices);
-    if (status == RILL_OK)
-        status = rill__buffer_reserve(&piece->val, part->n * rill__type_size(r->task.shape.type));
+    rill__part_bytes bytes = rill__part_room(run->shape, part);
+    rill_status status = rill__buffer_reserve(&piece->idx, bytes.idx);
+    if (status == RILL_OK) status = rill__buffer_reserve(&piece->val, bytes.val);
     if (status != RILL_OK) {
-        rill__task_fail(&r->task, status);
+        rill__run_fail(run, status);
         return NULL;
     }
-    if (indices) memcpy(piece->idx.data, part->idx, indices);
-    piece->part = *part;
-    piece->part.idx = piece->idx.data;
-    piece->part.val = piece->val.data;
     f->returns++;
     return piece;
 }
 
-void rill__give_back(rill_request *r, const rill__part *part) {
-    if (!r->feedback->options.keeps || !part->n || rill__task_failed(&r->task)) return;
-    rill__piece *piece = next_piece(r, part);
-    if (piece) memcpy(piece->val.data, part->val, part->n * rill__type_size(r->task.shape.type));
+void rill__give_back(rill__run *run, const rill__part *part) {
+    if (!run->feedback->options.keeps || !part->n || rill__run_failed(run)) return;
+    rill__piece *piece = next_piece(run, part);
+    if (piece) rill__part_copy_to(run->shape, part, piece->idx.data, piece->val.data, &piece->part);
 }
 
 /* Unbiased coding alone may add more than it delivers, and what it adds comes back by the feedback:
  * with 2 bits and several hops the residual would grow without bound. */
-static void fit(rill_request *r, const rill__part *part, rill__block *block) {
+static void fit(const rill__run *run, const rill__part *part, char *message, size_t bytes) {
     rill__message m;
-    if (rill__message_parse(rill__block_message(block), block->bytes, NULL, false, &m) != RILL_OK)
-        return;
+    if (rill__message_parse(message, bytes, NULL, false, &m) != RILL_OK) return;
     const rill__value_codec *codec = rill__value_codec_by_id(m.header.value_codec);
     if (!codec || !codec->fit) return;
-    size_t values = (size_t)(m.payload - (const char *)block->buffer.data) + m.header.index_size;
-    codec->fit(r->task.shape.type, part->val, part->n, (char *)block->buffer.data + values);
+    size_t values = (size_t)(m.payload - message) + m.header.index_size;
+    codec->fit(run->shape.type, part->val, part->n, message + values);
 }
 
-void rill__give_back_lost(rill__task *task, const rill__part *part, rill__block *block) {
-    rill_request *r = (rill_request *)task;
-    if (!r->feedback->options.keeps || !part->n || rill__task_failed(&r->task)) return;
-    fit(r, part, block);
-    if (r->task.shares_errors) return;
-    rill__part decoded = rill__own_part(r, block);
-    if (rill__task_failed(&r->task)) return;
-    rill__piece *piece = next_piece(r, part);
+void rill__give_back_lost(void *whom, const rill__coding *coding, const rill__part *part,
+                          void *message, size_t bytes) {
+    rill__run *run = whom;
+    if (!run->feedback->options.keeps || !part->n || rill__run_failed(run)) return;
+    fit(run, part, message, bytes);
+    if (coding->shared) return;
+    rill__part decoded = rill__run_decode(run, message, bytes);
+    if (rill__run_failed(run)) return;
+    rill__piece *piece = next_piece(run, part);
     if (!piece) return;
-    rill_type type = r->task.shape.type;
-    if (type == RILL_F32) {
-        const float *exact = part->val, *sent = decoded.val;
-        float *lost = piece->val.data;
-        for (uint64_t i = 0; i < part->n; i++)
-            lost[i] = exact[i] - sent[i];
-        return;
-    }
-    size_t size = rill__type_size(type);
-    for (uint64_t i = 0; i < part->n; i++)
-        rill__value_store(type, (char *)piece->val.data + i * size,
-                          rill__value_load(type, (const char *)part->val + i * size) -
-                              rill__value_load(type, (const char *)decoded.val + i * size));
+    rill__part_frame_to(run->shape, part, piece->idx.data, piece->val.data, &piece->part);
+    rill__part_subtract_to(run->shape.type, part, &decoded, piece->val.data);
 }

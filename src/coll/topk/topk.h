@@ -7,12 +7,12 @@
  *   - an index that is in the result although a rank on the way dropped a partial sum of it, or lost
  *     something by coding it: that rank keeps the partial sum, or what was lost.
  *
- * So an algorithm only reports what it drops (rill__give_back); losses by coding are reported by the
- * transport. The reducer does the rest when the result is known (reduce/feedback.c). */
+ * So an algorithm only reports what it drops (rill__give_back); losses by coding are reported
+ * where messages are encoded. The reducer does the rest when the result is known (reduce/feedback.c). */
 #ifndef RILL_COLL_TOPK_TOPK_H
 #define RILL_COLL_TOPK_TOPK_H
 
-#include "coll/coll.h"
+#include "coll/run.h"
 
 /* Options that only these algorithms have; see rill_reducer_options. */
 typedef struct rill__topk_options {
@@ -40,29 +40,29 @@ typedef struct rill__feedback {
 } rill__feedback;
 
 /* Reports values that this rank dropped: copied. */
-void rill__give_back(rill_request *, const rill__part *);
-/* For task.lost: fits the values to what they stand for, and reports what is lost all the same. */
-void rill__give_back_lost(rill__task *, const rill__part *, rill__block *);
+void rill__give_back(rill__run *, const rill__part *);
+/* For task.lost, with the run: fits the values to what they stand for, and reports what is lost all the same. */
+void rill__give_back_lost(void *run, const rill__coding *, const rill__part *, void *message,
+                          size_t bytes);
 
 /* The k largest magnitudes of a part of pairs; ties go to the lower index. kept and dropped are
  * sorted by index and take their memory from the request; dropped may be NULL. A part of at most k
  * pairs is kept as it is. */
-void rill__part_topk(rill_request *, const rill__part *, uint64_t k, rill__part *kept,
+void rill__part_topk(rill__run *, const rill__part *, uint64_t k, rill__part *kept,
                      rill__part *dropped);
 /* The same in each of the blocks [first, end) of the index space, by rill__block_bound: of block i its
  * quota of k, rill__block_quota. The part has entries of those blocks only. */
-void rill__part_topk_blocks(rill_request *, const rill__part *, int first, int end, uint64_t k,
+void rill__part_topk_blocks(rill__run *, const rill__part *, int first, int end, uint64_t k,
                             rill__part *kept, rill__part *dropped);
 /* Time of the selection per pair, in merges of a pair; measured for 1e3 to 1.6e5 pairs: 1.0 ns and
  * 0.57 ns with AVX-512. */
 #define RILL__SELECT_MERGES 1.7
 
 /* The pairs of a message that must be of that range; else the failure is recorded, and it is empty. */
-rill__part rill__received_pairs(rill_request *, const rill__message *, uint64_t first,
-                                uint64_t range);
+rill__part rill__received_pairs(rill__run *, const rill__message *, uint64_t first, uint64_t range);
 /* into += from, for pairs in the range of into; the sum stays one of pairs however many they are, in
  * memory of the request. */
-void rill__part_add_pairs(rill_request *, rill__part *into, const rill__part *from);
+void rill__part_add_pairs(rill__run *, rill__part *into, const rill__part *from);
 
 /* Entries that block i of the index space, one for each rank, gets of k: at least one. */
 static inline uint64_t rill__block_quota(uint64_t k, int ranks, int i) {
@@ -76,18 +76,8 @@ static inline uint64_t rill__block_quota(uint64_t k, int ranks, int i) {
 uint64_t rill__block_bound(const rill__feedback *, uint64_t dim, int ranks, int i);
 size_t rill__block_memory_size(int ranks);
 /* At the start of a call; and at its end, with the result of each block: its bounds may move for the next. */
-void rill__block_memory_open(rill_request *);
-void rill__block_memory_close(rill_request *, const rill__part *blocks);
-
-/* Ranks that remember different steps (a call that failed on some of them only) would wait for
- * different messages: they must see from the first that they are not in the same call. */
-static inline uint32_t rill__memory_hash(const void *memory, size_t bytes) {
-    const unsigned char *at = (const unsigned char *)memory;
-    uint32_t hash = UINT32_C(2166136261);
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ at[i]) * UINT32_C(16777619);
-    return hash;
-}
+void rill__block_memory_open(rill__run *);
+void rill__block_memory_close(rill__run *, const rill__part *blocks);
 
 extern const rill__algorithm rill__topk_gtopk, rill__topk_oktopk, rill__topk_spardl, rill__topk_s2;
 

@@ -12,7 +12,7 @@
  *   + L (latency + k pair byte) + 2 k pair copy                      down
  * Volume. At most 2k L words leave or reach a rank; the root gets as many and sends as many. */
 #include "coll/topk/topk.h"
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/fan_out.h"
 
 typedef enum phase { START, UP, WAIT, DOWN } phase;
@@ -32,84 +32,79 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     const rill__constants *c = p->c;
     double bytes = rill__pairs_bytes(p, p->k, (double)p->dim);
-    double time = c->overhead + bytes * p->handle;
+    double time = c->overhead + bytes * p->transcode;
     double select = RILL__SELECT_MERGES * c->merge;
     for (int n = 1; n < p->ranks; n *= 2)
-        time += 2 * c->latency + bytes * (2 * c->byte + p->handle) + 2 * p->k * (c->merge + select);
+        time += 2 * c->latency + bytes * (2 * c->byte + p->transcode) +
+                2 * p->k * (c->merge + select);
     return time;
 }
 
-static void select_again(rill_request *r, state *s) {
+static void select_again(rill__run *run, state *s) {
     rill__part dropped = rill__part_empty(0, 0);
-    rill__part_topk(r, &s->sum, r->feedback->k, &s->sum,
-                    r->feedback->options.keeps ? &dropped : NULL);
-    rill__give_back(r, &dropped);
+    rill__part_topk(run, &s->sum, run->feedback->k, &s->sum,
+                    run->feedback->options.keeps ? &dropped : NULL);
+    rill__give_back(run, &dropped);
 }
 
 /* Ends with the partial sum sent to the parent; on the root, with the result. */
-static rill_status step_up(rill_request *r, state *s) {
-    int rank = r->task.engine->rank, size = r->task.engine->size;
+static rill_status step_up(rill__run *run, state *s) {
+    int rank = run->rank, size = run->size;
     for (; s->distance < size; s->distance *= 2) {
         if (rank & s->distance) {
-            rill__block *block;
-            RILL_TRY(rill__encode(&r->task, &s->sum, &block));
-            r->task.rounds++;
-            return rill__send_block(&r->task, rank - s->distance, RILL__LANE_A, block);
+            rill__run_round(run);
+            return rill__run_send(run, rank - s->distance, RILL__LANE_A, &run->coding, &s->sum);
         }
         if (rank + s->distance >= size) continue;
-        rill__message message;
-        rill__block *block;
-        rill_status status = rill__receive(&r->task, rank + s->distance, RILL__LANE_A, &message,
-                                           &block, NULL);
+        rill__received came;
+        rill_status status = rill__run_receive(run, rank + s->distance, RILL__LANE_A, &came);
         if (status != RILL_OK) return status;
-        r->task.rounds++;
-        rill__part received = rill__received_pairs(r, &message, 0, r->task.expect.dim);
-        rill__part_add_pairs(r, &s->sum, &received);
-        select_again(r, s);
+        rill__run_round(run);
+        rill__part received = rill__received_pairs(run, &came.message, 0, run->dim);
+        rill__part_add_pairs(run, &s->sum, &received);
+        select_again(run, s);
     }
-    RILL_TRY(rill__encode(&r->task, &s->sum, &s->result));
-    if (rill__request_is_lossy(r)) s->sum = rill__own_part(r, s->result);
+    RILL_TRY(rill__run_encode(run, &run->coding, &s->sum, &s->result));
+    if (rill__run_is_lossy(run)) s->sum = rill__run_own_part(run, s->result);
     return RILL_OK;
 }
 
-static rill_status step_wait(rill_request *r, state *s) {
-    rill__message message;
-    int rank = r->task.engine->rank;
-    if (!rank) return RILL_OK;
-    rill_status status = rill__receive(&r->task, rank - s->distance, RILL__LANE_B, &message,
-                                       &s->result, NULL);
+static rill_status step_wait(rill__run *run, state *s) {
+    rill__received came;
+    if (!run->rank) return RILL_OK;
+    rill_status status = rill__run_receive(run, run->rank - s->distance, RILL__LANE_B, &came);
     if (status != RILL_OK) return status;
-    r->task.rounds++;
-    s->sum = rill__received_pairs(r, &message, 0, r->task.expect.dim);
-    if (!rill__task_failed(&r->task)) return RILL_OK;
-    return rill__encode(&r->task, &s->sum, &s->result); /* those below are told */
+    s->result = came.block;
+    rill__run_round(run);
+    s->sum = rill__received_pairs(run, &came.message, 0, run->dim);
+    if (!rill__run_failed(run)) return RILL_OK;
+    return rill__run_encode(run, &run->coding, &s->sum, &s->result); /* those below are told */
 }
 
-static rill_status step_down(rill_request *r, state *s) {
-    rill_status status = rill__fan_out(r, 0, r->task.engine->rank, &s->distance, RILL__LANE_B,
-                                       s->result);
-    return status == RILL_OK ? rill__finish_parts(r, 1, &s->sum) : status;
+static rill_status step_down(rill__run *run, state *s) {
+    rill_status status = rill__fan_out(run, 0, run->rank, &s->distance, RILL__LANE_B, s->result);
+    return status == RILL_OK ? rill__finish_parts(run, 1, &s->sum) : status;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
     rill_status status;
     switch (s->phase) {
     case START:
         s->distance = 1;
-        s->sum = r->input;
-        select_again(r, s);
+        s->sum = *run->input;
+        select_again(run, s);
         s->phase = UP;
         /* fall through */
     case UP:
-        if ((status = step_up(r, s)) != RILL_OK) return status;
+        if ((status = step_up(run, s)) != RILL_OK) return status;
         s->phase = WAIT;
         /* fall through */
     case WAIT:
-        if ((status = step_wait(r, s)) != RILL_OK) return status;
+        if ((status = step_wait(run, s)) != RILL_OK) return status;
         s->phase = DOWN;
         /* fall through */
-    default: return step_down(r, s);
+    default: return step_down(run, s);
     }
 }
 

@@ -24,7 +24,7 @@
  *      + agreements: 2 of 1024 words every tau' steps, one of P words every tau
  *   Words per rank, P large: 2k split + 8/3 k allgather, or 2k + 2k + 2k where shares are moved; of 6k(P-1)/P. */
 #include "coll/topk/topk_oktopk.h"
-#include "coll/allreduce/allreduce.h"
+#include "coll/cost.h"
 #include "coll/patterns/gather.h"
 #include "coll/patterns/split.h"
 
@@ -48,8 +48,9 @@ typedef struct memory {
 enum { START, PARTITIONING, SPLITTING, RECEIVING, FINDING, CUTTING, BALANCING, GATHERING, STOPPED };
 
 typedef struct state {
-    int stage, sent, received;
+    int stage, sent;
     bool finds; /* the threshold, in this step */
+    rill__collect collect;
     rill__agree agree;
     uint64_t *sums;    /* of bounds, then ranks that have any */
     rill__part *parts; /* of rank i for my region */
@@ -76,7 +77,7 @@ static double agree_estimate(const rill__problem *p, double words) {
     double time = 0;
     for (int reach = 1; reach < p->ranks; reach *= 2)
         time += p->c->latency + RILL__SHORT_BYTES * p->c->byte +
-                words * 8 * (p->c->byte + p->handle);
+                words * 8 * (p->c->byte + p->transcode);
     return time;
 }
 
@@ -86,42 +87,41 @@ static double estimate(const rill__problem *p) {
     double passed = (double)rill__level_aim((uint64_t)p->k, false);
     double owned = passed / p->ranks * pair + RILL__SHORT_BYTES;
     double split = (p->ranks - 1) * p->c->latency +
-                   p->nnz_max * others * pair * (p->c->byte + p->handle);
+                   p->nnz_max * others * pair * (p->c->byte + p->transcode);
     double sum = p->nnz * (p->ranks == 2 ? p->c->merge : p->c->sum) +
-                 p->result / p->ranks * pair * p->handle;
+                 p->result / p->ranks * pair * p->transcode;
     return p->c->overhead + split + sum + rill__gather_estimate(p, RILL__BRUCK, owned) +
-           passed * RILL__SELECT_MERGES * p->c->merge + p->k * pair * p->handle +
+           passed * RILL__SELECT_MERGES * p->c->merge + p->k * pair * p->transcode +
            2 * agree_estimate(p, RILL__LEVEL_BINS) / TAU_LEVEL + agree_estimate(p, p->ranks) / TAU;
 }
 
 /* ---- regions -------------------------------------------------------------------------------- */
 
-static memory *memory_of(const rill_request *r) { return r->feedback->memory.data; }
-static uint64_t wanted(const rill_request *r) { return rill__max_u64(1, r->feedback->k); }
+static memory *memory_of(const rill__run *run) { return run->feedback->memory.data; }
+static uint64_t wanted(const rill__run *run) { return rill__max_u64(1, run->feedback->k); }
 
-static void uniform_bounds(const rill_request *r, uint64_t *bounds) {
-    int size = r->task.engine->size;
+static void uniform_bounds(const rill__run *run, uint64_t *bounds) {
+    int size = run->size;
     for (int i = 0; i <= size; i++)
-        bounds[i] = rill__uniform_bound(r->task.expect.dim, i, size);
+        bounds[i] = rill__uniform_bound(run->dim, i, size);
 }
 
 /* sums = this rank's quantiles, and 1; a rank without entries has no say. */
-static rill_status start_partition(rill_request *r, state *s) {
-    int size = r->task.engine->size;
-    s->sums = rill__request_alloc(r, (size_t)size, sizeof *s->sums);
+static rill_status start_partition(rill__run *run, state *s) {
+    int size = run->size;
+    s->sums = rill__run_alloc(run, (size_t)size, sizeof *s->sums);
     if (!s->sums) return RILL_ERR_MEMORY;
-    const rill__part *in = &r->input;
+    const rill__part *in = run->input;
     for (int i = 1; in->n && i < size; i++)
-        s->sums[i - 1] = rill__index_at(r->task.shape.index_bytes, in->idx,
-                                        rill__uniform_bound(in->n, i, size));
+        s->sums[i - 1] = rill__part_index(run->shape, in, rill__uniform_bound(in->n, i, size));
     s->sums[size - 1] = in->n ? 1 : 0;
     rill__agree_start(&s->agree, 0, s->sums, (uint64_t)size);
     return RILL_OK;
 }
 
-static void end_partition(rill_request *r, const state *s) {
-    memory *m = memory_of(r);
-    int size = r->task.engine->size;
+static void end_partition(rill__run *run, const state *s) {
+    memory *m = memory_of(run);
+    int size = run->size;
     uint64_t voters = s->sums[size - 1];
     for (int i = 1; voters && i < size; i++)
         m->bounds[i] = s->sums[i - 1] / voters;
@@ -130,233 +130,213 @@ static void end_partition(rill_request *r, const state *s) {
 }
 
 /* Where the largest possible share is not over the trigger, nobody needs to know sizes. */
-static bool may_balance(const rill_request *r) {
-    const memory *m = memory_of(r);
-    return (!m->known || m->skewed) && r->feedback->options.balance_trigger < r->task.engine->size;
+static bool may_balance(const rill__run *run) {
+    const memory *m = memory_of(run);
+    return (!m->known || m->skewed) && run->feedback->options.balance_trigger < run->size;
 }
 
-static rill_status start(rill_request *r, state *s) {
-    memory *m = memory_of(r);
-    const rill__topk_options *o = &r->feedback->options;
-    if (m->open) memset(m, 0, r->feedback->memory_size);
-    r->task.expect.algorithm ^= rill__memory_hash(m, r->feedback->memory_size);
+static rill_status start(rill__run *run, state *s) {
+    memory *m = memory_of(run);
+    const rill__topk_options *o = &run->feedback->options;
+    if (m->open) memset(m, 0, run->feedback->memory_size);
+    rill__run_remembers(run, m, run->feedback->memory_size);
     m->open = 1;
     s->finds = m->level.value == 0 || m->level_due || m->level_age >= o->threshold_interval ||
-               m->k != wanted(r);
-    bool balanced = r->problem.partition == RILL__BALANCED;
+               m->k != wanted(run);
+    bool balanced = run->problem->partition == RILL__BALANCED;
     bool due = !m->bounded || m->bounds_age >= o->repartition_interval;
-    if (!balanced || due) uniform_bounds(r, m->bounds);
-    r->more_memory = s->finds || (balanced && due) || may_balance(r);
+    if (!balanced || due) uniform_bounds(run, m->bounds);
+    run->more_memory = s->finds || (balanced && due) || may_balance(run);
     s->stage = balanced && due ? PARTITIONING : SPLITTING;
-    return balanced && due ? start_partition(r, s) : RILL_OK;
+    return balanced && due ? start_partition(run, s) : RILL_OK;
 }
 
 /* ---- split and reduce ----------------------------------------------------------------------- */
 
-static int group_first(const rill_request *r, const state *s, int group) {
-    return (int)rill__uniform_bound((uint64_t)r->task.engine->size, group, s->groups);
+static int group_first(const rill__run *run, const state *s, int group) {
+    return (int)rill__uniform_bound((uint64_t)run->size, group, s->groups);
 }
 
-static int group_of(const rill_request *r, const state *s, int rank) {
+static int group_of(const rill__run *run, const state *s, int rank) {
     int group = 0;
-    while (group_first(r, s, group + 1) <= rank)
+    while (group_first(run, s, group + 1) <= rank)
         group++;
     return group;
 }
 
-static void my_region(const rill_request *r, uint64_t *first, uint64_t *range) {
-    const memory *m = memory_of(r);
-    int me = r->task.engine->rank;
+static void my_region(const rill__run *run, uint64_t *first, uint64_t *range) {
+    const memory *m = memory_of(run);
+    int me = run->rank;
     *first = m->bounds[me];
     *range = m->bounds[me + 1] - m->bounds[me];
 }
 
-static rill_status send_ahead(rill_request *r, state *s) {
-    rill__group all = rill__group_or_all(&(rill__group){0}, r->task.engine);
-    return rill__split_send(r, &all, memory_of(r)->bounds, &s->sent, s->received);
-}
-
-static rill_status split(rill_request *r, state *s) {
-    int size = r->task.engine->size, me = r->task.engine->rank;
+static rill_status split(rill__run *run, state *s) {
+    int size = run->size, me = run->rank;
     /* 16-bit sums are made in f32 and rounded once: all ranks in one group. */
-    bool rounds = rill__type_size(r->task.shape.type) == 2;
+    bool rounds = rill__type_size(run->shape.type) == 2;
     s->groups = rounds ? 1 : (size + GROUP - 1) / GROUP;
-    s->parts = rill__request_alloc(r, (size_t)size, sizeof *s->parts);
-    s->group = rill__request_alloc(r, (size_t)s->groups, sizeof *s->group);
-    s->missing = rill__request_alloc(r, (size_t)s->groups, sizeof *s->missing);
+    s->parts = rill__run_alloc(run, (size_t)size, sizeof *s->parts);
+    s->group = rill__run_alloc(run, (size_t)s->groups, sizeof *s->group);
+    s->missing = rill__run_alloc(run, (size_t)s->groups, sizeof *s->missing);
     if (!s->parts || !s->group || !s->missing) return RILL_ERR_MEMORY;
     for (int i = 0; i < s->groups; i++)
-        s->missing[i] = group_first(r, s, i + 1) - group_first(r, s, i);
+        s->missing[i] = group_first(run, s, i + 1) - group_first(run, s, i);
     uint64_t first, range;
-    my_region(r, &first, &range);
-    s->parts[me] = rill__part_slice(r->task.shape, &r->input, first, range);
-    RILL_TRY(send_ahead(r, s));
-    s->missing[group_of(r, s, me)]--;
-    r->task.rounds++;
+    my_region(run, &first, &range);
+    s->parts[me] = rill__part_slice(run->shape, run->input, first, range);
+    RILL_TRY(rill__collect_start(run, &s->collect, &(rill__group){0}, RILL__LANE_A));
+    s->missing[group_of(run, s, me)]--;
+    rill__run_round(run);
     return RILL_OK;
 }
 
-static rill_status copy_part(rill_request *r, const rill__part *from, rill__part *to) {
-    size_t idx = from->form == RILL__SPARSE ? from->n * r->task.shape.index_bytes : 0;
-    size_t val = from->n * rill__type_size(r->task.shape.type);
-    rill__block *blocks[2] = {rill__block_take(&r->task, idx), rill__block_take(&r->task, val)};
-    if (!blocks[0] || !blocks[1]) return RILL_ERR_MEMORY;
-    *to = *from;
-    to->idx = blocks[0]->buffer.data;
-    to->val = blocks[1]->buffer.data;
-    if (idx) memcpy(blocks[0]->buffer.data, from->idx, idx);
-    if (val) memcpy(blocks[1]->buffer.data, from->val, val);
+static rill_status copy_part(rill__run *run, const rill__part *from, rill__part *to) {
+    rill__part_bytes bytes = rill__part_room(run->shape, from);
+    void *idx = rill__run_memory(run, bytes.idx), *val = rill__run_memory(run, bytes.val);
+    if (!idx || !val) return RILL_ERR_MEMORY;
+    rill__part_copy_to(run->shape, from, idx, val, to);
     return RILL_OK;
 }
 
-static rill_status sum_group(rill_request *r, state *s, int group) {
-    int from = group_first(r, s, group), n = group_first(r, s, group + 1) - from;
+static rill_status sum_group(rill__run *run, state *s, int group) {
+    int from = group_first(run, s, group), n = group_first(run, s, group + 1) - from;
     uint64_t first, range;
-    my_region(r, &first, &range);
-    rill__request_sum(r, first, range, n, s->parts + from, false, &r->piece[0]);
-    return s->groups > 1 ? copy_part(r, &r->piece[0].part, &s->group[group]) : RILL_OK;
+    my_region(run, &first, &range);
+    rill__run_sum(run, first, range, n, s->parts + from, false, &run->piece[0]);
+    return s->groups > 1 ? copy_part(run, &run->piece[0].part, &s->group[group]) : RILL_OK;
 }
 
-static rill__part take_part(rill_request *r, const rill__message *message, int from) {
+static rill__part take_part(rill__run *run, const rill__received *received) {
     uint64_t first, range;
-    my_region(r, &first, &range);
+    my_region(run, &first, &range);
     rill__part part = rill__part_empty(first, range);
-    if (message->header.form == RILL__M_FAILED) return part;
-    part = rill__received_part(&r->task, message);
+    if (rill__received_nothing(received)) return part;
+    part = rill__run_part(run, &received->message);
     if (part.first == first && part.range == range) return part;
-    rill__task_fail(&r->task, rill__fail(RILL_ERR_MESSAGE,
-                                         "rank %d sent another range than this rank's", from));
+    rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE, "rank %d sent another range than this rank's",
+                                   received->from));
     return rill__part_empty(first, range);
 }
 
-static rill_status receive(rill_request *r, state *s) {
-    while (s->received < r->task.engine->size - 1) {
-        rill__message message;
-        rill__block *block;
-        int from;
-        rill_status status = rill__receive(&r->task, RILL__ANY, RILL__LANE_A, &message, &block,
-                                           &from);
-        if (status != RILL_OK) return status;
-        s->received++;
-        RILL_TRY(send_ahead(r, s));
-        s->parts[from] = take_part(r, &message, from);
-        int group = group_of(r, s, from);
-        if (--s->missing[group] == 0) RILL_TRY(sum_group(r, s, group));
+static rill_status receive(rill__run *run, state *s) {
+    for (;;) {
+        rill__received received;
+        RILL_TRY(rill__split_send(run, &s->collect, &run->coding, run->input,
+                                  memory_of(run)->bounds, &s->sent));
+        rill_status status = rill__collect_next(run, &s->collect, &received);
+        if (status != RILL_OK || received.place < 0) return status;
+        s->parts[received.place] = take_part(run, &received);
+        int group = group_of(run, s, received.place);
+        if (--s->missing[group] == 0) RILL_TRY(sum_group(run, s, group));
     }
-    return RILL_OK;
 }
 
 /* The sum of my region as pairs, whatever its form. */
-static rill_status take_sum(rill_request *r, state *s) {
+static rill_status take_sum(rill__run *run, state *s) {
     uint64_t first, range;
-    my_region(r, &first, &range);
+    my_region(run, &first, &range);
     if (s->groups > 1) {
-        rill__request_sum(r, first, range, s->groups, s->group, false, &r->piece[0]);
+        rill__run_sum(run, first, range, s->groups, s->group, false, &run->piece[0]);
     }
-    const rill__part *sum = &r->piece[0].part;
+    const rill__part *sum = &run->piece[0].part;
     if (sum->form == RILL__SPARSE) {
-        s->share = (rill__share){sum->n, r->piece[0].idx.data, r->piece[0].val.data};
+        s->share = (rill__share){sum->n, run->piece[0].idx.data, run->piece[0].val.data};
         return RILL_OK;
     }
-    void *idx = rill__request_alloc(r, range, r->task.shape.index_bytes);
-    void *val = rill__request_alloc(r, range, rill__type_size(r->task.shape.type));
+    void *idx = rill__run_alloc(run, range, run->shape.index_bytes);
+    void *val = rill__run_alloc(run, range, rill__type_size(run->shape.type));
     if (!idx || !val) return RILL_ERR_MEMORY;
-    uint64_t n = rill__kernels_get()->compact(r->task.shape, sum->val, first, range, r->fill, range,
-                                              idx, val);
+    uint64_t n = rill__part_compact_to(run->shape, sum, run->fill, idx, val);
     s->share = (rill__share){n, idx, val};
     return RILL_OK;
 }
 
 /* ---- gather --------------------------------------------------------------------------------- */
 
-static rill_status start_gather(rill_request *r, state *s) {
-    const rill__share *share = &s->share;
-    uint64_t first, range;
-    my_region(r, &first, &range);
-    if (s->balance.moving) { /* indices of other regions, too */
-        unsigned width = r->task.shape.index_bytes;
-        first = share->n ? rill__index_at(width, share->idx, 0) : 0;
-        range = share->n ? rill__index_at(width, share->idx, share->n - 1) - first + 1 : 0;
-    }
-    rill__part part = {RILL__SPARSE, first, range, share->n, share->idx, share->val, 0};
-    /* In the header's place for the planner's statistics, which a reducer has no use for. */
-    rill__level_pack(s->counts, &r->task.nnz_sum, &r->task.nnz_max);
+static rill_status start_gather(rill__run *run, state *s) {
+    rill__part part = rill__share_part(&s->share);
+    if (s->balance.moving) /* indices of other regions, too */
+        part = rill__part_entries(run->shape, &part, 0, part.n);
+    else my_region(run, &part.first, &part.range);
+    uint64_t words[2];
+    rill__level_pack(s->counts, words);
+    rill__coding coding = run->coding;
+    coding.words = words;
     rill__block *mine;
-    RILL_TRY(rill__encode(&r->task, &part, &mine));
-    return rill__gather_start(r, &s->gather, RILL__BRUCK, mine);
+    RILL_TRY(rill__run_encode(run, &coding, &part, &mine));
+    return rill__gather_start(run, &s->gather, RILL__BRUCK, mine);
 }
 
 /* Shares follow each other; their ranges are made to cover the whole dimension. */
-static void join_ranges(rill_request *r, rill__part *parts) {
-    unsigned width = r->task.shape.index_bytes;
-    int size = r->task.engine->size;
+static void join_ranges(rill__run *run, rill__part *parts) {
+    int size = run->size;
     uint64_t end = 0;
-    for (int i = 0; i < size && !rill__task_failed(&r->task); i++) {
+    for (int i = 0; i < size && !rill__run_failed(run); i++) {
         uint64_t n = parts[i].n, first = end;
         bool sparse = parts[i].form == RILL__SPARSE;
-        if (!sparse || (n && rill__index_at(width, parts[i].idx, 0) < end))
-            rill__task_fail(&r->task,
-                            rill__fail(RILL_ERR_MESSAGE,
-                                       "the share of rank %d is not one that follows", i));
-        else if (n) end = rill__index_at(width, parts[i].idx, n - 1) + 1;
-        if (i == size - 1) end = r->task.expect.dim;
+        if (!sparse || (n && rill__part_index(run->shape, &parts[i], 0) < end))
+            rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE,
+                                           "the share of rank %d is not one that follows", i));
+        else if (n) end = rill__part_index(run->shape, &parts[i], n - 1) + 1;
+        if (i == size - 1) end = run->dim;
         parts[i].first = first;
         parts[i].range = end - first;
     }
 }
 
 /* What the next step starts from: made of what all ranks have received, so the same on all. */
-static rill_status remember(rill_request *r, const state *s) {
-    memory *m = memory_of(r);
-    int size = r->task.engine->size;
-    uint64_t k = wanted(r), counts[RILL__LEVEL_MARKS] = {0};
-    uint64_t *sizes = rill__request_alloc(r, (size_t)size, sizeof *sizes);
+static rill_status remember(rill__run *run, const state *s) {
+    memory *m = memory_of(run);
+    int size = run->size;
+    uint64_t k = wanted(run), counts[RILL__LEVEL_MARKS] = {0};
+    uint64_t *sizes = rill__run_alloc(run, (size_t)size, sizeof *sizes);
     if (!sizes) return RILL_ERR_MEMORY;
     for (int i = 0; i < size; i++) {
         const rill__header *h = &s->gather.messages[i].header;
         sizes[i] = h->count;
         counts[RILL__LEVEL_OWN] += h->count;
-        rill__level_unpack(h->nnz_sum, h->nnz_max, counts);
+        if (h->tells == RILL__TELLS_WORDS) rill__level_unpack(h->word, counts);
     }
     uint64_t count = counts[RILL__LEVEL_OWN];
     m->known = 1;
     m->skewed = rill__balance_needed(s->balance.sizes ? s->balance.sizes : sizes, size,
-                                     r->feedback->options.balance_trigger);
+                                     run->feedback->options.balance_trigger);
     m->k = k;
     m->level_age++;
     m->bounds_age++;
     if (m->level.value == 0) return RILL_OK;
     /* A threshold that nothing but 0 is under cannot be lowered, nor steered. */
-    bool lowest = rill__level_key(r->task.shape.type, m->level.value) == 1;
+    bool lowest = rill__level_key(run->shape.type, m->level.value) == 1;
     uint64_t aim = rill__level_aim(k, m->skewed != 0);
     m->level_due = lowest ? count > aim + k / 16 : rill__level_is_off(k, aim, count);
     if (!lowest) rill__level_steer(&m->level, aim, counts);
     return RILL_OK;
 }
 
-static rill_status finish(rill_request *r, state *s) {
-    int size = r->task.engine->size;
-    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
+static rill_status finish(rill__run *run, state *s) {
+    int size = run->size;
+    rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
-    rill__gather_parts(r, &s->gather, parts);
-    join_ranges(r, parts);
-    if (rill__task_failed(&r->task)) return RILL_OK;
-    RILL_TRY(rill__level_cut_parts(r, size, parts, wanted(r)));
-    RILL_TRY(rill__finish_parts(r, size, parts));
-    RILL_TRY(remember(r, s));
-    memory_of(r)->open = 0;
+    rill__gather_parts(run, &s->gather, parts);
+    join_ranges(run, parts);
+    if (rill__run_failed(run)) return RILL_OK;
+    RILL_TRY(rill__level_cut_parts(run, size, parts, wanted(run)));
+    RILL_TRY(rill__finish_parts(run, size, parts));
+    RILL_TRY(remember(run, s));
+    memory_of(run)->open = 0;
     return RILL_OK;
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static rill_status find_level(rill_request *r, state *s) {
-    memory *m = memory_of(r);
+static rill_status find_level(rill__run *run, state *s) {
+    memory *m = memory_of(run);
     uint64_t key = 0;
-    uint64_t aim = rill__level_aim(wanted(r), m->skewed != 0);
-    rill_status status = rill__level_find(r, &s->search, &s->share, aim, &key);
+    uint64_t aim = rill__level_aim(wanted(run), m->skewed != 0);
+    rill_status status = rill__level_find(run, &s->search, &s->share, aim, &key);
     if (status != RILL_OK) return status;
-    rill__level_set(&m->level, key ? rill__level_of_key(r->task.shape.type, key) : 0);
+    rill__level_set(&m->level, key ? rill__level_of_key(run->shape.type, key) : 0);
     m->level_age = 0;
     return RILL_OK;
 }
@@ -367,56 +347,56 @@ static rill_status stop(state *s) {
 }
 
 /* Up to my share of what is delivered. After an agreement all know of a failure, and stop. */
-static rill_status reduce_step(rill_request *r, state *s) {
+static rill_status reduce_step(rill__run *run, state *s) {
     rill_status status;
-    if (s->stage == START) RILL_TRY(start(r, s));
+    if (s->stage == START) RILL_TRY(start(run, s));
     if (s->stage == PARTITIONING) {
-        status = rill__agree_step(&r->task, &s->agree);
+        status = rill__run_agree(run, &s->agree);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(&r->task)) return stop(s);
-        end_partition(r, s);
+        if (rill__run_failed(run)) return stop(s);
+        end_partition(run, s);
         s->stage = SPLITTING;
     }
     if (s->stage == SPLITTING) {
-        RILL_TRY(split(r, s));
+        RILL_TRY(split(run, s));
         s->stage = RECEIVING;
     }
     if (s->stage == RECEIVING) {
-        status = receive(r, s);
+        status = receive(run, s);
         if (status != RILL_OK) return status;
-        RILL_TRY(take_sum(r, s));
+        RILL_TRY(take_sum(run, s));
         s->stage = s->finds ? FINDING : CUTTING;
     }
     if (s->stage == FINDING) {
-        status = find_level(r, s);
+        status = find_level(run, s);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(&r->task)) return stop(s);
+        if (rill__run_failed(run)) return stop(s);
         s->stage = CUTTING;
     }
-    rill_type type = r->task.shape.type;
-    double level = memory_of(r)->level.value;
+    rill_type type = run->shape.type;
+    double level = memory_of(run)->level.value;
     rill__level_counts(type, &s->share, level, s->counts);
-    rill__level_cut(r->task.shape, &s->share, rill__level_key(type, level));
+    rill__level_cut(run->shape, &s->share, rill__level_key(type, level));
     s->stage = BALANCING;
     return RILL_OK;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
     rill_status status = RILL_OK;
-    if (s->stage < BALANCING) status = reduce_step(r, s);
+    if (s->stage < BALANCING) status = reduce_step(run, s);
     if (status != RILL_OK || s->stage == STOPPED) return status;
     if (s->stage == BALANCING) {
-        if (may_balance(r)) {
-            status = rill__balance_step(r, &s->balance, &s->share);
+        if (may_balance(run)) {
+            status = rill__balance_step(run, &s->balance, &s->share);
             if (status != RILL_OK) return status;
-            if (rill__task_failed(&r->task) && !s->balance.moving) return stop(s);
+            if (rill__run_failed(run) && !s->balance.moving) return stop(s);
         }
-        RILL_TRY(start_gather(r, s));
+        RILL_TRY(start_gather(run, s));
         s->stage = GATHERING;
     }
-    status = rill__gather_step(r, &s->gather);
-    return status == RILL_OK ? finish(r, s) : status;
+    status = rill__gather_step(run, &s->gather);
+    return status == RILL_OK ? finish(run, s) : status;
 }
 
 const rill__algorithm rill__topk_oktopk = {

@@ -10,6 +10,10 @@ typedef struct rill__share {
     void *idx, *val;
 } rill__share;
 
+static inline rill__part rill__share_part(const rill__share *s) {
+    return (rill__part){RILL__SPARSE, 0, 0, s->n, s->idx, s->val, 0, NULL};
+}
+
 /* ---- topk_oktopk_level.c: the global threshold ---------------------------------------------- */
 
 enum { RILL__LEVEL_BITS = 10, RILL__LEVEL_BINS = 1 << RILL__LEVEL_BITS };
@@ -26,7 +30,7 @@ typedef struct rill__level_search {
 
 /* *key = such that about k entries of all shares have that key or a larger one; 0 where there is
  * no entry at all, and 1 (every entry that is not 0) where there are no more than k. */
-rill_status rill__level_find(rill_request *, rill__level_search *, const rill__share *, uint64_t k,
+rill_status rill__level_find(rill__run *, rill__level_search *, const rill__share *, uint64_t k,
                              uint64_t *key);
 /* The magnitude of a key, and the key of a magnitude: at least 1. */
 double rill__level_of_key(rill_type, uint64_t key);
@@ -41,13 +45,13 @@ typedef struct rill__level {
 /* counts = entries of the share that pass certain multiples of the threshold; OWN: the threshold. */
 enum { RILL__LEVEL_MARKS = 5, RILL__LEVEL_OWN = 2 };
 void rill__level_counts(rill_type, const rill__share *, double value, uint64_t *counts);
-/* All but OWN, in two words; unpack adds them. */
-void rill__level_pack(const uint64_t *counts, uint64_t *low, uint64_t *high);
-void rill__level_unpack(uint64_t low, uint64_t high, uint64_t *counts);
+/* All but OWN, in the two words of a header; unpack adds them. */
+void rill__level_pack(const uint64_t *counts, uint64_t words[2]);
+void rill__level_unpack(const uint64_t words[2], uint64_t *counts);
 /* How many entries the threshold is to let pass. */
 uint64_t rill__level_aim(uint64_t k, bool skewed);
 /* Of n parts of pairs keeps the k largest, and those equal to the last of them; fewer stay. */
-rill_status rill__level_cut_parts(rill_request *, int n, rill__part *parts, uint64_t k);
+rill_status rill__level_cut_parts(rill__run *, int n, rill__part *parts, uint64_t k);
 /* Makes it the threshold of the next step, from the counts of all shares in this one. */
 void rill__level_steer(rill__level *, uint64_t aim, const uint64_t *counts);
 /* Whether the count is too far from the aim to steer by, and not by chance. */
@@ -70,6 +74,6 @@ typedef struct rill__balance {
 bool rill__balance_needed(const uint64_t *sizes, int ranks, double trigger);
 /* All ranks learn all sizes; where needed, shares become equal up to one entry, in the order of the
  * indices. */
-rill_status rill__balance_step(rill_request *, rill__balance *, rill__share *);
+rill_status rill__balance_step(rill__run *, rill__balance *, rill__share *);
 
 #endif

@@ -7,8 +7,6 @@
  * Cost: an agreement on P words; then one round, in which a rank receives at most T / P entries. */
 #include "coll/topk/topk_oktopk.h"
 
-#include <string.h>
-
 bool rill__balance_needed(const uint64_t *sizes, int ranks, double trigger) {
     uint64_t sum = 0, most = 0;
     for (int i = 0; i < ranks; i++) {
@@ -28,94 +26,80 @@ static bool overlap(const rill__balance *b, int ranks, int i, int j, uint64_t *f
 
 /* Entries [from, to) of a share, in the smallest range. */
 static rill__part part_of(rill__shape shape, const rill__share *s, uint64_t from, uint64_t to) {
-    const char *idx = s->idx, *val = s->val;
-    uint64_t first = rill__index_at(shape.index_bytes, idx, from);
-    rill__part part = rill__part_empty(first,
-                                       rill__index_at(shape.index_bytes, idx, to - 1) - first + 1);
-    part.n = to - from;
-    part.idx = idx + from * shape.index_bytes;
-    part.val = val + from * rill__type_size(shape.type);
-    return part;
+    rill__part whole = rill__share_part(s);
+    return rill__part_entries(shape, &whole, from, to);
 }
 
-static void append(rill__shape shape, rill__share *s, const rill__part *part) {
-    size_t size = rill__type_size(shape.type);
-    memcpy((char *)s->idx + s->n * shape.index_bytes, part->idx, part->n * shape.index_bytes);
-    memcpy((char *)s->val + s->n * size, part->val, part->n * size);
-    s->n += part->n;
-}
-
-static rill_status send_away(rill_request *r, rill__balance *b, const rill__share *s) {
-    int ranks = r->task.engine->size, me = r->task.engine->rank;
+static rill_status send_away(rill__run *run, rill__balance *b, const rill__share *s) {
+    int ranks = run->size, me = run->rank;
     for (int d = 1; d < ranks; d++) {
         int to = (me + d) % ranks;
         uint64_t from, end;
         if (!overlap(b, ranks, me, to, &from, &end)) continue;
-        rill__part part = part_of(r->task.shape, s, from - b->starts[me], end - b->starts[me]);
-        RILL_TRY(rill__send(&r->task, to, RILL__LANE_A, &part));
+        rill__part part = part_of(run->shape, s, from - b->starts[me], end - b->starts[me]);
+        RILL_TRY(rill__run_send(run, to, RILL__LANE_A, &run->coding, &part));
     }
-    r->task.rounds++;
+    rill__run_round(run);
     uint64_t sum = b->starts[ranks];
     uint64_t room = rill__uniform_bound(sum, me + 1, ranks) - rill__uniform_bound(sum, me, ranks);
-    b->out.idx = rill__request_alloc(r, room + 1, r->task.shape.index_bytes);
-    b->out.val = rill__request_alloc(r, room + 1, rill__type_size(r->task.shape.type));
+    b->out.idx = rill__run_alloc(run, room + 1, run->shape.index_bytes);
+    b->out.val = rill__run_alloc(run, room + 1, rill__type_size(run->shape.type));
     return b->out.idx && b->out.val ? RILL_OK : RILL_ERR_MEMORY;
 }
 
-static rill_status collect(rill_request *r, rill__balance *b, const rill__share *s) {
-    int ranks = r->task.engine->size, me = r->task.engine->rank;
+static rill_status collect(rill__run *run, rill__balance *b, const rill__share *s) {
+    int ranks = run->size, me = run->rank;
     for (; b->next < ranks; b->next++) {
         uint64_t from, end;
         if (!overlap(b, ranks, b->next, me, &from, &end)) continue;
         rill__part part = rill__part_empty(0, 0);
         if (b->next == me) {
-            part = part_of(r->task.shape, s, from - b->starts[me], end - b->starts[me]);
+            part = part_of(run->shape, s, from - b->starts[me], end - b->starts[me]);
         } else {
-            rill__message message;
-            rill__block *block;
-            rill_status status = rill__receive(&r->task, b->next, RILL__LANE_A, &message, &block,
-                                               NULL);
+            rill__received received;
+            rill_status status = rill__run_receive(run, b->next, RILL__LANE_A, &received);
             if (status != RILL_OK) return status;
-            if (message.header.form != RILL__M_FAILED)
-                part = rill__received_part(&r->task, &message);
-            if (!rill__task_failed(&r->task) && (part.form != RILL__SPARSE || part.n != end - from))
-                rill__task_fail(&r->task,
-                                rill__fail(RILL_ERR_MESSAGE,
-                                           "rank %d sent another share than announced", b->next));
+            if (!rill__received_nothing(&received)) part = rill__run_part(run, &received.message);
+            if (!rill__run_failed(run) && (part.form != RILL__SPARSE || part.n != end - from))
+                rill__run_fail(run,
+                               rill__fail(RILL_ERR_MESSAGE,
+                                          "rank %d sent another share than announced", b->next));
         }
-        if (!rill__task_failed(&r->task)) append(r->task.shape, &b->out, &part);
+        if (rill__run_failed(run)) continue;
+        rill__part_append_to(run->shape, &part, b->out.idx, b->out.val, b->out.n);
+        b->out.n += part.n;
     }
     return RILL_OK;
 }
 
-static rill_status begin(rill_request *r, rill__balance *b, const rill__share *s) {
-    size_t ranks = (size_t)r->task.engine->size;
-    b->sizes = rill__request_alloc(r, ranks, sizeof *b->sizes);
-    b->starts = rill__request_alloc(r, ranks + 1, sizeof *b->starts);
+static rill_status begin(rill__run *run, rill__balance *b, const rill__share *s) {
+    size_t ranks = (size_t)run->size;
+    b->sizes = rill__run_alloc(run, ranks, sizeof *b->sizes);
+    b->starts = rill__run_alloc(run, ranks + 1, sizeof *b->starts);
     if (!b->sizes || !b->starts) return RILL_ERR_MEMORY;
-    b->sizes[r->task.engine->rank] = s->n;
+    b->sizes[run->rank] = s->n;
     rill__agree_start(&b->agree, 0, b->sizes, ranks);
     b->begun = true;
     return RILL_OK;
 }
 
-rill_status rill__balance_step(rill_request *r, rill__balance *b, rill__share *s) {
-    int ranks = r->task.engine->size;
-    if (!b->begun) RILL_TRY(begin(r, b, s));
+rill_status rill__balance_step(rill__run *run, rill__balance *b, rill__share *s) {
+    int ranks = run->size;
+    if (!b->begun) RILL_TRY(begin(run, b, s));
     if (!b->agreed) {
-        rill_status status = rill__agree_step(&r->task, &b->agree);
+        rill_status status = rill__run_agree(run, &b->agree);
         if (status != RILL_OK) return status;
         b->agreed = true;
-        if (rill__task_failed(&r->task)) return RILL_OK; /* and so has everybody's */
-        if (!rill__balance_needed(b->sizes, ranks, r->feedback->options.balance_trigger))
+        if (rill__run_failed(run)) return RILL_OK; /* and so has everybody's */
+        if (!rill__balance_needed(b->sizes, ranks, run->feedback->options.balance_trigger))
             return RILL_OK;
         for (int i = 0; i < ranks; i++)
             b->starts[i + 1] = b->starts[i] + b->sizes[i];
-        RILL_TRY(send_away(r, b, s));
+        RILL_TRY(send_away(run, b, s));
         b->moving = true;
     }
     if (!b->moving) return RILL_OK;
-    rill_status status = collect(r, b, s);
+    rill_status status = collect(run, b, s);
     if (status == RILL_OK) *s = b->out;
     return status;
 }

@@ -1,7 +1,7 @@
 /* The global threshold of oktopk: found from histograms, then steered.
  *
  * Idea. The key of a value is its bits without the sign, which order as the magnitudes do (see
- * select/select_kernels.h). A histogram over the upper 10 bits of the keys of all owned sums, added over
+ * space/select_kernels.h). A histogram over the upper 10 bits of the keys of all owned sums, added over
  * the ranks, tells in which bin the k-th largest lies; a second one over the next 10 bits of that bin's
  * keys tells it to 1 in 2^12 of the magnitude (f32), and so on until the bin has no more than k / 64 keys
  * or one value. Every round is an agreement on 1024 words, whatever k and P are.
@@ -13,7 +13,6 @@
  * count that is off by a quarter has the threshold found anew in the next step.
  * Only + - * / are used, so that all ranks get the same bits. */
 #include "coll/topk/topk_oktopk.h"
-#include "select/select_kernels.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,16 +27,6 @@ enum { CLOSE = 64 };
 
 /* ---- keys ----------------------------------------------------------------------------------- */
 
-static inline uint64_t key_at(rill_type type, const void *val, uint64_t i) {
-    uint64_t bits;
-    switch (rill__type_size(type)) {
-    case 2: bits = ((const uint16_t *)val)[i]; break;
-    case 4: bits = ((const uint32_t *)val)[i]; break;
-    default: bits = ((const uint64_t *)val)[i]; break;
-    }
-    return rill__min_u64(bits & (rill__key_none(type) - 1), rill__key_nan(type));
-}
-
 double rill__level_of_key(rill_type type, uint64_t key) {
     uint64_t bits = rill__min_u64(key, rill__key_nan(type) - 1); /* infinity */
     return rill__value_load(type, &bits);
@@ -50,35 +39,28 @@ uint64_t rill__level_key(rill_type type, double level) {
 }
 
 void rill__level_cut(rill__shape shape, rill__share *s, uint64_t key) {
-    if (!s->n) return;
-    s->n = rill__select_kernels_get()->keep(shape, s->idx, s->val, s->n, key,
-                                            rill__key_none(shape.type), s->idx, s->val);
+    rill__part part = rill__share_part(s);
+    s->n = rill__part_keep_to(shape, &part, key, s->idx, s->val);
 }
 
 /* ---- more than k, then k -------------------------------------------------------------------- */
 
 uint64_t rill__level_aim(uint64_t k, bool skewed) { return skewed ? k : k + k / 3; }
 
-rill_status rill__level_cut_parts(rill_request *r, int n, rill__part *parts, uint64_t k) {
-    const rill__select_kernels *kernels = rill__select_kernels_get();
-    rill__shape shape = r->task.shape;
-    size_t key_bytes = rill__key_bytes(shape.type);
-    uint64_t total = 0, at = 0;
+rill_status rill__level_cut_parts(rill__run *run, int n, rill__part *parts, uint64_t k) {
+    rill__shape shape = run->shape;
+    uint64_t total = 0;
     for (int i = 0; i < n; i++)
         total += parts[i].n;
     if (total <= k) return RILL_OK;
-    char *keys = rill__request_alloc(r, total, key_bytes);
+    void *keys = rill__run_alloc(run, total, rill__key_bytes(shape.type));
     if (!keys) return RILL_ERR_MEMORY;
-    for (int i = 0; i < n; i++)
-        at += kernels->keys(shape.type, parts[i].val, parts[i].n, 0, UINT64_MAX,
-                            keys + at * key_bytes);
-    uint64_t key = kernels->kth(shape.type, keys, total, k, keys).key;
+    uint64_t key = rill__parts_kth_key(shape, n, parts, k, keys);
     for (int i = 0; i < n; i++) {
-        void *idx = rill__request_alloc(r, parts[i].n, shape.index_bytes);
-        void *val = rill__request_alloc(r, parts[i].n, rill__type_size(shape.type));
+        void *idx = rill__run_alloc(run, parts[i].n, shape.index_bytes);
+        void *val = rill__run_alloc(run, parts[i].n, rill__type_size(shape.type));
         if (!idx || !val) return RILL_ERR_MEMORY;
-        parts[i].n = kernels->keep(shape, parts[i].idx, parts[i].val, parts[i].n, key,
-                                   rill__key_none(shape.type), idx, val);
+        parts[i].n = rill__part_keep_to(shape, &parts[i], key, idx, val);
         parts[i].idx = idx;
         parts[i].val = val;
     }
@@ -94,11 +76,9 @@ static int lower_shift(int shift) {
 static void count_bins(rill_type type, const rill__share *s, rill__level_search *search) {
     int low = lower_shift(search->shift);
     memset(search->bins, 0, RILL__LEVEL_BINS * sizeof *search->bins);
-    for (uint64_t i = 0; i < s->n; i++) {
-        uint64_t key = key_at(type, s->val, i);
-        if (key && key >> search->shift == search->prefix)
-            search->bins[(key >> low) & (RILL__LEVEL_BINS - 1)]++;
-    }
+    rill__part part = rill__share_part(s);
+    rill__part_count_bins(type, &part, search->prefix, search->shift, low, RILL__LEVEL_BINS - 1,
+                          search->bins);
     rill__agree_start(&search->agree, 0, search->bins, RILL__LEVEL_BINS);
 }
 
@@ -125,19 +105,19 @@ static bool narrow(rill__level_search *search, uint64_t k) {
     return true;
 }
 
-rill_status rill__level_find(rill_request *r, rill__level_search *search, const rill__share *s,
+rill_status rill__level_find(rill__run *run, rill__level_search *search, const rill__share *s,
                              uint64_t k, uint64_t *key) {
-    rill_type type = r->task.shape.type;
+    rill_type type = run->shape.type;
     if (!search->bins) {
-        search->bins = rill__request_alloc(r, RILL__LEVEL_BINS, sizeof *search->bins);
+        search->bins = rill__run_alloc(run, RILL__LEVEL_BINS, sizeof *search->bins);
         if (!search->bins) return RILL_ERR_MEMORY;
         search->shift = (int)rill__type_size(type) * 8 - 1;
         count_bins(type, s, search);
     }
     for (;;) {
-        rill_status status = rill__agree_step(&r->task, &search->agree);
+        rill_status status = rill__run_agree(run, &search->agree);
         if (status != RILL_OK) return status;
-        if (rill__task_failed(&r->task) || narrow(search, k)) break;
+        if (rill__run_failed(run) || narrow(search, k)) break;
         count_bins(type, s, search);
     }
     *key = search->found;
@@ -149,42 +129,29 @@ rill_status rill__level_find(rill_request *r, rill__level_search *search, const 
 /* Thresholds that a step counts at besides its own, as multiples of it; ascending. */
 static const double marks[RILL__LEVEL_MARKS] = {1 / 1.25, 1 / 1.05, 1, 1.05, 1.25};
 
-#define COUNT(ctype)                                                                               \
-    do {                                                                                           \
-        const ctype *bits = s->val;                                                                \
-        for (uint64_t i = 0; i < s->n; i++) {                                                      \
-            uint64_t key = bits[i] & (rill__key_none(type) - 1);                                   \
-            for (int m = 0; m < RILL__LEVEL_MARKS; m++)                                            \
-                counts[m] += key >= keys[m];                                                       \
-        }                                                                                          \
-    } while (0)
+_Static_assert((int)RILL__LEVEL_MARKS == (int)RILL__COUNTED_KEYS, "all marks at once");
 
 void rill__level_counts(rill_type type, const rill__share *s, double value, uint64_t *counts) {
     uint64_t keys[RILL__LEVEL_MARKS];
-    for (int m = 0; m < RILL__LEVEL_MARKS; m++) {
+    for (int m = 0; m < RILL__LEVEL_MARKS; m++)
         keys[m] = rill__level_key(type, value * marks[m]);
-        counts[m] = 0;
-    }
-    switch (rill__type_size(type)) {
-    case 2: COUNT(uint16_t); break;
-    case 4: COUNT(uint32_t); break;
-    default: COUNT(uint64_t); break;
-    }
+    rill__part part = rill__share_part(s);
+    rill__part_count_from(type, &part, keys, counts);
 }
 
-void rill__level_pack(const uint64_t *counts, uint64_t *low, uint64_t *high) {
+void rill__level_pack(const uint64_t *counts, uint64_t words[2]) {
     uint64_t c[RILL__LEVEL_MARKS];
     for (int m = 0; m < RILL__LEVEL_MARKS; m++)
         c[m] = rill__min_u64(counts[m], UINT32_MAX);
-    *low = c[0] << 32 | c[1];
-    *high = c[3] << 32 | c[4];
+    words[0] = c[0] << 32 | c[1];
+    words[1] = c[3] << 32 | c[4];
 }
 
-void rill__level_unpack(uint64_t low, uint64_t high, uint64_t *counts) {
-    counts[0] += low >> 32;
-    counts[1] += low & UINT32_MAX;
-    counts[3] += high >> 32;
-    counts[4] += high & UINT32_MAX;
+void rill__level_unpack(const uint64_t words[2], uint64_t *counts) {
+    counts[0] += words[0] >> 32;
+    counts[1] += words[0] & UINT32_MAX;
+    counts[3] += words[1] >> 32;
+    counts[4] += words[1] & UINT32_MAX;
 }
 
 /* The multiple of the threshold that k would have passed, on the line through the marks. */

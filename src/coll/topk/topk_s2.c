@@ -23,7 +23,6 @@
 #include "coll/patterns/mpi_allreduce.h"
 #include "coll/topk/sketch.h"
 #include "coll/topk/topk.h"
-#include "stream/blocks.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,225 +61,203 @@ static double estimate(const rill__problem *p) {
 
 /* ---- the union ------------------------------------------------------------------------------ */
 
-static rill_status mark(rill_request *r, state *s) {
-    s->block = rill__max_u64(1, r->feedback->options.block);
-    s->words = rill__blocks_in(rill__blocks_in(r->task.expect.dim, s->block), 64);
-    RILL_TRY(rill__buffer_reserve(&r->scratch, 2 * s->words * sizeof *s->own));
-    s->own = r->scratch.data;
+static rill_status mark(rill__run *run, state *s) {
+    s->block = rill__max_u64(1, run->feedback->options.block);
+    s->words = rill__blocks_in(rill__blocks_in(run->dim, s->block), 64);
+    RILL_TRY(rill__buffer_reserve(&run->scratch, 2 * s->words * sizeof *s->own));
+    s->own = run->scratch.data;
     s->joint = s->own + s->words;
     memset(s->own, 0, s->words * sizeof *s->own);
-    unsigned width = r->task.shape.index_bytes;
-    for (uint64_t i = 0; i < r->input.n; i++) {
-        uint64_t unit = rill__index_at(width, r->input.idx, i) / s->block;
-        s->own[unit / 64] |= UINT64_C(1) << unit % 64;
-    }
+    rill__part_mark(run->shape, run->input, s->block, s->own);
     s->sum = (rill__mpi_allreduce){
         .words = true, .size = sizeof *s->own, .from = s->own, .to = s->joint, .count = s->words};
     return RILL_OK;
 }
 
-static uint64_t count_entries(const rill_request *r, const state *s) {
+static uint64_t count_entries(const rill__run *run, const state *s) {
     uint64_t units = 0, last = 0;
     for (uint64_t w = 0; w < s->words; w++) {
         if (!s->joint[w]) continue;
         units += (unsigned)__builtin_popcountll(s->joint[w]);
         last = w * 64 + 63 - (unsigned)__builtin_clzll(s->joint[w]);
     }
-    return rill__block_entries(s->block, units, last, r->task.expect.dim);
+    return rill__block_entries(s->block, units, last, run->dim);
 }
 
 /* Entries for which all buffers that are sized by the union have room. */
-static uint64_t room(const rill_request *r) {
-    const rill__topk_options *o = &r->feedback->options;
-    rill_type type = r->task.shape.type;
+static uint64_t room(const rill__run *run) {
+    const rill__topk_options *o = &run->feedback->options;
+    rill_type type = run->shape.type;
     size_t cell = rill__type_size(rill__sketch_cell_type(type));
-    uint64_t cells = rill__min_u64(r->piece[0].idx.capacity, r->piece[0].val.capacity) / cell;
-    uint64_t pairs = rill__min_u64(r->piece[1].idx.capacity / r->task.shape.index_bytes,
-                                   r->piece[1].val.capacity / rill__type_size(type));
+    uint64_t cells = rill__min_u64(run->piece[0].idx.capacity, run->piece[0].val.capacity) / cell;
+    uint64_t pairs = rill__min_u64(run->piece[1].idx.capacity / run->shape.index_bytes,
+                                   run->piece[1].val.capacity / rill__type_size(type));
     uint64_t rounding = (uint64_t)o->sketch_rows + 1; /* a row is rounded up to whole cells */
     if (cells <= rounding) return 0;
     double sketched = (double)(cells - rounding) / fmin(o->lambda, o->sketch_rows);
     return sketched < (double)pairs ? (uint64_t)sketched : pairs;
 }
 
-static rill_status reserve(rill_request *r, const state *s) {
+static rill_status reserve(rill__run *run, const state *s) {
     size_t cells = rill__sketch_cells(&s->sketch) * rill__type_size(s->sketch.cell);
-    RILL_TRY(rill__buffer_reserve(&r->piece[0].idx, cells));
-    RILL_TRY(rill__buffer_reserve(&r->piece[0].val, cells));
-    RILL_TRY(rill__buffer_reserve(&r->piece[1].idx, s->entries * r->task.shape.index_bytes));
-    return rill__buffer_reserve(&r->piece[1].val, s->entries * rill__type_size(r->task.shape.type));
+    RILL_TRY(rill__buffer_reserve(&run->piece[0].idx, cells));
+    RILL_TRY(rill__buffer_reserve(&run->piece[0].val, cells));
+    RILL_TRY(rill__buffer_reserve(&run->piece[1].idx, s->entries * run->shape.index_bytes));
+    return rill__buffer_reserve(&run->piece[1].val, s->entries * rill__type_size(run->shape.type));
 }
 
 /* ---- sketch --------------------------------------------------------------------------------- */
 
-static void fill(rill_request *r, state *s) {
-    const rill__part *in = &r->input;
-    rill_type type = r->task.shape.type;
-    size_t size = rill__type_size(type), cell = rill__type_size(s->sketch.cell);
-    unsigned width = r->task.shape.index_bytes;
+static void fill(rill__run *run, state *s) {
+    const rill__part *in = run->input;
+    size_t cell = rill__type_size(s->sketch.cell);
+    uint64_t index[BATCH];
+    double value[BATCH];
     uint64_t cells = rill__sketch_cells(&s->sketch), word = 0, before = 0;
-    void *own = r->piece[0].val.data;
+    void *own = run->piece[0].val.data;
     memset(own, 0, cells * cell);
     for (uint64_t i = 0; i < in->n; i++) {
-        uint64_t index = rill__index_at(width, in->idx, i), unit = index / s->block;
+        uint64_t j = i % BATCH;
+        if (!j) rill__part_load(run->shape, in, i, rill__min_u64(BATCH, in->n - i), index, value);
+        uint64_t unit = index[j] / s->block;
         for (; word < unit / 64; word++)
             before += (unsigned)__builtin_popcountll(s->joint[word]);
         uint64_t below = s->joint[word] & ((UINT64_C(1) << unit % 64) - 1);
         uint64_t rank = before + (unsigned)__builtin_popcountll(below);
-        rill__sketch_add(&s->sketch, own, rank * s->block + index % s->block,
-                         rill__value_load(type, (const char *)in->val + i * size));
+        rill__sketch_add(&s->sketch, own, rank * s->block + index[j] % s->block, value[j]);
     }
     s->sum = (rill__mpi_allreduce){.type = s->sketch.cell,
                                    .op = RILL__SUM,
                                    .size = cell,
                                    .from = own,
-                                   .to = r->piece[0].idx.data,
+                                   .to = run->piece[0].idx.data,
                                    .count = cells,
                                    .last = true};
 }
 
-/* The indices of the union, in order. */
-static void list(const rill_request *r, const state *s, void *idx) {
-    uint64_t n = 0, dim = r->task.expect.dim;
-    unsigned width = r->task.shape.index_bytes;
-    for (uint64_t w = 0; w < s->words; w++)
-        for (uint64_t bits = s->joint[w]; bits; bits &= bits - 1) {
-            uint64_t unit = w * 64 + (unsigned)__builtin_ctzll(bits), first = unit * s->block;
-            uint64_t end = first + rill__block_extent(s->block, unit, dim);
-            for (uint64_t i = first; i < end; i++, n++)
-                rill__index_put(width, idx, n, i);
-        }
-}
-
 /* kept = what this rank keeps of the entries [at, at + n) of the union, of which share was
  * delivered, and of whose values the first is number *own of the input. */
-static void keep(const rill_request *r, const rill__part *result, uint64_t at, uint64_t n,
-                 const double *share, char *kept, uint64_t *own) {
-    const rill__part *in = &r->input;
-    rill_type type = r->task.shape.type;
-    size_t size = rill__type_size(type);
-    unsigned width = r->task.shape.index_bytes;
-    for (uint64_t i = at; i < at + n; i++) {
-        double value = 0;
-        if (*own < in->n &&
-            rill__index_at(width, in->idx, *own) == rill__index_at(width, result->idx, i))
-            value = rill__value_load(type, (const char *)in->val + (*own)++ * size);
-        rill__value_store(type, kept + i * size, value - share[i - at]);
-    }
+static void keep(const rill__run *run, const rill__part *result, uint64_t at, uint64_t n,
+                 const double *share, void *kept, uint64_t *own) {
+    double value[BATCH];
+    rill__part_load_at(run->shape, run->input, own, result, at, n, value);
+    for (uint64_t i = 0; i < n; i++)
+        value[i] -= share[i];
+    rill__values_put(run->shape.type, kept, at, n, value);
 }
 
 /* val = the result; kept, unless NULL, what this rank keeps of its values. */
-static void decode(rill_request *r, state *s, const rill__part *result, char *val, char *kept) {
-    const void *own_cells = r->piece[0].val.data, *cells = r->piece[0].idx.data;
-    double lambda = r->feedback->options.lambda, ranks = r->task.engine->size;
+static void decode(rill__run *run, state *s, const rill__part *result, void *val, void *kept) {
+    const void *own_cells = run->piece[0].val.data, *cells = run->piece[0].idx.data;
+    double lambda = run->feedback->options.lambda, ranks = run->size;
     bool collides = rill__sketch_meeting(&s->sketch) > 0;
     double factor = kept && collides ? lambda / (1 + lambda) : 1, squares = 0;
-    double median[BATCH], mean[BATCH], share[BATCH];
-    rill_type type = r->task.shape.type;
-    size_t size = rill__type_size(type);
+    double median[BATCH], mean[BATCH], share[BATCH], delivered[BATCH];
+    rill_type type = run->shape.type;
     uint64_t own = 0;
     for (uint64_t at = 0; at < s->entries; at += BATCH) {
         uint64_t n = rill__min_u64(BATCH, s->entries - at);
         squares += rill__sketch_estimate(&s->sketch, cells, at, n, median, mean);
         for (uint64_t i = 0; i < n; i++)
-            rill__value_store(type, val + (at + i) * size, factor * median[i]);
+            median[i] *= factor;
+        rill__values_put(type, val, at, n, median);
         if (!kept) continue;
         rill__sketch_mean(&s->sketch, own_cells, at, n, share);
-        for (uint64_t i = 0; i < n; i++) {
-            double delivered = rill__value_load(type, val + (at + i) * size);
-            share[i] = factor * share[i] + (delivered - factor * mean[i]) / ranks;
-        }
-        keep(r, result, at, n, share, kept, &own);
+        rill__values_get(type, val, at, n, delivered);
+        for (uint64_t i = 0; i < n; i++)
+            share[i] = factor * share[i] + (delivered[i] - factor * mean[i]) / ranks;
+        keep(run, result, at, n, share, kept, &own);
     }
-    r->feedback->collision_error = rill__sketch_error(&s->sketch, cells, squares);
+    run->feedback->collision_error = rill__sketch_error(&s->sketch, cells, squares);
 }
 
-static rill_status finish(rill_request *r, state *s) {
-    rill__piece *out = &r->piece[1];
-    size_t size = rill__type_size(r->task.shape.type);
-    out->part = rill__part_empty(0, r->task.expect.dim);
+static rill_status finish(rill__run *run, state *s) {
+    rill__piece *out = &run->piece[1];
+    size_t size = rill__type_size(run->shape.type);
+    out->part = rill__part_empty(0, run->dim);
     if (s->entries) {
-        rill__block *kept = NULL;
-        if (r->feedback->options.keeps) {
-            kept = rill__block_take(&r->task, s->entries * size);
-            if (!kept) return rill__task_fail(&r->task, RILL_ERR_MEMORY);
+        void *kept = NULL;
+        if (run->feedback->options.keeps) {
+            kept = rill__run_memory(run, s->entries * size);
+            if (!kept) return RILL_OK;
         }
-        list(r, s, out->idx.data);
+        rill__indices_of_blocks(run->shape.index_bytes, s->words, s->joint, s->block, run->dim,
+                                out->idx.data);
         out->part.n = s->entries;
         out->part.idx = out->idx.data;
         out->part.val = out->val.data;
-        decode(r, s, &out->part, out->val.data, kept ? kept->buffer.data : NULL);
+        decode(run, s, &out->part, out->val.data, kept);
         rill__part back = out->part;
         if (kept) {
-            back.val = kept->buffer.data;
-            rill__give_back(r, &back);
+            back.val = kept;
+            rill__give_back(run, &back);
         }
     }
-    return rill__finish_piece(r, out);
+    return rill__finish_piece(run, out);
 }
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
 /* Goes on when all ranks have agreed, and none has failed. */
-static rill_status agreed(rill_request *r, state *s, int next) {
-    rill_status status = rill__agree_step(&r->task, &s->agree);
+static rill_status agreed(rill__run *run, state *s, int next) {
+    rill_status status = rill__run_agree(run, &s->agree);
     if (status == RILL_OK) s->stage = next;
     return status;
 }
 
-static void size_sketch(rill_request *r, state *s) {
-    const rill__feedback *f = r->feedback;
-    s->entries = count_entries(r, s);
+static void size_sketch(rill__run *run, state *s) {
+    const rill__feedback *f = run->feedback;
+    s->entries = count_entries(run, s);
     if (!s->entries) {
         s->stage = DECODING;
         return;
     }
-    rill__sketch_plan(&s->sketch, r->task.shape.type, s->entries, f->options.sketch_rows,
+    rill__sketch_plan(&s->sketch, run->shape.type, s->entries, f->options.sketch_rows,
                       f->options.lambda, f->seed, f->step);
     s->stage = FILLING;
     if (s->entries <= s->agree.args_min) return;
     /* Memory may be short on one rank alone, and MPI can't tell the others. */
-    rill_status status = reserve(r, s);
-    if (status == RILL_OK) status = rill__agree_reserve(&r->task);
-    if (status != RILL_OK) rill__task_fail(&r->task, status);
+    rill_status status = reserve(run, s);
+    if (status == RILL_OK) status = rill__run_agree_reserve(run);
+    if (status != RILL_OK) rill__run_fail(run, status);
     rill__agree_start(&s->agree, 0, NULL, 0);
     s->stage = AGREEING_ROOM;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
     rill_status status = RILL_OK;
     if (s->stage == MARKING) {
-        status = mark(r, s);
+        status = mark(run, s);
         if (status == RILL_OK)
-            status = rill__agree_reserve(&r->task); /* then all are in MPI's sum, or none */
-        if (status != RILL_OK) rill__task_fail(&r->task, status);
-        rill__agree_start(&s->agree, room(r), NULL, 0);
+            status = rill__run_agree_reserve(run); /* then all are in MPI's sum, or none */
+        if (status != RILL_OK) rill__run_fail(run, status);
+        rill__agree_start(&s->agree, room(run), NULL, 0);
         s->stage = AGREEING;
     }
-    if (s->stage == AGREEING) status = agreed(r, s, JOINING);
-    if (status == RILL_OK && s->stage == JOINING && !rill__task_failed(&r->task)) {
-        status = rill__mpi_allreduce_step(r, &s->sum);
+    if (s->stage == AGREEING) status = agreed(run, s, JOINING);
+    if (status == RILL_OK && s->stage == JOINING && !rill__run_failed(run)) {
+        status = rill__mpi_allreduce_step(run, &s->sum);
         if (status == RILL_OK) s->stage = SIZING;
     }
-    if (status == RILL_OK && s->stage == SIZING) size_sketch(r, s);
-    if (status == RILL_OK && s->stage == AGREEING_ROOM) status = agreed(r, s, FILLING);
+    if (status == RILL_OK && s->stage == SIZING) size_sketch(run, s);
+    if (status == RILL_OK && s->stage == AGREEING_ROOM) status = agreed(run, s, FILLING);
     if (status != RILL_OK) return status;
-    if (rill__task_failed(&r->task)) {
-        r->may_post = false;
+    if (rill__run_failed(run)) {
+        rill__mpi_allreduce_forgo(run);
         return RILL_OK;
     }
     if (s->stage == FILLING) {
-        fill(r, s);
+        fill(run, s);
         s->stage = SUMMING;
     }
     if (s->stage == SUMMING) {
-        RILL_TRY(status = rill__mpi_allreduce_step(r, &s->sum));
+        RILL_TRY(status = rill__mpi_allreduce_step(run, &s->sum));
         if (status == RILL_IN_PROGRESS) return status;
         s->stage = DECODING;
     }
-    r->may_post = false;
-    return finish(r, s);
+    rill__mpi_allreduce_forgo(run);
+    return finish(run, s);
 }
 
 const rill__algorithm rill__topk_s2 = {

@@ -17,8 +17,7 @@
  *   + L latency + s pair (byte + copy)                               gather
  *   + 2 k pair copy                                                  concatenation
  * Volume. 4s words leave each rank, in 2L rounds. */
-#include "coll/allreduce/allreduce.h"
-#include "coll/patterns/bundle.h"
+#include "coll/cost.h"
 #include "coll/patterns/gather.h"
 #include "coll/topk/topk.h"
 
@@ -49,131 +48,130 @@ static double estimate(const rill__problem *p) {
     double k = p->k > 1 ? p->k : 1, share = k * (p->ranks - 1) / p->ranks;
     double pair = rill__pairs_bytes(p, k, (double)p->dim) / k;
     double select = RILL__SELECT_MERGES * c->merge;
-    double time = c->overhead + share * pair * (2 * c->byte + c->copy + p->handle) +
-                  2 * share * (c->merge + select) + k * pair * p->handle;
+    double time = c->overhead + share * pair * (2 * c->byte + c->copy + p->transcode) +
+                  2 * share * (c->merge + select) + k * pair * p->transcode;
     for (int n = 1; n < p->ranks; n *= 2)
         time += 2 * c->latency;
     return time;
 }
 
-static section section_of(const rill_request *r, int from, int to) {
-    int size = r->task.engine->size;
-    uint64_t dim = r->task.expect.dim, first = rill__block_bound(r->feedback, dim, size, from);
-    return (section){from, to, first, rill__block_bound(r->feedback, dim, size, to) - first};
+static section section_of(const rill__run *run, int from, int to) {
+    int size = run->size;
+    uint64_t dim = run->dim, first = rill__block_bound(run->feedback, dim, size, from);
+    return (section){from, to, first, rill__block_bound(run->feedback, dim, size, to) - first};
 }
 
 /* The n blocks from the rank-th on that follow offset; returns how many sections they are. */
-static int sections_of(const rill_request *r, int offset, int n, section out[2]) {
-    int size = r->task.engine->size, from = (r->task.engine->rank + offset) % size;
+static int sections_of(const rill__run *run, int offset, int n, section out[2]) {
+    int size = run->size, from = (run->rank + offset) % size;
     int over = from + n - size;
-    out[0] = section_of(r, from, over > 0 ? size : from + n);
-    out[1] = section_of(r, 0, over > 0 ? over : 0);
+    out[0] = section_of(run, from, over > 0 ? size : from + n);
+    out[1] = section_of(run, 0, over > 0 ? over : 0);
     return over > 0 ? 2 : 1;
 }
 
 /* The entries of blocks that this rank holds, at most as many as they may have. */
-static rill__part trimmed(rill_request *r, const state *s, const section *c) {
-    rill__part part = rill__part_slice(r->task.shape,
-                                       &s->parts[c->from >= r->task.engine->rank ? 0 : 1], c->first,
-                                       c->range);
+static rill__part trimmed(rill__run *run, const state *s, const section *c) {
+    rill__part part = rill__part_slice(run->shape, &s->parts[c->from >= run->rank ? 0 : 1],
+                                       c->first, c->range);
     rill__part dropped = rill__part_empty(0, 0);
-    rill__part_topk_blocks(r, &part, c->from, c->to, r->feedback->k, &part,
-                           r->feedback->options.keeps ? &dropped : NULL);
-    rill__give_back(r, &dropped);
+    rill__part_topk_blocks(run, &part, c->from, c->to, run->feedback->k, &part,
+                           run->feedback->options.keeps ? &dropped : NULL);
+    rill__give_back(run, &dropped);
     return part;
 }
 
-static rill_status encode_two(rill_request *r, const rill__part parts[2], rill__block **out) {
+static rill_status encode_two(rill__run *run, const rill__part parts[2], rill__block **out) {
     const void *start[2];
     for (int i = 0; i < 2; i++) {
-        RILL_TRY(rill__encode(&r->task, &parts[i], out));
-        start[i] = rill__block_message(*out);
+        rill__message message;
+        RILL_TRY(rill__run_encode(run, &run->coding, &parts[i], out));
+        RILL_TRY(rill__own_message(*out, &message));
+        start[i] = rill__message_start(&message);
     }
-    return rill__bundle(r, 2, start, out);
+    return rill__run_bundle(run, 2, start, out);
 }
 
-static rill_status send_blocks(rill_request *r, state *s) {
-    int to = (r->task.engine->rank + s->distance) % r->task.engine->size;
+static rill_status send_blocks(rill__run *run, state *s) {
+    int to = (run->rank + s->distance) % run->size;
     section c[2];
     rill__part parts[2];
     rill__block *block;
-    int n = sections_of(r, s->distance, s->held - s->distance, c);
+    int n = sections_of(run, s->distance, s->held - s->distance, c);
     for (int i = 0; i < n; i++)
-        parts[i] = trimmed(r, s, &c[i]);
-    RILL_TRY(n == 1 ? rill__encode(&r->task, &parts[0], &block) : encode_two(r, parts, &block));
-    RILL_TRY(rill__send_block(&r->task, to, RILL__LANE_A, block));
-    r->task.rounds++;
-    sections_of(r, 0, s->distance, c);
+        parts[i] = trimmed(run, s, &c[i]);
+    RILL_TRY(n == 1 ? rill__run_encode(run, &run->coding, &parts[0], &block)
+                    : encode_two(run, parts, &block));
+    RILL_TRY(rill__run_send_block(run, to, RILL__LANE_A, block));
+    rill__run_round(run);
+    sections_of(run, 0, s->distance, c);
     for (int i = 0; i < 2; i++)
-        s->parts[i] = rill__part_slice(r->task.shape, &s->parts[i], c[i].first, c[i].range);
+        s->parts[i] = rill__part_slice(run->shape, &s->parts[i], c[i].first, c[i].range);
     return RILL_OK;
 }
 
-static void add(rill_request *r, state *s, int i, const rill__message *message, const section *c) {
-    rill__part received = rill__received_pairs(r, message, c->first, c->range);
-    rill__part_add_pairs(r, &s->parts[i], &received);
+static void add(rill__run *run, state *s, int i, const rill__message *message, const section *c) {
+    rill__part received = rill__received_pairs(run, message, c->first, c->range);
+    rill__part_add_pairs(run, &s->parts[i], &received);
 }
 
 /* What comes are the first of the blocks that this rank holds. */
-static rill_status receive_blocks(rill_request *r, state *s) {
-    int size = r->task.engine->size;
-    int from = (r->task.engine->rank - s->distance + size) % size;
-    rill__message message, inner;
-    rill__block *block;
-    rill_status status = rill__receive(&r->task, from, RILL__LANE_A, &message, &block, NULL);
+static rill_status receive_blocks(rill__run *run, state *s) {
+    int size = run->size;
+    int from = (run->rank - s->distance + size) % size;
+    rill__received received;
+    rill_status status = rill__run_receive(run, from, RILL__LANE_A, &received);
     if (status != RILL_OK) return status;
+    const rill__message *message = &received.message;
     section c[2];
-    int n = sections_of(r, 0, s->held - s->distance, c);
-    if (message.header.form != RILL__M_BUNDLE) {
-        if (n == 1 || message.header.form == RILL__M_FAILED) add(r, s, 0, &message, &c[0]);
-        else
-            rill__task_fail(&r->task,
-                            rill__fail(RILL_ERR_MESSAGE, "malformed message: not a bundle"));
+    int n = sections_of(run, 0, s->held - s->distance, c);
+    if (message->header.form != RILL__M_BUNDLE) {
+        if (n == 1 || rill__received_nothing(&received)) add(run, s, 0, message, &c[0]);
+        else rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE, "malformed message: not a bundle"));
         return RILL_OK;
     }
     size_t offset = 0;
     for (int i = 0; i < n; i++) {
-        status = rill__message_next(&message, &r->task.expect, &offset, &inner);
-        if (status == RILL_IN_PROGRESS)
-            status = rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is too short");
-        if (status != RILL_OK) return rill__task_fail(&r->task, status);
-        add(r, s, i, &inner, &c[i]);
+        rill__message inner;
+        status = rill__run_unbundle(run, message, &offset, &inner);
+        if (status != RILL_OK) return rill__run_fail(run, status);
+        add(run, s, i, &inner, &c[i]);
     }
     return RILL_OK;
 }
 
-static rill_status gather_own(rill_request *r, state *s) {
-    section own = section_of(r, r->task.engine->rank, r->task.engine->rank + 1);
-    rill__part part = trimmed(r, s, &own);
+static rill_status gather_own(rill__run *run, state *s) {
+    section own = section_of(run, run->rank, run->rank + 1);
+    rill__part part = trimmed(run, s, &own);
     rill__block *block;
-    RILL_TRY(rill__encode(&r->task, &part, &block));
-    return rill__gather_start(r, &s->gather, RILL__BRUCK, block);
+    RILL_TRY(rill__run_encode(run, &run->coding, &part, &block));
+    return rill__gather_start(run, &s->gather, RILL__BRUCK, block);
 }
 
 /* Owners go on from what they sent as well: where values are coded, all have the same. */
-static rill_status finish(rill_request *r, state *s) {
-    int size = r->task.engine->size;
-    rill__part *parts = rill__request_alloc(r, (size_t)size, sizeof *parts);
-    if (!parts || rill__task_failed(&r->task)) return RILL_OK;
+static rill_status finish(rill__run *run, state *s) {
+    int size = run->size;
+    rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
+    if (!parts || rill__run_failed(run)) return RILL_OK;
     for (int i = 0; i < size; i++) {
-        section c = section_of(r, i, i + 1);
-        parts[i] = rill__received_pairs(r, &s->gather.messages[i], c.first, c.range);
+        section c = section_of(run, i, i + 1);
+        parts[i] = rill__received_pairs(run, &s->gather.messages[i], c.first, c.range);
     }
-    rill_status status = rill__finish_parts(r, size, parts);
-    if (status == RILL_OK && !rill__task_failed(&r->task)) rill__block_memory_close(r, parts);
+    rill_status status = rill__finish_parts(run, size, parts);
+    if (status == RILL_OK && !rill__run_failed(run)) rill__block_memory_close(run, parts);
     return status;
 }
 
-static rill_status step(rill_request *r) {
-    state *s = r->state.data;
-    int size = r->task.engine->size;
+static rill_status step(rill__run *run) {
+    state *s = run->state;
+    int size = run->size;
     rill_status status;
     if (s->phase == START) {
         section c[2];
-        rill__block_memory_open(r);
-        sections_of(r, 0, size, c);
+        rill__block_memory_open(run);
+        sections_of(run, 0, size, c);
         for (int i = 0; i < 2; i++)
-            s->parts[i] = rill__part_slice(r->task.shape, &r->input, c[i].first, c[i].range);
+            s->parts[i] = rill__part_slice(run->shape, run->input, c[i].first, c[i].range);
         s->held = size;
         s->distance = 1;
         while (s->distance * 2 < size)
@@ -182,17 +180,17 @@ static rill_status step(rill_request *r) {
     }
     while (s->phase == SEND || s->phase == RECEIVE) {
         if (s->phase == SEND) {
-            RILL_TRY(send_blocks(r, s));
+            RILL_TRY(send_blocks(run, s));
             s->phase = RECEIVE;
         }
-        if ((status = receive_blocks(r, s)) != RILL_OK) return status;
+        if ((status = receive_blocks(run, s)) != RILL_OK) return status;
         s->held = s->distance;
         s->distance /= 2;
         s->phase = s->distance ? SEND : GATHER;
-        if (s->phase == GATHER) RILL_TRY(gather_own(r, s));
+        if (s->phase == GATHER) RILL_TRY(gather_own(run, s));
     }
-    if ((status = rill__gather_step(r, &s->gather)) != RILL_OK) return status;
-    return finish(r, s);
+    if ((status = rill__gather_step(run, &s->gather)) != RILL_OK) return status;
+    return finish(run, s);
 }
 
 const rill__algorithm rill__topk_spardl = {

@@ -1,4 +1,5 @@
 /* The algorithms of reducers. One row each; nothing else knows that they exist. */
+#include "coll/coll.h"
 #include "coll/topk/topk.h"
 
 const rill__algorithm *const rill__topk_table[] = {

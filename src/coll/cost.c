@@ -1,0 +1,35 @@
+/* How many entries a partial sum has. With uniform supports of k entries in a space of M, n of
+ * them unite to M (1 - (1 - k/M)^n) entries (SparCML, section 5). Real supports overlap more, as if
+ * the space were smaller: M is the space in which the expected result of all P would come out. */
+#include "coll/cost.h"
+
+#include <math.h>
+
+double rill__pairs_bytes(const rill__problem *p, double pairs, double range) {
+    if (p->index_cost >= 0) return pairs * (p->index_cost + p->value_cost);
+    if (pairs <= 0) return 0;
+    double index = p->codec->bits(p->index_bytes, pairs / range) / 8;
+    return range * p->codec->range_bits / 8 + pairs * (index + p->value_cost);
+}
+
+double rill__uniform_union(double space, double k, double n) {
+    return k >= space ? space : space * -expm1(n * log1p(-k / space));
+}
+
+double rill__effective_space(const rill__problem *p) {
+    double dim = (double)p->dim;
+    if (p->result >= rill__uniform_union(dim, p->nnz, p->ranks)) return dim;
+    if (p->result <= p->nnz * 1.0001) return p->nnz; /* identical supports */
+    double low = p->nnz, high = dim;
+    for (int i = 0; i < 60 && high - low > 1e-3 * high; i++) {
+        double mid = (low + high) / 2;
+        if (rill__uniform_union(mid, p->nnz, p->ranks) < p->result) low = mid;
+        else high = mid;
+    }
+    return high;
+}
+
+double rill__expected_union(const rill__problem *p, double n) {
+    if (p->nnz <= 0) return 0;
+    return rill__uniform_union(p->space, p->nnz, n);
+}

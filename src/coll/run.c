@@ -1,0 +1,216 @@
+/* What algorithms may do, on top of a task's messages. */
+#include "coll/outside.h"
+
+#include <string.h>
+
+rill_status rill__run_fail(rill__run *run, rill_status status) {
+    return rill__task_fail(run->outside->task, status);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+void *rill__run_memory(rill__run *run, size_t bytes) {
+    rill__block *block = rill__block_take(run->outside->task, bytes);
+    if (block) return block->buffer.data;
+    rill__task_fail(run->outside->task, RILL_ERR_MEMORY);
+    return NULL;
+}
+
+void *rill__run_alloc(rill__run *run, size_t n, size_t size) {
+    size_t bytes;
+    rill__block *block = rill__size_mul(n, size, &bytes)
+                             ? rill__block_take(run->outside->task, bytes)
+                             : NULL;
+    if (!block) {
+        rill__task_fail(run->outside->task,
+                        rill__fail(RILL_ERR_MEMORY, "out of memory: %zu times %zu bytes", n, size));
+        return NULL;
+    }
+    return memset(block->buffer.data, 0, bytes);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+rill_status rill__run_encode(rill__run *run, const rill__coding *coding, const rill__part *part,
+                             rill__block **out) {
+    return rill__encode(run->outside->task, coding, part, out);
+}
+
+rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, rill__block **out) {
+    return rill__encode_bundle(run->outside->task, n, start, out);
+}
+
+rill_status rill__run_unbundle(rill__run *run, const rill__message *bundle, size_t *offset,
+                               rill__message *message) {
+    return rill__message_next(bundle, &run->outside->task->expect, offset, message);
+}
+
+rill_status rill__run_send_block(rill__run *run, int to, int lane, rill__block *block) {
+    return rill__send_block(run->outside->task, to, lane, block);
+}
+
+rill_status rill__run_send(rill__run *run, int to, int lane, const rill__coding *coding,
+                           const rill__part *part) {
+    rill__block *block;
+    RILL_TRY(rill__encode(run->outside->task, coding, part, &block));
+    return rill__send_block(run->outside->task, to, lane, block);
+}
+
+rill_status rill__own_message(const rill__block *block, rill__message *m) {
+    return rill__message_parse(rill__block_message(block), block->bytes, NULL, false, m);
+}
+
+rill__part rill__run_decode(rill__run *run, const void *bytes, size_t size) {
+    rill__message message;
+    if (rill__run_failed(run) || rill__message_parse(bytes, size, NULL, false, &message) != RILL_OK)
+        return rill__part_empty(0, run->dim);
+    return rill__run_part(run, &message);
+}
+
+rill__part rill__run_own_part(rill__run *run, const rill__block *block) {
+    return rill__run_decode(run, rill__block_message(block), block->bytes);
+}
+
+size_t rill__block_bytes(const rill__block *block) { return block->bytes; }
+
+bool rill__run_sends_done(rill__run *run) { return rill__sends_done(run->outside->task); }
+
+rill_status rill__run_receive(rill__run *run, int from, int lane, rill__received *r) {
+    r->from = from;
+    return rill__receive(run->outside->task, from == RILL__FROM_ANY ? RILL__ANY : from, lane,
+                         &r->message, &r->block, &r->from);
+}
+
+void rill__run_part_at(rill__run *run, const rill__message *message, rill__part *part) {
+    rill__received_part_at(run->outside->task, message, part);
+}
+
+rill_status rill__run_exchange_send(rill__run *run, int to, rill__block *block) {
+    return rill__exchange_send(run->outside->task, to, block);
+}
+
+rill_status rill__run_exchange_receive(rill__run *run, int from, bool short_likely,
+                                       rill__received *r) {
+    r->from = from;
+    return rill__exchange_receive(run->outside->task, from, short_likely, &r->message, &r->block);
+}
+
+rill_status rill__run_agree(rill__run *run, rill__agree *agree) {
+    return rill__agree_step(run->outside->task, agree);
+}
+
+rill_status rill__run_agree_reserve(rill__run *run) {
+    return rill__agree_reserve(run->outside->task);
+}
+
+void rill__run_round(rill__run *run) { run->outside->task->rounds++; }
+
+void rill__run_count(rill__run *run, const rill__header *h) {
+    rill__task *task = run->outside->task;
+    task->nnz_sum += h->nnz_sum;
+    task->nnz_max = rill__max_u64(task->nnz_max, h->nnz_max);
+}
+
+void rill__run_count_anew(rill__run *run, const rill__header *h, uint64_t more) {
+    rill__task *task = run->outside->task;
+    task->nnz_sum = h->nnz_sum + more;
+    task->nnz_max = rill__max_u64(h->nnz_max, more);
+}
+
+void rill__run_remembers(rill__run *run, const void *memory, size_t bytes) {
+    const unsigned char *at = memory;
+    uint32_t hash = UINT32_C(2166136261);
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ at[i]) * UINT32_C(16777619);
+    run->outside->task->expect.memory = (uint16_t)(hash ^ hash >> 16);
+}
+
+/* ---- sums and endings ----------------------------------------------------------------------- */
+
+/* An operation of the user's leaves the reason where it could not do its work. */
+static rill_status check_op(const rill_op *op) {
+    if (!op || op->kind != RILL__USER || !rill__has_reason()) return RILL_OK;
+    return rill__fail(RILL_ERR_ARGUMENT, "op '%s' failed", op->name);
+}
+
+void rill__run_sum(rill__run *run, uint64_t first, uint64_t range, int n, const rill__part *parts,
+                   bool force_dense, rill__piece *piece) {
+    if (!rill__run_failed(run)) {
+        rill_status status = rill__sum_parts(run->shape, run->op, first, range, n, parts,
+                                             force_dense, &run->scratch, piece);
+        if (status == RILL_OK) status = check_op(run->op);
+        if (status == RILL_OK) return;
+        rill__run_fail(run, status);
+    }
+    piece->part = rill__part_empty(first, range);
+}
+
+rill_status rill__run_assemble(rill__run *run, int n, const rill__part *parts, rill__part *whole) {
+    rill_stream *spare = &run->outside->spare;
+    spare->type = run->shape.type;
+    spare->index_bytes = run->shape.index_bytes;
+    spare->dim = run->dim;
+    RILL_TRY(rill__stream_assemble(spare, run->fill, n, parts));
+    *whole = rill__stream_part(spare);
+    return RILL_OK;
+}
+
+rill__part rill__run_result(const rill__run *run) { return rill__stream_part(run->outside->out); }
+
+rill_status rill__finish_piece(rill__run *run, rill__piece *piece) {
+    if (!rill__run_failed(run)) rill__stream_adopt(run->outside->out, run->fill, piece);
+    return RILL_OK;
+}
+
+rill_status rill__finish_copy(rill__run *run, const rill__part *part) {
+    return rill__run_failed(run) ? RILL_OK
+                                 : rill__stream_set_part(run->outside->out, run->fill, part);
+}
+
+rill_status rill__finish_dense(rill__run *run) { return rill_stream_to_dense(run->outside->out); }
+
+static bool lies_in(const void *at, const rill__buffer *buffer) {
+    uintptr_t start = (uintptr_t)buffer->data;
+    return buffer->data && (uintptr_t)at - start < buffer->capacity;
+}
+
+/* The parts may lie in the memory of the input, which may be the result's: then it is put
+ * together in the call's own stream and exchanged. */
+rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
+    if (rill__run_failed(run)) return RILL_OK;
+    rill_stream *out = run->outside->out;
+    if (!run->in_place) return rill__stream_assemble(out, run->fill, n, parts);
+    rill_stream *temp = &run->outside->spare;
+    bool borrowed = false;
+    for (int i = 0; i < n; i++)
+        borrowed |= lies_in(parts[i].val, &temp->val);
+    rill_stream fresh;
+    if (borrowed) { /* the parts lie in temp: use a third */
+        rill__stream_init(&fresh, out->type, out->dim);
+        temp = &fresh;
+    } else {
+        temp->type = out->type;
+        temp->dim = out->dim;
+        temp->index_bytes = out->index_bytes;
+    }
+    rill_status status = rill__stream_assemble(temp, run->fill, n, parts);
+    if (status == RILL_OK) {
+        rill_stream swap = *out;
+        *out = *temp;
+        *temp = swap;
+    }
+    if (borrowed) rill__stream_release(&fresh);
+    return status;
+}
+
+rill_status rill__finish_range(rill__run *run, uint64_t first, uint64_t count,
+                               const rill__part *part) {
+    if (rill__run_failed(run)) return RILL_OK;
+    uint64_t end = part->first + part->range;
+    rill__part parts[3] = {rill__part_empty(0, part->first), *part,
+                           rill__part_empty(end, run->dim - end)};
+    const rill__outside *outside = run->outside;
+    if (outside->first) *outside->first = first;
+    if (outside->count) *outside->count = count;
+    return rill__finish_parts(run, 3, parts);
+}

@@ -1,3 +1,0 @@
-/* The portable kernels, compiled for any machine. */
-#define SELECT_ISA scalar
-#include "select/select_kernels_portable.inc"

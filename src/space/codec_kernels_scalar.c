@@ -1,0 +1,3 @@
+/* The portable kernels, compiled for any machine. */
+#define CODEC_ISA scalar
+#include "space/codec_kernels_portable.inc"

@@ -1,0 +1,123 @@
+"""rill.local: ranks in one process, in threads and in one thread, without MPI."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import rill
+
+
+def vector(rank, dim=500):
+    x = np.zeros(dim, np.float32)
+    x[rank::7] = rank + 1
+    return x
+
+
+def in_threads(comms, body):
+    """body(comm) in a thread each; what they return, by rank."""
+    results = [None] * len(comms)
+
+    def run(rank):
+        try:
+            results[rank] = body(comms[rank])
+        except Exception as error:  # noqa: BLE001
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(comms))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_threads(n):
+    comms = rill.local(n)
+    assert [comm.rank for comm in comms] == list(range(n))
+    assert all(comm.size == n for comm in comms)
+    expected = sum(vector(rank) for rank in range(n))
+    for algorithm in ("auto", "recursive_double", "split_allgather", "ring"):
+        sums = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm=algorithm).dense())  # noqa: B023
+        for total in sums:
+            np.testing.assert_array_equal(total, expected)
+    in_threads(comms, lambda comm: comm.free())
+    assert all(comm.freed for comm in comms)
+
+
+def test_one_thread():
+    comms = rill.local(4)
+    expected = sum(vector(rank) for rank in range(4))
+    for _ in range(3):
+        requests = [comm.iallreduce(vector(comm.rank)) for comm in comms]
+        np.testing.assert_array_equal(requests[2].wait().dense(), expected)  # it advances the others, too
+        for total in rill.waitall(requests):
+            np.testing.assert_array_equal(total.dense(), expected)
+    requests = [comm.iallreduce(vector(comm.rank)) for comm in comms]
+    while not requests[0].test():
+        pass
+    rill.waitall(requests)
+    for comm in reversed(comms):
+        comm.free()
+
+
+def test_reducer():
+    comms = rill.local(3)
+
+    def body(comm):
+        reducer = rill.Reducer(comm, 500, algorithm="spardl", density=0.05)
+        update = [np.array(reducer.step(vector(comm.rank))) for _ in range(3)][-1]
+        reducer.free()
+        return update
+
+    updates = in_threads(comms, body)
+    for update in updates:
+        np.testing.assert_array_equal(update, updates[0])
+    assert np.count_nonzero(updates[0])
+    for comm in comms:
+        comm.free()
+
+
+def test_who_leaves_is_missed():
+    comms = rill.local(3)
+    comms[1].free()
+    request = comms[0].iallreduce(vector(0))
+    with pytest.raises(rill.RillError, match="rank 1 frees the communicator"):
+        request.wait()
+    comms[0].free()
+    comms[2].free()
+
+
+def test_errors():
+    with pytest.raises(rill.RillError, match="n = 0"):
+        rill.local(0)
+    comms = rill.local(2)
+    results = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank, 500 + comm.rank)))
+    assert all(isinstance(result, rill.RillError) for result in results)
+    results = in_threads(comms, lambda comm: comm.free())
+    assert results == [None, None]
+    comms = rill.local(2)
+    results = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm="dense"))
+    assert all(result.name == "UNSUPPORTED" for result in results)
+
+
+def test_without_mpi():
+    """Neither mpi4py nor MPI_Init; and a thousand ranks fit."""
+    program = """
+import sys, rill, numpy as np
+comms = rill.local(1000)
+requests = [comm.iallreduce(np.eye(1, 64, comm.rank % 64, dtype=np.float32)[0]) for comm in comms]
+total = rill.waitall(requests)[-1].dense()
+assert total.sum() == 1000, total
+assert "mpi4py" not in sys.modules
+for comm in comms:
+    comm.free()
+print("fine")
+"""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=110)
+    assert done.stdout.strip() == "fine", done.stderr
