@@ -21,7 +21,7 @@ COMMANDS = {  # of the files that several scripts or none write; others: see com
     "grid-16-cores.jsonl": "bench/grid host  # on 16 cores",
     "overlap.jsonl": "rill bench overlap --ranks 2  # on 16 cores",
     "skew.jsonl": "rill bench reducer --ranks 16 --dim 2^18 --k 4096 --codec raw --update stream"
-                  " --algorithm oktopk --support skewed",
+    " --algorithm oktopk --support skewed",
     "peers_select.jsonl": "bench/peers_select --json FILE",
 }
 SCRIPTS = ("conditions", "grid", "network", "scalar", "volume")
@@ -30,7 +30,7 @@ SCRIPTS = ("conditions", "grid", "network", "scalar", "volume")
 def command_of(path):
     """What takes the records of a file under bench/results again."""
     name = os.path.relpath(os.path.abspath(path), RESULTS)
-    stem = os.path.basename(name)[:-len(".jsonl")]
+    stem = os.path.basename(name)[: -len(".jsonl")]
     folder = os.path.dirname(name)
     if name in COMMANDS:
         return COMMANDS[name]
@@ -76,7 +76,7 @@ def condensed(record):
         if not key.endswith("times_s") or not isinstance(value, list):
             made[key] = value
             continue
-        before = key[:-len("times_s")]  # "", "c_", "hook_"
+        before = key[: -len("times_s")]  # "", "c_", "hook_"
         made[before + "reps"] = len(value)
         if value:
             p25, median, p75 = quartiles(value)
@@ -97,11 +97,17 @@ def traced(records):
     for (model, method), run in runs.items():
         fields = ("selected_off", "gaussian_rule_off", "nnz_out_off", "xi")
         means = {name: sum(r[name] for r in run) / len(run) for name in fields}
-        made.append({"model": model, "method": method, "steps": len(run), **means,
-                     "xi_max": max(r["xi"] for r in run)})
+        made.append(
+            {
+                "model": model,
+                "method": method,
+                "steps": len(run),
+                **means,
+                "xi_max": max(r["xi"] for r in run),
+            }
+        )
     keys = ("model", "method", "step", "k", "selected_k", "gaussian_rule_k", "nnz_out", "xi")
-    return made + [{key: r[key] for key in keys}
-                   for r in runs.get(("network", "oktopk"), [])]
+    return made + [{key: r[key] for key in keys} for r in runs.get(("network", "oktopk"), [])]
 
 
 def last_epochs(records):
@@ -141,7 +147,11 @@ def wrong(path):
     if not about.get("command"):
         return "does not begin with the command that takes it again"
     for number, record in enumerate(records, 2):
-        lists = [key for key, value in record.items() if key.endswith("times_s") and isinstance(value, list)]
+        lists = [
+            key
+            for key, value in record.items()
+            if key.endswith("times_s") and isinstance(value, list)
+        ]
         if lists:
             return f"line {number} has every repetition ({lists[0]})"
     return None
@@ -154,8 +164,12 @@ def main():
     check = "--check" in arguments
     files = [word for word in arguments if word != "--check"]
     if not files:
-        files = sorted(os.path.join(folder, name) for folder, _, names in os.walk(RESULTS)
-                       for name in names if name.endswith(".jsonl"))
+        files = sorted(
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(RESULTS)
+            for name in names
+            if name.endswith(".jsonl")
+        )
     failed = False
     for path in files:
         if check:

@@ -49,9 +49,9 @@ report_run() {
     esac
 }
 
-# report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of all are not more than there
-# are processors; one that is heavier waits until it is alone. What a case prints comes in one piece. report_wait: all that
-# were started have ended.
+# report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of
+# all are not more than there are processors; one that is heavier waits until it is alone. What a
+# case prints comes in one piece. report_wait: all that were started have ended.
 declare -A report_weight
 report_start() {
     local weight=$1 busy pid

@@ -1,6 +1,7 @@
 /* Files of JSON values into records. A file is a sequence of objects (JSON lines) or of arrays of
- * objects; what an object is follows from its fields. Fields that nobody asks for are no matter, and
- * objects of no known kind are counted; but a field that a plot needs and that is wrong is an error.
+ * objects; what an object is follows from its fields. Fields that nobody asks for are no matter,
+ * and objects of no known kind are counted; but a field that a plot needs and that is wrong is an
+ * error.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

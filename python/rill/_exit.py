@@ -53,7 +53,12 @@ def remember(handle: ctypes.c_void_p, checks: bool) -> None:
 def install(mpi: Any) -> None:
     """With mpi4py's module; does nothing before MPI is up."""
     global _process, _mpi
-    if _process == os.getpid() or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1:
+    if (
+        _process == os.getpid()
+        or not mpi.Is_initialized()
+        or mpi.Is_finalized()
+        or mpi.COMM_WORLD.Get_size() == 1
+    ):
         return
     _process, _mpi = os.getpid(), mpi
     sys.excepthook = _uncaught(sys.excepthook)
@@ -95,7 +100,9 @@ def _uncaught(previous: Callable[..., Any]) -> Callable[..., None]:
             previous(kind, error, trace)
         finally:
             if applies:
-                _abort(130 if issubclass(kind, KeyboardInterrupt) else 1, f"ended by {kind.__name__}")
+                _abort(
+                    130 if issubclass(kind, KeyboardInterrupt) else 1, f"ended by {kind.__name__}"
+                )
 
     return hook
 
@@ -106,7 +113,9 @@ def _uncaught_in_thread(previous: Callable[..., Any]) -> Callable[..., None]:
     def hook(arguments: Any) -> None:
         previous(arguments)
         if arguments.thread is not None and arguments.thread.name == "rill" and _applies():
-            _abort(1, f"ended by {arguments.exc_type.__name__} in the thread that advances exchanges")
+            _abort(
+                1, f"ended by {arguments.exc_type.__name__} in the thread that advances exchanges"
+            )
 
     return hook
 
@@ -173,7 +182,12 @@ class _Leaving:
 
     def _start(self) -> bool:
         status = lib.rill_iallreduce(
-            self.comm.handle, self.stream, self.stream, op_handle("sum"), ctypes.byref(SMALL_CALL), ctypes.byref(self.request)
+            self.comm.handle,
+            self.stream,
+            self.stream,
+            op_handle("sum"),
+            ctypes.byref(SMALL_CALL),
+            ctypes.byref(self.request),
         )
         return bool(status >= 0)
 

@@ -61,7 +61,11 @@ def settings() -> list[Setting]:
 @lru_cache(maxsize=None)
 def option_names(struct: str) -> tuple[str, ...]:
     """The fields of a struct of options as keywords are called here."""
-    return tuple(_HERE.get(s.name, s.name) for s in settings() if struct in s.structs and s.name not in _ABSENT)
+    return tuple(
+        _HERE.get(s.name, s.name)
+        for s in settings()
+        if struct in s.structs and s.name not in _ABSENT
+    )
 
 
 def field_of(name: str) -> str:

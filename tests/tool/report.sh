@@ -10,7 +10,8 @@ lacks() { # lacks FILE TEXT...
         if grep -qF -- "$text" "$file"; then fail "'$text' is in $file"; fi
     done
 }
-# case_ FILE REQUESTED ALGORITHM RANKS DENSITY MEDIAN PREDICTED SENT [MORE]: adds a record. N = 1024.
+# case_ FILE REQUESTED ALGORITHM RANKS DENSITY MEDIAN PREDICTED SENT [MORE]: adds a record. N =
+# 1024.
 case_() {
     printf '{"requested":"%s","algorithm":"%s","codec":"raw","value_bits":0,"op":"sum","type":"f32","ranks":%d,"hosts":1,"dim":1024,' "$2" "$3" "$4" >>"$1"
     awk -v d="$5" -v m="$6" -v p="$7" -v s="$8" -v more="${9:-}" 'BEGIN {
@@ -29,8 +30,9 @@ grep '^  -' long | grep -oE -- '--[a-z][a-z-]+' | sort -u | while read -r option
     grep -qE -- "Fl (h , )?-${option#--}( |\$)" "$root/man/rill-report.1" || fail "$option is not in the manual"
 done
 
-# ---- a sweep over two densities and two numbers of ranks, in two files that complete each other ----
-# The bound of 10 of 1024 on two ranks: log2 C(1024, 10) / 8 + 40 bytes; a hundred times that is sent.
+# ---- a sweep over two densities and two numbers of ranks, in two files that complete each other
+# ---- The bound of 10 of 1024 on two ranks: log2 C(1024, 10) / 8 + 40 bytes; a hundred times that
+# is sent.
 bound=$(awk 'BEGIN { for (i = 0; i < 10; i++) b += log((1024 - i) / (i + 1)) / log(2); printf "%d", 100 * (b / 8 + 40) + 0.5 }')
 for ranks in 2 4; do
     case_ p$ranks.jsonl mpi mpi $ranks 0.01 4e-3 null 8192
@@ -153,7 +155,8 @@ run 0 "$RILL" report bench.jsonl reducer.jsonl kernels.jsonl log.jsonl -o all.ht
 has all.html "Time against density" "Training steps of reducers" oktopk Kernels elias_fano "Loss against time" split_allgather
 has out "training steps of rill bench reducer" "results of rill bench kernels" "log: 2 epochs"
 
-# ---- errors: status 1, file and line; the old page stays, nothing else is left ---------------------
+# ---- errors: status 1, file and line; the old page stays, nothing else is left
+# ---------------------
 echo old >keep.html
 refused() { # refused TEXT FILE...
     local text=$1

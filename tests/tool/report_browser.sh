@@ -23,8 +23,8 @@ for i in 1 2 3; do
 done
 run 0 "$RILL" report "a_network_with_quite_a_long_name=bench.jsonl" reducer.jsonl kernels.jsonl dense.log sparse.log -o page.html
 
-# What the browser made of it, as told by a copy: widths, background, errors, markers of some size. It is shown in a frame,
-# since windows have a least width.
+# What the browser made of it, as told by a copy: widths, background, errors, markers of some size.
+# It is shown in a frame, since windows have a least width.
 {
     sed '$d' page.html
     cat <<'HTML'

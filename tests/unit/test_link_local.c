@@ -36,8 +36,8 @@ static void check(const unsigned char *at, size_t bytes, int from, int to, int n
         if (at[i] != content(from, to, number, i)) fail_msg("byte %zu differs", i);
 }
 
-/* Every rank sends ROUNDS messages to every other, and receives what it is sent: of a tag of the round from anyone, of tag 1
- * by source, and of tag 2 by posted receives. */
+/* Every rank sends ROUNDS messages to every other, and receives what it is sent: of a tag of the
+ * round from anyone, of tag 1 by source, and of tag 2 by posted receives. */
 static void talk(rill__link *link) {
     const rill__link_table *t = link->table;
     int n = link->ranks, me = link->rank;
@@ -105,7 +105,8 @@ static void gather(rill__link *link) {
     assert_int_equal(worst, link->ranks > 1 ? RILL_ERR_IO : RILL_OK);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads
+ * ------------------------------------------------------------------------------------------- */
 
 static void *thread_body(void *argument) {
     rill__link *link = argument;
@@ -188,7 +189,8 @@ static void posted_first(void **state) {
     assert_ok(t->close(links[0]));
 }
 
-/* ---- worlds --------------------------------------------------------------------------------------------- */
+/* ---- worlds
+ * --------------------------------------------------------------------------------------------- */
 
 typedef struct record {
     rill__world *world;
