@@ -168,6 +168,8 @@ class Page:
                 self.out += ["", indent + "```sh", indent + rest, indent + "```"]
         elif macro == "Nm" and not tokens:
             self.text.append(code(self.name.replace("-", " ")))
+        elif macro == "Li":  # literally, quotes too
+            self.text.append(code(rest))
         elif macro in INLINE:
             self.text.append(run([macro, *tokens]))
         else:

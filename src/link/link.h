@@ -31,8 +31,8 @@ struct rill__hosts; /* link/hosts.h */
 
 typedef struct rill__link_table {
     const char *name; /* "mpi", "local": errors */
-    /* The bytes stay as they are until the wire is through. It does not wait for the receiver, however many messages are
-     * under way. Here and below: after a failure the wire is through. */
+    /* The bytes stay as they are until the wire is through. It does not wait for the receiver,
+     * however many messages are under way. Here and below: after a failure the wire is through. */
     rill_status (*send)(rill__link *, int to, int tag, const void *, size_t bytes, rill__wire *);
     /* RILL_OK: there is one; RILL_IN_PROGRESS: none yet. tries: looks before it says so. Source and tag may be RILL__ANY. */
     rill_status (*probe)(rill__link *, int source, int tag, int tries, rill__arrival *);
@@ -40,8 +40,8 @@ typedef struct rill__link_table {
      * wire is through. Without memory for it (NULL) the message is thrown away, soon. */
     rill_status (*receive)(rill__link *, const rill__arrival *, int tag, void *, bool soon,
                            rill__wire *);
-    /* Receives the next message of that source and tag, there already or yet to come: at most room bytes (a longer one is
-     * a failure of test). No probe finds that message. */
+    /* Receives the next message of that source and tag, there already or yet to come: at most room
+     * bytes (a longer one is a failure of test). No probe finds that message. */
     rill_status (*post)(rill__link *, int source, int tag, void *, size_t room, rill__wire *);
     /* RILL_OK: through, and *bytes (may be NULL) is what came; RILL_IN_PROGRESS. A failure ends it, too. */
     rill_status (*test)(rill__link *, rill__wire *, size_t *bytes);
