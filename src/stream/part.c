@@ -213,6 +213,15 @@ static void set_sparse(const rill__space *space, rill__piece *out, uint64_t firs
                              out->idx.data, out->val.data, 0,     space};
 }
 
+/* For a sum that may turn dense: values and scratch change places then, and those of the result take
+ * the values' place. Each of the three has room for all, so that none grows after the second call. */
+static rill_status reserve_turn(rill__buffer *scratch, rill__piece *out, uint64_t total,
+                                uint64_t range, size_t size, size_t workspace) {
+    uint64_t most = rill__max_u64(rill__max_u64(total, range), workspace / size + 1);
+    RILL_TRY(reserve_entries(scratch, most, size));
+    return reserve_entries(&out->val, most, size);
+}
+
 /* Where the union will be dense, the dense form is written at once. It holds the same bits: the values
  * that occur are those of the sparse sum. */
 static rill_status sum_many(const rill__space *space, rill__shape shape, const rill_op *op,
@@ -233,7 +242,9 @@ static rill_status sum_many(const rill__space *space, rill__shape shape, const r
         }
     }
     RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
-    RILL_TRY(reserve_entries(&out->val, total, size));
+    if (total > limit && rill__sum_prefers_blocks(range, n, in))
+        RILL_TRY(reserve_turn(scratch, out, total, range, size, rill__blocks_workspace(shape)));
+    else RILL_TRY(reserve_entries(&out->val, total, size));
     RILL_TRY(rill__sum_pairs(k, shape, op, first, range, n, in, scratch, out->idx.data,
                              out->val.data, &count));
     set_sparse(space, out, first, range, count);
@@ -275,7 +286,8 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     }
     if (n == 2) {
         RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
-        RILL_TRY(reserve_entries(&out->val, total, size));
+        if (total > limit) RILL_TRY(reserve_turn(scratch, out, total, range, size, 0));
+        else RILL_TRY(reserve_entries(&out->val, total, size));
         uint64_t count = space->stream->merge(shape, op, rill__part_pairs(&in[0]),
                                               rill__part_pairs(&in[1]), out->idx.data,
                                               out->val.data);
