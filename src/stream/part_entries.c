@@ -164,6 +164,11 @@ rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill
 }
 
 /* Whole registers first, then the rest through a padded copy. */
+void rill__values_combine_to(rill_type type, const rill_op *op, void *out, const void *lower,
+                             const void *upper, uint64_t n) {
+    rill__host()->stream->combine(type, op, out, lower, upper, n);
+}
+
 void rill__values_combine(rill_type type, const rill_op *op, const void *lower, void *upper,
                           uint64_t n) {
     const rill__kernels *k = rill__host()->stream;

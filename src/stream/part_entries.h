@@ -54,6 +54,9 @@ void rill__values_put(rill_type, void *val, uint64_t at, uint64_t n, const doubl
 void rill__values_get(rill_type, const void *val, uint64_t at, uint64_t n, double *x);
 /* upper = lower op upper, for n values in any memory of the host, without slack. */
 void rill__values_combine(rill_type, const rill_op *, const void *lower, void *upper, uint64_t n);
+/* out = lower op upper, which may be out; arrays of ours, or parts of them. */
+void rill__values_combine_to(rill_type, const rill_op *, void *out, const void *lower,
+                             const void *upper, uint64_t n);
 /* idx = the indices of all blocks whose bit is set, in order. */
 void rill__indices_of_blocks(unsigned index_bytes, uint64_t words, const uint64_t *bits,
                              uint64_t block, uint64_t dim, void *idx);
