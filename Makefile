@@ -50,7 +50,7 @@ install: all
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 format:
-	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs clang-format -i
 
 tidy: all
 	@git ls-files --cached --others --exclude-standard -- 'src/*.c' 'tools/*.c' | \

@@ -142,6 +142,7 @@ static rill_status run_reducer(simulation *s, int rank, rill_comm *comm) {
     o.codec = s->o.codec;
     o.value_bits = s->o.bits;
     o.k = s->o.k;
+    o.nonfinite = "pass"; /* no copy of the gradient is kept */
     rill_reducer *reducer = NULL;
     rill_status status = rill_reducer_create(comm, RILL_F32, s->o.dim, &o, &reducer);
     for (int i = 0; i < s->o.steps && status == RILL_OK; i++) {

@@ -64,8 +64,9 @@ static void describe(const schedule *x, int rank) {
     for (const rill__task *t = comm ? comm->engine.active : NULL; t; t = t->next) {
         const rill_request *r = (const rill_request *)t;
         fprintf(stderr, "; number %llu: %s, phase %d, %d sends, %d receives, status %d",
-                (unsigned long long)t->seq, r->plan.algorithm ? r->plan.algorithm->name : "no algorithm",
-                (int)r->phase, t->sends.n, t->receives.n, (int)t->status);
+                (unsigned long long)t->seq,
+                r->plan.algorithm ? r->plan.algorithm->name : "no algorithm", (int)r->phase,
+                t->sends.n, t->receives.n, (int)t->status);
     }
     fprintf(stderr, "\n");
 }
