@@ -101,7 +101,7 @@ def test_errors():
     results = in_threads(comms, lambda comm: comm.free())
     assert results == [None, None]
     comms = rill.local(2)
-    results = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm="dense"))
+    results = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm="dense", value_bits=8))
     assert all(result.name == "UNSUPPORTED" for result in results)
 
 

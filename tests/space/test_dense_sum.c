@@ -1,6 +1,6 @@
-/* The dense sums that stand in for MPI's where a link has none (coll/patterns/dense_sum.h), beside MPI's: a
- * communicator that is told that it has no MPI gives the same bits for values that sum exactly. And local
- * communicators, which have none. */
+/* The dense sums that stand in for MPI's where a link has none (coll/patterns/dense_sum.h), beside
+ * MPI's: a communicator that is told that it has no MPI gives the same bits for values that sum
+ * exactly. And local communicators, which have none. */
 #include "../mpi/check.h"
 #include "../support/model.h"
 

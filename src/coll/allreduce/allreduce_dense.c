@@ -1,16 +1,17 @@
-/* dense: densify and let MPI do it, or, on links without MPI, a dense sum of our own. The fallback, and
+/* dense: densify and let MPI do it; on links without MPI, a dense sum of our own. The fallback, and
  * what the others must beat.
  *
  * Idea. MPI_Allreduce on a dense vector whose absent entries are the operation's neutral element.
  * Source. MPI. Min and max, which must keep a NaN, and 16-bit types, which MPI has not, go through
  *   operations of ours. Without MPI: patterns/dense_sum.h.
- * Restriction. With MPI no user-made operation (its callback has no context); a dense vector must fit.
+ * Restriction. A dense vector must fit. With MPI no user-made operation: MPI gives it no context.
  * Memory. Two dense vectors, and what MPI takes, or the messages.
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
  *      + 2 N size copy                                     of a short vector, from a block to the result
- *   without MPI: densify + the sum of patterns/dense_sum.h for N size bytes; messages carry a status */
+ *   Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no agreement, as
+ *   messages carry a status. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/dense_sum.h"
@@ -159,8 +160,7 @@ static rill_status step(rill__run *run) {
 
 const rill__algorithm rill__allreduce_dense = {
     .name = "dense",
-    .description =
-        "densify, then MPI_Allreduce, or without MPI a dense sum of our own: the fallback",
+    .description = "densify, then MPI_Allreduce (without MPI: messages of our own): the fallback",
     .supports = supports,
     .estimate = estimate,
     .state_size = sizeof(state),

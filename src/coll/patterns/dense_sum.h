@@ -1,18 +1,18 @@
-/* The sum of dense arrays by messages of our own, for links that have no MPI: values by an operation, or
- * 64-bit words by OR. All ranks get the same bits, whatever comes first: places are added in order.
+/* The sum of dense arrays by messages of our own, for links that have no MPI: values by an
+ * operation, or 64-bit words by OR. All ranks get the same bits, whatever comes first: places are
+ * added in an order that does not depend on arrival.
  *
- *   doubling  ceil(log2 P) rounds in which whole arrays are exchanged (req/pattern.c); for short ones
- *   direct    each rank gets from all others their part of its range, adds the P parts, and the sums
- *             are gathered (gather.h); for long ones
+ *   doubling  whole arrays are exchanged in ceil(log2 P) rounds (req/pattern.c); for short ones
+ *   direct    each rank gets from all others their part of its range and adds the P parts in the
+ *             order of places; the sums are gathered (gather.h); for long ones
  *
- * Messages are words, as those of agreements. A rank that has failed takes part, with messages that say
- * so; who comes after must expect that only some ranks know of a failure that arose late.
+ * Messages are words, as those of agreements. A rank that has failed takes part, with messages that
+ * say so. A failure that arises late may be known to some ranks only: who goes on agrees first.
  *
  * Memory: the messages, which are 2 arrays (direct), or 2 ceil(log2 P) (doubling).
- * Cost, the lesser of
- *     ceil(log2 P) (latency + b (byte + 2 copy + 3 dense_add)),   P that is no power of two: a round more
- *     latency + (P-2) message + (P-1)/P b (byte + copy) + 3 (P-1)/P b dense_add + gather(b/P) + b copy
- * for arrays of b bytes. */
+ * Cost for arrays of b bytes, the lesser of
+ *     log2 P (latency + b (byte + 2 copy + 3 dense_add)), more where P folds to a power of 2
+ *     latency + (P-2) message + (P-1)/P b (byte + copy + 3 dense_add) + gather(b/P) + b copy */
 #ifndef RILL_COLL_PATTERNS_DENSE_SUM_H
 #define RILL_COLL_PATTERNS_DENSE_SUM_H
 

@@ -1,5 +1,5 @@
-/* s2: where something is as a bitmap, what it is as a count-sketch, both summed by MPI, or, on links
- * without MPI, by dense sums of our own.
+/* s2: where something is as a bitmap, what it is as a count-sketch, both summed by MPI; on
+ * links without MPI, by dense sums of our own.
  *
  * Idea. Bitmaps of the non-zero entries, or blocks of entries, are combined by OR; all ranks then know the
  *   union. Its U entries are numbered, the selected values added to a count-sketch of r rows with
@@ -14,8 +14,8 @@
  *   the squared residual of each rank by itself shrinks to 1/(1+lambda). (Were each to answer for 1/P of
  *   the result, the differences between the ranks would stay with them and add up for ever.)
  *   Where lambda is at least the number of rows, each entry has a cell of its own, and all of it is delivered.
- * Restriction. The sketch is summed as it is: no coding of values. A NaN or an infinity spoils the entries
- *   that share a cell with it, with feedback also in the residuals.
+ * Restriction. The sketch is summed as it is: no coding of values. A NaN or an infinity spoils the
+ *   entries that share a cell with it, with feedback also in the residuals.
  * Memory. Two bitmaps, two sketches, the result.
  * Cost, for k values of this rank and cells of s bytes (4; f64: 8):
  *        agreement: ceil(log2 P) latency, twice when buffers have to grow
@@ -229,14 +229,14 @@ static rill_status agreed(rill__run *run, state *s, int next) {
     return status;
 }
 
-/* Nobody waits for this rank any more: all have agreed on a failure, or the call was aborted while MPI
- * has the arrays. In a sum of our own the others do. */
+/* Nobody waits for this rank any more: all have agreed on a failure, or the call was aborted while
+ * MPI has the arrays. In a sum of our own the others do wait. */
 static bool leaves(const rill__run *run, const state *s) {
     return s->stage == LEAVING || (run->problem->mpi_sums && rill__run_failed(run));
 }
 
-/* Memory may be short on one rank alone, and MPI can't tell the others. Of our own sum, too, only some may
- * know that it has failed, and the others would wait for their cells. */
+/* Memory may be short on one rank alone, and MPI can't tell the others. That a sum of our own has
+ * failed may be known to some ranks only, too, and the others would wait for their cells. */
 static void agree_on_room(rill__run *run, state *s, bool grows) {
     rill_status status = grows ? reserve(run, s) : RILL_OK;
     if (status == RILL_OK) status = rill__run_agree_reserve(run);
@@ -295,8 +295,7 @@ static rill_status step(rill__run *run) {
 
 const rill__algorithm rill__topk_s2 = {
     .name = "s2",
-    .description = "S2 Reducer: bitmap by OR and count-sketch by sum, through MPI_Allreduce where "
-                   "there is MPI",
+    .description = "S2 Reducer: bitmap by OR and count-sketch by sum, as dense sums",
     .supports = supports,
     .estimate = estimate,
     .state_size = sizeof(state),
