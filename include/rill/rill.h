@@ -389,13 +389,18 @@ RILL_API rill_status rill_reducer_step(rill_reducer *, const void *gradient, voi
 /* The update as a stream: saves writing a dense vector. */
 RILL_API rill_status rill_reducer_step_stream(rill_reducer *, const void *gradient,
                                               rill_stream *update);
-/* The same in two halves. The gradient is free again when start returns; the update is written by
- * wait (or by the test that says done), and must stay alive until then. */
+/* The same in two halves. The gradient is free again when start returns; the update is written until
+ * wait returns (or the test that says done), and must stay alive and untouched until then. */
 RILL_API rill_status rill_reducer_start(rill_reducer *, const void *gradient, void *update);
 RILL_API rill_status rill_reducer_start_stream(rill_reducer *, const void *gradient,
                                                rill_stream *update);
 RILL_API rill_status rill_reducer_test(rill_reducer *, int *done);
 RILL_API rill_status rill_reducer_wait(rill_reducer *);
+/* The step that was started last, as a request: rill_test, rill_wait, rill_waitall, rill_waitany and
+ * a progress thread serve it beside those of collectives, the update is there when it is complete,
+ * and rill_request_stats gives the step's. It is the reducer's: not to be freed or started, and to
+ * be asked for after each start. NULL: none was started yet. */
+RILL_API rill_request *rill_reducer_request(const rill_reducer *);
 /* Adds a micro-batch's gradient to the next step, and sends nothing. Not collective. */
 RILL_API rill_status rill_reducer_accumulate(rill_reducer *, const void *gradient);
 /* Multiplies what waits to be sent. With the old rate over the new one, when a learning rate that is

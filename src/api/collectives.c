@@ -1,5 +1,5 @@
 /* The public collectives: each in three forms, all through rill__call. */
-#include "api/call.h"
+#include "call/call.h"
 
 #define CHECK_REQUEST(name)                                                                        \
     if (!request) return rill__fail(RILL_ERR_ARGUMENT, name ": request is NULL")

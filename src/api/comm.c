@@ -1,6 +1,6 @@
 /* Communicators: create, free, statistics. */
 #include "api/comm.h"
-#include "api/call.h"
+#include "call/call.h"
 #include "coll/patterns/mpi_allreduce.h"
 
 #include <stdio.h>
@@ -131,16 +131,6 @@ rill_status rill_comm_forget(rill_comm *comm) {
     rill__unlock(engine);
     if (active) return rill__fail(RILL_ERR_STATE, "rill_comm_forget: a request is active");
     return RILL_OK;
-}
-
-/* Older programs have a shorter struct: only what fits is written. One that forgot to set the size
- * has at least the first version's fields. */
-void rill__stats_copy(rill_stats *to, const rill_stats *from) {
-    size_t size = to->size < sizeof *to ? to->size : sizeof *to;
-    const size_t first_version = offsetof(rill_stats, elapsed_s) + sizeof(double);
-    if (size < first_version) size = first_version;
-    memcpy((char *)to + sizeof to->size, (const char *)from + sizeof from->size,
-           size - sizeof to->size);
 }
 
 rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {

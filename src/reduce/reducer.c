@@ -54,12 +54,13 @@ static rill_status create_request(rill_reducer *r) {
                          .op = RILL_SUM,
                          .root = -1,
                          .feedback = &r->feedback,
+                         .sequel = {rill__reducer_complete, r, &r->stats},
                          .options = &o};
     return rill__call(r->comm, &a, RILL__PERSISTENT, &r->request);
 }
 
 rill_status rill__reducer_prepare(rill_reducer *r) {
-    if (r->request) RILL_TRY(rill_request_free(&r->request));
+    if (r->request) RILL_TRY(rill__request_release(&r->request));
     r->feedback.k = r->k = rill__reducer_stage_k(r);
     RILL_TRY(reserve_memory(r));
     return create_request(r);
@@ -137,8 +138,8 @@ rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
 rill_status rill_reducer_free(rill_reducer **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_reducer *r = *pointer;
-    rill_status status = r->active ? rill_reducer_wait(r) : RILL_OK;
-    rill_status freed = rill_request_free(&r->request);
+    rill_status status = rill__reducer_is_busy(r) ? rill_reducer_wait(r) : RILL_OK;
+    rill_status freed = rill__request_release(&r->request);
     if (status == RILL_OK) status = freed;
     rill__reducer_selectors_free(r);
     free(r->selectors);
@@ -173,7 +174,8 @@ rill_type rill_reducer_type(const rill_reducer *r) { return r ? r->type : RILL_F
 rill_status rill_reducer_stats(const rill_reducer *r, rill_stats *stats) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_stats: reducer is NULL");
     if (!stats) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_stats: stats is NULL");
-    if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_stats: a step is under way");
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "rill_reducer_stats: a step is under way");
     rill__stats_copy(stats, &r->stats);
     return RILL_OK;
 }

@@ -1,8 +1,10 @@
-/* Inside of rill_reducer. A step: feed (clip, momentum, residual), select, call, take back, update. */
+/* Inside of rill_reducer. A step is a request of three stages: prepare (feed: clip, momentum,
+ * residual; select) in the call that starts it, the call itself, and complete (take back, update) as
+ * the call's sequel, by whoever advances the request to its end. */
 #ifndef RILL_REDUCE_REDUCER_H
 #define RILL_REDUCE_REDUCER_H
 
-#include "api/call.h"
+#include "call/call.h"
 #include "coll/topk/topk.h"
 #include "select/selector_state.h"
 #include "stream/part_ops.h"
@@ -60,7 +62,7 @@ struct rill_reducer {
     rill__feedback feedback;
     rill__target target;
     rill_tensor *tensors; /* the list of the last fused step */
-    bool active, blocking;
+    bool blocking;
 
     /* nonfinite: what a step needs in order to be undone (undo.c) */
     bool guards, voids;   /* values that are not finite count as 0; and make the step void */
@@ -88,6 +90,9 @@ rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type,
                                     const rill_reducer_options *, rill_reducer **out);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
+
+/* ---- reducer_step.c ---- */
+rill__sequel_complete rill__reducer_complete; /* the last stage of a step */
 
 /* ---- reducer_options.c ---- */
 /* The user's options: checked, copied, and with what 0 stands for. */
@@ -128,6 +133,14 @@ rill_status rill__reducer_resolve(rill_reducer *);
 rill_options rill__reducer_call_options(const rill_reducer *);
 /* select "auto": decides from the first gradient; collective. */
 rill_status rill__reducer_decide(rill_reducer *, const void *gradient);
+
+/* Whether a step is under way, or over and nobody has asked for its end: so that it is the caller's
+ * doing, and not a thread's, when the reducer can be used again. */
+static inline bool rill__reducer_is_busy(const rill_reducer *r) {
+    const rill_request *q = r->request;
+    return q && rill__task_shown(&q->task) != RILL__IDLE &&
+           !atomic_load_explicit(&q->told, memory_order_relaxed);
+}
 
 /* Whether the reducer's calls are of the kind that gives top-k of the sum. */
 static inline bool rill__reducer_is_topk(const rill_reducer *r) {

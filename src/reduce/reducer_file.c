@@ -57,7 +57,8 @@ rill_status rill__file_begin(const rill_reducer *r, const char *call, const char
     rill_status status = RILL_OK;
     settle(e);
     if (!path) status = rill__fail(RILL_ERR_ARGUMENT, "%spath is NULL", call);
-    else if (r->active) status = rill__fail(RILL_ERR_STATE, "%sa step is under way", call);
+    else if (rill__reducer_is_busy(r))
+        status = rill__fail(RILL_ERR_STATE, "%sa step is under way", call);
     RILL_TRY(rill__file_agree(r, status));
     uint64_t hash = XXH64(path, strlen(path), 0), first = hash;
     RILL_TRY(e->table->bcast(e->link, &first, sizeof first, 0));

@@ -230,7 +230,7 @@ static void hide_state(rill_reducer *r) {
 }
 
 static void free_state(rill_reducer *r) {
-    rill_request_free(&r->request);
+    rill__request_release(&r->request);
     rill__reducer_selectors_free(r);
     free(r->selectors);
     free(r->bounds);

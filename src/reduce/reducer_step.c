@@ -1,4 +1,5 @@
-/* A step: select, call, take back, update. In two halves, so that the call is under way in between. */
+/* A step: prepare (select), call, complete (take back, update). Its request goes through the call
+ * to the last stage; who starts it has done the first. */
 #include "reduce/reducer.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- first half --------------------------------------------------------------------------- */
+/* ---- prepare ------------------------------------------------------------------------------ */
 
 /* Both, though perhaps with the kernels of another instruction set. */
 static bool is_on_host(const rill_reducer *r, const rill_stream *update) {
@@ -65,6 +66,7 @@ static void start_call(rill_reducer *r) {
     r->feedback.step = r->steps;
     q->out = r->target.stream && r->space->is_host ? r->target.stream : r->result;
     q->blocking = r->blocking;
+    atomic_store_explicit(&q->told, false, memory_order_relaxed);
     rill__lock(engine);
     rill__request_begin(q);
     if (r->failed != RILL_OK) {
@@ -79,7 +81,8 @@ static void start_call(rill_reducer *r) {
 static rill_status begin(rill_reducer *r, const char *call, const void *gradient,
                          const rill__target *target, bool blocking) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
-    if (r->active) return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
     r->blocking = blocking;
@@ -105,11 +108,10 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
     }
     r->ticks[1] = rill__ticks(r->comm->engine.link);
     start_call(r);
-    r->active = true;
     return RILL_OK;
 }
 
-/* ---- second half -------------------------------------------------------------------------- */
+/* ---- complete ----------------------------------------------------------------------------- */
 
 /* False, where it matters: the update is not finite. */
 static bool write_update(rill_reducer *r) {
@@ -189,10 +191,9 @@ static rill_status deliver(rill_reducer *r) {
     return RILL_OK;
 }
 
-static rill_status finish(rill_reducer *r) {
-    r->active = false;
+rill_status rill__reducer_complete(void *reducer, rill_status status) {
+    rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
-    rill_status status = rill__request_result(r->request);
     if (status == RILL_OK) status = deliver(r);
     else rill__reducer_undo_failed(r);
     if (r->uses_pending) {
@@ -209,18 +210,21 @@ static rill_status finish(rill_reducer *r) {
 
 rill_status rill_reducer_wait(rill_reducer *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_wait: reducer is NULL");
-    if (!r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_wait: no step is under way");
-    rill_wait(r->request);
-    return finish(r);
+    if (!rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "rill_reducer_wait: no step is under way");
+    return rill_wait(r->request);
 }
 
 rill_status rill_reducer_test(rill_reducer *r, int *done) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_test: reducer is NULL");
     if (!done) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_test: done is NULL");
     *done = 1;
-    if (!r->active) return RILL_OK;
-    rill_test(r->request, done);
-    return *done ? finish(r) : RILL_OK;
+    return rill__reducer_is_busy(r) ? rill_test(r->request, done) : RILL_OK;
+}
+
+rill_request *rill_reducer_request(const rill_reducer *r) {
+    bool started = r && r->request && rill__task_shown(&r->request->task) != RILL__IDLE;
+    return started ? r->request : NULL;
 }
 
 /* ---- the public forms --------------------------------------------------------------------- */
@@ -251,7 +255,7 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: reducer is NULL");
     if (!gradient && r->dim)
         return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: gradient is NULL");
-    if (r->active)
+    if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "rill_reducer_accumulate: a step is under way");
     if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback && !r->voids) {
         rill__reducer_keep_gradient(r, gradient);
@@ -273,7 +277,8 @@ rill_status rill_reducer_scale(rill_reducer *r, double factor) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_scale: reducer is NULL");
     if (!isfinite(factor))
         return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_scale: factor %g is not finite", factor);
-    if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_scale: a step is under way");
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "rill_reducer_scale: a step is under way");
     if (!r->residual_is_zero)
         rill__dense_scale(r->space, r->type, r->residual.data, factor, r->residual.data, r->dim);
     if (r->pending_used)
@@ -285,7 +290,8 @@ rill_status rill_reducer_scale(rill_reducer *r, double factor) {
 rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t count,
                                    const void *values) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_give_back: reducer is NULL");
-    if (r->active) return rill__fail(RILL_ERR_STATE, "rill_reducer_give_back: a step is under way");
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "rill_reducer_give_back: a step is under way");
     if (first > r->dim || count > r->dim - first)
         return rill__fail(RILL_ERR_ARGUMENT,
                           "rill_reducer_give_back: entries %llu to %llu are not in 0 to %llu",
@@ -348,7 +354,8 @@ static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
 static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
                                  const rill_tensor *tensors, bool blocking) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
-    if (r->active) return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     rill__target target = {.tensors = tensors};
     rill_status status = fuse(r, call, n, tensors, &target);
     if (status == RILL_OK) return begin(r, call, r->fused.data, &target, blocking);
@@ -356,7 +363,7 @@ static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     if (status == RILL_ERR_MEMORY) keep_tensors(r, n, tensors);
     begin(r, call, NULL, &target, blocking); /* without a gradient: the others are told */
-    if (r->active) rill_reducer_wait(r);
+    if (rill__reducer_is_busy(r)) rill_reducer_wait(r);
     rill__set_error(detail);
     return status;
 }

@@ -120,7 +120,7 @@ typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__CO
 
 typedef rill_status rill__step(rill__task *); /* RILL_OK done, RILL_IN_PROGRESS, or a failure */
 
-/* The part of a call that moves messages. struct rill_request (api/call.h) starts with it. */
+/* The part of a call that moves messages. struct rill_request (call/call.h) starts with it. */
 struct rill__task {
     rill__engine *engine;
     rill__task *next;

@@ -242,7 +242,8 @@ static inline rill_status step(schedule *x, const script_call *c, rill_reducer *
         if (done) return RILL_OK;
         rill__world_yield(x->world);
     }
-    return rill_reducer_wait(reducer);
+    rill_request *request = rill_reducer_request(reducer);
+    return number % 2 ? rill_waitall(1, &request) : rill_reducer_wait(reducer);
 }
 
 static inline void keep_balance(schedule *x, int call, int rank, int number, const float *update,

@@ -6,7 +6,7 @@
  *   --from I --step K  of the schedules every K-th, from the I-th on: for several processes */
 #include "calls.h"
 
-#include "api/call.h"
+#include "call/call.h"
 
 #include <time.h>
 

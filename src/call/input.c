@@ -1,6 +1,6 @@
 /* The input of a call in the form that its algorithm wants, and in memory that it can touch; the way back of the
  * result. */
-#include "api/call.h"
+#include "call/call.h"
 #include "stream/blocks.h"
 
 /* An empty stream of the same kind, with the memory that it has. */

@@ -1,11 +1,20 @@
 /* A call: arguments checked, settings resolved, planned, run. */
-#ifndef RILL_API_CALL_H
-#define RILL_API_CALL_H
+#ifndef RILL_CALL_CALL_H
+#define RILL_CALL_CALL_H
 
-#include "api/comm.h"
+#include "call/comm.h"
 #include "coll/outside.h"
 
 typedef enum rill__mode { RILL__BLOCKING, RILL__NONBLOCKING, RILL__PERSISTENT } rill__mode;
+
+/* What is left to do when a call has ended, on whatever thread and with the lock held: the last
+ * stage of a reducer's step. Takes the status of the call and gives that of the whole. */
+typedef rill_status rill__sequel_complete(void *whom, rill_status);
+typedef struct rill__sequel {
+    rill__sequel_complete *complete; /* NULL: there is no sequel */
+    void *whom;
+    const rill_stats *stats; /* of the whole */
+} rill__sequel;
 
 typedef struct rill__arguments {
     rill_collective collective;
@@ -15,6 +24,7 @@ typedef struct rill__arguments {
     int root;          /* -1: the collective has none */
     uint64_t *first, *count;
     struct rill__feedback *feedback; /* reducers only */
+    rill__sequel sequel;             /* the same */
     const rill_options *options;
 } rill__arguments;
 
@@ -49,6 +59,8 @@ struct rill_request {
     const char *only_agrees;         /* on this, outside of a call; else NULL */
     bool takes_most;                 /* and words may differ */
     struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
+    rill__sequel sequel;             /* the same */
+    atomic_bool told;                /* the user knows that it has ended */
 
     rill__phase phase;
     rill__agree agree;
@@ -71,6 +83,8 @@ rill_status rill__request_begin(rill_request *); /* start or restart; lock held 
 void rill__request_launch(rill_request *);       /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
 void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */
+/* rill_request_free, of any request: the user may not free a reducer's. */
+rill_status rill__request_release(rill_request **);
 void rill__request_destroy(rill_request *);
 void rill__request_recycle(rill_request *); /* lock held */
 void rill__stats_copy(rill_stats *to, const rill_stats *from);

@@ -3,7 +3,7 @@
  *
  * An argument that is wrong on this rank alone leaves it without a part to play: the others are told
  * by an abort (or, under RILL_CHECK, in the agreement). */
-#include "api/call.h"
+#include "call/call.h"
 #include "coll/topk/topk.h"
 
 #include <math.h>
@@ -171,6 +171,9 @@ static void call_completed(rill__task *task) {
                              .out = r->outside.out,
                              .nnz_out = r->nnz_out};
     rill__plan_end(&r->comm->planner, &r->plan, &outcome);
+    if (!r->sequel.complete) return;
+    rill_status status = r->sequel.complete(r->sequel.whom, task->status);
+    if (status != RILL_OK) rill__task_fail(task, status);
 }
 
 /* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
@@ -371,6 +374,7 @@ static void take_no_part(rill_request *r, rill_collective collective, const rill
     r->root = -1;
     r->plan.settings = (rill__settings){0};
     r->feedback = NULL;
+    r->sequel.complete = NULL;
     r->blocking = true;
     r->persistent = false;
     r->only_agrees = NULL;
@@ -434,6 +438,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->first = a->first;
     r->count = a->count;
     r->feedback = a->feedback;
+    r->sequel = a->sequel;
     r->blocking = mode == RILL__BLOCKING;
     r->persistent = mode == RILL__PERSISTENT;
     r->only_agrees = NULL;

@@ -10,7 +10,7 @@
  *
  * Non-blocking calls end in another order on each rank, and are known by their number alone: later ones that need more memory
  * are not agreed on; nor are those after an abort, by which ranks may have counted differently. */
-#include "api/call.h"
+#include "call/call.h"
 
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* Requests as the user sees them. */
-#include "api/call.h"
+#include "call/call.h"
+
+#include <string.h>
 
 /* With or without the lock. */
 static bool active(const rill_request *r) { return rill__task_shown(&r->task) == RILL__ACTIVE; }
@@ -14,6 +16,11 @@ static void advance_if_free(rill__engine *engine) {
     if (!moved && engine->table->help) engine->table->help(engine->link);
 }
 
+static rill_status tell(rill_request *r) {
+    atomic_store_explicit(&r->told, true, memory_order_relaxed);
+    return rill__request_result(r);
+}
+
 /* Nothing has come for any of several requests, this one among them. */
 static void rest(rill_request *r) {
     rill__engine *engine = &r->comm->engine;
@@ -22,6 +29,9 @@ static void rest(rill_request *r) {
 
 rill_status rill_start(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_start: request is NULL");
+    if (r->sequel.complete)
+        return rill__fail(RILL_ERR_STATE,
+                          "rill_start: the request is a reducer's, which starts it");
     if (!r->persistent)
         return rill__fail(RILL_ERR_STATE, "rill_start: the request is not persistent");
     rill__engine *engine = &r->comm->engine;
@@ -43,14 +53,14 @@ rill_status rill_test(rill_request *r, int *done) {
     rill__engine *engine = &r->comm->engine;
     if (active(r)) advance_if_free(engine);
     *done = !active(r);
-    return *done ? rill__request_result(r) : RILL_OK;
+    return *done ? tell(r) : RILL_OK;
 }
 
 rill_status rill_wait(rill_request *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_wait: request is NULL");
     rill__lock(&r->comm->engine);
     rill__engine_wait(&r->task);
-    rill_status status = rill__request_result(r);
+    rill_status status = tell(r);
     rill__unlock(&r->comm->engine);
     return status;
 }
@@ -103,10 +113,24 @@ rill_status rill_progress(rill_comm *comm) {
     return RILL_OK;
 }
 
+/* Older programs have a shorter struct: only what fits is written. One that forgot to set the size
+ * has at least the first version's fields. */
+void rill__stats_copy(rill_stats *to, const rill_stats *from) {
+    size_t size = to->size < sizeof *to ? to->size : sizeof *to;
+    const size_t first_version = offsetof(rill_stats, elapsed_s) + sizeof(double);
+    if (size < first_version) size = first_version;
+    memcpy((char *)to + sizeof to->size, (const char *)from + sizeof from->size,
+           size - sizeof to->size);
+}
+
 rill_status rill_request_stats(const rill_request *r, rill_stats *stats) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_request_stats: request is NULL");
     if (!stats) return rill__fail(RILL_ERR_ARGUMENT, "rill_request_stats: stats is NULL");
     if (active(r)) return rill__fail(RILL_ERR_STATE, "rill_request_stats: the request is active");
+    if (r->sequel.complete) {
+        rill__stats_copy(stats, r->sequel.stats);
+        return RILL_OK;
+    }
     rill_stats now;
     rill__request_statistics(r, &now);
     now.elapsed_s = rill__clock_seconds(&r->comm->clock, r->elapsed);
@@ -115,6 +139,13 @@ rill_status rill_request_stats(const rill_request *r, rill_stats *stats) {
 }
 
 rill_status rill_request_free(rill_request **pointer) {
+    if (pointer && *pointer && (*pointer)->sequel.complete)
+        return rill__fail(RILL_ERR_STATE,
+                          "rill_request_free: the request is a reducer's, which frees it");
+    return rill__request_release(pointer);
+}
+
+rill_status rill__request_release(rill_request **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_request *r = *pointer;
     rill_status status = RILL_OK;
