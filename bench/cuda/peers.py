@@ -23,20 +23,35 @@ def measure(run):
 
 
 def record(kernel, n, k, run):
-    print(json.dumps({"kernel": kernel, "data": "gauss", "n": n, "k": k, "median_ms": round(measure(run), 5), "reps": REPS,
-                      "device": torch.cuda.get_device_name(), "torch": torch.__version__}), flush=True)
+    print(
+        json.dumps(
+            {
+                "kernel": kernel,
+                "data": "gauss",
+                "n": n,
+                "k": k,
+                "median_ms": round(measure(run), 5),
+                "reps": REPS,
+                "device": torch.cuda.get_device_name(),
+                "torch": torch.__version__,
+            }
+        ),
+        flush=True,
+    )
 
 
 def main():
     n = 133_500_000
     x = torch.randn(n, device="cuda")
     for k in (n // 1000, n // 100, n // 10):
+
         def topk():
             index = torch.topk(x.abs(), k, sorted=False).indices.sort().values
             return index, x[index]
+
         record("peer: torch.topk, sorted by index", n, k, topk)
         record("peer: torch.topk alone", n, k, lambda: torch.topk(x.abs(), k, sorted=False))
-    del x
+    x = None  # its memory is free for the next
     n = 124_000_000
     k = n // 100
     g, r = torch.randn(n, device="cuda"), torch.zeros(n, device="cuda")
@@ -47,6 +62,7 @@ def main():
         values = r[index]
         r.index_fill_(0, index, 0)
         return values
+
     record("peer: torch add + topk + zeroing", n, k, step)
     index = torch.topk(g.abs(), k, sorted=False).indices.sort().values
     values = g[index]

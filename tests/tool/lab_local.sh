@@ -8,7 +8,8 @@ column() { # column ALGORITHM NUMBER: of the last output
     awk -v name="$1" -v at="$2" '$1 == name { print $at }' "$tmp/out"
 }
 
-# Every rank sends P - 1 parts of k pairs: indices padded to 8 bytes, values as they are. ceil(log2 P) latencies, and the bytes.
+# Every rank sends P - 1 parts of k pairs: indices padded to 8 bytes, values as they are. ceil(log2
+# P) latencies, and the bytes.
 run 0 "$program" --ranks 64 --dim 2^14 --density 0.01 --algorithm allgather,ring --no-compute --steps 3
 k=164
 expected=$((63 * ((4 * k + 7) / 8 * 8 + 4 * k)))
@@ -19,7 +20,8 @@ awk -v bytes="$(column allgather 5)" -v seconds="$(column allgather 3)" 'BEGIN {
     fail "allgather takes $(column allgather 3) s"
 [[ $(column ring 6) == 126 ]] || fail "ring sends $(column ring 6) messages"
 
-# SparDL: 4k(P-1)/P words for any P; Ok-Topk the same order. Not more with more ranks, but for headers.
+# SparDL: 4k(P-1)/P words for any P; Ok-Topk the same order. Not more with more ranks, but for
+# headers.
 run 0 "$program" --ranks 16 --reducer --dim 2^14 --density 0.05 --algorithm spardl,oktopk --steps 4
 spardl=$(column spardl 7) oktopk=$(column oktopk 7)
 run 0 "$program" --ranks 64 --reducer --dim 2^14 --density 0.05 --algorithm spardl,oktopk --steps 4

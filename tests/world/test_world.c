@@ -1,6 +1,7 @@
-/* Every collective, algorithm and reducer in worlds of chance (link/world.h): ranks take turns and messages come in orders
- * that a seed chooses; allocations fail, ranks have wrong arguments, or leave. Results are compared with a dense model,
- * statuses with each other. A schedule is known by its number.
+/* Every collective, algorithm and reducer in worlds of chance (link/world.h): ranks take turns and
+ * messages come in orders that a seed chooses; allocations fail, ranks have wrong arguments, or
+ * leave. Results are compared with a dense model, statuses with each other. A schedule is known by
+ * its number.
  *   --schedules N  --seed S  --ranks P  (at most 64; most schedules have up to 8)
  *   --only NUMBER  one schedule, and what it does
  *   --from I --step K  of the schedules every K-th, from the I-th on: for several processes */
