@@ -160,8 +160,8 @@ void rill__run_remembers(rill__run *, const void *memory, size_t bytes);
 /* piece = parts summed in order; on failure records it and gives an empty piece. */
 void rill__run_sum(rill__run *, uint64_t first, uint64_t range, int n, const rill__part *,
                    bool force_dense, rill__piece *);
-/* out[i] = lower[i] op upper[i] for values in the host's memory; out may be either, or a part of a larger
- * array. A failure of the operation is recorded. */
+/* out[i] = lower[i] op upper[i] for values in the host's memory; out may be either of them, or a
+ * part of a larger array. A failure of the operation is recorded. */
 void rill__run_combine(rill__run *, rill_type, const rill_op *, void *out, const void *lower,
                        const void *upper, uint64_t n);
 /* Parts that follow each other in one. Nobody may read the input any more. */

@@ -10,7 +10,7 @@
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
  *      + 2 N size copy                                     of a short vector, from a block to the result
- *   Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no agreement, as
+ *   Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no agreement:
  *   messages carry a status. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
