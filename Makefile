@@ -1,6 +1,7 @@
-# A thin front for the CMake tree: `make` builds build/bin/rill and, in build/lib, librill and librill_train (.so and .a) with
-# Open MPI. Another MPI: make MPICC=/path/to/mpicc MPIEXEC=/path/to/mpiexec. The scripts look for Open
-# MPI themselves: make would do so before scripts/setup has installed it.
+# A thin front for the CMake tree: `make` builds build/bin/rill and, in build/lib, librill and
+# librill_train (.so and .a) with Open MPI. Another MPI: make MPICC=/path/to/mpicc
+# MPIEXEC=/path/to/mpiexec. The scripts look for Open MPI themselves: make would do so before
+# scripts/setup has installed it.
 BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -8,7 +9,7 @@ CMAKE ?= cmake
 CMAKE_ARGS ?=
 export CMAKE
 
-.PHONY: all configure test test-long fuzz bench demo docs install format tidy clean help
+.PHONY: all configure test test-long fuzz bench demo docs install format lint tidy clean help
 all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
@@ -47,10 +48,14 @@ bench: all
 
 install: all
 	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD) --prefix '$(PREFIX)'
-	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
+	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ]; then \
+	  PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 format:
-	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs clang-format -i
+
+lint:
+	@BUILD='$(BUILD)' scripts/lint
 
 tidy: all
 	@git ls-files --cached --others --exclude-standard -- 'src/*.c' 'tools/*.c' | \
@@ -60,7 +65,7 @@ clean:
 	@rm -rf build build-*
 
 help:
-	@echo 'make            build $(BUILD)/bin/rill, and in $(BUILD)/lib librill and librill_train (.so and .a)'
+	@echo 'make            build $(BUILD)/bin/rill; librill and librill_train in $(BUILD)/lib'
 	@echo 'make demo       set up this machine, build, show what rill does'
 	@echo 'make test       set up this machine, build and test (Open MPI, MPICH, sanitizers, SimGrid)'
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
@@ -68,4 +73,5 @@ help:
 	@echo 'make bench      run the benchmarks'
 	@echo 'make docs       set up this machine, build the site of docs/ in build/site'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
+	@echo 'make lint       columns, formatting, includes, shell, Python: what CI checks in the sources'
 	@echo 'make format, make tidy, make clean'

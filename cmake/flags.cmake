@@ -7,8 +7,8 @@ target_compile_definitions(rill_flags INTERFACE _GNU_SOURCE)
 target_compile_options(rill_flags INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
   $<$<BOOL:${RILL_WERROR}>:-Werror> -ffp-contract=off -fno-math-errno)
-# Fields that were just stored one by one, read as a vector, wait until the store buffer has drained,
-# behind stores to memory that another rank reads: a small call loses a tenth to it.
+# Fields that were just stored one by one, read as a vector, wait until the store buffer has
+# drained, behind stores to memory that another rank reads: a small call loses a tenth to it.
 target_compile_options(rill_flags INTERFACE -fno-tree-slp-vectorize)
 
 if(RILL_SANITIZE)

@@ -13,7 +13,8 @@ foreach(program IN ITEMS MPI_C_COMPILER MPIEXEC_EXECUTABLE)
   endif()
 endforeach()
 
-# FindMPI keeps what it found, also when another compiler is named: then all of it is looked for again.
+# FindMPI keeps what it found, also when another compiler is named: then all of it is looked for
+# again.
 if(DEFINED RILL_MPI_FOUND_FOR AND NOT RILL_MPI_FOUND_FOR STREQUAL "${MPI_C_COMPILER}")
   get_cmake_property(variables CACHE_VARIABLES)
   list(FILTER variables INCLUDE REGEX "^MPI_(C_|RESULT_C_|.*_LIBRARY$)")

@@ -1,6 +1,7 @@
 /* Logistic regression with a reducer: every rank has its own samples, sends 1 % of its gradient in
  * each step, and keeps the rest for later steps. Arguments: algorithm ("auto"), steps (200).
- *   mpicc logistic.c -o logistic $(pkg-config --cflags --libs rill) -lm && mpirun -n 4 ./logistic */
+ *   mpicc logistic.c -o logistic $(pkg-config --cflags --libs rill) -lm && mpirun -n 4 ./logistic
+ */
 #include <math.h>
 #include <rill/rill.h>
 #include <stdio.h>

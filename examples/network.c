@@ -1,6 +1,6 @@
-/* Training of a small network, one reducer per layer: the messages of the upper layers are under way
- * while the backward pass is still in the lower ones. Arguments: algorithm ("oktopk"), steps (400).
- *   mpicc network.c -o network $(pkg-config --cflags --libs rill) && mpirun -n 4 ./network */
+/* Training of a small network, one reducer per layer: the messages of the upper layers are under
+ * way while the backward pass is still in the lower ones. Arguments: algorithm ("oktopk"), steps
+ * (400). mpicc network.c -o network $(pkg-config --cflags --libs rill) && mpirun -n 4 ./network */
 #include <rill/rill.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* link_probe serve: takes in messages and answers each with one byte.
- * link_probe send PEER TIMES BYTES...: for each size sends that many messages to a server, one after
- * the other, and prints the median time in microseconds, from the first byte sent until the answer.
- * lab/cluster measures the links of its hosts with it.
+ * link_probe send PEER TIMES BYTES...: for each size sends that many messages to a server, one
+ * after the other, and prints the median time in microseconds, from the first byte sent until the
+ * answer. lab/cluster measures the links of its hosts with it.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,15 +1,16 @@
 /* Preloaded by lab/cluster into the ranks of MPICH (4.0, over UCX), for two reasons.
  *
- * MPICH polls without ever giving up its core, so that more ranks than cores take turns by whole time
- * slices: here a poll that found nothing yields, as Open MPI's do when told to.
+ * MPICH polls without ever giving up its core, so that more ranks than cores take turns by whole
+ * time slices: here a poll that found nothing yields, as Open MPI's do when told to.
  *
- * Its MPI_Finalize closes the connections, which takes both sides, and then waits in a barrier of the
- * launcher without looking at the network: a rank that still closes waits for ever for one that is
- * already there (seen at 8 hosts in every second run). So connections are left to the end of the
- * process. That they are idle by then is ours to see to: all ranks meet, look at the network for a while,
- * in which what is still queued leaves, and meet again over connections that stand.
+ * Its MPI_Finalize closes the connections, which takes both sides, and then waits in a barrier of
+ * the launcher without looking at the network: a rank that still closes waits for ever for one that
+ * is already there (seen at 8 hosts in every second run). So connections are left to the end of the
+ * process. That they are idle by then is ours to see to: all ranks meet, look at the network for a
+ * while, in which what is still queued leaves, and meet again over connections that stand.
  *
- * Not linked with MPICH, since the launcher's shells get it too; the types are those of MPICH's ABI.
+ * Not linked with MPICH, since the launcher's shells get it too; the types are those of MPICH's
+ * ABI.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

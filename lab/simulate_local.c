@@ -1,5 +1,6 @@
-/* lab/simulate --local: many ranks in one process, on a virtual clock (src/link/world.h). Every rank has data of its own and
- * makes the real calls; messages take the latency and bandwidth that are given, processors the planner's constants. */
+/* lab/simulate --local: many ranks in one process, on a virtual clock (src/link/world.h). Every
+ * rank has data of its own and makes the real calls; messages take the latency and bandwidth that
+ * are given, processors the planner's constants. */
 #include "api/comm.h"
 #include "link/world.h"
 
@@ -18,7 +19,8 @@ typedef struct options {
     int bits, no_compute, reducer;
 } options;
 
-/* What a rank has sent: bytes of entries, and of all headers, also those of messages within a message. */
+/* What a rank has sent: bytes of entries, and of all headers, also those of messages within a
+ * message. */
 typedef struct counts {
     uint64_t entries, headers;
 } counts;
@@ -75,7 +77,8 @@ static void fail(simulation *s, rill_status status) {
     if (s->status == RILL_OK) s->status = status;
 }
 
-/* All ranks meet, and go on at the same time: some while after the last has come, so that nobody has gone on before. */
+/* All ranks meet, and go on at the same time: some while after the last has come, so that nobody
+ * has gone on before. */
 static rill_status start_together(simulation *s, int rank) {
     double start = rill__world_clock(s->world, rank);
     RILL_TRY(rill__link_most(rill__world_link(s->world, rank), &start, 1));
@@ -142,6 +145,7 @@ static rill_status run_reducer(simulation *s, int rank, rill_comm *comm) {
     o.codec = s->o.codec;
     o.value_bits = s->o.bits;
     o.k = s->o.k;
+    o.nonfinite = "pass"; /* no copy of the gradient is kept */
     rill_reducer *reducer = NULL;
     rill_status status = rill_reducer_create(comm, RILL_F32, s->o.dim, &o, &reducer);
     for (int i = 0; i < s->o.steps && status == RILL_OK; i++) {
@@ -169,7 +173,8 @@ static void run_rank(int rank, void *context) {
     rill_comm_free(&comm);
 }
 
-/* ---- output -------------------------------------------------------------------------------------------- */
+/* ---- output
+ * -------------------------------------------------------------------------------------------- */
 
 static void print_row(const simulation *s, double real) {
     uint64_t most = 0, messages = 0;
@@ -194,7 +199,8 @@ static double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- one algorithm ---------------------------------------------------------------------------------------- */
+/* ---- one algorithm
+ * ---------------------------------------------------------------------------------------- */
 
 static void *memory(size_t n, size_t bytes) {
     void *at = calloc(n, bytes);
@@ -258,7 +264,8 @@ static bool simulate_all(const options *o) {
     return good;
 }
 
-/* ---- command line ----------------------------------------------------------------------------------------- */
+/* ---- command line
+ * ----------------------------------------------------------------------------------------- */
 
 static const char help[] =
     "usage: lab/simulate --local --ranks P [OPTION...]\n"

@@ -10,8 +10,13 @@ if [[ -z ${RILL_RESULTS:-} ]]; then
     trap 'rm -f "$RILL_RESULTS"' EXIT
 fi
 
+# Set by who wants one case only: cases of other names do not run.
+report_only=""
+report_wanted() { [[ -z $report_only || $report_only == "$1" ]]; }
+
 report_add() { # report_add pass|fail|skip NAME [DETAIL [SECONDS PROCESSOR-SECONDS]]
     local mark
+    if ! report_wanted "$2"; then return; fi
     case $1 in
     pass) mark="ok  " ;;
     fail) mark="FAIL" ;;
@@ -26,6 +31,7 @@ report_add() { # report_add pass|fail|skip NAME [DETAIL [SECONDS PROCESSOR-SECON
 report_run() {
     local name=$1 log=$2 limit=$3 status=0 took real user system used TIMEFORMAT='%R %U %S'
     shift 3
+    if ! report_wanted "$name"; then return; fi
     mkdir -p "$(dirname "$log")"
     took=$({ time timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null; } 2>&1) || status=$?
     read -r real user system <<<"${took//,/.}" # a comma, by the locale
@@ -43,13 +49,14 @@ report_run() {
     esac
 }
 
-# report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of all are not more than there
-# are processors; one that is heavier waits until it is alone. What a case prints comes in one piece. report_wait: all that
-# were started have ended.
+# report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of
+# all are not more than there are processors; one that is heavier waits until it is alone. What a
+# case prints comes in one piece. report_wait: all that were started have ended.
 declare -A report_weight
 report_start() {
     local weight=$1 busy pid
     shift
+    if ! report_wanted "$1"; then return; fi
     while true; do
         busy=0
         for pid in $(jobs -rp); do busy=$((busy + ${report_weight[$pid]:-0})); done

@@ -1,7 +1,7 @@
 /* One group: all cases of one (dim, density), timed as the NCCL tests do. Verify, warm up, then
  * for each repetition a barrier and one call of each case, in changing order, so that noise hits
- * all alike; the time of a repetition is that of its slowest rank. The last results are verified again:
- * algorithms may use what they learned in earlier calls.
+ * all alike; the time of a repetition is that of its slowest rank. The last results are verified
+ * again: algorithms may use what they learned in earlier calls.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -110,8 +110,9 @@ static void turn(const bench_config *config, const bench_world *world, const ben
     if (repetition >= 0) c->times[repetition] = seconds;
 }
 
-/* The case that has turn k of round r. Who comes after whom decides what is still in the caches, so that each must follow every other
- * equally often: Williams' square (1949), whose n rounds have every pair of neighbours once; of an odd n in 2 n rounds, twice. */
+/* The case that has turn k of round r. Who comes after whom decides what is still in the caches, so
+ * that each must follow every other equally often: Williams' square (1949), whose n rounds have
+ * every pair of neighbours once; of an odd n in 2 n rounds, twice. */
 static int case_in_turn(int n, int r, int k) {
     if (n % 2 && r / n % 2) k = n - 1 - k;
     return ((k % 2 ? n - 1 - k / 2 : k / 2) + r) % n;

@@ -7,7 +7,8 @@
  *   zipf     index i with probability min(1, c/(i+1)), c such that nnz are expected: ranks share
  *            the low indices and differ in the tail; nnz varies a little from rank to rank
  *
- * With --block these are numbers of blocks instead of indices, and all entries of a block are there.
+ * With --block these are numbers of blocks instead of indices, and all entries of a block are
+ * there.
  *
  * All by jumping from one index to the next (geometric gaps), so that the cost is of the order of
  * nnz and not of dim. To get exactly nnz for the uniform kinds, a few more are drawn with equal

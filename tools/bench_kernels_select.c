@@ -1,13 +1,13 @@
 /* rill bench kernels, selection: the methods on 2^24 values of several distributions, in read
- * passes: the time of one vectorised read of the same array, measured in turns with the method, both
- * with cold caches. The fused forms stand against the traffic that they need: read the gradient,
- * read and write the residual. The residual is put back before each repetition. Rows with two threads
- * stand against one read pass of one core all the same. "by minima" is the same ratio from the
- * fastest repetitions: where it differs much, the machine was busy.
+ * passes: the time of one vectorised read of the same array, measured in turns with the method,
+ * both with cold caches. The fused forms stand against the traffic that they need: read the
+ * gradient, read and write the residual. The residual is put back before each repetition. Rows with
+ * two threads stand against one read pass of one core all the same. "by minima" is the same ratio
+ * from the fastest repetitions: where it differs much, the machine was busy.
  *
- * The peer "nth_element" is what C programs do without a library: a plain quickselect (Hoare's, with
- * the median of three) on a copy of the magnitudes, then one pass that collects the pairs. C has no
- * nth_element; ours is about as fast as that of C++.
+ * The peer "nth_element" is what C programs do without a library: a plain quickselect (Hoare's,
+ * with the median of three) on a copy of the magnitudes, then one pass that collects the pairs. C
+ * has no nth_element; ours is about as fast as that of C++.
  *
  * Every first result is checked. All: sorted, values as in the input. topk: as many as asked for or
  * as there are non-zeros, none smaller than one left out, ties to the lower index. Fused: the

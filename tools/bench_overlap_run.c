@@ -1,13 +1,14 @@
 /* The measurement of rill bench overlap, as the OSU tests of non-blocking collectives do it:
  *
  *   pure     start a non-blocking allreduce and wait for it
- *   compute  arithmetic alone, for about as long: registers only, so that it takes no memory bandwidth
- *   both     start, compute, wait
+ *   compute  arithmetic alone, for about as long: registers only, so that it takes no memory
+ * bandwidth both     start, compute, wait
  *
  *   overlap = 1 - (both - compute) / pure, and 0 where that is negative
  *
- * All three in turns, so that noise hits them alike; a repetition takes as long as its slowest rank, and the
- * medians count. The result of the last repetition, made behind the computation, is checked too.
+ * All three in turns, so that noise hits them alike; a repetition takes as long as its slowest
+ * rank, and the medians count. The result of the last repetition, made behind the computation, is
+ * checked too.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,4 +1,5 @@
-/* rill bench reducer: whole training steps, gradient in and update out, against MPI's dense allreduce.
+/* rill bench reducer: whole training steps, gradient in and update out, against MPI's dense
+ * allreduce.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

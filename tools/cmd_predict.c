@@ -180,7 +180,8 @@ static rill_status output(const predict_config *c, const rill_model *m, const ri
     return status;
 }
 
-/* All ranks get the failure of the lowest rank that has one: where only some can read the model, too. */
+/* All ranks get the failure of the lowest rank that has one: where only some can read the model,
+ * too. */
 static rill_status agree(rill_status mine) {
     struct {
         int good, rank;

@@ -116,7 +116,8 @@ static void log_line(train_run *run, const rill_train_report *r) {
     tool_records_put(&run->log, line, 0);
 }
 
-/* Whether rank 0, which has said why not, could write its log; asked on all ranks, so that all stop. */
+/* Whether rank 0, which has said why not, could write its log; asked on all ranks, so that all
+ * stop. */
 static bool log_is_good(train_run *run) {
     int bad = run->log.failed;
     if (run->config->log) MPI_Bcast(&bad, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -137,7 +138,8 @@ static void print_epoch(train_run *run, const rill_train_report *r) {
     fflush(stdout);
 }
 
-/* Whether the validation loss has not improved for so many epochs, those before a resume included. */
+/* Whether the validation loss has not improved for so many epochs, those before a resume included.
+ */
 static bool is_enough(const train_run *run) {
     uint64_t most = (uint64_t)run->config->early_stop;
     return most && rill_trainer_stale_epochs(run->trainer) >= most;

@@ -112,8 +112,9 @@ static int explain(int status, const char *launcher) {
     return EXIT_FAILED;
 }
 
-/* What the ranks print goes on to standard output, and a failure of that is noticed: launchers drop it. Ends when they have
- * closed the pipe, or the launcher has gone (*status is its own then). 0 or an errno. */
+/* What the ranks print goes on to standard output, and a failure of that is noticed: launchers drop
+ * it. Ends when they have closed the pipe, or the launcher has gone (*status is its own then). 0 or
+ * an errno. */
 static int pass_on(int from, pid_t child, int *status, bool *gone) {
     char text[1 << 14];
     int error = 0;

@@ -66,7 +66,8 @@ typedef struct report_data {
     report_names runs;          /* of train */
 } report_data;
 
-/* ---- reading: false after a message that names file and line ----------------------------------- */
+/* ---- reading: false after a message that names file and line -----------------------------------
+ */
 bool report_read(report_data *, int words, const char *const *word);
 void report_free(report_data *);
 double report_number(const json_t *object, const char *key);    /* or NAN */
@@ -76,8 +77,8 @@ int report_name(report_names *, const char *name);              /* its number, a
 /* ---- cells: results that answer the same question -------------------------------------------- */
 /* Sorts, names sets and series, fills speedups and bounds. False when out of memory. */
 bool report_cells(report_data *);
-/* The end of the range of results from first on in the same panel (set, context, ranks, hosts, dim), or cell
- * (also density). */
+/* The end of the range of results from first on in the same panel (set, context, ranks, hosts,
+ * dim), or cell (also density). */
 int report_panel_end(const report_data *, int first);
 int report_cell_end(const report_data *, int first);
 const report_bench *report_find(const report_data *, int first, int end, const char *requested);
@@ -103,8 +104,8 @@ typedef struct report_summary {
 
 /* False when out of memory. */
 bool report_summarise(const report_data *, report_summary *);
-/* auto's time over that of the best fixed choice in the cell, and that choice; NAN unless there was a
- * choice of two or more. */
+/* auto's time over that of the best fixed choice in the cell, and that choice; NAN unless there was
+ * a choice of two or more. */
 double report_auto_ratio(const report_data *, int first, int end, const report_bench **best);
 /* Sentences, one a line; how many. */
 int report_words(const report_data *, const report_summary *, char (*line)[REPORT_LINE], int most);

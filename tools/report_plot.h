@@ -1,7 +1,8 @@
 /* Plots of rill report as inline SVG, and HTML that is safe whatever the texts are.
  *
- * A plot takes points, series by series, finds its axes and writes itself. Colours and markers belong to
- * the number of a series (its style), so that an algorithm looks the same in every plot of the page.
+ * A plot takes points, series by series, finds its axes and writes itself. Colours and markers
+ * belong to the number of a series (its style), so that an algorithm looks the same in every plot
+ * of the page.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -41,7 +42,8 @@ double axis_at(const plot_axis *, double value);
 void unit_text(plot_unit, double value, char *text, size_t size);
 
 /* ---- styles ------------------------------------------------------------------------------- */
-/* What a style is drawn with. A family keeps the styles of algorithms and of training runs apart. */
+/* What a style is drawn with. A family keeps the styles of algorithms and of training runs apart.
+ */
 typedef struct plot_family {
     char letter;  /* of the elements that its legend switches */
     int reserved; /* styles that have a look of their own: baseline, auto */

@@ -1,6 +1,7 @@
 /* Files of JSON values into records. A file is a sequence of objects (JSON lines) or of arrays of
- * objects; what an object is follows from its fields. Fields that nobody asks for are no matter, and
- * objects of no known kind are counted; but a field that a plot needs and that is wrong is an error.
+ * objects; what an object is follows from its fields. Fields that nobody asks for are no matter,
+ * and objects of no known kind are counted; but a field that a plot needs and that is wrong is an
+ * error.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -17,10 +18,11 @@
 
 enum { LARGEST_FILE = 1 << 30 };
 
-/* Where a record is, for messages. */
+/* Where a record is, for messages; and what the file says of all records behind {"about": ...}. */
 typedef struct place {
     const char *path;
     int line, element; /* of an array; -1: not in one */
+    json_t *common;    /* or NULL */
 } place;
 
 static bool fail_at(const place *at, const char *field, const char *what) {
@@ -212,7 +214,16 @@ static void note_origin(report_source *s, const json_t *o) {
     if (*library) s->mpi_library = library;
 }
 
-static bool add_object(report_data *d, int source, json_t *o, const place *at) {
+static bool add_object(report_data *d, int source, json_t *o, place *at) {
+    json_t *about = json_object_get(o, "about");
+    if (json_is_object(about)) {
+        at->common = json_object_get(about, "common");
+        return true;
+    }
+    if (json_is_object(at->common) && json_object_update_missing(o, at->common)) {
+        tool_error("report: out of memory");
+        return false;
+    }
     report_source *s = &d->source[source];
     bool step = !strcmp(report_text(o, "kind"), "reducer");
     bool timed = json_object_get(o, "median_s") != NULL, good = true;

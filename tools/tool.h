@@ -62,7 +62,8 @@ int tool_usage(const char *command, const char *format, ...) __attribute__((form
 /* getopt_long with our messages: returns the option's value, -1 at the end, or '?' after it has
  * reported an unknown option, a missing or a superfluous argument. */
 int tool_getopt(const char *command, int argc, char **argv, const struct option *options);
-/* All options of a command without other words: set gets each with its name. *help: --help was among them. */
+/* All options of a command without other words: set gets each with its name. *help: --help was
+ * among them. */
 typedef int tool_set_fn(void *config, int option, const char *name, const char *value);
 int tool_options(const char *command, int argc, char **argv, const struct option *options,
                  tool_set_fn *set, void *config, bool *help);

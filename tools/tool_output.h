@@ -1,5 +1,6 @@
-/* Outputs of the tool: complete or not there (core/outfile.h, which the tool is built with as well), and files of records
- * that grow line by line. Every failure is reported with the file's name.
+/* Outputs of the tool: complete or not there (core/outfile.h, which the tool is built with as
+ * well), and files of records that grow line by line. Every failure is reported with the file's
+ * name.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -10,7 +11,8 @@
 
 #include <jansson.h>
 
-/* A file of JSON lines that an option names. What was there stays until the first of them is written. */
+/* A file of JSON lines that an option names. What was there stays until the first of them is
+ * written. */
 typedef struct tool_records {
     const char *command, *option, *path; /* path NULL: not wanted */
     rill__outfile file;

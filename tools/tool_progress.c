@@ -54,8 +54,8 @@ static bool takes_next(const char *word, const struct option *options) {
     return false;
 }
 
-/* Words are sorted out first, and getopt sees options only: the position in argv that it leaves to its
- * caller cannot be moved in SimGrid, where every rank has one of its own. */
+/* Words are sorted out first, and getopt sees options only: the position in argv that it leaves to
+ * its caller cannot be moved in SimGrid, where every rank has one of its own. */
 int tool_words(const char *command, int argc, char **argv, const struct option *options, int most,
                const char **words, int *n, tool_option_fn *set, void *config) {
     const char *extra = NULL;

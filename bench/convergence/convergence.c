@@ -69,7 +69,8 @@ typedef struct run {
     int recorded;          /* its step */
 } run;
 
-/* The batch of a step: the same for all methods. Epochs are permutations by seed, epoch and rank. */
+/* The batch of a step: the same for all methods. Epochs are permutations by seed, epoch and rank.
+ */
 static const uint64_t *batch_at(run *r, int step) {
     uint64_t rows = r->model->rows, batch = r->set->batch;
     uint64_t per_epoch = rows / batch, at = (uint64_t)step % per_epoch;

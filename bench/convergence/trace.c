@@ -1,7 +1,8 @@
 /* Per step: how many entries were selected, and xi of Ok-Topk's Assumption 1:
  *   || Topk(mean over ranks of acc) - update || = xi || mean over ranks of fed ||
- * with acc = residual + fed, what a rank selects from. Beside it the count that Gaussian-k's rule as
- * published would select from the same acc: all above mean +- z sigma, with z from the normal law. */
+ * with acc = residual + fed, what a rank selects from. Beside it the count that Gaussian-k's rule
+ * as published would select from the same acc: all above mean +- z sigma, with z from the normal
+ * law. */
 #include "trace.h"
 
 #include <math.h>

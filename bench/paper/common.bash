@@ -31,7 +31,8 @@ begin() {
     seconds_at_start=$SECONDS
 }
 
-# pick NORMAL QUICK: one of two settings; a variable of the environment goes before both, by the caller.
+# pick NORMAL QUICK: one of two settings; a variable of the environment goes before both, by the
+# caller.
 pick() { if ((quick)); then echo "$2"; else echo "$1"; fi; }
 
 # keep LABEL: adds the records of the last run, marked with what they are about.
@@ -52,7 +53,8 @@ simulated() {
     keep "$label"
 }
 
-# dense LABEL RANKS PLATFORM BYTES...: MPI_Allreduce of dense floats, simulated, buffers shared by all ranks.
+# dense LABEL RANKS PLATFORM BYTES...: MPI_Allreduce of dense floats, simulated, buffers shared by
+# all ranks.
 dense() {
     local label=$1 ranks=$2 platform=$3
     shift 3
@@ -76,6 +78,7 @@ native() {
 # end: table and plot of the records.
 end() {
     echo "$name: $((SECONDS - seconds_at_start)) s" >&2
+    if [[ -s $records ]]; then "$root/bench/records.py" "$records"; fi
     "$root/bench/paper/plot" "$name" "$records" "$IMAGES" || failed=1
     exit "$failed"
 }

@@ -1,7 +1,8 @@
-/* dense_allreduce BYTES...: time of MPI_Allreduce of that many bytes of float, one JSON object a line.
+/* dense_allreduce BYTES...: time of MPI_Allreduce of that many bytes of float, one JSON object a
+ * line.
  *
- * For lab/simulate: under SimGrid all ranks share their buffers (SMPI_SHARED_MALLOC), so that 64 ranks with
- * 100 MB each fit in memory. The sums are then wrong; the messages are the same.
+ * For lab/simulate: under SimGrid all ranks share their buffers (SMPI_SHARED_MALLOC), so that 64
+ * ranks with 100 MB each fit in memory. The sums are then wrong; the messages are the same.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -33,7 +34,8 @@ int main(int argc, char **argv) {
         double mine = MPI_Wtime() - start, slowest;
         MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
         if (rank == 0)
-            printf("{\"kind\":\"dense\",\"requested\":\"mpi\",\"ranks\":%d,\"dim\":%ld,\"median_s\":%.9g}\n",
+            printf("{\"kind\":\"dense\",\"requested\":\"mpi\",\"ranks\":%d,\"dim\":%ld,\"median_"
+                   "s\":%.9g}\n",
                    ranks, bytes / 4, slowest);
         RELEASE(in);
         RELEASE(out);

@@ -44,14 +44,20 @@ def lstm(a: argparse.Namespace) -> tuple[nn.Module, Loss, dict[str, Any]]:
         scores, _ = model(x[:, :-1], (hidden, hidden))
         return nn.functional.cross_entropy(scores.flatten(0, 1), x[:, 1:].flatten())
 
-    return wikitext.Model(a.words, a.width, 1), loss, {"words": a.words, "width": a.width, "length": a.length}
+    return (
+        wikitext.Model(a.words, a.width, 1),
+        loss,
+        {"words": a.words, "width": a.width, "length": a.length},
+    )
 
 
 def cnn(a: argparse.Namespace) -> tuple[nn.Module, Loss, dict[str, Any]]:
     import fashion_mnist
 
     def loss(model: nn.Module) -> torch.Tensor:
-        return nn.functional.cross_entropy(model(torch.randn(a.batch, 1, 28, 28)), torch.randint(0, 10, (a.batch,)))
+        return nn.functional.cross_entropy(
+            model(torch.randn(a.batch, 1, 28, 28)), torch.randint(0, 10, (a.batch,))
+        )
 
     return fashion_mnist.network(), loss, {}
 
@@ -76,7 +82,8 @@ def timed(step: Callable[[], None], repetitions: int) -> list[float]:
 def measure(a: argparse.Namespace, method: str, original: nn.Module, loss: Loss) -> dict[str, Any]:
     torch.manual_seed(1 + MPI.COMM_WORLD.Get_rank())
     model = copy.deepcopy(original)
-    # Weights are the same already. Where PyTorch can't be told so, it sends all of them before the first step.
+    # Weights are the same already. Where PyTorch can't be told so, it sends all of them before the
+    # first step.
     known = "init_sync" in inspect.signature(DistributedDataParallel).parameters
     ddp = DistributedDataParallel(model, **({"init_sync": False} if known else {}))
     state = None
@@ -119,7 +126,9 @@ def measure(a: argparse.Namespace, method: str, original: nn.Module, loss: Loss)
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--model", choices=list(MODELS), default="lstm")
     p.add_argument("--methods", default="gloo,dense,topk,gtopk,oktopk,spardl,s2,topk+qsgd4")
     p.add_argument("--density", type=float, default=0.01)
@@ -131,7 +140,9 @@ def main() -> None:
     p.add_argument("--length", type=int, default=20, help="words of a sequence (lstm)")
     p.add_argument("--words", type=int, default=33278, help="of the embedding (lstm)")
     p.add_argument("--width", type=int, default=128, help="of embedding and LSTM")
-    p.add_argument("--note", type=json.loads, default={}, help="an object that goes into each record")
+    p.add_argument(
+        "--note", type=json.loads, default={}, help="an object that goes into each record"
+    )
     p.add_argument("--json", required=True, metavar="FILE", help="records, one per line")
     a = p.parse_args()
     torch.set_num_threads(1)

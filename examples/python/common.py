@@ -23,25 +23,76 @@ METHODS = ["dense", "topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4"]
 
 
 def parser(description: str, *, steps: int, lr: float, batch: int) -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    p.add_argument("--method", default="oktopk", help=f"{', '.join(METHODS)}, or another algorithm of rill")
-    p.add_argument("--density", type=float, default=0.01, help="share of the entries that is sent in a step")
-    p.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps at each of four higher densities first")
-    p.add_argument("--small", type=int, default=0, metavar="VALUES", help="parameters of fewer values are summed densely")
-    p.add_argument("--sketch", default="", metavar="LAMBDA,ROWS", help="s2: cells of the sketch for an entry, and rows (default: 0.5,3)")
+    p = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    p.add_argument(
+        "--method", default="oktopk", help=f"{', '.join(METHODS)}, or another algorithm of rill"
+    )
+    p.add_argument(
+        "--density", type=float, default=0.01, help="share of the entries that is sent in a step"
+    )
+    p.add_argument(
+        "--warmup",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="steps at each of four higher densities first",
+    )
+    p.add_argument(
+        "--small",
+        type=int,
+        default=0,
+        metavar="VALUES",
+        help="parameters of fewer values are summed densely",
+    )
+    p.add_argument(
+        "--sketch",
+        default="",
+        metavar="LAMBDA,ROWS",
+        help="s2: cells of the sketch for an entry, and rows (default: 0.5,3)",
+    )
     p.add_argument("--steps", type=int, default=steps)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--lr", type=float, default=lr, help="learning rate")
     p.add_argument("--momentum", type=float, default=0.9)
-    p.add_argument("--correction", action="store_true", help="momentum on each rank before selection, not in SGD or Adam (not for dense)")
-    p.add_argument("--follow", action="store_true", help="what waits to be sent counts with the rate that it was computed at")
-    p.add_argument("--decay", action="store_true", help="the learning rate goes linearly to 0 over the steps")
-    p.add_argument("--adam", action="store_true", help="Adam instead of SGD with momentum; applied after the exchange")
+    p.add_argument(
+        "--correction",
+        action="store_true",
+        help="momentum on each rank before selection, not in SGD or Adam (not for dense)",
+    )
+    p.add_argument(
+        "--follow",
+        action="store_true",
+        help="what waits to be sent counts with the rate that it was computed at",
+    )
+    p.add_argument(
+        "--decay", action="store_true", help="the learning rate goes linearly to 0 over the steps"
+    )
+    p.add_argument(
+        "--adam",
+        action="store_true",
+        help="Adam instead of SGD with momentum; applied after the exchange",
+    )
     p.add_argument("--batch", type=int, default=batch, help="samples of a rank in a step")
-    p.add_argument("--device", default="cpu", help="cpu, or cuda: the host's GPUs are shared out among its ranks")
-    p.add_argument("--evaluate", type=int, default=0, metavar="STEPS", help="steps between evaluations; 0: at the end only")
-    p.add_argument("--metrics", default="", metavar="FILE", help="a JSON line for each step and evaluation")
-    p.add_argument("--plot", default="", metavar="FILE", help="the curve as .svg or .png; needs matplotlib")
+    p.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu, or cuda: the host's GPUs are shared out among its ranks",
+    )
+    p.add_argument(
+        "--evaluate",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="steps between evaluations; 0: at the end only",
+    )
+    p.add_argument(
+        "--metrics", default="", metavar="FILE", help="a JSON line for each step and evaluation"
+    )
+    p.add_argument(
+        "--plot", default="", metavar="FILE", help="the curve as .svg or .png; needs matplotlib"
+    )
     return p
 
 
@@ -65,13 +116,17 @@ class Bar:
 
     def show(self, done: int, note: str) -> None:
         now = time.monotonic()
-        if not self.shown or (done < self.total and now - self.last < (0.1 if self.terminal else 10)):
+        if not self.shown or (
+            done < self.total and now - self.last < (0.1 if self.terminal else 10)
+        ):
             return
         self.last = now
         left = (now - self.began) / max(done, 1) * (self.total - done)
         if self.terminal:
             width = 30 * done // self.total
-            sys.stderr.write(f"\r[{'#' * width}{'.' * (30 - width)}] {done}/{self.total} {note} {left:.0f} s left \x1b[K")
+            sys.stderr.write(
+                f"\r[{'#' * width}{'.' * (30 - width)}] {done}/{self.total} {note} {left:.0f} s left \x1b[K"
+            )
             sys.stderr.write("\n" if done == self.total else "")
         else:
             sys.stderr.write(f"{done}/{self.total} {note}\n")
@@ -81,7 +136,9 @@ class Bar:
 class Run:
     """A training run: counts, measures, writes and shows."""
 
-    def __init__(self, arguments: argparse.Namespace, rank: int, size: int, task: str, measure: str) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, rank: int, size: int, task: str, measure: str
+    ) -> None:
         self.arguments, self.rank, self.size, self.measure = arguments, rank, size, measure
         self.bar = Bar(arguments.steps, rank == 0)
         self.file = open(arguments.metrics, "w") if arguments.metrics and rank == 0 else None
@@ -126,7 +183,9 @@ class Run:
     def finish(self) -> None:
         self.write(kind="end", sent_bytes=self.bytes)
         if self.rank == 0:
-            print(f"{self.arguments.method}: {self.bytes / max(1, self.arguments.steps) / 1e3:.1f} kB sent by a rank in a step")
+            print(
+                f"{self.arguments.method}: {self.bytes / max(1, self.arguments.steps) / 1e3:.1f} kB sent by a rank in a step"
+            )
         if self.arguments.plot and self.rank == 0:
             self.plot()
 
@@ -164,14 +223,20 @@ def corrected(arguments: argparse.Namespace) -> bool:
 
 def optimizer_of(arguments: argparse.Namespace, parameters: Any) -> torch.optim.Optimizer:
     if arguments.adam:  # with momentum in the reducers, Adam has none of its own
-        return torch.optim.Adam(parameters, lr=arguments.lr, betas=(0.0 if corrected(arguments) else 0.9, 0.999))
-    return torch.optim.SGD(parameters, lr=arguments.lr, momentum=0.0 if corrected(arguments) else arguments.momentum)
+        return torch.optim.Adam(
+            parameters, lr=arguments.lr, betas=(0.0 if corrected(arguments) else 0.9, 0.999)
+        )
+    return torch.optim.SGD(
+        parameters, lr=arguments.lr, momentum=0.0 if corrected(arguments) else arguments.momentum
+    )
 
 
 def schedule_of(arguments: argparse.Namespace, optimizer: torch.optim.Optimizer) -> Any:
     """To be stepped after each step of the optimizer."""
     steps = arguments.steps
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: (1 - done / steps) if arguments.decay else 1.0)
+    return torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: (1 - done / steps) if arguments.decay else 1.0
+    )
 
 
 def sketch_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -181,7 +246,9 @@ def sketch_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"sketch_lambda": float(cells), "sketch_rows": int(rows)}
 
 
-def distributed(arguments: argparse.Namespace, model: nn.Module, **options: Any) -> tuple[DistributedDataParallel, rill.torch.State]:
+def distributed(
+    arguments: argparse.Namespace, model: nn.Module, **options: Any
+) -> tuple[DistributedDataParallel, rill.torch.State]:
     """The model under DistributedDataParallel with rill's hook."""
     ddp = DistributedDataParallel(model)
     state = rill.torch.State(arguments.method, density=arguments.density, module=model, seed=arguments.seed,

@@ -15,7 +15,9 @@ arguments = parser.parse_args()
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 centres = torch.randn(10, 64)
-model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+model = nn.Sequential(
+    nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+)
 ddp = DistributedDataParallel(model)
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
 

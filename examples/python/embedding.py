@@ -102,7 +102,9 @@ def main() -> None:
 
     draw = torch.Generator().manual_seed(arguments.seed)
     for step in run.steps():
-        chosen = torch.randint(0, len(train_labels), (comm.size * arguments.batch,), generator=draw)[comm.rank :: comm.size]
+        chosen = torch.randint(
+            0, len(train_labels), (comm.size * arguments.batch,), generator=draw
+        )[comm.rank :: comm.size]
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(train_inputs[chosen]), train_labels[chosen])
         loss.backward()

@@ -23,7 +23,9 @@ def images(part: str) -> torch.Tensor:
 def read(name: str, header: int) -> torch.Tensor:
     path = common.find_data(f"fashion-mnist/{name}")
     if path is None:
-        sys.exit(f"fashion-mnist/{name} was not found: install dataset-fashion-mnist, or set RILL_DATA")
+        sys.exit(
+            f"fashion-mnist/{name} was not found: install dataset-fashion-mnist, or set RILL_DATA"
+        )
     return torch.from_numpy(np.frombuffer(gzip.open(path).read(), np.uint8, offset=header).copy())
 
 
@@ -45,8 +47,12 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     device = common.device_of(arguments)
-    inputs, labels = images("train").to(device), read("train-labels-idx1-ubyte.gz", 8).long().to(device)
-    test_inputs, test_labels = images("t10k").to(device), read("t10k-labels-idx1-ubyte.gz", 8).long().to(device)
+    inputs, labels = images("train").to(device), read("train-labels-idx1-ubyte.gz", 8).long().to(
+        device
+    )
+    test_inputs, test_labels = images("t10k").to(device), read(
+        "t10k-labels-idx1-ubyte.gz", 8
+    ).long().to(device)
     model = network().to(device)
     ddp, state = common.distributed(arguments, model)
     optimizer = common.optimizer_of(arguments, ddp.parameters())
@@ -60,12 +66,16 @@ def main() -> None:
         right = 0
         for x, y in zip(test_inputs[mine].split(500), test_labels[mine].split(500)):
             right += int((model(scaled(x)).argmax(1) == y).sum())
-        return float(rill.torch.allreduce(torch.tensor([right], dtype=torch.float64))) / len(test_labels)
+        return float(rill.torch.allreduce(torch.tensor([right], dtype=torch.float64))) / len(
+            test_labels
+        )
 
     # All ranks draw the same global batch and take their part of it, whatever the method.
     draw = torch.Generator().manual_seed(arguments.seed)
     for step in run.steps():
-        chosen = torch.randint(0, len(labels), (size * arguments.batch,), generator=draw)[rank::size].to(device)
+        chosen = torch.randint(0, len(labels), (size * arguments.batch,), generator=draw)[
+            rank::size
+        ].to(device)
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(ddp(scaled(inputs[chosen])), labels[chosen])
         loss.backward()

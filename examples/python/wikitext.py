@@ -22,7 +22,12 @@ from torch import nn
 def own_text(words: int = 400000) -> list[str]:
     """Licences, manuals and headers of this machine, in the order of their names."""
     found: list[str] = []
-    for pattern in ("/usr/share/common-licenses/*", "/usr/share/man/man[17]/*.gz", "/usr/share/perl/*/pod/*.pod", "/usr/include/*.h"):
+    for pattern in (
+        "/usr/share/common-licenses/*",
+        "/usr/share/man/man[17]/*.gz",
+        "/usr/share/perl/*/pod/*.pod",
+        "/usr/include/*.h",
+    ):
         for name in sorted(glob.glob(pattern)):
             opened = gzip.open if name.endswith(".gz") else open
             try:
@@ -58,7 +63,9 @@ class Model(nn.Module):
         self.out = nn.Linear(width, words)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
 
-    def forward(self, x: torch.Tensor, hidden: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    def forward(
+        self, x: torch.Tensor, hidden: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
         y, hidden = self.lstm(self.embedding(x), hidden)
         return self.out(y), hidden
 
@@ -68,16 +75,25 @@ def main() -> None:
     parser.set_defaults(momentum=0.0)
     parser.add_argument("--width", type=int, default=128, help="of embedding and LSTM")
     parser.add_argument("--layers", type=int, default=1)
-    parser.add_argument("--words", type=int, default=0, help="size of the vocabulary, most frequent first; 0: all")
+    parser.add_argument(
+        "--words", type=int, default=0, help="size of the vocabulary, most frequent first; 0: all"
+    )
     parser.add_argument("--length", type=int, default=35, help="words of a sequence")
-    parser.add_argument("--clip", type=float, default=0.25, help="largest norm of a rank's gradient, before the exchange; 0: no")
+    parser.add_argument(
+        "--clip",
+        type=float,
+        default=0.25,
+        help="largest norm of a rank's gradient, before the exchange; 0: no",
+    )
     arguments = parser.parse_args()
     rank, size = rill.torch.init_process_group()
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
 
     source, train_words, valid_words = texts()
-    common_words = collections.Counter(train_words).most_common(arguments.words - 1 if arguments.words else None)
+    common_words = collections.Counter(train_words).most_common(
+        arguments.words - 1 if arguments.words else None
+    )
     numbers = {word: i + 1 for i, (word, _) in enumerate(common_words)}  # 0: any other word
     device = common.device_of(arguments)
     train = torch.tensor([numbers.get(word, 0) for word in train_words]).to(device)
@@ -85,7 +101,10 @@ def main() -> None:
     model = Model(len(numbers) + 1, arguments.width, arguments.layers).to(device)
     if rank == 0:
         count = sum(p.numel() for p in model.parameters())
-        print(f"{source}: {len(train)} words, {len(numbers) + 1} types, {count} parameters", flush=True)
+        print(
+            f"{source}: {len(train)} words, {len(numbers) + 1} types, {count} parameters",
+            flush=True,
+        )
     # The reducer clips to clip / sqrt(ranks), so that the sum of all stays within clip.
     ddp, state = common.distributed(arguments, model, clip=arguments.clip * size**0.5)
     optimizer = common.optimizer_of(arguments, ddp.parameters())
@@ -105,14 +124,20 @@ def main() -> None:
         for at in range(0, rows.shape[1] - 1, arguments.length):
             n = min(arguments.length, rows.shape[1] - 1 - at)
             y, hidden = model(rows[:, at : at + n], hidden)
-            loss += float(nn.functional.cross_entropy(y.flatten(0, 1), rows[:, at + 1 : at + 1 + n].flatten(), reduction="sum"))
+            loss += float(
+                nn.functional.cross_entropy(
+                    y.flatten(0, 1), rows[:, at + 1 : at + 1 + n].flatten(), reduction="sum"
+                )
+            )
             words += 10 * n
         total = rill.torch.allreduce(torch.tensor([loss, words], dtype=torch.float64))
         return math.exp(float(total[0] / total[1]))
 
     # Each rank has its rows of the text, and goes along them.
     rows = size * arguments.batch
-    text = train[: len(train) // rows * rows].reshape(rows, -1)[rank * arguments.batch : (rank + 1) * arguments.batch]
+    text = train[: len(train) // rows * rows].reshape(rows, -1)[
+        rank * arguments.batch : (rank + 1) * arguments.batch
+    ]
     hidden, at = start(arguments.batch), 0
     for step in run.steps():
         if at + arguments.length + 1 > text.shape[1]:

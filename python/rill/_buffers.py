@@ -35,7 +35,7 @@ _NAMES = {
 
 class Buffer(NamedTuple):
     address: int
-    count: int
+    count: int  # type: ignore[assignment]
     type: Type
     owner: Any  # keeps the memory alive
 
@@ -100,7 +100,11 @@ def _numpy_buffer(array: Any, name: str, writable: bool) -> Buffer:
 
 
 def buffer_of(
-    obj: Any, name: str, kind: Optional[Type] = None, count: Optional[int] = None, writable: bool = False
+    obj: Any,
+    name: str,
+    kind: Optional[Type] = None,
+    count: Optional[int] = None,
+    writable: bool = False,
 ) -> Buffer:
     """The memory of an array or tensor. Never copies: what can't be borrowed is an error that says why."""
     if is_torch(obj):
@@ -111,9 +115,13 @@ def buffer_of(
         else:
             buffer = _numpy_buffer(obj, name, writable)
     else:
-        raise TypeError(f"{name} is of type {type(obj).__name__}: a NumPy array or a tensor is needed")
+        raise TypeError(
+            f"{name} is of type {type(obj).__name__}: a NumPy array or a tensor is needed"
+        )
     if kind is not None and buffer.type is not kind:
-        raise TypeError(f"{name} has values of type {buffer.type.name.lower()}: {kind.name.lower()} is needed")
+        raise TypeError(
+            f"{name} has values of type {buffer.type.name.lower()}: {kind.name.lower()} is needed"
+        )
     if count is not None and buffer.count != count:
         raise ValueError(f"{name} has {buffer.count} values: {count} are needed")
     return buffer

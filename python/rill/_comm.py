@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
     stream: Stream
     first: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 class Pending:
@@ -213,7 +213,7 @@ class _Call(NamedTuple):
 
 # The same, of which blocking calls need no object.
 _Made = tuple[Callable[[], tuple[Any, ...]], tuple[Stream, ...], tuple[Stream, ...], Any, Callable[[], Any]]
-_SHARES_NOTHING = contextlib.nullcontext()
+_SHARES_NOTHING: Any = contextlib.nullcontext()
 
 
 class Comm:

@@ -53,12 +53,17 @@ def remember(handle: ctypes.c_void_p, checks: bool) -> None:
 def install(mpi: Any) -> None:
     """With mpi4py's module; does nothing before MPI is up."""
     global _process, _mpi
-    if _process == os.getpid() or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1:
+    if (
+        _process == os.getpid()
+        or not mpi.Is_initialized()
+        or mpi.Is_finalized()
+        or mpi.COMM_WORLD.Get_size() == 1
+    ):
         return
     _process, _mpi = os.getpid(), mpi
     sys.excepthook = _uncaught(sys.excepthook)
     threading.excepthook = _uncaught_in_thread(threading.excepthook)
-    sys.exit = _exit
+    sys.exit = _exit  # type: ignore[assignment]
     atexit.register(_at_exit)
 
 
@@ -95,7 +100,9 @@ def _uncaught(previous: Callable[..., Any]) -> Callable[..., None]:
             previous(kind, error, trace)
         finally:
             if applies:
-                _abort(130 if issubclass(kind, KeyboardInterrupt) else 1, f"ended by {kind.__name__}")
+                _abort(
+                    130 if issubclass(kind, KeyboardInterrupt) else 1, f"ended by {kind.__name__}"
+                )
 
     return hook
 
@@ -106,7 +113,9 @@ def _uncaught_in_thread(previous: Callable[..., Any]) -> Callable[..., None]:
     def hook(arguments: Any) -> None:
         previous(arguments)
         if arguments.thread is not None and arguments.thread.name == "rill" and _applies():
-            _abort(1, f"ended by {arguments.exc_type.__name__} in the thread that advances exchanges")
+            _abort(
+                1, f"ended by {arguments.exc_type.__name__} in the thread that advances exchanges"
+            )
 
     return hook
 
@@ -120,7 +129,7 @@ class _Exit(SystemExit):
     @property
     def code(self) -> Any:  # type: ignore[override]
         global _status
-        code = SystemExit.code.__get__(self)  # type: ignore[attr-defined]
+        code = SystemExit.code.__get__(self)  # type: ignore
         try:
             sys._getframe(1)
         except ValueError:  # no Python code asks
@@ -173,7 +182,12 @@ class _Leaving:
 
     def _start(self) -> bool:
         status = lib.rill_iallreduce(
-            self.comm.handle, self.stream, self.stream, op_handle("sum"), ctypes.byref(SMALL_CALL), ctypes.byref(self.request)
+            self.comm.handle,
+            self.stream,
+            self.stream,
+            op_handle("sum"),
+            ctypes.byref(SMALL_CALL),
+            ctypes.byref(self.request),
         )
         return bool(status >= 0)
 

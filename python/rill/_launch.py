@@ -28,6 +28,16 @@ def check(size: Callable[[], int]) -> None:
     ranks = size()
     if torchrun > ranks:
         have = "1 rank: this process alone" if ranks == 1 else f"{ranks} ranks"
-        raise RuntimeError(message(torchrun, f"WORLD_SIZE is {torchrun}, but MPI has {have}; torchrun's processes are unknown to MPI"))
+        raise RuntimeError(
+            message(
+                torchrun,
+                f"WORLD_SIZE is {torchrun}, but MPI has {have}; torchrun's processes are unknown to MPI",
+            )
+        )
     if srun > ranks == 1:  # mpirun starts a step of its own, of less tasks than ranks
-        raise RuntimeError(message(srun, f"srun has started {srun} tasks, but MPI knows this process alone; srun --mpi=pmix may help"))
+        raise RuntimeError(
+            message(
+                srun,
+                f"srun has started {srun} tasks, but MPI knows this process alone; srun --mpi=pmix may help",
+            )
+        )

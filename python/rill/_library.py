@@ -59,7 +59,9 @@ def _candidates() -> Iterator[str]:
         yield str(folder / f"librill.so.{VERSION}")
     yield f"librill.so.{VERSION}"
     try:
-        found = subprocess.run(["pkg-config", "--variable=libdir", "rill"], capture_output=True, text=True)
+        found = subprocess.run(
+            ["pkg-config", "--variable=libdir", "rill"], capture_output=True, text=True
+        )
         if found.returncode == 0 and found.stdout.strip():
             yield str(Path(found.stdout.strip()) / "librill.so")
     except OSError:
@@ -77,7 +79,9 @@ def _load() -> ctypes.CDLL:
         try:
             return ctypes.CDLL(candidate)
         except OSError as error:
-            if "/" in candidate:  # it is there: the loader's sentence says what it lacks, such as the library of its MPI
+            if (
+                "/" in candidate
+            ):  # it is there: the loader's sentence says what it lacks, such as the library of its MPI
                 failed.append(f"{candidate} does not load: {error}")
     given = os.environ.get("RILL_LIBRARY")
     if given and not failed:
@@ -101,7 +105,9 @@ text = ctypes.c_char_p
 def _declare(name: str, result: Any, *arguments: Any) -> None:
     function = getattr(lib, name, None)
     if function is None:
-        raise ImportError(f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python")
+        raise ImportError(
+            f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python"
+        )
     function.restype = result
     function.argtypes = list(arguments)
 
@@ -198,7 +204,8 @@ for _result, _functions in _BY_RESULT.items():
     for _name, _arguments in _functions.items():
         _declare(_name, _result, *_arguments)
 
-# Arguments after the communicator, per collective; then the options and, where there is one, the request.
+# Arguments after the communicator, per collective; then the options and, where there is one, the
+# request.
 COLLECTIVES: dict[str, tuple[Any, ...]] = {
     "allreduce": (pointer, pointer, pointer),
     "reduce": (pointer, pointer, pointer, c_int),
@@ -214,13 +221,22 @@ for _name, _arguments in COLLECTIVES.items():
 
 # Dimensions of streams that nobody has: those of calls that the package makes by itself.
 END_DIM, AGREE_DIM = 0x656E64, 0x6167726565
-_OWN_CALLS = {END_DIM: "has ended its program", AGREE_DIM: "agrees with the others, as before a reducer is made, saved or loaded"}
+_OWN_CALLS = {
+    END_DIM: "has ended its program",
+    AGREE_DIM: "agrees with the others, as before a reducer is made, saved or loaded",
+}
 
 
 def _explained(detail: str) -> str:
     for dim, does in _OWN_CALLS.items():
-        detail = re.sub(rf"another rank has dimension {dim}, this one \d+", f"another rank {does}", detail)
-        detail = re.sub(rf"another rank has dimension \d+, this one {dim}", f"another rank is in a call, this one {does}", detail)
+        detail = re.sub(
+            rf"another rank has dimension {dim}, this one \d+", f"another rank {does}", detail
+        )
+        detail = re.sub(
+            rf"another rank has dimension \d+, this one {dim}",
+            f"another rank is in a call, this one {does}",
+            detail,
+        )
     return detail
 
 
@@ -261,7 +277,12 @@ class Sharing:
 
     def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
         # The interpreter's end is shared in another way (_exit.py), and nothing twice.
-        if error is None or not isinstance(error, Exception) or getattr(error, "_shared", False) or not self._handle:
+        if (
+            error is None
+            or not isinstance(error, Exception)
+            or getattr(error, "_shared", False)
+            or not self._handle
+        ):
             return
         error._shared = True  # type: ignore[attr-defined]
         text = str(error) if isinstance(error, RillError) else f"{type(error).__name__}: {error}"

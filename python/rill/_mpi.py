@@ -35,7 +35,9 @@ class _Mpi:
         ours, theirs = text.value.decode(errors="replace"), self.module.Get_library_version()
         if ours.strip("\0\n ") != theirs.strip("\0\n "):
             # Open MPI's text has commas, MPICH's lines and tabs.
-            ours, theirs = (" ".join(text.splitlines()[0].split(",")[0].split()) for text in (ours, theirs))
+            ours, theirs = (
+                " ".join(text.splitlines()[0].split(",")[0].split()) for text in (ours, theirs)
+            )
             raise ImportError(f"librill.so uses {ours!r}, mpi4py {theirs!r}")
 
     def handle(self, obj: Any) -> Any:

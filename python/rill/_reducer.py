@@ -46,7 +46,9 @@ class Step(Pending):
         self, reducer: "Reducer", call: Callable[..., int], arguments: tuple[Any, ...], kept: Any, result: Callable[[], Any],
         update: Optional[Stream] = None,
     ) -> None:  # fmt: skip
-        super().__init__(reducer.comm, (reducer, kept), result, (), () if update is None else (update,))
+        super().__init__(
+            reducer.comm, (reducer, kept), result, (), () if update is None else (update,)
+        )
         self._reducer = reducer
         self._call, self._arguments, self._stream = call, arguments, update
 
@@ -80,7 +82,9 @@ class Reducer:
     the update may be the gradient. Create, step, start, save and load are collective.
     """
 
-    def __init__(self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: Unpack[ReducerOptions]) -> None:
+    def __init__(
+        self, comm: Comm, dim: int, dtype: Any = Type.F32, **options: Unpack[ReducerOptions]
+    ) -> None:
         self.comm = comm
         self.options = dict(options)
         self._handle = ctypes.c_void_p()
@@ -95,7 +99,11 @@ class Reducer:
         comm._agree()
         check_shared(
             lib.rill_reducer_create(
-                comm._live(), int(self.type), self.dim, ctypes.byref(c_options), ctypes.byref(self._handle)
+                comm._live(),
+                int(self.type),
+                self.dim,
+                ctypes.byref(c_options),
+                ctypes.byref(self._handle),
             )
         )
         comm._children.add(self)
@@ -145,42 +153,63 @@ class Reducer:
         update = gradient if update is None else update
         with self._shares_errors:
             source, target = self._gradient(gradient), self._update(update)
-        return Step(self, lib.rill_reducer_start, (source.address, target.address), (source, target), lambda: update)
+        return Step(
+            self,
+            lib.rill_reducer_start,
+            (source.address, target.address),
+            (source, target),
+            lambda: update,
+        )
 
     def start_stream(self, gradient: Any, update: Optional[Stream] = None) -> Step:
         """As start, with the update as a stream."""
         with self._shares_errors:
             out = _stream_of(self, update)
             source = self._gradient(gradient)
-        return Step(self, lib.rill_reducer_start_stream, (source.address,), (source, out), lambda: out, out).start()
+        return Step(
+            self, lib.rill_reducer_start_stream, (source.address,), (source, out), lambda: out, out
+        ).start()
 
-    def _tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]) -> tuple[Any, Any, Sequence[Any]]:
+    def _tensors(
+        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]
+    ) -> tuple[Any, Any, Sequence[Any]]:
         updates = gradients if updates is None else updates
         if len(updates) != len(gradients):
             raise ValueError(f"there are {len(gradients)} gradients and {len(updates)} updates")
         sources = [buffer_of(g, f"gradients[{i}]", self.type) for i, g in enumerate(gradients)]
         targets = [
-            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True) for i, u in enumerate(updates)
+            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True)
+            for i, u in enumerate(updates)
         ]
-        list_ = (CTensor * len(sources))(*((s.address, t.address, s.count) for s, t in zip(sources, targets)))
+        list_ = (CTensor * len(sources))(
+            *(CTensor(s.address, t.address, s.count) for s, t in zip(sources, targets))
+        )
         return list_, (sources, targets), updates
 
-    def step_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Sequence[Any]:
+    def step_tensors(
+        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None
+    ) -> Sequence[Any]:
         """One step on several tensors as if they were one vector; their sizes sum up to dim."""
         with self._shares_errors:
             list_, _, updates = self._tensors(gradients, updates)
         check_shared(lib.rill_reducer_step_tensors(self._live(), len(list_), list_))
         return updates
 
-    def start_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
+    def start_tensors(
+        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None
+    ) -> Step:
         """As start, on several tensors."""
         return self._prepare_tensors(gradients, updates).start()
 
-    def _prepare_tensors(self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None) -> Step:
+    def _prepare_tensors(
+        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]] = None
+    ) -> Step:
         """As _prepare, on several tensors."""
         with self._shares_errors:
             list_, kept, updates = self._tensors(gradients, updates)
-        return Step(self, lib.rill_reducer_start_tensors, (len(list_), list_), kept, lambda: updates)
+        return Step(
+            self, lib.rill_reducer_start_tensors, (len(list_), list_), kept, lambda: updates
+        )
 
     def accumulate(self, gradient: Any) -> None:
         """Adds a micro-batch's gradient to the next step, and sends nothing. Not collective."""
@@ -264,7 +293,11 @@ class Selector:
         self.type = type_of(dtype)
         self._handle = ctypes.c_void_p()
         c_options = select_options(options)
-        check(lib.rill_selector_create(int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)))
+        check(
+            lib.rill_selector_create(
+                int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)
+            )
+        )
 
     def select(self, dense: Any, out: Optional[Stream] = None) -> Stream:
         """The selected entries of an array."""
@@ -283,7 +316,11 @@ class Selector:
         out = Stream(self.dim, self.type) if out is None else out
         source = buffer_of(gradient, "gradient", self.type, self.dim)
         kept = buffer_of(residual, "residual", self.type, self.dim, writable=True)
-        check(lib.rill_select_residual(self._handle, source.address, kept.address, out._change(keep=False)))
+        check(
+            lib.rill_select_residual(
+                self._handle, source.address, kept.address, out._change(keep=False)
+            )
+        )
         return out
 
     def __del__(self) -> None:

@@ -42,7 +42,7 @@ class Setting:
 
 def settings() -> list[Setting]:
     """All settings of the library, as ``rill info --settings`` prints them."""
-    found = []
+    found: list[Setting] = []
     c = CSetting(ctypes.sizeof(CSetting))
     while lib.rill_setting_at(len(found), ctypes.byref(c)) is not None:
         found.append(
@@ -61,7 +61,11 @@ def settings() -> list[Setting]:
 @lru_cache(maxsize=None)
 def option_names(struct: str) -> tuple[str, ...]:
     """The fields of a struct of options as keywords are called here."""
-    return tuple(_HERE.get(s.name, s.name) for s in settings() if struct in s.structs and s.name not in _ABSENT)
+    return tuple(
+        _HERE.get(s.name, s.name)
+        for s in settings()
+        if struct in s.structs and s.name not in _ABSENT
+    )
 
 
 def field_of(name: str) -> str:

@@ -9,13 +9,28 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import numpy as np
 
-from ._buffers import Type, buffer_of, indices_of, is_scipy_sparse, is_torch, numpy_dtype, type_of, view
+from ._buffers import (
+    Type,
+    buffer_of,
+    indices_of,
+    is_scipy_sparse,
+    is_torch,
+    numpy_dtype,
+    type_of,
+    view,
+)
 from ._library import check, lib
 
 ArrayLike = Any  # a NumPy array or a CPU tensor
 
 _OP_FN = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p
+    None,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_uint64,
+    ctypes.c_int,
+    ctypes.c_void_p,
 )
 
 
@@ -138,9 +153,18 @@ class Stream:
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        places = np.empty(0, np.uint64) if self.is_dense else self.blocks if self.block else self.indices
+        places = (
+            np.empty(0, np.uint64) if self.is_dense else self.blocks if self.block else self.indices
+        )
         form = "dense" if self.is_dense else self.block
-        return _restored, (self._dim, int(self._type), form, self.fill, places.copy(), self.values.copy())
+        return _restored, (
+            self._dim,
+            int(self._type),
+            form,
+            self.fill,
+            places.copy(),
+            self.values.copy(),
+        )
 
     # ---- memory ----
 
@@ -160,7 +184,9 @@ class Stream:
     def _in_use(self, what: str, calls: set[Any]) -> None:
         """Raises unless the calls are complete, though nobody has waited for them."""
         if not all([call._is_complete() for call in calls]):
-            raise BufferError(f"the stream can't be {what}: a call with it is under way; wait for that first")
+            raise BufferError(
+                f"the stream can't be {what}: a call with it is under way; wait for that first"
+            )
 
     def _view(self, address: Optional[int], count: int, dtype: Any) -> Any:
         if self._writers:
@@ -250,7 +276,11 @@ class Stream:
         """Replaces the contents by blocks of ``block`` entries, such as rows of an embedding."""
         numbers = indices_of(blocks, "blocks").astype(np.uint64, copy=False)
         buffer = buffer_of(values, "values", self._type, numbers.size * block)
-        check(lib.rill_stream_set_blocks(self._change(keep=False), block, numbers.size, numbers.ctypes.data, buffer.address))
+        check(
+            lib.rill_stream_set_blocks(
+                self._change(keep=False), block, numbers.size, numbers.ctypes.data, buffer.address
+            )
+        )
         return self
 
     def set_dense(self, dense: ArrayLike) -> "Stream":
@@ -293,7 +323,9 @@ class Stream:
         if pairs.fill != 0:
             raise ValueError(f"absent entries stand for {pairs.fill}, not 0; use dense()")
         idx = pairs.indices.astype(np.int64)
-        return sparse.coo_matrix((pairs.values.copy(), (idx // columns, idx % columns)), shape=(rows, columns))
+        return sparse.coo_matrix(
+            (pairs.values.copy(), (idx // columns, idx % columns)), shape=(rows, columns)
+        )
 
     def torch(self, shape: Optional[Sequence[int]] = None) -> Any:
         """A sparse COO tensor; with ``shape`` of that, else of one dimension."""
@@ -349,18 +381,25 @@ def sum_streams(streams: Sequence[Stream], op: Union[str, Op] = "sum") -> Stream
 class _Restoring(Op):
     """Has a neutral element, and no values to work on."""
 
-    _types = (Type.F32, Type.F64, Type.F16, Type.BF16)
+    _types = (Type.F32, Type.F64, Type.F16, Type.BF16)  # type: ignore[assignment]
 
 
 def _restored(dim: int, kind: int, form: Any, fill: float, places: Any, values: Any) -> Stream:
     """A pickled stream. form: "dense", the size of blocks, or 0."""
     stream = Stream(dim, Type(kind))
-    # First an entry wherever there is to be one, or a block, of a value that is not the fill; the values come last, and may be the fill.
+    # First an entry wherever there is to be one, or a block, of a value that is not the fill; the
+    # values come last, and may be the fill.
     entries = np.full(places.size, fill == 0, numpy_dtype(stream.type))
     stream.set_pairs(places * np.uint64(form) if form and form != "dense" else places, entries)
     if fill != 0:  # as of the result of an operation whose neutral element it is
         stream = sum_streams([stream], _Restoring("restored", np.add, fill))
-    _ = stream.to_dense() if form == "dense" else stream.to_blocks(form) if form else stream.to_sparse()
+    _ = (
+        stream.to_dense()
+        if form == "dense"
+        else stream.to_blocks(form)
+        if form
+        else stream.to_sparse()
+    )
     assert stream.nnz == values.size
     if values.size:
         ctypes.memmove(lib.rill_stream_values(stream._handle), values.ctypes.data, values.nbytes)
@@ -377,7 +416,9 @@ def as_stream(obj: Any) -> Stream:
     if is_scipy_sparse(obj):
         coo = obj.tocoo()
         idx = coo.row.astype(np.uint64) * np.uint64(coo.shape[1]) + coo.col.astype(np.uint64)
-        return Stream(coo.shape[0] * coo.shape[1], coo.dtype).set_pairs(idx, np.ascontiguousarray(coo.data))
+        return Stream(coo.shape[0] * coo.shape[1], coo.dtype).set_pairs(
+            idx, np.ascontiguousarray(coo.data)
+        )
     if is_torch(obj) and obj.is_sparse:
         from .torch import to_stream
 

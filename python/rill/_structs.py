@@ -182,7 +182,12 @@ def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]
 
 
 def call_options(given: Mapping[str, Any]) -> COptions:
-    return _fill(COptions(ctypes.sizeof(COptions), value_bits=-1, allow_bits=-1), given, "collectives", option_names("rill_options"))
+    return _fill(
+        COptions(ctypes.sizeof(COptions), value_bits=-1, allow_bits=-1),
+        given,
+        "collectives",
+        option_names("rill_options"),
+    )
 
 
 # Of small calls that the package makes by itself: nothing to plan.
@@ -205,7 +210,9 @@ def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
 
 def select_options(given: Mapping[str, Any]) -> CSelectOptions:
     known = [name for name, *_ in CSelectOptions._fields_[1:]]
-    return _fill(CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1), given, "selectors", known)
+    return _fill(
+        CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1), given, "selectors", known
+    )
 
 
 @dataclass(frozen=True)

@@ -58,12 +58,24 @@ def _metadata() -> str:
 
 def _build_tree() -> None:
     """Builds librill.so in build/ of the tree; a folder that is configured, such as for another MPI, stays so."""
-    commands = [[os.environ.get("CMAKE", "cmake"), "--build", "build", "--target", "rill", "--parallel", str(os.cpu_count() or 1)]]
+    commands = [
+        [
+            os.environ.get("CMAKE", "cmake"),
+            "--build",
+            "build",
+            "--target",
+            "rill",
+            "--parallel",
+            str(os.cpu_count() or 1),
+        ]
+    ]
     if not (TREE / "build" / "CMakeCache.txt").exists():
         commands.insert(0, ["scripts/configure", "build"])
     for command in commands:
         try:
-            done = subprocess.run(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            done = subprocess.run(
+                command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
             if done.returncode == 0:
                 continue
             print(done.stdout, file=sys.stderr)
@@ -97,7 +109,9 @@ def _write_wheel(folder: str, tag: str, files: dict[str, bytes]) -> str:
     info = f"{NAME}.dist-info"
     files[f"{info}/METADATA"] = _metadata().encode()
     pure = "true" if tag.endswith("-any") else "false"
-    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: rill_build\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode()
+    files[
+        f"{info}/WHEEL"
+    ] = f"Wheel-Version: 1.0\nGenerator: rill_build\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode()
     record = ""
     for name, data in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
@@ -113,10 +127,16 @@ def _write_wheel(folder: str, tag: str, files: dict[str, bytes]) -> str:
 
 
 def _sources() -> list[Path]:
-    return sorted(path for path in (HERE / "rill").rglob("*") if path.suffix == ".py" or path.name == "py.typed")
+    return sorted(
+        path
+        for path in (HERE / "rill").rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    )
 
 
-def build_wheel(wheel_directory: str, config_settings: object = None, metadata_directory: Optional[str] = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: object = None, metadata_directory: Optional[str] = None
+) -> str:
     files = {path.relative_to(HERE).as_posix(): path.read_bytes() for path in _sources()}
     library = _library()
     if library is not None:
@@ -124,7 +144,9 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
     return _write_wheel(wheel_directory, _tag(library), files)
 
 
-def build_editable(wheel_directory: str, config_settings: object = None, metadata_directory: Optional[str] = None) -> str:
+def build_editable(
+    wheel_directory: str, config_settings: object = None, metadata_directory: Optional[str] = None
+) -> str:
     _library()  # of the tree, which the package in the tree finds by itself
     return _write_wheel(wheel_directory, "py3-none-any", {"rill.pth": f"{HERE}\n".encode()})
 
@@ -134,7 +156,9 @@ def build_sdist(sdist_directory: str, config_settings: object = None) -> str:
     for name in ("pyproject.toml", "tools/rill_build.py"):
         files[name] = (HERE / name).read_bytes()
     files["PKG-INFO"] = _metadata().encode()
-    with tarfile.open(Path(sdist_directory) / f"{NAME}.tar.gz", "w:gz", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(
+        Path(sdist_directory) / f"{NAME}.tar.gz", "w:gz", format=tarfile.PAX_FORMAT
+    ) as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(f"{NAME}/{name}")
             member.size = len(data)

@@ -19,6 +19,7 @@ typedef struct rill__local_message {
     double arrives; /* the world's */
     uint64_t number;
     int source, to, tag;
+    bool placed;  /* the world's */
     bool lent;    /* data is the sender's, who frees this struct when it is through */
     bool owned;   /* data is memory of its own */
     bool reserve; /* one of the group's reserve */

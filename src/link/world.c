@@ -180,6 +180,11 @@ static void deliver_one(rill__world *world, node *x) {
     rill__local_arrive(world->group, m);
 }
 
+static double bytes_take(const rill__world *world, int rank, size_t bytes) {
+    const rill__world_options *o = &world->options;
+    return (double)bytes * o->byte * (o->slower ? o->slower[rank] : 1);
+}
+
 static void sent(void *context, rill__local_message *m) {
     rill__world *world = context;
     node *from = &world->nodes[m->source], *to = &world->nodes[m->to];
@@ -193,13 +198,12 @@ static void sent(void *context, rill__local_message *m) {
     world->under_way++;
     if (timed(world)) {
         const rill__world_options *o = &world->options;
-        double bytes = (double)m->bytes, out = bytes * o->byte, in = out;
-        if (o->slower) out *= o->slower[m->source], in *= o->slower[m->to];
+        double bytes = (double)m->bytes, out = bytes_take(world, m->source, m->bytes);
         from->clock += o->message + bytes * o->send_work;
         double leaves = fmax(from->clock, from->out_free);
         from->out_free = leaves + out;
-        m->arrives = fmax(leaves + o->latency, to->in_free) + fmax(in, out);
-        to->in_free = m->arrives;
+        m->arrives = leaves + o->latency + fmax(out, bytes_take(world, m->to, m->bytes));
+        m->placed = false;
     }
     push_coming(to, m, timed(world));
     if (timed(world) && to->coming[0] == m) make_ready(world, to, m->arrives);
@@ -214,12 +218,23 @@ static void taken(void *context, const rill__local_message *m) {
     else if (m->lent) make_ready(world, &world->nodes[m->source], 0);
 }
 
+/* The way into a rank is shared by what arrives, in the order of arrival: senders may be ahead of each other's time. */
+static void place(rill__world *world, node *x) {
+    rill__local_message *m = pop_coming(x);
+    m->arrives = fmax(m->arrives, x->in_free + bytes_take(world, x->rank, m->bytes));
+    m->placed = true;
+    x->in_free = m->arrives;
+    push_coming(x, m, true);
+}
+
 static void look(void *context, int rank) {
     rill__world *world = context;
     node *x = &world->nodes[rank];
     if (timed(world)) {
-        while (x->n && x->coming[0]->arrives <= x->clock)
-            deliver_one(world, x);
+        while (x->n && x->coming[0]->arrives <= x->clock) {
+            if (x->coming[0]->placed) deliver_one(world, x);
+            else place(world, x);
+        }
     } else if (rank != world->mood.slow) {
         while (x->n && (chance(world) & 255) < world->mood.eager)
             deliver_one(world, x);

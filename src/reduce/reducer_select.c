@@ -111,6 +111,8 @@ static rill_status select_ranges(rill_reducer *r, const void *gradient, int *don
         part = *r->part; /* its memory, with the dimension of this range */
         part.dim = r->bounds[i + 1] - first;
         part.index_bytes = rill__index_bytes(part.dim);
+        /* They take turns, and so does the memory that one needs. */
+        rill__selector_take_room(r->selectors[i], r->selectors[i ? i - 1 : r->n_selectors - 1]);
         rill_status status = select_with(r, i, (const char *)gradient + first * size,
                                          (char *)r->residual.data + first * size, &part);
         *done = i + 1;

@@ -107,6 +107,22 @@ rill_status rill__selector_create_in(const rill__space *space, rill_type type, u
     return RILL_OK;
 }
 
+static void exchange(rill__buffer *a, rill__buffer *b) {
+    rill__buffer swap = *a;
+    *a = *b;
+    *b = swap;
+}
+
+void rill__selector_take_room(rill_selector *s, rill_selector *from) {
+    if (s == from || s->threads != from->threads) return;
+    rill__slice *slices = s->slices;
+    s->slices = from->slices;
+    from->slices = slices;
+    exchange(&s->sample, &from->sample);
+    exchange(&s->addend, &from->addend);
+    exchange(&s->work, &from->work);
+}
+
 rill_status rill_selector_free(rill_selector **selector) {
     if (!selector || !*selector) return RILL_OK;
     rill_selector *s = *selector;

@@ -87,6 +87,10 @@ struct rill_selector {
 rill_status rill__selector_create_in(const rill__space *, rill_type, uint64_t dim,
                                      const rill_select_options *, rill_selector **out);
 
+/* Room of a selector that has nothing to do just now, for one with as many threads; what that had
+ * goes back in its place. */
+void rill__selector_take_room(rill_selector *, rill_selector *from);
+
 /* ---- slices (select_slices.c) --------------------------------------------------------------- */
 
 /* What a pass did with the gradient: all of it added, something skipped. */

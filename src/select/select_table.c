@@ -6,6 +6,9 @@
 static const rill__select_method *const methods[] = {
     &rill__select_topk,      &rill__select_bucket,   &rill__select_block,
     &rill__select_threshold, &rill__select_gaussian, &rill__select_random,
+#ifdef RILL_TEST_SELECTIONS /* rows of a test, which compiles this file itself */
+    RILL_TEST_SELECTIONS
+#endif
 };
 enum { METHODS = sizeof methods / sizeof methods[0] };
 

@@ -1,6 +1,6 @@
-/* The reader of a reducer's file on any bytes: it refuses them, or gives sections that have the sizes it
- * promised. With the lowest bit of the first byte set, checksums are made right first, so that what lies
- * behind them is reached too. */
+/* The reader of a reducer's file on any bytes: it refuses them, or gives sections that have the
+ * sizes it promised. With the lowest bit of the first byte set, checksums are made right first, so
+ * that what lies behind them is reached too. */
 #include "reduce/checkpoint.h"
 
 #include <stdlib.h>

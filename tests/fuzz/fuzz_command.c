@@ -1,6 +1,7 @@
-/* The command line of the tool: any words, one a line. The tool ends with one of its exit statuses; with wrong usage it
- * says so, and nothing else. What would start ranks, read or write files, or need MPI, is wrapped (tests/CMakeLists.txt),
- * and checks that what it is given makes sense. rill plan is real. */
+/* The command line of the tool: any words, one a line. The tool ends with one of its exit statuses;
+ * with wrong usage it says so, and nothing else. What would start ranks, read or write files, or
+ * need MPI, is wrapped (tests/CMakeLists.txt), and checks that what it is given makes sense. rill
+ * plan is real. */
 #include "../tools/launch.h"
 #include "../tools/report.h"
 #include "../tools/tool.h"

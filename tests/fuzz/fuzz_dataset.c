@@ -1,5 +1,5 @@
-/* The binary loader on any bytes. Checksums would keep fuzzed bytes out, so the first byte says which
- * of them are put right before: the rest of the reader must not need them to be safe. */
+/* The binary loader on any bytes. Checksums would keep fuzzed bytes out, so the first byte says
+ * which of them are put right before: the rest of the reader must not need them to be safe. */
 #include "train/data_binary.h"
 
 #include <math.h>

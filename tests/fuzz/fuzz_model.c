@@ -1,5 +1,5 @@
-/* The reader of model files on any text: it refuses it, or gives a model with finite weights and labels
- * that has probabilities where its type promises them. */
+/* The reader of model files on any text: it refuses it, or gives a model with finite weights and
+ * labels that has probabilities where its type promises them. */
 #include "fuzz.h"
 #include "train/train_internal.h"
 

@@ -1,8 +1,9 @@
-/* The reader of profiles on any bytes: it refuses them, or gives constants that are positive numbers and
- * points that are finite; and what it gives can be written into the same file and read again.
+/* The reader of profiles on any bytes: it refuses them, or gives constants that are positive
+ * numbers and points that are finite; and what it gives can be written into the same file and read
+ * again.
  *
- * An entry has all constants, which few mutations keep: after a + at its start, the input goes on behind an
- * entry that has them. */
+ * An entry has all constants, which few mutations keep: after a + at its start, the input goes on
+ * behind an entry that has them. */
 #include "fuzz.h"
 #include "plan/profile.h"
 

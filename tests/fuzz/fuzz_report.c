@@ -1,5 +1,5 @@
-/* rill report on any text in place of records: it refuses the text with a message, or writes a page that is
- * complete, and in which nothing of the input became markup. */
+/* rill report on any text in place of records: it refuses the text with a message, or writes a page
+ * that is complete, and in which nothing of the input became markup. */
 #include "../tools/report.h"
 #include "../tools/tool.h"
 #include "fuzz.h"
@@ -13,7 +13,8 @@ static int occurrences(const char *text, const char *what) {
     return n;
 }
 
-/* The texts of a page come from the input, and so may its dashes; only these parts are always ours. */
+/* The texts of a page come from the input, and so may its dashes; only these parts are always ours.
+ */
 static void check_page(const char *page, size_t size) {
     MUST(size == strlen(page));
     MUST(!strncmp(page, "<!DOCTYPE html>", 15));

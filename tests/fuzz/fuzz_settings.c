@@ -1,8 +1,10 @@
-/* RILL_ variables and keys of MPI_Info on any text: communicators are refused with a message that names the setting, or
- * get exactly what was said, and then every call finds its settings or says what is wrong with them.
+/* RILL_ variables and keys of MPI_Info on any text: communicators are refused with a message that
+ * names the setting, or get exactly what was said, and then every call finds its settings or says
+ * what is wrong with them.
  *
- * A line of the input is NAME=VALUE for the environment, +NAME=VALUE for the info of the configuration and
- * *NAME=VALUE for that of the communicator. MPI is not started: its calls are wrapped (tests/CMakeLists.txt). */
+ * A line of the input is NAME=VALUE for the environment, +NAME=VALUE for the info of the
+ * configuration and *NAME=VALUE for that of the communicator. MPI is not started: its calls are
+ * wrapped (tests/CMakeLists.txt). */
 #include "api/comm_mpi.h"
 #include "fuzz.h"
 #include "link/hosts.h"

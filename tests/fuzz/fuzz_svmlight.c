@@ -1,5 +1,5 @@
-/* The text parser on any bytes. What is accepted must be valid rows, and must come back from its own
- * text with the same bits. */
+/* The text parser on any bytes. What is accepted must be valid rows, and must come back from its
+ * own text with the same bits. */
 #include "train/data_internal.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The reader of training checkpoints on any bytes: it refuses them and leaves the trainer as it was, or takes
- * exactly what they say. Checksum, settings and magic would keep fuzzed bytes out: the first byte says which of
- * them are put right before. */
+/* The reader of training checkpoints on any bytes: it refuses them and leaves the trainer as it
+ * was, or takes exactly what they say. Checksum, settings and magic would keep fuzzed bytes out:
+ * the first byte says which of them are put right before. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

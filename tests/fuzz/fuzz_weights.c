@@ -1,5 +1,5 @@
-/* Class weights on any text: it is refused, or every label has a weight that is a finite number of at least 0, and the
- * labels that the text does not name have 1. */
+/* Class weights on any text: it is refused, or every label has a weight that is a finite number of
+ * at least 0, and the labels that the text does not name have 1. */
 #include "fuzz.h"
 #include "train/train_internal.h"
 

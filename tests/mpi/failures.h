@@ -1,6 +1,7 @@
-/* What tests/mpi/test_failures.c does at each point: the n-th allocation or file call of one rank fails (with
- * tests/failing/fail_preload.c), for n = 1, 2, ... until the call runs through. Whatever n is, all ranks return in
- * time, all of them with RILL_OK or none, and those that failed say why. */
+/* What tests/mpi/test_failures.c does at each point: the n-th allocation or file call of one rank
+ * fails (with tests/failing/fail_preload.c), for n = 1, 2, ... until the call runs through.
+ * Whatever n is, all ranks return in time, all of them with RILL_OK or none, and those that failed
+ * say why. */
 #ifndef RILL_TESTS_FAILURES_H
 #define RILL_TESTS_FAILURES_H
 
@@ -37,7 +38,8 @@ static struct {
     char folder[200], path[240]; /* of files */
 } failing;
 
-/* ---- arming and agreeing ---------------------------------------------------------------------- */
+/* ---- arming and agreeing ----------------------------------------------------------------------
+ */
 
 static inline void fail_on(void) {
     rill_error_set(RILL_OK, "");
@@ -58,7 +60,8 @@ __attribute__((format(printf, 1, 2))) static inline void violated(const char *fo
     if (++check.failures <= 200) fprintf(stderr, "VIOLATION %s: %s\n", check.where, text);
 }
 
-/* Disarms. Whether the call was right on all ranks; it must be so on all or on none, with a text where it was not. */
+/* Disarms. Whether the call was right on all ranks; it must be so on all or on none, with a text
+ * where it was not. */
 static inline int fail_agreed(const char *call, rill_status status) {
     enum { MOST = 64 };
     fail_off();
@@ -92,7 +95,8 @@ static inline int same_bits(const char *what, const void *data, size_t bytes) {
     return most[0] == ~most[1];
 }
 
-/* ---- communicators ---------------------------------------------------------------------------- */
+/* ---- communicators ----------------------------------------------------------------------------
+ */
 
 static inline void need_comm(void) {
     if (!failing.comm)
@@ -103,7 +107,8 @@ static inline void drop_comm(void) {
     failing.comm = NULL;
 }
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files ------------------------------------------------------------------------------------
+ */
 
 static inline void make_folder(void) {
     if (check.rank == 0) {
@@ -158,7 +163,8 @@ static inline void files_as_before(uint64_t before, int count) {
         violated("%d files are in the folder, not %d", count_files(0), count);
 }
 
-/* ---- the loop over points ----------------------------------------------------------------------- */
+/* ---- the loop over points -----------------------------------------------------------------------
+ */
 
 typedef struct fail_range {
     long from, to;

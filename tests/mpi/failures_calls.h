@@ -6,7 +6,8 @@
 
 enum { CALL_DIM = 5000, CALL_NNZ = 300 };
 
-/* ---- collectives ------------------------------------------------------------------------------- */
+/* ---- collectives -------------------------------------------------------------------------------
+ */
 
 typedef struct call_streams {
     rill_stream *in, *out;
@@ -77,7 +78,8 @@ static rill_status call_collective(const scenario *s, call_streams *x) {
     return status;
 }
 
-/* What all ranks have must be the same bits; without rounding, the sum (of one contribution: itself). */
+/* What all ranks have must be the same bits; without rounding, the sum (of one contribution:
+ * itself). */
 static void verify_result(const scenario *s, const call_streams *x, const float *mine) {
     static float got[CALL_DIM], want[CALL_DIM];
     rill_collective c = s->collective;
@@ -119,7 +121,8 @@ static void attempt_collective(const scenario *s) {
     drop_comm(); /* after a failed call nothing else is promised */
 }
 
-/* ---- rill_comm_create ---------------------------------------------------------------------------- */
+/* ---- rill_comm_create
+ * ---------------------------------------------------------------------------- */
 
 static void attempt_create(const scenario *s) {
     scenario call = {.collective = RILL_ALLREDUCE, .algorithm = "auto", .plain = 1};
@@ -136,7 +139,8 @@ static void attempt_create(const scenario *s) {
     }
 }
 
-/* ---- rill_tune ----------------------------------------------------------------------------------- */
+/* ---- rill_tune
+ * ----------------------------------------------------------------------------------- */
 
 static void attempt_tune(const scenario *s) {
     rill_tune_options o = RILL_TUNE_OPTIONS_INIT;

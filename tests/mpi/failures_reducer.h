@@ -1,7 +1,8 @@
-/* Scenarios of test_failures.c: reducers. What a failed step leaves, on every rank, whether it was the one that
- * failed or not: its gradient is in its residual, wholly and once. Steps that follow succeed, give all ranks the same
- * bits, and in the end updates times ranks plus all residuals are all gradients. A call that is not collective
- * (accumulate) takes all of a gradient, or fails and takes nothing. */
+/* Scenarios of test_failures.c: reducers. What a failed step leaves, on every rank, whether it was
+ * the one that failed or not: its gradient is in its residual, wholly and once. Steps that follow
+ * succeed, give all ranks the same bits, and in the end updates times ranks plus all residuals are
+ * all gradients. A call that is not collective (accumulate) takes all of a gradient, or fails and
+ * takes nothing. */
 #ifndef RILL_TESTS_FAILURES_REDUCER_H
 #define RILL_TESTS_FAILURES_REDUCER_H
 
@@ -181,7 +182,8 @@ static void attempt_reducer(const scenario *s) {
     if (hit) drop_comm();
 }
 
-/* ---- files --------------------------------------------------------------------------------------- */
+/* ---- files
+ * --------------------------------------------------------------------------------------- */
 
 /* A reducer after some steps; its checkpoint of an earlier one is in the file. */
 static int red_saved(const scenario *s) {

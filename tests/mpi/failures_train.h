@@ -1,5 +1,5 @@
-/* Scenarios of test_failures.c: data sets and training. After a call that failed all ranks have the same weights; what
- * follows succeeds on all ranks or on none. */
+/* Scenarios of test_failures.c: data sets and training. After a call that failed all ranks have the
+ * same weights; what follows succeeds on all ranks or on none. */
 #ifndef RILL_TESTS_FAILURES_TRAIN_H
 #define RILL_TESTS_FAILURES_TRAIN_H
 
@@ -67,7 +67,8 @@ static void remove_data(void) {
         remove(train_data[i]);
 }
 
-/* ---- data sets ------------------------------------------------------------------------------------ */
+/* ---- data sets
+ * ------------------------------------------------------------------------------------ */
 
 static void check_set(const rill_dataset *set) {
     rill_data_view view = RILL_DATA_VIEW_INIT;
@@ -98,7 +99,8 @@ static void attempt_dataset(const scenario *s) {
     rill_dataset_free(&set);
 }
 
-/* ---- trainers ------------------------------------------------------------------------------------- */
+/* ---- trainers
+ * ------------------------------------------------------------------------------------- */
 
 static rill_train_options train_options(const scenario *s) {
     rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
@@ -189,7 +191,8 @@ static void attempt_trainer(const scenario *s) {
     rill_dataset_free(&set);
 }
 
-/* ---- models, C ------------------------------------------------------------------------------------ */
+/* ---- models, C
+ * ------------------------------------------------------------------------------------ */
 
 /* Local calls: each rank may fail by itself, and what was there stays. */
 static void attempt_model(const scenario *s) {

@@ -1,6 +1,6 @@
 /* Block-sparse streams in collectives: the allreduce "block" over block sizes, supports, forms,
- * operations, types, codecs, value_bits and the three ways to call, and block-sparse inputs to every
- * other algorithm and collective; all against MPI's dense reduction.
+ * operations, types, codecs, value_bits and the three ways to call, and block-sparse inputs to
+ * every other algorithm and collective; all against MPI's dense reduction.
  *   --rounds N   samples of each (operation, type) */
 #include "cases.h"
 
@@ -253,7 +253,8 @@ static void product(uint64_t rounds) {
             }
 }
 
-/* Block-sparse inputs elsewhere: all algorithms, all collectives, "auto" with and without the option. */
+/* Block-sparse inputs elsewhere: all algorithms, all collectives, "auto" with and without the
+ * option. */
 static void elsewhere(uint64_t rounds) {
     uint64_t draw = 1000;
     for (int collective = 0; collective < RILL_COLLECTIVES; collective++)

@@ -1,5 +1,5 @@
-/* What rill_comm_create and the calls of rill/train.h refuse: before and after MPI, intercommunicators, a config
- * that is not set up; on one rank, it is an error on all of them. */
+/* What rill_comm_create and the calls of rill/train.h refuse: before and after MPI,
+ * intercommunicators, a config that is not set up; on one rank, it is an error on all of them. */
 #include "check.h"
 
 #include <rill/train.h>

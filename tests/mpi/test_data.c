@@ -1,5 +1,5 @@
-/* Data sets on several ranks: every line belongs to one rank, whatever the buffer, the compression and the
- * number of ranks; failures are the same on all; hashing, splits and orders. */
+/* Data sets on several ranks: every line belongs to one rank, whatever the buffer, the compression
+ * and the number of ranks; failures are the same on all; hashing, splits and orders. */
 #include "check.h"
 #include "rill/train.h"
 

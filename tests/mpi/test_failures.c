@@ -1,10 +1,12 @@
-/* What one rank's failed allocation or file call does to all of them (failures.h), over every call that communicates
- * or writes. Needs tests/failing/fail_preload.c, which scripts/mpirun-test preloads.
+/* What one rank's failed allocation or file call does to all of them (failures.h), over every call
+ * that communicates or writes. Needs tests/failing/fail_preload.c, which scripts/mpirun-test
+ * preloads.
  *   --list              names of the scenarios
  *   --only TEXT         those whose name has TEXT in it; --exact: is TEXT
  *   --long              all scenarios, failing ranks and modes; else a choice
  *   --part I/N          of them every N-th, from the I-th on
- *   --rank R  --kind 0|1 (memory, files)  --mode 0|1|2 (once, from then on, short)  --from N  --to N */
+ *   --rank R  --kind 0|1 (memory, files)  --mode 0|1|2 (once, from then on, short)  --from N  --to
+ * N */
 #include "failures_calls.h"
 #include "failures_reducer.h"
 #include "failures_train.h"

@@ -1,5 +1,5 @@
-/* Saving and loading where one rank fails: everybody's error, the old file and the old state stay. And outputs that are no
- * regular files. */
+/* Saving and loading where one rank fails: everybody's error, the old file and the old state stay.
+ * And outputs that are no regular files. */
 #include "../support/limits.h"
 #include "check.h"
 
@@ -118,7 +118,8 @@ static void failed_load_leaves_the_reducer(const char *algorithm, int who) {
     entries(1);
 }
 
-/* ---- no regular files ------------------------------------------------------------------------- */
+/* ---- no regular files -------------------------------------------------------------------------
+ */
 
 static int is_kind(const char *name, mode_t kind) {
     struct stat about;
@@ -180,7 +181,8 @@ static void devices(void) {
     entries(1);
 }
 
-/* ---- trainers --------------------------------------------------------------------------------- */
+/* ---- trainers ---------------------------------------------------------------------------------
+ */
 
 static rill_dataset *make_data(void) {
     rill_dataset *set = NULL;

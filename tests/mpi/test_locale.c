@@ -1,5 +1,5 @@
-/* A host program with a comma as decimal point: what the library reads and writes has points all the same, the host's
- * locale stays, and files go from one locale to the other. */
+/* A host program with a comma as decimal point: what the library reads and writes has points all
+ * the same, the host's locale stays, and files go from one locale to the other. */
 #include "../support/comma.h"
 #include "check.h"
 

@@ -1,5 +1,6 @@
-/* Values that are not finite in a reducer's gradients: the option nonfinite, with the value on each rank, under every
- * algorithm, width and form of a step. A void step is one that never was: a twin that skips it stays beside. */
+/* Values that are not finite in a reducer's gradients: the option nonfinite, with the value on each
+ * rank, under every algorithm, width and form of a step. A void step is one that never was: a twin
+ * that skips it stays beside. */
 #include "cases.h"
 
 enum { DIM = 1200, K = 60 };
@@ -113,7 +114,8 @@ static void test_void(const char *algorithm, rill_type type, int bits, way how, 
     CHECK_OK(rill_reducer_free(&r));
 }
 
-/* The steps after a void one are those of a reducer that never saw it: thresholds, partitions and warm-up stay. */
+/* The steps after a void one are those of a reducer that never saw it: thresholds, partitions and
+ * warm-up stay. */
 static void test_twin(const char *algorithm) {
     check_case("twin: %s", algorithm);
     rill_reducer_options o = options_of(algorithm, 0, NULL);

@@ -1,11 +1,10 @@
 /* What is special to the reducer algorithm oktopk.
- *   oracle     a selector of our own tells what every rank sends; of its dense sum exactly the entries
- *              from some magnitude on are delivered, with the bits of that sum, and all others stay
- *   volume     words per rank in steps without re-evaluation, on uniform supports: 6k(P-1)/P at most
- *   skew       all entries in one region: regions by quantiles, and shares that are evened out, relieve
- *              the busiest rank, and change no bit of the result
- *   count      entries delivered stay near k while gradients drift
- *   failure    after a failed step, the next ones work
+ *   oracle     a selector of our own tells what every rank sends; of its dense sum exactly the
+ * entries from some magnitude on are delivered, with the bits of that sum, and all others stay
+ *   volume     words per rank in steps without re-evaluation, on uniform supports: 6k(P-1)/P at
+ * most skew       all entries in one region: regions by quantiles, and shares that are evened out,
+ * relieve the busiest rank, and change no bit of the result count      entries delivered stay near
+ * k while gradients drift failure    after a failed step, the next ones work
  *   --verbose  prints the volumes and counts that were measured */
 #include "cases.h"
 
@@ -334,7 +333,8 @@ static void test_skew(rill_comm *comm) {
     double ours[2], plain[2], evened[2], regions[2];
     uint64_t hash = run_skewed(comm, NULL, 0, ours);
     CHECK(run_skewed(comm, "uniform", never, plain) == hash);
-    /* Shares that are moved pass a threshold for k, others one for more, so these bits may differ. */
+    /* Shares that are moved pass a threshold for k, others one for more, so these bits may differ.
+     */
     run_skewed(comm, "uniform", 0, evened);
     CHECK(run_skewed(comm, "balanced", never, regions) == hash);
     if (verbose && check.rank == 0)
@@ -401,8 +401,9 @@ static void fill_drifting(uint64_t dim, int step, float *gradient) {
     }
 }
 
-/* Without feedback both thresholds, a rank's own and that of the sum, follow gradients that drift; with
- * it, and exactly k entries of every rank, that of the sum follows residuals which fill up at first. */
+/* Without feedback both thresholds, a rank's own and that of the sum, follow gradients that drift;
+ * with it, and exactly k entries of every rank, that of the sum follows residuals which fill up at
+ * first. */
 static void test_count(rill_comm *comm, const char *select, int feedback, uint64_t dim, int steps,
                        double limit) {
     if (check.size == 1) return; /* the selector's count, and not ours */

@@ -38,9 +38,9 @@ static void same_choice(const rill_stats *s) {
     CHECK(s->predicted_s >= 0 && s->predicted_s < 1000);
 }
 
-/* The first calls on a communicator agree on their sizes, and these agreements end in another order on
- * each rank. Sizes that differ by little, over the whole range, so that the choice changes somewhere
- * in between. */
+/* The first calls on a communicator agree on their sizes, and these agreements end in another order
+ * on each rank. Sizes that differ by little, over the whole range, so that the choice changes
+ * somewhere in between. */
 static void first_calls(uint64_t round) {
     enum { MANY = 6, DIM = 4096 };
     check_case("first calls in flight, round %llu", (unsigned long long)round);
@@ -94,8 +94,8 @@ static uint64_t rounded_sum(rill_comm *comm) {
     return hash_bytes(1, value, sizeof value);
 }
 
-/* After rill_comm_forget calls repeat those on a new communicator: random rounding, and the agreement on sizes that
- * a first call needs. */
+/* After rill_comm_forget calls repeat those on a new communicator: random rounding, and the
+ * agreement on sizes that a first call needs. */
 static void forget(void) {
     check_case("a communicator that forgets");
     rill_comm *comm = NULL;
@@ -150,8 +150,8 @@ static int has_use_for_hier(const char *pretended) {
     return most > 1 && most < check.size;
 }
 
-/* Sends the same sum three times, blocking, with balanced bounds; returns the bytes that the busiest rank sent in
- * the first and in the last. */
+/* Sends the same sum three times, blocking, with balanced bounds; returns the bytes that the
+ * busiest rank sent in the first and in the last. */
 static void send_thrice(bool forget, uint64_t most[2]) {
     enum { DIM = 1000000, FREQUENT = 2000, RARE = 2000 };
     static uint32_t index[FREQUENT + RARE];
@@ -190,8 +190,8 @@ static void send_thrice(bool forget, uint64_t most[2]) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
-/* Indices that all ranks have are few of the sum: bounds that are even in the inputs alone leave an owner of rare
- * ones with more to send than others, until a result has been seen. */
+/* Indices that all ranks have are few of the sum: bounds that are even in the inputs alone leave an
+ * owner of rare ones with more to send than others, until a result has been seen. */
 static void bounds_learn(void) {
     uint64_t most[2];
     check_case("bounds from the last result");

@@ -1,5 +1,6 @@
 /* Progress threads: requests end while the program is elsewhere, errors reach whoever asks later,
- * blocking calls, reducers and other threads share the communicator with it, and settings decide. */
+ * blocking calls, reducers and other threads share the communicator with it, and settings decide.
+ */
 #include "runs.h"
 
 #include <pthread.h>
@@ -193,7 +194,8 @@ static void early_free(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
-/* ---- other threads ------------------------------------------------------------------------------- */
+/* ---- other threads
+ * ------------------------------------------------------------------------------- */
 
 enum { THREADS = 4 };
 static atomic_int failures;
@@ -235,10 +237,11 @@ static void with_threads(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
-/* ---- settings ------------------------------------------------------------------------------------ */
+/* ---- settings
+ * ------------------------------------------------------------------------------------ */
 
-/* Whether the communicator has a thread: rank 0's message is there before the others', so that without
- * a thread its request cannot end before it is waited for. */
+/* Whether the communicator has a thread: rank 0's message is there before the others', so that
+ * without a thread its request cannot end before it is waited for. */
 static void expect_thread(rill_config *config, int wanted) {
     rill_comm *comm = NULL;
     rill_stream *s = NULL;

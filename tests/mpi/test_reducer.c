@@ -1,7 +1,7 @@
 /* Reducers lose nothing: over many steps, ranks x mean updates + residuals = gradients, elementwise
- * and to rounding, for every algorithm, selection, value coding and type. Updates are bitwise the same
- * on all ranks and in a second run; under a lossless exact algorithm the residual is bitwise the
- * accumulator where nothing was sent, and 0 where it was.
+ * and to rounding, for every algorithm, selection, value coding and type. Updates are bitwise the
+ * same on all ranks and in a second run; under a lossless exact algorithm the residual is bitwise
+ * the accumulator where nothing was sent, and 0 where it was.
  *   --steps N    (50)
  *   --full       every combination, not one selection and type for each algorithm and coding */
 #include "cases.h"
@@ -36,7 +36,8 @@ static void fill_gradient(const reducer_case *c, int step, void *gradient) {
     }
 }
 
-/* What goes in and comes out, by element, in f64; size is the sum of all magnitudes, for rounding. */
+/* What goes in and comes out, by element, in f64; size is the sum of all magnitudes, for rounding.
+ */
 typedef struct account {
     double *in, *out, *size;
     unsigned char *accumulator, *before;

@@ -15,7 +15,8 @@ static rill_reducer *make(const rill_reducer_options *o, uint64_t dim) {
     return make_on(comm, o, dim);
 }
 
-/* Small integers over a power of two: sums are exact, so that results can be compared bit by bit. */
+/* Small integers over a power of two: sums are exact, so that results can be compared bit by bit.
+ */
 static void exact_gradient(float *g, uint64_t n, uint64_t seed, uint64_t stride) {
     rng r = rng_make(seed, 5 + (uint64_t)check.rank);
     for (uint64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Saving and loading reducers: the same bits afterwards under every algorithm, no mass lost when the number
- * of ranks changes, and files that are not what they should be change nothing. */
+/* Saving and loading reducers: the same bits afterwards under every algorithm, no mass lost when
+ * the number of ranks changes, and files that are not what they should be change nothing. */
 #include "cases.h"
 
 enum { DIM = 2003, STEPS = 10 };
@@ -158,7 +158,8 @@ static void moves(int from, int to, double momentum) {
     if (r[1]) CHECK_OK(rill_reducer_load(r[1], path));
     for (uint64_t i = 0; i < DIM; i += 61)
         CHECK(fabs(mass(r[0], i) - mass(r[1], i)) < 1e-12);
-    /* Momentum moved too: a step without a gradient feeds momentum times it, and nothing is lost. */
+    /* Momentum moved too: a step without a gradient feeds momentum times it, and nothing is lost.
+     */
     double *zero = calloc(DIM, sizeof *zero), *update = calloc(2 * DIM, sizeof *update);
     for (int i = 0; i < 2; i++)
         if (r[i]) CHECK_OK(rill_reducer_step(r[i], zero, update + i * DIM));

@@ -1,5 +1,5 @@
-/* What is special to algorithm "s2": the union is exact, a roomy sketch is too, sizes are those of the
- * formulas, nothing is lost with feedback and residuals stay bounded, hashes repeat. */
+/* What is special to algorithm "s2": the union is exact, a roomy sketch is too, sizes are those of
+ * the formulas, nothing is lost with feedback and residuals stay bounded, hashes repeat. */
 #include "cases.h"
 
 enum { DIM = 3001 };
@@ -83,7 +83,8 @@ static void check_volume(const rill_reducer *r, rill_type type, uint64_t dim, ui
     CHECK_INT(st.recv_bytes, >=, bytes_of_ring(bitmap) + bytes_of_ring(sketch));
 }
 
-/* Without feedback: indices are the union of the supports; values exact where the sketch has room. */
+/* Without feedback: indices are the union of the supports; values exact where the sketch has room.
+ */
 static void exact(rill_type type, uint64_t dim, uint64_t gap, uint64_t block, int rows,
                   double lambda, int idle) {
     check_case("exact: %s, dim %llu, 1 in %llu, block %llu, rows %d, lambda %g, idle %d",
@@ -236,8 +237,8 @@ static void conserves(rill_type type, const char *select, uint64_t block, int ro
     double worst = violation(DIM, fed, given, rill_reducer_residual(r), type, &largest);
     double unit = type == RILL_F64 ? 0x1p-53 : type == RILL_F32 ? 0x1p-24 : 0x1p-8;
     CHECK(worst <= 4.0 * STEPS * check.size * unit * largest);
-    /* With all entries sent and a cell for each, nothing waits; with fewer cells each residual is a few
-     * gradients; with some entries sent, the others wait their turn. */
+    /* With all entries sent and a cell for each, nothing waits; with fewer cells each residual is a
+     * few gradients; with some entries sent, the others wait their turn. */
     if (density == 1 && lambda >= rows) CHECK(late <= 1e-5 * one);
     else if (density == 1 && check.size > 1) CHECK(late < 1.5 * early && late < 12 * one);
     else CHECK(late <= 2.5 * early);

@@ -108,8 +108,8 @@ static void test_exact(rill_comm *comm) {
     topk_close(&t);
 }
 
-/* Headers of the messages of the reduce-scatter whose first block is (rank + step d) mod P, plus those
- * of Bruck's gather: a bundle has one, and one for each message in it. */
+/* Headers of the messages of the reduce-scatter whose first block is (rank + step d) mod P, plus
+ * those of Bruck's gather: a bundle has one, and one for each message in it. */
 static uint64_t headers(int sends) {
     uint64_t n = 0;
     int held = check.size;

@@ -9,8 +9,8 @@
 #define LATE 300000
 #endif
 
-/* A rank comes late, and the others look around while they wait: the first part of a later round's message
- * is taken in before its turn. */
+/* A rank comes late, and the others look around while they wait: the first part of a later round's
+ * message is taken in before its turn. */
 static void late_rank(void) {
     rill_config config = RILL_CONFIG_INIT;
     rill_comm *comm = NULL;

@@ -1,6 +1,7 @@
-/* What no usual program does: thousands of requests in flight, more than there are tags, ranks that are far ahead of others;
- * a rank that frees the communicator while others are in a call; creations that differ between ranks; entries that are
- * absent, under codes of few bits; steps that one rank breaks off. */
+/* What no usual program does: thousands of requests in flight, more than there are tags, ranks that
+ * are far ahead of others; a rank that frees the communicator while others are in a call; creations
+ * that differ between ranks; entries that are absent, under codes of few bits; steps that one rank
+ * breaks off. */
 #include "cases.h"
 
 static rill_comm *comm;
@@ -63,7 +64,8 @@ static void test_ahead(int n) {
     rill_stream_free(&out);
 }
 
-/* ---- ranks that do different things ----------------------------------------------------------- */
+/* ---- ranks that do different things -----------------------------------------------------------
+ */
 
 static void test_farewell(rill_collective collective, const char *algorithm, int leaver) {
     check_case("rank %d leaves, others in %s %s", leaver, rill_collective_name(collective),
@@ -87,7 +89,8 @@ static void test_farewell(rill_collective collective, const char *algorithm, int
     rill_stream_free(&s);
 }
 
-/* A call that one rank refuses is over for all; the ranks go on alike, whatever each has counted. */
+/* A call that one rank refuses is over for all; the ranks go on alike, whatever each has counted.
+ */
 static void test_refused(const char *algorithm, int before, int nonblocking) {
     check_case("refused after %d calls, %s, non-blocking %d", before, algorithm, nonblocking);
     rill_comm *own = NULL;
@@ -165,7 +168,8 @@ static void test_create(void) {
     bad = o;
     if (last) bad.density = 2;
     differ("an error", bad, 1000, RILL_ERR_ARGUMENT);
-    /* After that reducers have the same numbers on all ranks: the sketch's hashes are made of them. */
+    /* After that reducers have the same numbers on all ranks: the sketch's hashes are made of them.
+     */
     check_case("s2 after creations that failed");
     enum { N = 2000 };
     static float g[N], u[N], sum[N];
@@ -190,7 +194,8 @@ static void test_create(void) {
     CHECK_OK(rill_reducer_free(&r));
 }
 
-/* ---- absent entries ----------------------------------------------------------------------------- */
+/* ---- absent entries -----------------------------------------------------------------------------
+ */
 
 /* A quarter of the entries no rank has, and a quarter one rank alone. */
 static void test_absent(const rill_op *op, const char *algorithm, int bits) {
@@ -218,9 +223,11 @@ static void test_absent(const rill_op *op, const char *algorithm, int bits) {
     rill_stream_free(&out);
 }
 
-/* ---- steps that are broken off --------------------------------------------------------------------- */
+/* ---- steps that are broken off
+ * --------------------------------------------------------------------- */
 
-/* One rank has no gradient in the first step: those of the others, and all micro-batches, are delivered later. */
+/* One rank has no gradient in the first step: those of the others, and all micro-batches, are
+ * delivered later. */
 static void test_broken_off(const char *algorithm, const char *select, int micro) {
     enum { N = 64, STEPS = 60 };
     check_case("broken off: %s, select %s, micro-batches %d", algorithm, select ? select : "-",

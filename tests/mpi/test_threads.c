@@ -155,8 +155,8 @@ static void *blocks(void *argument) {
     return NULL;
 }
 
-/* Blocking calls of one kind, alike, from all threads at once, of which nothing is known at first: a call may start while
- * the one before it is under way, on one rank and not on another. */
+/* Blocking calls of one kind, alike, from all threads at once, of which nothing is known at first:
+ * a call may start while the one before it is under way, on one rank and not on another. */
 static void blocking_at_once(void) {
     for (int again = 0; again < 6; again++) {
         check_case("%d threads block on one communicator, %d", THREADS, again);

@@ -1,6 +1,6 @@
-/* Training on several ranks: losses do not depend on what travels and hardly on the number of ranks,
- * weights are the same on all ranks and for any number of threads, checkpoints go on bit by bit, wrong
- * arguments are everybody's error. --rows N. */
+/* Training on several ranks: losses do not depend on what travels and hardly on the number of
+ * ranks, weights are the same on all ranks and for any number of threads, checkpoints go on bit by
+ * bit, wrong arguments are everybody's error. --rows N. */
 #include "check.h"
 
 #include <math.h>
@@ -410,7 +410,8 @@ static int count_decay(const rill_C_choice *choice, double decay) {
     return n;
 }
 
-/* C and decay by held-out rows: what is tried, what is taken, and by more than one split of few rows. */
+/* C and decay by held-out rows: what is tried, what is taken, and by more than one split of few
+ * rows. */
 static void test_choice(void) {
     rill_dataset *set = make_set(2);
     rill_train_options o = RILL_TRAIN_OPTIONS_INIT;

@@ -1,5 +1,6 @@
-/* The planner's profile: rill_tune writes one that later communicators use, a broken one is an error on all
- * ranks, and the ways to send that are chosen with the algorithm: partition by skew, bits where allowed.
+/* The planner's profile: rill_tune writes one that later communicators use, a broken one is an
+ * error on all ranks, and the ways to send that are chosen with the algorithm: partition by skew,
+ * bits where allowed.
  *   --seconds N   of tuning (2) */
 #include "cases.h"
 
@@ -119,7 +120,8 @@ static void tuned(uint64_t seconds) {
             CHECK_STRING(rows[i].algorithm, s.algorithm);
             CHECK(fabs(rows[i].seconds / s.predicted_s - 1) < 1e-6);
         }
-    /* A program built with an older header has shorter structs; one that sets no size is told so. */
+    /* A program built with an older header has shorter structs; one that sets no size is told so.
+     */
     q.size = offsetof(rill_plan_query, profile);
     q.profile = "/nowhere/profile";
     CHECK_OK(rill_plan(&q, rows, 32, &n));

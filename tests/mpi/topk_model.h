@@ -75,9 +75,9 @@ static inline int topk_step(topk_run *t) {
     return ok;
 }
 
-/* The most that is missing at an index: fed - delivered - residuals, over all ranks; in shares of all
- * these magnitudes (coding may send far more than was fed, and keep the difference). residuals: of all
- * ranks. */
+/* The most that is missing at an index: fed - delivered - residuals, over all ranks; in shares of
+ * all these magnitudes (coding may send far more than was fed, and keep the difference). residuals:
+ * of all ranks. */
 static inline double topk_missing(const topk_run *t, const double *residuals) {
     double worst = 0;
     for (uint64_t i = 0; i < t->dim; i++) {

@@ -1,6 +1,7 @@
-/* MPICH polls without ever giving up its core, so that more ranks than cores take turns by whole time
- * slices: milliseconds for each message. Preloaded (scripts/mpirun-test does), this yields whenever a
- * poll of its UCX transport found nothing, as Open MPI does by itself when oversubscribed. */
+/* MPICH polls without ever giving up its core, so that more ranks than cores take turns by whole
+ * time slices: milliseconds for each message. Preloaded (scripts/mpirun-test does), this yields
+ * whenever a poll of its UCX transport found nothing, as Open MPI does by itself when
+ * oversubscribed. */
 #include <dlfcn.h>
 #include <sched.h>
 

@@ -22,7 +22,9 @@ def trained(comm, steps=4):
 
 def mass(comm, state):
     """Sum of the residuals of all ranks, by parameter."""
-    return {name: sum(comm.mpi.allgather(part)) for name, part in sorted(state._residuals().items())}
+    return {
+        name: sum(comm.mpi.allgather(part)) for name, part in sorted(state._residuals().items())
+    }
 
 
 def close(a, b):
@@ -48,7 +50,9 @@ def test_files_go_on_bit_by_bit(comm, shared_folder, method):
         train(other, comm.rank, 1, first=10 + step)
         assert torch.equal(flat(model), flat(resumed)), f"step {step}"
     mine, theirs = state._residuals(), again._residuals()
-    assert all(torch.equal(mine[name], theirs[name]) for name in mine) and again.steps == state.steps
+    assert (
+        all(torch.equal(mine[name], theirs[name]) for name in mine) and again.steps == state.steps
+    )
 
 
 def test_files_for_other_rules(comm, shared_folder):
@@ -60,11 +64,15 @@ def test_files_for_other_rules(comm, shared_folder):
     again = rill.torch.State("gtopk", module=resumed, density=0.05)
     with pytest.raises(rill.RillError, match="oktopk"):
         again.load(shared_folder)
-    again = rill.torch.State("oktopk", module=resumed, rules={"0.weight": {"momentum": 0.5}}, **OPTIONS)
+    again = rill.torch.State(
+        "oktopk", module=resumed, rules={"0.weight": {"momentum": 0.5}}, **OPTIONS
+    )
     again.load(shared_folder)
     assert close(mass(comm, again), before)
     ddp = wrapped(again, resumed)
-    ddp(torch.zeros(1, 20)).sum().mul(0).backward()  # gradients of zeros: updates and residuals are what was loaded
+    ddp(torch.zeros(1, 20)).sum().mul(
+        0
+    ).backward()  # gradients of zeros: updates and residuals are what was loaded
     received = {name: p.grad.reshape(-1) * comm.size for name, p in resumed.named_parameters()}
     after = mass(comm, again)
     assert close({name: after[name] + received[name] for name in after}, before)
@@ -81,7 +89,13 @@ def test_what_was_loaded_is_saved_before_a_step(comm, shared_folder):
     assert close(mass(comm, third), before)
 
 
-ORDERS = ["build follow optimizer rill", "build optimizer rill follow", "rill follow optimizer", "rill optimizer follow", "follow rill optimizer"]
+ORDERS = [
+    "build follow optimizer rill",
+    "build optimizer rill follow",
+    "rill follow optimizer",
+    "rill optimizer follow",
+    "follow rill optimizer",
+]
 
 
 @pytest.mark.parametrize("way", ["state_dict", "files", "state_dict of an older version"])
@@ -171,7 +185,9 @@ def test_four_ranks_to_three(comm, shared_folder, way):
 
 def optimizer_of(model, **options):
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    return rill.torch.DistributedOptimizer(inner, model.named_parameters(), "gtopk", density=0.05, **options)
+    return rill.torch.DistributedOptimizer(
+        inner, model.named_parameters(), "gtopk", density=0.05, **options
+    )
 
 
 def step_of(comm, model, optimizer, step):
@@ -193,7 +209,9 @@ def test_optimizer(comm, shared_folder):
     other = optimizer_of(resumed)
     other.load_state_dict(optimizer.state_dict())
     other.load_reducers_state_dict(saved)
-    assert close(mass(comm, other), {n: p for n, p in saved["residuals"].items() if n in mass(comm, other)})
+    assert close(
+        mass(comm, other), {n: p for n, p in saved["residuals"].items() if n in mass(comm, other)}
+    )
     other.load(shared_folder)
     for step in range(3, 6):
         step_of(comm, model, optimizer, step)

@@ -100,7 +100,11 @@ def test_steps_are_requests(comm):
 
 def test_other_operations(comm):
     x = np.full(DIM, comm.rank + 1, np.float64)
-    for op, value in (("min", 1), ("max", comm.size), ("prod", np.prod(np.arange(1, comm.size + 1)))):
+    for op, value in (
+        ("min", 1),
+        ("max", comm.size),
+        ("prod", np.prod(np.arange(1, comm.size + 1))),
+    ):
         assert (comm.allreduce(x, op=op).dense() == value).all()
     larger = rill.Op("larger", lambda a, b: np.where(np.abs(a) > np.abs(b), a, b), 0.0)
     assert (comm.allreduce(-x, op=larger).dense() == -comm.size).all()

@@ -45,7 +45,9 @@ def test_sparse_methods_leave_all_ranks_alike(comm, rules):
     ddp = wrapped(state, model)
     train(ddp, comm.rank, 6, device)
     assert len(set(comm.mpi.allgather(flat(model).cpu().numpy().tobytes()))) == 1
-    assert len(state._buckets) > 1 and all(s.selected_k < 0.1 * 2 * WIDTH * WIDTH for s in state.stats if s.algorithm != "dense")
+    assert len(state._buckets) > 1 and all(
+        s.selected_k < 0.1 * 2 * WIDTH * WIDTH for s in state.stats if s.algorithm != "dense"
+    )
     assert not any(part.is_cuda for part in state.state_dict()["residuals"].values())
 
 

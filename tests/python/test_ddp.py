@@ -149,10 +149,14 @@ def test_rules(comm):
 
 def test_small_parameters_are_dense(comm):
     model = network()
-    state = rill.torch.State("gtopk", density=0.05, small=WIDTH + 1, rules={"2.bias": {"density": 0.5}}, module=model)
+    state = rill.torch.State(
+        "gtopk", density=0.05, small=WIDTH + 1, rules={"2.bias": {"density": 0.5}}, module=model
+    )
     ddp = wrapped(state, model)
     train(ddp, comm.rank, 3)
-    by_name = {member.name: group.reducer for _, group in state._all_groups() for member in group.members}
+    by_name = {
+        member.name: group.reducer for _, group in state._all_groups() for member in group.members
+    }
     dense = {name for name, reducer in by_name.items() if reducer.stats.algorithm == "dense"}
     assert dense == {"0.bias", "4.bias", "6.bias"}  # 2.bias is larger, and has a rule
     assert not any(by_name[name].residual.any() for name in dense)
@@ -228,24 +232,40 @@ def test_double(comm):
 def test_wrong_dtype(comm):
     """A bucket of complex numbers; gloo refuses them as well, so DDP itself can't be asked."""
     values = torch.zeros(4, dtype=torch.complex64)
-    bucket = SimpleNamespace(buffer=lambda: values, index=lambda: 0, is_last=lambda: True, parameters=lambda: [nn.Parameter(values)])
+    bucket = SimpleNamespace(
+        buffer=lambda: values,
+        index=lambda: 0,
+        is_last=lambda: True,
+        parameters=lambda: [nn.Parameter(values)],
+    )
     with pytest.raises(TypeError, match="complex64 is not supported"):
         rill.torch.hook(rill.torch.State("gtopk"), bucket)
 
 
 def test_buckets_that_change_their_memory_or_their_parameters(comm):
     """Residuals stay with the parameters, also where the new bucket has the same memory."""
-    model = nn.ParameterDict({"a": nn.Parameter(torch.zeros(300)), "b": nn.Parameter(torch.zeros(300))})
+    model = nn.ParameterDict(
+        {"a": nn.Parameter(torch.zeros(300)), "b": nn.Parameter(torch.zeros(300))}
+    )
     state = rill.torch.State("gtopk", density=0.1, dense_steps=0, module=model)
 
     def step(memory, names, gradient):
         memory.copy_(gradient)
         parameters = [model[name] for name in names]
-        bucket = SimpleNamespace(buffer=lambda: memory, index=lambda: 0, is_last=lambda: True, parameters=lambda: parameters)
+        bucket = SimpleNamespace(
+            buffer=lambda: memory,
+            index=lambda: 0,
+            is_last=lambda: True,
+            parameters=lambda: parameters,
+        )
         return dict(zip(names, rill.torch.hook(state, bucket).wait().clone().split(300)))
 
     here, there = torch.empty(600), torch.empty(600)
-    step(here, "ab", torch.randn(600, generator=torch.Generator().manual_seed(comm.rank)).mul(64).round())
+    step(
+        here,
+        "ab",
+        torch.randn(600, generator=torch.Generator().manual_seed(comm.rank)).mul(64).round(),
+    )
     for memory, names in ((here, "ba"), (there, "ba"), (there, "ab"), (there, "ab")):
         before = state.state_dict()["residuals"]
         update = step(memory, names, torch.zeros(600))
@@ -285,13 +305,20 @@ def test_sparse_gradients(comm, overlap):
     states = [rill.torch.State("dense", overlap=overlap, module=model) for model in models]
     ddps = [wrapped(state, model) for state, model in zip(states, models)]
     for step in range(4):
-        bags = [torch.randint(0, 300, (4, 3), generator=torch.Generator().manual_seed(10 * step + rank)) for rank in range(comm.size)]
+        bags = [
+            torch.randint(0, 300, (4, 3), generator=torch.Generator().manual_seed(10 * step + rank))
+            for rank in range(comm.size)
+        ]
         for ddp in ddps:
             ddp.zero_grad(set_to_none=True)
             ddp(bags[comm.rank]).pow(2).sum().backward()
         gradient = models[0].words.weight.grad
-        assert gradient.is_sparse and torch.allclose(gradient.to_dense(), models[1].words.weight.grad, atol=1e-6)
-        assert gradient.coalesce().indices()[0].tolist() == sorted({int(row) for bag in bags for row in bag.reshape(-1)})
+        assert gradient.is_sparse and torch.allclose(
+            gradient.to_dense(), models[1].words.weight.grad, atol=1e-6
+        )
+        assert gradient.coalesce().indices()[0].tolist() == sorted(
+            {int(row) for bag in bags for row in bag.reshape(-1)}
+        )
         assert torch.allclose(models[0].out.weight.grad, models[1].out.weight.grad, atol=1e-6)
     assert len(states[0].stats) == 2
     assert "words.weight" not in states[0].state_dict()["residuals"]

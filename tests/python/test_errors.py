@@ -29,7 +29,9 @@ def fails(comm, call, cause, text, here):
         with pytest.raises(cause, match=text):
             call()
     elif here:
-        with pytest.raises(rill.RillError, match=rf"rank {comm.size - 1}: .*{cause.__name__}: .*{text}"):
+        with pytest.raises(
+            rill.RillError, match=rf"rank {comm.size - 1}: .*{cause.__name__}: .*{text}"
+        ):
             call()
     else:
         call()
@@ -39,7 +41,11 @@ def fails(comm, call, cause, text, here):
 @pytest.mark.parametrize("name", ["allreduce", "reduce_scatter", "allgather", "reduce", "bcast"])
 def test_a_wrong_argument(fresh, name, form):
     wrong = last(fresh)
-    given = np.ones(4, int) if wrong else rill.as_stream(RIGHT if fresh.rank == 0 or name != "allgather" else RIGHT * 0)
+    given = (
+        np.ones(4, int)
+        if wrong
+        else rill.as_stream(RIGHT if fresh.rank == 0 or name != "allgather" else RIGHT * 0)
+    )
     if name == "bcast" and wrong:
         given = None
 
@@ -49,7 +55,11 @@ def test_a_wrong_argument(fresh, name, form):
         return made.wait() if form else made
 
     # Who only sends to the root may be through before it fails.
-    cause, text = (TypeError, "needs a rill.Stream") if name == "bcast" else (TypeError, "int64 is not supported")
+    cause, text = (
+        (TypeError, "needs a rill.Stream")
+        if name == "bcast"
+        else (TypeError, "int64 is not supported")
+    )
     if name == "reduce" and not wrong:
         try:
             call()
@@ -79,7 +89,9 @@ def test_an_error_of_the_library_on_one_rank_alone(fresh):
             return self.copy().set_pairs([DIM], np.ones(1, np.float32))._handle
 
     out = Wrong(DIM) if last(fresh) else None
-    with pytest.raises(rill.RillError, match="1000" if last(fresh) else rf"rank {fresh.size - 1}: .*1000"):
+    with pytest.raises(
+        rill.RillError, match="1000" if last(fresh) else rf"rank {fresh.size - 1}: .*1000"
+    ):
         fresh.allreduce(RIGHT, out)
 
 
@@ -141,7 +153,9 @@ def test_an_operation_that_fails_in_a_sum():
         x.add(rill.as_stream(RIGHT), op)
     with pytest.raises(ZeroDivisionError):
         rill.sum_streams([rill.as_stream(RIGHT), rill.as_stream(RIGHT)], op)
-    with pytest.raises(rill.RillError, match="sparse nnz|dimension|4"):  # and the next failure has its own text
+    with pytest.raises(
+        rill.RillError, match="sparse nnz|dimension|4"
+    ):  # and the next failure has its own text
         x.add(rill.Stream(4))
 
 
@@ -181,7 +195,13 @@ def test_a_reducer_that_cannot_be_made(fresh, options, cause, text):
 def test_a_path_that_is_none(fresh, call):
     reducer = rill.Reducer(fresh, DIM, density=0.1)
     path = 3.5 if last(fresh) else "/nowhere/at/all"
-    fails(fresh, lambda: getattr(reducer, call)(path), TypeError, "expected str, bytes or os.PathLike", True)
+    fails(
+        fresh,
+        lambda: getattr(reducer, call)(path),
+        TypeError,
+        "expected str, bytes or os.PathLike",
+        True,
+    )
 
 
 def test_a_text_of_any_kind_and_length(comm):
@@ -202,13 +222,17 @@ def test_a_checkpoint_of_one_rank(comm, call, path, tmp_path):
     with rill.Comm() as fresh:
         state = rill.torch.State("topk", module=torch.nn.Linear(4, 4), comm=fresh)
         if call == "save":  # rank 0 makes the folder
-            with pytest.raises(NotADirectoryError if fresh.rank == 0 else rill.RillError, match="Not a directory"):
+            with pytest.raises(
+                NotADirectoryError if fresh.rank == 0 else rill.RillError, match="Not a directory"
+            ):
                 state.save(path)
         else:
             own = comm.mpi.bcast(str(tmp_path))
             state.save(own)
             missing = fresh.rank == fresh.size - 1
-            with pytest.raises(FileNotFoundError if missing else rill.RillError, match="FileNotFound|No such file"):
+            with pytest.raises(
+                FileNotFoundError if missing else rill.RillError, match="FileNotFound|No such file"
+            ):
                 state.load(path if missing else own)
 
 

@@ -24,7 +24,8 @@ def calls(n=5):
         comm.allreduce(x)
 """
 
-# What rank 1 does, and then what all do; the status of the job, and what it must and must not print.
+# What rank 1 does, and then what all do; the status of the job, and what it must and must not
+# print.
 CASES = {
     "raise": ("raise ValueError('mine')", "forever()", 1, ["ValueError: mine", "rank 1 ended by ValueError"], ["RillError"]),
     "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", "forever()", 130, ["KeyboardInterrupt"], ["RillError"]),
@@ -89,8 +90,12 @@ def test_a_rank_that_ends(comm, repository, case):
 def test_the_wait_for_the_others_has_an_end(comm, repository):
     if comm.size > 1:
         pytest.skip("starts jobs of its own")
-    code, output, seconds = job(repository, body_of("sys.exit()", "time.sleep(50)"), RILL_EXIT_TIMEOUT="1")
-    assert code == 1 and "rank 1 has ended, but another has not for 1 s (RILL_EXIT_TIMEOUT)" in output, output
+    code, output, seconds = job(
+        repository, body_of("sys.exit()", "time.sleep(50)"), RILL_EXIT_TIMEOUT="1"
+    )
+    assert (
+        code == 1 and "rank 1 has ended, but another has not for 1 s (RILL_EXIT_TIMEOUT)" in output
+    ), output
     assert seconds < 45
 
 
@@ -155,7 +160,9 @@ def test_the_wrong_launcher_is_an_error_at_the_first_line(comm):
     if comm.size > 1:
         pytest.skip("starts processes of its own")
     script = ALONE.replace("LINES", repr(list(FIRST_LINES.values())))
-    done = subprocess.run([sys.executable, "-c", script], env=clean_environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=clean_environment(), capture_output=True, text=True
+    )
     assert done.stdout == "end\n", done.stdout + done.stderr
 
 

@@ -31,10 +31,14 @@ def program():
     for name, struct in STRUCTS.items():
         lines.append(f'printf("{name} size %zu\\n", sizeof({name}));')
         for field, *_ in struct._fields_:
-            lines.append(f'printf("{name} {field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name} *)0)->{field}));')
+            lines.append(
+                f'printf("{name} {field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name} *)0)->{field}));'
+            )
     for name, (macro, _) in DEFAULTS.items():
         lines.append(f"{{ {name} o = {macro}; const unsigned char *b = (const void *)&o;")
-        lines.append(f'printf("{name} bytes "); for (size_t i = 0; i < sizeof o; i++) printf("%02x", b[i]); puts(""); }}')
+        lines.append(
+            f'printf("{name} bytes "); for (size_t i = 0; i < sizeof o; i++) printf("%02x", b[i]); puts(""); }}'
+        )
     return "\n".join([*lines, "return 0; }"])
 
 
@@ -57,11 +61,25 @@ def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path
     source, binary = tmp_path / "layout.c", tmp_path / "layout"
     source.write_text(program())
     # Zeroed padding: defaults are compared as bytes.
-    subprocess.run([compiler, "-ftrivial-auto-var-init=zero", f"-I{repository}/include", str(source), "-o", str(binary)], check=True)
-    printed = subprocess.run([str(binary)], check=True, capture_output=True, text=True).stdout.splitlines()
+    subprocess.run(
+        [
+            compiler,
+            "-ftrivial-auto-var-init=zero",
+            f"-I{repository}/include",
+            str(source),
+            "-o",
+            str(binary),
+        ],
+        check=True,
+    )
+    printed = subprocess.run(
+        [str(binary)], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     bytes_lines = [line for line in printed if " bytes " in line]
     assert [line for line in printed if " bytes " not in line] == list(described())
-    assert bytes_lines == [f"{name} bytes {bytes(make()).hex()}" for name, (_, make) in DEFAULTS.items()]
+    assert bytes_lines == [
+        f"{name} bytes {bytes(make()).hex()}" for name, (_, make) in DEFAULTS.items()
+    ]
 
 
 def test_options_are_those_of_the_library(comm):
@@ -76,12 +94,22 @@ def test_options_are_those_of_the_library(comm):
             name for name, *_ in fields._fields_
         } | {"warmup_stages"}
     algorithm = rill.settings()[0]
-    assert (algorithm.name, algorithm.environment, algorithm.info) == ("algorithm", "RILL_ALGORITHM", "rill_algorithm")
-    assert algorithm.structs == ("rill_options", "rill_reducer_options") and algorithm.default == "auto"
+    assert (algorithm.name, algorithm.environment, algorithm.info) == (
+        "algorithm",
+        "RILL_ALGORITHM",
+        "rill_algorithm",
+    )
+    assert (
+        algorithm.structs == ("rill_options", "rill_reducer_options")
+        and algorithm.default == "auto"
+    )
 
 
 def test_an_unknown_option(comm):
-    for call in (lambda **o: comm.allreduce(rill.Stream(10), **o), lambda **o: rill.Reducer(comm, 10, **o)):
+    for call in (
+        lambda **o: comm.allreduce(rill.Stream(10), **o),
+        lambda **o: rill.Reducer(comm, 10, **o),
+    ):
         with pytest.raises(TypeError, match="did you mean 'value_bits'.*algorithm, "):
             call(value_bit=8)
 

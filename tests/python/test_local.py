@@ -42,7 +42,9 @@ def test_threads(n):
     assert all(comm.size == n for comm in comms)
     expected = sum(vector(rank) for rank in range(n))
     for algorithm in ("auto", "recursive_double", "split_allgather", "ring"):
-        sums = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm=algorithm).dense())  # noqa: B023
+        sums = in_threads(
+            comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm=algorithm).dense()
+        )  # noqa: B023
         for total in sums:
             np.testing.assert_array_equal(total, expected)
     in_threads(comms, lambda comm: comm.free())
@@ -54,7 +56,9 @@ def test_one_thread():
     expected = sum(vector(rank) for rank in range(4))
     for _ in range(3):
         requests = [comm.iallreduce(vector(comm.rank)) for comm in comms]
-        np.testing.assert_array_equal(requests[2].wait().dense(), expected)  # it advances the others, too
+        np.testing.assert_array_equal(
+            requests[2].wait().dense(), expected
+        )  # it advances the others, too
         for total in rill.waitall(requests):
             np.testing.assert_array_equal(total.dense(), expected)
     requests = [comm.iallreduce(vector(comm.rank)) for comm in comms]
@@ -118,6 +122,14 @@ for comm in comms:
     comm.free()
 print("fine")
 """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=110)
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=110,
+    )
     assert done.stdout.strip() == "fine", done.stderr

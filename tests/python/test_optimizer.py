@@ -39,7 +39,9 @@ def flat(model):
 
 
 def wrap(model, algorithm="dense", inner=torch.optim.SGD, **options):
-    return rill.torch.DistributedOptimizer(inner(model.parameters(), lr=0.1), model.named_parameters(), algorithm, **options)
+    return rill.torch.DistributedOptimizer(
+        inner(model.parameters(), lr=0.1), model.named_parameters(), algorithm, **options
+    )
 
 
 def one_rank(comm, steps):
@@ -74,10 +76,16 @@ def test_each_gradient_its_way(comm):
         loss_of(model, comm.rank, step).backward()
         optimizer.step()
     stats = optimizer.stats
-    assert set(stats) == {"embedding.weight", "large.weight", "large.bias"}  # large.bias: with all small ones
+    assert set(stats) == {
+        "embedding.weight",
+        "large.weight",
+        "large.bias",
+    }  # large.bias: with all small ones
     assert stats["large.weight"].algorithm == "gtopk" and stats["large.bias"].algorithm == "dense"
     rows = model.embedding.weight.grad.coalesce().indices()[0]
-    expected = np.unique(np.concatenate([words(rank, 2)[0].reshape(-1).numpy() for rank in range(comm.size)]))
+    expected = np.unique(
+        np.concatenate([words(rank, 2)[0].reshape(-1).numpy() for rank in range(comm.size)])
+    )
     assert rows.tolist() == expected.tolist()
 
 
@@ -148,7 +156,8 @@ def test_exchanges_start_behind_the_backward_pass(comm, overlap):
     for step in range(4):
         optimizer.zero_grad()
         loss_of(model, comm.rank, step).backward()
-        # The first step finds out which gradients there are; then all of them start, embedding (sparse) included.
+        # The first step finds out which gradients there are; then all of them start, embedding
+        # (sparse) included.
         assert len(optimizer._exchanges) == (3 if step else 0)
         if step:
             with pytest.raises(RuntimeError, match="zero_grad"):
@@ -205,7 +214,9 @@ def test_orders_and_gradients_that_differ(comm, without):
         model(batch(comm.rank, step), order(comm.rank, step)).backward()
         optimizer.step()
         plain.zero_grad(set_to_none=True)
-        (sum(alone(batch(r, step), order(r, step)) for r in range(comm.size)) / comm.size).backward()
+        (
+            sum(alone(batch(r, step), order(r, step)) for r in range(comm.size)) / comm.size
+        ).backward()
         plain.step()
         assert torch.allclose(flat(model), flat(alone), atol=1e-6), step
         if without == "all" and step >= 2:
@@ -215,7 +226,9 @@ def test_orders_and_gradients_that_differ(comm, without):
 def test_a_layout_that_changes(comm):
     """An embedding whose gradients are sparse in one step and dense in the next, on rank 0 alone."""
     weight = nn.Parameter(torch.zeros(600, 10))
-    optimizer = rill.torch.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), algorithm="dense")
+    optimizer = rill.torch.DistributedOptimizer(
+        torch.optim.SGD([weight], lr=1.0), algorithm="dense"
+    )
     expected = torch.zeros(600, 10)
     for step in range(5):
         optimizer.zero_grad(set_to_none=True)
@@ -248,7 +261,9 @@ def test_several_backward_passes(comm):
 
 def test_non_contiguous_gradients(comm):
     weight = nn.Parameter(torch.zeros(80, 90))
-    optimizer = rill.torch.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), algorithm="dense")
+    optimizer = rill.torch.DistributedOptimizer(
+        torch.optim.SGD([weight], lr=1.0), algorithm="dense"
+    )
     weight.grad = torch.arange(7200.0).reshape(90, 80).t() * (comm.rank + 1)
     assert not weight.grad.is_contiguous()
     optimizer.step()
@@ -281,4 +296,6 @@ def test_broadcast_parameters(comm):
 def test_names_must_cover_all(comm):
     model = Words()
     with pytest.raises(ValueError, match="lacks"):
-        rill.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.out.named_parameters())
+        rill.torch.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.out.named_parameters()
+        )

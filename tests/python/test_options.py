@@ -28,7 +28,12 @@ WRONG = [
     (("oktopk",), dict(select="sometimes"), Exception, "sometimes"),
     (("oktopk",), dict(overlap="never"), ValueError, "overlap 'never'"),
     (("oktopk",), dict(rules={"0.*": "denss"}, module=model()), ValueError, "did you mean 'dense'"),
-    (("oktopk",), dict(rules={"0.*": {"dens": 1}}, module=model()), TypeError, "did you mean 'density'"),
+    (
+        ("oktopk",),
+        dict(rules={"0.*": {"dens": 1}}, module=model()),
+        TypeError,
+        "did you mean 'density'",
+    ),
     (("oktopk",), dict(rules={"0.*": "dense"}), ValueError, "module=model"),
 ]
 
@@ -45,13 +50,19 @@ def test_what_is_wrong_on_one_rank(comm, given, options, kind, text):
     if comm.size == 1:
         pytest.skip("needs several ranks")
     last = comm.rank == comm.size - 1
-    with pytest.raises(kind if last else ValueError, match=text if last else f"rank {comm.size - 1} has failed"):
+    with pytest.raises(
+        kind if last else ValueError, match=text if last else f"rank {comm.size - 1} has failed"
+    ):
         rill.torch.State(*(given if last else ("oktopk",)), **(options if last else {}))
     rill.torch.State("oktopk")
 
 
-@pytest.mark.parametrize("make", [lambda **o: rill.torch.State(**o), lambda **o: wrap(model(), torch.optim.SGD, **o)])
-@pytest.mark.parametrize("differs", [dict(density=0.01), dict(algorithm="gtopk"), dict(small=7), dict(momentum=0.5)])
+@pytest.mark.parametrize(
+    "make", [lambda **o: rill.torch.State(**o), lambda **o: wrap(model(), torch.optim.SGD, **o)]
+)
+@pytest.mark.parametrize(
+    "differs", [dict(density=0.01), dict(algorithm="gtopk"), dict(small=7), dict(momentum=0.5)]
+)
 def test_what_differs(comm, make, differs):
     if comm.size == 1:
         pytest.skip("needs several ranks")
@@ -65,8 +76,12 @@ def test_what_is_right(comm):
         warnings.simplefilter("error")
         rill.torch.State("oktopk", density=1)
         rill.torch.State()
-        rill.torch.State("topk+qsgd4", k=100, momentum=0, warmup=[0.5, 0.1], warmup_steps=3, nonfinite="zero")
-        rill.torch.State("oktopk", density=0.01, rules=[(lambda name, p: p.dim() == 1, "dense")], module=model())
+        rill.torch.State(
+            "topk+qsgd4", k=100, momentum=0, warmup=[0.5, 0.1], warmup_steps=3, nonfinite="zero"
+        )
+        rill.torch.State(
+            "oktopk", density=0.01, rules=[(lambda name, p: p.dim() == 1, "dense")], module=model()
+        )
 
 
 def test_rules_for_nothing(comm):
@@ -90,11 +105,18 @@ def test_the_wrapper_as_module(comm, process_group):
     ddp.register_comm_hook(state, rill.torch.hook)
     for _ in range(2):
         ddp(torch.ones(1, 20)).sum().backward()
-    assert set(state.state_dict()["residuals"]) == {"module.weight", "module.bias", "other.weight", "other.bias"}
+    assert set(state.state_dict()["residuals"]) == {
+        "module.weight",
+        "module.bias",
+        "other.weight",
+        "other.bias",
+    }
 
 
 def wrap(m, kind, **options):
-    return rill.torch.DistributedOptimizer(kind(m.parameters(), lr=0.1), m.named_parameters(), **options)
+    return rill.torch.DistributedOptimizer(
+        kind(m.parameters(), lr=0.1), m.named_parameters(), **options
+    )
 
 
 def texts_of(make):
@@ -131,5 +153,7 @@ def test_adam(comm, process_group, kind, options, warns):
 
     for follow in (False, True):
         texts = texts_of(lambda: train(follow))
-        assert len(texts) == expected and all("State(..., momentum=0.9, warmup_steps=100, small=16384)" in t for t in texts)
+        assert len(texts) == expected and all(
+            "State(..., momentum=0.9, warmup_steps=100, small=16384)" in t for t in texts
+        )
     assert len(texts_of(lambda: wrap(model(), kind, **options))) == expected

@@ -102,7 +102,9 @@ def test_half_types(comm):
 
 
 def test_options(comm):
-    warm = rill.Reducer(comm, DIM, density=0.01, warmup=[0.5, 0.1], warmup_steps=1, algorithm="gtopk")
+    warm = rill.Reducer(
+        comm, DIM, density=0.01, warmup=[0.5, 0.1], warmup_steps=1, algorithm="gtopk"
+    )
     selected = []
     for step in range(3):
         warm.step(gradient(comm.rank, step))

@@ -27,10 +27,17 @@ class Scaler:
         return loss * self._scale
 
     def unscale_(self, optimizer):
-        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        gradients = [
+            p.grad
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
         for gradient in gradients:
             gradient.mul_(1 / self._scale)
-        self._overflow = not all(torch.isfinite(g._values() if g.is_sparse else g).all() for g in gradients)
+        self._overflow = not all(
+            torch.isfinite(g._values() if g.is_sparse else g).all() for g in gradients
+        )
 
     def step(self, optimizer):
         if not self._overflow:
@@ -47,12 +54,16 @@ class Scaler:
 
 def network():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(20, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 5))
+    return nn.Sequential(
+        nn.Linear(20, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 5)
+    )
 
 
 def spoil(layer, step, rank, value):
     """The gradient of a layer is not finite in steps 4 and 9, on one rank. Its bucket is not that of the first layer."""
-    layer.weight.register_hook(lambda gradient: gradient * value if rank and step[0] in (4, 9) else gradient)
+    layer.weight.register_hook(
+        lambda gradient: gradient * value if rank and step[0] in (4, 9) else gradient
+    )
 
 
 def train(comm, method, steps=16, value=float("inf"), follow=True, **options):
@@ -76,7 +87,10 @@ def train(comm, method, steps=16, value=float("inf"), follow=True, **options):
     assert bad == [4, 9] and scaler.skipped == 2
     assert same_on_all_ranks(comm, model) and torch.isfinite(flat(model)).all()
     with torch.no_grad():
-        losses = [nn.functional.cross_entropy(model(x), y).item() for x, y in (batch(comm.rank, i) for i in range(4))]
+        losses = [
+            nn.functional.cross_entropy(model(x), y).item()
+            for x, y in (batch(comm.rank, i) for i in range(4))
+        ]
     return model, state, sum(comm.mpi.allgather(sum(losses))) / 4 / comm.size
 
 
@@ -116,9 +130,13 @@ def test_other_buckets_take_their_updates_back(comm, method, view):
         scaler.scale(nn.functional.cross_entropy(ddp(x), y)).backward()
         scaler.unscale_(optimizer)
         void = step[0] in (4, 9)
-        by_name = {m.name: group.reducer.stats for _, group in state._all_groups() for m in group.members}
+        by_name = {
+            m.name: group.reducer.stats for _, group in state._all_groups() for m in group.members
+        }
         for name, p in model.named_parameters():
-            assert bool(torch.isfinite(p.grad).all()) != void and (not void or torch.isnan(p.grad).all()), (step, name)
+            assert bool(torch.isfinite(p.grad).all()) != void and (
+                not void or torch.isnan(p.grad).all()
+            ), (step, name)
             if not void:
                 received[name] += p.grad
             if not (void and by_name[name].voided):
@@ -130,7 +148,9 @@ def test_other_buckets_take_their_updates_back(comm, method, view):
     for name, part in residuals["residuals"].items():
         waiting = part.view(fed[name].shape) / residuals["scale"]
         waited = max(waited, waiting.abs().max().item())
-        assert torch.allclose(comm.size * received[name] + waiting, sum(comm.mpi.allgather(fed[name])), atol=1e-5), name
+        assert torch.allclose(
+            comm.size * received[name] + waiting, sum(comm.mpi.allgather(fed[name])), atol=1e-5
+        ), name
     assert waited > 1e-3
 
 
@@ -139,7 +159,9 @@ def test_optimizer(comm, overlap):
     """DistributedOptimizer: one reducer for each large parameter."""
     model = network()
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer = rill.torch.DistributedOptimizer(inner, model.named_parameters(), "gtopk", density=0.1, overlap=overlap, small=1000)
+    optimizer = rill.torch.DistributedOptimizer(
+        inner, model.named_parameters(), "gtopk", density=0.1, overlap=overlap, small=1000
+    )
     scaler, step = Scaler(), [0]
     optimizer.follow(scaler)
     spoil(model[4], step, comm.rank == comm.size - 1, float("inf"))
@@ -155,13 +177,17 @@ def test_optimizer(comm, overlap):
         assert torch.equal(before, flat(model)) == (step[0] in (4, 9))
         if step[0] in (4, 9):
             assert all(torch.isnan(p.grad).all() for p in model.parameters())
-    assert scaler.skipped == 2 and same_on_all_ranks(comm, model) and torch.isfinite(flat(model)).all()
-    assert all(torch.isfinite(part).all() for part in optimizer.reducers_state_dict()["residuals"].values())
+    assert (
+        scaler.skipped == 2 and same_on_all_ranks(comm, model) and torch.isfinite(flat(model)).all()
+    )
+    assert all(
+        torch.isfinite(part).all() for part in optimizer.reducers_state_dict()["residuals"].values()
+    )
 
 
 @pytest.mark.parametrize("nonfinite", ["zero", "pass"])
 def test_other_ways(comm, nonfinite):
-    """"zero": the value does not count, and the step does. "pass": it is there."""
+    """ "zero": the value does not count, and the step does. "pass": it is there."""
     model = nn.Linear(20, 5)
     state = rill.torch.State("dense", nonfinite=nonfinite, module=model)
     ddp = wrapped(state, model)
@@ -187,17 +213,30 @@ def test_sparse_gradients(comm):
     state = rill.torch.State("gtopk", density=0.2, module=model)
     ddp = wrapped(state, model)
     for step in range(4):
-        x = torch.randint(0, 300, (4, 3), generator=torch.Generator().manual_seed(10 * step + comm.rank))
+        x = torch.randint(
+            0, 300, (4, 3), generator=torch.Generator().manual_seed(10 * step + comm.rank)
+        )
         ddp.zero_grad(set_to_none=True)
         before = state.state_dict()["residuals"]
         loss = ddp(x).pow(2).sum()
         if step == 2:
-            handle = model.words.weight.register_hook(lambda g: g * float("inf") if comm.rank == 0 else g)
+            handle = model.words.weight.register_hook(
+                lambda g: g * float("inf") if comm.rank == 0 else g
+            )
         loss.backward()
         if step == 2:
             handle.remove()
-            assert torch.isnan(model.words.weight.grad._values()).all() and torch.isnan(model.out.weight.grad).all()
+            assert (
+                torch.isnan(model.words.weight.grad._values()).all()
+                and torch.isnan(model.out.weight.grad).all()
+            )
             after = state.state_dict()["residuals"]
-            assert all(torch.isfinite(part).all() for part in after.values()) and before.keys() == after.keys()
+            assert (
+                all(torch.isfinite(part).all() for part in after.values())
+                and before.keys() == after.keys()
+            )
         else:
-            assert torch.isfinite(model.words.weight.grad._values()).all() and torch.isfinite(model.out.weight.grad).all()
+            assert (
+                torch.isfinite(model.words.weight.grad._values()).all()
+                and torch.isfinite(model.out.weight.grad).all()
+            )

@@ -9,7 +9,9 @@ import torch
 import rill
 
 
-BACKENDS = pytest.mark.parametrize("make", [np.array, lambda x: torch.from_numpy(np.array(x))], ids=["numpy", "torch"])
+BACKENDS = pytest.mark.parametrize(
+    "make", [np.array, lambda x: torch.from_numpy(np.array(x))], ids=["numpy", "torch"]
+)
 
 
 @BACKENDS
@@ -59,7 +61,11 @@ def test_operations():
     assert rill.sum_streams([a, b]).values.tolist() == [1, 2, 1]
     with pytest.raises(rill.RillError) as caught:
         a.copy().concat(b)
-    assert caught.value.name == "OVERLAP" and caught.value.status == -7 and "both streams" in caught.value.detail
+    assert (
+        caught.value.name == "OVERLAP"
+        and caught.value.status == -7
+        and "both streams" in caught.value.detail
+    )
     assert a.add(b, "max").values.tolist() == [1, 1, 1]
     assert a.clear().nnz == 0
 
@@ -126,7 +132,11 @@ def test_selector():
 def test_what_there_is():
     assert "dense" in rill.algorithms() and "oktopk" in rill.algorithms("reducer")
     assert "elias_fano" in rill.codecs() and "topk" in rill.selectors()
-    assert rill.method("topk+qsgd4") == {"algorithm": "split_allgather", "select": "topk", "value_bits": 4}
+    assert rill.method("topk+qsgd4") == {
+        "algorithm": "split_allgather",
+        "select": "topk",
+        "value_bits": 4,
+    }
     with pytest.raises(ValueError):
         rill.method("topk+zip")
 
@@ -150,13 +160,17 @@ CHANGES = {
     "to_sparse": lambda x: x.to_dense().to_sparse(),
     "add": lambda x: x.add(filled(value=3)),
     "add itself": lambda x: x.add(x),
-    "concat": lambda x: x.concat(rill.Stream(20 * N).set_pairs(np.arange(N, 8 * N), np.ones(7 * N, np.float32))),
+    "concat": lambda x: x.concat(
+        rill.Stream(20 * N).set_pairs(np.arange(N, 8 * N), np.ones(7 * N, np.float32))
+    ),
     "allreduce": lambda x: rill.world().allreduce(filled(value=3), x),
     "allreduce in place": lambda x: rill.world().allreduce(x, x),
     "iallreduce": lambda x: rill.world().iallreduce(filled(value=3), x).wait(),
     "bcast": lambda x: rill.world().bcast(x),
     "select": lambda x: rill.Selector(20 * N, density=0.5).select(np.ones(20 * N, np.float32), x),
-    "step_stream": lambda x: rill.Reducer(rill.world(), 20 * N, density=0.01).step_stream(np.ones(20 * N, np.float32), x),
+    "step_stream": lambda x: rill.Reducer(rill.world(), 20 * N, density=0.01).step_stream(
+        np.ones(20 * N, np.float32), x
+    ),
 }
 
 
@@ -170,7 +184,11 @@ def test_views_show_what_there_was(comm, change):
         values[0] = 5
     # And the change is as if nobody had looked.
     CHANGES[change](untouched)
-    assert (x.dense() == untouched.dense()).all() and x.is_dense == untouched.is_dense and x.block == untouched.block
+    assert (
+        (x.dense() == untouched.dense()).all()
+        and x.is_dense == untouched.is_dense
+        and x.block == untouched.block
+    )
     del x
     assert (values == 1).all()
 
@@ -195,7 +213,12 @@ def test_a_persistent_call_with_views(comm):
     second = request.start().wait().values
     x.set_dense(np.full(10, 3, np.float32))  # goes on in other memory
     third = request.start().wait().values
-    assert [list(set(v)) for v in (first, second, kept, third)] == [[comm.size], [2 * comm.size], [2], [3 * comm.size]]
+    assert [list(set(v)) for v in (first, second, kept, third)] == [
+        [comm.size],
+        [2 * comm.size],
+        [2],
+        [3 * comm.size],
+    ]
     request.free()
 
 
@@ -205,7 +228,12 @@ def test_streams_of_a_call_under_way(comm):
         comm.mpi.Barrier()  # before that, rank 0's call can't be complete
     request = comm.iallreduce(x, out)
     if comm.size > 1 and comm.rank == 0:
-        for change in (lambda: x.clear(), lambda: out.clear(), lambda: out.values, lambda: comm.allreduce_init(out, x)):
+        for change in (
+            lambda: x.clear(),
+            lambda: out.clear(),
+            lambda: out.values,
+            lambda: comm.allreduce_init(out, x),
+        ):
             with pytest.raises(BufferError, match="under way"):
                 change()
     if comm.rank == 0:
@@ -241,12 +269,18 @@ def odd_streams():
     x = rill.Stream(1000).set_pairs([3, 999, 7], np.array([1, -0.0, 0], np.float32))
     yield x
     for dtype in ("f64", "f16", "bf16"):
-        values = np.array([0x3F80, 0x4000], np.uint16) if dtype == "bf16" else np.ones(2, np.dtype(dtype.replace("f", "float")))
+        values = (
+            np.array([0x3F80, 0x4000], np.uint16)
+            if dtype == "bf16"
+            else np.ones(2, np.dtype(dtype.replace("f", "float")))
+        )
         yield rill.Stream(1000, dtype).set_pairs([3, 10], values)
         yield rill.Stream(1000, dtype).set_pairs([3, 10], values).to_dense()
     yield rill.Stream(1000).set_blocks(8, [0, 5, 124], np.arange(24, dtype=np.float32))
     yield rill.Stream(1001).set_blocks(8, [5, 125], np.zeros(16, np.float32))  # the last one is cut
-    yield rill.Stream(10).set_dense(np.array([0, -0.0, 1, np.nan, np.inf, 0, 0, 2, 3, 4], np.float32)).to_dense()
+    yield rill.Stream(10).set_dense(
+        np.array([0, -0.0, 1, np.nan, np.inf, 0, 0, 2, 3, 4], np.float32)
+    ).to_dense()
     yield rill.Stream(0)
     yield rill.Stream(2**40).set_pairs([2**39, 5], np.ones(2, np.float32))
     for op in ("min", "max", "prod"):
@@ -257,12 +291,22 @@ def odd_streams():
     yield rill.sum_streams([x, x], rill.Op("odd", np.add, 7.5)).to_dense()
 
 
-@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "how",
+    [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))],
+    ids=["copy", "deepcopy", "pickle"],
+)
 def test_copies_of_streams(how):
     for x in odd_streams():
         y = how(x)
         y.validate()
-        assert (y.dim, y.type, y.nnz, y.is_dense, y.block) == (x.dim, x.type, x.nnz, x.is_dense, x.block)
+        assert (y.dim, y.type, y.nnz, y.is_dense, y.block) == (
+            x.dim,
+            x.type,
+            x.nnz,
+            x.is_dense,
+            x.block,
+        )
         assert repr(y.fill) == repr(x.fill)
         assert y.values.tobytes() == x.values.tobytes()
         if not x.is_dense:

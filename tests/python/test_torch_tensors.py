@@ -23,14 +23,21 @@ def test_dense(comm, dtype):
     result = rill.torch.allreduce(x)
     assert result.shape == x.shape and result.dtype == dtype and (result == total).all()
     assert (rill.torch.allreduce(x, "max") == comm.size).all()
-    assert torch.equal(rill.torch.allreduce(x, "mean"), torch.full((3, 5), total, dtype=dtype) / comm.size)
+    assert torch.equal(
+        rill.torch.allreduce(x, "mean"), torch.full((3, 5), total, dtype=dtype) / comm.size
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_rows_of_an_embedding(comm, dtype):
     x = rows(comm, dtype)
     result = rill.torch.allreduce(x)
-    assert result.is_sparse and result.is_coalesced() and result.dense_dim() == 1 and result.dtype == dtype
+    assert (
+        result.is_sparse
+        and result.is_coalesced()
+        and result.dense_dim() == 1
+        and result.dtype == dtype
+    )
     assert torch.equal(result.to_dense().to(torch.float64), summed(comm, x))
 
 
@@ -43,7 +50,9 @@ def test_pairs_of_a_matrix(comm):
 
 
 def test_empty_contributions(comm):
-    empty = torch.sparse_coo_tensor(torch.empty((1, 0), dtype=torch.int64), torch.empty((0, 4)), (10, 4))
+    empty = torch.sparse_coo_tensor(
+        torch.empty((1, 0), dtype=torch.int64), torch.empty((0, 4)), (10, 4)
+    )
     assert rill.torch.allreduce(empty)._nnz() == 0
     x = rows(comm) if comm.rank == 0 else empty
     assert torch.equal(rill.torch.allreduce(x).to_dense().double(), summed(comm, x))
@@ -54,7 +63,9 @@ def test_round_trip(comm):
     x = rows(comm).coalesce()
     stream = rill.torch.to_stream(x)
     assert stream.block == 4
-    assert torch.equal(rill.torch.from_stream(stream, (10, 4), dense_dim=1).to_dense(), x.to_dense())
+    assert torch.equal(
+        rill.torch.from_stream(stream, (10, 4), dense_dim=1).to_dense(), x.to_dense()
+    )
     assert torch.equal(stream.torch((10, 4)).to_dense(), x.to_dense())
     with pytest.raises(ValueError, match="has 41 entries, the stream 40"):
         rill.torch.from_stream(stream, (41,))

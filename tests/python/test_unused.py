@@ -42,8 +42,11 @@ def inputs(rank, step):
 
 
 def loss_of(model, mode, rank, step):
-    # Gradients of later steps are small, so that what is left of the first ones would be sent when nobody uses the parameter.
-    return model(inputs(rank, step), used(mode, rank, step)).pow(2).mean() * (1.0 if step % 3 == 0 else 1e-3)
+    # Gradients of later steps are small, so that what is left of the first ones would be sent when
+    # nobody uses the parameter.
+    return model(inputs(rank, step), used(mode, rank, step)).pow(2).mean() * (
+        1.0 if step % 3 == 0 else 1e-3
+    )
 
 
 def options_of(mode):
@@ -53,7 +56,9 @@ def options_of(mode):
 
 
 def gradients(model):
-    return {name: p.grad.clone().double() for name, p in model.named_parameters() if p.grad is not None}
+    return {
+        name: p.grad.clone().double() for name, p in model.named_parameters() if p.grad is not None
+    }
 
 
 def add(total, parts):
@@ -70,10 +75,23 @@ def passes_of(mode, step):
 
 
 @pytest.mark.parametrize("method", ["topk", "oktopk"])
-@pytest.mark.parametrize("mode", ["find", "find zeros", "find view", "find view zeros", "find accumulate", "find accumulate view", "static"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "find",
+        "find zeros",
+        "find view",
+        "find view zeros",
+        "find accumulate",
+        "find accumulate view",
+        "static",
+    ],
+)
 def test_nothing_is_lost(comm, mode, method):
     model = Branches()
-    state = rill.torch.State(method, density=0.02, module=model, rules={"layers.c.*": {"density": 0.05}})
+    state = rill.torch.State(
+        method, density=0.02, module=model, rules={"layers.c.*": {"density": 0.05}}
+    )
     ddp = DistributedDataParallel(model, bucket_cap_mb=0.005, **options_of(mode))
     ddp.register_comm_hook(state, rill.torch.hook)
     fed, received = {}, {}
@@ -90,7 +108,12 @@ def test_nothing_is_lost(comm, mode, method):
                 loss_of(ddp, mode, comm.rank, one).backward()
         loss_of(ddp, mode, comm.rank, last).backward()
         add(received, gradients(model))
-        if mode.startswith("find") and "accumulate" not in mode and step % 3 == 2 and "zeros" not in mode:
+        if (
+            mode.startswith("find")
+            and "accumulate" not in mode
+            and step % 3 == 2
+            and "zeros" not in mode
+        ):
             assert model.layers["b"].weight.grad is None
     check(comm, state, fed, comm.mpi.allgather(received))
 

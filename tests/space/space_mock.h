@@ -1,6 +1,7 @@
-/* A memory that behaves like a device's, for tests: its pages cannot be touched but by its operations, which
- * run late and in order, when somebody waits. A touch from anywhere else is a SIGSEGV; an operation that is
- * given an array of another memory ends the program with a message. */
+/* A memory that behaves like a device's, for tests: its pages cannot be touched but by its
+ * operations, which run late and in order, when somebody waits. A touch from anywhere else is a
+ * SIGSEGV; an operation that is given an array of another memory ends the program with a message.
+ */
 #ifndef RILL_TESTS_SPACE_MOCK_H
 #define RILL_TESTS_SPACE_MOCK_H
 

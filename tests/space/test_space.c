@@ -1,5 +1,5 @@
-/* Streams and selection in a memory that host code cannot touch: the same bits as on the host, and no touch
- * outside of the memory's operations (space_mock.h). */
+/* Streams and selection in a memory that host code cannot touch: the same bits as on the host, and
+ * no touch outside of the memory's operations (space_mock.h). */
 #include "there.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Collectives of streams, and whole steps of reducers, in a memory that host code cannot touch: the same bits as
- * on the host, and no touch outside of the memory's operations (space_mock.h). */
+/* Collectives of streams, and whole steps of reducers, in a memory that host code cannot touch: the
+ * same bits as on the host, and no touch outside of the memory's operations (space_mock.h). */
 #include "there.h"
 
 /* ---- collectives -------------------------------------------------------------------------- */
@@ -99,8 +99,8 @@ static void test_collectives(rill_comm *const comm[2]) {
 
 typedef enum way { STEP, START, STREAM, TENSORS, WAYS } way;
 
-/* A reducer on the host, and one in the memory, on communicators of their own: so they have the same number,
- * and round alike. */
+/* A reducer on the host, and one in the memory, on communicators of their own: so they have the
+ * same number, and round alike. */
 typedef struct both {
     rill_comm *comm[2];
     rill_reducer *reducer[2];
@@ -144,7 +144,8 @@ static void compare_step(const both *b, way how, const void *gradient) {
     for (int i = 0; i < 2; i++)
         CHECK_OK(rill_reducer_stats(b->reducer[i], &stats[i]));
     CHECK_INT(stats[0].selected_k, ==, stats[1].selected_k);
-    /* s2 asks whether all have memory, unless it is there from the step before: in the user's stream or not. */
+    /* s2 asks whether all have memory, unless it is there from the step before: in the user's
+     * stream or not. */
     if (how != STREAM) CHECK_INT(stats[0].sent_bytes, ==, stats[1].sent_bytes);
     CHECK_INT(stats[0].voided, ==, stats[1].voided);
     CHECK_OK(rill_stream_free(&stream));
@@ -217,7 +218,8 @@ static void test_staging(both *b) {
     close_both(b);
 }
 
-/* A rank that has no memory in the space: all get the error, and nothing of the gradient is lost. */
+/* A rank that has no memory in the space: all get the error, and nothing of the gradient is lost.
+ */
 static void test_no_memory(both *b) {
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     o.algorithm = "gtopk";

@@ -36,7 +36,8 @@ static inline void limit_opening(int on) {
     } else limit_set(RLIMIT_NOFILE, before);
 }
 
-/* A device of our own, like /dev/null (3) or /dev/full (7), which a test must not put at risk. 0: not allowed here. */
+/* A device of our own, like /dev/null (3) or /dev/full (7), which a test must not put at risk. 0:
+ * not allowed here. */
 static inline int make_device(const char *path, unsigned number) {
     if (mknod(path, S_IFCHR | 0666, makedev(1, number)) != 0) return 0;
     int fd = open(path, O_WRONLY);

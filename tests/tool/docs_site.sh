@@ -3,7 +3,7 @@
 not_simulated
 command -v mkdocs >/dev/null || skip "no mkdocs"
 
-cd "$root"
+cd "$root" || exit 1
 run 0 mkdocs build --strict --quiet --site-dir "$tmp/site"
 for page in index guide/index guide/first-sum reference/c reference/tool results/index internals/index; do
     [[ -s $tmp/site/$page.html ]] || fail "there is no $page.html"
@@ -15,7 +15,8 @@ if grep -rhoE '<(script|link|img)[^>]+(src|href)="?https?://[^" >]+' --include='
 fi
 
 command -v chromium >/dev/null || exit 0
-# A frame of the width, and the page says how much wider it is: chromium's own window has a least width.
+# A frame of the width, and the page says how much wider it is: chromium's own window has a least
+# width.
 for page in index guide/troubleshooting reference/c results/papers; do
     for width in 390 1280; do
         cat >"$tmp/frame.html" <<H

@@ -98,7 +98,8 @@ run 3 "$cluster" --hosts 2 --rate 1gbit --tolerance 0 -- touch "$tmp/started"
 has "$tmp/err" "the rate is off by more than 0 %"
 [[ ! -e $tmp/started ]] || fail "the command ran although the rate was off"
 
-# Ended by a signal while the ranks run. A shell without job control makes its children deaf to SIGINT.
+# Ended by a signal while the ranks run. A shell without job control makes its children deaf to
+# SIGINT.
 printf '#!/bin/sh\n: >"%s/running"\nsleep 60\n' "$tmp" >"$tmp/nap"
 chmod +x "$tmp/nap"
 set -m

@@ -5,8 +5,8 @@ status=0
 "$root/lab/cluster" --hosts 1 --rate 1gbit --no-verify -- true >"$tmp/out" 2>"$tmp/err" || status=$?
 if ((status == 77)); then skip "$(<"$tmp/err")"; fi
 
-# crossed ALGORITHM OVERLAP: bytes that crossed the fuller link. The bench's own check of the result, a
-# dense sum of 64 Ki entries, is among them; so many calls that it hardly counts.
+# crossed ALGORITHM OVERLAP: bytes that crossed the fuller link. The bench's own check of the
+# result, a dense sum of 64 Ki entries, is among them; so many calls that it hardly counts.
 crossed() {
     run 0 "$root/lab/cluster" --hosts 2 --rate 1gbit --ranks-per-host 4 --no-verify --bytes "$tmp/bytes" -- \
         "$RILL" bench --algorithm "$1" --no-baseline --dim 2^16 --density 5% --overlap "$2" --warmup 1 \

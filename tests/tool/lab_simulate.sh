@@ -33,7 +33,8 @@ run 0 "${simulate[@]}" --ranks 6 --hosts 2 --platform ib --no-compute -- --dim 5
     --algorithm auto --json "$tmp/json"
 all_correct "$tmp/json"
 
-# A program of one's own. Time is simulated, so that it can be asserted: 1 MB takes 8.4 ms on 1 Gbit/s,
+# A program of one's own. Time is simulated, so that it can be asserted: 1 MB takes 8.4 ms on 1
+# Gbit/s,
 # 104 ms on the internet, and is much faster within a host; the latency is the platform's.
 cat >"$tmp/time.c" <<'END'
 #include <mpi.h>

@@ -64,8 +64,8 @@ else
     echo "skipped: no device that is full can be made"
 fi
 
-# The disk is full, or fills: a limit on the size of files needs no rights. It binds the launcher's files too, so it is
-# for commands without one.
+# The disk is full, or fills: a limit on the size of files needs no rights. It binds the launcher's
+# files too, so it is for commands without one.
 printf old >"$tmp/old"
 limited() { (trap '' XFSZ && ulimit -f 1 && exec "$@"); }
 for command in "gen url --samples 200 --quiet -o $tmp/old" "convert $tmp/data $tmp/old --quiet" "report $tmp/log --quiet -o $tmp/old"; do

@@ -2,7 +2,7 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 
-cd "$tmp"
+cd "$tmp" || exit 1
 lacks() { # lacks FILE TEXT...
     local file=$1 text
     shift
@@ -10,7 +10,8 @@ lacks() { # lacks FILE TEXT...
         if grep -qF -- "$text" "$file"; then fail "'$text' is in $file"; fi
     done
 }
-# case_ FILE REQUESTED ALGORITHM RANKS DENSITY MEDIAN PREDICTED SENT [MORE]: adds a record. N = 1024.
+# case_ FILE REQUESTED ALGORITHM RANKS DENSITY MEDIAN PREDICTED SENT [MORE]: adds a record. N =
+# 1024.
 case_() {
     printf '{"requested":"%s","algorithm":"%s","codec":"raw","value_bits":0,"op":"sum","type":"f32","ranks":%d,"hosts":1,"dim":1024,' "$2" "$3" "$4" >>"$1"
     awk -v d="$5" -v m="$6" -v p="$7" -v s="$8" -v more="${9:-}" 'BEGIN {
@@ -29,8 +30,9 @@ grep '^  -' long | grep -oE -- '--[a-z][a-z-]+' | sort -u | while read -r option
     grep -qE -- "Fl (h , )?-${option#--}( |\$)" "$root/man/rill-report.1" || fail "$option is not in the manual"
 done
 
-# ---- a sweep over two densities and two numbers of ranks, in two files that complete each other ----
-# The bound of 10 of 1024 on two ranks: log2 C(1024, 10) / 8 + 40 bytes; a hundred times that is sent.
+# ---- a sweep over two densities and two numbers of ranks, in two files that complete each other
+# ---- The bound of 10 of 1024 on two ranks: log2 C(1024, 10) / 8 + 40 bytes; a hundred times that
+# is sent.
 bound=$(awk 'BEGIN { for (i = 0; i < 10; i++) b += log((1024 - i) / (i + 1)) / log(2); printf "%d", 100 * (b / 8 + 40) + 0.5 }')
 for ranks in 2 4; do
     case_ p$ranks.jsonl mpi mpi $ranks 0.01 4e-3 null 8192
@@ -81,6 +83,15 @@ has out "<title>one</title>" 'class="value"' "density 1 %, allreduce sum of f32"
 lacks out "Time against ranks" "Best speedup over mpi: 40.0x, 100 µs against 4 ms, by ring (raw) at 2 ranks on 1 host (standard"
 
 # Files that measured the same are told apart, by their names or the user's; one name is one set.
+# What records have in common stands once, before them, as in bench/results.
+{
+    echo '{"about":{"command":"x","common":{"ranks":2,"commit":"c0ffee","codec":"of-the-file"}}}'
+    sed 's/"ranks":2,//; s/"commit":"[^"]*",//' p2.jsonl
+} >shared.jsonl
+run 0 "$RILL" report shared.jsonl -o shared.html
+has shared.html c0ffee
+if grep -q -e abc123 -e of-the-file shared.html; then fail "a record's own field is kept"; fi
+
 cp p2.jsonl other.jsonl
 run 0 "$RILL" report p2.jsonl other.jsonl --quiet
 [[ ! -s out ]] || fail "--quiet prints"
@@ -144,7 +155,8 @@ run 0 "$RILL" report bench.jsonl reducer.jsonl kernels.jsonl log.jsonl -o all.ht
 has all.html "Time against density" "Training steps of reducers" oktopk Kernels elias_fano "Loss against time" split_allgather
 has out "training steps of rill bench reducer" "results of rill bench kernels" "log: 2 epochs"
 
-# ---- errors: status 1, file and line; the old page stays, nothing else is left ---------------------
+# ---- errors: status 1, file and line; the old page stays, nothing else is left
+# ---------------------
 echo old >keep.html
 refused() { # refused TEXT FILE...
     local text=$1
@@ -157,7 +169,7 @@ refused() { # refused TEXT FILE...
 }
 : >empty
 printf ' \n\n' >blank
-{ cat p2.jsonl; echo '{"requested":"ring"'; } >cut
+{ cat p2.jsonl; echo '{"requested":"ring"'; } >cut.jsonl
 { cat p2.jsonl; echo '{"requested":"ring",}'; } >garbled
 head -c 700 p2.jsonl >truncated
 echo '[{"requested":"ring","median_s":1,"ranks":2,"dim":8,"density":0.5},7]' >seven
@@ -168,7 +180,7 @@ echo '{"requested":"ring","median_s":1e999,"ranks":2,"dim":8,"density":0.5}' >hu
 head -c 100000 /dev/zero | tr '\0' '[' >deep
 refused "'empty' is empty" empty
 refused "'blank' is empty" blank
-refused "cut:10:" cut
+refused "cut.jsonl:10:" cut.jsonl
 refused "garbled:9:" garbled
 refused "truncated:$(($(wc -l <truncated) + 1)):" p4.jsonl truncated
 refused "seven:1: element 1 of the array is not an object" seven

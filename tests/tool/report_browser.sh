@@ -2,7 +2,7 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "there is no chromium"
-cd "$tmp"
+cd "$tmp" || exit 1
 chrome() { # chrome SCHEME WIDTH OPTION... PAGE; in blink's settings 0 is dark, 1 is light
     local scheme=$1 width=$2
     shift 2
@@ -23,8 +23,8 @@ for i in 1 2 3; do
 done
 run 0 "$RILL" report "a_network_with_quite_a_long_name=bench.jsonl" reducer.jsonl kernels.jsonl dense.log sparse.log -o page.html
 
-# What the browser made of it, as told by a copy: widths, background, errors, markers of some size. It is shown in a frame,
-# since windows have a least width.
+# What the browser made of it, as told by a copy: widths, background, errors, markers of some size.
+# It is shown in a frame, since windows have a least width.
 {
     sed '$d' page.html
     cat <<'HTML'

@@ -36,7 +36,8 @@ cmp -s "$tmp/labels" "$tmp/labels3" || fail "three ranks predict other labels th
 run 0 "$RILL" predict "$tmp/test" --model "$tmp/model" --normalize -o "$tmp/p" --probability
 head -n 1 "$tmp/p" | grep -q "labels 1 -1" || fail "no labels before the probabilities"
 
-# C: chosen by sgd, on the same rows by any number of ranks, and not of rows that are held out; else as given.
+# C: chosen by sgd, on the same rows by any number of ranks, and not of rows that are held out; else
+# as given.
 run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --log "$tmp/log"
 has "$tmp/out" "C = 1" "decay = 0, chosen in" "loss on held-out rows" ", decay 0)"
 grep -q '"decay":0.0,' "$tmp/log" || fail "the log has not the decay that was chosen"
@@ -71,8 +72,8 @@ head -n 60 "$tmp/train" >"$tmp/few"
 run 0 "$RILL" train "$tmp/few" --epochs 1
 has "$tmp/out" "C = 1: there are too few rows"
 
-# A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with a reducer, and
-# with the other decay that may be chosen.
+# A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with
+# a reducer, and with the other decay that may be chosen.
 for way in "" "--reducer oktopk --density 0.2" "--normalize"; do
     # shellcheck disable=SC2086
     run 0 "$RILL" train "$tmp/train" --ranks 2 --epochs 6 $way --model "$tmp/whole" --quiet

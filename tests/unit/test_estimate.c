@@ -1,5 +1,6 @@
-/* What estimates take messages for: the dense form above its switch, blocks by their own, bitmaps by their range, and skew in
- * full. Bytes that are sent are held against these by the tests of the algorithms. */
+/* What estimates take messages for: the dense form above its switch, blocks by their own, bitmaps
+ * by their range, and skew in full. Bytes that are sent are held against these by the tests of the
+ * algorithms. */
 #include "../support/unit.h"
 
 #include "coll/allreduce/allreduce.h"
@@ -39,7 +40,8 @@ static void test_dense_above_switch(void **state) {
     /* A bitmap of that many is smaller than the dense form, but is not how a sum is sent. */
     assert_true(rill__pairs_bytes(&p, limit + 1, DIM) < 4.0 * DIM);
     assert_true(rill__form_bytes(&p, limit / 4 + 1, DIM / 4) == 4.0 * DIM / 4);
-    /* An input is sent as bits, where all ranks have kernels for them; not one that is nearly full. */
+    /* An input is sent as bits, where all ranks have kernels for them; not one that is nearly full.
+     */
     assert_true(rill__input_bytes(&p, limit, DIM) == rill__pairs_bytes(&p, limit, DIM));
     assert_true(rill__input_bytes(&p, DIM / 2, DIM) == 2.125 * DIM);
     assert_true(rill__input_bytes(&p, 0.9 * DIM, DIM) == 4.0 * DIM);
@@ -56,7 +58,8 @@ static void test_blocks_by_bytes(void **state) {
     assert_true(rill__form_bytes(&p, DIM, DIM) == 4.0 * DIM);
 }
 
-/* The owner of the fullest range receives its load, also where that is more than a dense vector; a dense input has none. */
+/* The owner of the fullest range receives its load, also where that is more than a dense vector; a
+ * dense input has none. */
 static void test_skew_in_full(void **state) {
     (void)state;
     rill__planner planner = make_planner();

@@ -1,5 +1,6 @@
 /* Kernels but for sums: scalar against plain references written here, every other instruction set
- * against scalar, bit by bit. Arrays have exactly the slack that kernels may use, and a guard behind it. */
+ * against scalar, bit by bit. Arrays have exactly the slack that kernels may use, and a guard
+ * behind it. */
 #include "test_kernels.h"
 
 /* As numbers, and NaN matches NaN. */

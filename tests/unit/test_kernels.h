@@ -1,5 +1,5 @@
-/* What the tests of kernels share: arrays with guards, random pairs, references written plainly, and the
- * instruction sets of this machine. */
+/* What the tests of kernels share: arrays with guards, random pairs, references written plainly,
+ * and the instruction sets of this machine. */
 #ifndef RILL_TEST_KERNELS_H
 #define RILL_TEST_KERNELS_H
 

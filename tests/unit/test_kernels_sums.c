@@ -73,7 +73,8 @@ static void test_merge_random(void **state) {
     }
 }
 
-/* The dense result of sum_blocks: the pairs of the sparse one, and the neutral element elsewhere. */
+/* The dense result of sum_blocks: the pairs of the sparse one, and the neutral element elsewhere.
+ */
 static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
                              int n, const rill__pairs *in, uint64_t first, uint64_t range,
                              rill__pairs want, void *workspace) {

@@ -1,117 +1,22 @@
 /* The local link by itself: messages between threads, and in a world. */
-#include "support/unit.h"
+#include "support/talk.h"
 
 #include "link/local.h"
 #include "link/world.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { RANKS = 4, ROUNDS = 40, LARGE = 20000 };
+enum { RANKS = 4 };
 
-static uint64_t mix(uint64_t x) {
-    x = (x ^ (x >> 31)) * UINT64_C(0x9e3779b97f4a7c15);
-    return x ^ (x >> 29);
-}
-
-/* Byte i of the message of that number from one rank to another. */
-static unsigned char content(int from, int to, int number, size_t i) {
-    return (unsigned char)mix((uint64_t)from * 31 + (uint64_t)to * 17 + (uint64_t)number * 101 + i);
-}
-
-static size_t length_of(int from, int number) {
-    return number % 7 == 3 ? LARGE : (size_t)(from * 5 + number) % 300;
-}
-
-static void fill(unsigned char *at, int from, int to, int number) {
-    for (size_t i = 0; i < length_of(from, number); i++)
-        at[i] = content(from, to, number, i);
-}
-
-static void check(const unsigned char *at, size_t bytes, int from, int to, int number) {
-    assert_int_equal(bytes, length_of(from, number));
-    for (size_t i = 0; i < bytes; i++)
-        if (at[i] != content(from, to, number, i)) fail_msg("byte %zu differs", i);
-}
-
-/* Every rank sends ROUNDS messages to every other, and receives what it is sent: of a tag of the round from anyone, of tag 1
- * by source, and of tag 2 by posted receives. */
-static void talk(rill__link *link) {
-    const rill__link_table *t = link->table;
-    int n = link->ranks, me = link->rank;
-    unsigned char *out = malloc((size_t)n * 3 * LARGE), *in = malloc(LARGE);
-    assert_non_null(out);
-    assert_non_null(in);
-    for (int number = 0; number < ROUNDS; number++) {
-        rill__wire *wires = calloc((size_t)n * 3, sizeof *wires), posted = {0};
-        assert_non_null(wires);
-        int from = (me + n - 1) % n;
-        assert_int_equal(t->post(link, from, 2, in, LARGE, &posted), RILL_OK);
-        for (int i = 0; i < 3 * n; i++) {
-            int to = i % n, tag = i / n;
-            if (to == me || (tag == 2 && to != (me + 1) % n)) continue;
-            fill(out + (size_t)i * LARGE, me, to, number + 7 * tag);
-            assert_ok(t->send(link, to, tag ? tag : 10 + number, out + (size_t)i * LARGE,
-                              length_of(me, number + 7 * tag), &wires[i]));
-        }
-        size_t bytes = 0;
-        while (t->test(link, &posted, &bytes) == RILL_IN_PROGRESS)
-            t->idle(link, 1);
-        check(in, bytes, from, me, number + 14);
-        for (int left = n - 1; left;) {
-            rill__arrival a;
-            rill__wire wire = {0};
-            if (t->probe(link, RILL__ANY, 10 + number, 1, &a) != RILL_OK) {
-                t->idle(link, 1);
-                continue;
-            }
-            assert_ok(t->receive(link, &a, 10 + number, in, true, &wire));
-            assert_ok(rill__link_wait(link, &wire));
-            check(in, a.bytes, a.source, me, number);
-            left--;
-        }
-        for (int source = 0; source < n; source++) {
-            rill__arrival a;
-            rill__wire wire = {0};
-            if (source == me) continue;
-            while (t->probe(link, source, 1, 1, &a) != RILL_OK)
-                t->idle(link, 1);
-            assert_int_equal(a.source, source);
-            assert_ok(t->receive(link, &a, 1, in, false, &wire));
-            assert_ok(rill__link_wait(link, &wire));
-            check(in, a.bytes, source, me, number + 7);
-        }
-        for (int i = 0; i < 3 * n; i++)
-            assert_ok(rill__link_wait(link, &wires[i]));
-        free(wires);
-    }
-    free(out);
-    free(in);
-}
-
-static void gather(rill__link *link) {
-    int mine = link->rank * 3 + 1, all[64], word = link->rank == 2 ? 77 : 0;
-    assert_ok(link->table->allgather(link, &mine, sizeof mine, all));
-    for (int i = 0; i < link->ranks; i++)
-        assert_int_equal(all[i], i * 3 + 1);
-    if (link->ranks > 2) {
-        assert_ok(link->table->bcast(link, &word, sizeof word, 2));
-        assert_int_equal(word, 77);
-    }
-    rill_status worst;
-    assert_ok(rill__link_worst(link, link->rank == 1 ? RILL_ERR_IO : RILL_OK, &worst));
-    assert_int_equal(worst, link->ranks > 1 ? RILL_ERR_IO : RILL_OK);
-}
-
-/* ---- threads ------------------------------------------------------------------------------------------- */
+/* ---- threads
+ * ------------------------------------------------------------------------------------------- */
 
 static void *thread_body(void *argument) {
     rill__link *link = argument;
-    gather(link);
+    talk_gather(link);
     talk(link);
-    gather(link);
+    talk_gather(link);
     link->table->close(link);
     return NULL;
 }
@@ -133,27 +38,27 @@ static void leaving(void **state) {
     rill__link *links[2];
     assert_ok(rill__local_create(2, NULL, links));
     const rill__link_table *t = links[0]->table;
-    unsigned char *large = malloc(LARGE), got[8], *all = malloc(LARGE);
+    unsigned char *large = malloc(TALK_LARGE), got[8], *all = malloc(TALK_LARGE);
     assert_non_null(large);
     assert_non_null(all);
-    for (int i = 0; i < LARGE; i++)
-        large[i] = (unsigned char)mix((uint64_t)i);
+    for (int i = 0; i < TALK_LARGE; i++)
+        large[i] = (unsigned char)talk_mix((uint64_t)i);
     rill__wire lent, back;
-    assert_ok(t->send(links[0], 1, 5, large, LARGE, &lent));
+    assert_ok(t->send(links[0], 1, 5, large, TALK_LARGE, &lent));
     assert_int_equal(t->test(links[0], &lent, NULL), RILL_IN_PROGRESS);
     t->leave(links[0]);
     assert_ok(t->test(links[0], &lent, NULL));
-    assert_ok(t->send(links[1], 0, 5, large, LARGE, &back));
+    assert_ok(t->send(links[1], 0, 5, large, TALK_LARGE, &back));
     assert_ok(t->test(links[1], &back, NULL));
     assert_ok(t->close(links[0]));
-    memset(large, 0, LARGE);
+    memset(large, 0, TALK_LARGE);
     rill__arrival a;
     assert_int_equal(t->probe(links[1], 0, 6, 1, &a), RILL_IN_PROGRESS);
     assert_ok(t->probe(links[1], 0, 5, 1, &a));
-    assert_int_equal(a.bytes, LARGE);
+    assert_int_equal(a.bytes, TALK_LARGE);
     assert_ok(t->receive(links[1], &a, 5, all, true, &back));
-    for (int i = 0; i < LARGE; i++)
-        assert_int_equal(all[i], (unsigned char)mix((uint64_t)i));
+    for (int i = 0; i < TALK_LARGE; i++)
+        assert_int_equal(all[i], (unsigned char)talk_mix((uint64_t)i));
     assert_fails(t->allgather(links[1], got, 1, got), RILL_ERR_STATE, "freed");
     assert_ok(t->close(links[1]));
     free(large);
@@ -188,7 +93,8 @@ static void posted_first(void **state) {
     assert_ok(t->close(links[0]));
 }
 
-/* ---- worlds --------------------------------------------------------------------------------------------- */
+/* ---- worlds
+ * --------------------------------------------------------------------------------------------- */
 
 typedef struct record {
     rill__world *world;
@@ -199,11 +105,11 @@ typedef struct record {
 static void world_body(int rank, void *context) {
     record *r = context;
     rill__link *link = rill__world_link(r->world, rank);
-    gather(link);
+    talk_gather(link);
     talk(link);
-    r->order = mix(r->order + (uint64_t)rank);
+    r->order = talk_mix(r->order + (uint64_t)rank);
     rill__fail(RILL_ERR_IO, "rank %d", rank);
-    gather(link);
+    talk_gather(link);
     char mine[16];
     snprintf(mine, sizeof mine, "rank %d", rank);
     assert_string_equal(rill_last_error(), mine);

@@ -117,7 +117,8 @@ static char *lengthened(char *bytes, size_t *size) {
     return longer;
 }
 
-/* Both layouts of one message say the same; what does not fit the short one goes with the long one. */
+/* Both layouts of one message say the same; what does not fit the short one goes with the long one.
+ */
 static void layouts_agree(void **state) {
     (void)state;
     size_t size;
@@ -382,7 +383,8 @@ static char *sample_bits(uint64_t dim, uint64_t first, size_t *size) {
     return out;
 }
 
-/* A bitmap that is summed as it lies has as many bits as the message says, and none past the range. */
+/* A bitmap that is summed as it lies has as many bits as the message says, and none past the range.
+ */
 static void bits_are_checked(void **state) {
     (void)state;
     if (!rill__host()->stream->add_bits) return;

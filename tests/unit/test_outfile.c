@@ -1,11 +1,11 @@
-/* Outputs: complete or not there, links followed, devices and FIFOs written into, rights kept; and what the library writes
- * with them, against a limit on the size of files. */
+/* Outputs: complete or not there, links followed, devices and FIFOs written into, rights kept; and
+ * what the library writes with them, against a limit on the size of files. */
 #include "../support/limits.h"
 #include "../support/unit.h"
 
 #include "core/outfile.h"
-#include "train/train_internal.h"
 #include "plan/profile.h"
+#include "train/train_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

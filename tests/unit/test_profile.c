@@ -1,5 +1,5 @@
-/* Profiles: what is written is read, what is broken is refused with file and line, the nearest entry is
- * taken; and the fit finds constants that were used to make up measurements. */
+/* Profiles: what is written is read, what is broken is refused with file and line, the nearest
+ * entry is taken; and the fit finds constants that were used to make up measurements. */
 #include "../support/unit.h"
 
 #include "plan/fit.h"

@@ -1,5 +1,5 @@
-/* Bounds that even entries and sums at once: ascending, and within what their head comment promises, whatever is
- * frequent and wherever it lies. */
+/* Bounds that even entries and sums at once: ascending, and within what their head comment
+ * promises, whatever is frequent and wherever it lies. */
 #include "../support/unit.h"
 
 #include "coll/patterns/quantiles.h"
@@ -25,7 +25,8 @@ static uint64_t sort_unique(uint32_t *idx, uint64_t n) {
     return kept;
 }
 
-/* Frequent indices that all ranks have, from some place on; each has rare ones of its own anywhere. */
+/* Frequent indices that all ranks have, from some place on; each has rare ones of its own anywhere.
+ */
 static void set_scene(scene *s, int ranks, uint32_t place, uint64_t seed) {
     rng r = rng_make(seed, 1);
     s->n = s->of_all = 0;

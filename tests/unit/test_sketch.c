@@ -1,5 +1,5 @@
-/* The count-sketch of "s2": sizes, hashes, bias, variance, outliers, the error that it says it has, and
- * what feedback makes of it. */
+/* The count-sketch of "s2": sizes, hashes, bias, variance, outliers, the error that it says it has,
+ * and what feedback makes of it. */
 #include "../support/unit.h"
 
 #include "coll/topk/sketch.h"
@@ -89,8 +89,8 @@ static void exact_when_roomy(void **state) {
     assert_true(relative == 0);
 }
 
-/* The mean error over many hashes is within 4.5 standard deviations of 0 for each entry; one row has the
- * variance that the hashes promise. */
+/* The mean error over many hashes is within 4.5 standard deviations of 0 for each entry; one row
+ * has the variance that the hashes promise. */
 static void unbiased(void **state) {
     (void)state;
     enum { TRIES = 3000, N = 120 };

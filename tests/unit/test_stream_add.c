@@ -219,8 +219,8 @@ static void n_way_sum(void **state) {
 
 /* 256 + 1 + ... + 1 with 63 ones is 319; a sum rounded to bf16 after every addition stays 256. The
  * second support has entries spread thinly, so that both ways of summing are met. */
-/* A union that will be dense is written dense at once; whether it will be is guessed from four stretches
- * of the indices. Right or wrong, the result is that of adding one after the other. */
+/* A union that will be dense is written dense at once; whether it will be is guessed from four
+ * stretches of the indices. Right or wrong, the result is that of adding one after the other. */
 static void guessed_dense(void **state) {
     (void)state;
     enum { N = 16, STRETCH = 16384 };

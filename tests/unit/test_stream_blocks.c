@@ -1,5 +1,5 @@
-/* Block-sparse streams: contents in and out, every pair of forms under every operation and type against
- * a naive vector, concatenation, slices and sums of parts, malformed input, validation. */
+/* Block-sparse streams: contents in and out, every pair of forms under every operation and type
+ * against a naive vector, concatenation, slices and sums of parts, malformed input, validation. */
 #include "../support/unit.h"
 
 #include "stream/blocks.h"

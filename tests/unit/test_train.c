@@ -56,7 +56,8 @@ static void lazy_weights(void **state) {
                 squares += (double)gradient[t] * gradient[t];
                 w -= eta * gradient[t] *
                      (kind == RILL__ADAGRAD && squares > 0 ? 1 / sqrt(squares) : 1);
-                /* Steps are discrete where the flow is not: l1 after decay, decay after velocity. */
+                /* Steps are discrete where the flow is not: l1 after decay, decay after velocity.
+                 */
                 double near = kind == RILL__MOMENTUM ? 0.02 : with_l1 ? 2e-3 : 1e-4;
                 if (fabs(rill__weights_read(&s, 1) - w) > near)
                     fail_msg("kind %d l1 %d step %d: %g, not %g", kind, with_l1, t,

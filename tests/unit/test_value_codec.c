@@ -313,8 +313,8 @@ static double squares(const float *a, const float *b, uint64_t n) {
     return sum;
 }
 
-/* For error feedback: closer than random rounding, and than nothing at all. Like the largest entries of
- * a gradient, a few values are far larger than the others. */
+/* For error feedback: closer than random rounding, and than nothing at all. Like the largest
+ * entries of a gradient, a few values are far larger than the others. */
 static void fitted(void **state) {
     (void)state;
     enum { N = 2500 };

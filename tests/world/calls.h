@@ -1,4 +1,5 @@
-/* A rank of a schedule: makes the calls of the script, and compares what comes out with what should. */
+/* A rank of a schedule: makes the calls of the script, and compares what comes out with what
+ * should. */
 #ifndef RILL_TESTS_WORLD_CALLS_H
 #define RILL_TESTS_WORLD_CALLS_H
 
@@ -59,7 +60,8 @@ static inline void must(rill_status status, schedule *x, const char *what) {
     if (status != RILL_OK) wrong(&x->o, "%s: %s", what, rill_last_error());
 }
 
-/* ---- collectives -------------------------------------------------------------------------------------- */
+/* ---- collectives
+ * -------------------------------------------------------------------------------------- */
 
 static inline rill_options options_of(const script_call *c) {
     rill_options o = RILL_OPTIONS_INIT;
@@ -111,8 +113,8 @@ static inline rill_status begin_persistent(const script_call *c, rill_comm *comm
     }
 }
 
-/* A late call allocates nothing only where its output has room already: calls that end without an agreement on the status
- * (api/commit.c) count on that. */
+/* A late call allocates nothing only where its output has room already: calls that end without an
+ * agreement on the status (api/commit.c) count on that. */
 static inline void make_room(schedule *x, const script_call *c, rill_stream *out) {
     model full = model_make(c->dim);
     memset(full.has, 1, c->dim);
@@ -229,7 +231,8 @@ static inline bool wait_pending(schedule *x, int rank, pending *list, int n, uin
     return right;
 }
 
-/* ---- reducers ----------------------------------------------------------------------------------------- */
+/* ---- reducers
+ * ----------------------------------------------------------------------------------------- */
 
 static inline rill_status step(schedule *x, const script_call *c, rill_reducer *reducer, int rank,
                                int number, float *update) {
@@ -294,7 +297,8 @@ static inline rill_status run_reducer(schedule *x, int call, int rank, rill_comm
     return status;
 }
 
-/* ---- a rank ------------------------------------------------------------------------------------------- */
+/* ---- a rank
+ * ------------------------------------------------------------------------------------------- */
 
 /* True: the rank can make the next call. */
 static inline bool make_call(schedule *x, int call, int rank, rill_comm *comm, pending *list,

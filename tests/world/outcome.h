@@ -49,7 +49,8 @@ static inline int waits_together(const script_call *c, const script_call *next) 
     return c->batch && c->mode == MODE_NONBLOCKING && c->collective != RILL_REDUCER &&
            next->mode == MODE_NONBLOCKING && next->collective != RILL_REDUCER;
 }
-/* The first call that the fault may be seen in: memory is refused as long as a batch is waited for. */
+/* The first call that the fault may be seen in: memory is refused as long as a batch is waited for.
+ */
 static inline int first_faulty(const script *s) {
     int call = s->fault_call;
     while (call > 0 && waits_together(&s->call[call - 1], &s->call[call]))

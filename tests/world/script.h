@@ -1,4 +1,5 @@
-/* What the ranks of a world do in a schedule: made from a seed alone, so that any rank knows what any other has. */
+/* What the ranks of a world do in a schedule: made from a seed alone, so that any rank knows what
+ * any other has. */
 #ifndef RILL_TESTS_WORLD_SCRIPT_H
 #define RILL_TESTS_WORLD_SCRIPT_H
 
@@ -172,7 +173,8 @@ static inline void script_print(FILE *to, const script *s) {
     }
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------- */
+/* ---- inputs
+ * ------------------------------------------------------------------------------------------- */
 
 static inline int is_present(const script *s, const script_call *c, int rank, uint64_t i, rng *r) {
     int present = rng_unit(r) < c->density;

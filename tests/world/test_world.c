@@ -1,6 +1,7 @@
-/* Every collective, algorithm and reducer in worlds of chance (link/world.h): ranks take turns and messages come in orders
- * that a seed chooses; allocations fail, ranks have wrong arguments, or leave. Results are compared with a dense model,
- * statuses with each other. A schedule is known by its number.
+/* Every collective, algorithm and reducer in worlds of chance (link/world.h): ranks take turns and
+ * messages come in orders that a seed chooses; allocations fail, ranks have wrong arguments, or
+ * leave. Results are compared with a dense model, statuses with each other. A schedule is known by
+ * its number.
  *   --schedules N  --seed S  --ranks P  (at most 64; most schedules have up to 8)
  *   --only NUMBER  one schedule, and what it does
  *   --from I --step K  of the schedules every K-th, from the I-th on: for several processes */
@@ -62,8 +63,9 @@ static void describe(const schedule *x, int rank) {
     for (const rill__task *t = comm ? comm->engine.active : NULL; t; t = t->next) {
         const rill_request *r = (const rill_request *)t;
         fprintf(stderr, "; number %llu: %s, phase %d, %d sends, %d receives, status %d",
-                (unsigned long long)t->seq, r->plan.algorithm ? r->plan.algorithm->name : "no algorithm",
-                (int)r->phase, t->sends.n, t->receives.n, (int)t->status);
+                (unsigned long long)t->seq,
+                r->plan.algorithm ? r->plan.algorithm->name : "no algorithm", (int)r->phase,
+                t->sends.n, t->receives.n, (int)t->status);
     }
     fprintf(stderr, "\n");
 }

@@ -32,10 +32,14 @@ def check_options(options: Mapping[str, Any], others: Iterable[str] = ()) -> Non
     density = options.get("density")
     if density is not None:
         if isinstance(density, str) or not 0 < float(density) <= 1:
-            raise ValueError(f"density = {density!r}: a share in (0, 1] is needed, such as 0.01 for 1 %")
+            raise ValueError(
+                f"density = {density!r}: a share in (0, 1] is needed, such as 0.01 for 1 %"
+            )
     warmup = options.get("warmup")
     if warmup is not None and (isinstance(warmup, str) or not hasattr(warmup, "__iter__")):
-        raise TypeError(f"warmup = {warmup!r}: a list of densities is needed; the steps at each are warmup_steps")
+        raise TypeError(
+            f"warmup = {warmup!r}: a list of densities is needed; the steps at each are warmup_steps"
+        )
     reducer_options(options)
 
 
@@ -44,7 +48,9 @@ def try_options(comm: Comm, options: Mapping[str, Any]) -> None:
     Reducer(comm, 1024, **{name: value for name, value in options.items() if name != "k"}).free()
 
 
-def agree(comm: Comm, check: Callable[[], Result], describe: Callable[[Result], Mapping[str, str]]) -> Result:
+def agree(
+    comm: Comm, check: Callable[[], Result], describe: Callable[[Result], Mapping[str, str]]
+) -> Result:
     """What check gives on this rank. It is an error on all ranks if it raises on one, or if ``describe`` of it differs between ranks. Collective."""
     failure, result = None, None
     mine: Any
@@ -63,5 +69,7 @@ def agree(comm: Comm, check: Callable[[], Result], describe: Callable[[Result], 
     for rank, other in enumerate(everyone):
         for name in sorted({*first, *other}):
             if first.get(name) != other.get(name):
-                raise ValueError(f"ranks differ: {name} is {first.get(name)} on rank 0 and {other.get(name)} on rank {rank}")
+                raise ValueError(
+                    f"ranks differ: {name} is {first.get(name)} on rank 0 and {other.get(name)} on rank {rank}"
+                )
     return result  # type: ignore[return-value]

@@ -55,7 +55,12 @@ class Wrapper:
                 if place is not None and not used[place] and not delivered:
                     dropped = torch.zeros_like(part) if void else part.clone()
                     if parameter.grad is not None and not joined:
-                        _subtract(dropped, parameter, flight.group.reducer.options.get("average", True) or flight.group.reducer.comm.size)
+                        _subtract(
+                            dropped,
+                            parameter,
+                            flight.group.reducer.options.get("average", True)
+                            or flight.group.reducer.comm.size,
+                        )
                     if dropped.any():
                         flight.group.reducer.give_back(first, dropped)
                 first += part.numel()
@@ -66,7 +71,9 @@ def _subtract(dropped: torch.Tensor, parameter: torch.Tensor, factor: float) -> 
     """A gradient of earlier passes went into the bucket, and is still where it was: it must not count twice."""
     gradient = parameter.grad.detach().cpu() * float(factor)  # type: ignore[union-attr]
     if gradient.stride() == parameter.stride() and not parameter.is_contiguous():
-        gradient = torch.as_strided(gradient, (gradient.numel(),), (1,))  # buckets have it in the order of memory
+        gradient = torch.as_strided(
+            gradient, (gradient.numel(),), (1,)
+        )  # buckets have it in the order of memory
     dropped.sub_(gradient.reshape(-1))
 
 
@@ -74,14 +81,17 @@ def after_backward(call: Callable[[], None]) -> bool:
     """Has ``call`` called when the backward pass and DDP are done; False where there is no backward pass."""
     engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
     try:
-        # DDP's own end of the pass is put in this queue when the last hook returns: behind this, and before what this puts there.
+        # DDP's own end of the pass is put in this queue when the last hook returns: behind this,
+        # and before what this puts there.
         engine.queue_callback(lambda: engine.queue_callback(call))
     except RuntimeError:
         return False
     return True
 
 
-def look_around(parameter: torch.Tensor, given: Optional[torch.nn.Module]) -> tuple[Optional[Wrapper], Sequence[torch.optim.Optimizer]]:
+def look_around(
+    parameter: torch.Tensor, given: Optional[torch.nn.Module]
+) -> tuple[Optional[Wrapper], Sequence[torch.optim.Optimizer]]:
     """The wrapper of a module with this parameter, and its optimizers. ``given``: a module that may be the wrapper."""
     if isinstance(given, DistributedDataParallel):
         wrappers = [given]
@@ -105,13 +115,17 @@ def look_around(parameter: torch.Tensor, given: Optional[torch.nn.Module]) -> tu
 
 
 def _with_parameter(parameter: torch.Tensor) -> list[Any]:
-    return [ddp for ddp in _instances(DistributedDataParallel) if any(p is parameter for p in ddp.parameters())]
+    return [
+        ddp
+        for ddp in _instances(DistributedDataParallel)
+        if any(p is parameter for p in ddp.parameters())
+    ]
 
 
 def _instances(kind: type) -> list[Any]:
     """All objects of a class or a class made from it. Objects refer to their classes. A list of all objects would be no way: it
     would hold tensors that other threads are about to free."""
-    kinds = [kind]
+    kinds: list[Any] = [kind]
     for known in kinds:
         kinds.extend(made for made in known.__subclasses__() if made not in kinds)
     return [thing for thing in gc.get_referrers(*kinds) if type(thing) in kinds]
@@ -126,6 +140,11 @@ def warn_of_adam(optimizers: Iterable[Any], options: Any, where: str = "State") 
             betas = group.get("betas")
             if isinstance(betas, (tuple, list)) and len(betas) > 1 and float(betas[0]) > 0:
                 name = type(optimizer).__name__
-                warnings.warn(_ADAM.format(name=name, where=where, beta=float(betas[1]), momentum=float(betas[0])), stacklevel=3)
+                warnings.warn(
+                    _ADAM.format(
+                        name=name, where=where, beta=float(betas[1]), momentum=float(betas[0])
+                    ),
+                    stacklevel=3,
+                )
                 return True
     return False

@@ -56,7 +56,9 @@ class Followed:
     """Rate and scale."""
 
     def __init__(self) -> None:
-        self._rate, self._scale = _Value(before=False, tolerance=_RATE_STEP), _Value(before=True, tolerance=0.0)
+        self._rate, self._scale = _Value(before=False, tolerance=_RATE_STEP), _Value(
+            before=True, tolerance=0.0
+        )
 
     def follow(self, what: Any) -> None:
         """An optimizer, whose first group of parameters has the rate, or a GradScaler."""
@@ -65,7 +67,9 @@ class Followed:
         elif getattr(what, "param_groups", None):
             self._rate.follow(lambda: what.param_groups[0]["lr"])
         else:
-            raise TypeError(f"can't follow a {type(what).__name__}: an optimizer or a GradScaler is needed")
+            raise TypeError(
+                f"can't follow a {type(what).__name__}: an optimizer or a GradScaler is needed"
+            )
 
     def factor(self) -> float:
         """What residuals are to be multiplied by before the next step."""

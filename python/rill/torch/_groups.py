@@ -32,12 +32,16 @@ class Member(NamedTuple):
     """A parameter within a group."""
 
     name: str
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 def rule_options(rule: Rule) -> dict[str, Any]:
     """A method's name, or options of which ``algorithm`` may be such a name."""
-    options = {"algorithm": rule} if isinstance(rule, str) else {key: value for key, value in rule.items() if value is not None}
+    options = (
+        {"algorithm": rule}
+        if isinstance(rule, str)
+        else {key: value for key, value in rule.items() if value is not None}
+    )
     if "algorithm" in options:
         check_method(options["algorithm"])
         options = {**method(options.pop("algorithm")), **options}
@@ -52,11 +56,19 @@ class Chooser:
         self.general = rule_options(general)
         self.small = small
         pairs = rules.items() if isinstance(rules, Mapping) else (rules or ())
-        self.rules: list[tuple[Match, dict[str, Any]]] = [(match, rule_options(rule)) for match, rule in pairs]
+        self.rules: list[tuple[Match, dict[str, Any]]] = [
+            (match, rule_options(rule)) for match, rule in pairs
+        ]
 
     @classmethod
     def agreed(
-        cls, comm: Comm, general: Mapping[str, Any], rules: Optional[Rules], small: int, others: Sequence[str], checks: Callable[[], Any]
+        cls,
+        comm: Comm,
+        general: Mapping[str, Any],
+        rules: Optional[Rules],
+        small: int,
+        others: Sequence[str],
+        checks: Callable[[], Any],
     ) -> "Chooser":
         """One whose options are right and the same on all ranks. ``others``: arguments of the caller that are none of the reducers';
         ``checks``: what else the caller has to check. Collective."""
@@ -70,7 +82,10 @@ class Chooser:
             return chooser
 
         made = agree(comm, check, cls._description)
-        for options in [made.dense_options(), *(made.options(number) for number in range(-1, len(made.rules)))]:
+        for options in [
+            made.dense_options(),
+            *(made.options(number) for number in range(-1, len(made.rules))),
+        ]:
             try_options(comm, options)
         return made
 
@@ -78,7 +93,9 @@ class Chooser:
         """What ranks must have alike. Functions in place of names are not compared."""
         described = {name: repr(value) for name, value in self.general.items()}
         for i, (match, options) in enumerate(self.rules):
-            described[f"rule {i}"] = f"{match if isinstance(match, str) else ''} {sorted(options.items())}"
+            described[
+                f"rule {i}"
+            ] = f"{match if isinstance(match, str) else ''} {sorted(options.items())}"
         return {**described, "small": repr(self.small)}
 
     def warn_of_unmatched(self, parameters: Mapping[str, torch.Tensor]) -> None:
@@ -99,12 +116,23 @@ class Chooser:
     def number(self, name: str, parameter: torch.Tensor) -> int:
         """The number of the rule; FUSED, or -1."""
         for i, (match, _) in enumerate(self.rules):
-            if fnmatch.fnmatchcase(name, match) if isinstance(match, str) else match(name, parameter):
+            if (
+                fnmatch.fnmatchcase(name, match)
+                if isinstance(match, str)
+                else match(name, parameter)
+            ):
                 return i
         return FUSED if parameter.numel() < self.small else -1
 
     def dense_options(self) -> dict[str, Any]:
-        return {"algorithm": "dense", **{name: self.general[name] for name in ("average", "clip", "nonfinite") if name in self.general}}
+        return {
+            "algorithm": "dense",
+            **{
+                name: self.general[name]
+                for name in ("average", "clip", "nonfinite")
+                if name in self.general
+            },
+        }
 
     def options(self, number: int) -> dict[str, Any]:
         if number == FUSED:
@@ -131,20 +159,35 @@ def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
 class Group:
     """A reducer over parameters that lie one after the other."""
 
-    def __init__(self, comm: Comm, dtype: Any, members: Sequence[Member], rule: int, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        comm: Comm,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        options: Mapping[str, Any],
+    ) -> None:
         self.members = list(members)
         self.rule = rule
-        self.keeps = options.get("algorithm") != "dense" or bool(options.get("value_bits"))  # whether anything waits here
+        self.keeps = options.get("algorithm") != "dense" or bool(
+            options.get("value_bits")
+        )  # whether anything waits here
         self.reducer = Reducer(comm, sum(m.count for m in members), dtype, **options)
 
     def prepare(self, tensors: Sequence[torch.Tensor]) -> Step:
         """A step in place, which start() begins, as often as wanted."""
-        return self.reducer._prepare(tensors[0]) if len(tensors) == 1 else self.reducer._prepare_tensors(tensors)
+        return (
+            self.reducer._prepare(tensors[0])
+            if len(tensors) == 1
+            else self.reducer._prepare_tensors(tensors)
+        )
 
     def residuals(self) -> dict[str, torch.Tensor]:
         """A copy for each parameter."""
         whole = torch.from_numpy(residual_float32(self.reducer))
-        return dict(zip((m.name for m in self.members), whole.split([m.count for m in self.members])))
+        return dict(
+            zip((m.name for m in self.members), whole.split([m.count for m in self.members]))
+        )
 
     def feed(self, kept: dict[str, torch.Tensor]) -> None:
         """Takes over what there is for its parameters."""
@@ -158,7 +201,9 @@ class Group:
             if part is None:
                 part = torch.zeros(m.count)
             elif part.numel() != m.count:
-                raise ValueError(f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}")
+                raise ValueError(
+                    f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}"
+                )
             parts.append(part.reshape(-1).to(torch_dtype(self.reducer.type)))
         self.reducer.accumulate(torch.cat(parts))
 
@@ -205,7 +250,9 @@ class Checkpointed:
         raise NotImplementedError
 
     def __getstate__(self) -> Any:
-        raise TypeError(f"a {type(self).__name__} can't be copied or pickled: its ranks belong together; save its state_dict()")
+        raise TypeError(
+            f"a {type(self).__name__} can't be copied or pickled: its ranks belong together; save its state_dict()"
+        )
 
     def _settle(self) -> None:
         """Waits for what is under way."""
@@ -217,7 +264,8 @@ class Checkpointed:
         sent, as if the rate were in the gradients (SparCML and Ok-Topk have it there). For SGD with a rate that changes; Adam divides
         scales out. The rate is that of the optimizer's first group of parameters.
 
-        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of the loss changes."""
+        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of the loss changes.
+        """
         self._followed.follow(what)
 
     def _follow(self) -> None:
@@ -233,7 +281,9 @@ class Checkpointed:
     def _need_names(self, what: str) -> None:
         with self.comm._shares_errors["allreduce"]:
             if not self._names:
-                raise ValueError(f"{what} needs the names of the parameters: give State(module=model)")
+                raise ValueError(
+                    f"{what} needs the names of the parameters: give State(module=model)"
+                )
         self.comm._agree()
 
     def _residuals(self) -> dict[str, torch.Tensor]:
@@ -248,13 +298,22 @@ class Checkpointed:
         """What has not been sent yet, by parameter. Collective."""
         self._need_names("state_dict")
         self._settle()
-        return {"format": _FORMAT, "residuals": self._summed(self._residuals()), **self._followed.state()}
+        return {
+            "format": _FORMAT,
+            "residuals": self._summed(self._residuals()),
+            **self._followed.state(),
+        }
 
     def _summed(self, mine: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Over all ranks. Collective."""
-        # Ranks may hold different names only after a load that gave them different ones; agree on all.
+        # Ranks may hold different names only after a load that gave them different ones; agree on
+        # all.
         names = sorted({name for part in self.comm.mpi.allgather(sorted(mine)) for name in part})
-        sizes = dict(pair for part in self.comm.mpi.allgather([(n, t.numel()) for n, t in mine.items()]) for pair in part)
+        sizes = dict(
+            pair
+            for part in self.comm.mpi.allgather([(n, t.numel()) for n, t in mine.items()])
+            for pair in part
+        )
         residuals = {}
         for name in names:
             part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
@@ -278,7 +337,9 @@ class Checkpointed:
         self._followed.load(state)
 
     def _share(self, residuals: Mapping[str, torch.Tensor]) -> None:
-        self._kept = {name: part.to(torch.float32) / self.comm.size for name, part in residuals.items()}
+        self._kept = {
+            name: part.to(torch.float32) / self.comm.size for name, part in residuals.items()
+        }
 
     @_shares_errors
     def save(self, folder: "os.PathLike[str] | str") -> None:
@@ -307,7 +368,13 @@ class Checkpointed:
             if waiting:
                 torch.save(waiting, place / "waiting.pt")
             written = place / "index.json.part"
-            about = {"format": _FORMAT, "ranks": self.comm.size, "steps": self.steps, "waiting": bool(waiting), **self._followed.state()}
+            about: dict[str, Any] = {
+                "format": _FORMAT,
+                "ranks": self.comm.size,
+                "steps": self.steps,
+                "waiting": bool(waiting),
+                **self._followed.state(),
+            }
             written.write_text(json.dumps({**about, "groups": index}))
             written.replace(place / "index.json")
         self.comm._agree()
@@ -326,7 +393,9 @@ class Checkpointed:
         self.comm._agree()
         for entry in index["groups"]:
             members = [Member(*m) for m in entry["members"]]
-            group = self._make_group(entry["bucket"], type_of(entry["type"]), members, entry["rule"])
+            group = self._make_group(
+                entry["bucket"], type_of(entry["type"]), members, entry["rule"]
+            )
             group.reducer.load(place / entry["file"])
         if index.get("waiting"):
             self._share(torch.load(place / "waiting.pt"))

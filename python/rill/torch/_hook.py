@@ -55,7 +55,7 @@ class State(Checkpointed):
     Collective: options are checked, and must be the same on all ranks.
     """
 
-    def __init__(
+    def __init__(  # type: ignore[misc]
         self,
         algorithm: Optional[str] = None,
         *,
@@ -81,12 +81,14 @@ class State(Checkpointed):
         self._chooser = Chooser.agreed(self.comm, general, rules, small, own, check)
         self._check_size = comm is None
         self.steps = 0  # backward passes so far
-        inner = getattr(module, "module", module) if isinstance(module, DistributedDataParallel) else module
+        inner: Any = module
+        if isinstance(module, DistributedDataParallel):
+            inner = module.module
         named = dict(inner.named_parameters()) if inner is not None else {}
         self._names = {id(p): name for name, p in named.items()}
         if self.comm.rank == 0 and module is not None:
             self._chooser.warn_of_unmatched(named)
-        self._module = weakref.ref(module) if module is not None else lambda: None
+        self._module: Any = weakref.ref(module) if module is not None else lambda: None
         self._dense_steps = dense_steps
         self._buckets: dict[int, Bucket] = {}
         self._dense_buckets: dict[int, Bucket] = {}
@@ -97,8 +99,11 @@ class State(Checkpointed):
         self._held: Optional[HeldJob] = None
         self._flying: list[AnyJob] = []  # jobs of this step
         self._sparse_stats: dict[int, Stats] = {}
-        self._looked, self._wrapper, self._warned = False, None, not self._chooser.is_sparse()
-        self._due: Optional[tuple[list[Flight], bool]] = None  # of a step whose unused parameters are not yet known
+        self._looked, self._warned = False, not self._chooser.is_sparse()
+        self._wrapper: Optional[Wrapper] = None
+        self._due: Optional[
+            tuple[list[Flight], bool]
+        ] = None  # of a step whose unused parameters are not yet known
 
     # ---- the hook ----
 
@@ -122,8 +127,12 @@ class State(Checkpointed):
         self._progress.add(job, last and self._held is None)
         return self._end_step(future) if last else future
 
-    def _ready(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> BucketJob:
-        found = (self._dense_buckets if self.steps < self._dense_steps else self._buckets).get(index)
+    def _ready(
+        self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]
+    ) -> BucketJob:
+        found = (self._dense_buckets if self.steps < self._dense_steps else self._buckets).get(
+            index
+        )
         if found is None or not found.holds(buffer, parameters):
             found = self._bucket(index, buffer, parameters)
             found.bind(buffer, parameters)
@@ -133,15 +142,24 @@ class State(Checkpointed):
         return job
 
     def _choose_progress(self, buffer: torch.Tensor) -> None:
-        self._progress.choose(self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1)
+        self._progress.choose(
+            self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1
+        )
 
     def _start_sparse(self, index: int, buffer: torch.Tensor) -> SparseJob:
         self._choose_progress(buffer)
         return SparseJob(self.comm, index, buffer, self._chooser.general)
 
     def _begin_step(self, parameters: Sequence[torch.Tensor]) -> None:
-        if self._check_size and self.steps == 0 and dist.is_initialized() and dist.get_world_size() != self.comm.size:
-            raise RuntimeError(f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}")
+        if (
+            self._check_size
+            and self.steps == 0
+            and dist.is_initialized()
+            and dist.get_world_size() != self.comm.size
+        ):
+            raise RuntimeError(
+                f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}"
+            )
         self._settle()
         self._flying.clear()
         if not self._looked:
@@ -176,11 +194,11 @@ class State(Checkpointed):
         return future
 
     def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
-        wrapper = self._wrapper
-        assert wrapper is not None
+        assert self._wrapper is not None
+        return_unused = self._wrapper.return_unused
         if void:
             flights = [flight for flight in flights if not flight.group.reducer._voided()]
-        if not after_backward(lambda: wrapper.return_unused(flights, void, joined=False)):
+        if not after_backward(lambda: return_unused(flights, void, joined=False)):
             self._due = flights, void
 
     def _settle(self) -> None:
@@ -219,16 +237,25 @@ class State(Checkpointed):
         """Each loaded group with its members, wherever they are; None if they are not all there, or others are."""
         where = {}
         for _, parameters, _, place, _ in held.buckets:
-            for parameter, part in zip(parameters, place.memory.split([p.numel() for p in parameters])):
+            for parameter, part in zip(
+                parameters, place.memory.split([p.numel() for p in parameters])
+            ):
                 name, _, rule = self._describe(parameter, False)
                 where[name] = parameter, part, rule
         flights = []
         for _, group in self._all_groups():
             found = [where.pop(member.name, None) for member in group.members]
             for member, one in zip(group.members, found):
-                if one is None or one[1].numel() != member.count or one[2] != group.rule or type_of(one[1].dtype) is not group.reducer.type:
+                if (
+                    one is None
+                    or one[1].numel() != member.count
+                    or one[2] != group.rule
+                    or type_of(one[1].dtype) is not group.reducer.type
+                ):
                     return None
-            flights.append(Flight(group, [one[1] for one in found if one], [one[0] for one in found if one]))
+            flights.append(
+                Flight(group, [one[1] for one in found if one], [one[0] for one in found if one])
+            )
         return None if where else flights
 
     def load(self, folder: "os.PathLike[str] | str") -> None:
@@ -266,14 +293,17 @@ class State(Checkpointed):
             self._described[id(parameter)] = known
         return (*known[:2], -1) if dense else known
 
-    def _bucket(self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> Bucket:
+    def _bucket(
+        self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]
+    ) -> Bucket:
         dense = self.steps < self._dense_steps
         buckets = self._dense_buckets if dense else self._buckets
         key = tuple(self._describe(p, dense) for p in parameters)
         found = buckets.get(index)
         if found is not None and found.arrange(key, type_of(buffer.dtype)):
             return found
-        # Making a reducer is collective; with nothing under way there is nothing that it could wait for.
+        # Making a reducer is collective; with nothing under way there is nothing that it could wait
+        # for.
         self._settle()
         if dense:
             return self._make_dense(index, buffer, key)
@@ -291,7 +321,9 @@ class State(Checkpointed):
     def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> Bucket:
         members = [Member(name, count) for name, count, _ in key]
         made = self._dense_buckets[index] = Bucket()
-        made.groups.append(Group(self.comm, buffer.dtype, members, -1, self._chooser.dense_options()))
+        made.groups.append(
+            Group(self.comm, buffer.dtype, members, -1, self._chooser.dense_options())
+        )
         made.arrange(key, type_of(buffer.dtype))
         return made
 
@@ -307,7 +339,11 @@ class State(Checkpointed):
     # ---- checkpoints ----
 
     def _all_groups(self) -> list[tuple[int, Group]]:
-        return [(index, group) for index, bucket in sorted(self._buckets.items()) for group in bucket.groups]
+        return [
+            (index, group)
+            for index, bucket in sorted(self._buckets.items())
+            for group in bucket.groups
+        ]
 
     def _drop_groups(self) -> None:
         for _, group in self._all_groups():
@@ -324,7 +360,10 @@ class State(Checkpointed):
         """Of the last step: one for each reducer, in the order of the buckets."""
         self._settle()
         buckets = self._buckets or self._dense_buckets
-        by_index = {index: [group.reducer.stats for group in bucket.groups] for index, bucket in buckets.items()}
+        by_index = {
+            index: [group.reducer.stats for group in bucket.groups]
+            for index, bucket in buckets.items()
+        }
         by_index.update((index, [stats]) for index, stats in self._sparse_stats.items())
         return [stats for _, several in sorted(by_index.items()) for stats in several]
 
@@ -335,4 +374,8 @@ def hook(state: State, bucket: Any) -> Any:
 
 
 # DDP of PyTorch 2 checks these annotations, and they must be objects.
-hook.__annotations__ = {"state": State, "bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
+hook.__annotations__ = {
+    "state": State,
+    "bucket": dist.GradBucket,
+    "return": torch.futures.Future[torch.Tensor],
+}

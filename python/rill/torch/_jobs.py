@@ -20,10 +20,14 @@ class Bucket:
 
     def __init__(self) -> None:
         self.groups: list[Group] = []
-        self.key: tuple[Any, ...] = ()  # name, size and rule of each parameter; () while it was only loaded
+        self.key: tuple[
+            Any, ...
+        ] = ()  # name, size and rule of each parameter; () while it was only loaded
         self.places: list[list[int]] = []  # which parameters of the bucket each group has
         self.job: Optional[BucketJob] = None
-        self._kept: tuple[Any, ...] = ()  # what the job is for, so that nothing else gets its address or ids
+        self._kept: tuple[
+            Any, ...
+        ] = ()  # what the job is for, so that nothing else gets its address or ids
         self._address, self._dtype, self._ids = 0, torch.float32, [0]
 
     def arrange(self, key: tuple[Any, ...], kind: Type) -> bool:
@@ -32,7 +36,9 @@ class Bucket:
             return False
         if self.key == key:
             return True
-        places = [[i for i, (_, _, rule) in enumerate(key) if rule == group.rule] for group in self.groups]
+        places = [
+            [i for i, (_, _, rule) in enumerate(key) if rule == group.rule] for group in self.groups
+        ]
         for group, place in zip(self.groups, places):
             if group.members != [Member(*key[i][:2]) for i in place]:
                 return False
@@ -43,15 +49,21 @@ class Bucket:
 
     def holds(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> bool:
         """Whether these are its memory and its parameters as they were in the last step. This is all that a step usually has to look at: the
-        backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more."""
-        return self._address == buffer.data_ptr() and self._dtype is buffer.dtype and self._ids == [*map(id, parameters)]
+        backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more.
+        """
+        return (
+            self._address == buffer.data_ptr()
+            and self._dtype is buffer.dtype
+            and self._ids == [*map(id, parameters)]
+        )
 
     def bind(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
         """Takes this memory, and parameters that it is arranged for."""
         place = place_of(buffer)
         parts = place.memory.split([count for _, count, _ in self.key])
         flights = [
-            Flight(group, [parts[i] for i in own], [parameters[i] for i in own]) for group, own in zip(self.groups, self.places)
+            Flight(group, [parts[i] for i in own], [parameters[i] for i in own])
+            for group, own in zip(self.groups, self.places)
         ]
         if len(flights) == 1:
             steps = [self.groups[0].prepare([place.memory])]
@@ -59,7 +71,11 @@ class Bucket:
             steps = [flight.group.prepare(flight.parts) for flight in flights]
         self.job = BucketJob(steps, flights, place)
         self._kept = (buffer, parameters)
-        self._address, self._dtype, self._ids = buffer.data_ptr(), buffer.dtype, [*map(id, parameters)]
+        self._address, self._dtype, self._ids = (
+            buffer.data_ptr(),
+            buffer.dtype,
+            [*map(id, parameters)],
+        )
 
 
 class BucketJob(Job):
@@ -94,7 +110,9 @@ class HeldJob(Job):
     def __init__(self) -> None:
         super().__init__([])
         self.flights: list[Flight] = []
-        self.buckets: list[tuple[int, Sequence[torch.Tensor], torch.Tensor, Place, Any]] = []  # index, parameters, memory, future
+        self.buckets: list[
+            tuple[int, Sequence[torch.Tensor], torch.Tensor, Place, Any]
+        ] = []  # index, parameters, memory, future
 
     def hold(self, index: int, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> Any:
         place = place_of(buffer)
@@ -125,14 +143,20 @@ class SparseJob(Job):
 
     flights: Sequence[Flight] = ()
 
-    def __init__(self, comm: Comm, index: int, buffer: torch.Tensor, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, comm: Comm, index: int, buffer: torch.Tensor, options: Mapping[str, Any]
+    ) -> None:
         self.index = index
         self._stream, self._like = to_stream(buffer.cpu()), buffer
         self._divisor = comm.size if options.get("average", True) else 1
         self._void = options.get("nonfinite") in (None, "void")
         self._request = comm.iallreduce(self._stream, self._stream)
         super().__init__([self._request])
-        self.future = torch.futures.Future(devices=[buffer.device]) if buffer.is_cuda else torch.futures.Future()
+        self.future = (
+            torch.futures.Future(devices=[buffer.device])
+            if buffer.is_cuda
+            else torch.futures.Future()
+        )
 
     def finished(self, failure: Optional[Exception]) -> None:
         if failure is None:

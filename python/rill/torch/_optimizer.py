@@ -26,7 +26,17 @@ from .._comm import Comm, Pending
 from .._structs import Stats
 from ._ddp import warn_of_adam
 from ._follow import Followed
-from ._groups import FUSED, Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm, names_of
+from ._groups import (
+    FUSED,
+    Checkpointed,
+    Chooser,
+    Flight,
+    Group,
+    Member,
+    Rules,
+    default_comm,
+    names_of,
+)
 from ._progress import Job, Progress
 from ._tensors import UNCHECKED, from_stream, tensor_of, to_stream
 
@@ -39,11 +49,15 @@ _DENSE, _SPARSE = 1, 2
 class _Exchange(Job):
     """An exchange under way, and what to do with its result."""
 
-    def __init__(self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None) -> None:
+    def __init__(
+        self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None
+    ) -> None:
         super().__init__([pending])
         self.apply = apply  # with whether the step is void
         self.flight = flight  # of a reducer
-        self.voided: Callable[[], bool] = flight.group.reducer._voided if flight is not None else lambda: False
+        self.voided: Callable[[], bool] = (
+            flight.group.reducer._voided if flight is not None else lambda: False
+        )
 
     def finished(self, failure: Optional[Exception]) -> None:
         pass
@@ -62,7 +76,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     ``State``. The optimizer's own state_dict is untouched (and local); residuals are in ``reducers_state_dict`` or ``save``, which are collective.
     """
 
-    def __init__(
+    def __init__(  # type: ignore[misc]
         self,
         optimizer: torch.optim.Optimizer,
         named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]] = None,
@@ -77,11 +91,14 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         comm: Any = None,
         **options: Unpack[ReducerOptions],
     ) -> None:
-        # Not Optimizer.__init__: groups, state and defaults are those of the wrapped one, see __getattr__.
+        # Not Optimizer.__init__: groups, state and defaults are those of the wrapped one, see
+        # __getattr__.
         self.optimizer = optimizer
         self.comm = default_comm(comm)
         self.steps = 0
-        self._parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        self._parameters = [
+            p for group in optimizer.param_groups for p in group["params"] if p.requires_grad
+        ]
         named = named_parameters if named_parameters is not None else _numbered(self._parameters)
         self._names = names_of(named)
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
@@ -90,7 +107,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             self._progress = Progress("hook" if overlap == "step" else overlap)
             missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
             if missing:
-                raise ValueError(f"named_parameters lacks {len(missing)} parameters of the optimizer, such as one of shape {missing[0]}")
+                raise ValueError(
+                    f"named_parameters lacks {len(missing)} parameters of the optimizer, such as one of shape {missing[0]}"
+                )
 
         own = ("rules", "small", "backward_passes", "overlap", "comm")
         self._chooser = Chooser.agreed(self.comm, general, rules, small, own, check)
@@ -109,7 +128,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanges: list[_Exchange] = []  # of this step, in the order of their starts
         self._kinds = [0] * len(self._parameters)  # of the last step
         self._units = self._find_units()
-        self._early: list[tuple[int, ...]] = []  # units that may start during the backward pass, in this order
+        self._early: list[
+            tuple[int, ...]
+        ] = []  # units that may start during the backward pass, in this order
         self._started = 0  # of them
         self._backward_passes = backward_passes
         self._passes = [0] * len(self._parameters)  # backward passes since the last step
@@ -126,12 +147,16 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         return f"DistributedOptimizer({self.optimizer!r})"
 
     def __getstate__(self) -> Any:
-        raise TypeError("a DistributedOptimizer can't be pickled; save its state_dict and reducers_state_dict")
+        raise TypeError(
+            "a DistributedOptimizer can't be pickled; save its state_dict and reducers_state_dict"
+        )
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's."""
         if self._exchanges:
-            raise RuntimeError("zero_grad() between backward() and step(): gradients are under way; call step() or synchronize() first")
+            raise RuntimeError(
+                "zero_grad() between backward() and step(): gradients are under way; call step() or synchronize() first"
+            )
         self._exchanged = False
         self.optimizer.zero_grad(*args, **kwargs)
 
@@ -184,7 +209,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         for unit in late:
             self._start(unit, kinds)
         self._kinds = kinds
-        self._early = [unit for unit in self._units if self._may_be_early(unit)] if self._nodes else []
+        self._early = (
+            [unit for unit in self._units if self._may_be_early(unit)] if self._nodes else []
+        )
         self._started = 0
         self._passes = [0] * len(self._parameters)
         self._finish()
@@ -198,8 +225,16 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         for i, p in enumerate(self._parameters):
             if p.grad is not None:
                 mine[i + count if p.grad.is_sparse else i] = 1
-        has = self.comm._beside().allreduce(mine, op="max", algorithm="recursive_double", codec="raw", value_bits=0).dense() > 0
-        return [_DENSE * int(dense) | _SPARSE * int(sparse) for dense, sparse in zip(has[:count], has[count:])]
+        has = (
+            self.comm._beside()
+            .allreduce(mine, op="max", algorithm="recursive_double", codec="raw", value_bits=0)
+            .dense()
+            > 0
+        )
+        return [
+            _DENSE * int(dense) | _SPARSE * int(sparse)
+            for dense, sparse in zip(has[:count], has[count:])
+        ]
 
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
@@ -219,7 +254,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _start_sparse(self, parameter: torch.Tensor) -> _Exchange:
         gradient = parameter.grad
         if gradient is None:
-            # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide, ours are none.
+            # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide,
+            # ours are none.
             gradient = torch.sparse_coo_tensor(
                 torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
                 **UNCHECKED,
@@ -239,7 +275,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
         exchange = _Exchange(request, apply)
         if self._chooser.general.get("nonfinite") in (None, "void"):
-            exchange.voided = lambda: not bool(np.isfinite(tensor_of(stream.values, stream.type).float().numpy()).all())
+            exchange.voided = lambda: not bool(
+                np.isfinite(tensor_of(stream.values, stream.type).float().numpy()).all()
+            )
         return exchange
 
     def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> _Exchange:
@@ -289,7 +327,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _find_units(self) -> list[tuple[int, ...]]:
         """Parameters that are exchanged together, by number: large ones alone, small ones fused. Last parameters first, as the backward
         pass has them; a fused unit where its first parameter is, which is ready last."""
-        units = []
+        units: list[tuple[int, ...]] = []
         numbers = {self._names[id(p)]: i for i, p in enumerate(self._parameters)}
         for i in reversed(range(len(self._parameters))):
             names = self._fused.get(self._names[id(self._parameters[i])])
@@ -324,12 +362,16 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _ready(self, number: int) -> None:
         self._passes[number] += 1
         self._exchanged = False
-        if self._passes[number] > self._backward_passes and any(number in unit for unit in self._early[: self._started]):
+        if self._passes[number] > self._backward_passes and any(
+            number in unit for unit in self._early[: self._started]
+        ):
             raise RuntimeError(
                 f"{self._names[id(self._parameters[number])]} had backward pass {self._passes[number]} since the last step, but its exchange "
                 f'has begun: give backward_passes={self._passes[number]}, or overlap="step"'
             )
-        while self._started < len(self._early) and all(self._is_ready(i) for i in self._early[self._started]):
+        while self._started < len(self._early) and all(
+            self._is_ready(i) for i in self._early[self._started]
+        ):
             self._started += 1
             self._start(self._early[self._started - 1], self._kinds)
 
@@ -373,7 +415,10 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     @property
     def stats(self) -> dict[str, Stats]:
         """Of the last exchange: by the name of the parameter, or of the first of those that are fused."""
-        return {**{names[0]: group.reducer.stats for names, group in self._groups.items()}, **self._sparse_stats}
+        return {
+            **{names[0]: group.reducer.stats for names, group in self._groups.items()},
+            **self._sparse_stats,
+        }
 
 
 def _numbered(parameters: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
@@ -389,5 +434,8 @@ def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = Non
         default_comm(comm)._agree()
     for tensor in [*module.parameters(), *module.buffers()]:
         memory = tensor.detach().contiguous()
-        ranks.Bcast(memory.view(-1).view(torch.uint8).numpy() if memory.numel() else np.empty(0, np.uint8), root=root)
+        ranks.Bcast(
+            memory.view(-1).view(torch.uint8).numpy() if memory.numel() else np.empty(0, np.uint8),
+            root=root,
+        )
         tensor.copy_(memory)

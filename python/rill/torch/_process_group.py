@@ -14,7 +14,10 @@ from .._comm import mpi
 
 
 def init_process_group(
-    backend: str = "gloo", *, comm: Any = None, timeout: datetime.timedelta = datetime.timedelta(minutes=30)
+    backend: str = "gloo",
+    *,
+    comm: Any = None,
+    timeout: datetime.timedelta = datetime.timedelta(minutes=30),
 ) -> tuple[int, int]:
     """``torch.distributed.init_process_group`` with the ranks of an mpi4py communicator (``MPI.COMM_WORLD``).
 
@@ -25,7 +28,12 @@ def init_process_group(
     rank, size = comm.Get_rank(), comm.Get_size()
     expected = os.environ.get("WORLD_SIZE")
     if expected is not None and int(expected) != size:
-        raise RuntimeError(_launch.message(int(expected), f"WORLD_SIZE is {expected}, but MPI has {size} rank{'s' * (size != 1)}"))
+        raise RuntimeError(
+            _launch.message(
+                int(expected),
+                f"WORLD_SIZE is {expected}, but MPI has {size} rank{'s' * (size != 1)}",
+            )
+        )
     address = os.environ.get("MASTER_ADDR")
     port = int(os.environ.get("MASTER_PORT", "0"))
     if comm.bcast(address, root=0) is None:
@@ -34,7 +42,9 @@ def init_process_group(
     failure = None
     if rank == 0:
         try:
-            store = dist.TCPStore(address, port, None, True, timeout=timeout, wait_for_workers=False)
+            store = dist.TCPStore(
+                address, port, None, True, timeout=timeout, wait_for_workers=False
+            )
             port = store.port
         except Exception as error:  # the others are waiting for the address
             failure = f"rank 0 can't open a rendezvous at {address}:{port}: {error}"
@@ -49,7 +59,8 @@ def init_process_group(
 
 def set_environment(comm: Any = None) -> None:
     """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from MPI where they are not set, so that a script written for
-    torchrun runs under mpirun as it is. RuntimeError under torchrun itself, whose processes are no ranks of MPI. Collective."""
+    torchrun runs under mpirun as it is. RuntimeError under torchrun itself, whose processes are no ranks of MPI. Collective.
+    """
     comm = _ranks(comm)
     host = comm.Split_type(mpi().module.COMM_TYPE_SHARED)
     address = _address(comm)

@@ -38,7 +38,9 @@ class Job:
                     self._pending[self._complete].wait()
                 elif not self._pending[self._complete].test():
                     return False
-            except Exception as error:  # the rest is still to be completed: the others wait for this rank
+            except (
+                Exception
+            ) as error:  # the rest is still to be completed: the others wait for this rank
                 self.failure = self.failure or error
             self._complete += 1
         self.finished(self.failure)
@@ -56,7 +58,9 @@ class Progress:
             raise ValueError(f"overlap {overlap!r} is none of auto, thread, hook")
         threads = mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
         if overlap == "thread" and not threads:
-            raise ValueError("overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE")
+            raise ValueError(
+                "overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE"
+            )
         self._overlap = overlap if threads else "hook"
         self._comm: Optional[Comm] = None
         self.threaded = False
@@ -67,7 +71,9 @@ class Progress:
         if self._comm is not None:
             return
         self._comm = comm
-        if self._overlap == "thread" or (self._overlap == "auto" and _thread_pays(comm, compute_threads)):
+        if self._overlap == "thread" or (
+            self._overlap == "auto" and _thread_pays(comm, compute_threads)
+        ):
             comm.start_thread()
             self.threaded = True
 

@@ -22,8 +22,11 @@ _TORCH = {
     Type.BF16: torch.bfloat16,
 }
 
-# Indices of streams are sorted and in range: PyTorch 2 need not check them, nor warn that it does not.
-UNCHECKED: dict[str, Any] = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+# Indices of streams are sorted and in range: PyTorch 2 need not check them, nor warn that it does
+# not.
+UNCHECKED: dict[str, Any] = (
+    {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+)
 
 
 def torch_dtype(kind: Type) -> torch.dtype:
@@ -82,7 +85,9 @@ def from_stream(stream: Stream, shape: Sequence[int], dense_dim: int = 0) -> tor
     sparse_shape, dense_shape = shape[: len(shape) - dense_dim], shape[len(shape) - dense_dim :]
     block = math.prod(dense_shape)
     if stream.dim == 0:
-        numbers, values = torch.empty(0, dtype=torch.int64), torch.empty((0, *dense_shape), dtype=torch_dtype(stream.type))
+        numbers, values = torch.empty(0, dtype=torch.int64), torch.empty(
+            (0, *dense_shape), dtype=torch_dtype(stream.type)
+        )
     elif dense_dim:
         if stream.block != block:
             stream = stream.copy().to_blocks(block)
@@ -98,7 +103,11 @@ def from_stream(stream: Stream, shape: Sequence[int], dense_dim: int = 0) -> tor
 
 
 def allreduce(
-    tensor: torch.Tensor, op: str = "sum", *, comm: Optional[Comm] = None, **options: Unpack[Options]
+    tensor: torch.Tensor,
+    op: str = "sum",
+    *,
+    comm: Optional[Comm] = None,
+    **options: Unpack[Options],
 ) -> torch.Tensor:
     """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the same on all ranks.
 

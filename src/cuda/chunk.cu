@@ -1,0 +1,274 @@
+/* chunk: 64 of every 4,096 entries, with 12 bits an index and 2 bits a value, in one pass that
+ * also adds the gradient and keeps what is lost in the residual. cuda_space.h has the layout.
+ *
+ * Idea: a block has a chunk in registers, 16 values a thread. The 64th largest of the 256
+ * threads' maxima is a lower bound of the 64th largest value, and leaves some 73 candidates;
+ * those are ranked in shared memory by comparing each with each. Where more than 256 values
+ * reach the bound (ties), the 64th key is found bit by bit. Keys carry the index, so that none
+ * are equal and ties go to the lower index.
+ * Source: SparseLoCo (2025) has these numbers. Restriction: f32; entries that are 0 are left
+ * out.
+ * Cost: two reads and a write of n, 116 bytes a chunk. */
+#include "device.cuh"
+
+enum {
+    CHUNK = RILL__CUDA_CHUNK,
+    KEEP = RILL__CUDA_CHUNK_KEEP,
+    WORDS = RILL__CUDA_CHUNK_WORDS,
+    THREADS = 256,
+    PER = CHUNK / THREADS / 4, /* vectors of a thread */
+    CANDIDATES = 256
+};
+
+struct chunk_task {
+    float *residual;
+    const float *gradient;
+    u64 n;
+    u32 *out;
+    u64 *nonfinite;
+};
+
+struct chunk_room {
+    u32 most[THREADS];
+    u64 key[CANDIDATES];
+    u64 best[KEEP]; /* from the largest down */
+    u32 index[KEEP], ordered[KEEP];
+    u32 bound, count;
+    u32 counts[2];
+};
+
+/* Larger is better, and all differ: magnitude, then the lower index; the sign below. */
+static __device__ __forceinline__ u64 chunk_key(u32 bits, u32 index) {
+    return (u64)key_of<f32>(bits) << 13 | (u64)(CHUNK - 1 - index) << 1 | bits >> 31;
+}
+static __device__ __forceinline__ u32 index_in(u32 j, u32 c) {
+    return 4 * (j * THREADS + threadIdx.x) + c;
+}
+/* An entry that is not 0. */
+static __device__ __forceinline__ bool is_entry(u32 bits) { return (bits & 0x7fffffffu) != 0; }
+
+/* The largest multiple of 2^13 that at least KEEP maxima reach, by the first warp: two bits a
+ * step. */
+static __device__ __forceinline__ void find_bound(chunk_room &room) {
+    u32 q[THREADS / 32], t = 0;
+    if (threadIdx.x >= 32) return;
+#pragma unroll
+    for (int i = 0; i < THREADS / 32; i++)
+        q[i] = room.most[i * 32 + threadIdx.x];
+    for (int s = 29; s >= 13; s -= 2) {
+        u32 t1 = t + (1u << s), t2 = t + (2u << s), t3 = t + (3u << s), c1 = 0, c2 = 0, c3 = 0;
+#pragma unroll
+        for (int i = 0; i < THREADS / 32; i++) {
+            c1 += q[i] >= t1;
+            c2 += q[i] >= t2;
+            c3 += q[i] >= t3;
+        }
+        u32 c = __reduce_add_sync(RILL_FULL, c1 | c2 << 10 | c3 << 20);
+        t = (c >> 20) >= KEEP ? t3 : (c >> 10 & 1023) >= KEEP ? t2 : (c & 1023) >= KEEP ? t1 : t;
+    }
+    if (threadIdx.x == 0) room.bound = max_u32(t, 1);
+}
+
+static __device__ __forceinline__ void collect(chunk_room &room, const uint4 *v, u64 least) {
+#pragma unroll
+    for (u32 j = 0; j < PER; j++)
+#pragma unroll
+        for (u32 c = 0; c < 4; c++) {
+            u32 bits = word_at(v[j], c);
+            if (!is_entry(bits) || chunk_key(bits, index_in(j, c)) < least) continue;
+            u32 at = atomicAdd(&room.count, 1u);
+            if (at < CANDIDATES) room.key[at] = chunk_key(bits, index_in(j, c));
+        }
+}
+
+/* The KEEP-th largest key, bit by bit. At least as many entries are there. */
+static __device__ u64 search_keys(chunk_room &room, const uint4 *v) {
+    u64 t = 0;
+    for (int bit = 43; bit >= 0; bit--) {
+        u64 tried = t | 1ull << bit;
+        u32 n = 0;
+        if (threadIdx.x == 0) room.counts[bit & 1] = 0;
+        __syncthreads();
+#pragma unroll
+        for (u32 j = 0; j < PER; j++)
+#pragma unroll
+            for (u32 c = 0; c < 4; c++)
+                n += is_entry(word_at(v[j], c)) &&
+                     chunk_key(word_at(v[j], c), index_in(j, c)) >= tried;
+        n = __reduce_add_sync(RILL_FULL, n);
+        if (lane_id() == 0 && n) atomicAdd(&room.counts[bit & 1], n);
+        __syncthreads();
+        if (room.counts[bit & 1] >= KEEP) t = tried;
+    }
+    return t;
+}
+
+/* Indices and values of the kept entries, in order of the index; found: how many there are. */
+static __device__ __forceinline__ void write_chunk(chunk_room &room, u32 found, u32 *out) {
+    const u32 tid = threadIdx.x;
+    if (tid >= KEEP) return;
+    u32 e = room.ordered[tid < found ? tid : found - 1];
+    u32 sign = __ballot_sync(RILL_FULL, tid < found && (e >> 13 & 1));
+    u32 outer = __ballot_sync(RILL_FULL, tid < found && (e >> 12 & 1));
+    if (lane_id() == 0) {
+        out[24 + tid / 32 * 2] = sign;
+        out[25 + tid / 32 * 2] = outer;
+    }
+    if (tid >= 24) return;
+    u32 word = 0, first = 32 * tid / 12;
+#pragma unroll
+    for (u32 i = 0; i < 4; i++) {
+        int shift = (int)((first + i) * 12) - (int)(32 * tid);
+        if (shift >= 32 || first + i >= KEEP) continue;
+        u32 index = room.ordered[min_u32(first + i, found - 1)] & (CHUNK - 1);
+        word |= shift >= 0 ? index << shift : index >> -shift;
+    }
+    out[tid] = word;
+}
+
+__global__ void __launch_bounds__(THREADS) chunk_kernel(chunk_task t) {
+    RILL_SHARED(chunk_room, room);
+    const u32 tid = threadIdx.x;
+    const u64 base = (u64)blockIdx.x * CHUNK;
+    u32 *out = t.out + (u64)blockIdx.x * WORDS;
+    uint4 v[PER], g[PER];
+    u32 most = 0, bad = 0;
+#pragma unroll
+    for (u32 j = 0; j < PER; j++) {
+        u64 i = base + index_in(j, 0);
+        v[j] = g[j] = make_uint4(0, 0, 0, 0);
+        if (i + 4 <= t.n) {
+            v[j] = __ldcs((const uint4 *)(t.residual + i));
+            g[j] = __ldcs((const uint4 *)(t.gradient + i));
+        } else
+            for (u32 c = 0; i + c < t.n; c++) {
+                set_word(v[j], (int)c, rill__hd_bits(t.residual[i + c]));
+                set_word(g[j], (int)c, rill__hd_bits(t.gradient[i + c]));
+            }
+    }
+#pragma unroll
+    for (u32 j = 0; j < PER; j++) {
+        u64 i = base + index_in(j, 0);
+#pragma unroll
+        for (u32 c = 0; c < 4; c++) {
+            u32 old = word_at(v[j], c), sum = add_bits<f32>(old, word_at(g[j], c));
+            bool odd = (sum & 0x7fffffffu) >= 0x7f800000u;
+            bad += odd;
+            set_word(v[j], (int)c, odd ? old : sum);
+            most = max_u32(most, key_of<f32>(word_at(v[j], c)));
+        }
+        if (i + 4 <= t.n) *(uint4 *)(t.residual + i) = v[j];
+        else
+            for (u32 c = 0; i + c < t.n; c++)
+                t.residual[i + c] = rill__hd_float(word_at(v[j], c));
+    }
+    if (t.nonfinite && bad) atomicAdd(t.nonfinite, (u64)bad);
+    room.most[tid] = most;
+    if (tid == 0) room.count = 0;
+    __syncthreads();
+    find_bound(room);
+    __syncthreads();
+    if (most >= room.bound) collect(room, v, (u64)room.bound << 13);
+    __syncthreads();
+    u32 found = room.count;
+    if (found > CANDIDATES) {
+        u64 least = search_keys(room, v);
+        __syncthreads();
+        if (tid == 0) room.count = 0;
+        __syncthreads();
+        collect(room, v, least);
+        __syncthreads();
+        found = room.count;
+    }
+    const u32 kept = min_u32(found, KEEP);
+    if (tid < found) {
+        u64 key = room.key[tid];
+        u32 rank = 0;
+        for (u32 i = 0; i < found; i++)
+            rank += room.key[i] > key;
+        if (rank < KEEP) {
+            room.best[rank] = key;
+            room.index[rank] = CHUNK - 1 - ((u32)(key >> 1) & (CHUNK - 1));
+        }
+    }
+    __syncthreads();
+    float scale = kept ? rill__hd_float((u32)(room.best[0] >> 13)) : 0.0f;
+    if (tid == 0) out[28] = rill__hd_bits(scale);
+    if (!kept) {
+        if (tid < 28) out[tid] = 0;
+        return;
+    }
+    if (tid < kept) {
+        u64 key = room.best[tid];
+        u32 index = room.index[tid], at = 0, negative = (u32)key & 1;
+        for (u32 i = 0; i < kept; i++)
+            at += room.index[i] < index;
+        float magnitude = rill__hd_float((u32)(key >> 13));
+        int outer = rill__hd_chunk_outer(magnitude, scale);
+        float level = rill__hd_chunk_level(outer, scale);
+        room.ordered[at] = index | (u32)outer << 12 | negative << 13;
+        t.residual[base + index] = negative ? -magnitude + level : magnitude - level;
+    }
+    __syncthreads();
+    write_chunk(room, kept, out);
+}
+
+int rill__cuda_chunk(float *residual, const float *gradient, uint64_t n, uint32_t *out,
+                     uint64_t *nonfinite, void *stream) {
+    chunk_task t = {residual, gradient, n, out, (u64 *)nonfinite};
+    if (nonfinite) RILL_CUDA_TRY(rill__cuda_zero(nonfinite, sizeof *nonfinite, stream));
+    return launch(chunk_kernel, t, div_up(n, CHUNK), THREADS, stream);
+}
+
+/* ---- the way back --------------------------------------------------------------------------- */
+
+struct chunk_decode_task {
+    const u32 *in;
+    u64 n;
+    float *dense;
+};
+struct chunk_decode_room {
+    __align__(16) float value[CHUNK];
+    u32 index[KEEP];
+};
+
+static __device__ __forceinline__ u32 chunk_index(const u32 *in, u32 i) {
+    u32 bit = 12 * i, word = in[bit / 32] >> bit % 32;
+    if (bit % 32 > 20) word |= in[bit / 32 + 1] << (32 - bit % 32);
+    return word & (CHUNK - 1);
+}
+
+template <int ADD>
+__global__ void __launch_bounds__(THREADS) chunk_decode_kernel(chunk_decode_task t) {
+    RILL_SHARED(chunk_decode_room, room);
+    const u32 tid = threadIdx.x, *in = t.in + (u64)blockIdx.x * WORDS;
+    const u64 base = (u64)blockIdx.x * CHUNK;
+    const float scale = rill__hd_float(in[28]);
+    if (tid < KEEP) room.index[tid] = chunk_index(in, tid);
+    if (!ADD)
+        for (u32 i = tid; i < CHUNK; i += THREADS)
+            room.value[i] = 0;
+    __syncthreads();
+    if (tid < KEEP && scale != 0) {
+        u32 index = room.index[tid], sign = in[24 + tid / 32 * 2] >> tid % 32 & 1;
+        bool there = base + index < t.n && (tid == 0 || index > room.index[tid - 1]);
+        float level = rill__hd_chunk_level((int)(in[25 + tid / 32 * 2] >> tid % 32 & 1), scale);
+        if (there && ADD) t.dense[base + index] += sign ? -level : level;
+        if (there && !ADD) room.value[index] = sign ? -level : level;
+    }
+    if (ADD) return;
+    __syncthreads();
+    for (u32 i = 4 * tid; i < CHUNK; i += 4 * THREADS) {
+        if (base + i + 4 <= t.n)
+            __stcs((uint4 *)(t.dense + base + i), *(const uint4 *)(room.value + i));
+        else
+            for (u32 c = 0; base + i + c < t.n; c++)
+                t.dense[base + i + c] = room.value[i + c];
+    }
+}
+
+int rill__cuda_chunk_decode(const uint32_t *in, uint64_t n, int add, float *dense, void *stream) {
+    chunk_decode_task t = {in, n, dense};
+    return launch(add ? chunk_decode_kernel<1> : chunk_decode_kernel<0>, t, div_up(n, CHUNK),
+                  THREADS, stream);
+}

@@ -1,0 +1,89 @@
+/* The functions behind the table, each defined in the file of its kernels; cuda_space.h says
+ * what they do. */
+#ifndef RILL_CUDA_KERNELS_H
+#define RILL_CUDA_KERNELS_H
+
+#include "cuda_space.h"
+
+/* Zeroes device memory, on the stream. */
+int rill__cuda_zero(void *, size_t bytes, void *stream);
+/* Multiprocessors of the current device. */
+int rill__cuda_sms(uint32_t *sms);
+/* Lets a kernel have that much dynamic shared memory. */
+int rill__cuda_shared_limit(const void *kernel, size_t bytes);
+/* Nothing is selected; the gradient is added all the same. */
+int rill__cuda_zero_found(const rill__cuda_select *, void *stream);
+
+size_t rill__cuda_topk_workspace(int type, uint64_t n, uint64_t k);
+int rill__cuda_topk(const rill__cuda_select *, uint64_t k, void *stream);
+size_t rill__cuda_threshold_workspace(int type, uint64_t n);
+int rill__cuda_threshold(const rill__cuda_select *, uint32_t key, void *stream);
+size_t rill__cuda_bucket_workspace(int type, uint64_t n, uint32_t bucket);
+int rill__cuda_bucket(const rill__cuda_select *, uint32_t bucket, uint32_t k, void *stream);
+size_t rill__cuda_block_workspace(int type, uint64_t n, uint64_t block);
+int rill__cuda_block(const rill__cuda_select *, uint64_t block, uint64_t want, void *stream);
+int rill__cuda_random(const rill__cuda_select *, uint64_t k, uint64_t seed, uint64_t call,
+                      void *stream);
+int rill__cuda_add(int type, void *residual, const void *gradient, uint64_t n, int guards,
+                   uint64_t *nonfinite, void *stream);
+
+int rill__cuda_chunk(float *residual, const float *gradient, uint64_t n, uint32_t *out,
+                     uint64_t *nonfinite, void *stream);
+int rill__cuda_chunk_decode(const uint32_t *in, uint64_t n, int add, float *dense, void *stream);
+
+size_t rill__cuda_update_workspace(uint64_t n);
+int rill__cuda_update(int type, void *dense, uint64_t n, const uint32_t *idx, const void *val,
+                      uint64_t count, void *workspace, void *stream);
+int rill__cuda_scatter(int type, void *dense, const uint32_t *idx, const void *val, uint64_t count,
+                       void *stream);
+int rill__cuda_scatter_add(int type, void *dense, const uint32_t *idx, const void *val,
+                           uint64_t count, void *stream);
+int rill__cuda_scatter_add_where(int type, void *dense, const uint32_t *idx, const void *val,
+                                 uint64_t count, const uint32_t *mask, uint64_t masked, int inside,
+                                 void *stream);
+int rill__cuda_clear_where(int type, void *dense, const uint32_t *idx, uint64_t count,
+                           const uint32_t *mask, uint64_t masked, int inside, void *stream);
+int rill__cuda_gather(int type, const void *dense, const uint32_t *idx, uint64_t count, void *val,
+                      void *stream);
+int rill__cuda_decay_add(int type, void *into, double factor, const void *from, uint64_t n,
+                         void *stream);
+int rill__cuda_scale(int type, void *into, double factor, const void *from, uint64_t n,
+                     void *stream);
+int rill__cuda_divide(int type, void *into, const void *from, double divisor, uint64_t n,
+                      void *stream);
+size_t rill__cuda_norm2_workspace(uint64_t n);
+int rill__cuda_norm2(int type, const void *from, uint64_t n, double *sum, void *workspace,
+                     void *stream);
+
+int rill__cuda_to_f32(int type, const void *in, uint64_t n, float *out, void *stream);
+int rill__cuda_from_f32(int type, const float *in, uint64_t n, void *out, void *stream);
+size_t rill__cuda_qsgd_bytes(int bits, uint64_t n);
+int rill__cuda_quantize(const rill__cuda_quant *, const float *values, uint64_t n, void *out,
+                        void *stream);
+int rill__cuda_quantize_fit(int bits, const float *exact, uint64_t n, void *encoded, void *stream);
+int rill__cuda_dequantize(int bits, const void *in, uint64_t n, int add, float *values,
+                          void *stream);
+int rill__cuda_dequantize_scatter_add(int bits, const void *in, uint64_t n, const uint32_t *idx,
+                                      float *dense, void *stream);
+
+size_t rill__cuda_bitpack_workspace(uint64_t count);
+int rill__cuda_bitpack(const uint32_t *idx, uint64_t count, uint64_t first, void *out,
+                       uint64_t *bytes, void *workspace, void *stream);
+int rill__cuda_bitunpack(const void *in, size_t in_bytes, uint64_t count, uint64_t first,
+                         uint64_t range, uint32_t *idx, uint32_t *wrong, void *workspace,
+                         void *stream);
+size_t rill__cuda_elias_fano_workspace(uint64_t count, uint64_t range);
+int rill__cuda_elias_fano(const uint32_t *idx, uint64_t count, uint64_t first, uint64_t range,
+                          void *out, uint64_t *bytes, void *workspace, void *stream);
+int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count, uint64_t first,
+                                 uint64_t range, uint32_t *idx, uint32_t *wrong, void *workspace,
+                                 void *stream);
+
+int rill__cuda_clip(int type, void *into, double limit, const double *sum, const void *from,
+                    uint64_t n, void *stream);
+int rill__cuda_sketch_add(const rill__cuda_sketch *, const void *values, uint64_t n, void *cells,
+                          void *stream);
+int rill__cuda_sketch_estimate(const rill__cuda_sketch *, const void *cells, uint64_t first,
+                               uint64_t n, double *median, double *mean, double *gap, void *stream);
+
+#endif

@@ -1,0 +1,229 @@
+/* The table of librill_cuda, and the calls that are CUDA's own. With RILL_EMULATE device memory
+ * is the host's. */
+#include "device.cuh"
+
+#include <cstdio>
+#include <cstdlib>
+
+#ifdef RILL_EMULATE
+int rill__cuda_sms(uint32_t *sms) {
+    *sms = emulate::SMS;
+    return 0;
+}
+int rill__cuda_shared_limit(const void *, size_t) { return 0; }
+int rill__cuda_zero(void *at, size_t bytes, void *) {
+    memset(at, 0, bytes);
+    return 0;
+}
+static const char *error_text(int error) {
+    return error ? "error of the emulated device" : "no error";
+}
+static int devices(int *count) { return *count = 1, 0; }
+static int device_get(int *device) { return *device = 0, 0; }
+static int device_set(int device) { return device ? RILL_CUDA_INVALID : 0; }
+static int device_info(int, rill__cuda_device *d) {
+    *d = rill__cuda_device();
+    snprintf(d->name, sizeof d->name, "emulated on the host");
+    d->multiprocessors = emulate::SMS;
+    return 0;
+}
+static int allocate(size_t bytes, void **at) {
+    *at = aligned_alloc(256, (bytes + 511) / 256 * 256);
+    return *at ? 0 : 2;
+}
+static int release(void *at) { return free(at), 0; }
+static int device_of(const void *, int *device) { return *device = 0, 0; }
+static int copy(void *to, const void *from, size_t bytes, void *) {
+    return memmove(to, from, bytes), 0;
+}
+static int fill(void *to, int byte, size_t bytes, void *) { return memset(to, byte, bytes), 0; }
+static int allocate_host(size_t bytes, void **at) { return allocate(bytes, at); }
+static int release_host(void *at) { return release(at); }
+static int stream_create(void **out) { return allocate(1, out); }
+static int stream_free(void *at) { return release(at); }
+static int event_create(void **out) { return allocate(1, out); }
+static int event_free(void *at) { return release(at); }
+static int wait(void *) { return 0; }
+static int capturing(void *, int *out) { return *out = 0, 0; }
+static int record(void *, void *) { return 0; }
+static int done(void *, int *out) { return *out = 1, 0; }
+static int wait_event(void *, void *) { return 0; }
+static int wait_flag(void *, void *flag, uint32_t value) {
+    return *(volatile uint32_t *)flag >= value ? 0 : 1; /* nobody else could set it */
+}
+#define EMULATED 1
+#else
+#include <cuda.h>
+
+int rill__cuda_sms(uint32_t *sms) {
+    int device, count;
+    RILL_CUDA_TRY(cudaGetDevice(&device));
+    RILL_CUDA_TRY(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    *sms = (uint32_t)count;
+    return 0;
+}
+int rill__cuda_shared_limit(const void *kernel, size_t bytes) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+int rill__cuda_zero(void *at, size_t bytes, void *stream) {
+    return cudaMemsetAsync(at, 0, bytes, (cudaStream_t)stream);
+}
+static const char *error_text(int error) { return cudaGetErrorString((cudaError_t)error); }
+static int devices(int *count) { return cudaGetDeviceCount(count); }
+static int device_get(int *device) { return cudaGetDevice(device); }
+static int device_set(int device) { return cudaSetDevice(device); }
+static int device_info(int device, rill__cuda_device *d) {
+    cudaDeviceProp p;
+    RILL_CUDA_TRY(cudaGetDeviceProperties(&p, device));
+    snprintf(d->name, sizeof d->name, "%s", p.name);
+    d->major = p.major;
+    d->minor = p.minor;
+    d->multiprocessors = p.multiProcessorCount;
+    d->memory = p.totalGlobalMem;
+    d->l2 = (size_t)p.l2CacheSize;
+    return 0;
+}
+static int allocate(size_t bytes, void **at) { return cudaMalloc(at, bytes ? bytes : 1); }
+static int release(void *at) { return cudaFree(at); }
+static int allocate_host(size_t bytes, void **at) {
+    return cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped | cudaHostAllocPortable);
+}
+static int release_host(void *at) { return cudaFreeHost(at); }
+static int device_of(const void *pointer, int *device) {
+    cudaPointerAttributes a;
+    RILL_CUDA_TRY(cudaPointerGetAttributes(&a, pointer));
+    bool there = a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
+    *device = there ? a.device : -1;
+    return 0;
+}
+static int copy(void *to, const void *from, size_t bytes, void *stream) {
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, (cudaStream_t)stream);
+}
+static int fill(void *to, int byte, size_t bytes, void *stream) {
+    return cudaMemsetAsync(to, byte, bytes, (cudaStream_t)stream);
+}
+static int stream_create(void **stream) {
+    return cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking);
+}
+static int stream_free(void *stream) { return cudaStreamDestroy((cudaStream_t)stream); }
+static int wait(void *stream) { return cudaStreamSynchronize((cudaStream_t)stream); }
+static int capturing(void *stream, int *out) {
+    cudaStreamCaptureStatus status;
+    RILL_CUDA_TRY(cudaStreamIsCapturing((cudaStream_t)stream, &status));
+    *out = status != cudaStreamCaptureStatusNone;
+    return 0;
+}
+static int event_create(void **event) {
+    return cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming);
+}
+static int event_free(void *event) { return cudaEventDestroy((cudaEvent_t)event); }
+static int record(void *event, void *stream) {
+    return cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream);
+}
+static int done(void *event, int *out) {
+    cudaError_t status = cudaEventQuery((cudaEvent_t)event);
+    *out = status == cudaSuccess;
+    return status == cudaErrorNotReady ? 0 : status;
+}
+static int wait_event(void *stream, void *event) {
+    return cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
+}
+/* The one call of the driver; asked for at run time, so that the library loads without one. */
+static int wait_flag(void *stream, void *flag, uint32_t value) {
+    typedef CUresult(CUDAAPI * wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    static void *entry;
+    cudaDriverEntryPointQueryResult found;
+    if (!entry) {
+        RILL_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &entry, 12000,
+                                                       cudaEnableDefault, &found));
+        if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    }
+    void *seen;
+    cudaPointerAttributes a;
+    RILL_CUDA_TRY(cudaPointerGetAttributes(&a, flag));
+    seen = a.devicePointer;
+    if (!seen) return cudaErrorInvalidValue;
+    CUresult result = ((wait_value)entry)((CUstream)stream, (CUdeviceptr)seen, value,
+                                          CU_STREAM_WAIT_VALUE_GEQ);
+    return result == CUDA_SUCCESS ? 0 : (int)result;
+}
+#define EMULATED 0
+#endif
+
+static rill__cuda_table make_table() {
+    rill__cuda_table t = {};
+    t.size = sizeof t;
+    t.version = RILL__CUDA_VERSION;
+    t.emulated = EMULATED;
+    t.error_text = error_text;
+    t.devices = devices;
+    t.device_get = device_get;
+    t.device_set = device_set;
+    t.device_info = device_info;
+    t.allocate = allocate;
+    t.release = release;
+    t.allocate_host = allocate_host;
+    t.release_host = release_host;
+    t.device_of = device_of;
+    t.copy = copy;
+    t.fill = fill;
+    t.stream_create = stream_create;
+    t.stream_free = stream_free;
+    t.stream_wait = wait;
+    t.stream_capturing = capturing;
+    t.event_create = event_create;
+    t.event_free = event_free;
+    t.event_record = record;
+    t.event_done = done;
+    t.stream_wait_event = wait_event;
+    t.stream_wait_flag = wait_flag;
+#define KERNEL(name) t.name = rill__cuda_##name
+    KERNEL(topk_workspace);
+    KERNEL(topk);
+    KERNEL(threshold_workspace);
+    KERNEL(threshold);
+    KERNEL(bucket_workspace);
+    KERNEL(bucket);
+    KERNEL(block_workspace);
+    KERNEL(block);
+    KERNEL(random);
+    KERNEL(add);
+    KERNEL(chunk);
+    KERNEL(chunk_decode);
+    KERNEL(update_workspace);
+    KERNEL(update);
+    KERNEL(scatter);
+    KERNEL(scatter_add);
+    KERNEL(scatter_add_where);
+    KERNEL(clear_where);
+    KERNEL(gather);
+    KERNEL(decay_add);
+    KERNEL(scale);
+    KERNEL(divide);
+    KERNEL(norm2_workspace);
+    KERNEL(norm2);
+    KERNEL(clip);
+    KERNEL(to_f32);
+    KERNEL(from_f32);
+    KERNEL(qsgd_bytes);
+    KERNEL(quantize);
+    KERNEL(quantize_fit);
+    KERNEL(dequantize);
+    KERNEL(dequantize_scatter_add);
+    KERNEL(bitpack_workspace);
+    KERNEL(bitpack);
+    KERNEL(bitunpack);
+    KERNEL(elias_fano_workspace);
+    KERNEL(elias_fano);
+    KERNEL(elias_fano_decode);
+    KERNEL(sketch_add);
+    KERNEL(sketch_estimate);
+#undef KERNEL
+    return t;
+}
+
+extern "C" __attribute__((visibility("default"))) const rill__cuda_table *
+rill__cuda_table_get(void) {
+    static const rill__cuda_table table = make_table();
+    return &table;
+}

@@ -1,0 +1,205 @@
+/* test_cuda LIBRARY [PART...]: every kernel of a librill_cuda against its twin on the host, to
+ * the bit. LIBRARY is librill_cuda.so, or the same kernels emulated on the host. Without a GPU
+ * it says so, and skips. */
+#include "test_cuda.h"
+
+#include <dlfcn.h>
+
+const rill__cuda_table *cuda;
+void *cuda_stream;
+bool cuda_few;
+unsigned cuda_passed, cuda_failed;
+
+bool cuda_case(bool ok, const char *format, ...) {
+    if (ok) {
+        cuda_passed++;
+        return true;
+    }
+    if (++cuda_failed > 40) return false;
+    va_list list;
+    va_start(list, format);
+    printf("FAILED: ");
+    vprintf(format, list);
+    printf("\n");
+    va_end(list);
+    return false;
+}
+
+void cuda_must(int error, const char *what) {
+    if (!error) return;
+    printf("%s: %s\n%u passed, %u failed\n", what, cuda->error_text(error), cuda_passed,
+           cuda_failed + 1);
+    exit(1);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+enum { GUARD = 1024, MARK = 0x5a };
+typedef struct block {
+    void *base;
+    size_t bytes;
+} block;
+static block blocks[64];
+
+void *cuda_new(size_t bytes) {
+    size_t i = 0;
+    while (i < 64 && blocks[i].base)
+        i++;
+    if (i == 64) abort();
+    CUDA(cuda->allocate(bytes + 2 * GUARD, &blocks[i].base));
+    CUDA(cuda->fill(blocks[i].base, MARK, bytes + 2 * GUARD, cuda_stream));
+    blocks[i].bytes = bytes;
+    return (char *)blocks[i].base + GUARD;
+}
+
+void *cuda_upload(const void *from, size_t bytes) {
+    void *to = cuda_new(bytes);
+    CUDA(cuda->copy(to, from, bytes, cuda_stream));
+    CUDA(cuda->stream_wait(cuda_stream));
+    return to;
+}
+
+void cuda_download(void *to, const void *from, size_t bytes) {
+    CUDA(cuda->copy(to, from, bytes, cuda_stream));
+    CUDA(cuda->stream_wait(cuda_stream));
+}
+
+void cuda_free(void *at) {
+    if (!at) return;
+    for (size_t i = 0; i < 64; i++) {
+        if ((char *)blocks[i].base + GUARD != (char *)at) continue;
+        unsigned char edge[2 * GUARD];
+        bool whole = true;
+        cuda_download(edge, blocks[i].base, GUARD);
+        cuda_download(edge + GUARD, (char *)at + blocks[i].bytes, GUARD);
+        for (size_t j = 0; j < sizeof edge; j++)
+            whole = whole && edge[j] == MARK;
+        cuda_case(whole, "a kernel wrote outside of an array of %zu bytes", blocks[i].bytes);
+        CUDA(cuda->release(blocks[i].base));
+        blocks[i].base = NULL;
+        return;
+    }
+    abort();
+}
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+const char *const data_names[DATA] = {"normal",    "heavy",     "constant",      "zero",
+                                      "sparse",    "special",   "subnormal",     "ties",
+                                      "ascending", "clustered", "sampled large", "sampled small"};
+
+/* Whether topk's sample on the device reads value i. */
+static bool sampled(rill_type type, uint64_t n, uint64_t i) {
+    uint64_t per = 16 / value_size(type), vectors = n / per;
+    uint64_t groups = vectors / 256 > 16384 ? vectors / 256 : vectors < 16384 ? vectors : 16384;
+    if (!groups) return false;
+    uint64_t stride = vectors / groups, group = i / per / stride, x = group + 1;
+    x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
+    x ^= x >> 31;
+    return group < groups && i / per == group * stride + (x >> 32) % stride;
+}
+
+static double normal(rng *r) {
+    return sqrt(-2 * log(1 - rng_unit(r))) * cos(6.283185307179586 * rng_unit(r));
+}
+
+static double datum(enum data kind, rill_type type, uint64_t n, uint64_t i, rng *r) {
+    double sign = rng_next(r) & 1 ? 1 : -1;
+    double tiny = type == RILL_F64   ? 0x1p-1070
+                  : type == RILL_F32 ? 0x1p-145
+                  : type == RILL_F16 ? 0x1p-24
+                                     : 0x1p-133;
+    switch (kind) {
+    case NORMAL: return normal(r);
+    case HEAVY: return sign * fmin(1e-3 * pow(1 - rng_unit(r), -1 / 1.5), 6e4);
+    case CONSTANT: return 0.5;
+    case ZERO: return i % 3 ? 0.0 : -0.0;
+    case SPARSE: return rng_below(r, 300) ? 0.0 : normal(r);
+    case SPECIAL: {
+        uint64_t what = rng_below(r, 60);
+        return what == 0   ? (double)NAN
+               : what == 1 ? sign * (double)INFINITY
+               : what == 2 ? 0.0
+               : what == 3 ? sign * 3e38 /* sums overflow */
+                           : normal(r);
+    }
+    case SUBNORMAL: return sign * tiny * (double)rng_below(r, 9);
+    case TIES: return sign * (double)rng_below(r, 4);
+    case ASCENDING: return sign * (double)(i + 1) / (double)n;
+    case CLUSTERED: return i / (n / 20 + 1) == 7 ? normal(r) * 100 : normal(r);
+    case SAMPLED_LARGE: return sampled(type, n, i) ? 100 + rng_unit(r) : rng_unit(r);
+    default: return sampled(type, n, i) ? 1e-3 : 1 + rng_unit(r);
+    }
+}
+
+void data_fill(enum data kind, rill_type type, uint64_t n, uint64_t seed, void *values) {
+    rng r = rng_make(seed, n);
+    for (uint64_t i = 0; i < n; i++)
+        value_store(type, values, i, datum(kind, type, n, i, &r));
+}
+
+bool same_values(rill_type type, const void *a, const void *b, uint64_t n, uint64_t *where) {
+    size_t size = value_size(type);
+    for (uint64_t i = 0; i < n; i++) {
+        if (memcmp((const char *)a + i * size, (const char *)b + i * size, size) == 0) continue;
+        if (isnan(value_load(type, a, i)) && isnan(value_load(type, b, i))) continue;
+        if (where) *where = i;
+        return false;
+    }
+    return true;
+}
+
+/* ---- main ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} parts[] = {{"topk", test_topk},       {"dense", test_dense},   {"chunk", test_chunk},
+             {"methods", test_methods}, {"values", test_values}, {"indices", test_indices},
+             {"sketch", test_sketch}};
+
+static bool wanted(int argc, char **argv, const char *name) {
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], name) == 0) return true;
+    return argc <= 2;
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 2) {
+        printf("usage: test_cuda LIBRARY [PART...]\n");
+        return 2;
+    }
+    void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        printf("%s\n0 passed, 1 failed\n", dlerror());
+        return 1;
+    }
+    const rill__cuda_table *(*get)(void);
+    *(void **)&get = dlsym(library, RILL__CUDA_SYMBOL);
+    if (!get || (cuda = get())->version != RILL__CUDA_VERSION || cuda->size != sizeof *cuda) {
+        printf("%s has no table of this version\n0 passed, 1 failed\n", argv[1]);
+        return 1;
+    }
+    cuda_few = cuda->emulated || getenv("RILL_TEST_FEW");
+    int count = 0, error = cuda->devices(&count);
+    if (error || !count) {
+        printf("skipped: there is no GPU (%s)\n0 passed, 0 failed\n", cuda->error_text(error));
+        return 77;
+    }
+    rill__cuda_device device;
+    CUDA(cuda->device_info(0, &device));
+    printf("device: %s, %d multiprocessors\n", device.name, device.multiprocessors);
+    CUDA(cuda->stream_create(&cuda_stream));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (!wanted(argc, argv, parts[i].name)) continue;
+        unsigned passed = cuda_passed, failed = cuda_failed;
+        parts[i].run();
+        printf("%s: %u passed, %u failed\n", parts[i].name, cuda_passed - passed,
+               cuda_failed - failed);
+    }
+    CUDA(cuda->stream_free(cuda_stream));
+    printf("%u passed, %u failed\n", cuda_passed, cuda_failed);
+    return cuda_failed != 0;
+}
