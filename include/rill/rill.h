@@ -224,8 +224,8 @@ RILL_API rill_status rill_comm_free(rill_comm **);
  * first ones were, so that a part of a program can be repeated to the bit. Sends nothing; all ranks, at the same
  * place among their calls. No request may be active. */
 RILL_API rill_status rill_comm_forget(rill_comm *);
-/* Starts the progress thread of rill_config, or ends it; what is so already stays. Not collective. RILL_ERR_UNSUPPORTED
- * where there can be none. */
+/* Starts the progress thread of rill_config, or ends it; what is so already stays. Not collective.
+ * RILL_ERR_UNSUPPORTED where there can be none. */
 RILL_API rill_status rill_comm_progress_thread(rill_comm *, int on);
 /* Of the last blocking call. */
 RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *);

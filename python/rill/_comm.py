@@ -180,7 +180,8 @@ def _request_array(requests: Sequence[Pending]) -> Any:
 
 
 def waitall(requests: Sequence[Pending]) -> list[Any]:
-    """Waits for all, requests and steps, of any communicators; returns their results, or raises the first failure after all ended."""
+    """Waits for all, requests and steps, of any communicators; returns their results, or raises
+    the first failure after all ended."""
     status = lib.rill_waitall(len(requests), _request_array(requests))
     for request in requests:
         request._ended()
@@ -224,7 +225,8 @@ class Comm:
     ``algorithm="dsar"`` or ``value_bits=4`` are keywords; all ranks give the same.
 
     ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
-    advance requests and steps while the program computes (rill.torch starts it where it pays). ``free()``, which is collective too, or a
+    advance requests and steps while the program computes (rill.torch starts it where it pays).
+    ``free()``, which is collective too, or a
     ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on when.
     """
 

@@ -145,7 +145,8 @@ class Reducer:
         return update
 
     def start(self, gradient: Any, update: Any = None) -> Step:
-        """Starts a step. The gradient is free again on return, unless the update goes over it; the update is there when what this returns is complete."""
+        """Starts a step. The gradient is free again on return, unless the update goes over it; the
+        update is there when what this returns is complete."""
         return self._prepare(gradient, update).start()
 
     def _prepare(self, gradient: Any, update: Any = None) -> Step:

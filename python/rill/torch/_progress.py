@@ -1,12 +1,14 @@
 """Exchanges behind the backward pass.
 
-The library's progress thread advances what is under way while this process computes further gradients; each new exchange delivers those
-before it that are complete. Whoever has nothing left to compute completes the rest itself: handing that to the thread would cost two
-switches between threads. Without the thread each new exchange advances those before it.
+The library's progress thread advances what is under way while this process computes further
+gradients; each new exchange delivers those before it that are complete. Whoever has nothing left to
+compute completes the rest itself: handing that to the thread would cost two switches between
+threads. Without the thread each new exchange advances those before it.
 
-The thread polls. That is nothing where it has a core to itself, and little where messages come over a network that would stand still
-otherwise. On one host whose cores all compute it would take from the computation what it gives to the exchange, which is copying between
-ranks there; so "auto" has no thread then, and none where MPI does not allow it.
+The thread polls. That is nothing where it has a core to itself, and little where messages come over
+a network that would stand still otherwise. On one host whose cores all compute it would take from
+the computation what it gives to the exchange, which is copying between ranks there; so "auto" has
+no thread then, and none where MPI does not allow it.
 """
 
 from __future__ import annotations
