@@ -215,7 +215,7 @@ RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill
  * thread creates all of them. Then each is used by a thread of its own; or one thread uses all, with non-blocking calls:
  * while it waits for a request of one rank the others' advance, too. (A blocking call of such a thread would wait for ranks
  * that it keeps from calling.) Settings come from config and the environment; config->info is not read. Algorithms that
- * are MPI's own sums ("dense", "s2") cannot serve there. */
+ * MPI serves elsewhere ("dense", "s2") sum by messages of rill's own there. */
 RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, rill_comm **comms);
 /* Collective; also after a failed call. All requests must be freed first. Local communicators are freed one by one, in any
  * order: whoever is in a call that the rank would have to take part in gets RILL_ERR_STATE. */

@@ -512,7 +512,7 @@ def local(
         requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
         sums = rill.waitall(requests)
 
-    A blocking call needs the other ranks' calls in other threads. The sums that are MPI's own ("dense", "s2") are not there.
+    A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense", "s2") goes by messages of rill's own.
     ``free()`` them one by one, in any order.
     """
     config = CConfig(

@@ -36,6 +36,11 @@ rill_status rill__run_encode(rill__run *run, const rill__coding *coding, const r
     return rill__encode(run->outside->task, coding, part, out);
 }
 
+rill_status rill__run_encode_bytes(rill__run *run, const void *from, size_t bytes,
+                                   rill__block **out) {
+    return rill__encode_bytes(run->outside->task, from, bytes, out);
+}
+
 rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, rill__block **out) {
     return rill__encode_bundle(run->outside->task, n, start, out);
 }
@@ -143,6 +148,13 @@ void rill__run_sum(rill__run *run, uint64_t first, uint64_t range, int n, const 
         rill__run_fail(run, status);
     }
     piece->part = rill__part_empty(first, range);
+}
+
+void rill__run_combine(rill__run *run, rill_type type, const rill_op *op, void *out,
+                       const void *lower, const void *upper, uint64_t n) {
+    rill__values_combine_to(type, op, out, lower, upper, n);
+    rill_status status = check_op(op);
+    if (status != RILL_OK) rill__run_fail(run, status);
 }
 
 rill_status rill__run_assemble(rill__run *run, int n, const rill__part *parts, rill__part *whole) {

@@ -91,6 +91,8 @@ void *rill__run_memory(rill__run *, size_t bytes);
 /* ---- messages out ---- */
 /* Encodes a part (or the failure) into a block, to be sent, perhaps to several ranks. */
 rill_status rill__run_encode(rill__run *, const rill__coding *, const rill__part *, rill__block **);
+/* Bytes of any kind (or the failure) as a message of words, the last filled up with zeros. */
+rill_status rill__run_encode_bytes(rill__run *, const void *from, size_t bytes, rill__block **);
 /* n messages, which start at those bytes, in one, so that a partner gets one a round. */
 rill_status rill__run_bundle(rill__run *, int n, const void *const *start, rill__block **);
 rill_status rill__run_send_block(rill__run *, int to, int lane, rill__block *);
@@ -158,6 +160,10 @@ void rill__run_remembers(rill__run *, const void *memory, size_t bytes);
 /* piece = parts summed in order; on failure records it and gives an empty piece. */
 void rill__run_sum(rill__run *, uint64_t first, uint64_t range, int n, const rill__part *,
                    bool force_dense, rill__piece *);
+/* out[i] = lower[i] op upper[i] for values in the host's memory; out may be either of them, or a
+ * part of a larger array. A failure of the operation is recorded. */
+void rill__run_combine(rill__run *, rill_type, const rill_op *, void *out, const void *lower,
+                       const void *upper, uint64_t n);
 /* Parts that follow each other in one. Nobody may read the input any more. */
 rill_status rill__run_assemble(rill__run *, int n, const rill__part *, rill__part *);
 /* The result takes the piece's memory, or is put together from parts, or is a copy of a part. */

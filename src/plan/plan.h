@@ -96,7 +96,8 @@ static inline bool rill__plan_considers(const rill__algorithm *a, const rill__pr
 static inline bool rill__plan_prefers(const rill__planner *planner, double time,
                                       const rill__algorithm *best, double least) {
     if (!best) return true;
-    return time < least * (best->posts_mpi_collective ? planner->profile.constants.doubt : 1);
+    bool mpi = best->posts_mpi_collective && planner->mpi_sums;
+    return time < least * (mpi ? planner->profile.constants.doubt : 1);
 }
 
 /* A call as the planner sees it. */

@@ -232,18 +232,36 @@ rill_status rill__encode_bundle(rill__task *task, int n, const void *const *star
     return encode_failure(task, out);
 }
 
+static rill__block *words_of(rill__task *task, const void *from, size_t bytes) {
+    size_t padded = rill__align8(bytes);
+    rill__block *block = rill__block_take(task, sizeof(rill__header) + padded);
+    if (!block) return NULL;
+    rill__header *h = block->buffer.data;
+    rill__call_header_at(task, h);
+    h->form = RILL__M_AGREE;
+    h->count = padded / sizeof(uint64_t);
+    h->value_size = padded;
+    if (bytes) memcpy(h + 1, from, bytes);
+    memset((char *)(h + 1) + bytes, 0, padded - bytes);
+    return block;
+}
+
+rill_status rill__encode_bytes(rill__task *task, const void *from, size_t bytes,
+                               rill__block **out) {
+    if (task->status == RILL_OK) {
+        *out = words_of(task, from, bytes);
+        if (*out) return RILL_OK;
+        rill__task_fail(task, RILL_ERR_MEMORY);
+    }
+    return encode_failure(task, out);
+}
+
 rill_status rill__send_words(rill__task *task, int to, int lane, const uint64_t *words,
                              uint64_t n) {
     rill__block *block;
     if (task->status == RILL_OK) {
-        block = rill__block_take(task, sizeof(rill__header) + n * sizeof *words);
+        block = words_of(task, words, n * sizeof *words);
         if (!block) return RILL_ERR_MEMORY;
-        rill__header *h = block->buffer.data;
-        rill__call_header_at(task, h);
-        h->form = RILL__M_AGREE;
-        h->count = n;
-        h->value_size = n * sizeof *words;
-        memcpy(h + 1, words, n * sizeof *words);
     } else {
         RILL_TRY(encode_failure(task, &block));
     }

@@ -262,7 +262,9 @@ static inline rill__header rill__call_header(const rill__task *task) {
 rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *, rill__block **out);
 /* n encoded messages, which start at those bytes, in one; or the failure. */
 rill_status rill__encode_bundle(rill__task *, int n, const void *const *start, rill__block **out);
-/* A message of words (RILL__M_AGREE). */
+/* Bytes as a message of words (RILL__M_AGREE), the last filled up with zeros; or the failure. */
+rill_status rill__encode_bytes(rill__task *, const void *from, size_t bytes, rill__block **out);
+/* A message of words. */
 rill_status rill__send_words(rill__task *, int to, int lane, const uint64_t *, uint64_t n);
 
 /* ---- transport.c, again ---- */

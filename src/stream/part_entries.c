@@ -141,12 +141,9 @@ void rill__part_subtract_to(rill_type type, const rill__part *a, const rill__par
 }
 
 rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill__part *in,
-                              rill__buffer *scratch, rill__piece *piece) {
+                              rill__pairs *pairs, rill__buffer *scratch, rill__piece *piece) {
     const rill__space *space = rill__parts_space(n, in);
-    rill__buffer list = {.data = NULL};
     uint64_t total = 0, count = 0;
-    RILL_TRY(rill__buffer_reserve(&list, (size_t)n * sizeof(rill__pairs)));
-    rill__pairs *pairs = list.data;
     for (int i = 0; i < n; i++) {
         pairs[i] = rill__part_pairs(&in[i]);
         total += in[i].n;
@@ -157,10 +154,14 @@ rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill
     if (status == RILL_OK)
         status = rill__sum_pairs(space->stream, shape, RILL_SUM, 0, dim, n, pairs, scratch,
                                  piece->idx.data, piece->val.data, &count);
-    rill__buffer_free(&list);
     piece->part = (rill__part){RILL__SPARSE,    0, dim,  count, piece->idx.data,
                                piece->val.data, 0, space};
     return status;
+}
+
+void rill__values_combine_to(rill_type type, const rill_op *op, void *out, const void *lower,
+                             const void *upper, uint64_t n) {
+    rill__host()->stream->combine(type, op, out, lower, upper, n);
 }
 
 /* Whole registers first, then the rest through a padded copy. */

@@ -45,15 +45,18 @@ uint64_t rill__part_merge_to(rill__shape, const rill_op *, const rill__part *a, 
                              void *idx, void *val);
 /* val = a - b for parts of any form with the same entries, rounded to the type. */
 void rill__part_subtract_to(rill_type, const rill__part *a, const rill__part *b, void *val);
-/* piece = the union of n parts, and values of equal indices summed. */
+/* piece = the union of n parts, and values of equal indices summed. pairs: room for n. */
 rill_status rill__parts_unite(rill__shape, uint64_t dim, int n, const rill__part *,
-                              rill__buffer *scratch, rill__piece *);
+                              rill__pairs *pairs, rill__buffer *scratch, rill__piece *);
 
 /* val[at + i] = x[i], rounded to the type. */
 void rill__values_put(rill_type, void *val, uint64_t at, uint64_t n, const double *x);
 void rill__values_get(rill_type, const void *val, uint64_t at, uint64_t n, double *x);
 /* upper = lower op upper, for n values in any memory of the host, without slack. */
 void rill__values_combine(rill_type, const rill_op *, const void *lower, void *upper, uint64_t n);
+/* out = lower op upper, which may be out; arrays of ours, or parts of them. */
+void rill__values_combine_to(rill_type, const rill_op *, void *out, const void *lower,
+                             const void *upper, uint64_t n);
 /* idx = the indices of all blocks whose bit is set, in order. */
 void rill__indices_of_blocks(unsigned index_bytes, uint64_t words, const uint64_t *bits,
                              uint64_t block, uint64_t dim, void *idx);

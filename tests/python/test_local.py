@@ -41,7 +41,7 @@ def test_threads(n):
     assert [comm.rank for comm in comms] == list(range(n))
     assert all(comm.size == n for comm in comms)
     expected = sum(vector(rank) for rank in range(n))
-    for algorithm in ("auto", "recursive_double", "split_allgather", "ring"):
+    for algorithm in ("auto", "dense", "recursive_double", "split_allgather", "ring"):
         sums = in_threads(
             comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm=algorithm).dense()
         )  # noqa: B023
@@ -105,7 +105,9 @@ def test_errors():
     results = in_threads(comms, lambda comm: comm.free())
     assert results == [None, None]
     comms = rill.local(2)
-    results = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm="dense"))
+    results = in_threads(
+        comms, lambda comm: comm.allreduce(vector(comm.rank), algorithm="dense", value_bits=8)
+    )
     assert all(result.name == "UNSUPPORTED" for result in results)
 
 

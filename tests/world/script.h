@@ -67,11 +67,6 @@ static inline const char *random_algorithm(rng *r, rill_collective c) {
     return i < n ? rill_algorithm_at(c, i, NULL) : NULL;
 }
 
-/* Sums of MPI's own, which a link without MPI does not have. */
-static inline int needs_mpi(const char *algorithm) {
-    return algorithm && (strcmp(algorithm, "dense") == 0 || strcmp(algorithm, "s2") == 0);
-}
-
 static inline script_call script_collective(rng *r, int ranks) {
     static const int bits[] = {0, 0, 0, 0, 16, 8, 4, 2};
     static const double densities[] = {0, 0.02, 0.1, 0.3, 0.7, 1};
@@ -85,7 +80,6 @@ static inline script_call script_collective(rng *r, int ranks) {
                      .persistents = 1 + (int)rng_below(r, 3)};
     if (rng_below(r, 2)) c.collective = RILL_ALLREDUCE;
     c.algorithm = random_algorithm(r, c.collective);
-    if (needs_mpi(c.algorithm) && rng_below(r, 8)) c.algorithm = NULL;
     if (rng_below(r, 3) == 0) c.codec = random_row(r, rill_codec_at);
     if (rng_below(r, 3) == 0) c.partition = rng_below(r, 2) ? "balanced" : "uniform";
     c.op = rng_below(r, 3) ? OP_SUM : (test_op)rng_below(r, OP_USER);
@@ -111,7 +105,6 @@ static inline script_call script_reducer(rng *r) {
                      .average = rng_below(r, 4) == 0,
                      .momentum = rng_below(r, 8) ? 0 : 0.5};
     c.algorithm = random_algorithm(r, rng_below(r, 3) ? RILL_REDUCER : RILL_ALLREDUCE);
-    if (needs_mpi(c.algorithm)) c.algorithm = NULL;
     if (rng_below(r, 4) == 0) c.codec = random_row(r, rill_codec_at);
     if (rng_below(r, 4) == 0) c.select = rng_below(r, 2) ? "auto" : "topk";
     return c;

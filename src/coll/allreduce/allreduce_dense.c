@@ -1,35 +1,42 @@
-/* dense: densify and let MPI do it. The fallback, and what the others must beat.
+/* dense: densify and let MPI do it; on links without MPI, a dense sum of our own. The fallback, and
+ * what the others must beat.
  *
  * Idea. MPI_Allreduce on a dense vector whose absent entries are the operation's neutral element.
  * Source. MPI. Min and max, which must keep a NaN, and 16-bit types, which MPI has not, go through
- *   operations of ours.
- * Restriction. No user-made operation (MPI's callback has no context); a dense vector must fit.
- * Memory. Two dense vectors, and what MPI takes.
+ *   operations of ours. Without MPI: patterns/dense_sum.h.
+ * Restriction. A dense vector must fit. With MPI no user-made operation: MPI gives it no context.
+ * Memory. Two dense vectors, and what MPI takes, or the messages.
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
- *      + 2 N size copy                                     of a short vector, from a block to the result */
+ *      + 2 N size copy                                     of a short vector, from a block to the result
+ *   Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no agreement:
+ *   messages carry a status. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
+#include "coll/patterns/dense_sum.h"
 #include "coll/patterns/mpi_allreduce.h"
 
 typedef struct state {
     int stage;
     rill__agree agree;
     rill__mpi_allreduce sum;
+    rill__dense_sum own; /* where there is no MPI */
 } state;
 
 /* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c), and the result is copied
  * out; larger ones have such pages anyhow, and change hands. */
 enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
-enum { DENSIFYING, AGREEING, SUMMING };
+enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN };
 
 static const char *supports(const rill__problem *p) {
-    if (!p->mpi_sums) return "hands the sum to MPI, and these ranks have none";
-    if (p->op->kind == RILL__USER) return "hands the sum to MPI, which cannot call a user-made op";
+    if (p->mpi_sums && p->op->kind == RILL__USER)
+        return "hands the sum to MPI, which cannot call a user-made op";
     if (p->value_bits)
-        return "hands the sum to MPI, which sends values as they are: value_bits must be 0";
+        return p->mpi_sums
+                   ? "hands the sum to MPI, which sends values as they are: value_bits must be 0"
+                   : "sends values as they are: value_bits must be 0";
     return p->dim > (UINT64_MAX >> 4)
                ? "needs a dense vector, and the dimension is too large for one"
                : NULL;
@@ -37,6 +44,9 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double bytes = (double)p->dim * (double)rill__type_size(p->type), agree = 0;
+    if (!p->mpi_sums)
+        return p->c->overhead + rill__densify_estimate(p, p->nnz_max) +
+               rill__dense_sum_estimate(p, bytes);
     for (int reach = 1; reach < p->ranks; reach *= 2)
         agree += p->c->latency + 2 * p->c->mpi_latency;
     double out = bytes < SMALL ? 2 * bytes * p->c->copy : 0;
@@ -80,9 +90,47 @@ static rill_status densify(rill__run *run, rill__mpi_allreduce *sum) {
     return RILL_OK;
 }
 
+/* ---- without MPI ---------------------------------------------------------------------------- */
+
+static rill_status densify_own(rill__run *run, rill__dense_sum *sum) {
+    size_t bytes = run->dim * rill__type_size(run->shape.type);
+    RILL_TRY(rill__buffer_reserve(&run->piece[1].val, bytes));
+    sum->to = run->piece[1].val.data;
+    if (run->input->form == RILL__DENSE) {
+        sum->from = run->input->val;
+        return RILL_OK;
+    }
+    if (run->input->form == RILL__SPARSE) {
+        RILL_TRY(rill__buffer_reserve(&run->piece[0].val, bytes));
+        rill__part_fill_to(run->shape, run->input, run->fill, run->piece[0].val.data);
+    } else {
+        rill__run_sum(run, 0, run->dim, 1, run->input, true, &run->piece[0]);
+    }
+    sum->from = run->piece[0].val.data;
+    return RILL_OK;
+}
+
+/* A rank that has no memory for its vectors takes part all the same: its messages say so. */
+static rill_status step_own(rill__run *run, state *s) {
+    if (s->stage == DENSIFYING) {
+        s->own = (rill__dense_sum){.type = run->shape.type, .op = run->op, .count = run->dim};
+        rill_status status = densify_own(run, &s->own);
+        if (status != RILL_OK) rill__run_fail(run, status);
+        s->stage = SUMMING_OWN;
+    }
+    rill_status status = rill__dense_sum_step(run, &s->own);
+    if (status != RILL_OK || rill__run_failed(run)) return status;
+    run->piece[1].part = (rill__part){RILL__DENSE, 0,         run->dim, run->dim,
+                                      NULL,        s->own.to, 0,        run->input->space};
+    return rill__finish_piece(run, &run->piece[1]);
+}
+
+/* ---- the call ------------------------------------------------------------------------------- */
+
 static rill_status step(rill__run *run) {
     state *s = run->state;
     rill_status status;
+    if (!run->problem->mpi_sums) return step_own(run, s);
     if (s->stage == DENSIFYING) {
         status = densify(run, &s->sum);
         if (status == RILL_OK)
@@ -112,7 +160,7 @@ static rill_status step(rill__run *run) {
 
 const rill__algorithm rill__allreduce_dense = {
     .name = "dense",
-    .description = "densify, then MPI_Allreduce: the fallback",
+    .description = "densify, then MPI_Allreduce (without MPI: messages of our own): the fallback",
     .supports = supports,
     .estimate = estimate,
     .state_size = sizeof(state),

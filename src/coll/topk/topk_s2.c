@@ -1,4 +1,5 @@
-/* s2: where something is as a bitmap, what it is as a count-sketch, both summed by MPI.
+/* s2: where something is as a bitmap, what it is as a count-sketch, both summed by MPI; on
+ * links without MPI, by dense sums of our own.
  *
  * Idea. Bitmaps of the non-zero entries, or blocks of entries, are combined by OR; all ranks then know the
  *   union. Its U entries are numbered, the selected values added to a count-sketch of r rows with
@@ -13,13 +14,15 @@
  *   the squared residual of each rank by itself shrinks to 1/(1+lambda). (Were each to answer for 1/P of
  *   the result, the differences between the ranks would stay with them and add up for ever.)
  *   Where lambda is at least the number of rows, each entry has a cell of its own, and all of it is delivered.
- * Restriction. MPI sums the sketch: no coding of values. A NaN or an infinity spoils the entries
- *   that share a cell with it, with feedback also in the residuals.
+ * Restriction. The sketch is summed as it is: no coding of values. A NaN or an infinity spoils the
+ *   entries that share a cell with it, with feedback also in the residuals.
  * Memory. Two bitmaps, two sketches, the result.
  * Cost, for k values of this rank and cells of s bytes (4; f64: 8):
  *        agreement: ceil(log2 P) latency, twice when buffers have to grow
  *      + 4 ceil(log2 P) mpi_latency + 2 (P-1)/P (N / 8 / block + lambda U s) mpi_byte
- *      + r (k + 2 U) scatter */
+ *      + r (k + 2 U) scatter
+ *   without MPI: two agreements, and the sums of patterns/dense_sum.h */
+#include "coll/patterns/dense_sum.h"
 #include "coll/patterns/mpi_allreduce.h"
 #include "coll/topk/sketch.h"
 #include "coll/topk/topk.h"
@@ -27,13 +30,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { MARKING, AGREEING, JOINING, SIZING, AGREEING_ROOM, FILLING, SUMMING, DECODING };
+enum { MARKING, AGREEING, JOINING, SIZING, AGREEING_ROOM, FILLING, SUMMING, DECODING, LEAVING };
 enum { BATCH = 256 };
 
 typedef struct state {
     int stage;
     rill__agree agree;
     rill__mpi_allreduce sum; /* of bitmaps, then of sketches */
+    rill__dense_sum own_sum; /* the same where there is no MPI */
     uint64_t block;          /* entries that a bit stands for */
     uint64_t words;          /* of a bitmap */
     uint64_t *own, *joint;
@@ -42,11 +46,7 @@ typedef struct state {
 } state;
 
 static const char *supports(const rill__problem *p) {
-    if (!p->mpi_sums) return "hands its sketch to MPI, and these ranks have none";
-    return p->value_bits
-               ? "hands its sketch to MPI, which sends values as they are: value_bits must "
-                 "be 0"
-               : NULL;
+    return p->value_bits ? "sends the cells of its sketch as they are: value_bits must be 0" : NULL;
 }
 
 static double estimate(const rill__problem *p) {
@@ -54,9 +54,40 @@ static double estimate(const rill__problem *p) {
                         rows = 3; /* the defaults; options are not part of a problem */
     double rounds = ceil(log2(p->ranks)), cell = p->type == RILL_F64 ? 8 : 4;
     double bitmap = (double)p->dim / 8 / (double)rill__max_u64(1, p->block);
-    return p->c->overhead + rounds * (p->c->latency + 4 * p->c->mpi_latency) +
-           2.0 * (p->ranks - 1) / p->ranks * (bitmap + lambda * p->result * cell) * p->c->mpi_byte +
-           rows * (p->nnz_max + 2 * p->result) * p->c->scatter;
+    double sketch = lambda * p->result * cell, work = rows * (p->nnz_max + 2 * p->result);
+    double local = p->c->overhead + work * p->c->scatter;
+    if (!p->mpi_sums)
+        return local + 2 * rounds * p->c->latency + rill__dense_sum_estimate(p, bitmap) +
+               rill__dense_sum_estimate(p, sketch);
+    return local + rounds * (p->c->latency + 4 * p->c->mpi_latency) +
+           2.0 * (p->ranks - 1) / p->ranks * (bitmap + sketch) * p->c->mpi_byte;
+}
+
+/* ---- the sums ------------------------------------------------------------------------------- */
+
+static void sum_words(state *s, const uint64_t *from, uint64_t *to, uint64_t n) {
+    s->sum = (rill__mpi_allreduce){
+        .words = true, .size = sizeof *from, .from = from, .to = to, .count = n};
+    s->own_sum = (rill__dense_sum){.words = true, .from = from, .to = to, .count = n};
+}
+
+static void sum_cells(state *s, const void *from, void *to, uint64_t n) {
+    rill_type type = s->sketch.cell;
+    s->sum = (rill__mpi_allreduce){.type = type,
+                                   .op = RILL__SUM,
+                                   .size = rill__type_size(type),
+                                   .from = from,
+                                   .to = to,
+                                   .count = n,
+                                   .last = true};
+    s->own_sum =
+        (rill__dense_sum){.type = type, .op = RILL_SUM, .from = from, .to = to, .count = n};
+}
+
+/* MPI's sum is for calls that have not failed; our own goes on, as the others wait for messages. */
+static rill_status step_sum(rill__run *run, state *s) {
+    return run->problem->mpi_sums ? rill__mpi_allreduce_step(run, &s->sum)
+                                  : rill__dense_sum_step(run, &s->own_sum);
 }
 
 /* ---- the union ------------------------------------------------------------------------------ */
@@ -69,8 +100,7 @@ static rill_status mark(rill__run *run, state *s) {
     s->joint = s->own + s->words;
     memset(s->own, 0, s->words * sizeof *s->own);
     rill__part_mark(run->shape, run->input, s->block, s->own);
-    s->sum = (rill__mpi_allreduce){
-        .words = true, .size = sizeof *s->own, .from = s->own, .to = s->joint, .count = s->words};
+    sum_words(s, s->own, s->joint, s->words);
     return RILL_OK;
 }
 
@@ -126,13 +156,7 @@ static void fill(rill__run *run, state *s) {
         uint64_t rank = before + (unsigned)__builtin_popcountll(below);
         rill__sketch_add(&s->sketch, own, rank * s->block + index[j] % s->block, value[j]);
     }
-    s->sum = (rill__mpi_allreduce){.type = s->sketch.cell,
-                                   .op = RILL__SUM,
-                                   .size = cell,
-                                   .from = own,
-                                   .to = run->piece[0].idx.data,
-                                   .count = cells,
-                                   .last = true};
+    sum_cells(s, own, run->piece[0].idx.data, cells);
 }
 
 /* kept = what this rank keeps of the entries [at, at + n) of the union, of which share was
@@ -198,30 +222,38 @@ static rill_status finish(rill__run *run, state *s) {
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
-/* Goes on when all ranks have agreed, and none has failed. */
+/* Goes on when all ranks have agreed, and none has failed; else all leave here. */
 static rill_status agreed(rill__run *run, state *s, int next) {
     rill_status status = rill__run_agree(run, &s->agree);
-    if (status == RILL_OK) s->stage = next;
+    if (status == RILL_OK) s->stage = rill__run_failed(run) ? LEAVING : next;
     return status;
 }
 
-static void size_sketch(rill__run *run, state *s) {
-    const rill__feedback *f = run->feedback;
-    s->entries = count_entries(run, s);
-    if (!s->entries) {
-        s->stage = DECODING;
-        return;
-    }
-    rill__sketch_plan(&s->sketch, run->shape.type, s->entries, f->options.sketch_rows,
-                      f->options.lambda, f->seed, f->step);
-    s->stage = FILLING;
-    if (s->entries <= s->agree.args_min) return;
-    /* Memory may be short on one rank alone, and MPI can't tell the others. */
-    rill_status status = reserve(run, s);
+/* Nobody waits for this rank any more: all have agreed on a failure, or the call was aborted while
+ * MPI has the arrays. In a sum of our own the others do wait. */
+static bool leaves(const rill__run *run, const state *s) {
+    return s->stage == LEAVING || (run->problem->mpi_sums && rill__run_failed(run));
+}
+
+/* Memory may be short on one rank alone, and MPI can't tell the others. That a sum of our own has
+ * failed may be known to some ranks only, too, and the others would wait for their cells. */
+static void agree_on_room(rill__run *run, state *s, bool grows) {
+    rill_status status = grows ? reserve(run, s) : RILL_OK;
     if (status == RILL_OK) status = rill__run_agree_reserve(run);
     if (status != RILL_OK) rill__run_fail(run, status);
     rill__agree_start(&s->agree, 0, NULL, 0);
     s->stage = AGREEING_ROOM;
+}
+
+static void size_sketch(rill__run *run, state *s) {
+    const rill__feedback *f = run->feedback;
+    s->entries = rill__run_failed(run) ? 0 : count_entries(run, s);
+    if (s->entries)
+        rill__sketch_plan(&s->sketch, run->shape.type, s->entries, f->options.sketch_rows,
+                          f->options.lambda, f->seed, f->step);
+    s->stage = s->entries ? FILLING : DECODING;
+    bool grows = s->entries > s->agree.args_min;
+    if (grows || !run->problem->mpi_sums) agree_on_room(run, s, grows);
 }
 
 static rill_status step(rill__run *run) {
@@ -230,20 +262,21 @@ static rill_status step(rill__run *run) {
     if (s->stage == MARKING) {
         status = mark(run, s);
         if (status == RILL_OK)
-            status = rill__run_agree_reserve(run); /* then all are in MPI's sum, or none */
+            status = rill__run_agree_reserve(run); /* then all are in the sum, or none */
         if (status != RILL_OK) rill__run_fail(run, status);
         rill__agree_start(&s->agree, room(run), NULL, 0);
         s->stage = AGREEING;
     }
     if (s->stage == AGREEING) status = agreed(run, s, JOINING);
-    if (status == RILL_OK && s->stage == JOINING && !rill__run_failed(run)) {
-        status = rill__mpi_allreduce_step(run, &s->sum);
+    if (status == RILL_OK && s->stage == JOINING && !leaves(run, s)) {
+        status = step_sum(run, s);
         if (status == RILL_OK) s->stage = SIZING;
     }
     if (status == RILL_OK && s->stage == SIZING) size_sketch(run, s);
-    if (status == RILL_OK && s->stage == AGREEING_ROOM) status = agreed(run, s, FILLING);
+    if (status == RILL_OK && s->stage == AGREEING_ROOM)
+        status = agreed(run, s, s->entries ? FILLING : DECODING);
     if (status != RILL_OK) return status;
-    if (rill__run_failed(run)) {
+    if (leaves(run, s)) {
         rill__mpi_allreduce_forgo(run);
         return RILL_OK;
     }
@@ -252,17 +285,17 @@ static rill_status step(rill__run *run) {
         s->stage = SUMMING;
     }
     if (s->stage == SUMMING) {
-        RILL_TRY(status = rill__mpi_allreduce_step(run, &s->sum));
+        RILL_TRY(status = step_sum(run, s));
         if (status == RILL_IN_PROGRESS) return status;
         s->stage = DECODING;
     }
     rill__mpi_allreduce_forgo(run);
-    return finish(run, s);
+    return rill__run_failed(run) ? RILL_OK : finish(run, s);
 }
 
 const rill__algorithm rill__topk_s2 = {
     .name = "s2",
-    .description = "S2 Reducer: bitmap by OR and count-sketch by sum, through MPI_Allreduce",
+    .description = "S2 Reducer: bitmap by OR and count-sketch by sum, as dense sums",
     .supports = supports,
     .estimate = estimate,
     .state_size = sizeof(state),

@@ -1,0 +1,228 @@
+#include "coll/patterns/dense_sum.h"
+#include "coll/patterns/split.h"
+
+#include <string.h>
+
+enum { START, DOUBLING, SCATTERING, GATHERING };
+enum {
+    TILE = 4096
+}; /* elements that are summed over all parts before the next: they stay in cache */
+
+/* ---- costs ---------------------------------------------------------------------------------- */
+
+static double doubling_time(const rill__problem *p, double bytes) {
+    int power = 1, rounds = 0;
+    for (; power <= p->ranks / 2; power *= 2)
+        rounds++;
+    double move = p->c->latency + bytes * (p->c->byte + 2 * p->c->copy);
+    double add = 3 * bytes * p->c->dense_add;
+    return rounds * (move + add) + (power < p->ranks ? 2 * move + add : 0);
+}
+
+static double direct_time(const rill__problem *p, double bytes) {
+    double share = bytes / p->ranks, others = bytes - share;
+    double scatter = p->c->latency + (p->ranks - 2) * p->c->message +
+                     others * (p->c->byte + p->c->copy + 3 * p->c->dense_add);
+    return scatter + rill__gather_estimate(p, rill__gather_choose(p, share), share) +
+           bytes * p->c->copy;
+}
+
+double rill__dense_sum_estimate(const rill__problem *p, double bytes) {
+    if (p->ranks < 2) return bytes * p->c->copy;
+    double doubling = doubling_time(p, bytes), direct = direct_time(p, bytes);
+    return doubling < direct ? doubling : direct;
+}
+
+/* ---- elements ------------------------------------------------------------------------------- */
+
+static size_t size_of(const rill__dense_sum *x) {
+    return x->words ? sizeof(uint64_t) : rill__type_size(x->type);
+}
+
+static uint64_t bound(const rill__dense_sum *x, int place) {
+    return rill__uniform_bound(x->count, place, x->group.n);
+}
+
+static uint64_t range(const rill__dense_sum *x, int place) {
+    return bound(x, place + 1) - bound(x, place);
+}
+
+/* to[at..at + n) = lower op upper. */
+static void add(rill__run *run, const rill__dense_sum *x, uint64_t at, const void *lower,
+                const void *upper, uint64_t n) {
+    char *to = (char *)x->to + at * size_of(x);
+    if (!x->words) {
+        rill__run_combine(run, x->type, x->op, to, lower, upper, n);
+        return;
+    }
+    uint64_t *out = (uint64_t *)(void *)to;
+    const uint64_t *a = lower, *b = upper;
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = a[i] | b[i];
+}
+
+static void copy(const rill__dense_sum *x, uint64_t at, const void *from, uint64_t n) {
+    if (n) memcpy((char *)x->to + at * size_of(x), from, n * size_of(x));
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static rill_status encode(rill__run *run, const rill__dense_sum *x, const void *array, uint64_t at,
+                          uint64_t n, rill__block **block) {
+    const char *start = rill__run_failed(run) ? NULL : (const char *)array + at * size_of(x);
+    return rill__run_encode_bytes(run, start, n * size_of(x), block);
+}
+
+/* The n elements of a message; NULL: it has none, which is recorded. */
+static const void *elements(rill__run *run, const rill__dense_sum *x, const rill__message *m,
+                            uint64_t n) {
+    if (m->header.form == RILL__M_FAILED) return NULL;
+    uint64_t words = rill__align8(n * size_of(x)) / sizeof(uint64_t);
+    if (m->header.form == RILL__M_AGREE && m->header.count == words) return m->payload;
+    rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE,
+                                   "malformed message: not the %llu words of a dense sum",
+                                   (unsigned long long)words));
+    return NULL;
+}
+
+/* ---- doubling ------------------------------------------------------------------------------- */
+
+static void take_round(rill__run *run, rill__dense_sum *x, const rill__received *r, int peer,
+                       rill__round_kind kind) {
+    const void *theirs = elements(run, x, &r->message, x->count);
+    if (!theirs) return;
+    const rill__header *h = &r->message.header;
+    bool result = kind == RILL__ROUND_RESULT_RECEIVE;
+    if (result) rill__run_count_anew(run, h, 0);
+    else rill__run_count(run, h);
+    if (rill__run_failed(run)) return;
+    const void *mine = x->counted ? x->to : x->from;
+    if (result) copy(x, 0, theirs, x->count);
+    else if (peer < x->group.me) add(run, x, 0, theirs, mine, x->count);
+    else add(run, x, 0, mine, theirs, x->count);
+    x->counted = true;
+}
+
+static rill_status step_doubling(rill__run *run, rill__dense_sum *x) {
+    for (;; x->round++, x->sent = 0) {
+        int peer;
+        rill__round_kind kind = rill__doubling_round(x->group.me, x->group.n, x->round, &peer);
+        if (kind == RILL__ROUND_END) return RILL_OK;
+        int rank = rill__group_rank(&x->group, peer);
+        if (kind != RILL__ROUND_RECEIVE && kind != RILL__ROUND_RESULT_RECEIVE && !x->sent) {
+            rill__block *block;
+            const void *mine = x->counted ? x->to : x->from;
+            RILL_TRY(encode(run, x, mine, 0, x->count, &block));
+            RILL_TRY(rill__run_send_block(run, rank, RILL__LANE_A, block));
+            rill__run_round(run);
+            x->sent = 1;
+        }
+        if (kind == RILL__ROUND_SEND || kind == RILL__ROUND_RESULT_SEND) continue;
+        rill__received received;
+        rill_status status = rill__run_receive(run, rank, RILL__LANE_A, &received);
+        if (status != RILL_OK) return status;
+        take_round(run, x, &received, peer, kind);
+    }
+}
+
+/* ---- direct --------------------------------------------------------------------------------- */
+
+/* Others' parts of their ranges leave, no more than a window ahead of what comes in (split.h). */
+static rill_status send_parts(rill__run *run, rill__dense_sum *x) {
+    while (x->sent < x->group.n - 1 && x->sent < x->collect.received + RILL__SPLIT_WINDOW) {
+        int to = (x->group.me + ++x->sent) % x->group.n;
+        rill__block *block;
+        RILL_TRY(encode(run, x, x->from, bound(x, to), range(x, to), &block));
+        RILL_TRY(rill__run_send_block(run, rill__group_rank(&x->group, to), RILL__LANE_A, block));
+    }
+    return RILL_OK;
+}
+
+/* My range of the sum, place after place. */
+static void sum_parts(rill__run *run, rill__dense_sum *x) {
+    uint64_t first = bound(x, x->group.me), all = range(x, x->group.me);
+    size_t size = size_of(x);
+    if (rill__run_failed(run)) return;
+    x->parts[x->group.me] = (const char *)x->from + first * size;
+    for (uint64_t at = 0, n; at < all; at += n) {
+        n = rill__min_u64(TILE, all - at);
+        const char *sum = (const char *)x->parts[0] + at * size;
+        for (int i = 1; i < x->group.n; i++) {
+            add(run, x, first + at, sum, (const char *)x->parts[i] + at * size, n);
+            sum = (const char *)x->to + (first + at) * size;
+        }
+    }
+}
+
+static rill_status step_scattering(rill__run *run, rill__dense_sum *x) {
+    for (;;) {
+        rill__received received;
+        RILL_TRY(send_parts(run, x));
+        rill_status status = rill__collect_next(run, &x->collect, &received);
+        if (status != RILL_OK) return status;
+        if (received.place < 0) break;
+        x->parts[received.place] = elements(run, x, &received.message, range(x, x->group.me));
+        if (!x->parts[received.place]) continue;
+        x->heard.nnz_sum += received.message.header.nnz_sum;
+        x->heard.nnz_max = rill__max_u64(x->heard.nnz_max, received.message.header.nnz_max);
+    }
+    rill__run_count(run, &x->heard); /* now that all messages of this rank alone have left */
+    sum_parts(run, x);
+    rill__block *mine;
+    rill__problem among = *run->problem;
+    among.ranks = x->group.n;
+    double share = (double)x->count * (double)size_of(x) / x->group.n;
+    RILL_TRY(encode(run, x, x->to, bound(x, x->group.me), range(x, x->group.me), &mine));
+    return rill__gather_start_among(run, &x->gather, &x->group, rill__gather_choose(&among, share),
+                                    mine);
+}
+
+static void take_sums(rill__run *run, const rill__dense_sum *x) {
+    for (int i = 0; i < x->group.n; i++) {
+        if (i == x->group.me) continue;
+        const void *sum = elements(run, x, &x->gather.messages[i], range(x, i));
+        if (rill__run_failed(run)) return;
+        if (sum) copy(x, bound(x, i), sum, range(x, i));
+        else
+            rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE, "rank %d sent no data",
+                                           rill__group_rank(&x->group, i)));
+    }
+}
+
+/* ---- the sum -------------------------------------------------------------------------------- */
+
+/* By what all ranks know alike: a failed one, too, must take the same way. */
+static rill_status start(rill__run *run, rill__dense_sum *x) {
+    x->group = rill__run_group(run, &x->group);
+    rill__problem among = *run->problem;
+    among.ranks = x->group.n;
+    double bytes = (double)x->count * (double)size_of(x);
+    x->stage = DOUBLING;
+    if (x->group.n == 1 || doubling_time(&among, bytes) < direct_time(&among, bytes))
+        return RILL_OK;
+    x->stage = SCATTERING;
+    x->parts = rill__run_alloc(run, (size_t)x->group.n, sizeof *x->parts);
+    if (!x->parts) return RILL_ERR_MEMORY;
+    RILL_TRY(rill__collect_start(run, &x->collect, &x->group, RILL__LANE_A));
+    rill__run_round(run);
+    return RILL_OK;
+}
+
+rill_status rill__dense_sum_step(rill__run *run, rill__dense_sum *x) {
+    rill_status status;
+    if (x->stage == START) RILL_TRY(start(run, x));
+    if (x->stage == DOUBLING) {
+        status = step_doubling(run, x);
+        if (status == RILL_OK && x->group.n == 1 && !rill__run_failed(run))
+            copy(x, 0, x->from, x->count);
+        return status;
+    }
+    if (x->stage == SCATTERING) {
+        status = step_scattering(run, x);
+        if (status != RILL_OK) return status;
+        x->stage = GATHERING;
+    }
+    status = rill__gather_step(run, &x->gather);
+    if (status == RILL_OK) take_sums(run, x);
+    return status;
+}

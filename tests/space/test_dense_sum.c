@@ -1,0 +1,176 @@
+/* The dense sums that stand in for MPI's where a link has none (coll/patterns/dense_sum.h), beside
+ * MPI's: a communicator that is told that it has no MPI gives the same bits for values that sum
+ * exactly. And local communicators, which have none. */
+#include "../mpi/check.h"
+#include "../support/model.h"
+
+#include "api/comm.h"
+
+enum { MPIS, OWN, COMMS };
+
+static rill_comm *comm[COMMS];
+static rill_op *lowest;
+
+static model input_of(uint64_t dim, double density, test_op op, int rank) {
+    rng r = rng_make(check.seed + dim, (uint64_t)rank);
+    return model_random(dim, density, op, &r, rank);
+}
+
+static model expected_of(uint64_t dim, double density, test_op op, int ranks) {
+    model sum = input_of(dim, density, op, 0);
+    for (int rank = 1; rank < ranks; rank++) {
+        model one = input_of(dim, density, op, rank);
+        model_add(&sum, &one, op);
+        model_free(&one);
+    }
+    sum.fill = op_neutral(op);
+    return sum;
+}
+
+static void fill(rill_stream *s, const model *m, test_op op, bool dense) {
+    CHECK_OK(model_set_pairs(m, s));
+    if (dense && op == OP_SUM) CHECK_OK(rill_stream_to_dense(s));
+}
+
+static void check_against(const model *expected, const rill_stream *s) {
+    double got = 0;
+    uint64_t at = model_compare(expected, s, &got);
+    CHECK_INT(at, ==, expected->dim);
+    if (at < expected->dim) CHECK_NUMBER(got, model_at(expected, at));
+}
+
+/* ---- dense ---------------------------------------------------------------------------------- */
+
+static void test_dense(rill_type type, test_op op, uint64_t dim, double density, bool in_place) {
+    check_case("dense: %s of %s, dim %llu, density %g%s", test_op_names[op], rill_type_name(type),
+               (unsigned long long)dim, density, in_place ? ", in place" : "");
+    model mine = input_of(dim, density, op, check.rank);
+    model expected = expected_of(dim, density, op, check.size);
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = "dense";
+    for (int which = op == OP_USER ? OWN : MPIS; which < COMMS; which++) {
+        rill_stream *in = NULL, *out = NULL;
+        CHECK_OK(rill_stream_create(type, dim, &in));
+        CHECK_OK(rill_stream_create(type, dim, &out));
+        fill(in, &mine, op, density == 1);
+        rill_stream *to = in_place ? in : out;
+        CHECK_OK(rill_allreduce(comm[which], in, to, op_rill(op, lowest), &o));
+        check_against(&expected, to);
+        if (which == OWN && check.size > 1) {
+            rill_stats st = RILL_STATS_INIT;
+            CHECK_OK(rill_comm_stats(comm[OWN], &st));
+            CHECK(st.sent_bytes > 0);
+            CHECK_STRING(st.algorithm, "dense");
+        }
+        rill_stream_free(&in);
+        rill_stream_free(&out);
+    }
+    model_free(&mine);
+    model_free(&expected);
+}
+
+/* Short ones double, long ones go to owners; some ranks own nothing of the shortest. */
+static void test_denses(void) {
+    static const uint64_t dims[] = {1, 3, 130, 5003, 90001};
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+        for (int type = 0; type < TYPE_COUNT; type++)
+            for (int op = 0; op < OP_COUNT; op++)
+                test_dense(test_types[type], (test_op)op, dims[d], op % 2 ? 0.3 : 1,
+                           (type + op) % 2);
+}
+
+/* ---- reducers ------------------------------------------------------------------------------- */
+
+/* Both communicators' updates are the same to the bit, as sums of small whole numbers are exact. */
+static void test_reducer(const char *algorithm, rill_type type, uint64_t dim, double lambda) {
+    check_case("reducer %s of %s, dim %llu, lambda %g", algorithm, rill_type_name(type),
+               (unsigned long long)dim, lambda);
+    rill_reducer *r[COMMS] = {NULL, NULL};
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    o.algorithm = algorithm;
+    o.lambda = lambda;
+    o.density = 0.1;
+    o.feedback = o.average = 0;
+    o.seed = check.seed;
+    size_t bytes = dim * value_size(type);
+    void *gradient = calloc(1, bytes), *update[COMMS];
+    for (int which = 0; which < COMMS; which++) {
+        CHECK_OK(rill_reducer_create(comm[which], type, dim, &o, &r[which]));
+        update[which] = calloc(1, bytes);
+    }
+    rng random = rng_make(check.seed, 77 + (uint64_t)check.rank);
+    for (int step = 0; step < 3; step++) {
+        for (uint64_t i = 0; i < dim; i++)
+            value_store(type, gradient, i, op_exact_value(OP_SUM, &random, 0));
+        for (int which = 0; which < COMMS; which++)
+            CHECK_OK(rill_reducer_step(r[which], gradient, update[which]));
+        CHECK(memcmp(update[MPIS], update[OWN], bytes) == 0);
+    }
+    for (int which = 0; which < COMMS; which++) {
+        CHECK_OK(rill_reducer_free(&r[which]));
+        free(update[which]);
+    }
+    free(gradient);
+}
+
+/* ---- ranks without MPI ---------------------------------------------------------------------- */
+
+/* One thread has all ranks. dense: the algorithm; else "auto" with dense inputs. */
+static void test_local(int ranks, test_op op, uint64_t dim, bool dense) {
+    enum { MOST = 6 };
+    check_case("local: %d ranks, %s, dim %llu, %s", ranks, test_op_names[op],
+               (unsigned long long)dim, dense ? "dense" : "auto");
+    rill_comm *comms[MOST];
+    rill_stream *in[MOST], *out[MOST];
+    rill_request *request[MOST];
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = dense ? "dense" : "auto";
+    model expected = expected_of(dim, 1, op, ranks);
+    CHECK_OK(rill_comm_create_local(ranks, NULL, comms));
+    for (int i = 0; i < ranks; i++) {
+        model mine = input_of(dim, 1, op, i);
+        CHECK_OK(rill_stream_create(RILL_F32, dim, &in[i]));
+        CHECK_OK(rill_stream_create(RILL_F32, dim, &out[i]));
+        fill(in[i], &mine, op, true);
+        model_free(&mine);
+    }
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < ranks; i++)
+            CHECK_OK(
+                rill_iallreduce(comms[i], in[i], out[i], op_rill(op, lowest), &o, &request[i]));
+        CHECK_OK(rill_waitall(ranks, request));
+        for (int i = 0; i < ranks; i++) {
+            check_against(&expected, out[i]);
+            CHECK_OK(rill_request_free(&request[i]));
+        }
+    }
+    for (int i = 0; i < ranks; i++) {
+        rill_stream_free(&in[i]);
+        rill_stream_free(&out[i]);
+        CHECK_OK(rill_comm_free(&comms[i]));
+    }
+    model_free(&expected);
+}
+
+int main(int argc, char **argv) {
+    check_init(&argc, &argv);
+    CHECK_OK(rill_op_create("lowest", user_op_fn, NULL, USER_NEUTRAL, 0, &lowest));
+    for (int which = 0; which < COMMS; which++)
+        CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm[which]));
+    comm[OWN]->planner.mpi_sums = false;
+    test_denses();
+    for (int type = 0; type < TYPE_COUNT; type++) {
+        test_reducer("dense", test_types[type], 700, 1);
+        test_reducer("s2", test_types[type], 700, 0.5);
+        test_reducer("s2", test_types[type], 40000, 3);
+    }
+    for (int which = 0; which < COMMS; which++)
+        CHECK_OK(rill_comm_free(&comm[which]));
+    for (int ranks = 2; ranks <= 6 && check.rank == 0; ranks++) {
+        test_local(ranks, OP_SUM, 100, true);
+        test_local(ranks, OP_USER, 20000, true);
+        test_local(ranks, OP_SUM, 20000, false);
+    }
+    rill_op_free(&lowest);
+    return check_finish(100);
+}
