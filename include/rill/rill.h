@@ -224,6 +224,9 @@ RILL_API rill_status rill_comm_free(rill_comm **);
  * first ones were, so that a part of a program can be repeated to the bit. Sends nothing; all ranks, at the same
  * place among their calls. No request may be active. */
 RILL_API rill_status rill_comm_forget(rill_comm *);
+/* Starts the progress thread of rill_config, or ends it; what is so already stays. Not collective.
+ * RILL_ERR_UNSUPPORTED where there can be none. */
+RILL_API rill_status rill_comm_progress_thread(rill_comm *, int on);
 /* Of the last blocking call. */
 RILL_API rill_status rill_comm_stats(const rill_comm *, rill_stats *);
 RILL_API int rill_comm_rank(const rill_comm *);
@@ -275,7 +278,7 @@ RILL_API rill_status rill_bcast(rill_comm *, rill_stream *, int root, const rill
  * and count alive. Start order is the same on all ranks; completion order is free. Waiting advances
  * the requests of one communicator: across several, use rill_waitall or rill_progress. Requests go on
  * only in calls that start, test, wait or progress; or by themselves, where the communicator has a
- * progress thread (rill_config). */
+ * progress thread (rill_config, rill_comm_progress_thread). */
 typedef struct rill_request rill_request;
 
 RILL_API rill_status rill_iallreduce(rill_comm *, const rill_stream *in, rill_stream *out,

@@ -63,6 +63,10 @@ class Pending:
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} can't be copied or pickled: it is under way in this process; its result can")
 
+    def _c_request(self) -> Optional[int]:
+        """Its address; None where nothing was started."""
+        raise NotImplementedError
+
     def _c_test(self, done: Any) -> int:
         raise NotImplementedError
 
@@ -142,6 +146,9 @@ class Request(Pending):
         check_op(self._call.op)
         check_shared(status)
 
+    def _c_request(self) -> Optional[int]:
+        return self._handle.value
+
     def _c_test(self, done: Any) -> int:
         return int(lib.rill_test(self._handle, done))
 
@@ -168,23 +175,24 @@ class Request(Pending):
             lib.rill_request_free(ctypes.byref(self._handle))
 
 
-def _request_array(requests: Sequence[Request]) -> Any:
-    return (ctypes.c_void_p * len(requests))(*(r._handle.value for r in requests))
+def _request_array(requests: Sequence[Pending]) -> Any:
+    return (ctypes.c_void_p * len(requests))(*(r._c_request() for r in requests))
 
 
-def waitall(requests: Sequence[Request]) -> list[Any]:
-    """Waits for all, of any communicators; returns their results, or raises the first failure after all ended."""
+def waitall(requests: Sequence[Pending]) -> list[Any]:
+    """Waits for all, requests and steps, of any communicators; returns their results, or raises
+    the first failure after all ended."""
     status = lib.rill_waitall(len(requests), _request_array(requests))
     for request in requests:
         request._ended()
     for request in requests:
-        check_op(request._call.op)
+        request._check(0)  # a Python operation's own exception comes first
     check_shared(status)
     return [request._result() for request in requests]
 
 
-def waitany(requests: Sequence[Request]) -> Optional[int]:
-    """The place of the first complete request; None if none was ever started."""
+def waitany(requests: Sequence[Pending]) -> Optional[int]:
+    """The place of the first complete request or step; None if none was ever started."""
     index = ctypes.c_int(-1)
     status = lib.rill_waitany(len(requests), _request_array(requests), ctypes.byref(index))
     if index.value >= 0:
@@ -217,7 +225,8 @@ class Comm:
     ``algorithm="dsar"`` or ``value_bits=4`` are keywords; all ranks give the same.
 
     ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
-    advance requests while the program computes (rill.torch has its own). ``free()``, which is collective too, or a
+    advance requests and steps while the program computes (rill.torch starts it where it pays).
+    ``free()``, which is collective too, or a
     ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on when.
     """
 
@@ -304,6 +313,10 @@ class Comm:
     def progress(self) -> None:
         """Advances all requests; never blocks."""
         check(lib.rill_progress(self._live()))
+
+    def start_thread(self) -> None:
+        """As ``progress_thread=True`` does, on this rank."""
+        check(lib.rill_comm_progress_thread(self._live(), 1))
 
     def _live(self) -> ctypes.c_void_p:
         if self.freed:

@@ -150,6 +150,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_concat": (pointer, pointer),
         "rill_comm_create_local": (c_int, pointer, pointer),
         "rill_comm_free": (pointer,),
+        "rill_comm_progress_thread": (pointer, c_int),
         "rill_comm_stats": (pointer, pointer),
         "rill_comm_rank": (pointer,),
         "rill_comm_size": (pointer,),
@@ -193,6 +194,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_indices64": (pointer,),
         "rill_stream_values": (pointer,),
         "rill_stream_blocks": (pointer, pointer),
+        "rill_reducer_request": (pointer,),
         "rill_reducer_residual": (pointer,),
     },
 }

@@ -62,6 +62,10 @@ class Step(Pending):
         self._began()
         return self
 
+    def _c_request(self) -> Optional[int]:
+        request: Optional[int] = lib.rill_reducer_request(self._reducer._live())
+        return request
+
     def _c_test(self, done: Any) -> int:
         return int(lib.rill_reducer_test(self._reducer._live(), done))
 
@@ -141,7 +145,8 @@ class Reducer:
         return update
 
     def start(self, gradient: Any, update: Any = None) -> Step:
-        """Starts a step. The gradient is free again on return; ``wait`` or ``test`` of what this returns writes the update."""
+        """Starts a step. The gradient is free again on return, unless the update goes over it; the
+        update is there when what this returns is complete."""
         return self._prepare(gradient, update).start()
 
     def _prepare(self, gradient: Any, update: Any = None) -> Step:

@@ -19,12 +19,13 @@ static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
     return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes);
 }
 
+static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }
+
 /* Where the setting asks for a thread all ranks have one, or all have the error. */
 static rill_status start_thread(rill_comm *comm, int ranks_here) {
     rill__engine *engine = &comm->engine;
     if (!comm->defaults.progress_thread) return RILL_OK;
-    rill_status status = rill__progress_start(engine,
-                                              2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN));
+    rill_status status = rill__progress_start(engine, is_crowded(ranks_here));
     char detail[200];
     snprintf(detail, sizeof detail, "%s",
              status == RILL_OK ? "setting progress_thread = 1: another rank cannot have a thread"
@@ -117,6 +118,22 @@ rill_status rill_comm_free(rill_comm **pointer) {
     *pointer = NULL;
     rill_status closed = link->table->close(link);
     return status != RILL_OK ? status : closed;
+}
+
+/* The lock is for those who start requests meanwhile, and look whether there is a thread. */
+rill_status rill_comm_progress_thread(rill_comm *comm, int on) {
+    if (!comm) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_progress_thread: comm is NULL");
+    rill__engine *engine = &comm->engine;
+    rill_status status = RILL_OK;
+    if (!on) {
+        rill__progress_stop(engine);
+    } else {
+        rill__lock(engine);
+        if (!engine->progress.on)
+            status = rill__progress_start(engine, is_crowded(engine->hosts.together));
+        rill__unlock(engine);
+    }
+    return status;
 }
 
 rill_status rill_comm_forget(rill_comm *comm) {

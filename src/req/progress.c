@@ -146,6 +146,7 @@ rill_status rill__progress_start(rill__engine *engine, bool crowded) {
                           "setting progress_thread = 1 needs MPI_THREAD_MULTIPLE, and "
                           "MPI_Init_thread gave less or was not asked for it");
     p->has_core = !crowded && has_second_core();
+    p->stop = p->asleep = false;
     if (pthread_cond_init(&p->wake, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "setting progress_thread = 1: no condition variable");
     /* Signals are for the program's own threads. */
@@ -163,14 +164,16 @@ rill_status rill__progress_start(rill__engine *engine, bool crowded) {
     return RILL_OK;
 }
 
+/* Not on any more before it has ended: who starts a request from now on advances it. */
 void rill__progress_stop(rill__engine *engine) {
     rill__progress *p = &engine->progress;
-    if (!p->on) return;
     rill__lock(engine);
+    bool on = p->on;
     p->stop = true;
+    p->on = false;
     rill__unlock(engine);
+    if (!on) return;
     pthread_cond_signal(&p->wake);
     pthread_join(p->thread, NULL);
     pthread_cond_destroy(&p->wake);
-    p->on = false;
 }

@@ -64,9 +64,9 @@ typedef struct rill__note {
 /* Calls that this rank has behind it, and may be asked about. */
 enum { RILL__REMEMBERED = 64 };
 
-/* The progress thread of a communicator (progress.c). Under the engine's lock, but for on. */
+/* The progress thread of a communicator (progress.c). Under the engine's lock. */
 typedef struct rill__progress {
-    bool on; /* there is one; set at creation only */
+    bool on; /* there is one */
     bool asleep, stop;
     bool has_core; /* it takes no processor that the callers' threads need */
     pthread_t thread;

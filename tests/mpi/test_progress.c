@@ -268,6 +268,30 @@ static void expect_thread(rill_config *config, int wanted) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
+/* Started and ended while requests are under way; twice the same is fine. */
+static void on_and_off(void) {
+    rill_comm *comm = NULL;
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    CHECK_STATUS(rill_comm_progress_thread(NULL, 1), RILL_ERR_ARGUMENT);
+    for (int round = 0; round < 4 * rounds; round++) {
+        test_case c = make_case(RILL_ALLREDUCE, case_algorithm(RILL_ALLREDUCE, round % 8), round);
+        case_announce(&c, round);
+        test_run run = run_make(&c);
+        CHECK_OK(run_call(&run, comm, RUN_NONBLOCKING));
+        CHECK_OK(rill_comm_progress_thread(comm, 1));
+        CHECK_OK(rill_comm_progress_thread(comm, 1));
+        CHECK(ends_alone(run.request));
+        CHECK_OK(rill_wait(run.request));
+        run_verify(&run);
+        run_free(&run);
+        if (round % 2) {
+            CHECK_OK(rill_comm_progress_thread(comm, 0));
+            CHECK_OK(rill_comm_progress_thread(comm, 0));
+        }
+    }
+    CHECK_OK(rill_comm_free(&comm));
+}
+
 static void settings(void) {
     for (int way = 0; way < 8; way++) {
         rill_config config = RILL_CONFIG_INIT;
@@ -308,11 +332,15 @@ int main(int argc, char **argv) {
     CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, &config, &comm), RILL_ERR_UNSUPPORTED);
     CHECK_DETAIL("progress_thread");
     CHECK(comm == NULL);
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    CHECK_STATUS(rill_comm_progress_thread(comm, 1), RILL_ERR_UNSUPPORTED);
+    CHECK_OK(rill_comm_free(&comm));
     return check_finish(1);
 #endif
     if (provided < MPI_THREAD_MULTIPLE) return check_skip("no MPI_THREAD_MULTIPLE");
     cases_init();
     settings();
+    on_and_off();
     every_algorithm();
     many_in_flight();
     reducers();

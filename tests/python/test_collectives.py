@@ -78,6 +78,26 @@ def test_waitany_and_test(comm):
     assert not comm._under_way
 
 
+def test_steps_are_requests(comm):
+    options = {"algorithm": "gtopk", "density": 0.1}
+    reducer, twin = (rill.Reducer(comm, DIM, **options) for _ in range(2))
+    for number in range(4):
+        gradient = contribution(comm.rank + number).astype(np.float32)
+        expected, update = twin.step(gradient.copy()), np.empty(DIM, np.float32)
+        pending = [reducer.start(gradient, update), comm.iallreduce(contribution(comm.rank))]
+        if number % 2:
+            assert rill.waitall(pending)[0] is update
+        else:
+            first = rill.waitany(pending)
+            assert first in (0, 1)
+            pending[1 - first].wait()
+        assert (update == expected).all()
+        assert (pending[1].wait().dense() == total(comm)).all()
+        assert not comm._under_way
+    reducer.free()
+    twin.free()
+
+
 def test_other_operations(comm):
     x = np.full(DIM, comm.rank + 1, np.float64)
     for op, value in (

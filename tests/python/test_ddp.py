@@ -72,7 +72,7 @@ def test_a_thread_where_there_are_cores_to_spare(comm, monkeypatch, spare):
     monkeypatch.setattr(rill.torch._progress, "_cores", lambda: set(range(cores)))
     state = rill.torch.State("dense")
     train(wrapped(state), comm.rank, 2)
-    assert (state._progress._thread is not None) == (spare and comm.size > 1)
+    assert state._progress.threaded == (spare and comm.size > 1)
 
 
 @pytest.mark.parametrize("overlap", ["thread", "hook"])

@@ -26,7 +26,6 @@ FUNCTIONS_LEFT_OUT = {
     "rill_indices_decode",
     "rill_indices_encode",
     "rill_plan",
-    "rill_reducer_request",
     "rill_reducer_type",
     "rill_stream_create_in",
     "rill_stream_memory",

@@ -1,26 +1,23 @@
 """Exchanges behind the backward pass.
 
-A thread advances what is under way now and then, while this process computes further gradients. Whoever has nothing left to
-compute completes the rest itself: handing that to the thread would cost two switches between threads. Without the thread each
-new exchange advances those before it.
+The library's progress thread advances what is under way while this process computes further
+gradients; each new exchange delivers those before it that are complete. Whoever has nothing left to
+compute completes the rest itself: handing that to the thread would cost two switches between
+threads. Without the thread each new exchange advances those before it.
 
-The thread wakes up every tenth of a millisecond. That is nothing where it has a core to itself, and little where messages come over a network
-that would stand still otherwise. On one host whose cores all compute it would take from the computation what it gives to the exchange,
-which is copying between ranks there; so "auto" has no thread then, and none where MPI does not allow it.
+The thread polls. That is nothing where it has a core to itself, and little where messages come over
+a network that would stand still otherwise. On one host whose cores all compute it would take from
+the computation what it gives to the exchange, which is copying between ranks there; so "auto" has
+no thread then, and none where MPI does not allow it.
 """
 
 from __future__ import annotations
 
 import collections
 import os
-import queue
-import threading
-import time
 from typing import Optional, Sequence
 
 from .._comm import Comm, Pending, mpi
-
-_POLL_S = 1e-4
 
 
 class Job:
@@ -68,10 +65,8 @@ class Progress:
             )
         self._overlap = overlap if threads else "hook"
         self._comm: Optional[Comm] = None
-        self._thread: Optional[threading.Thread] = None
+        self.threaded = False
         self._jobs: collections.deque[Job] = collections.deque()
-        self._lock = threading.Lock()  # held by who advances
-        self._added: queue.SimpleQueue[None] = queue.SimpleQueue()  # wakes the thread
 
     def choose(self, comm: Comm, compute_threads: int) -> None:
         """Before the first job: whether a thread advances those of this communicator, on ranks that compute with so many threads. Collective."""
@@ -81,8 +76,8 @@ class Progress:
         if self._overlap == "thread" or (
             self._overlap == "auto" and _thread_pays(comm, compute_threads)
         ):
-            self._thread = threading.Thread(target=self._run, name="rill", daemon=True)
-            self._thread.start()
+            comm.start_thread()
+            self.threaded = True
 
     def add(self, job: Job, last: bool = False) -> None:
         """With ``last``, complete() comes next."""
@@ -90,31 +85,18 @@ class Progress:
         self._jobs.append(job)
         if last:
             return
-        if self._thread is not None:
-            self._added.put(None)
+        if self.threaded:
+            self._advance(wait=False)
         else:
             self._comm.progress()
 
     def complete(self) -> None:
         """Completes all; failures were given to ``finished``."""
-        with self._lock:
-            self._advance(wait=True)
+        self._advance(wait=True)
 
     def _advance(self, wait: bool) -> None:
         while self._jobs and self._jobs[0].advance(wait):
             self._jobs.popleft()
-
-    def _run(self) -> None:
-        while True:
-            self._added.get()
-            while self._jobs:
-                time.sleep(_POLL_S)
-                # Who holds the lock completes all.
-                if self._lock.acquire(blocking=False):
-                    try:
-                        self._advance(wait=False)
-                    finally:
-                        self._lock.release()
 
 
 def _thread_pays(comm: Comm, compute_threads: int) -> bool:
