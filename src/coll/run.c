@@ -10,38 +10,38 @@ rill_status rill__run_fail(rill__run *run, rill_status status) {
 /* ---- memory --------------------------------------------------------------------------------- */
 
 void *rill__run_memory(rill__run *run, size_t bytes) {
-    rill__block *block = rill__block_take(run->outside->task, bytes);
-    if (block) return block->buffer.data;
+    rill__parcel *parcel = rill__parcel_take(run->outside->task, bytes);
+    if (parcel) return parcel->buffer.data;
     rill__task_fail(run->outside->task, RILL_ERR_MEMORY);
     return NULL;
 }
 
 void *rill__run_alloc(rill__run *run, size_t n, size_t size) {
     size_t bytes;
-    rill__block *block = rill__size_mul(n, size, &bytes)
-                             ? rill__block_take(run->outside->task, bytes)
-                             : NULL;
-    if (!block) {
+    rill__parcel *parcel = rill__size_mul(n, size, &bytes)
+                               ? rill__parcel_take(run->outside->task, bytes)
+                               : NULL;
+    if (!parcel) {
         rill__task_fail(run->outside->task,
                         rill__fail(RILL_ERR_MEMORY, "out of memory: %zu times %zu bytes", n, size));
         return NULL;
     }
-    return memset(block->buffer.data, 0, bytes);
+    return memset(parcel->buffer.data, 0, bytes);
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
 rill_status rill__run_encode(rill__run *run, const rill__coding *coding, const rill__part *part,
-                             rill__block **out) {
+                             rill__parcel **out) {
     return rill__encode(run->outside->task, coding, part, out);
 }
 
 rill_status rill__run_encode_bytes(rill__run *run, const void *from, size_t bytes,
-                                   rill__block **out) {
+                                   rill__parcel **out) {
     return rill__encode_bytes(run->outside->task, from, bytes, out);
 }
 
-rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, rill__block **out) {
+rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, rill__parcel **out) {
     return rill__encode_bundle(run->outside->task, n, start, out);
 }
 
@@ -50,19 +50,19 @@ rill_status rill__run_unbundle(rill__run *run, const rill__message *bundle, size
     return rill__message_next(bundle, &run->outside->task->expect, offset, message);
 }
 
-rill_status rill__run_send_block(rill__run *run, int to, int lane, rill__block *block) {
-    return rill__send_block(run->outside->task, to, lane, block);
+rill_status rill__run_send_parcel(rill__run *run, int to, int lane, rill__parcel *parcel) {
+    return rill__send_parcel(run->outside->task, to, lane, parcel);
 }
 
 rill_status rill__run_send(rill__run *run, int to, int lane, const rill__coding *coding,
                            const rill__part *part) {
-    rill__block *block;
-    RILL_TRY(rill__encode(run->outside->task, coding, part, &block));
-    return rill__send_block(run->outside->task, to, lane, block);
+    rill__parcel *parcel;
+    RILL_TRY(rill__encode(run->outside->task, coding, part, &parcel));
+    return rill__send_parcel(run->outside->task, to, lane, parcel);
 }
 
-rill_status rill__own_message(const rill__block *block, rill__message *m) {
-    return rill__message_parse(rill__block_message(block), block->bytes, NULL, false, m);
+rill_status rill__own_message(const rill__parcel *parcel, rill__message *m) {
+    return rill__message_parse(rill__parcel_message(parcel), parcel->bytes, NULL, false, m);
 }
 
 rill__part rill__run_decode(rill__run *run, const void *bytes, size_t size) {
@@ -72,32 +72,32 @@ rill__part rill__run_decode(rill__run *run, const void *bytes, size_t size) {
     return rill__run_part(run, &message);
 }
 
-rill__part rill__run_own_part(rill__run *run, const rill__block *block) {
-    return rill__run_decode(run, rill__block_message(block), block->bytes);
+rill__part rill__run_own_part(rill__run *run, const rill__parcel *parcel) {
+    return rill__run_decode(run, rill__parcel_message(parcel), parcel->bytes);
 }
 
-size_t rill__block_bytes(const rill__block *block) { return block->bytes; }
+size_t rill__parcel_bytes(const rill__parcel *parcel) { return parcel->bytes; }
 
 bool rill__run_sends_done(rill__run *run) { return rill__sends_done(run->outside->task); }
 
 rill_status rill__run_receive(rill__run *run, int from, int lane, rill__received *r) {
     r->from = from;
     return rill__receive(run->outside->task, from == RILL__FROM_ANY ? RILL__ANY : from, lane,
-                         &r->message, &r->block, &r->from);
+                         &r->message, &r->parcel, &r->from);
 }
 
 void rill__run_part_at(rill__run *run, const rill__message *message, rill__part *part) {
     rill__received_part_at(run->outside->task, message, part);
 }
 
-rill_status rill__run_exchange_send(rill__run *run, int to, rill__block *block) {
-    return rill__exchange_send(run->outside->task, to, block);
+rill_status rill__run_exchange_send(rill__run *run, int to, rill__parcel *parcel) {
+    return rill__exchange_send(run->outside->task, to, parcel);
 }
 
 rill_status rill__run_exchange_receive(rill__run *run, int from, bool short_likely,
                                        rill__received *r) {
     r->from = from;
-    return rill__exchange_receive(run->outside->task, from, short_likely, &r->message, &r->block);
+    return rill__exchange_receive(run->outside->task, from, short_likely, &r->message, &r->parcel);
 }
 
 rill_status rill__run_agree(rill__run *run, rill__agree *agree) {

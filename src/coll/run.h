@@ -89,29 +89,30 @@ void *rill__run_alloc(rill__run *, size_t n, size_t size);
 void *rill__run_memory(rill__run *, size_t bytes);
 
 /* ---- messages out ---- */
-/* Encodes a part (or the failure) into a block, to be sent, perhaps to several ranks. */
-rill_status rill__run_encode(rill__run *, const rill__coding *, const rill__part *, rill__block **);
+/* Encodes a part (or the failure) into a parcel, to be sent, perhaps to several ranks. */
+rill_status rill__run_encode(rill__run *, const rill__coding *, const rill__part *,
+                             rill__parcel **);
 /* Bytes of any kind (or the failure) as a message of words, the last filled up with zeros. */
-rill_status rill__run_encode_bytes(rill__run *, const void *from, size_t bytes, rill__block **);
+rill_status rill__run_encode_bytes(rill__run *, const void *from, size_t bytes, rill__parcel **);
 /* n messages, which start at those bytes, in one, so that a partner gets one a round. */
-rill_status rill__run_bundle(rill__run *, int n, const void *const *start, rill__block **);
-rill_status rill__run_send_block(rill__run *, int to, int lane, rill__block *);
+rill_status rill__run_bundle(rill__run *, int n, const void *const *start, rill__parcel **);
+rill_status rill__run_send_parcel(rill__run *, int to, int lane, rill__parcel *);
 /* Encodes and sends. */
 rill_status rill__run_send(rill__run *, int to, int lane, const rill__coding *, const rill__part *);
 bool rill__run_sends_done(rill__run *); /* all that was sent has left */
-size_t rill__block_bytes(const rill__block *);
+size_t rill__parcel_bytes(const rill__parcel *);
 /* What this rank has encoded itself, as a message and as the part that the others decode: where
  * values are coded, all must go on from the same. */
-rill_status rill__own_message(const rill__block *, rill__message *);
-rill__part rill__run_own_part(rill__run *, const rill__block *);
+rill_status rill__own_message(const rill__parcel *, rill__message *);
+rill__part rill__run_own_part(rill__run *, const rill__parcel *);
 rill__part rill__run_decode(rill__run *, const void *message, size_t bytes); /* the same */
 
 /* ---- messages in ---- */
 typedef struct rill__received {
     rill__message message;
-    rill__block *block; /* that holds it: may be sent on */
-    int from;           /* rank */
-    int place;          /* of it in the group that is collected from (patterns/collect.h) */
+    rill__parcel *parcel; /* that holds it: may be sent on */
+    int from;             /* rank */
+    int place;            /* of it in the group that is collected from (patterns/collect.h) */
 } rill__received;
 /* It brought a failure, which has been recorded, and no entries. */
 static inline bool rill__received_nothing(const rill__received *r) {
@@ -134,7 +135,7 @@ rill_status rill__run_unbundle(rill__run *, const rill__message *bundle, size_t 
 
 /* ---- messages both ways ---- */
 /* Where each partner gets one message at most, small ones are faster so. */
-rill_status rill__run_exchange_send(rill__run *, int to, rill__block *);
+rill_status rill__run_exchange_send(rill__run *, int to, rill__parcel *);
 /* short_likely: it will probably have at most RILL__SHORT bytes. */
 rill_status rill__run_exchange_receive(rill__run *, int from, bool short_likely, rill__received *);
 

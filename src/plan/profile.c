@@ -42,7 +42,8 @@ void rill__profile_network(rill__profile *profile, double latency, double bits_p
     rill__constants_network(&profile->constants, latency, bits_per_second);
     profile->points = 0;
     const rill__algorithm *a;
-    for (int i = 0; latency >= RILL__TCP_LATENCY && (a = rill__algorithm_at(RILL_ALLREDUCE, i)); i++)
+    for (int i = 0; latency >= RILL__TCP_LATENCY && (a = rill__algorithm_at(RILL_ALLREDUCE, i));
+         i++)
         if (a->waits_in_pairs)
             profile->point[profile->points++] = (rill__point){rill__name_hash(a->name), 20, -7,
                                                               (float)log(idle)};

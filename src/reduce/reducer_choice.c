@@ -80,9 +80,7 @@ static double best_of(const rill_reducer *r, rill_collective collective, double 
     return least;
 }
 
-static const rill__algorithm *mpi_allreduce(void) {
-    return rill__algorithm_of_mpi(RILL_ALLREDUCE);
-}
+static const rill__algorithm *mpi_allreduce(void) { return rill__algorithm_of_mpi(RILL_ALLREDUCE); }
 
 static double dense_time(const rill_reducer *r) {
     rill__settings settings;

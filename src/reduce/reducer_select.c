@@ -63,9 +63,9 @@ static rill_status create_selectors(rill_reducer *r) {
     }
     for (int i = 0; i <= n; i++)
         r->bounds[i] = n == 1 ? rill__uniform_bound(r->dim, i, n)
-                              : rill__block_bound(&r->feedback, r->dim, n, i);
+                              : rill__share_bound(&r->feedback, r->dim, n, i);
     for (int i = 0; i < n; i++, r->n_selectors++) {
-        uint64_t k = n == 1 ? r->k : rill__block_quota(r->k, n, i);
+        uint64_t k = n == 1 ? r->k : rill__share_quota(r->k, n, i);
         RILL_TRY(create_selector(r, r->bounds[i + 1] - r->bounds[i], k, &r->selectors[i]));
     }
     return RILL_OK;
@@ -91,9 +91,9 @@ static rill_status select_with(rill_reducer *r, int i, const void *gradient, voi
 }
 
 /* The last step may have moved the blocks that the algorithm takes entries from. */
-static bool blocks_moved(const rill_reducer *r) {
+static bool shares_moved(const rill_reducer *r) {
     for (int i = 0; r->n_selectors > 1 && i < r->n_selectors; i++)
-        if (r->bounds[i] != rill__block_bound(&r->feedback, r->dim, r->n_selectors, i)) return true;
+        if (r->bounds[i] != rill__share_bound(&r->feedback, r->dim, r->n_selectors, i)) return true;
     return false;
 }
 
@@ -102,7 +102,7 @@ static rill_status select_ranges(rill_reducer *r, const void *gradient, int *don
     size_t size = rill__type_size(r->type);
     uint64_t room = 0;
     for (int i = 0; i < r->n_selectors; i++)
-        room += rill__block_quota(r->k, r->n_selectors, i);
+        room += rill__share_quota(r->k, r->n_selectors, i);
     /* For all: the ranges together select at most that. */
     RILL_TRY(rill__stream_reserve_pairs(r->selected, rill__min_u64(room, r->dim)));
     for (int i = 0; i < r->n_selectors; i++) {
@@ -130,7 +130,7 @@ static rill_status select_largest(rill_reducer *r, const void *gradient) {
     rill_status status = RILL_OK;
     int done = 0;
     rill_stream_clear(r->selected);
-    if (k != r->k || !r->n_selectors || blocks_moved(r)) {
+    if (k != r->k || !r->n_selectors || shares_moved(r)) {
         r->k = k;
         status = rill__reducer_selectors(r);
     }

@@ -21,12 +21,12 @@ rill_status rill__agree_reserve(rill__task *task) {
     /* The words, and in each round a message to send and one to receive, or a failure's text. */
     size_t bytes = sizeof(rill__header) +
                    rill__max_u64(sizeof task->error, ARGS * sizeof(uint64_t));
-    return rill__blocks_reserve(task->engine, 2 * rounds + 1, bytes);
+    return rill__parcels_reserve(task->engine, 2 * rounds + 1, bytes);
 }
 
 static rill_status send(rill__task *task, rill__agree *a, int peer) {
     if (!a->words) {
-        a->words = rill__block_take(task, (ARGS + a->n) * sizeof(uint64_t));
+        a->words = rill__parcel_take(task, (ARGS + a->n) * sizeof(uint64_t));
         if (!a->words) return RILL_ERR_MEMORY;
     }
     uint64_t *words = a->words->buffer.data;
@@ -73,8 +73,8 @@ rill_status rill__agree_step(rill__task *task, rill__agree *a) {
         }
         if (receives) {
             rill__message message;
-            rill__block *block;
-            rill_status status = rill__receive(task, peer, RILL__LANE_AGREE, &message, &block,
+            rill__parcel *parcel;
+            rill_status status = rill__receive(task, peer, RILL__LANE_AGREE, &message, &parcel,
                                                NULL);
             if (status != RILL_OK) return status;
             merge(task, a, &message, kind == RILL__ROUND_RESULT_RECEIVE);

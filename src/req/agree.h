@@ -4,8 +4,8 @@
 
 #include "core/core.h"
 
-typedef struct rill__task rill__task;   /* req/request.h */
-typedef struct rill__block rill__block; /* the same */
+typedef struct rill__task rill__task;     /* req/request.h */
+typedef struct rill__parcel rill__parcel; /* the same */
 
 /* Ranks that talk among themselves, each known by its place. */
 typedef struct rill__group {
@@ -38,8 +38,8 @@ typedef struct rill__agree {
     uint64_t args_min, args_max;
     uint64_t *sums; /* n of them, or NULL; borrowed */
     uint64_t n;
-    rill__block *words; /* as sent */
-    rill__group group;  /* may be set after the start; else all ranks */
+    rill__parcel *words; /* as sent */
+    rill__group group;   /* may be set after the start; else all ranks */
 } rill__agree;
 void rill__agree_start(rill__agree *, uint64_t args, uint64_t *sums, uint64_t n);
 /* Memory for an agreement of all ranks without sums: it then ends, and on all ranks alike. */

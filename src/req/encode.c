@@ -30,18 +30,18 @@ void rill__call_header_at(const rill__task *task, rill__header *h) {
     h->fill = task->fill;
 }
 
-static rill_status encode_failure(rill__task *task, rill__block **out) {
+static rill_status encode_failure(rill__task *task, rill__parcel **out) {
     size_t length = strnlen(task->error, sizeof task->error);
-    rill__block *block = rill__block_take(task, sizeof(rill__header) + length);
-    if (!block) return RILL_ERR_MEMORY;
+    rill__parcel *parcel = rill__parcel_take(task, sizeof(rill__header) + length);
+    if (!parcel) return RILL_ERR_MEMORY;
     rill__header h = rill__call_header(task);
     h.form = RILL__M_FAILED;
     h.status = (int16_t)task->status;
     h.origin = task->origin;
     h.value_size = length;
-    memcpy(block->buffer.data, &h, sizeof h);
-    memcpy((char *)block->buffer.data + sizeof h, task->error, length);
-    *out = block;
+    memcpy(parcel->buffer.data, &h, sizeof h);
+    memcpy((char *)parcel->buffer.data + sizeof h, task->error, length);
+    *out = parcel;
     return RILL_OK;
 }
 
@@ -78,8 +78,8 @@ static void settle_coding(rill__task *task, const rill__coding *given, const ril
 /* Before values that lie on a cache line, as sums like them. */
 enum { HEADER_ROOM = (sizeof(rill__header) + 63) / 64 * 64 };
 
-/* The part in dense form, in a block and behind room for a header: the message itself where values go as they are. */
-static rill__block *densify(rill__task *task, const rill__part *part, rill__part *dense) {
+/* The part in dense form, in a parcel and behind room for a header: the message itself where values go as they are. */
+static rill__parcel *densify(rill__task *task, const rill__part *part, rill__part *dense) {
     rill_type type = task->shape.type;
     size_t bytes;
     if (!rill__size_mul(part->range, rill__type_size(type), &bytes) ||
@@ -88,19 +88,19 @@ static rill__block *densify(rill__task *task, const rill__part *part, rill__part
                    (unsigned long long)part->range);
         return NULL;
     }
-    rill__block *block = rill__block_take(task, HEADER_ROOM + bytes);
-    if (!block) return NULL;
-    char *values = (char *)block->buffer.data + HEADER_ROOM;
+    rill__parcel *parcel = rill__parcel_take(task, HEADER_ROOM + bytes);
+    if (!parcel) return NULL;
+    char *values = (char *)parcel->buffer.data + HEADER_ROOM;
     rill__assign_fill(rill__part_space(part)->stream, type, values, part->range, &task->fill);
     rill__assign_pairs(task->shape, values, part->first, rill__part_pairs(part));
     *dense = (rill__part){RILL__DENSE, part->first, part->range, part->range,
                           NULL,        values,      0,           part->space};
-    return block;
+    return parcel;
 }
 
 /* The header ends where the values begin. */
 static void add_header(const rill__task *task, const rill__coding *given, const rill__part *dense,
-                       rill__block *block) {
+                       rill__parcel *parcel) {
     rill__header h;
     header_at(task, given, &h);
     h.form = RILL__M_DENSE;
@@ -108,8 +108,8 @@ static void add_header(const rill__task *task, const rill__coding *given, const 
     h.range = h.count = dense->n;
     h.value_size = dense->n * rill__type_size(task->shape.type);
     h.layout = (uint8_t)rill__layout_for(&h, dense->n);
-    block->skip = HEADER_ROOM - rill__header_bytes(&h);
-    block->bytes = rill__header_write(&h, rill__block_message(block)) + h.value_size;
+    parcel->skip = HEADER_ROOM - rill__header_bytes(&h);
+    parcel->bytes = rill__header_write(&h, rill__parcel_message(parcel)) + h.value_size;
 }
 
 /* Of a part that may go in any form. */
@@ -126,8 +126,8 @@ static rill__wire_form form_of(const rill__task *task, const rill__coding *given
 static rill_status list_present(rill__task *task, const rill__part *part, rill__part *pairs) {
     rill__shape shape = task->shape;
     size_t size = rill__type_size(shape.type);
-    rill__block *idx = rill__block_take(task, part->n * shape.index_bytes);
-    rill__block *val = rill__block_take(task, part->n * size);
+    rill__parcel *idx = rill__parcel_take(task, part->n * shape.index_bytes);
+    rill__parcel *val = rill__parcel_take(task, part->n * size);
     if (!idx || !val) return RILL_ERR_MEMORY;
     *pairs = rill__part_empty(part->first, part->range);
     uint64_t block = part->form == RILL__BLOCKS ? part->block : part->n;
@@ -146,7 +146,7 @@ static rill_status list_present(rill__task *task, const rill__part *part, rill__
 }
 
 static rill_status encode(rill__task *task, const rill__coding *given, const rill__part *part,
-                          rill__block **out) {
+                          rill__parcel **out) {
     rill__coding coding;
     rill__part dense, present;
     settle_coding(task, given, part, &coding);
@@ -169,19 +169,19 @@ static rill_status encode(rill__task *task, const rill__coding *given, const ril
         }
         part = &dense;
     }
-    rill__block *block = rill__block_take(task, rill__message_bound(task->shape, &coding, part));
-    if (!block) return RILL_ERR_MEMORY;
+    rill__parcel *parcel = rill__parcel_take(task, rill__message_bound(task->shape, &coding, part));
+    if (!parcel) return RILL_ERR_MEMORY;
     rill__header h;
     header_at(task, given, &h);
-    block->bytes = rill__message_encode(&h, task->shape, &coding, part, block->buffer.data);
+    parcel->bytes = rill__message_encode(&h, task->shape, &coding, part, parcel->buffer.data);
     if (task->lost && coding.value->bits)
-        task->lost(task->whom, given, part, block->buffer.data, block->bytes);
-    *out = block;
+        task->lost(task->whom, given, part, parcel->buffer.data, parcel->bytes);
+    *out = parcel;
     return RILL_OK;
 }
 
 rill_status rill__encode(rill__task *task, const rill__coding *coding, const rill__part *part,
-                         rill__block **out) {
+                         rill__parcel **out) {
     if (task->status == RILL_OK) {
         if (encode(task, coding, part, out) == RILL_OK) return RILL_OK;
         rill__task_fail(task, RILL_ERR_MEMORY);
@@ -196,22 +196,22 @@ static rill__header read_header(const void *start) {
     return h;
 }
 
-static rill_status bundle(rill__task *task, int n, const void *const *start, rill__block **out) {
+static rill_status bundle(rill__task *task, int n, const void *const *start, rill__parcel **out) {
     size_t bytes = 0;
     for (int i = 0; i < n; i++) {
         rill__header h = read_header(start[i]);
         bytes += rill__message_padded(&h);
     }
-    rill__block *block = rill__block_take(task, sizeof(rill__header) + bytes);
-    if (!block) return RILL_ERR_MEMORY;
+    rill__parcel *parcel = rill__parcel_take(task, sizeof(rill__header) + bytes);
+    if (!parcel) return RILL_ERR_MEMORY;
     rill__header h = rill__call_header(task);
     h.form = RILL__M_BUNDLE;
     h.count = (uint64_t)n;
     h.value_size = bytes;
     h.nnz_sum = h.nnz_max = 0; /* the messages have them */
     h.layout = (uint8_t)rill__layout_for(&h, 0);
-    block->bytes = rill__message_size(&h);
-    char *at = (char *)block->buffer.data + rill__header_write(&h, block->buffer.data);
+    parcel->bytes = rill__message_size(&h);
+    char *at = (char *)parcel->buffer.data + rill__header_write(&h, parcel->buffer.data);
     for (int i = 0; i < n; i++) {
         rill__header inner = read_header(start[i]);
         size_t whole = rill__message_size(&inner), padded = rill__message_padded(&inner);
@@ -219,12 +219,12 @@ static rill_status bundle(rill__task *task, int n, const void *const *start, ril
         memset(at + whole, 0, padded - whole);
         at += padded;
     }
-    *out = block;
+    *out = parcel;
     return RILL_OK;
 }
 
 rill_status rill__encode_bundle(rill__task *task, int n, const void *const *start,
-                                rill__block **out) {
+                                rill__parcel **out) {
     if (task->status == RILL_OK) {
         if (bundle(task, n, start, out) == RILL_OK) return RILL_OK;
         rill__task_fail(task, RILL_ERR_MEMORY);
@@ -232,22 +232,22 @@ rill_status rill__encode_bundle(rill__task *task, int n, const void *const *star
     return encode_failure(task, out);
 }
 
-static rill__block *words_of(rill__task *task, const void *from, size_t bytes) {
+static rill__parcel *words_of(rill__task *task, const void *from, size_t bytes) {
     size_t padded = rill__align8(bytes);
-    rill__block *block = rill__block_take(task, sizeof(rill__header) + padded);
-    if (!block) return NULL;
-    rill__header *h = block->buffer.data;
+    rill__parcel *parcel = rill__parcel_take(task, sizeof(rill__header) + padded);
+    if (!parcel) return NULL;
+    rill__header *h = parcel->buffer.data;
     rill__call_header_at(task, h);
     h->form = RILL__M_AGREE;
     h->count = padded / sizeof(uint64_t);
     h->value_size = padded;
     if (bytes) memcpy(h + 1, from, bytes);
     memset((char *)(h + 1) + bytes, 0, padded - bytes);
-    return block;
+    return parcel;
 }
 
 rill_status rill__encode_bytes(rill__task *task, const void *from, size_t bytes,
-                               rill__block **out) {
+                               rill__parcel **out) {
     if (task->status == RILL_OK) {
         *out = words_of(task, from, bytes);
         if (*out) return RILL_OK;
@@ -258,12 +258,12 @@ rill_status rill__encode_bytes(rill__task *task, const void *from, size_t bytes,
 
 rill_status rill__send_words(rill__task *task, int to, int lane, const uint64_t *words,
                              uint64_t n) {
-    rill__block *block;
+    rill__parcel *parcel;
     if (task->status == RILL_OK) {
-        block = words_of(task, words, n * sizeof *words);
-        if (!block) return RILL_ERR_MEMORY;
+        parcel = words_of(task, words, n * sizeof *words);
+        if (!parcel) return RILL_ERR_MEMORY;
     } else {
-        RILL_TRY(encode_failure(task, &block));
+        RILL_TRY(encode_failure(task, &parcel));
     }
-    return rill__send_block(task, to, lane, block);
+    return rill__send_parcel(task, to, lane, parcel);
 }

@@ -34,11 +34,11 @@ void rill__engine_free(rill__engine *engine) {
     while (engine->early) {
         rill__early *early = engine->early;
         engine->early = early->next;
-        rill__block_return(engine, early->transfer.block);
+        rill__parcel_return(engine, early->transfer.parcel);
         free(early);
     }
     rill__notes_free(engine);
-    rill__blocks_free(engine);
+    rill__parcels_free(engine);
     free(engine->orphans.at);
     free(engine->sent);
     free(engine->received);
@@ -102,11 +102,11 @@ bool rill__sends_done(rill__task *task) {
 }
 
 static void complete(rill__engine *engine, rill__task *task) {
-    if (task->posted.block) rill__cancel_posted(task);
+    if (task->posted.parcel) rill__cancel_posted(task);
     while (task->held) {
-        rill__block *block = task->held;
-        task->held = block->next;
-        rill__block_return(engine, block);
+        rill__parcel *parcel = task->held;
+        task->held = parcel->next;
+        rill__parcel_return(engine, parcel);
     }
     task->life = RILL__COMPLETE;
     engine->past[task->seq % RILL__REMEMBERED] = task->expect;

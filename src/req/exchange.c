@@ -8,25 +8,26 @@
  * message of the partner is under way in that time.
  * Restriction. One message at most from the same rank in a call: a posted receive that a long message has
  * made useless is cancelled, and must not have taken the next one.
- * Memory. A block of RILL__SHORT bytes per call.
+ * Memory. A parcel of RILL__SHORT bytes per call.
  * Cost. Two ranks, 16 pairs each: 0.37 us a call; with probes 0.49. */
 #include "req/request.h"
 
 /* Tests of a posted receive before a probe whether a long message has come instead. */
 enum { SPINS = 8 };
 
-rill_status rill__exchange_send(rill__task *task, int to, rill__block *block) {
-    bool is_short = block->bytes <= RILL__SHORT && block->bytes < rill__limit_of(task->engine, to);
-    return rill__send_block(task, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, block);
+rill_status rill__exchange_send(rill__task *task, int to, rill__parcel *parcel) {
+    bool is_short = parcel->bytes <= RILL__SHORT &&
+                    parcel->bytes < rill__limit_of(task->engine, to);
+    return rill__send_parcel(task, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, parcel);
 }
 
 static rill_status post_short(rill__task *task, int source) {
-    rill__block *block = rill__block_take(task, RILL__SHORT);
-    if (!block) return RILL_ERR_MEMORY;
+    rill__parcel *parcel = rill__parcel_take(task, RILL__SHORT);
+    if (!parcel) return RILL_ERR_MEMORY;
     rill__engine *engine = task->engine;
     RILL_TRY(engine->table->post(engine->link, source, task->tag + RILL__LANE_SHORT,
-                                 block->buffer.data, RILL__SHORT, &task->posted.wire));
-    task->posted.block = block;
+                                 parcel->buffer.data, RILL__SHORT, &task->posted.wire));
+    task->posted.parcel = parcel;
     task->posted.peer = source;
     task->posted.lane = RILL__LANE_SHORT;
     return RILL_OK;
@@ -40,16 +41,16 @@ rill_status rill__test_posted(rill__task *task, int tests, rill__transfer *t) {
         status = engine->table->test(engine->link, &task->posted.wire, &bytes);
     if (status == RILL_IN_PROGRESS) return status;
     if (status != RILL_OK) {
-        task->posted.block = NULL; /* that has ended it */
+        task->posted.parcel = NULL; /* that has ended it */
         return status;
     }
     t->wire.word = 0;
-    t->block = task->posted.block;
-    t->block->bytes = bytes;
+    t->parcel = task->posted.parcel;
+    t->parcel->bytes = bytes;
     t->peer = task->posted.peer;
     t->lane = RILL__LANE_SHORT;
     t->rest = false;
-    task->posted.block = NULL;
+    task->posted.parcel = NULL;
     engine->received[t->peer]++;
     return RILL_OK;
 }
@@ -59,28 +60,28 @@ void rill__cancel_posted(rill__task *task) {
     bool came;
     engine->table->cancel(engine->link, &task->posted.wire, &came);
     if (came) engine->received[task->posted.peer]++;
-    task->posted.block = NULL;
+    task->posted.parcel = NULL;
 }
 
 rill_status rill__exchange_receive(rill__task *task, int source, bool short_likely,
-                                   rill__message *message, rill__block **block) {
+                                   rill__message *message, rill__parcel **parcel) {
     rill_status status;
     short_likely &= task->engine->link->ordered_posts;
     for (;;) {
         rill__transfer t;
-        if (!task->posted.block && short_likely && !task->receives.n && !task->engine->early)
+        if (!task->posted.parcel && short_likely && !task->receives.n && !task->engine->early)
             RILL_TRY(post_short(task, source));
-        if (!task->posted.block) break;
+        if (!task->posted.parcel) break;
         status = rill__test_posted(task, task->engine->alone ? SPINS : 1, &t);
         if (status < 0) return status;
         if (status == RILL_IN_PROGRESS) break;
-        if (rill__take_in(task, &t, message, block, NULL)) return RILL_OK;
+        if (rill__take_in(task, &t, message, parcel, NULL)) return RILL_OK;
     }
-    if (!task->posted.block) {
-        status = rill__receive_polled(task, source, RILL__LANE_SHORT, 1, message, block, NULL);
+    if (!task->posted.parcel) {
+        status = rill__receive_polled(task, source, RILL__LANE_SHORT, 1, message, parcel, NULL);
         if (status != RILL_IN_PROGRESS) return status;
     }
-    status = rill__receive_polled(task, source, RILL__LANE_A, 1, message, block, NULL);
-    if (status == RILL_OK && task->posted.block) rill__cancel_posted(task);
+    status = rill__receive_polled(task, source, RILL__LANE_A, 1, message, parcel, NULL);
+    if (status == RILL_OK && task->posted.parcel) rill__cancel_posted(task);
     return status;
 }

@@ -21,21 +21,21 @@ enum {
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
-static rill__block *new_note_block(void) {
-    rill__block *block = rill__calloc(1, sizeof *block);
-    if (block && rill__buffer_reserve(&block->buffer, NOTE_BYTES) != RILL_OK) {
-        free(block);
-        block = NULL;
+static rill__parcel *new_note_block(void) {
+    rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
+    if (parcel && rill__buffer_reserve(&parcel->buffer, NOTE_BYTES) != RILL_OK) {
+        free(parcel);
+        parcel = NULL;
     }
-    if (block) block->for_note = true;
-    return block;
+    if (parcel) parcel->for_note = true;
+    return parcel;
 }
 
-static rill__block *take_note_block(rill__engine *engine) {
-    rill__block *block = engine->note_blocks;
-    if (!block) return new_note_block();
-    engine->note_blocks = block->next;
-    return block;
+static rill__parcel *take_note_block(rill__engine *engine) {
+    rill__parcel *parcel = engine->note_parcels;
+    if (!parcel) return new_note_block();
+    engine->note_parcels = parcel->next;
+    return parcel;
 }
 
 /* At most, where each rank is sent one. */
@@ -46,11 +46,11 @@ static int notes_under_way(const rill__engine *engine) {
 rill_status rill__notes_reserve(rill__engine *engine) {
     bool there = rill__transfers_reserve(&engine->orphans, 2 * notes_under_way(engine)) == RILL_OK;
     for (int i = 0; there && i < NOTE_BLOCKS; i++) {
-        rill__block *block = new_note_block();
-        there = block != NULL;
-        if (!block) break;
-        block->next = engine->note_blocks;
-        engine->note_blocks = block;
+        rill__parcel *parcel = new_note_block();
+        there = parcel != NULL;
+        if (!parcel) break;
+        parcel->next = engine->note_parcels;
+        engine->note_parcels = parcel;
     }
     for (int i = 0; there && i < SPARE_NOTES; i++) {
         rill__note *note = rill__calloc(1, sizeof *note);
@@ -73,11 +73,11 @@ static void free_notes(rill__note *list) {
 void rill__notes_free(rill__engine *engine) {
     free_notes(engine->notes);
     free_notes(engine->spare_notes);
-    while (engine->note_blocks) {
-        rill__block *block = engine->note_blocks;
-        engine->note_blocks = block->next;
-        rill__buffer_free(&block->buffer);
-        free(block);
+    while (engine->note_parcels) {
+        rill__parcel *parcel = engine->note_parcels;
+        engine->note_parcels = parcel->next;
+        rill__buffer_free(&parcel->buffer);
+        free(parcel);
     }
 }
 
@@ -111,51 +111,52 @@ static void keep_note(rill__engine *engine, const rill__header *header, const ch
 
 /* ---- to all ranks -------------------------------------------------------------------------------------- */
 
-/* The note in a block, which the caller uses; NULL: no memory. All that were reserved may be under way: one comes back
+/* The note in a parcel, which the caller uses; NULL: no memory. All that were reserved may be under way: one comes back
  * soon. Without a farewell the others would wait for ever, without another note for a while. */
-static rill__block *write_note(rill__engine *engine, const rill__header *header, const char *text) {
+static rill__parcel *write_note(rill__engine *engine, const rill__header *header,
+                                const char *text) {
     bool must = header->form == RILL__M_FAREWELL;
-    rill__block *block = take_note_block(engine);
-    for (int polls = 0; !block && (must || polls < POLLS); polls++) {
+    rill__parcel *parcel = take_note_block(engine);
+    for (int polls = 0; !parcel && (must || polls < POLLS); polls++) {
         rill__orphans_done(engine);
-        block = take_note_block(engine);
+        parcel = take_note_block(engine);
     }
-    if (!block) return NULL;
-    memcpy(block->buffer.data, header, sizeof *header);
-    memcpy((char *)block->buffer.data + sizeof *header, text, header->value_size);
-    block->bytes = sizeof *header + header->value_size;
-    block->users = 1;
-    return block;
+    if (!parcel) return NULL;
+    memcpy(parcel->buffer.data, header, sizeof *header);
+    memcpy((char *)parcel->buffer.data + sizeof *header, text, header->value_size);
+    parcel->bytes = sizeof *header + header->value_size;
+    parcel->users = 1;
+    return parcel;
 }
 
-static void send_note_to(rill__engine *engine, int to, rill__block *block) {
-    rill__transfer transfer = {.block = block, .peer = to};
+static void send_note_to(rill__engine *engine, int to, rill__parcel *parcel) {
+    rill__transfer transfer = {.parcel = parcel, .peer = to};
     if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) return;
-    block->users++;
-    engine->table->send(engine->link, to, RILL__TAG_NOTE, block->buffer.data, block->bytes,
+    parcel->users++;
+    engine->table->send(engine->link, to, RILL__TAG_NOTE, parcel->buffer.data, parcel->bytes,
                         &engine->orphans.at[engine->orphans.n - 1].wire);
     engine->sent[to]++;
     if (!engine->link->notes_at_once) return;
     engine->orphans.n--;
-    rill__block_return(engine, block);
+    rill__parcel_return(engine, parcel);
 }
 
 /* The same for all but a farewell, which tells each rank how many messages it has to expect. */
 void rill__send_note(rill__engine *engine, rill__header *header, const char *text) {
     bool farewell = header->form == RILL__M_FAREWELL;
-    rill__block *block = NULL;
+    rill__parcel *parcel = NULL;
     for (int i = 1; i < engine->size; i++) {
         int to = (engine->rank + i) % engine->size;
         if (farewell) header->count = engine->sent[to] + 1;
-        if (!block) block = write_note(engine, header, text);
-        if (!block) return;
-        send_note_to(engine, to, block);
+        if (!parcel) parcel = write_note(engine, header, text);
+        if (!parcel) return;
+        send_note_to(engine, to, parcel);
         if (!farewell) continue;
-        rill__block_return(engine, block);
-        block = NULL;
+        rill__parcel_return(engine, parcel);
+        parcel = NULL;
         rill__receive_notes(engine); /* all say it to all: no more on the way than needed */
     }
-    if (block) rill__block_return(engine, block);
+    if (parcel) rill__parcel_return(engine, parcel);
 }
 
 void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
@@ -286,7 +287,7 @@ static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     for (int i = 0; i < transfers->n; i++) {
         bool full = list->capacity - list->n <= notes;
         if (full && rill__transfers_reserve(list, 2 * notes + transfers->n) != RILL_OK) break;
-        transfers->at[i].block->users++;
+        transfers->at[i].parcel->users++;
         rill__transfers_add(&engine->orphans, transfers->at[i]);
     }
     transfers->n = 0;
@@ -331,7 +332,7 @@ bool rill__orphans_done(rill__engine *engine) {
             i++;
             continue;
         }
-        rill__block_return(engine, all->at[i].block);
+        rill__parcel_return(engine, all->at[i].parcel);
         all->at[i] = all->at[--all->n];
     }
     return all->n == 0;

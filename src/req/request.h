@@ -20,26 +20,26 @@
 #include <stdatomic.h>
 
 /* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
-struct rill__block {
+struct rill__parcel {
     rill__buffer buffer;
     size_t skip;  /* where the message starts */
     size_t bytes; /* of it */
     int users;
     bool in_slab;  /* its memory is a part of one */
     bool for_note; /* of the notes' memory, not of the pool */
-    struct rill__block *next;
+    struct rill__parcel *next;
 };
 
-static inline void *rill__block_message(const rill__block *block) {
-    return (char *)block->buffer.data + block->skip;
+static inline void *rill__parcel_message(const rill__parcel *parcel) {
+    return (char *)parcel->buffer.data + parcel->skip;
 }
 
-/* An operation of the link under way on a block. */
+/* An operation of the link under way on a parcel. */
 typedef struct rill__transfer {
     rill__wire wire;
-    rill__block *block;
+    rill__parcel *parcel;
     int peer, lane;
-    bool rest; /* receive: a later part of a split message, into the same block */
+    bool rest; /* receive: a later part of a split message, into the same parcel */
 } rill__transfer;
 
 typedef struct rill__transfers {
@@ -90,12 +90,12 @@ typedef struct rill__engine {
     rill__task *driven; /* what the caller who advances requests right now waits for */
     rill__progress progress;
     rill__task *active, *active_last; /* in order of seq */
-    rill__block *free_blocks;
+    rill__parcel *free_parcels;
     struct rill__slab *slabs;
-    int lent;                /* calls whose blocks MPI has in a collective of its own */
+    int lent;                /* calls whose parcels MPI has in a collective of its own */
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes, *spare_notes;
-    rill__block *note_blocks; /* to send notes from */
+    rill__parcel *note_parcels; /* to send notes from */
     rill__early *early;
     rill__expect past[RILL__REMEMBERED]; /* by seq */
     uint64_t *sent, *received;           /* messages to and from each rank */
@@ -152,8 +152,8 @@ struct rill__task {
     uint64_t fill;             /* bits; travel with messages */
     uint64_t sent_bytes, recv_bytes, messages, rounds;
     rill__transfers sends, receives;
-    rill__transfer posted; /* the receive of rill__exchange_receive; block NULL: none */
-    rill__block *held;     /* received or made in this request; given back at completion */
+    rill__transfer posted; /* the receive of rill__exchange_receive; parcel NULL: none */
+    rill__parcel *held;    /* received or made in this request; given back at completion */
 };
 
 /* Where the link has no threads only one at a time may be in it, and so in here. */
@@ -236,14 +236,14 @@ static inline void rill__task_show(rill__task *r, rill__life life) {
     atomic_store_explicit(&r->shown, life, memory_order_release);
 }
 
-/* ---- blocks.c ---- */
-/* A block with room for bytes, held by the request. NULL: out of memory. */
-rill__block *rill__block_take(rill__task *, size_t bytes);
-void rill__block_return(rill__engine *, rill__block *);
-void rill__blocks_free(rill__engine *); /* when all have come back */
+/* ---- parcels.c ---- */
+/* A parcel with room for bytes, held by the request. NULL: out of memory. */
+rill__parcel *rill__parcel_take(rill__task *, size_t bytes);
+void rill__parcel_return(rill__engine *, rill__parcel *);
+void rill__parcels_free(rill__engine *); /* when all have come back */
 
-/* Sees to it that so many blocks of that size can be taken without failing. */
-rill_status rill__blocks_reserve(rill__engine *, int n, size_t bytes);
+/* Sees to it that so many parcels of that size can be taken without failing. */
+rill_status rill__parcels_reserve(rill__engine *, int n, size_t bytes);
 
 /* ---- transport.c ---- */
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
@@ -257,30 +257,31 @@ static inline rill__header rill__call_header(const rill__task *task) {
     rill__call_header_at(task, &header);
     return header;
 }
-/* Encodes the part (or, in a failed task, the failure) into a block of the task, to be sent with rill__send_block, perhaps
+/* Encodes the part (or, in a failed task, the failure) into a parcel of the task, to be sent with rill__send_parcel, perhaps
  * to several. */
-rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *, rill__block **out);
+rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *,
+                         rill__parcel **out);
 /* n encoded messages, which start at those bytes, in one; or the failure. */
-rill_status rill__encode_bundle(rill__task *, int n, const void *const *start, rill__block **out);
+rill_status rill__encode_bundle(rill__task *, int n, const void *const *start, rill__parcel **out);
 /* Bytes as a message of words (RILL__M_AGREE), the last filled up with zeros; or the failure. */
-rill_status rill__encode_bytes(rill__task *, const void *from, size_t bytes, rill__block **out);
+rill_status rill__encode_bytes(rill__task *, const void *from, size_t bytes, rill__parcel **out);
 /* A message of words. */
 rill_status rill__send_words(rill__task *, int to, int lane, const uint64_t *, uint64_t n);
 
 /* ---- transport.c, again ---- */
-rill_status rill__send_block(rill__task *, int to, int lane, rill__block *);
+rill_status rill__send_parcel(rill__task *, int to, int lane, rill__parcel *);
 
 /* Receives one message from source (or RILL__ANY; *from tells). RILL_IN_PROGRESS: not there
  * yet. A failed or malformed message gives RILL_OK, has been recorded as this request's
- * failure, and reads as an empty one (header.count = 0, form FAILED). *block holds the message. */
-rill_status rill__receive(rill__task *, int source, int lane, rill__message *, rill__block **,
+ * failure, and reads as an empty one (header.count = 0, form FAILED). *parcel holds the message. */
+rill_status rill__receive(rill__task *, int source, int lane, rill__message *, rill__parcel **,
                           int *from);
 /* The same with so many probes before it gives up for now. */
 rill_status rill__receive_polled(rill__task *, int source, int lane, int polls, rill__message *,
-                                 rill__block **, int *from);
+                                 rill__parcel **, int *from);
 /* A whole message is in: checks it, takes its statistics and its failure, if any. False: it is
  * left over from an earlier, aborted call with the same tag. */
-bool rill__take_in(rill__task *, const rill__transfer *, rill__message *, rill__block **,
+bool rill__take_in(rill__task *, const rill__transfer *, rill__message *, rill__parcel **,
                    int *from);
 /* For a request that has waited long: takes in what has come in other lanes, to be received when its
  * turn comes, and aborts if a header shows that ranks are in different calls. */
@@ -294,10 +295,10 @@ static inline rill__part rill__received_part(rill__task *r, const rill__message 
 }
 
 /* ---- exchange.c: one message at most to and from a rank that is known ---- */
-rill_status rill__exchange_send(rill__task *, int to, rill__block *);
+rill_status rill__exchange_send(rill__task *, int to, rill__parcel *);
 /* short_likely: the message will probably have at most RILL__SHORT bytes. */
 rill_status rill__exchange_receive(rill__task *, int source, bool short_likely, rill__message *,
-                                   rill__block **);
+                                   rill__parcel **);
 /* RILL_OK: the posted receive is complete, and *t has it. RILL_IN_PROGRESS after so many tests. */
 rill_status rill__test_posted(rill__task *, int tests, rill__transfer *t);
 /* Ends a posted receive that no message has come for, or none that anybody wants. */

@@ -42,27 +42,27 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
 
 /* ---- send ------------------------------------------------------------------------------------------- */
 
-rill_status rill__send_block(rill__task *task, int to, int lane, rill__block *block) {
+rill_status rill__send_parcel(rill__task *task, int to, int lane, rill__parcel *parcel) {
     rill__engine *engine = task->engine;
     uint64_t limit = rill__limit_of(engine, to);
-    for (size_t at = 0; at < block->bytes;) {
-        size_t bytes = rill__min_u64(block->bytes - at, limit);
+    for (size_t at = 0; at < parcel->bytes;) {
+        size_t bytes = rill__min_u64(parcel->bytes - at, limit);
         /* Field by field: a struct put together on the stack is copied with a wide load, which waits
          * until all stores before it have left the core, the message to its peer among them. */
         rill__transfer *t = transfers_room(&task->sends);
         if (!t) return RILL_ERR_MEMORY;
-        t->block = block;
+        t->parcel = parcel;
         t->peer = to;
         t->lane = lane;
         t->rest = false;
         RILL_TRY(engine->table->send(engine->link, to, task->tag + lane,
-                                     (char *)rill__block_message(block) + at, bytes, &t->wire));
+                                     (char *)rill__parcel_message(parcel) + at, bytes, &t->wire));
         task->sends.n++;
         engine->sent[to]++;
         at += bytes;
         task->messages++;
     }
-    task->sent_bytes += block->bytes;
+    task->sent_bytes += parcel->bytes;
     task->moved = true;
     return RILL_OK;
 }
@@ -75,16 +75,16 @@ static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
     rill__engine *engine = task->engine;
     rill__transfer first = task->receives.at[slot];
     uint64_t limit = rill__limit_of(engine, first.peer);
-    size_t at = first.block->bytes;
-    rill__block *block = rill__block_take(task, whole);
-    if (!block) return RILL_ERR_MEMORY;
-    memcpy(block->buffer.data, first.block->buffer.data, at);
-    task->receives.at[slot].block = block;
+    size_t at = first.parcel->bytes;
+    rill__parcel *parcel = rill__parcel_take(task, whole);
+    if (!parcel) return RILL_ERR_MEMORY;
+    memcpy(parcel->buffer.data, first.parcel->buffer.data, at);
+    task->receives.at[slot].parcel = parcel;
     while (at < whole) {
         size_t bytes = rill__min_u64(whole - at, limit);
-        rill__transfer t = {.block = block, .peer = first.peer, .lane = first.lane, .rest = true};
+        rill__transfer t = {.parcel = parcel, .peer = first.peer, .lane = first.lane, .rest = true};
         RILL_TRY(engine->table->post(engine->link, t.peer, task->tag + t.lane,
-                                     (char *)block->buffer.data + at, bytes, &t.wire));
+                                     (char *)parcel->buffer.data + at, bytes, &t.wire));
         engine->received[t.peer]++;
         RILL_TRY(rill__transfers_add(&task->receives, t));
         at += bytes;
@@ -98,7 +98,7 @@ static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t s
     if (!early) return false;
     early->transfer = *t;
     early->seq = seq;
-    t->block->users++;
+    t->parcel->users++;
     while (*last)
         last = &(*last)->next;
     *last = early;
@@ -112,34 +112,34 @@ static bool take_early(rill__task *task, int source, int lane, rill__transfer *t
         if (early->seq != task->seq || early->transfer.lane != lane ||
             (source != RILL__ANY && source != early->transfer.peer))
             continue;
-        /* The other call may still hold the block that it came in. */
-        rill__block *came = early->transfer.block, *own = rill__block_take(task, came->bytes);
+        /* The other call may still hold the parcel that it came in. */
+        rill__parcel *came = early->transfer.parcel, *own = rill__parcel_take(task, came->bytes);
         if (!own) return false; /* later */
         memcpy(own->buffer.data, came->buffer.data, came->bytes);
         *t = early->transfer;
-        t->block = own;
+        t->parcel = own;
         *at = early->next;
         free(early);
-        rill__block_return(task->engine, came);
+        rill__parcel_return(task->engine, came);
         return true;
     }
     return false;
 }
 
 bool rill__take_in(rill__task *task, const rill__transfer *t, rill__message *message,
-                   rill__block **block, int *from) {
-    rill_status status = rill__message_parse(t->block->buffer.data, t->block->bytes, &task->expect,
-                                             false, message);
+                   rill__parcel **parcel, int *from) {
+    rill_status status = rill__message_parse(t->parcel->buffer.data, t->parcel->bytes,
+                                             &task->expect, false, message);
     if (status == RILL_ERR_MISMATCH && message->header.seq != task->seq) {
         if (message->header.seq < task->seq) return false;
         if ((message->header.seq - task->seq) % task->engine->tag_calls == 0 &&
             keep_early(task->engine, t, message->header.seq))
             return false;
     }
-    task->recv_bytes += t->block->bytes;
+    task->recv_bytes += t->parcel->bytes;
     task->moved = true;
     if (status == RILL_OK) task->flags |= message->header.flags;
-    *block = t->block;
+    *parcel = t->parcel;
     if (from) *from = t->peer;
     if (status != RILL_OK) {
         char detail[160];
@@ -170,24 +170,24 @@ static rill_status receive_probed(rill__task *task, const rill__arrival *probed,
                                   rill__transfer *t, bool *complete) {
     rill__engine *engine = task->engine;
     *t = (rill__transfer){.peer = probed->source, .lane = lane};
-    t->block = rill__block_take(task, probed->bytes);
-    if (!t->block) return RILL_ERR_MEMORY;
+    t->parcel = rill__parcel_take(task, probed->bytes);
+    if (!t->parcel) return RILL_ERR_MEMORY;
     *complete = probed->bytes <= SMALL && engine->size <= engine->link->most_at_once &&
                 probed->bytes < rill__limit_of(engine, t->peer);
     engine->received[t->peer]++;
-    return engine->table->receive(engine->link, probed, task->tag + lane, t->block->buffer.data,
+    return engine->table->receive(engine->link, probed, task->tag + lane, t->parcel->buffer.data,
                                   *complete, &t->wire);
 }
 
-/* Whether all later parts of the block's message are in; those that are leave the list. They come in
+/* Whether all later parts of the parcel's message are in; those that are leave the list. They come in
  * order, so that one which is not there ends the search: each test makes MPI look at all its connections. */
-static bool rest_is_in(rill__task *task, const rill__block *block) {
+static bool rest_is_in(rill__task *task, const rill__parcel *parcel) {
     int kept = 0, i = 0;
     bool all = true;
     for (; i < task->receives.n; i++) {
         rill__transfer *t = &task->receives.at[i];
         bool done = false;
-        if (all && t->rest && t->block == block)
+        if (all && t->rest && t->parcel == parcel)
             all = done = rill__test(task->engine, t) != RILL_IN_PROGRESS;
         if (!done) task->receives.at[kept++] = *t;
     }
@@ -195,9 +195,9 @@ static bool rest_is_in(rill__task *task, const rill__block *block) {
     return all;
 }
 
-static int find_slot(const rill__task *task, const rill__block *block) {
+static int find_slot(const rill__task *task, const rill__parcel *parcel) {
     int i = 0;
-    while (task->receives.at[i].block != block || task->receives.at[i].rest)
+    while (task->receives.at[i].parcel != parcel || task->receives.at[i].rest)
         i++;
     return i;
 }
@@ -208,14 +208,15 @@ static rill_status finish_receive(rill__task *task, int slot, rill__transfer *fi
     rill_status status = rill__test(task->engine, t);
     if (status != RILL_OK) return status;
     rill__message head;
-    if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &head) == RILL_OK &&
-        rill__message_size(&head.header) > t->block->bytes) {
+    if (rill__message_parse(t->parcel->buffer.data, t->parcel->bytes, NULL, true, &head) ==
+            RILL_OK &&
+        rill__message_size(&head.header) > t->parcel->bytes) {
         RILL_TRY(receive_rest(task, slot, rill__message_size(&head.header)));
         return RILL_IN_PROGRESS;
     }
-    rill__block *block = t->block;
-    if (!rest_is_in(task, block)) return RILL_IN_PROGRESS;
-    slot = find_slot(task, block);
+    rill__parcel *parcel = t->parcel;
+    if (!rest_is_in(task, parcel)) return RILL_IN_PROGRESS;
+    slot = find_slot(task, parcel);
     *finished = task->receives.at[slot];
     task->receives.at[slot] = task->receives.at[--task->receives.n];
     return RILL_OK;
@@ -225,18 +226,19 @@ static rill_status finish_receive(rill__task *task, int slot, rill__transfer *fi
 static bool reads_split(const rill__task *task, int lane) {
     for (int i = 0; i < task->receives.n; i++) {
         const rill__transfer *t = &task->receives.at[i];
-        if (!t->rest && t->lane == lane && t->block->bytes == rill__limit_of(task->engine, t->peer))
+        if (!t->rest && t->lane == lane &&
+            t->parcel->bytes == rill__limit_of(task->engine, t->peer))
             return true;
     }
     return false;
 }
 
 rill_status rill__receive_polled(rill__task *task, int source, int lane, int polls,
-                                 rill__message *message, rill__block **block, int *from) {
+                                 rill__message *message, rill__parcel **parcel, int *from) {
     rill__engine *engine = task->engine;
     rill__transfer t;
     if (engine->early && take_early(task, source, lane, &t) &&
-        rill__take_in(task, &t, message, block, from))
+        rill__take_in(task, &t, message, parcel, from))
         return RILL_OK;
     for (int i = 0; i < task->receives.n; i++) {
         rill__transfer *under_way = &task->receives.at[i];
@@ -244,7 +246,7 @@ rill_status rill__receive_polled(rill__task *task, int source, int lane, int pol
         if (source != RILL__ANY && under_way->peer != source) continue;
         rill_status status = finish_receive(task, i, &t);
         if (status < 0) return status;
-        if (status == RILL_OK && rill__take_in(task, &t, message, block, from)) return RILL_OK;
+        if (status == RILL_OK && rill__take_in(task, &t, message, parcel, from)) return RILL_OK;
         if (source != RILL__ANY) return RILL_IN_PROGRESS;
     }
     /* One that came early from another rank (rill__peek) waits for its turn, and nobody for it. */
@@ -257,20 +259,20 @@ rill_status rill__receive_polled(rill__task *task, int source, int lane, int pol
         bool complete;
         RILL_TRY(receive_probed(task, &probed, lane, &t, &complete));
         if (complete) {
-            if (rill__take_in(task, &t, message, block, from)) return RILL_OK;
+            if (rill__take_in(task, &t, message, parcel, from)) return RILL_OK;
             continue;
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
         task->moved = true;
-        if (source != RILL__ANY || t.block->bytes == rill__limit_of(engine, t.peer))
+        if (source != RILL__ANY || t.parcel->bytes == rill__limit_of(engine, t.peer))
             return RILL_IN_PROGRESS;
     }
 }
 
 rill_status rill__receive(rill__task *task, int source, int lane, rill__message *message,
-                          rill__block **block, int *from) {
+                          rill__parcel **parcel, int *from) {
     int polls = task->engine->alone ? SPINS : 1;
-    return rill__receive_polled(task, source, lane, polls, message, block, from);
+    return rill__receive_polled(task, source, lane, polls, message, parcel, from);
 }
 
 static bool has_receive(const rill__task *task, int peer, int lane) {
@@ -294,14 +296,14 @@ void rill__peek(rill__task *task) {
             return;
     }
     rill__transfer came;
-    if (task->posted.block && rill__test_posted(task, 1, &came) == RILL_OK &&
+    if (task->posted.parcel && rill__test_posted(task, 1, &came) == RILL_OK &&
         rill__transfers_add(&task->receives, came) != RILL_OK)
         return;
     for (int i = 0; i < task->receives.n && !rill__task_failed(task); i++) {
         rill__transfer *t = &task->receives.at[i];
         rill__message message;
         if (t->rest || rill__test(engine, t) != RILL_OK) continue;
-        if (rill__message_parse(t->block->buffer.data, t->block->bytes, NULL, true, &message) !=
+        if (rill__message_parse(t->parcel->buffer.data, t->parcel->bytes, NULL, true, &message) !=
             RILL_OK)
             continue; /* whoever receives it reports it */
         if (message.header.form == RILL__M_FAILED || message.header.seq != task->seq) continue;
@@ -325,9 +327,9 @@ void rill__received_part_at(rill__task *task, const rill__message *message, rill
     }
     if (status == RILL_OK) {
         size_t room = rill__message_room(message);
-        rill__block *block = room ? rill__block_take(task, room) : NULL;
-        if (room && !block) status = RILL_ERR_MEMORY;
-        else status = rill__message_part(message, block ? block->buffer.data : NULL, part);
+        rill__parcel *parcel = room ? rill__parcel_take(task, room) : NULL;
+        if (room && !parcel) status = RILL_ERR_MEMORY;
+        else status = rill__message_part(message, parcel ? parcel->buffer.data : NULL, part);
         if (status == RILL_OK) return;
         rill__task_fail(task, status);
     }

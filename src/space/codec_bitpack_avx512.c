@@ -1,7 +1,7 @@
-/* Bit-packed gaps in AVX-512: 8 groups of 16 gaps a block, see codec_pack_avx512.h.
+/* Bit-packed gaps in AVX-512: 8 groups of 16 gaps a pack, see codec_pack_avx512.h.
  *
- * Packing finds the widths of a batch of blocks first, then writes it from the cache: with one
- * block at a time, everything waits for the way of the width to general registers and back. A
+ * Packing finds the widths of a batch of packs first, then writes it from the cache: with one
+ * pack at a time, everything waits for the way of the width to general registers and back. A
  * batch of 64-bit indices that lie within 2^32 is packed from a copy of their lower halves.
  * Unpacking sums within a group by four shifted additions. Blocks wider than 24 bits are rare in
  * what can be sent (each takes 2^24 of the range), as are those that cross a multiple of 2^32, and
@@ -11,7 +11,7 @@
 #include "space/codec_pack_avx512.h"
 
 #define GROUPS 8u
-#define BATCH 16u /* blocks: 8 or 16 KiB of indices */
+#define BATCH 16u /* packs: 8 or 16 KiB of indices */
 #define UNROLL _Pragma("GCC unroll 8")
 
 static inline __m512i narrow(__m512i a, __m512i b) {
@@ -26,7 +26,7 @@ static inline __mmask16 group_lanes(unsigned n, unsigned g) {
                             : (__mmask16)((1u << (n - 16 * g)) - 1);
 }
 
-/* Width of the n gaps from i on. n is a constant 128 for whole blocks, which leaves no
+/* Width of the n gaps from i on. n is a constant 128 for whole packs, which leaves no
  * trace of the masks. The previous ones come by loads one entry lower, which cost less than
  * shuffles; something must lie before idx[i]. */
 static inline __attribute__((always_inline)) unsigned
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) uint8_t *pack_block(unsigned index_
         uint8_t width;
         uint64_t next = rill__index_at(index_bytes, idx, i - 1) + 1;
         if (index_bytes == 4) next = (uint32_t)next; /* 0 after first - 1 */
-        return rill__pack_block(index_bytes, idx, i, n, &next, &width, out);
+        return rill__pack_one(index_bytes, idx, i, n, &next, &width, out);
     }
     rill__packer packer = rill__packer_make(w);
     UNROLL for (unsigned g = 0; g < GROUPS; g++) {
@@ -88,31 +88,30 @@ static inline __attribute__((always_inline)) uint8_t *pack_block(unsigned index_
     return out + ((size_t)n * w + 7) / 8;
 }
 
-/* Whole blocks from i on. */
+/* Whole packs from i on. */
 static inline __attribute__((always_inline)) uint8_t *pack_batch(unsigned index_bytes,
                                                                  const void *idx, uint64_t i,
-                                                                 uint64_t blocks, uint8_t *widths,
+                                                                 uint64_t packs, uint8_t *widths,
                                                                  uint8_t *out) {
-    for (uint64_t k = 0; k < blocks; k++)
-        widths[k] = (uint8_t)block_width(index_bytes, idx, i + k * RILL__PACK_BLOCK,
-                                         RILL__PACK_BLOCK);
-    for (uint64_t k = 0; k < blocks; k++, i += RILL__PACK_BLOCK)
-        out = pack_block(index_bytes, idx, i, RILL__PACK_BLOCK, widths[k], out);
+    for (uint64_t k = 0; k < packs; k++)
+        widths[k] = (uint8_t)block_width(index_bytes, idx, i + k * RILL__PACK, RILL__PACK);
+    for (uint64_t k = 0; k < packs; k++, i += RILL__PACK)
+        out = pack_block(index_bytes, idx, i, RILL__PACK, widths[k], out);
     return out;
 }
 
 /* The same of 64-bit indices that lie within 2^32, by their lower halves: the gaps go through memory,
  * as narrowing them twice would cost more. Blocks that are too wide for SIMD need whole indices. */
-static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t blocks, uint8_t *widths,
+static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t packs, uint8_t *widths,
                             uint8_t *out) {
-    uint32_t gaps[BATCH * RILL__PACK_BLOCK] __attribute__((aligned(64)));
+    uint32_t gaps[BATCH * RILL__PACK] __attribute__((aligned(64)));
     const __m512i one = _mm512_set1_epi32(1);
     __m512i before = _mm512_set1_epi32((int)(uint32_t)idx[i - 1]);
     unsigned widest = 0;
-    for (uint64_t k = 0; k < blocks; k++) {
+    for (uint64_t k = 0; k < packs; k++) {
         __m512i all = _mm512_setzero_si512();
         UNROLL for (unsigned g = 0; g < GROUPS; g++) {
-            uint64_t at = k * RILL__PACK_BLOCK + 16 * g;
+            uint64_t at = k * RILL__PACK + 16 * g;
             __m512i v = rill__lower_halves(idx + i + at);
             __m512i gap = _mm512_sub_epi32(_mm512_sub_epi32(v, _mm512_alignr_epi32(v, before, 15)),
                                            one);
@@ -123,11 +122,11 @@ static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t blocks, ui
         widths[k] = (uint8_t)rill__bit_width((uint32_t)_mm512_reduce_or_epi32(all));
         widest = widths[k] > widest ? widths[k] : widest;
     }
-    if (widest > RILL__PACK_SIMD) return pack_batch(8, idx, i, blocks, widths, out);
-    for (uint64_t k = 0; k < blocks; k++) {
+    if (widest > RILL__PACK_SIMD) return pack_batch(8, idx, i, packs, widths, out);
+    for (uint64_t k = 0; k < packs; k++) {
         rill__packer packer = rill__packer_make(widths[k]);
         UNROLL for (unsigned g = 0; g < GROUPS; g++) {
-            __m512i gap = _mm512_load_si512(gaps + k * RILL__PACK_BLOCK + 16 * g);
+            __m512i gap = _mm512_load_si512(gaps + k * RILL__PACK + 16 * g);
             _mm512_storeu_si512(out + 2 * widths[k] * g, rill__pack16(&packer, gap));
         }
         out += 16 * widths[k];
@@ -138,8 +137,8 @@ static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t blocks, ui
 static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes, const void *idx,
                                                            uint64_t count, uint64_t first,
                                                            uint8_t *widths, uint8_t *out) {
-    /* The first block goes through a copy, which has an entry before it. */
-    uint64_t copy[RILL__PACK_BLOCK + 8], i = rill__min_u64(count, RILL__PACK_BLOCK);
+    /* The first pack goes through a copy, which has an entry before it. */
+    uint64_t copy[RILL__PACK + 8], i = rill__min_u64(count, RILL__PACK);
     rill__index_put(index_bytes, copy, 0, first - 1);
     memcpy((char *)copy + index_bytes, idx, i * index_bytes);
     unsigned w = block_width(index_bytes, copy, 1, (unsigned)i);
@@ -147,13 +146,13 @@ static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes,
     unsigned w0 = rill__bit_width(rill__index_at(index_bytes, idx, 0) - first);
     *widths = (uint8_t)(w > w0 ? w : w0);
     out = pack_block(index_bytes, copy, 1, (unsigned)i, *widths++, out);
-    while (i + RILL__PACK_BLOCK <= count) {
-        uint64_t blocks = rill__min_u64((count - i) / RILL__PACK_BLOCK, BATCH);
-        const uint64_t *wide = idx, n = blocks * RILL__PACK_BLOCK;
+    while (i + RILL__PACK <= count) {
+        uint64_t packs = rill__min_u64((count - i) / RILL__PACK, BATCH);
+        const uint64_t *wide = idx, n = packs * RILL__PACK;
         out = index_bytes == 8 && wide[i + n - 1] - wide[i - 1] <= UINT32_MAX
-                  ? pack_narrow(wide, i, blocks, widths, out)
-                  : pack_batch(index_bytes, idx, i, blocks, widths, out);
-        widths += blocks;
+                  ? pack_narrow(wide, i, packs, widths, out)
+                  : pack_batch(index_bytes, idx, i, packs, widths, out);
+        widths += packs;
         i += n;
     }
     if (i < count) {
@@ -210,14 +209,14 @@ static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned inde
             _mm512_storeu_si512(to + 8, _mm512_permutex2var_epi32(v, second_half, upper));
         }
     }
-    if (n < RILL__PACK_BLOCK) return (uint32_t)(rill__index_at(index_bytes, at, n - 1) + 1 - next);
+    if (n < RILL__PACK) return (uint32_t)(rill__index_at(index_bytes, at, n - 1) + 1 - next);
     return (uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(carry)) - origin;
 }
 
-/* Whether the next block is for SIMD: narrow, and its indices have the same upper halves. */
+/* Whether the next pack is for SIMD: narrow, and its indices have the same upper halves. */
 static inline bool block_fits(unsigned index_bytes, unsigned w, uint64_t next) {
     if (w > RILL__PACK_SIMD) return false;
-    return index_bytes == 4 || (uint32_t)(next - 1) <= UINT32_MAX - (RILL__PACK_BLOCK << w);
+    return index_bytes == 4 || (uint32_t)(next - 1) <= UINT32_MAX - (RILL__PACK << w);
 }
 
 static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
@@ -225,14 +224,14 @@ static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
                                                          uint64_t count, uint64_t first,
                                                          uint64_t range, void *idx) {
     uint64_t next = first, left = range, i = 0;
-    for (; i < count; i += RILL__PACK_BLOCK) {
+    for (; i < count; i += RILL__PACK) {
         unsigned w = *widths++;
         bool fits = block_fits(index_bytes, w, next);
         void *at = (char *)idx + i * index_bytes;
-        if (__builtin_expect(!fits || count - i < RILL__PACK_BLOCK, 0)) {
-            unsigned n = (unsigned)rill__min_u64(RILL__PACK_BLOCK, count - i);
+        if (__builtin_expect(!fits || count - i < RILL__PACK, 0)) {
+            unsigned n = (unsigned)rill__min_u64(RILL__PACK, count - i);
             if (!fits) {
-                if (!rill__unpack_block(index_bytes, in, w, n, &next, &left, at, 0)) return false;
+                if (!rill__unpack_one(index_bytes, in, w, n, &next, &left, at, 0)) return false;
             } else {
                 uint64_t sum = unpack_block(index_bytes, in, w, n, next, at);
                 if (sum > left) return false;
@@ -242,7 +241,7 @@ static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
             in += ((size_t)n * w + 7) / 8;
             continue;
         }
-        uint64_t sum = unpack_block(index_bytes, in, w, RILL__PACK_BLOCK, next, at);
+        uint64_t sum = unpack_block(index_bytes, in, w, RILL__PACK, next, at);
         if (sum > left) return false;
         left -= sum;
         next += sum;

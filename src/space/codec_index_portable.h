@@ -33,11 +33,10 @@ RILL__EACH_WIDTH void rill__pack_merged(const uint64_t *value, unsigned n, unsig
     }
 }
 
-/* One block of n <= 128 gaps; *next is the index after the last one. Returns the end of out. */
-RILL__EACH_WIDTH uint8_t *rill__pack_block(unsigned index_bytes, const void *idx, uint64_t i,
-                                           unsigned n, uint64_t *next, uint8_t *width,
-                                           uint8_t *out) {
-    uint64_t gap[RILL__PACK_BLOCK + 3], all, before = rill__index_at(index_bytes, idx, i);
+/* One pack of n <= 128 gaps; *next is the index after the last one. Returns the end of out. */
+RILL__EACH_WIDTH uint8_t *rill__pack_one(unsigned index_bytes, const void *idx, uint64_t i,
+                                         unsigned n, uint64_t *next, uint8_t *width, uint8_t *out) {
+    uint64_t gap[RILL__PACK + 3], all, before = rill__index_at(index_bytes, idx, i);
     gap[0] = all = before - *next;
     for (unsigned j = 1; j < n; j++) {
         uint64_t index = rill__index_at(index_bytes, idx, i + j);
@@ -67,17 +66,16 @@ RILL__EACH_WIDTH uint8_t *rill__pack_block(unsigned index_bytes, const void *idx
 RILL__EACH_WIDTH uint8_t *rill__pack_gaps(unsigned index_bytes, const void *idx, uint64_t count,
                                           uint64_t first, uint8_t *widths, uint8_t *out) {
     uint64_t next = first;
-    for (uint64_t i = 0; i < count; i += RILL__PACK_BLOCK)
-        out = rill__pack_block(index_bytes, idx, i,
-                               (unsigned)rill__min_u64(RILL__PACK_BLOCK, count - i), &next,
-                               widths++, out);
+    for (uint64_t i = 0; i < count; i += RILL__PACK)
+        out = rill__pack_one(index_bytes, idx, i, (unsigned)rill__min_u64(RILL__PACK, count - i),
+                             &next, widths++, out);
     return out;
 }
 
-/* One block back; *left is how many indices of the range lie above the last one. */
-RILL__EACH_WIDTH bool rill__unpack_block(unsigned index_bytes, const uint8_t *in, unsigned width,
-                                         unsigned n, uint64_t *next, uint64_t *left, void *idx,
-                                         uint64_t i) {
+/* One pack back; *left is how many indices of the range lie above the last one. */
+RILL__EACH_WIDTH bool rill__unpack_one(unsigned index_bytes, const uint8_t *in, unsigned width,
+                                       unsigned n, uint64_t *next, uint64_t *left, void *idx,
+                                       uint64_t i) {
     uint64_t index = *next, room = *left, bit = 0;
     if (width <= 48) { /* one load a gap, and no sum of 128 can overflow */
         uint64_t mask = rill__low_mask(width);
@@ -106,9 +104,9 @@ RILL__EACH_WIDTH bool rill__unpack_gaps(unsigned index_bytes, const uint8_t *wid
                                         const uint8_t *in, uint64_t count, uint64_t first,
                                         uint64_t range, void *idx) {
     uint64_t next = first, left = range;
-    for (uint64_t i = 0; i < count; i += RILL__PACK_BLOCK) {
-        unsigned n = (unsigned)rill__min_u64(RILL__PACK_BLOCK, count - i), width = *widths++;
-        if (!rill__unpack_block(index_bytes, in, width, n, &next, &left, idx, i)) return false;
+    for (uint64_t i = 0; i < count; i += RILL__PACK) {
+        unsigned n = (unsigned)rill__min_u64(RILL__PACK, count - i), width = *widths++;
+        if (!rill__unpack_one(index_bytes, in, width, n, &next, &left, idx, i)) return false;
         in += ((size_t)n * width + 7) / 8;
     }
     return true;

@@ -7,8 +7,8 @@
 
 #include "core/core.h"
 
-#define RILL__PACK_BLOCK 128u /* indices */
-#define RILL__BUCKET 1024u    /* values with one scale */
+#define RILL__PACK 128u    /* indices */
+#define RILL__BUCKET 1024u /* values with one scale */
 
 typedef enum rill__scale_mode {
     RILL__SCALE_MAX = 0, /* largest magnitude of the bucket */
@@ -25,7 +25,7 @@ typedef struct rill__codec_kernels {
     const char *isa;
 
     /* Blocks of 128 gaps (index - previous - 1, the previous of the first being first - 1): the
-     * width of each block to widths, its gaps in that many bits to out. Returns the end of out. */
+     * width of each pack to widths, its gaps in that many bits to out. Returns the end of out. */
     uint8_t *(*pack_gaps)(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first,
                           uint8_t *widths, uint8_t *out);
     /* The way back. Widths are at most the index's and the bytes are all there. False when an index

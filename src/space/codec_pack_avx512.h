@@ -2,7 +2,7 @@
  *
  * Unpack: every value lies in the 4 bytes from byte (lane * w + start) / 8 on, as w + 7 <= 32: one
  * byte permutation brings them to the lanes, then shift and mask. 16 w bits are whole bytes, so
- * that one control serves all groups of a block.
+ * that one control serves all groups of a pack.
  *
  * Pack: pairs of lanes are joined in 64 bits (2w bits used), pairs of those in 128 bits (4w), and
  * the four quarters are moved together by byte permutations. For odd w, 4w bits end amid a byte:

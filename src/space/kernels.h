@@ -49,13 +49,13 @@ typedef struct rill__kernels {
                       void *val);
 
     /* Union of n inputs whose indices all lie in [first, first + range), combined left to right in
-     * input order (((in0 op in1) op in2) ...), through dense blocks with a bitmap. Room for
-     * min(range, sum of counts) in the output. workspace: rill__blocks_workspace(shape) bytes, whose
+     * input order (((in0 op in1) op in2) ...), through dense tiles with a bitmap. Room for
+     * min(range, sum of counts) in the output. workspace: rill__tiles_workspace(shape) bytes, whose
      * contents need not be kept or cleared between calls. 16-bit types accumulate in f32 and
      * round once. With idx NULL the result is dense: val has range entries, those that do not occur
      * are the neutral element, and the count is of those that do. */
-    uint64_t (*sum_blocks)(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
-                           const rill__pairs *in, void *idx, void *val, void *workspace);
+    uint64_t (*sum_tiles)(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
+                          const rill__pairs *in, void *idx, void *val, void *workspace);
 
     /* dense[idx - first] = dense[idx - first] op val (the dense side is the lower one). */
     void (*scatter)(rill__shape, const rill_op *, void *dense, uint64_t first, rill__pairs);
@@ -98,7 +98,7 @@ extern const rill__kernels rill__kernels_avx2;
 extern const rill__kernels rill__kernels_avx512;
 #endif
 
-size_t rill__blocks_workspace(rill__shape);
+size_t rill__tiles_workspace(rill__shape);
 
 /* One value of a type from and to double; 16-bit types round to nearest even. */
 void rill__value_store(rill_type, void *at, double);

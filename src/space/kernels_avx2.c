@@ -4,9 +4,9 @@
 #ifdef RILL_HAVE_AVX2
 #include "space/kernels_avx2_merge.h"
 
-static uint64_t sum_blocks(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
-                           int n, const rill__pairs *in, void *idx, void *val, void *workspace) {
-    return rill__kernels_scalar.sum_blocks(shape, op, first, range, n, in, idx, val, workspace);
+static uint64_t sum_tiles(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
+                          int n, const rill__pairs *in, void *idx, void *val, void *workspace) {
+    return rill__kernels_scalar.sum_tiles(shape, op, first, range, n, in, idx, val, workspace);
 }
 static void scatter(rill__shape shape, const rill_op *op, void *dense, uint64_t first,
                     rill__pairs p) {
@@ -159,8 +159,8 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
                                  to);
 }
 
-const rill__kernels rill__kernels_avx2 = {"avx2", merge, sum_blocks, scatter, combine, compact,
-                                          check,  NULL,  NULL,       fill,    replace};
+const rill__kernels rill__kernels_avx2 = {"avx2", merge, sum_tiles, scatter, combine, compact,
+                                          check,  NULL,  NULL,      fill,    replace};
 #else
 typedef int rill__no_avx2; /* a file must declare something */
 #endif

@@ -1,4 +1,4 @@
-/* What the kernel files share: block sizes, neutral elements, and comparison with a fill value. */
+/* What the kernel files share: tile sizes, neutral elements, and comparison with a fill value. */
 #ifndef RILL_SPACE_KERNELS_IMPL_H
 #define RILL_SPACE_KERNELS_IMPL_H
 
@@ -9,14 +9,14 @@
 
 #define RILL__INLINE static inline __attribute__((always_inline))
 
-/* Workspace of sum_blocks: accumulators of the largest block, then one byte per index that says
+/* Workspace of sum_tiles: accumulators of the largest tile, then one byte per index that says
  * whether it occurred. A byte costs one plain store per input element, where a bitmap would chain
  * the neighbours of a word through memory. */
 #define RILL__BLOCK_MAX 65536u
 #define RILL__BLOCK_CURSORS 256 /* inputs whose positions are kept on the stack */
 
 RILL__INLINE size_t rill__acc_bytes(rill_type type) { return type == RILL_F64 ? 8 : 4; }
-RILL__INLINE unsigned char *rill__block_map(rill_type type, void *workspace) {
+RILL__INLINE unsigned char *rill__tile_map(rill_type type, void *workspace) {
     return (unsigned char *)workspace + RILL__BLOCK_MAX * rill__acc_bytes(type) + RILL__SLACK;
 }
 
@@ -80,7 +80,7 @@ RILL__INLINE rill__matcher rill__matcher_of(rill_type type, const void *value) {
     return (rill__matcher){all, bits, false};
 }
 
-/* Prefetches the next pairs of an input of sum_blocks: many short streams defeat the hardware. */
+/* Prefetches the next pairs of an input of sum_tiles: many short streams defeat the hardware. */
 RILL__INLINE void rill__prefetch(rill__pairs p, uint64_t at, uint64_t ahead, size_t index_bytes,
                                  size_t value_bytes) {
     uint64_t end = rill__min_u64(p.n, at + ahead);

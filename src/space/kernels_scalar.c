@@ -3,10 +3,10 @@
  * The loops select without branches, as the order of indices of two inputs can't be predicted: a
  * merge costs about 2 ns an element of the inputs, a branchy one 4 to 5 (2 x 160k in 16M). Blocks
  * cost 3 to 4 ns an input element for unions over 30 %, most of it for emitting in order; the
- * inputs are prefetched a block ahead. */
+ * inputs are prefetched a tile ahead. */
 #include "space/kernels_impl.h"
 
-#define SCALAR_BLOCK 16384u /* accumulators of 64 KiB and a map of 16 KiB */
+#define SCALAR_TILE 16384u /* accumulators of 64 KiB and a map of 16 KiB */
 
 /* Of a word read from memory: number of the first byte that is set (each is 0 or 1), and the word
  * without it. */
@@ -102,9 +102,9 @@ static uint64_t merge(rill__shape shape, const rill_op *op, rill__pairs a, rill_
     RILL__BY_SHAPE(shape, merge, op, a, b, idx, val);
 }
 
-static uint64_t sum_blocks(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
-                           int n, const rill__pairs *in, void *idx, void *val, void *workspace) {
-    RILL__BY_SHAPE(shape, blocks, op, first, range, n, in, idx, val, workspace);
+static uint64_t sum_tiles(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
+                          int n, const rill__pairs *in, void *idx, void *val, void *workspace) {
+    RILL__BY_SHAPE(shape, tiles, op, first, range, n, in, idx, val, workspace);
 }
 
 static uint64_t compact(rill__shape shape, const void *dense, uint64_t first, uint64_t n,
@@ -235,9 +235,9 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
     else REPLACE(uint16_t);
 }
 
-size_t rill__blocks_workspace(rill__shape shape) {
+size_t rill__tiles_workspace(rill__shape shape) {
     return RILL__BLOCK_MAX * (rill__acc_bytes(shape.type) + 1) + (size_t)2 * RILL__SLACK;
 }
 
-const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_blocks, scatter, combine, compact,
-                                            check,    NULL,  NULL,       fill,    replace};
+const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_tiles, scatter, combine, compact,
+                                            check,    NULL,  NULL,      fill,    replace};

@@ -4,7 +4,7 @@
  * compression and mostly one store for 64 entries whatever the width of the values, without a
  * branch that depends on the data below 1 in 4. Values are fetched afterwards by index, from L1.
  * Compression is always into a register, never to memory, which takes hundreds of cycles on Zen 4.
- * Tails are copied to a local block, because the user's arrays end where they end. */
+ * Tails are copied to a local tile, because the user's arrays end where they end. */
 #ifdef RILL_HAVE_AVX512
 #include "space/select_kernels_avx512_simd.h"
 
@@ -30,8 +30,8 @@ RILL__INLINE uint32_t *emit(uint64_t mask, __m512i base, __m512i bytes, uint32_t
 }
 
 RILL__INLINE __m512i iota_bytes(void) {
-    uint8_t bytes[BLOCK];
-    for (unsigned i = 0; i < BLOCK; i++)
+    uint8_t bytes[TILE];
+    for (unsigned i = 0; i < TILE; i++)
         bytes[i] = (uint8_t)i;
     return _mm512_loadu_si512(bytes);
 }
@@ -39,14 +39,14 @@ RILL__INLINE __m512i iota_bytes(void) {
 #define FILTER(name, bits_t, set_key)                                                              \
     static uint64_t filter_##name(const bits_t *x, uint64_t n, bits_t key, uint32_t base,          \
                                   uint32_t *idx) {                                                 \
-        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key;      \
+        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(TILE), least = set_key;       \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
-        for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
+        for (; i + TILE <= n; i += TILE, at = _mm512_add_epi32(at, step))                          \
             out = emit(mask_##name(x + i, least), at, bytes, out);                                 \
         if (i < n) {                                                                               \
-            bits_t tail[BLOCK] = {0};                                                              \
+            bits_t tail[TILE] = {0};                                                               \
             memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
             /* Zeros pass the key 0, and only that. */                                             \
             uint64_t live = (UINT64_C(1) << (n - i)) - 1;                                          \
@@ -66,16 +66,16 @@ FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
     static uint64_t add_filter_##type(value_t *x, const value_t *g, uint64_t n, uint64_t key,      \
                                       uint64_t most, uint32_t base, uint32_t *idx,                 \
                                       bool *skipped) {                                             \
-        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key(key); \
+        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(TILE), least = set_key(key);  \
         const __m512i limit = set_key(most);                                                       \
         bool over = false;                                                                         \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
-        for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
+        for (; i + TILE <= n; i += TILE, at = _mm512_add_epi32(at, step))                          \
             out = emit(add_mask_##type(x + i, g + i, least, limit, &over), at, bytes, out);        \
         if (i < n) {                                                                               \
-            value_t tail[BLOCK] = {0}, addend[BLOCK] = {0};                                        \
+            value_t tail[TILE] = {0}, addend[TILE] = {0};                                          \
             memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
             memcpy(addend, g + i, (n - i) * sizeof *x);                                            \
             uint64_t live = (UINT64_C(1) << (n - i)) - 1;                                          \
@@ -90,17 +90,17 @@ FILTER(8, uint64_t, _mm512_set1_epi64((long long)key))
     static uint64_t add_take_##type(value_t *x, const value_t *g, uint64_t n, uint64_t key,        \
                                     uint64_t most, uint32_t base, uint32_t *idx, bits_t *val,      \
                                     bool *skipped) {                                               \
-        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(BLOCK), least = set_key(key); \
+        const __m512i bytes = iota_bytes(), step = _mm512_set1_epi32(TILE), least = set_key(key);  \
         const __m512i limit = set_key(most);                                                       \
         bool over = false;                                                                         \
         __m512i at = _mm512_set1_epi32((int)base);                                                 \
         uint32_t *out = idx;                                                                       \
         uint64_t i = 0;                                                                            \
-        for (; i + BLOCK <= n; i += BLOCK, at = _mm512_add_epi32(at, step))                        \
+        for (; i + TILE <= n; i += TILE, at = _mm512_add_epi32(at, step))                          \
             out = emit(take_mask_##type(x + i, g + i, least, limit, UINT64_MAX, &val, &over), at,  \
                        bytes, out);                                                                \
         if (i < n) {                                                                               \
-            value_t tail[BLOCK] = {0}, addend[BLOCK] = {0};                                        \
+            value_t tail[TILE] = {0}, addend[TILE] = {0};                                          \
             memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
             memcpy(addend, g + i, (n - i) * sizeof *x);                                            \
             uint64_t live = (UINT64_C(1) << (n - i)) - 1;                                          \
@@ -159,10 +159,10 @@ static uint64_t add_take(rill_type type, void *residual, const void *gradient, u
     static bool nonfinite_##name(const bits_t *x, uint64_t n, bits_t key) {                        \
         const __m512i least = set_key;                                                             \
         uint64_t any = 0, i = 0;                                                                   \
-        for (; i + BLOCK <= n; i += BLOCK)                                                         \
+        for (; i + TILE <= n; i += TILE)                                                           \
             any |= mask_##name(x + i, least);                                                      \
         if (i < n) {                                                                               \
-            bits_t tail[BLOCK] = {0};                                                              \
+            bits_t tail[TILE] = {0};                                                               \
             memcpy(tail, x + i, (n - i) * sizeof *x);                                              \
             any |= mask_##name(tail, least);                                                       \
         }                                                                                          \

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 64 };
+enum { TILE = 64 };
 
 /* Keeps the compiler from folding a compression and the store of its result into the slow form. */
 #define IN_REGISTER(x) __asm__("" : "+v"(x))
@@ -111,7 +111,7 @@ RILL__INLINE __m512i drop_8(__mmask8 mask, __m512i v) {
     return _mm512_mask_mov_epi64(v, mask, _mm512_setzero_si512());
 }
 
-/* v = x + g, but x where the sum reaches limit: then *over is set. One look at the largest is enough for nearly all blocks.
+/* v = x + g, but x where the sum reaches limit: then *over is set. One look at the largest is enough for nearly all tiles.
  * The masks are of those that pass; take_mask also appends them to *val and clears them, and ignores entries that are
  * not live. */
 #define MASKS(type, width, value_t, bits_t)                                                        \

@@ -4,7 +4,7 @@
 
 #include "space/space.h"
 
-/* P-way union with the better of a tree of merges and sum_blocks, chosen by counts alone (so that
+/* P-way union with the better of a tree of merges and sum_tiles, chosen by counts alone (so that
  * a repeated call gives the same bits). Inputs in [first, first + range). Output has room for the
  * sum of counts. scratch is grown as needed and kept by the caller between calls. */
 rill_status rill__sum_pairs(const rill__kernels *, rill__shape, const rill_op *, uint64_t first,

@@ -233,8 +233,8 @@ static rill_status sum_many(const rill__space *space, rill__shape shape, const r
     if (total > limit && rill__sum_prefers_blocks(range, n, in) &&
         rill__union_exceeds(shape, first, range, n, in, limit)) {
         RILL_TRY(reserve_entries(&out->val, range, size));
-        RILL_TRY(rill__buffer_reserve(scratch, rill__blocks_workspace(shape)));
-        if (k->sum_blocks(shape, op, first, range, n, in, NULL, out->val.data, scratch->data) >
+        RILL_TRY(rill__buffer_reserve(scratch, rill__tiles_workspace(shape)));
+        if (k->sum_tiles(shape, op, first, range, n, in, NULL, out->val.data, scratch->data) >
             limit) {
             out->part = (rill__part){RILL__DENSE, first,         range, range,
                                      NULL,        out->val.data, 0,     space};
@@ -243,7 +243,7 @@ static rill_status sum_many(const rill__space *space, rill__shape shape, const r
     }
     RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
     if (total > limit && rill__sum_prefers_blocks(range, n, in))
-        RILL_TRY(reserve_turn(scratch, out, total, range, size, rill__blocks_workspace(shape)));
+        RILL_TRY(reserve_turn(scratch, out, total, range, size, rill__tiles_workspace(shape)));
     else RILL_TRY(reserve_entries(&out->val, total, size));
     RILL_TRY(rill__sum_pairs(k, shape, op, first, range, n, in, scratch, out->idx.data,
                              out->val.data, &count));

@@ -185,8 +185,8 @@ rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, con
         return RILL_OK;
     }
     if (prefer_blocks(range, live_count, total)) {
-        RILL_TRY(rill__buffer_reserve(scratch, rill__blocks_workspace(shape)));
-        *count = kernels->sum_blocks(shape, op, first, range, n, in, idx, val, scratch->data);
+        RILL_TRY(rill__buffer_reserve(scratch, rill__tiles_workspace(shape)));
+        *count = kernels->sum_tiles(shape, op, first, range, n, in, idx, val, scratch->data);
         return RILL_OK;
     }
 

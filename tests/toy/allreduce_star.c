@@ -40,12 +40,12 @@ static rill_status star_start(rill__run *run, star *s) {
 
 /* Everybody goes on from what was encoded, rank 0 too: values may have been rounded. */
 static rill_status star_answer(rill__run *run, star *s) {
-    rill__block *block;
+    rill__parcel *block;
     rill__run_sum(run, 0, run->dim, run->size, s->parts, false, &run->piece[0]);
     RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[0].part, &block));
     rill__run_round(run);
     for (int to = 1; to < run->size; to++)
-        RILL_TRY(rill__run_send_block(run, to, RILL__LANE_B, block));
+        RILL_TRY(rill__run_send_parcel(run, to, RILL__LANE_B, block));
     if (!rill__run_is_lossy(run)) return rill__finish_piece(run, &run->piece[0]);
     rill__part part = rill__run_own_part(run, block);
     return rill__finish_copy(run, &part);

@@ -73,7 +73,7 @@ static void test_merge_random(void **state) {
     }
 }
 
-/* The dense result of sum_blocks: the pairs of the sparse one, and the neutral element elsewhere.
+/* The dense result of sum_tiles: the pairs of the sparse one, and the neutral element elsewhere.
  */
 static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
                              int n, const rill__pairs *in, uint64_t first, uint64_t range,
@@ -87,7 +87,7 @@ static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, co
         memcpy(expected + x * size, (const char *)want.val + i * size, size);
     }
     memset(dense, 0x5a, range * size);
-    assert_int_equal(kernels->sum_blocks(shape, op, first, range, n, in, NULL, dense, workspace),
+    assert_int_equal(kernels->sum_tiles(shape, op, first, range, n, in, NULL, dense, workspace),
                      want.n);
     for (uint64_t i = 0; i < range; i++)
         assert_true(same_value(shape.type, op, dense + i * size, expected + i * size));
@@ -96,7 +96,7 @@ static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, co
     free(expected);
 }
 
-/* Sums of n random inputs: sum_blocks of every instruction set against scalar, and rill__sum_pairs
+/* Sums of n random inputs: sum_tiles of every instruction set against scalar, and rill__sum_pairs
  * with both, on exactly summable values, against a chain of reference merges. */
 static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t each, uint64_t first,
                        uint64_t range, bool special) {
@@ -111,7 +111,7 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
     }
     void *want_idx = array_new(most * shape.index_bytes), *other_idx = array_new(most * 8);
     char *want_val = array_new(most * size), *other_val = array_new(most * size);
-    char *workspace = array_new(rill__blocks_workspace(shape));
+    char *workspace = array_new(rill__tiles_workspace(shape));
     uint64_t want = 0, room = rill__min_u64(range, most);
     for (int i = 0; i < n; i++) {
         rill__pairs so_far = {want, other_idx, other_val};
@@ -126,13 +126,13 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
     for (int k = 0; k < isa_count; k++) {
         void *idx = array_new(room * shape.index_bytes);
         char *val = array_new(room * size);
-        uint64_t count = isas[k]->sum_blocks(shape, op, first, range, n, in, idx, val, workspace);
+        uint64_t count = isas[k]->sum_tiles(shape, op, first, range, n, in, idx, val, workspace);
         assert_int_equal(count, want);
         if (k == 0 && !exact) memcpy(want_val, val, want * size);
         same_pairs(shape, op, want, idx, val, want_idx, want_val, isas[k]->isa);
         array_check(idx, room * shape.index_bytes);
         array_check(val, room * size);
-        array_check(workspace, rill__blocks_workspace(shape));
+        array_check(workspace, rill__tiles_workspace(shape));
         if (range <= 1 << 20)
             try_blocks_dense(isas[k], shape, op, n, in, first, range,
                              (rill__pairs){count, idx, val}, workspace);

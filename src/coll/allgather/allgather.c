@@ -61,7 +61,7 @@ static rill_status step(rill__run *run, rill__gather_kind kind) {
     state *s = run->state;
     int size = run->size;
     if (!s->started) {
-        rill__block *mine;
+        rill__parcel *mine;
         RILL_TRY(rill__run_encode(run, &run->coding, run->input, &mine));
         RILL_TRY(rill__gather_start(run, &s->gather, kind, mine));
         s->started = true;

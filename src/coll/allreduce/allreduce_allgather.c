@@ -37,7 +37,7 @@ static rill_status step(rill__run *run) {
     state *s = run->state;
     int size = run->size;
     if (!s->started) {
-        rill__block *mine;
+        rill__parcel *mine;
         RILL_TRY(rill__run_encode(run, &run->coding, run->input, &mine));
         RILL_TRY(rill__gather_start(run, &s->gather,
                                     rill__gather_choose(run->problem, own_bytes(run->problem)),

@@ -254,7 +254,7 @@ static rill_status start_leader(rill__run *run, state *s, bool all) {
         rill__split_gather_begin(run, split, false, owned_bytes(&q));
         return RILL_OK;
     }
-    rill__block *mine;
+    rill__parcel *mine;
     RILL_TRY(rill__run_encode(run, &run->coding, &s->sum, &mine));
     return rill__gather_start_among(run, &s->leaders.gather, &leaders,
                                     rill__gather_choose(&q, sum_bytes(&q)), mine);

@@ -67,7 +67,7 @@ static void add(rill__run *run, state *s, const rill__message *message, int peer
  * sent; those who hold the same partial sum round it alike, as if the lowest of them had sent it; and
  * the result goes to a folded rank as it is. */
 static rill_status send(rill__run *run, state *s, int peer, rill__round_kind kind) {
-    rill__block *block;
+    rill__parcel *parcel;
     rill__coding changed;
     const rill__coding *coding = &run->coding;
     if (rill__run_is_lossy(run) && kind != RILL__ROUND_SEND) {
@@ -82,14 +82,14 @@ static rill_status send(rill__run *run, state *s, int peer, rill__round_kind kin
             changed.shared = !leads;
         }
     }
-    RILL_TRY(rill__run_encode(run, coding, s->sum, &block));
+    RILL_TRY(rill__run_encode(run, coding, s->sum, &parcel));
     bool turned = run->coding.turns_dense && s->sum == run->input;
     if (kind == RILL__ROUND_EXCHANGE && (turned || rill__run_is_lossy(run))) {
-        s->kept = rill__run_own_part(run, block);
+        s->kept = rill__run_own_part(run, parcel);
         s->sum = &s->kept;
     }
-    s->is_short = rill__block_bytes(block) <= RILL__SHORT;
-    return rill__run_exchange_send(run, peer, block);
+    s->is_short = rill__parcel_bytes(parcel) <= RILL__SHORT;
+    return rill__run_exchange_send(run, peer, parcel);
 }
 
 static rill_status step(rill__run *run) {

@@ -39,7 +39,7 @@ static rill_status step(rill__run *run) {
     if (s->stage == REDUCING) {
         rill_status status = rill__ring_step(run, &s->ring);
         if (status != RILL_OK) return status;
-        rill__block *mine;
+        rill__parcel *mine;
         RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[s->ring.last].part, &mine));
         RILL_TRY(rill__gather_start(run, &s->gather, RILL__RING, mine));
         s->stage = GATHERING;

@@ -13,7 +13,7 @@
 typedef struct state {
     int distance; /* to my parent, then to my children; 0 before the start */
     bool have;
-    rill__block *block;
+    rill__parcel *parcel;
     rill__received received; /* not on the root */
 } state;
 
@@ -38,10 +38,10 @@ static rill_status step(rill__run *run) {
         while (s->distance < size && !(from_root & s->distance))
             s->distance *= 2;
         if (!from_root) {
-            RILL_TRY(rill__run_encode(run, &run->coding, run->input, &s->block));
+            RILL_TRY(rill__run_encode(run, &run->coding, run->input, &s->parcel));
             s->have = true;
             if (rill__run_is_lossy(run)) { /* the root ends with what the others get */
-                rill__part part = rill__run_own_part(run, s->block);
+                rill__part part = rill__run_own_part(run, s->parcel);
                 RILL_TRY(rill__finish_copy(run, &part));
             }
         }
@@ -50,12 +50,12 @@ static rill_status step(rill__run *run) {
         int parent = (from_root - s->distance + run->root) % size;
         rill_status status = rill__run_receive(run, parent, RILL__LANE_A, &s->received);
         if (status != RILL_OK) return status;
-        s->block = s->received.block;
+        s->parcel = s->received.parcel;
         rill__run_round(run);
         s->have = true;
     }
     rill_status sent = rill__fan_out(run, run->root, from_root, &s->distance, RILL__LANE_A,
-                                     s->block);
+                                     s->parcel);
     if (sent != RILL_OK) return sent;
     if (!from_root || rill__run_failed(run)) return RILL_OK;
     memcpy(run->fill, &s->received.message.header.fill, sizeof run->fill);

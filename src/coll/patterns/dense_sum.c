@@ -68,9 +68,9 @@ static void copy(const rill__dense_sum *x, uint64_t at, const void *from, uint64
 /* ---- messages ------------------------------------------------------------------------------- */
 
 static rill_status encode(rill__run *run, const rill__dense_sum *x, const void *array, uint64_t at,
-                          uint64_t n, rill__block **block) {
+                          uint64_t n, rill__parcel **parcel) {
     const char *start = rill__run_failed(run) ? NULL : (const char *)array + at * size_of(x);
-    return rill__run_encode_bytes(run, start, n * size_of(x), block);
+    return rill__run_encode_bytes(run, start, n * size_of(x), parcel);
 }
 
 /* The n elements of a message; NULL: it has none, which is recorded. */
@@ -110,10 +110,10 @@ static rill_status step_doubling(rill__run *run, rill__dense_sum *x) {
         if (kind == RILL__ROUND_END) return RILL_OK;
         int rank = rill__group_rank(&x->group, peer);
         if (kind != RILL__ROUND_RECEIVE && kind != RILL__ROUND_RESULT_RECEIVE && !x->sent) {
-            rill__block *block;
+            rill__parcel *parcel;
             const void *mine = x->counted ? x->to : x->from;
-            RILL_TRY(encode(run, x, mine, 0, x->count, &block));
-            RILL_TRY(rill__run_send_block(run, rank, RILL__LANE_A, block));
+            RILL_TRY(encode(run, x, mine, 0, x->count, &parcel));
+            RILL_TRY(rill__run_send_parcel(run, rank, RILL__LANE_A, parcel));
             rill__run_round(run);
             x->sent = 1;
         }
@@ -131,9 +131,9 @@ static rill_status step_doubling(rill__run *run, rill__dense_sum *x) {
 static rill_status send_parts(rill__run *run, rill__dense_sum *x) {
     while (x->sent < x->group.n - 1 && x->sent < x->collect.received + RILL__SPLIT_WINDOW) {
         int to = (x->group.me + ++x->sent) % x->group.n;
-        rill__block *block;
-        RILL_TRY(encode(run, x, x->from, bound(x, to), range(x, to), &block));
-        RILL_TRY(rill__run_send_block(run, rill__group_rank(&x->group, to), RILL__LANE_A, block));
+        rill__parcel *parcel;
+        RILL_TRY(encode(run, x, x->from, bound(x, to), range(x, to), &parcel));
+        RILL_TRY(rill__run_send_parcel(run, rill__group_rank(&x->group, to), RILL__LANE_A, parcel));
     }
     return RILL_OK;
 }
@@ -168,7 +168,7 @@ static rill_status step_scattering(rill__run *run, rill__dense_sum *x) {
     }
     rill__run_count(run, &x->heard); /* now that all messages of this rank alone have left */
     sum_parts(run, x);
-    rill__block *mine;
+    rill__parcel *mine;
     rill__problem among = *run->problem;
     among.ranks = x->group.n;
     double share = (double)x->count * (double)size_of(x) / x->group.n;

@@ -28,26 +28,26 @@ rill__gather_kind rill__gather_choose(const rill__problem *p, double bytes) {
 }
 
 rill_status rill__gather_start_among(rill__run *run, rill__gather *g, const rill__group *group,
-                                     rill__gather_kind kind, rill__block *mine) {
+                                     rill__gather_kind kind, rill__parcel *mine) {
     *g = (rill__gather){.kind = kind, .group = rill__run_group(run, group), .mine = mine};
     int size = g->group.n, me = g->group.me;
     g->messages = rill__run_alloc(run, (size_t)size, sizeof *g->messages);
-    g->blocks = rill__run_alloc(run, (size_t)size, sizeof *g->blocks);
-    if (!g->messages || !g->blocks) return RILL_ERR_MEMORY;
+    g->parcels = rill__run_alloc(run, (size_t)size, sizeof *g->parcels);
+    if (!g->messages || !g->parcels) return RILL_ERR_MEMORY;
     for (int i = 0; i < size; i++)
         g->messages[i].header.form = RILL__M_FAILED;
     RILL_TRY(rill__own_message(mine, &g->messages[me]));
-    g->blocks[me] = mine;
+    g->parcels[me] = mine;
     return RILL_OK;
 }
 
 rill_status rill__gather_start(rill__run *run, rill__gather *g, rill__gather_kind kind,
-                               rill__block *mine) {
+                               rill__parcel *mine) {
     return rill__gather_start_among(run, g, &(rill__group){0}, kind, mine);
 }
 
-static rill_status send_to(rill__run *run, const rill__gather *g, int place, rill__block *block) {
-    return rill__run_send_block(run, rill__group_rank(&g->group, place), RILL__LANE_B, block);
+static rill_status send_to(rill__run *run, const rill__gather *g, int place, rill__parcel *parcel) {
+    return rill__run_send_parcel(run, rill__group_rank(&g->group, place), RILL__LANE_B, parcel);
 }
 
 static rill_status receive_from(rill__run *run, const rill__gather *g, int place,
@@ -77,11 +77,11 @@ static rill_status step_ring(rill__run *run, rill__gather *g) {
     for (; g->round < size - 1; g->round++) {
         int sends = (rank - g->round + size) % size, comes = (sends - 1 + size) % size;
         if (!g->sent) {
-            rill__block *block = g->blocks[sends];
+            rill__parcel *parcel = g->parcels[sends];
             rill__part nothing = rill__part_empty(0, 0);
             if (rill__run_failed(run))
-                RILL_TRY(rill__run_encode(run, &run->coding, &nothing, &block));
-            RILL_TRY(send_to(run, g, (rank + 1) % size, block));
+                RILL_TRY(rill__run_encode(run, &run->coding, &nothing, &parcel));
+            RILL_TRY(send_to(run, g, (rank + 1) % size, parcel));
             rill__run_round(run);
             g->sent = true;
         }
@@ -89,7 +89,7 @@ static rill_status step_ring(rill__run *run, rill__gather *g) {
         rill_status status = receive_from(run, g, (rank - 1 + size) % size, &received);
         if (status != RILL_OK) return status;
         g->messages[comes] = received.message;
-        g->blocks[comes] = received.block;
+        g->parcels[comes] = received.parcel;
         g->sent = false;
     }
     return RILL_OK;
@@ -99,7 +99,7 @@ static rill_status step_ring(rill__run *run, rill__gather *g) {
 
 /* The messages of ranks rank, rank + 1, ... rank + n - 1 in one. A single one goes as it is; in a
  * failed request the failure goes instead. */
-static rill_status bundle(rill__run *run, const rill__gather *g, int n, rill__block **out) {
+static rill_status bundle(rill__run *run, const rill__gather *g, int n, rill__parcel **out) {
     int size = g->group.n, rank = g->group.me;
     rill__part nothing = rill__part_empty(0, 0);
     if (rill__run_failed(run)) return rill__run_encode(run, &run->coding, &nothing, out);
@@ -137,9 +137,9 @@ static rill_status step_bruck(rill__run *run, rill__gather *g) {
         int distance = 1 << g->round;
         int n = distance < size - distance ? distance : size - distance;
         if (!g->sent) {
-            rill__block *block;
-            RILL_TRY(bundle(run, g, n, &block));
-            RILL_TRY(send_to(run, g, (rank - distance + size) % size, block));
+            rill__parcel *parcel;
+            RILL_TRY(bundle(run, g, n, &parcel));
+            RILL_TRY(send_to(run, g, (rank - distance + size) % size, parcel));
             rill__run_round(run);
             g->sent = true;
         }

@@ -20,18 +20,18 @@ typedef struct rill__gather {
     bool sent;
     rill__collect collect;   /* DIRECT */
     rill__message *messages; /* of rank (or place) i; form FAILED where none came */
-    rill__block **blocks;    /* RING: that hold them */
-    rill__block *mine;
+    rill__parcel **parcels;  /* RING: that hold them */
+    rill__parcel *mine;
 } rill__gather;
 
 /* The kind that the constants favour, for messages of that many bytes. */
 rill__gather_kind rill__gather_choose(const rill__problem *, double bytes);
 double rill__gather_estimate(const rill__problem *, rill__gather_kind, double bytes);
 
-rill_status rill__gather_start(rill__run *, rill__gather *, rill__gather_kind, rill__block *mine);
+rill_status rill__gather_start(rill__run *, rill__gather *, rill__gather_kind, rill__parcel *mine);
 /* The same among some ranks. */
 rill_status rill__gather_start_among(rill__run *, rill__gather *, const rill__group *,
-                                     rill__gather_kind, rill__block *mine);
+                                     rill__gather_kind, rill__parcel *mine);
 rill_status rill__gather_step(rill__run *, rill__gather *);
 
 /* The parts of all messages, in the order of ranks, into room for P. */

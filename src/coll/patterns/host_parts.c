@@ -18,7 +18,7 @@ static rill_status give(rill__run *run, int from, int to, int lane, const rill__
     const rill__hosts *hosts = run->hosts;
     int me = hosts->place, readers = to - from - (me >= from && me < to);
     uint64_t words[RILL__SHARED_WORDS];
-    rill__block *block = NULL;
+    rill__parcel *parcel = NULL;
     if (!readers) return RILL_OK;
     rill__run_round(run);
     bool shared = !rill__run_failed(run) &&
@@ -34,8 +34,8 @@ static rill_status give(rill__run *run, int from, int to, int lane, const rill__
             rill__part slice = rill__part_slice(run->shape, part, first, end - first);
             RILL_TRY(rill__run_send(run, rank, lane, &as_it_is, &slice));
         } else {
-            if (!block) RILL_TRY(rill__run_encode(run, &as_it_is, part, &block));
-            RILL_TRY(rill__run_send_block(run, rank, lane, block));
+            if (!parcel) RILL_TRY(rill__run_encode(run, &as_it_is, part, &parcel));
+            RILL_TRY(rill__run_send_parcel(run, rank, lane, parcel));
         }
     }
     return RILL_OK;

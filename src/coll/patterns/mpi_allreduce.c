@@ -79,7 +79,7 @@ static void find_op(const struct rill__mpi_sums *sums, const rill__mpi_allreduce
 /* ---- the sum ------------------------------------------------------------------------------------ */
 
 void *rill__mpi_room(rill__run *run, rill__mpi_allreduce *x, int i, size_t bytes) {
-    x->lent[i] = rill__block_take(run->outside->task, bytes);
+    x->lent[i] = rill__parcel_take(run->outside->task, bytes);
     return x->lent[i] ? x->lent[i]->buffer.data : NULL;
 }
 

@@ -22,7 +22,7 @@ typedef struct rill__mpi_allreduce {
     uint64_t count;
     bool last;  /* the call posts no other afterwards: those behind it may go on */
     bool lends; /* while MPI has the vectors nobody else may: an aborted call leaves them to it */
-    rill__block *lent[2]; /* where they lie (rill__mpi_room); NULL: elsewhere */
+    rill__parcel *lent[2]; /* where they lie (rill__mpi_room); NULL: elsewhere */
     /* so far */
     uint64_t done, posted;
     rill__wire wire;

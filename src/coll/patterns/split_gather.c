@@ -39,7 +39,7 @@ rill_status rill__split_gather_step(rill__run *run, rill__split_gather *s) {
     if (!s->gathering) {
         rill_status status = rill__split_sum_step(run, &s->split, s->dense);
         if (status != RILL_OK) return status;
-        rill__block *mine;
+        rill__parcel *mine;
         RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[0].part, &mine));
         RILL_TRY(rill__gather_start_among(run, &s->gather, &s->split.group, s->kind, mine));
         s->gathering = true;

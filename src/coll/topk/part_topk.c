@@ -51,11 +51,11 @@ void rill__part_topk(rill__run *run, const rill__part *part, uint64_t k, rill__p
 
 /* Where the pairs of block i end. */
 static uint64_t block_end(const rill__run *run, const rill__part *part, int i) {
-    uint64_t bound = rill__block_bound(run->feedback, run->dim, run->size, i + 1);
+    uint64_t bound = rill__share_bound(run->feedback, run->dim, run->size, i + 1);
     return rill__part_below(run->shape, part, bound);
 }
 
-void rill__part_topk_blocks(rill__run *run, const rill__part *part, int first, int end, uint64_t k,
+void rill__part_topk_shares(rill__run *run, const rill__part *part, int first, int end, uint64_t k,
                             rill__part *kept, rill__part *dropped) {
     rill__part whole = *part;
     int ranks = run->size;
@@ -65,7 +65,7 @@ void rill__part_topk_blocks(rill__run *run, const rill__part *part, int first, i
     uint64_t at = 0;
     for (int i = first; i < end && !over; i++) {
         uint64_t next = block_end(run, &whole, i);
-        over = next - at > rill__block_quota(k, ranks, i);
+        over = next - at > rill__share_quota(k, ranks, i);
         at = next;
     }
     if (!over) return;
@@ -77,7 +77,7 @@ void rill__part_topk_blocks(rill__run *run, const rill__part *part, int first, i
     at = 0;
     for (int i = first; i < end; i++) {
         uint64_t next = block_end(run, &whole, i);
-        rill__part_split_range(&s, at, next, rill__block_quota(k, ranks, i));
+        rill__part_split_range(&s, at, next, rill__share_quota(k, ranks, i));
         at = next;
     }
     split_end(&s, kept, dropped);

@@ -21,7 +21,7 @@ typedef struct state {
     phase phase;
     int distance; /* to the child or the parent that is next */
     rill__part sum;
-    rill__block *result; /* as the root encoded it */
+    rill__parcel *result; /* as the root encoded it */
 } state;
 
 static const char *supports(const rill__problem *p) {
@@ -74,7 +74,7 @@ static rill_status step_wait(rill__run *run, state *s) {
     if (!run->rank) return RILL_OK;
     rill_status status = rill__run_receive(run, run->rank - s->distance, RILL__LANE_B, &came);
     if (status != RILL_OK) return status;
-    s->result = came.block;
+    s->result = came.parcel;
     rill__run_round(run);
     s->sum = rill__received_pairs(run, &came.message, 0, run->dim);
     if (!rill__run_failed(run)) return RILL_OK;

@@ -263,7 +263,7 @@ static rill_status start_gather(rill__run *run, state *s) {
     rill__level_pack(s->counts, words);
     rill__coding coding = run->coding;
     coding.words = words;
-    rill__block *mine;
+    rill__parcel *mine;
     RILL_TRY(rill__run_encode(run, &coding, &part, &mine));
     return rill__gather_start(run, &s->gather, RILL__BRUCK, mine);
 }

@@ -1,17 +1,17 @@
-/* spardl: the largest k/P of the sum in each of P blocks of the index space.
+/* spardl: the largest k/P of the sum in each of P shares of the index space.
  *
  * Idea. Block b of the index space ends at rank b. Reduce-scatter for any P: with offset
- * (block - rank) mod P and distances d = the largest power of two below P, then its halves, each rank
- * sends to rank + d all blocks that it still holds whose offset is d or more, in one message, and keeps
- * the rest; the receiver adds them to its own. A block is trimmed to its k/P largest before
- * it is sent on, and at its end. Then Bruck's allgather of the P blocks, as their owners encoded them.
- * The blocks that a rank holds are consecutive, so that they are one range of pairs, or two where
- * they go on at block 0.
+ * (share - rank) mod P and distances d = the largest power of two below P, then its halves, each rank
+ * sends to rank + d all shares that it still holds whose offset is d or more, in one message, and keeps
+ * the rest; the receiver adds them to its own. A share is trimmed to its k/P largest before
+ * it is sent on, and at its end. Then Bruck's allgather of the P shares, as their owners encoded them.
+ * The shares that a rank holds are consecutive, so that they are one range of pairs, or two where
+ * they go on at share 0.
  * Blocks are of equal length as published, or with partition "balanced", the default, move to where
- * large entries are (block_bounds.c).
+ * large entries are (share_bounds.c).
  * Source. SparDL (Zhao et al., ICDE 2023), Spar-Reduce-Scatter, without teams.
  * Restriction. None. Blocks have at least one entry, so that for k < P the result has up to P.
- * Memory. The messages of the reduce-scatter, the sums of their blocks, and the P results.
+ * Memory. The messages of the reduce-scatter, the sums of their shares, and the P results.
  * Cost. With L = ceil(log2 P) and s = k (P-1)/P:
  *     L latency + s pair (byte + 2 copy) + 2s (merge + select)       reduce-scatter
  *   + L latency + s pair (byte + copy)                               gather
@@ -27,8 +27,8 @@ typedef enum phase { START, SEND, RECEIVE, GATHER } phase;
 
 typedef struct state {
     phase phase;
-    int distance, held;  /* of this round; blocks that this rank holds, its own the first */
-    rill__part parts[2]; /* of those up to the last block, and from block 0 on */
+    int distance, held;  /* of this round; shares that this rank holds, its own the first */
+    rill__part parts[2]; /* of those up to the last share, and from share 0 on */
     rill__gather gather;
 } state;
 
@@ -57,11 +57,11 @@ static double estimate(const rill__problem *p) {
 
 static section section_of(const rill__run *run, int from, int to) {
     int size = run->size;
-    uint64_t dim = run->dim, first = rill__block_bound(run->feedback, dim, size, from);
-    return (section){from, to, first, rill__block_bound(run->feedback, dim, size, to) - first};
+    uint64_t dim = run->dim, first = rill__share_bound(run->feedback, dim, size, from);
+    return (section){from, to, first, rill__share_bound(run->feedback, dim, size, to) - first};
 }
 
-/* The n blocks from the rank-th on that follow offset; returns how many sections they are. */
+/* The n shares from the rank-th on that follow offset; returns how many sections they are. */
 static int sections_of(const rill__run *run, int offset, int n, section out[2]) {
     int size = run->size, from = (run->rank + offset) % size;
     int over = from + n - size;
@@ -70,18 +70,18 @@ static int sections_of(const rill__run *run, int offset, int n, section out[2]) 
     return over > 0 ? 2 : 1;
 }
 
-/* The entries of blocks that this rank holds, at most as many as they may have. */
+/* The entries of shares that this rank holds, at most as many as they may have. */
 static rill__part trimmed(rill__run *run, const state *s, const section *c) {
     rill__part part = rill__part_slice(run->shape, &s->parts[c->from >= run->rank ? 0 : 1],
                                        c->first, c->range);
     rill__part dropped = rill__part_empty(0, 0);
-    rill__part_topk_blocks(run, &part, c->from, c->to, run->feedback->k, &part,
+    rill__part_topk_shares(run, &part, c->from, c->to, run->feedback->k, &part,
                            run->feedback->options.keeps ? &dropped : NULL);
     rill__give_back(run, &dropped);
     return part;
 }
 
-static rill_status encode_two(rill__run *run, const rill__part parts[2], rill__block **out) {
+static rill_status encode_two(rill__run *run, const rill__part parts[2], rill__parcel **out) {
     const void *start[2];
     for (int i = 0; i < 2; i++) {
         rill__message message;
@@ -92,17 +92,17 @@ static rill_status encode_two(rill__run *run, const rill__part parts[2], rill__b
     return rill__run_bundle(run, 2, start, out);
 }
 
-static rill_status send_blocks(rill__run *run, state *s) {
+static rill_status send_shares(rill__run *run, state *s) {
     int to = (run->rank + s->distance) % run->size;
     section c[2];
     rill__part parts[2];
-    rill__block *block;
+    rill__parcel *parcel;
     int n = sections_of(run, s->distance, s->held - s->distance, c);
     for (int i = 0; i < n; i++)
         parts[i] = trimmed(run, s, &c[i]);
-    RILL_TRY(n == 1 ? rill__run_encode(run, &run->coding, &parts[0], &block)
-                    : encode_two(run, parts, &block));
-    RILL_TRY(rill__run_send_block(run, to, RILL__LANE_A, block));
+    RILL_TRY(n == 1 ? rill__run_encode(run, &run->coding, &parts[0], &parcel)
+                    : encode_two(run, parts, &parcel));
+    RILL_TRY(rill__run_send_parcel(run, to, RILL__LANE_A, parcel));
     rill__run_round(run);
     sections_of(run, 0, s->distance, c);
     for (int i = 0; i < 2; i++)
@@ -115,8 +115,8 @@ static void add(rill__run *run, state *s, int i, const rill__message *message, c
     rill__part_add_pairs(run, &s->parts[i], &received);
 }
 
-/* What comes are the first of the blocks that this rank holds. */
-static rill_status receive_blocks(rill__run *run, state *s) {
+/* What comes are the first of the shares that this rank holds. */
+static rill_status receive_shares(rill__run *run, state *s) {
     int size = run->size;
     int from = (run->rank - s->distance + size) % size;
     rill__received received;
@@ -143,9 +143,9 @@ static rill_status receive_blocks(rill__run *run, state *s) {
 static rill_status gather_own(rill__run *run, state *s) {
     section own = section_of(run, run->rank, run->rank + 1);
     rill__part part = trimmed(run, s, &own);
-    rill__block *block;
-    RILL_TRY(rill__run_encode(run, &run->coding, &part, &block));
-    return rill__gather_start(run, &s->gather, RILL__BRUCK, block);
+    rill__parcel *parcel;
+    RILL_TRY(rill__run_encode(run, &run->coding, &part, &parcel));
+    return rill__gather_start(run, &s->gather, RILL__BRUCK, parcel);
 }
 
 /* Owners go on from what they sent as well: where values are coded, all have the same. */
@@ -158,7 +158,7 @@ static rill_status finish(rill__run *run, state *s) {
         parts[i] = rill__received_pairs(run, &s->gather.messages[i], c.first, c.range);
     }
     rill_status status = rill__finish_parts(run, size, parts);
-    if (status == RILL_OK && !rill__run_failed(run)) rill__block_memory_close(run, parts);
+    if (status == RILL_OK && !rill__run_failed(run)) rill__share_memory_close(run, parts);
     return status;
 }
 
@@ -168,7 +168,7 @@ static rill_status step(rill__run *run) {
     rill_status status;
     if (s->phase == START) {
         section c[2];
-        rill__block_memory_open(run);
+        rill__share_memory_open(run);
         sections_of(run, 0, size, c);
         for (int i = 0; i < 2; i++)
             s->parts[i] = rill__part_slice(run->shape, run->input, c[i].first, c[i].range);
@@ -180,10 +180,10 @@ static rill_status step(rill__run *run) {
     }
     while (s->phase == SEND || s->phase == RECEIVE) {
         if (s->phase == SEND) {
-            RILL_TRY(send_blocks(run, s));
+            RILL_TRY(send_shares(run, s));
             s->phase = RECEIVE;
         }
-        if ((status = receive_blocks(run, s)) != RILL_OK) return status;
+        if ((status = receive_shares(run, s)) != RILL_OK) return status;
         s->held = s->distance;
         s->distance /= 2;
         s->phase = s->distance ? SEND : GATHER;
@@ -196,12 +196,12 @@ static rill_status step(rill__run *run) {
 const rill__algorithm rill__topk_spardl = {
     .name = "spardl",
     .description =
-        "SparDL: the largest k/P of each of P blocks; reduce-scatter and Bruck's allgather",
+        "SparDL: the largest k/P of each of P shares; reduce-scatter and Bruck's allgather",
     .supports = supports,
     .estimate = estimate,
     .state_size = sizeof(state),
     .step = step,
-    .memory_size = rill__block_memory_size,
+    .memory_size = rill__share_memory_size,
     .selects_by_range = true,
     .balances = true,
 };

@@ -1,6 +1,6 @@
-/* Sums of many inputs through dense blocks with AVX-512, for kernels_avx512.c.
+/* Sums of many inputs through dense tiles with AVX-512, for kernels_avx512.c.
  *
- * A block is a stretch of indices whose accumulators stay in the first- or second-level cache. Each
+ * A tile is a stretch of indices whose accumulators stay in the first- or second-level cache. Each
  * input in turn is added to it, one element at a time (gathers and scatters are slower on Zen 4);
  * then what is set is squeezed out in order. What is set is known in one of two ways:
  *   marked  an accumulator differs from the identity of the operation. Only values that are the
@@ -9,10 +9,10 @@
  *   mapped  every value sets a byte in the map, which is a quarter to an eighth to read, and less
  *           to restore. Cheaper below a density of about 10 %; needed for products, which can come
  *           back to 1, and where denormals are flushed, as a sum then can become -0.0.
- * Where the result is dense, a block is written as it is, the identity replaced by the neutral element.
- * The parts of the next block are prefetched: many short streams defeat the hardware's prefetcher
+ * Where the result is dense, a tile is written as it is, the identity replaced by the neutral element.
+ * The parts of the next tile are prefetched: many short streams defeat the hardware's prefetcher
  * (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). Block size: 4K to 64K indices,
- * so that an input has about 128 elements in a block, as a visit costs a few wrong guesses. */
+ * so that an input has about 128 elements in a tile, as a visit costs a few wrong guesses. */
 #include "space/kernels_avx512_simd.h"
 
 static void fill(rill_type, void *dst, uint64_t n, const void *value); /* kernels_avx512_dense.h */
@@ -24,13 +24,13 @@ static void fill(rill_type, void *dst, uint64_t n, const void *value); /* kernel
 #define BLOCK_PAST                                                                                 \
     (16u << 20) /* bytes of a dense result from which on it is written past the caches */
 
-typedef struct block_plan {
+typedef struct tile_plan {
     uint64_t size;  /* indices; a multiple of 64 */
     uint64_t ahead; /* elements of an input to prefetch */
     bool marked;
-} block_plan;
+} tile_plan;
 
-RILL__INLINE block_plan block_plan_of(rill__op_kind kind, uint64_t range, int n, uint64_t inputs) {
+RILL__INLINE tile_plan tile_plan_of(rill__op_kind kind, uint64_t range, int n, uint64_t inputs) {
     double per_index = (double)inputs / (double)n / (double)range;
     uint64_t size = BLOCK_MIN;
     while (size < RILL__BLOCK_MAX && per_index * (double)size < BLOCK_VISIT)
@@ -39,7 +39,7 @@ RILL__INLINE block_plan block_plan_of(rill__op_kind kind, uint64_t range, int n,
     uint64_t ahead = (uint64_t)(1.3 * per_index * (double)size);
     bool flushes = _mm_getcsr() & (_MM_FLUSH_ZERO_MASK | 0x0040); /* 0x0040: denormals are zeros */
     bool marked = kind != RILL__PROD && !flushes && inputs >= range / BLOCK_MARKED;
-    return (block_plan){size, rill__min_u64(ahead, 1024), marked};
+    return (tile_plan){size, rill__min_u64(ahead, 1024), marked};
 }
 
 /* Writes the numbers of the set bits, plus offset; returns their count. */
@@ -158,10 +158,10 @@ RILL__INLINE const float *widen_bf16(const uint16_t *p, float *wide) {
 #define CLEAR clear_f32
 #define NAME(x) x##_f32_4
 #define INDEX_BYTES 4
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #define NAME(x) x##_f32_8
 #define INDEX_BYTES 8
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #undef VALUE
 #undef TYPE
 #undef WIDEN
@@ -177,10 +177,10 @@ RILL__INLINE const float *widen_bf16(const uint16_t *p, float *wide) {
 #define STORE_FULL store_full_f16
 #define NAME(x) x##_f16_4
 #define INDEX_BYTES 4
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #define NAME(x) x##_f16_8
 #define INDEX_BYTES 8
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #undef TYPE
 #undef WIDEN
 #undef LOAD
@@ -194,10 +194,10 @@ RILL__INLINE const float *widen_bf16(const uint16_t *p, float *wide) {
 #define STORE_FULL store_full_bf16
 #define NAME(x) x##_bf16_4
 #define INDEX_BYTES 4
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #define NAME(x) x##_bf16_8
 #define INDEX_BYTES 8
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #undef VALUE
 #undef ACC
 #undef APPLY
@@ -221,10 +221,10 @@ RILL__INLINE const float *widen_bf16(const uint16_t *p, float *wide) {
 #define CLEAR clear_f64
 #define NAME(x) x##_f64_4
 #define INDEX_BYTES 4
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #define NAME(x) x##_f64_8
 #define INDEX_BYTES 8
-#include "space/kernels_avx512_blocks.inc"
+#include "space/kernels_avx512_tiles.inc"
 #undef VALUE
 #undef ACC
 #undef APPLY
