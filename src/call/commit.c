@@ -2,8 +2,8 @@
  *
  * A rank that fails puts its status into the messages that it still has to send. One that fails after the last of
  * them, for want of memory to take in what came, would be the only one to know. In the steady state a call allocates
- * nothing; so calls that may have to end with an agreement on the status: the first two of a kind, and those with more
- * entries, in the result, in all inputs or in one of them, than any before. All ranks know which these are: by how many have
+ * nothing; so calls that may have to end with an agreement on the status: the first two of a kind that go the same way
+ * (algorithm, codec, partition), and those with more entries, in the result, in all inputs or in one of them, than any before. All ranks know which these are: by how many have
  * ended so, and by statistics that all have. An algorithm that now and then does more says so (more_memory), alike on all
  * ranks. A rank that fails in another call, and so may not know its size, sends an abort: it reaches those who wait for its
  * word.
@@ -33,10 +33,20 @@ static bool is_lost_count(const rill_request *r) {
     return !r->blocking && !r->persistent && r->task.seq > r->task.engine->derailed;
 }
 
+/* A way to send needs memory of its own. Two that share a bit are taken for one. */
+static uint64_t way_of(const rill_request *r) {
+    const rill__problem *p = &r->plan.problem;
+    uint64_t way = r->plan.algorithm_hash;
+    way = way * 31 + (p->codec ? p->codec->id + 1u : 0);
+    way = way * 31 + (uint64_t)p->value_bits;
+    way = way * 31 + (uint64_t)p->partition;
+    return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+}
+
 static bool is_first(rill_request *r) {
     if (r->run.more_memory) return true;
     const rill__commits *c = commits_of(r);
-    if (c) return c->calls < FIRST_CALLS;
+    if (c) return !(c->twice & way_of(r));
     return !r->blocking && r->plan.call < FIRST_CALLS && !is_lost_count(r);
 }
 
@@ -65,7 +75,8 @@ static uint64_t raised(uint64_t mark, uint64_t size) {
 static void count_commit(rill_request *r) {
     rill__commits *c = commits_of(r), size = sizes_of(r);
     if (!c) return;
-    c->calls++;
+    c->twice |= c->once & way_of(r);
+    c->once |= way_of(r);
     c->result = raised(c->result, size.result);
     c->sum = raised(c->sum, size.sum);
     c->most = raised(c->most, size.most);

@@ -25,9 +25,9 @@ typedef struct rill__settings {
     uint64_t block; /* 0: unset */
 } rill__settings;
 
-/* Calls that ended with an agreement (api/commit.c), and the largest that all ranks had room for. */
+/* Calls that ended with an agreement (call/commit.c), and the largest that all ranks had room for. */
 typedef struct rill__commits {
-    uint64_t calls;
+    uint64_t once, twice; /* ways to send that so many calls went, a bit each */
     uint64_t result, sum, most; /* entries of the result, of all inputs, of one */
 } rill__commits;
 

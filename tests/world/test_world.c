@@ -160,10 +160,13 @@ int main(int argc, char **argv) {
         rill__world_free(worlds[i]);
     double seconds = now_s() - start;
     printf("%ld schedules (seed %llu), %ld calls, %ld with a fault, %ld refused allocations; "
+           "%ld that one rank learned of alone; "
            "%ld wrong, %ld waited for ever; %.1f s, %.0f schedules a second\n",
            totals.schedules, (unsigned long long)seed, totals.calls, totals.failed, totals.hits,
-           totals.wrong, totals.stuck, seconds, (double)totals.schedules / seconds);
+           late_failures, totals.wrong, totals.stuck, seconds, (double)totals.schedules / seconds);
     bool enough = totals.schedules < 1000 || (totals.calls && totals.hits && totals.failed);
     if (!enough) fprintf(stderr, "the schedules did too little\n");
-    return totals.stuck || totals.wrong || !enough;
+    bool rare = late_failures <= 3 + totals.hits / 1000;
+    if (!rare) fprintf(stderr, "one rank fails alone too often\n");
+    return totals.stuck || totals.wrong || !enough || !rare;
 }
