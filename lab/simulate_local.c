@@ -173,8 +173,7 @@ static void run_rank(int rank, void *context) {
     rill_comm_free(&comm);
 }
 
-/* ---- output
- * -------------------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static void print_row(const simulation *s, double real) {
     uint64_t most = 0, messages = 0;
@@ -199,8 +198,7 @@ static double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- one algorithm
- * ---------------------------------------------------------------------------------------- */
+/* ---- one algorithm --------------------------------------------------------------------------- */
 
 static void *memory(size_t n, size_t bytes) {
     void *at = calloc(n, bytes);
@@ -264,8 +262,7 @@ static bool simulate_all(const options *o) {
     return good;
 }
 
-/* ---- command line
- * ----------------------------------------------------------------------------------------- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 static const char help[] =
     "usage: lab/simulate --local --ranks P [OPTION...]\n"

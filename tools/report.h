@@ -66,8 +66,7 @@ typedef struct report_data {
     report_names runs;          /* of train */
 } report_data;
 
-/* ---- reading: false after a message that names file and line -----------------------------------
- */
+/* ---- reading: false after a message that names file and line --------------------------------- */
 bool report_read(report_data *, int words, const char *const *word);
 void report_free(report_data *);
 double report_number(const json_t *object, const char *key);    /* or NAN */

@@ -74,8 +74,7 @@ static void close_panels(bool shown, FILE *out) {
     fputs(shown ? "</div>\n" : "</div></details>\n", out);
 }
 
-/* ---- time against density ---------------------------------------------------------------------
- */
+/* ---- time against density -------------------------------------------------------------------- */
 
 static bool density_panel(const report_data *d, int first, int end, FILE *out) {
     plot p = {.family = &plot_algorithms,
@@ -125,8 +124,7 @@ static bool density_section(const report_data *d, FILE *out) {
     return good;
 }
 
-/* ---- time against ranks
- * -------------------------------------------------------------------------- */
+/* ---- time against ranks ---------------------------------------------------------------------- */
 
 /* One host, or so many ranks on each. */
 static int placement(const report_bench *b) { return b->hosts == 1 ? 0 : b->ranks / b->hosts; }
@@ -202,8 +200,7 @@ static bool ranks_section(const report_data *d, FILE *out) {
     return good;
 }
 
-/* ---- bytes and predictions
- * ----------------------------------------------------------------------- */
+/* ---- bytes and predictions ------------------------------------------------------------------- */
 
 static bool bytes_figure(const report_data *d, FILE *out) {
     plot p = {.family = &plot_algorithms,
@@ -277,8 +274,7 @@ static bool predicted_figure(const report_data *d, const report_summary *s, FILE
     return good;
 }
 
-/* ---- table
- * ------------------------------------------------------------------------------------------ */
+/* ---- table ----------------------------------------------------------------------------------- */
 
 static void speedup_cell(const report_data *d, int first, int end, int style, double most,
                          FILE *out) {

@@ -41,8 +41,7 @@ static void correct_cell(FILE *out, const json_t *o) {
                                       : "");
 }
 
-/* ---- steps of reducers -------------------------------------------------------------------------
- */
+/* ---- steps of reducers ----------------------------------------------------------------------- */
 
 static bool step_bars(const report_data *d, FILE *out) {
     static const char *const parts[] = {"select", "exchange", "update", "not told apart"};
@@ -131,8 +130,7 @@ static bool step_section(const report_data *d, FILE *out) {
     return true;
 }
 
-/* ---- kernels -----------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* "memory, heavy, 1 %": what the kernel worked on. */
 static void kernel_input(const json_t *o, char *text, size_t size) {

@@ -1,8 +1,8 @@
 /* rill: sparse collectives for distributed machine learning, on MPI.
  *
  * Three levels, each usable alone:
- *   stream      a vector of dimension N that is sparse, dense or block-sparse, and switches by itself
- *   collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
+ *   stream      a vector of dimension N that is sparse, dense or block-sparse, and switches by
+ * itself collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
  *   reducer     one object for a training step: gradient in, update out, nothing lost
  *
  * Every fallible call returns a rill_status: RILL_OK is 0, errors are negative, and
@@ -55,9 +55,10 @@ typedef enum rill_status {
 
 RILL_API const char *rill_strerror(rill_status); /* a short phrase; never NULL */
 RILL_API const char *rill_last_error(void);      /* detail of this thread's last failed call */
-/* Sets that detail and returns the status: for layers on top of this header, such as rill/train.h. With RILL_OK the detail
- * is that of this thread's next failure (NULL: as usual). A layer that finds an argument wrong then makes the collective call with NULL in its
- * place, and an operation of the user's that cannot do its work just returns: the call fails, and tells all ranks why. */
+/* Sets that detail and returns the status: for layers on top of this header, such as rill/train.h.
+ * With RILL_OK the detail is that of this thread's next failure (NULL: as usual). A layer that
+ * finds an argument wrong then makes the collective call with NULL in its place, and an operation
+ * of the user's that cannot do its work just returns: the call fails, and tells all ranks why. */
 RILL_API rill_status rill_error_set(rill_status, const char *detail);
 
 /* ---- types, operations -------------------------------------------------------------------- */
@@ -98,9 +99,10 @@ typedef struct rill_stream rill_stream;
 
 RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **out);
 
-/* Where entries lie. device: its number, -1 the current one; -1 for the host. A stream's arrays, those
- * that its calls are given and those that views show, lie in its memory; rill_stream_copy goes from one
- * memory to another. RILL_CUDA is RILL_ERR_UNSUPPORTED where the library is built without it. */
+/* Where entries lie. device: its number, -1 the current one; -1 for the host. A stream's arrays,
+ * those that its calls are given and those that views show, lie in its memory; rill_stream_copy
+ * goes from one memory to another. RILL_CUDA is RILL_ERR_UNSUPPORTED where the library is built
+ * without it. */
 typedef enum rill_memory { RILL_HOST = 0, RILL_CUDA = 1 } rill_memory;
 RILL_API rill_status rill_stream_create_in(rill_memory, int device, rill_type, uint64_t dim,
                                            rill_stream **out);
@@ -114,9 +116,9 @@ RILL_API rill_status rill_stream_set_pairs(rill_stream *, uint64_t nnz, const ui
 RILL_API rill_status rill_stream_set_pairs64(rill_stream *, uint64_t nnz, const uint64_t *idx,
                                              const void *val);
 /* n blocks of block entries each, such as the rows of an embedding: block i has the indices from
- * blocks[i] * block on, and the values from values[i * block] on; those of indices at or past dim are
- * not read. Numbers may be unsorted and repeat, as indices may. The stream is block-sparse then, also
- * with n = 0. */
+ * blocks[i] * block on, and the values from values[i * block] on; those of indices at or past dim
+ * are not read. Numbers may be unsorted and repeat, as indices may. The stream is block-sparse
+ * then, also with n = 0. */
 RILL_API rill_status rill_stream_set_blocks(rill_stream *, uint64_t block, uint64_t n,
                                             const uint64_t *blocks, const void *values);
 /* Keeps the non-zeros as pairs, or stays dense where that is cheaper. */
@@ -137,8 +139,9 @@ RILL_API rill_status rill_stream_fill(const rill_stream *, void *fill); /* one v
 RILL_API const uint32_t *rill_stream_indices32(const rill_stream *);
 RILL_API const uint64_t *rill_stream_indices64(const rill_stream *);
 RILL_API const void *rill_stream_values(const rill_stream *);
-/* Of a block-sparse stream, which has no indices: the entries of a block (0: it is none), and the *n
- * (if not NULL) numbers. The values of the blocks follow each other; the last may be cut by dim. */
+/* Of a block-sparse stream, which has no indices: the entries of a block (0: it is none), and the
+ * *n (if not NULL) numbers. The values of the blocks follow each other; the last may be cut by dim.
+ */
 RILL_API uint64_t rill_stream_block(const rill_stream *);
 RILL_API const uint64_t *rill_stream_blocks(const rill_stream *, uint64_t *n);
 
@@ -151,8 +154,8 @@ RILL_API rill_status rill_stream_to_blocks(rill_stream *, uint64_t block);
 /* Checks every invariant; on failure *reason (if not NULL) names the first broken one. */
 RILL_API rill_status rill_stream_validate(const rill_stream *, const char **reason);
 
-/* into = into op from. Any pair of forms; into switches to dense where that is cheaper. Blocks of one
- * size stay blocks; a block-sparse from is taken as into is. */
+/* into = into op from. Any pair of forms; into switches to dense where that is cheaper. Blocks of
+ * one size stay blocks; a block-sparse from is taken as into is. */
 RILL_API rill_status rill_stream_add(rill_stream *into, const rill_stream *from, const rill_op *);
 /* out = in[0] op in[1] op ... op in[n-1], in one pass; out must not be among the inputs. */
 RILL_API rill_status rill_stream_sum(rill_stream *out, int n, const rill_stream *const *in,
@@ -172,9 +175,9 @@ typedef struct rill_config {
     const void *info;     /* points to an MPI_Info, which rill_comm_create reads; NULL: none */
     int check;            /* 1: agree on all arguments before each call; 0: no; -1: unset */
     uint64_t split_limit; /* most bytes in one MPI message; 0: default, 1 GiB */
-    /* 1: a thread of the communicator advances its requests while no caller does, so that they go on
-     * while the program computes; 0: no; -1: unset. It needs a processor that the program leaves it
-     * (mpirun --bind-to none, or --map-by slot:PE=2), and MPI_THREAD_MULTIPLE: with less,
+    /* 1: a thread of the communicator advances its requests while no caller does, so that they go
+     * on while the program computes; 0: no; -1: unset. It needs a processor that the program leaves
+     * it (mpirun --bind-to none, or --map-by slot:PE=2), and MPI_THREAD_MULTIPLE: with less,
      * rill_comm_create fails on all ranks, whatever asked for the thread. */
     int progress_thread;
 } rill_config;
@@ -183,8 +186,8 @@ typedef struct rill_config {
 
 typedef struct rill_stats {
     size_t size;
-    /* Of this rank, headers included; for "dense" the ring's 2(P-1)/P N. The agreement on the status that ends the
-     * first calls of a kind is not counted. */
+    /* Of this rank, headers included; for "dense" the ring's 2(P-1)/P N. The agreement on the
+     * status that ends the first calls of a kind is not counted. */
     uint64_t sent_bytes;
     uint64_t recv_bytes;
     uint64_t messages; /* sent by this rank */
@@ -211,18 +214,20 @@ typedef struct rill_stats {
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
 RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill_comm **out);
 #endif
-/* n ranks in this process, without MPI, which need not be initialised: comms[0..n) are communicators of each other. One
- * thread creates all of them. Then each is used by a thread of its own; or one thread uses all, with non-blocking calls:
- * while it waits for a request of one rank the others' advance, too. (A blocking call of such a thread would wait for ranks
- * that it keeps from calling.) Settings come from config and the environment; config->info is not read. Algorithms that
- * MPI serves elsewhere ("dense", "s2") sum by messages of rill's own there. */
+/* n ranks in this process, without MPI, which need not be initialised: comms[0..n) are
+ * communicators of each other. One thread creates all of them. Then each is used by a thread of its
+ * own; or one thread uses all, with non-blocking calls: while it waits for a request of one rank
+ * the others' advance, too. (A blocking call of such a thread would wait for ranks that it keeps
+ * from calling.) Settings come from config and the environment; config->info is not read.
+ * Algorithms that MPI serves elsewhere ("dense", "s2") sum by messages of rill's own there. */
 RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, rill_comm **comms);
-/* Collective; also after a failed call. All requests must be freed first. Local communicators are freed one by one, in any
- * order: whoever is in a call that the rank would have to take part in gets RILL_ERR_STATE. */
+/* Collective; also after a failed call. All requests must be freed first. Local communicators are
+ * freed one by one, in any order: whoever is in a call that the rank would have to take part in
+ * gets RILL_ERR_STATE. */
 RILL_API rill_status rill_comm_free(rill_comm **);
-/* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and rounded as the
- * first ones were, so that a part of a program can be repeated to the bit. Sends nothing; all ranks, at the same
- * place among their calls. No request may be active. */
+/* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and
+ * rounded as the first ones were, so that a part of a program can be repeated to the bit. Sends
+ * nothing; all ranks, at the same place among their calls. No request may be active. */
 RILL_API rill_status rill_comm_forget(rill_comm *);
 /* Starts the progress thread of rill_config, or ends it; what is so already stays. Not collective.
  * RILL_ERR_UNSUPPORTED where there can be none. */
@@ -244,8 +249,8 @@ typedef struct rill_options {
     /* What value_bits applies to. "auto", as the papers have it: the second phase of "dsar", every
      * message of the others; "all": every message of "dsar" too; NULL: unset. */
     const char *value_scope;
-    /* "block": entries of a block, where entries come in whole blocks; "auto" considers it only then.
-     * 0: unset; "block" then takes the blocks of a block-sparse input, or 256. */
+    /* "block": entries of a block, where entries come in whole blocks; "auto" considers it only
+     * then. 0: unset; "block" then takes the blocks of a block-sparse input, or 256. */
     uint64_t block;
     /* The fewest bits of a value that the planner may choose where value_bits is 0: 16, 8, 4 or 2.
      * 0: values travel as they are; -1: unset. */
@@ -276,9 +281,9 @@ RILL_API rill_status rill_bcast(rill_comm *, rill_stream *, int root, const rill
 /* Non-blocking forms return a started request, persistent forms (_init) one to start with
  * rill_start as often as wanted. Streams must stay untouched from start to completion, and first
  * and count alive. Start order is the same on all ranks; completion order is free. Waiting advances
- * the requests of one communicator: across several, use rill_waitall or rill_progress. Requests go on
- * only in calls that start, test, wait or progress; or by themselves, where the communicator has a
- * progress thread (rill_config, rill_comm_progress_thread). */
+ * the requests of one communicator: across several, use rill_waitall or rill_progress. Requests go
+ * on only in calls that start, test, wait or progress; or by themselves, where the communicator has
+ * a progress thread (rill_config, rill_comm_progress_thread). */
 typedef struct rill_request rill_request;
 
 RILL_API rill_status rill_iallreduce(rill_comm *, const rill_stream *in, rill_stream *out,
@@ -324,17 +329,18 @@ RILL_API rill_status rill_request_free(rill_request **);
 
 /* ---- reducers ------------------------------------------------------------------------------- */
 
-/* A training step: takes this rank's gradient, selects what is worth sending, keeps the rest for later
- * steps (the residual), and gives all ranks the same update. Without momentum and clipping nothing is
- * ever lost: (updates times the number of ranks, where they are means) plus the residuals of all ranks
- * is the sum of all gradients, up to rounding, after every step and under every codec.
+/* A training step: takes this rank's gradient, selects what is worth sending, keeps the rest for
+ * later steps (the residual), and gives all ranks the same update. Without momentum and clipping
+ * nothing is ever lost: (updates times the number of ranks, where they are means) plus the
+ * residuals of all ranks is the sum of all gradients, up to rounding, after every step and under
+ * every codec.
  *
  * Algorithms: every allreduce (the exact sum of what the ranks selected), and those of
  * rill_algorithm_at(RILL_REDUCER, i), which give about k entries of the sum.
  *
  * Create, free, step, start, save and load are collective: the same order on all ranks of the
- * communicator. Several reducers can be under way at once. "dense" and "s2" leave sums to MPI, which
- * may round them otherwise in two halves (start, wait) than in one step. */
+ * communicator. Several reducers can be under way at once. "dense" and "s2" leave sums to MPI,
+ * which may round them otherwise in two halves (start, wait) than in one step. */
 typedef struct rill_reducer rill_reducer;
 
 typedef struct rill_reducer_options {
@@ -363,8 +369,8 @@ typedef struct rill_reducer_options {
     uint64_t warmup_steps;
     uint64_t seed;   /* of random rounding, "random" and hashes */
     uint64_t bucket; /* of select "bucket"; 0: 512 */
-    /* Entries of a block: for select "block" and algorithm "block" 0 means 256; "s2" sketches entries
-     * where it is 0, and whole blocks (embedding rows) where it is not. */
+    /* Entries of a block: for select "block" and algorithm "block" 0 means 256; "s2" sketches
+     * entries where it is 0, and whole blocks (embedding rows) where it is not. */
     uint64_t block;
     int threads;                   /* of the selection; 0 or 1: this thread alone */
     uint64_t threshold_interval;   /* steps between exact thresholds (tau'); 0: 32 */
@@ -372,10 +378,11 @@ typedef struct rill_reducer_options {
     double balance_trigger; /* "oktopk": largest share over the mean that is evened out; 0: 4 */
     double lambda;          /* "s2": cells of the sketch per entry of the union; 0: 0.5 */
     int sketch_rows;        /* "s2": rows of the sketch, whose median is taken; 0: 3 */
-    /* What a NaN or an infinity in a gradient does. "void" (NULL: the same): the step is void on all ranks. Its
-     * status is RILL_OK, every entry of the update is NaN (a stream has no entries, and NaN as its fill), residual and
-     * momentum are as before it, up to rounding, and no gradient of the step is kept. "zero": such values count as 0.
-     * "pass": they go through, and stay in residuals. */
+    /* What a NaN or an infinity in a gradient does. "void" (NULL: the same): the step is void on
+     * all ranks. Its status is RILL_OK, every entry of the update is NaN (a stream has no entries,
+     * and NaN as its fill), residual and momentum are as before it, up to rounding, and no gradient
+     * of the step is kept. "zero": such values count as 0. "pass": they go through, and stay in
+     * residuals. */
     const char *nonfinite;
 } rill_reducer_options;
 #define RILL_REDUCER_OPTIONS_INIT                                                                  \
@@ -392,27 +399,28 @@ RILL_API rill_status rill_reducer_step(rill_reducer *, const void *gradient, voi
 /* The update as a stream: saves writing a dense vector. */
 RILL_API rill_status rill_reducer_step_stream(rill_reducer *, const void *gradient,
                                               rill_stream *update);
-/* The same in two halves. The gradient is free again when start returns; the update is written until
- * wait returns (or the test that says done), and must stay alive and untouched until then. */
+/* The same in two halves. The gradient is free again when start returns; the update is written
+ * until wait returns (or the test that says done), and must stay alive and untouched until then. */
 RILL_API rill_status rill_reducer_start(rill_reducer *, const void *gradient, void *update);
 RILL_API rill_status rill_reducer_start_stream(rill_reducer *, const void *gradient,
                                                rill_stream *update);
 RILL_API rill_status rill_reducer_test(rill_reducer *, int *done);
 RILL_API rill_status rill_reducer_wait(rill_reducer *);
-/* The step that was started last, as a request: rill_test, rill_wait, rill_waitall, rill_waitany and
- * a progress thread serve it beside those of collectives, the update is there when it is complete,
- * and rill_request_stats gives the step's. It is the reducer's: not to be freed or started, and to
- * be asked for after each start. NULL: none was started yet. */
+/* The step that was started last, as a request: rill_test, rill_wait, rill_waitall, rill_waitany
+ * and a progress thread serve it beside those of collectives, the update is there when it is
+ * complete, and rill_request_stats gives the step's. It is the reducer's: not to be freed or
+ * started, and to be asked for after each start. NULL: none was started yet. */
 RILL_API rill_request *rill_reducer_request(const rill_reducer *);
 /* Adds a micro-batch's gradient to the next step, and sends nothing. Not collective. */
 RILL_API rill_status rill_reducer_accumulate(rill_reducer *, const void *gradient);
-/* Multiplies what waits to be sent. With the old rate over the new one, when a learning rate that is
- * applied to updates changes: what waits then counts with the rate that it was computed at, as if the
- * rate were in the gradients. Not collective, but all ranks should. */
+/* Multiplies what waits to be sent. With the old rate over the new one, when a learning rate that
+ * is applied to updates changes: what waits then counts with the rate that it was computed at, as
+ * if the rate were in the gradients. Not collective, but all ranks should. */
 RILL_API rill_status rill_reducer_scale(rill_reducer *, double factor);
 
-/* Takes back the entries [first, first + count) of an update that nobody applies: values are those of the update, the same
- * on all ranks, and each rank keeps its share of them for later steps. Sends nothing; all ranks should. */
+/* Takes back the entries [first, first + count) of an update that nobody applies: values are those
+ * of the update, the same on all ranks, and each rank keeps its share of them for later steps.
+ * Sends nothing; all ranks should. */
 RILL_API rill_status rill_reducer_give_back(rill_reducer *, uint64_t first, uint64_t count,
                                             const void *values);
 
@@ -433,8 +441,8 @@ RILL_API rill_status rill_reducer_stats(const rill_reducer *, rill_stats *); /* 
 /* One file for all ranks, replaced as a whole when it is complete. Loading with the same number of
  * ranks goes on bit by bit as if never interrupted; with another number, residuals and momenta move
  * to other ranks and none is lost. The reducer loaded into has the dim, type and options of the
- * saved one. A failure of one rank is everybody's: a save leaves the file that was there, a load the
- * reducer as it was. */
+ * saved one. A failure of one rank is everybody's: a save leaves the file that was there, a load
+ * the reducer as it was. */
 RILL_API rill_status rill_reducer_save(const rill_reducer *, const char *path);
 RILL_API rill_status rill_reducer_load(rill_reducer *, const char *path);
 
@@ -465,8 +473,8 @@ RILL_API rill_status rill_selector_free(rill_selector **);
 /* out = the selected entries of dense. Largest magnitudes; a NaN counts as the largest, ties go to
  * the lower index. */
 RILL_API rill_status rill_select(rill_selector *, const void *dense, rill_stream *out);
-/* residual += gradient; out = what is selected of it, and those entries of residual become 0. After a failure for
- * want of memory the gradient is in residual, and nothing is selected. */
+/* residual += gradient; out = what is selected of it, and those entries of residual become 0. After
+ * a failure for want of memory the gradient is in residual, and nothing is selected. */
 RILL_API rill_status rill_select_residual(rill_selector *, const void *gradient, void *residual,
                                           rill_stream *out);
 RILL_API const char *rill_selector_at(int i, const char **description);
@@ -474,9 +482,10 @@ RILL_API const char *rill_selector_at(int i, const char **description);
 /* ---- codecs by themselves ------------------------------------------------------------------ */
 
 /* What the collectives do to the indices and values of a message, for those who write their own
- * transport or measure. Indices are strictly ascending in [first, first + range) and have index_bytes
- * (4 or 8) each. Kernels load and store whole registers: every array must be readable, and outputs
- * writable, RILL_SLACK bytes past its end. Decoders accept any bytes, and report malformed ones. */
+ * transport or measure. Indices are strictly ascending in [first, first + range) and have
+ * index_bytes (4 or 8) each. Kernels load and store whole registers: every array must be readable,
+ * and outputs writable, RILL_SLACK bytes past its end. Decoders accept any bytes, and report
+ * malformed ones. */
 #define RILL_SLACK 128
 RILL_API rill_status rill_indices_bound(const char *codec, unsigned index_bytes, uint64_t count,
                                         uint64_t range, size_t *bound);
@@ -486,8 +495,8 @@ RILL_API rill_status rill_indices_encode(const char *codec, unsigned index_bytes
 RILL_API rill_status rill_indices_decode(const char *codec, unsigned index_bytes, const void *in,
                                          size_t size, uint64_t count, uint64_t first,
                                          uint64_t range, void *idx);
-/* value_bits of 0 (as they are), 16, 8, 4 or 2; below 16 by QSGD: stochastic and unbiased, in buckets of
- * 1024 with one scale. The same seed and sender give the same bytes. */
+/* value_bits of 0 (as they are), 16, 8, 4 or 2; below 16 by QSGD: stochastic and unbiased, in
+ * buckets of 1024 with one scale. The same seed and sender give the same bytes. */
 RILL_API rill_status rill_values_bound(rill_type, int value_bits, uint64_t count, size_t *bound);
 RILL_API rill_status rill_values_encode(rill_type, int value_bits, const void *values,
                                         uint64_t count, uint64_t seed, uint32_t sender, void *out,
@@ -537,10 +546,11 @@ RILL_API const char *rill_setting_at(int i, rill_setting *out);
 
 /* ---- planner ------------------------------------------------------------------------------ */
 
-/* Algorithm "auto" takes what is expected to be fastest. What a message, a byte, a sum cost comes from
- * a profile, which rill_tune writes: the file RILL_PROFILE names (or the MPI_Info key "rill_profile";
- * "none" for the built-in constants), else rill/profile in the user's configuration folder. Without
- * one the constants are built in, and a few messages tell what class of network there is. */
+/* Algorithm "auto" takes what is expected to be fastest. What a message, a byte, a sum cost comes
+ * from a profile, which rill_tune writes: the file RILL_PROFILE names (or the MPI_Info key
+ * "rill_profile"; "none" for the built-in constants), else rill/profile in the user's configuration
+ * folder. Without one the constants are built in, and a few messages tell what class of network
+ * there is. */
 
 typedef struct rill_plan_query {
     size_t size;
@@ -570,7 +580,8 @@ typedef struct rill_plan_row {
     const char *refuses; /* why it cannot serve; NULL: it can */
     int chosen;
 } rill_plan_row;
-/* What auto would do, in the order of the table: at most capacity rows, *n of them. Needs no MPI. */
+/* What auto would do, in the order of the table: at most capacity rows, *n of them. Needs no MPI.
+ */
 RILL_API rill_status rill_plan(const rill_plan_query *, rill_plan_row *rows, int capacity, int *n);
 
 typedef struct rill_tune_options {
@@ -592,8 +603,9 @@ typedef struct rill_tune_report {
 } rill_tune_report;
 #define RILL_TUNE_REPORT_INIT                                                                      \
     { sizeof(rill_tune_report), 0, 0.0, 0.0, 0.0, "" }
-/* Measures every allreduce on this communicator, fits the constants, writes them into the profile, and
- * uses them from now on. Entries for other numbers of ranks and hosts stay in the file. Collective. */
+/* Measures every allreduce on this communicator, fits the constants, writes them into the profile,
+ * and uses them from now on. Entries for other numbers of ranks and hosts stay in the file.
+ * Collective. */
 RILL_API rill_status rill_tune(rill_comm *, const rill_tune_options *or_null, rill_tune_report *);
 
 #ifdef __cplusplus

@@ -1,11 +1,13 @@
-/* rill/train.h: training on sparse data, on top of rill.h and of nothing else. Its functions are in librill_train.
+/* rill/train.h: training on sparse data, on top of rill.h and of nothing else. Its functions are in
+ * librill_train.
  *
  * This part: data. A data set is a matrix of sparse rows with one label each, in CSR form, of which
  * every rank has a part. It comes from LIBSVM/svmlight text (plain, gz, xz or zstd) or from the
  * binary form that rill_data_convert writes.
  *
  * As in rill.h every fallible call returns a rill_status, and rill_last_error() has the detail.
- * Whatever is wrong with a file is RILL_ERR_IO, with the file, the line and the token in the detail.
+ * Whatever is wrong with a file is RILL_ERR_IO, with the file, the line and the token in the
+ * detail.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
@@ -54,15 +56,16 @@ typedef struct rill_data_report {
 /* Reads this rank's part of a file. Collective: a failure anywhere is the same status and the same
  * detail on all ranks, with the line counted over all of them.
  *
- * Text. Rank r of P has the byte range [r S/P, (r+1) S/P) of the S bytes and owns the lines that start
- * in it. A compressed file is read by every rank up to the end of its part, which is then a range of
- * the compressed bytes; nobody holds more than a buffer and its own rows. Each line is
+ * Text. Rank r of P has the byte range [r S/P, (r+1) S/P) of the S bytes and owns the lines that
+ * start in it. A compressed file is read by every rank up to the end of its part, which is then a
+ * range of the compressed bytes; nobody holds more than a buffer and its own rows. Each line is
  *     label [qid:number] index:value index:value ... [# comment]
- * Blanks are spaces, tabs and CR; empty lines, lines with only a comment, a missing last newline and
- * a UTF-8 mark at the start are fine, and so are rows without features. Labels and values are decimal numbers,
- * rounded to nearest (values to float, labels to double); NaN, Inf and values that overflow are
- * errors. Indices are below 2^63. Unsorted indices are sorted; of equal ones the values are added, in
- * the order given. base -1: if index 0 occurs on any rank the first feature is 0, else 1.
+ * Blanks are spaces, tabs and CR; empty lines, lines with only a comment, a missing last newline
+ * and a UTF-8 mark at the start are fine, and so are rows without features. Labels and values are
+ * decimal numbers, rounded to nearest (values to float, labels to double); NaN, Inf and values that
+ * overflow are errors. Indices are below 2^63. Unsorted indices are sorted; of equal ones the
+ * values are added, in the order given. base -1: if index 0 occurs on any rank the first feature is
+ * 0, else 1.
  *
  * Binary. Rank r has the rows [r R/P, (r+1) R/P). Values are used in the mapped file, which must
  * therefore stay as it is while the data set lives; the options' base has no effect. */
@@ -72,8 +75,8 @@ RILL_API rill_status rill_dataset_free(rill_dataset **); /* NULL and pointer to 
 RILL_API rill_status rill_dataset_report(const rill_dataset *, rill_data_report *);
 
 /* The rows of this rank. Row i has the entries row[i] to row[i + 1] of index and value, indices
- * strictly ascending from 0. index32 is NULL for dim > 2^32, and index64 otherwise. Arrays live until the data set
- * is changed or freed, and can be read RILL_SLACK bytes past their end. */
+ * strictly ascending from 0. index32 is NULL for dim > 2^32, and index64 otherwise. Arrays live
+ * until the data set is changed or freed, and can be read RILL_SLACK bytes past their end. */
 typedef struct rill_data_view {
     size_t size;
     uint64_t dim;
@@ -96,8 +99,8 @@ RILL_API rill_status rill_dataset_create(MPI_Comm, const rill_data_view *, rill_
 /* The following are local; all ranks make the same calls. */
 
 /* Feature j goes to bucket h(j) of 2^bits (1 to 32), times a sign that h gives as well, which keeps
- * inner products unbiased; entries that meet are added. dim becomes 2^bits. (Weinberger et al., Feature
- * Hashing for Large Scale Multitask Learning, 2009.) */
+ * inner products unbiased; entries that meet are added. dim becomes 2^bits. (Weinberger et al.,
+ * Feature Hashing for Large Scale Multitask Learning, 2009.) */
 RILL_API rill_status rill_dataset_hash(rill_dataset *, int bits, uint64_t seed);
 /* Scales each row to Euclidean norm 1; rows of norm 0 stay. */
 RILL_API rill_status rill_dataset_normalize(rill_dataset *);
@@ -108,19 +111,20 @@ RILL_API rill_status rill_dataset_clip(rill_dataset *, uint64_t dim, uint64_t *d
 /* Whether a row is held out for validation, by the number of the row in the file: the same rows
  * whatever the number of ranks. fraction in [0, 1]. */
 RILL_API int rill_row_is_held_out(uint64_t global_row, double fraction, uint64_t seed);
-/* The rows of this rank, as numbers from 0, in two lists; both arrays have room for all rows. held_out may
- * be NULL when fraction is 0. */
+/* The rows of this rank, as numbers from 0, in two lists; both arrays have room for all rows.
+ * held_out may be NULL when fraction is 0. */
 RILL_API rill_status rill_dataset_split(const rill_dataset *, double fraction, uint64_t seed,
                                         uint64_t *train, uint64_t *train_rows, uint64_t *held_out,
                                         uint64_t *held_out_rows);
-/* Puts the list in the order of an epoch: a permutation by seed, epoch and first row of this part. The
- * result depends on the order that the list comes in: start each epoch from the same. */
+/* Puts the list in the order of an epoch: a permutation by seed, epoch and first row of this part.
+ * The result depends on the order that the list comes in: start each epoch from the same. */
 RILL_API rill_status rill_dataset_shuffle(const rill_dataset *, uint64_t seed, uint64_t epoch,
                                           uint64_t *list, uint64_t n);
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Called now and then with how far it is; total 0: unknown. Not 0 stops the call with RILL_ERR_STATE. */
+/* Called now and then with how far it is; total 0: unknown. Not 0 stops the call with
+ * RILL_ERR_STATE. */
 typedef int rill_data_progress(void *context, uint64_t done, uint64_t total);
 
 typedef struct rill_convert_options {
@@ -162,9 +166,9 @@ typedef struct rill_generate_report {
 #define RILL_GENERATE_REPORT_INIT                                                                  \
     { sizeof(rill_generate_report), 0, 0, 0, 0, 0, 0, 0 }
 
-/* Writes data in the shape of a published set, from a counter-based generator: the same bytes for the
- * same shape, samples and seed, and n samples are the first n of more. Path "-": standard output,
- * for text. Not collective. */
+/* Writes data in the shape of a published set, from a counter-based generator: the same bytes for
+ * the same shape, samples and seed, and n samples are the first n of more. Path "-": standard
+ * output, for text. Not collective. */
 RILL_API rill_status rill_data_generate(const char *path, const rill_generate_options *,
                                         rill_generate_report *or_null);
 /* The i-th shape: NULL past the end. */
@@ -222,15 +226,15 @@ RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const ril
 /* ---- training ------------------------------------------------------------------------------- */
 
 /* Minimises  C sum_i c_i loss(y_i, w x_i) + l2/2 |w|^2 + l1 |w|_1  over the rows of all ranks; c_i
- * is the weight of the row's class. With l2 = 1 and l1 = 0 this is LIBLINEAR's objective. Every rank has all
- * of the weights and its own rows. With more than two labels there is one such problem per class,
- * against the rest; objective and loss are their sums then. */
+ * is the weight of the row's class. With l2 = 1 and l1 = 0 this is LIBLINEAR's objective. Every
+ * rank has all of the weights and its own rows. With more than two labels there is one such problem
+ * per class, against the rest; objective and loss are their sums then. */
 typedef struct rill_train_options {
     size_t size;
     const char *loss;   /* a name from rill_loss_at; NULL: "logistic" */
     const char *solver; /* a name from rill_solver_at; NULL: "sgd" */
     const char *task; /* "classify", "regress"; NULL: classify, but regress under the loss "squared"
-                         * with more than two different labels */
+                       * with more than two different labels */
     double C, l2, l1;
     double bias;               /* value of one more feature of every row; below 0: none */
     const char *class_weights; /* "balanced", or "label:weight,..."; NULL: all 1 */
@@ -263,8 +267,8 @@ typedef struct rill_train_options {
     uint64_t coordinates; /* scd: of a rank in a step */
     double tolerance;     /* newton: done when |gradient| is this share of the first; 0: never */
 
-    int threads; /* of a rank; the bits of the results do not depend on it. MPI must have been started
-                  * with MPI_THREAD_FUNNELED for more than one */
+    int threads; /* of a rank; the bits of the results do not depend on it. MPI must have been
+                  * started with MPI_THREAD_FUNNELED for more than one */
     int profile; /* not 0: a barrier before each exchange tells waiting for slower ranks from it */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
@@ -290,9 +294,8 @@ typedef struct rill_train_report {
     double valid_accuracy, valid_auc;
     const char *algorithm; /* of the last exchange */
     int converged;
-    double
-        wait_seconds; /* in the barriers of a profile: mean over the ranks; part of seconds, not of
-                          * comm_seconds */
+    double wait_seconds; /* in the barriers of a profile: mean over the ranks; part of seconds, not
+                          * of comm_seconds */
 } rill_train_report;
 #define RILL_TRAIN_REPORT_INIT                                                                     \
     {                                                                                              \
@@ -300,8 +303,8 @@ typedef struct rill_train_report {
             0, 0.0                                                                                 \
     }
 
-/* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must stay
- * as they are while it lives. */
+/* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must
+ * stay as they are while it lives. */
 typedef struct rill_trainer rill_trainer;
 RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
                                          const rill_dataset *valid_or_null,
@@ -319,16 +322,17 @@ RILL_API rill_status rill_trainer_objective(rill_trainer *, double *objective, d
 /* A copy of the model as it is. Local. */
 RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
 /* Everything that the next epochs depend on, in one file that is replaced as a whole, and of a
- * reducer a second one, named by the epoch. A trainer of the same data, options and number of ranks that
- * loads it goes on bit by bit as the saved one would have. A failure of one rank is everybody's: the
- * old checkpoint, or the trainer as it was, stays. */
+ * reducer a second one, named by the epoch. A trainer of the same data, options and number of ranks
+ * that loads it goes on bit by bit as the saved one would have. A failure of one rank is
+ * everybody's: the old checkpoint, or the trainer as it was, stays. */
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
-/* A C for these data and options, whose own C is not read: found by short trainings on part of the rows, each
- * judged by its loss on another part; rows that the options hold out are not used. Where the options'
- * decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried at a constant rate. With too few
- * rows C is 1, and tries is 0. Collective, the same result on all ranks. */
+/* A C for these data and options, whose own C is not read: found by short trainings on part of the
+ * rows, each judged by its loss on another part; rows that the options hold out are not used. Where
+ * the options' decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried
+ * at a constant rate. With too few rows C is 1, and tries is 0. Collective, the same result on all
+ * ranks. */
 typedef struct rill_C_choice {
     size_t size;
     double C;

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of each rank's shared memory, where there are several hosts: half a million pairs. On one host only by
- * request, as no algorithm that "auto" chooses there uses it. */
+/* Of each rank's shared memory, where there are several hosts: half a million pairs. On one host
+ * only by request, as no algorithm that "auto" chooses there uses it. */
 #define DEFAULT_SHARED_BYTES (UINT64_C(4) << 20)
 
 static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {

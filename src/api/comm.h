@@ -4,7 +4,8 @@
 
 #include "call/comm.h"
 
-/* comm.c: a communicator over any link, which is its own from then on; a failure closes it. Collective. */
+/* comm.c: a communicator over any link, which is its own from then on; a failure closes it.
+ * Collective. */
 rill_status rill__comm_open(rill__link *, const rill_config *or_null, const rill__info *or_null_too,
                             rill_comm **out);
 

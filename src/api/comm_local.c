@@ -7,8 +7,8 @@
 
 enum { MOST_RANKS = 1 << 20 };
 
-/* A rank on its way to a communicator. Creation is collective: each rank is a fiber here, which gives way where it would
- * wait for the others. */
+/* A rank on its way to a communicator. Creation is collective: each rank is a fiber here, which
+ * gives way where it would wait for the others. */
 typedef struct newcomer {
     rill__fiber *fiber;
     rill__link *link;

@@ -19,7 +19,7 @@ static rill_status check_mpi(MPI_Comm user) {
     return RILL_OK;
 }
 
-/* ---- settings from MPI_Info --------------------------------------------------------------------- */
+/* ---- settings from MPI_Info ------------------------------------------------------------------ */
 
 static rill_status from_info(MPI_Info info, const char *name, char *value, size_t length,
                              bool *found) {

@@ -1,5 +1,5 @@
-/* Where a communicator has its planner's constants from: a profile that rank 0 reads, or the built-in
- * ones for the class of network that there is. */
+/* Where a communicator has its planner's constants from: a profile that rank 0 reads, or the
+ * built-in ones for the class of network that there is. */
 #include "api/comm.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@ typedef struct found {
     rill__profile profile;
 } found;
 
-/* Over TCP large messages may be better in parts: the link knows. The latency is measured, and not a profile's constant,
- * which is what fits best and may be far from it. */
+/* Over TCP large messages may be better in parts: the link knows. The latency is measured, and not
+ * a profile's constant, which is what fits best and may be far from it. */
 static rill_status choose_parts(rill_comm *comm) {
     rill__link *link = comm->engine.link;
     if (!link->network_part) return RILL_OK;

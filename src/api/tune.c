@@ -1,8 +1,9 @@
-/* rill_tune: measures allreduces of many sizes and densities by every algorithm, fits the constants of the
- * cost model to them (plan/fit.c), keeps how far the model is off at each, and writes the profile.
+/* rill_tune: measures allreduces of many sizes and densities by every algorithm, fits the constants
+ * of the cost model to them (plan/fit.c), keeps how far the model is off at each, and writes the
+ * profile.
  *
- * Real calls rather than ping-pongs and loops: what a byte costs while all ranks send, sum and share
- * processors is what the planner has to know, and no other measurement gives it. */
+ * Real calls rather than ping-pongs and loops: what a byte costs while all ranks send, sum and
+ * share processors is what the planner has to know, and no other measurement gives it. */
 #include "api/comm.h"
 #include "core/text.h"
 #include "plan/fit.h"
@@ -122,9 +123,10 @@ static int fewest_of(const candidate *c, int n) {
     return fewest;
 }
 
-/* In turns, as many rounds as a share of the time allows: between two calls of a program its caches see
- * other things, and one call again and again would find all that it needs in them. The first round makes buffers grow, and counts
- * where a round is long: known by what was measured before (all of it then counts), else by the call itself. */
+/* In turns, as many rounds as a share of the time allows: between two calls of a program its caches
+ * see other things, and one call again and again would find all that it needs in them. The first
+ * round makes buffers grow, and counts where a round is long: known by what was measured before
+ * (all of it then counts), else by the call itself. */
 static rill_status measure(tuning *t, candidate *c, int n, double share) {
     double start = rill__comm_clock(t->comm), round_time = 0;
     int had = fewest_of(c, n), wanted = had + 1 > LEAST_CALLS ? had + 1 : LEAST_CALLS;
@@ -136,7 +138,8 @@ static rill_status measure(tuning *t, candidate *c, int n, double share) {
         for (int i = 0; i < n; i++) {
             candidate *next = &c[order[i]];
             double seconds;
-            /* A short call twice: in a program, the memory that it writes to is what it wrote to the last time. */
+            /* A short call twice: in a program, the memory that it writes to is what it wrote to
+             * the last time. */
             if (round >= 0 && next->last < share / (8 * n))
                 RILL_TRY(call_once(t, &next->options, &seconds));
             RILL_TRY(call_once(t, &next->options, &seconds));
@@ -179,8 +182,9 @@ static double expected_time(const tuning *t, int algorithm, const rill__problem 
     return time * fmin(fmax(t->off[algorithm], 0.5), 2); /* a short call may be off by far more */
 }
 
-/* Whether a call is likely to be over in time; and, if it is a long one, whether it could be the choice: a dense sum of a few entries
- * over a slow network would take the time of all that could. */
+/* Whether a call is likely to be over in time; and, if it is a long one, whether it could be the
+ * choice: a dense sum of a few entries over a slow network would take the time of all that could.
+ */
 static bool worth_it(const tuning *t, double expected, double least) {
     double left = t->seconds - now_of(t);
     if (t->n < LEAST_SAMPLES) return true; /* a profile of nothing would be worse than a late one */
@@ -297,8 +301,8 @@ static rill_status measure_again(tuning *t, candidate *c, int n) {
     return measure(t, c, n, share_of(t));
 }
 
-/* The time that is left goes to further sweeps over all places: what disturbs one for a second is in a part of its figures
- * only, and medians do not see it. */
+/* The time that is left goes to further sweeps over all places: what disturbs one for a second is
+ * in a part of its figures only, and medians do not see it. */
 static rill_status sweep_again(tuning *t) {
     while (++t->sweep < SWEEPS && agreed(t, now_of(t) < t->seconds))
         for (int first = 0, next; first < t->n; first = next) {
@@ -313,9 +317,9 @@ static rill_status sweep_again(tuning *t) {
     return RILL_OK;
 }
 
-/* What the planner will estimate for a call, in the way that it will choose by the new constants. That way may be
- * another than the one that was measured, whose gain over this one is an estimate, and no measurement: with the
- * ratio to it, what is predicted here is what was measured. */
+/* What the planner will estimate for a call, in the way that it will choose by the new constants.
+ * That way may be another than the one that was measured, whose gain over this one is an estimate,
+ * and no measurement: with the ratio to it, what is predicted here is what was measured. */
 static double time_by_model(const rill__planner *planner, const rill__sample *s) {
     rill__settings none = {.partition = RILL__UNIFORM};
     rill__problem way = s->problem;
@@ -362,7 +366,8 @@ static rill_status start_constants(rill_comm *comm) {
     return RILL_OK;
 }
 
-/* Algorithms choose by the constants how to gather: the first few measurements only make these right. */
+/* Algorithms choose by the constants how to gather: the first few measurements only make these
+ * right. */
 static void forget(tuning *t) {
     t->n = 0;
     memset(t->off, 0, sizeof t->off);
@@ -404,8 +409,8 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     t->seconds = seconds;
     for (int i = 0; i < PLACES; i++)
         RILL_TRY(measure_place(t, &places[i]));
-    /* Others may gather in another way than those that the sweep was under. So if there is time, all is measured anew
-     * under the ones that will be written, and does then what was measured. */
+    /* Others may gather in another way than those that the sweep was under. So if there is time,
+     * all is measured anew under the ones that will be written, and does then what was measured. */
     t->settled = agreed(t, now_of(t) < SETTLING * t->seconds);
     if (t->settled) {
         RILL_TRY(adopt_fit(t));
@@ -462,7 +467,8 @@ static rill_status check(const rill_tune_options *given, const rill_tune_report 
     return RILL_OK;
 }
 
-/* Older programs have shorter structs: what they do not have is as unset, and only what fits is written. */
+/* Older programs have shorter structs: what they do not have is as unset, and only what fits is
+ * written. */
 rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune_report *report) {
     rill_tune_options own = RILL_TUNE_OPTIONS_INIT, *options = &own;
     rill_tune_report full = RILL_TUNE_REPORT_INIT;

@@ -1,8 +1,8 @@
 /* A call from its arguments to its end. Phases: agree on the arguments (RILL_CHECK), plan, agree on
  * nnz where nothing is known, run the algorithm.
  *
- * An argument that is wrong on this rank alone leaves it without a part to play: the others are told
- * by an abort (or, under RILL_CHECK, in the agreement). */
+ * An argument that is wrong on this rank alone leaves it without a part to play: the others are
+ * told by an abort (or, under RILL_CHECK, in the agreement). */
 #include "call/call.h"
 #include "coll/topk/topk.h"
 
@@ -15,7 +15,7 @@
 /* Entries up to which the first steps of a call take less time than waking a thread for them. */
 enum { FEW_ENTRIES = 4096 };
 
-/* ---- arguments --------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static rill_status check_streams(const rill_comm *comm, const rill__arguments *a,
                                  const char *name) {
@@ -58,7 +58,7 @@ static uint64_t arguments_word(const rill_request *r) {
     return rill__settings_hash_options(hash, &options);
 }
 
-/* ---- run ----------------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 /* The planner may choose an algorithm that wants blocks: the form is known only then. */
 static bool takes_input_late(const rill_request *r) {
@@ -100,7 +100,8 @@ static rill_status enter_run(rill_request *r) {
     return RILL_OK;
 }
 
-/* The support of a reducer's result says what was delivered: pairs, also where the sum turned dense. */
+/* The support of a reducer's result says what was delivered: pairs, also where the sum turned
+ * dense. */
 static void end_run(rill_request *r) {
     if (rill__task_failed(&r->task)) return;
     rill_status status = r->collective == RILL_REDUCER ? rill_stream_to_sparse(r->outside.out)
@@ -237,9 +238,9 @@ static void introduce(rill_request *r) {
     p->predicted = 0;
 }
 
-/* The fields are set one by one, here and above: a struct that is put together and then copied is read
- * with wider loads than it was written with, and such a load waits until all stores before it have left
- * the core, those to memory that another rank reads among them. */
+/* The fields are set one by one, here and above: a struct that is put together and then copied is
+ * read with wider loads than it was written with, and such a load waits until all stores before it
+ * have left the core, those to memory that another rank reads among them. */
 rill_status rill__request_begin(rill_request *r) {
     rill_comm *comm = r->comm;
     rill__task *task = &r->task;
@@ -277,15 +278,15 @@ rill_status rill__request_begin(rill_request *r) {
     return RILL_OK;
 }
 
-/* The first messages leave at once; or, where that is work and there is a progress thread, it is that
- * thread's, which the unlock wakes. */
+/* The first messages leave at once; or, where that is work and there is a progress thread, it is
+ * that thread's, which the unlock wakes. */
 void rill__request_launch(rill_request *r) {
     rill__engine *engine = &r->comm->engine;
     bool small = engine->active == &r->task && r->nnz_in <= FEW_ENTRIES;
     if (!engine->progress.on || small) rill__engine_progress(engine);
 }
 
-/* ---- entry ----------------------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
 /* What stays the same from call to call. */
 static void bind(rill_request *r, rill_comm *comm) {

@@ -102,8 +102,8 @@ rill_status rill__request_land(rill_request *); /* out gets the result that stan
 /* When the algorithm is through: RILL_OK, or RILL_IN_PROGRESS and the phase RILL__P_COMMIT. */
 rill_status rill__commit_start(rill_request *);
 rill_status rill__commit_step(rill_request *);
-/* Collective, outside of calls: a failure of one rank is the result on all, and so is a word that differs; what: names
- * the thing in the error. */
+/* Collective, outside of calls: a failure of one rank is the result on all, and so is a word that
+ * differs; what: names the thing in the error. */
 rill_status rill__agree_all(rill_comm *, const char *what, rill_status, uint64_t word);
 /* The same, and the word becomes the largest of all. */
 rill_status rill__agree_most(rill_comm *, const char *what, rill_status, uint64_t *word);

@@ -1,15 +1,18 @@
 /* The last word of a call that may fail late, and agreements outside of calls.
  *
- * A rank that fails puts its status into the messages that it still has to send. One that fails after the last of
- * them, for want of memory to take in what came, would be the only one to know. In the steady state a call allocates
- * nothing; so calls that may have to end with an agreement on the status: the first two of a kind that go the same way
- * (algorithm, codec, partition), and those with more entries, in the result, in all inputs or in one of them, than any before. All ranks know which these are: by how many have
- * ended so, and by statistics that all have. An algorithm that now and then does more says so (more_memory), alike on all
- * ranks. A rank that fails in another call, and so may not know its size, sends an abort: it reaches those who wait for its
+ * A rank that fails puts its status into the messages that it still has to send. One that fails
+ * after the last of them, for want of memory to take in what came, would be the only one to know.
+ * In the steady state a call allocates nothing; so calls that may have to end with an agreement on
+ * the status: the first two of a kind that go the same way (algorithm, codec, partition), and those
+ * with more entries, in the result, in all inputs or in one of them, than any before. All ranks
+ * know which these are: by how many have ended so, and by statistics that all have. An algorithm
+ * that now and then does more says so (more_memory), alike on all ranks. A rank that fails in
+ * another call, and so may not know its size, sends an abort: it reaches those who wait for its
  * word.
  *
- * Non-blocking calls end in another order on each rank, and are known by their number alone: later ones that need more memory
- * are not agreed on; nor are those after an abort, by which ranks may have counted differently. */
+ * Non-blocking calls end in another order on each rank, and are known by their number alone: later
+ * ones that need more memory are not agreed on; nor are those after an abort, by which ranks may
+ * have counted differently. */
 #include "call/call.h"
 
 #include <string.h>
@@ -108,7 +111,8 @@ rill_status rill__commit_step(rill_request *r) {
     /* The abort came after this rank had begun to agree, and others may not have. */
     if (status == RILL_IN_PROGRESS && is_lost_count(r)) status = RILL_OK;
     if (status != RILL_OK) return status;
-    /* The agreement adds up statistics that everybody has; and its messages are not the algorithm's. */
+    /* The agreement adds up statistics that everybody has; and its messages are not the
+     * algorithm's. */
     rill__task *task = &r->task;
     task->nnz_sum = r->at_commit.nnz_sum;
     task->nnz_max = r->at_commit.nnz_max;
@@ -120,7 +124,7 @@ rill_status rill__commit_step(rill_request *r) {
     return RILL_OK;
 }
 
-/* ---- outside of calls ---------------------------------------------------------------------------------- */
+/* ---- outside of calls ------------------------------------------------------------------------ */
 
 static rill_status agree(rill_comm *comm, const char *what, rill_status status, uint64_t *word,
                          bool takes_most) {

@@ -1,5 +1,5 @@
-/* The input of a call in the form that its algorithm wants, and in memory that it can touch; the way back of the
- * result. */
+/* The input of a call in the form that its algorithm wants, and in memory that it can touch; the
+ * way back of the result. */
 #include "call/call.h"
 #include "stream/blocks.h"
 

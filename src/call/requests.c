@@ -6,8 +6,8 @@
 /* With or without the lock. */
 static bool active(const rill_request *r) { return rill__task_shown(&r->task) == RILL__ACTIVE; }
 
-/* Advances all requests, but not where that meant to wait: who has the lock is at it, or about to be; and
- * who waits for it goes first. */
+/* Advances all requests, but not where that meant to wait: who has the lock is at it, or about to
+ * be; and who waits for it goes first. */
 static void advance_if_free(rill__engine *engine) {
     if (atomic_load_explicit(&engine->waiting, memory_order_relaxed) || !rill__trylock(engine))
         return;

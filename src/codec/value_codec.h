@@ -36,8 +36,8 @@ typedef struct rill__value_codec {
     rill_status (*decode_add)(const void *in, size_t bytes, uint64_t count, float *values,
                               size_t *used);
     /* Codes the values anew, as close as possible to the exact ones: no longer unbiased, but never
-     * further from them than nothing at all, which error feedback needs to stay stable. NULL: encode
-     * does so. */
+     * further from them than nothing at all, which error feedback needs to stay stable. NULL:
+     * encode does so. */
     void (*fit)(rill_type, const void *exact, uint64_t count, void *encoded);
 } rill__value_codec;
 

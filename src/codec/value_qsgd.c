@@ -22,8 +22,8 @@
  * Subnormal scales work; their unit is at least 2^-149. With L2 scales, values within a unit of the
  * largest f32 may come out as infinity.
  *
- * Error feedback needs no unbiased values but close ones: there the levels are to nearest, and the unit is the
- * one that is closest in the sum of squares (fit).
+ * Error feedback needs no unbiased values but close ones: there the levels are to nearest, and the
+ * unit is the one that is closest in the sum of squares (fit).
  *
  * Cost: 0.2-0.3 ns a value to quantize with AVX-512, mostly for the generator; dequantizing runs at
  * the speed of memory; fit takes 1 to 3 ns a value. No memory but 4 KiB of stack for
@@ -131,15 +131,15 @@ static rill_status decode_add(unsigned bits, const void *in, size_t bytes, uint6
 
 /* ---- for error feedback --------------------------------------------------------------------- */
 
-/* What a unit gets of a bucket: levels to nearest, and sums over them. Levels times any multiple of the
- * unit is closest to the values x at <x, level> / <level, level>, and is then by
- * <x, level>^2 / <level, level> closer to them than nothing at all. */
+/* What a unit gets of a bucket: levels to nearest, and sums over them. Levels times any multiple of
+ * the unit is closest to the values x at <x, level> / <level, level>, and is then by <x, level>^2 /
+ * <level, level> closer to them than nothing at all. */
 typedef struct levelled {
     double both, own;
 } levelled;
 
-/* Partial sums in a fixed order: two ranks that code the same get the same, whatever the compiler makes
- * of it. The squares of levels are exact. */
+/* Partial sums in a fixed order: two ranks that code the same get the same, whatever the compiler
+ * makes of it. The squares of levels are exact. */
 static levelled round_to_nearest(const float *x, float unit, int most, int8_t *level) {
     float factor = 1.0f / unit, limit = (float)most, own[16] = {0};
     double both[16] = {0};
@@ -160,9 +160,10 @@ static levelled round_to_nearest(const float *x, float unit, int most, int8_t *l
     return sum;
 }
 
-/* The largest magnitude as the outermost level leaves little for the others where a few values are far
- * larger than most, as the largest of a gradient are: units by half an octave smaller are tried until
- * one is worse. What is cut off at the ends comes back by the feedback. n values, and zeros. */
+/* The largest magnitude as the outermost level leaves little for the others where a few values are
+ * far larger than most, as the largest of a gradient are: units by half an octave smaller are tried
+ * until one is worse. What is cut off at the ends comes back by the feedback. n values, and zeros.
+ */
 static void fit_bucket(unsigned bits, const float *x, unsigned n, float largest, uint8_t *unit_at,
                        uint8_t *levels) {
     int most = rill__quant_levels(bits);

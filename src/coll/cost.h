@@ -5,7 +5,8 @@
 #include "codec/wire.h"
 #include "coll/problem.h"
 
-/* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an index takes no more. */
+/* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an
+ * index takes no more. */
 double rill__pairs_bytes(const rill__problem *, double pairs, double range);
 /* How that many pairs go; sums: as a part of a sum, which is dense above the switch. */
 static inline rill__wire_form rill__expected_form(const rill__problem *p, double pairs,

@@ -13,8 +13,8 @@
  *     return rill__fail(RILL_ERR_ARGUMENT, "root %d is not a rank (0 to %d)", root, size - 1); */
 rill_status rill__fail(rill_status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rill__set_error(const char *text); /* restores a detail that was kept elsewhere */
-/* Details of a rank that shares its thread with others (link/world.h): what the thread has from now on; NULL: its own.
- * Returns what it had. */
+/* Details of a rank that shares its thread with others (link/world.h): what the thread has from now
+ * on; NULL: its own. Returns what it had. */
 typedef struct rill__error {
     char last[512];   /* detail of the last failure */
     char reason[512]; /* what the next failure is to say; empty: what it says by itself */
@@ -28,8 +28,8 @@ bool rill__has_reason(void); /* rill_error_set has given this thread's next fail
         if (rill__try_status < 0) return rill__try_status;                                         \
     } while (0)
 
-/* Memory of the library, all of which a test can refuse: where the hook returns true the allocation fails. It is set while
- * no other thread is in the library. free() frees. */
+/* Memory of the library, all of which a test can refuse: where the hook returns true the allocation
+ * fails. It is set while no other thread is in the library. free() frees. */
 extern bool (*rill__memory_refuses)(size_t bytes);
 static inline bool rill__memory_refused(size_t bytes) {
     return rill__memory_refuses && rill__memory_refuses(bytes);
@@ -48,8 +48,8 @@ static inline void *rill__realloc(void *at, size_t bytes) {
  * many bytes past its end. */
 #define RILL__SLACK 128
 
-/* Where buffers come from. allocate gives 64-byte aligned memory with RILL__SLACK bytes past its end, or
- * NULL; release gets the same number of bytes. */
+/* Where buffers come from. allocate gives 64-byte aligned memory with RILL__SLACK bytes past its
+ * end, or NULL; release gets the same number of bytes. */
 typedef struct rill__memory rill__memory;
 struct rill__memory {
     void *(*allocate)(const rill__memory *, size_t bytes);
@@ -71,7 +71,8 @@ static inline rill_status rill__buffer_reserve(rill__buffer *buffer, size_t byte
                                                      : rill__buffer_allocate(buffer, bytes);
 }
 void rill__buffer_free(rill__buffer *);
-/* Huge pages, where the system has them. NULL: none, or (with sanitizers, which would see no bounds) not wanted. */
+/* Huge pages, where the system has them. NULL: none, or (with sanitizers, which would see no
+ * bounds) not wanted. */
 enum { RILL__HUGE = 2 << 20 };      /* bytes of one */
 void *rill__map_huge(size_t bytes); /* a multiple of RILL__HUGE, and aligned to it */
 void rill__unmap_huge(void *, size_t bytes);

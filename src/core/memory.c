@@ -29,8 +29,9 @@ void *rill__aligned_alloc(size_t bytes) {
     return data;
 }
 
-/* Buffers of a huge page and more have a mapping of their own: what malloc hands out again has been cut in small pages before,
- * now and then, and is then slower by a fifth for as long as it lives. Sanitizers see only what malloc gave. */
+/* Buffers of a huge page and more have a mapping of their own: what malloc hands out again has been
+ * cut in small pages before, now and then, and is then slower by a fifth for as long as it lives.
+ * Sanitizers see only what malloc gave. */
 #if defined(__SANITIZE_ADDRESS__)
 #define MAPS false
 #elif defined(__has_feature)

@@ -37,7 +37,8 @@ static bool in_proc(const char *path) {
     return yes;
 }
 
-/* *target: what the links of path end in, which need not be there; NULL: not a name that can be given. */
+/* *target: what the links of path end in, which need not be there; NULL: not a name that can be
+ * given. */
 static int follow(const char *path, char **target) {
     char *at = join(path, strlen(path), "");
     for (int i = 0; at; i++) {
@@ -67,7 +68,8 @@ static int follow(const char *path, char **target) {
 
 static void pause_a_little(void) { nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL); }
 
-/* Whether the file is ours alone, and still the one of that name. Where there are no locks, it is. */
+/* Whether the file is ours alone, and still the one of that name. Where there are no locks, it is.
+ */
 static bool is_ours(int fd, const char *name) {
     struct stat open_one, named;
     if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return false;
@@ -106,8 +108,8 @@ static int create(const char *name, mode_t mode, int *out) {
 
 /* ---- open ----------------------------------------------------------------------------------- */
 
-/* Owner, group and rights of the file that is replaced, as far as they are ours to give; nobody gets more than
- * before. */
+/* Owner, group and rights of the file that is replaced, as far as they are ours to give; nobody
+ * gets more than before. */
 static void keep_rights(int fd, const struct stat *old) {
     mode_t mode = old->st_mode & 07777;
     if (fchown(fd, old->st_uid, old->st_gid)) {
@@ -252,7 +254,8 @@ int rill__outfile_line(rill__outfile *out, const char *line) {
 int rill__outfile_close(rill__outfile *out, bool keep) {
     if (!out->stream) return 0;
     if (keep) flush(out);
-    /* A file that has taken its place has reached the disk before: what fails after that is no failure of it. */
+    /* A file that has taken its place has reached the disk before: what fails after that is no
+     * failure of it. */
     bool placed = keep && !out->error && out->partial && take_place(out) == 0;
     bool counts = keep && !placed && !out->standard;
     if (counts && !out->error && !reaches_disk(fileno(out->stream))) failed(out);

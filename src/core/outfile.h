@@ -1,11 +1,13 @@
 /* An output that takes its place when it is complete.
  *
- * What is a regular file, or nothing yet, is written as NAME.partial beside it, reaches the disk, and is renamed:
- * whatever goes wrong before that, what was there stays. Permissions of a file that is replaced stay, a link is followed, and
- * two that write the same name at once do not mix. What is no regular file, such as a device or a FIFO, is written into, as
- * is a file in a folder that takes no new ones. "-" is standard output.
+ * What is a regular file, or nothing yet, is written as NAME.partial beside it, reaches the disk,
+ * and is renamed: whatever goes wrong before that, what was there stays. Permissions of a file that
+ * is replaced stay, a link is followed, and two that write the same name at once do not mix. What
+ * is no regular file, such as a device or a FIFO, is written into, as is a file in a folder that
+ * takes no new ones. "-" is standard output.
  *
- * It needs POSIX and nothing of the library: the tool is built with this file as well. Calls give 0 or an errno. */
+ * It needs POSIX and nothing of the library: the tool is built with this file as well. Calls give 0
+ * or an errno. */
 #ifndef RILL_CORE_OUTFILE_H
 #define RILL_CORE_OUTFILE_H
 
@@ -28,10 +30,11 @@ int rill__outfile_append(const char *path, rill__outfile *);
 FILE *rill__outfile_scratch(const rill__outfile *beside);
 
 int rill__outfile_write(rill__outfile *, const void *, size_t);
-/* For what is read while it grows: a whole line or nothing of it, at once; the file takes its place with the first. */
+/* For what is read while it grows: a whole line or nothing of it, at once; the file takes its place
+ * with the first. */
 int rill__outfile_line(rill__outfile *, const char *line);
-/* keep: all of it is there. Otherwise nothing of it stays but lines in their place. One that is not open is nothing to
- * close. */
+/* keep: all of it is there. Otherwise nothing of it stays but lines in their place. One that is not
+ * open is nothing to close. */
 int rill__outfile_close(rill__outfile *, bool keep);
 
 #endif

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The "C" locale is built into the C library: asking for it takes no memory, and freeing it nothing. */
+/* The "C" locale is built into the C library: asking for it takes no memory, and freeing it
+ * nothing. */
 static locale_t enter(locale_t *before) {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     *before = uselocale(plain); /* of this thread alone */

@@ -1,5 +1,5 @@
-/* Numbers as text that files, settings and other ranks read: always with a point, whatever locale the host program
- * has set for itself. Threads do not disturb each other. */
+/* Numbers as text that files, settings and other ranks read: always with a point, whatever locale
+ * the host program has set for itself. Threads do not disturb each other. */
 #ifndef RILL_CORE_TEXT_H
 #define RILL_CORE_TEXT_H
 

@@ -1,5 +1,6 @@
-/* A clock that a call of half a microsecond can afford: the processor's time stamps, turned into seconds only when
- * somebody asks, by the link's clock over the life of the communicator. Where time is simulated, the link's own ticks. */
+/* A clock that a call of half a microsecond can afford: the processor's time stamps, turned into
+ * seconds only when somebody asks, by the link's clock over the life of the communicator. Where
+ * time is simulated, the link's own ticks. */
 #ifndef RILL_LINK_CLOCK_H
 #define RILL_LINK_CLOCK_H
 

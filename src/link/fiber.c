@@ -53,11 +53,11 @@ struct rill__fiber {
 /* What a fresh fiber begins with. */
 static _Thread_local rill__fiber *starting;
 
-/* ---- the switch --------------------------------------------------------------------------------------- */
+/* ---- the switch ------------------------------------------------------------------------------ */
 
 #ifndef PORTABLE
-/* swapcontext makes a system call for the signal mask, which none of ours changes: this saves what a called function must
- * keep, and takes a nanosecond instead of a microsecond. */
+/* swapcontext makes a system call for the signal mask, which none of ours changes: this saves what
+ * a called function must keep, and takes a nanosecond instead of a microsecond. */
 void rill__fiber_switch(void **from, void *to);
 __asm__(".text\n"
         ".globl rill__fiber_switch\n"
@@ -126,7 +126,7 @@ static void begin(void) {
     abort(); /* nobody resumes what has ended */
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 rill_status rill__fiber_create(size_t stack, rill__fiber **out) {
     rill__fiber *fiber = calloc(1, sizeof *fiber);
@@ -178,8 +178,8 @@ void rill__fiber_start(rill__fiber *fiber, void (*run)(void *), void *argument) 
     fiber->inside.uc_link = NULL;
     makecontext(&fiber->inside, begin, 0);
 #else
-    /* As the switch leaves a stack: control words, six registers, where to return to. A function finds the stack 8 bytes
-     * past a multiple of 16. */
+    /* As the switch leaves a stack: control words, six registers, where to return to. A function
+     * finds the stack 8 bytes past a multiple of 16. */
     void **top = (void **)(bottom + fiber->stack);
     *--top = NULL;
     *--top = (void *)begin;

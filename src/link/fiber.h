@@ -1,6 +1,6 @@
-/* Fibers: several courses of a program in one thread. One runs until it yields, and goes on from there when it is
- * resumed. The local world (link/world.h) has one for each rank, so that a blocking call of one rank can wait for
- * another rank in the same thread. */
+/* Fibers: several courses of a program in one thread. One runs until it yields, and goes on from
+ * there when it is resumed. The local world (link/world.h) has one for each rank, so that a
+ * blocking call of one rank can wait for another rank in the same thread. */
 #ifndef RILL_LINK_FIBER_H
 #define RILL_LINK_FIBER_H
 

@@ -49,7 +49,8 @@ static void pretend(const char *text, int size, int *first) {
     }
 }
 
-/* first[i] = the lowest rank that shares memory with rank i; *known: the link tells of all ranks. */
+/* first[i] = the lowest rank that shares memory with rank i; *known: the link tells of all ranks.
+ */
 static rill_status find(rill__link *link, int *first, bool *known) {
     uint64_t *ids = (uint64_t *)(void *)link->values; /* two of each rank */
     _Static_assert(RILL__LINK_VALUES >= 2, "they fit");

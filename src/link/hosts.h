@@ -1,5 +1,5 @@
-/* Which ranks share a host, the same table on all ranks. Hosts are numbered by their lowest rank, which
- * leads them. */
+/* Which ranks share a host, the same table on all ranks. Hosts are numbered by their lowest rank,
+ * which leads them. */
 #ifndef RILL_LINK_HOSTS_H
 #define RILL_LINK_HOSTS_H
 

@@ -1,12 +1,13 @@
 /* A link: how bytes reach another rank. What a transport must do, and nothing of how.
  *
- * A transport is one file (link_mpi.c, link_local.c) that fills a rill__link: a table of functions, and what it can do as
- * data. Nobody outside of src/link includes mpi.h but the public header, MPI's own dense sum and training.
+ * A transport is one file (link_mpi.c, link_local.c) that fills a rill__link: a table of functions,
+ * and what it can do as data. Nobody outside of src/link includes mpi.h but the public header,
+ * MPI's own dense sum and training.
  *
- * A message is bytes from one rank to another under a tag. Messages of the same pair and tag stay in order; others may
- * overtake each other. Tags are from 0 to 32767; bytes may be 0. Nothing blocks but wait, allgather, bcast, share,
- * unshare and close. Calls come from one thread at a time (the engine holds its lock), and from any thread where the
- * link has threads. */
+ * A message is bytes from one rank to another under a tag. Messages of the same pair and tag stay
+ * in order; others may overtake each other. Tags are from 0 to 32767; bytes may be 0. Nothing
+ * blocks but wait, allgather, bcast, share, unshare and close. Calls come from one thread at a time
+ * (the engine holds its lock), and from any thread where the link has threads. */
 #ifndef RILL_LINK_LINK_H
 #define RILL_LINK_LINK_H
 
@@ -34,16 +35,19 @@ typedef struct rill__link_table {
     /* The bytes stay as they are until the wire is through. It does not wait for the receiver,
      * however many messages are under way. Here and below: after a failure the wire is through. */
     rill_status (*send)(rill__link *, int to, int tag, const void *, size_t bytes, rill__wire *);
-    /* RILL_OK: there is one; RILL_IN_PROGRESS: none yet. tries: looks before it says so. Source and tag may be RILL__ANY. */
+    /* RILL_OK: there is one; RILL_IN_PROGRESS: none yet. tries: looks before it says so. Source and
+     * tag may be RILL__ANY. */
     rill_status (*probe)(rill__link *, int source, int tag, int tries, rill__arrival *);
-    /* Receives what the last probe found. soon: the message is small; what may be missing of it is waited for, and the
-     * wire is through. Without memory for it (NULL) the message is thrown away, soon. */
+    /* Receives what the last probe found. soon: the message is small; what may be missing of it is
+     * waited for, and the wire is through. Without memory for it (NULL) the message is thrown away,
+     * soon. */
     rill_status (*receive)(rill__link *, const rill__arrival *, int tag, void *, bool soon,
                            rill__wire *);
     /* Receives the next message of that source and tag, there already or yet to come: at most room
      * bytes (a longer one is a failure of test). No probe finds that message. */
     rill_status (*post)(rill__link *, int source, int tag, void *, size_t room, rill__wire *);
-    /* RILL_OK: through, and *bytes (may be NULL) is what came; RILL_IN_PROGRESS. A failure ends it, too. */
+    /* RILL_OK: through, and *bytes (may be NULL) is what came; RILL_IN_PROGRESS. A failure ends it,
+     * too. */
     rill_status (*test)(rill__link *, rill__wire *, size_t *bytes);
     /* Blocks until the wire is through. NULL: rill__link_wait tests and idles. */
     rill_status (*wait)(rill__link *, rill__wire *);
@@ -53,23 +57,27 @@ typedef struct rill__link_table {
     rill_status (*allgather)(rill__link *, const void *mine, size_t bytes, void *all);
     rill_status (*bcast)(rill__link *, void *, size_t bytes, int root);
     double (*clock)(rill__link *); /* seconds */
-    /* Ranks that are known to be gone: RILL_OK none, RILL_ERR_PEER with the detail. NULL: it cannot tell. */
+    /* Ranks that are known to be gone: RILL_OK none, RILL_ERR_PEER with the detail. NULL: it cannot
+     * tell. */
     rill_status (*poll_failure)(rill__link *);
     /* A failure: why it cannot be used any more, not even closed. NULL: it always can. */
     rill_status (*usable)(rill__link *);
-    /* The caller has nothing to do until something comes: gives the processor, or the turn, away. polls: how often
-     * in vain by now. */
+    /* The caller has nothing to do until something comes: gives the processor, or the turn, away.
+     * polls: how often in vain by now. */
     void (*idle)(rill__link *, unsigned polls);
-    /* Advances the calls of other ranks that live in this process, and never waits. NULL: there are none. */
+    /* Advances the calls of other ranks that live in this process, and never waits. NULL: there are
+     * none. */
     void (*help)(rill__link *);
-    /* Memory of each rank of a host that the others of it can read and write: segment[place] and sizes[place], NULL on a
-     * rank that lacks the memory for these tables. Collective over the communicator; *shared is the same on all ranks of
-     * a host. NULL, or nothing shared: everything goes by message. */
+    /* Memory of each rank of a host that the others of it can read and write: segment[place] and
+     * sizes[place], NULL on a rank that lacks the memory for these tables. Collective over the
+     * communicator; *shared is the same on all ranks of a host. NULL, or nothing shared: everything
+     * goes by message. */
     rill_status (*share)(rill__link *, const struct rill__hosts *, uint64_t bytes, char **segment,
                          size_t *sizes, bool *shared);
     void (*unshare)(rill__link *); /* collective; fine where nothing is shared */
-    /* This rank goes without waiting for the others: what it has sent still reaches them, what it is sent is dropped, and
-     * every wire of it is through. NULL: ranks must go together (req/farewell.c). */
+    /* This rank goes without waiting for the others: what it has sent still reaches them, what it
+     * is sent is dropped, and every wire of it is through. NULL: ranks must go together
+     * (req/farewell.c). */
     void (*leave)(rill__link *);
     rill_status (*close)(rill__link *); /* collective, but after leave; the link is freed by it */
 } rill__link_table;
@@ -77,20 +85,20 @@ typedef struct rill__link_table {
 /* Values of each rank that rill__link_most can compare at once. */
 enum { RILL__LINK_VALUES = 4 };
 
-/* The first member of every transport's own struct. Whoever opens a link fills it; a failure to open it is one on all
- * ranks. */
+/* The first member of every transport's own struct. Whoever opens a link fills it; a failure to
+ * open it is one on all ranks. */
 struct rill__link {
     const rill__link_table *table;
     int rank, ranks;
     double *values; /* room for ranks * RILL__LINK_VALUES: agreements need no memory of their own */
     /* What it can do, as data. */
-    bool
-        threads; /* several threads may use several communicators at once, and a progress thread may run */
+    bool threads;   /* several threads may use several communicators at once, and a progress thread
+                       may run */
     bool simulated; /* time, processors and memory are pretended */
     bool has_mpi;   /* rill__link_mpi_comm gives a communicator: MPI's own collectives, MPI-IO */
     bool ordered_posts; /* a posted receive is cheaper than a probe for small messages */
-    bool
-        yields; /* other ranks move on only where this one gives way: it does so at once when it waits */
+    bool yields; /* other ranks move on only where this one gives way: it does so at once when it
+                    waits */
     bool notes_at_once; /* the send of a note (req/notes.c) is through when it returns */
     bool copies_pages;  /* the kernel copies messages page by page: huge pages make them faster */
     int most_at_once;   /* ranks up to which small messages are received one by one */
@@ -105,9 +113,11 @@ struct rill__link {
 
 /* ---- link.c: what every link can do by the table ---- */
 rill_status rill__link_wait(rill__link *, rill__wire *);
-/* Collective: values[i] becomes the largest of all ranks' (n <= RILL__LINK_VALUES; 0: a barrier). */
+/* Collective: values[i] becomes the largest of all ranks' (n <= RILL__LINK_VALUES; 0: a barrier).
+ */
 rill_status rill__link_most(rill__link *, double *values, int n);
-/* Collective: the lowest status of all ranks, in *worst. Its own status: whether they could agree. */
+/* Collective: the lowest status of all ranks, in *worst. Its own status: whether they could agree.
+ */
 rill_status rill__link_worst(rill__link *, rill_status mine, rill_status *worst);
 
 #endif

@@ -21,7 +21,7 @@ typedef rill__local_helper helper;
 static local_link *local_of(rill__link *link) { return rill__local_of(link); }
 rill__local_group *rill__local_group_of(rill__link *link) { return local_of(link)->group; }
 
-/* ---- messages ---------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static rill__local_message *message_new(rill__local_group *group, size_t bytes) {
     rill__local_message *m = malloc(sizeof *m + bytes);
@@ -157,7 +157,7 @@ static rill_status receive(rill__link *link, const rill__arrival *arrival, int t
     return RILL_OK;
 }
 
-/* ---- wires: a lent message, or (odd) a posted receive -------------------------------------------------- */
+/* ---- wires: a lent message, or (odd) a posted receive ---------------------------------------- */
 
 static rill_status post(rill__link *link, int source, int tag, void *into, size_t room,
                         rill__wire *wire) {
@@ -225,7 +225,7 @@ static void cancel(rill__link *link, rill__wire *wire, bool *came) {
     wire->word = 0;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static double real_clock(void) {
     struct timespec now;
@@ -276,7 +276,7 @@ static void idle(rill__link *link, unsigned polls) {
     }
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* What was lent stays readable: the receiver gets a copy, since this rank's memory goes. */
 static void settle(local_link *l, rill__local_message *m) {

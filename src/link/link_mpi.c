@@ -1,7 +1,8 @@
 /* The link over MPI: messages are those of a communicator of its own.
  *
- * Sizes come by probing. Nobody else receives on the communicator, so that a probe and the receive after it see the same
- * message. What differs between MPIs, SimGrid's among them, is here and is told as data. */
+ * Sizes come by probing. Nobody else receives on the communicator, so that a probe and the receive
+ * after it see the same message. What differs between MPIs, SimGrid's among them, is here and is
+ * told as data. */
 #include "link/link_mpi.h"
 
 #include "core/text.h"
@@ -26,9 +27,10 @@ typedef struct link_mpi {
 /* Nanoseconds of a caller's nap, who has polled so often in vain. */
 enum { NAP = 20000, POLLS_BEFORE_NAPS = 400 };
 
-/* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so, on the
- * connection that the data of the other direction fills: two ranks that exchange a megabyte take turns, and
- * reach half of the rate (docs/results/network.md has the figures). So messages go in parts below that limit. */
+/* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so,
+ * on the connection that the data of the other direction fills: two ranks that exchange a megabyte
+ * take turns, and reach half of the rate (docs/results/network.md has the figures). So messages go
+ * in parts below that limit. */
 #define TCP_PART 61440
 
 #define MESSAGE_LIMIT (UINT64_C(1) << 30) /* counts are ints */
@@ -51,7 +53,7 @@ static inline MPI_Comm comm_of(const rill__link *link) { return ((const link_mpi
 
 MPI_Comm rill__link_mpi_comm(const rill__link *link) { return comm_of(link); }
 
-/* ---- requests as words ---------------------------------------------------------------------------- */
+/* ---- requests as words ----------------------------------------------------------------------- */
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a request is a pointer or a number");
 
@@ -70,7 +72,7 @@ static inline MPI_Request request_of(const rill__wire *wire) {
 
 rill__wire rill__link_mpi_wire(MPI_Request request) { return (rill__wire){word_of(request)}; }
 
-/* ---- messages --------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static rill_status send(rill__link *link, int to, int tag, const void *data, size_t bytes,
                         rill__wire *wire) {
@@ -165,7 +167,7 @@ static void cancel(rill__link *link, rill__wire *wire, bool *came) {
     *came = !cancelled;
 }
 
-/* ---- all ranks -------------------------------------------------------------------------------------- */
+/* ---- all ranks ------------------------------------------------------------------------------- */
 
 static rill_status allgather(rill__link *link, const void *mine, size_t bytes, void *all) {
     return checked(MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
@@ -177,15 +179,15 @@ static rill_status bcast(rill__link *link, void *data, size_t bytes, int root) {
     return checked(MPI_Bcast(data, (int)bytes, MPI_BYTE, root, comm_of(link)), "MPI_Bcast");
 }
 
-/* ---- time ------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static double wall_clock(rill__link *link) {
     (void)link;
     return MPI_Wtime();
 }
 
-/* Where messages come over a network the wait is long, and the kernel needs the processor to bring them:
- * on emulated hosts, which share processors, naps make a call faster by a tenth. */
+/* Where messages come over a network the wait is long, and the kernel needs the processor to bring
+ * them: on emulated hosts, which share processors, naps make a call faster by a tenth. */
 static void idle(rill__link *link, unsigned polls) {
     const struct timespec nap = {.tv_nsec = NAP};
     if (link->simulated) return; /* simulated time passes by polls alone */
@@ -200,10 +202,10 @@ static rill_status usable(rill__link *link) {
     return down ? rill__fail(RILL_ERR_STATE, "MPI has been finalised") : RILL_OK;
 }
 
-/* ---- shared memory ---------------------------------------------------------------------------------- */
+/* ---- shared memory --------------------------------------------------------------------------- */
 
-/* MPI takes the memory from here, and whoever touches more than is left gets SIGBUS: containers have
- * as little as 64 MiB. */
+/* MPI takes the memory from here, and whoever touches more than is left gets SIGBUS: containers
+ * have as little as 64 MiB. */
 static uint64_t affordable(uint64_t bytes, int ranks) {
     struct statvfs room;
     if (statvfs("/dev/shm", &room) != 0) return bytes;
@@ -260,7 +262,7 @@ static void unshare_memory(rill__link *link) {
     own->has_host = own->has_window = false;
 }
 
-/* ---- open and close ----------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 #ifdef SMPI_H
 
@@ -269,10 +271,10 @@ static uint64_t simulated_ticks(rill__link *link) {
     return (uint64_t)(MPI_Wtime() * 1e9);
 }
 
-/* A simulated message sets out only when it is received: where many come, they would cost a latency each one by
- * one, as they do nowhere else. Where few come, polls cost more time to simulate than that is worth. Each takes a
- * microsecond there, and real time to simulate; lab/simulate, whose networks are slower than those of the tests,
- * sets more patience. */
+/* A simulated message sets out only when it is received: where many come, they would cost a latency
+ * each one by one, as they do nowhere else. Where few come, polls cost more time to simulate than
+ * that is worth. Each takes a microsecond there, and real time to simulate; lab/simulate, whose
+ * networks are slower than those of the tests, sets more patience. */
 static void describe(rill__link *link) {
     const char *patience = getenv("RILL_PATIENCE");
     link->simulated = true;

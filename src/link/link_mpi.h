@@ -6,7 +6,8 @@
 
 #include <mpi.h>
 
-/* Collective: dups the communicator, with MPI_ERRORS_RETURN on the dup. A failure is one on all ranks. */
+/* Collective: dups the communicator, with MPI_ERRORS_RETURN on the dup. A failure is one on all
+ * ranks. */
 rill_status rill__link_mpi_open(MPI_Comm, rill__link **);
 /* The dup. Only where link->has_mpi. */
 MPI_Comm rill__link_mpi_comm(const rill__link *);

@@ -1,8 +1,9 @@
-/* The local link: ranks of one process, without MPI. A group has a mailbox for each rank; a message is copied there, or,
- * where it is large, lent by its sender until the receiver has copied it.
+/* The local link: ranks of one process, without MPI. A group has a mailbox for each rank; a message
+ * is copied there, or, where it is large, lent by its sender until the receiver has copied it.
  *
- * Two ways to use a group. With threads: each rank is a thread's, or several are one thread's who makes non-blocking calls.
- * In a world (link/world.h): all ranks are fibers of one thread, and the world says when a message arrives. */
+ * Two ways to use a group. With threads: each rank is a thread's, or several are one thread's who
+ * makes non-blocking calls. In a world (link/world.h): all ranks are fibers of one thread, and the
+ * world says when a message arrives. */
 #ifndef RILL_LINK_LOCAL_H
 #define RILL_LINK_LOCAL_H
 
@@ -38,16 +39,18 @@ typedef struct rill__local_world {
     void (*closed)(void *context); /* by the last rank; before the group is freed */
 } rill__local_world;
 
-/* One link per rank in links[0..ranks). world NULL: threads. The group is freed with the last of them. */
+/* One link per rank in links[0..ranks). world NULL: threads. The group is freed with the last of
+ * them. */
 rill_status rill__local_create(int ranks, const rill__local_world *, rill__link **links);
-/* Messages of up to so many bytes are copied, others lent; those with the tag of notes are always copied. */
+/* Messages of up to so many bytes are copied, others lent; those with the tag of notes are always
+ * copied. */
 enum { RILL__LOCAL_URGENT = 32767 };
 void rill__local_set_copied(rill__link *, size_t most);
-/* Before the links are in use by threads: what a rank does while it waits in a collective of the link's own, in place of a
- * yield; NULL: a yield. */
+/* Before the links are in use by threads: what a rank does while it waits in a collective of the
+ * link's own, in place of a yield; NULL: a yield. */
 void rill__local_set_pause(rill__link *, void (*pause)(void *), void *context);
-/* What advances the calls of this rank, for other ranks whose thread waits. It is called by any thread, one at a time,
- * until the rank leaves. */
+/* What advances the calls of this rank, for other ranks whose thread waits. It is called by any
+ * thread, one at a time, until the rank leaves. */
 void rill__local_set_helper(rill__link *, void (*advance)(void *), void *context);
 /* World: the message is in its receiver's mailbox from now on. */
 void rill__local_arrive(rill__local_group *, rill__local_message *);

@@ -9,7 +9,7 @@
 /* Messages of the reserve for each rank. */
 enum { RESERVED_EACH = 2 };
 
-/* ---- life ---------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 void rill__local_group_free(rill__local_group *group) {
     for (int i = 0; i < group->ranks; i++) {
@@ -63,7 +63,7 @@ rill__local_group *rill__local_group_new(int ranks, const rill__local_world *wor
     return NULL;
 }
 
-/* ---- collectives of the link itself -------------------------------------------------------------------- */
+/* ---- collectives of the link itself ---------------------------------------------------------- */
 
 static void pause_in(rill__local_link *l) {
     rill__local_group *group = l->group;
@@ -109,7 +109,7 @@ rill_status rill__local_bcast(rill__link *link, void *data, size_t bytes, int ro
     return meet(l, data);
 }
 
-/* ---- shared memory: it is all shared ------------------------------------------------------------------- */
+/* ---- shared memory: it is all shared --------------------------------------------------------- */
 
 /* Segments stay until the last rank leaves, so that nobody reads what is gone. */
 rill_status rill__local_share(rill__link *link, const struct rill__hosts *hosts, uint64_t bytes,

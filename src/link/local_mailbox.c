@@ -44,7 +44,8 @@ void rill__mailbox_destroy(rill__mailbox *box) {
     pthread_mutex_destroy(&box->lock);
 }
 
-/* Lists are short where there are many: without the memory for that they are long, which is slow and no more. */
+/* Lists are short where there are many: without the memory for that they are long, which is slow
+ * and no more. */
 static void grow(rill__mailbox *box) {
     size_t lists = 4 * box->lists;
     rill__mail_list *pairs = calloc(lists, sizeof *pairs), *old = box->pairs;

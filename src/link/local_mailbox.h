@@ -1,4 +1,5 @@
-/* The mailbox of a rank: what has come and is not received yet, by source and tag, and by tag alone in order of arrival. */
+/* The mailbox of a rank: what has come and is not received yet, by source and tag, and by tag alone
+ * in order of arrival. */
 #ifndef RILL_LINK_LOCAL_MAILBOX_H
 #define RILL_LINK_LOCAL_MAILBOX_H
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounds in which all ranks idle and nothing is sent, after which nothing will be. Ranks look for notes in one of 64
- * idle polls, and ask the others when their patience has passed. */
+/* Rounds in which all ranks idle and nothing is sent, after which nothing will be. Ranks look for
+ * notes in one of 64 idle polls, and ask the others when their patience has passed. */
 enum { QUIET_ROUNDS = 1024 };
 #define QUIET_STEP 0.02 /* seconds that such a round takes */
 #define TURN 1e-7       /* seconds of a turn, RILL__CHANCE */
@@ -73,7 +73,7 @@ static int below(rill__world *world, int n) {
 
 static bool timed(const rill__world *world) { return world->options.kind == RILL__TIMED; }
 
-/* ---- turns ------------------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 static bool sooner(const turn *a, const turn *b) {
     return a->time < b->time || (a->time == b->time && a->rank < b->rank);
@@ -131,7 +131,7 @@ static void unready(rill__world *world, node *x) {
     world->nodes[last].place = x->place;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static bool before(const rill__local_message *a, const rill__local_message *b) {
     return a->arrives < b->arrives || (a->arrives == b->arrives && a->number < b->number);
@@ -218,7 +218,8 @@ static void taken(void *context, const rill__local_message *m) {
     else if (m->lent) make_ready(world, &world->nodes[m->source], 0);
 }
 
-/* The way into a rank is shared by what arrives, in the order of arrival: senders may be ahead of each other's time. */
+/* The way into a rank is shared by what arrives, in the order of arrival: senders may be ahead of
+ * each other's time. */
 static void place(rill__world *world, node *x) {
     rill__local_message *m = pop_coming(x);
     m->arrives = fmax(m->arrives, x->in_free + bytes_take(world, x->rank, m->bytes));
@@ -241,7 +242,7 @@ static void look(void *context, int rank) {
     }
 }
 
-/* ---- ranks --------------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static void idle(void *context, int rank) {
     rill__world *world = context;
@@ -329,7 +330,7 @@ static void resume(rill__world *world, node *x) {
     world->live--;
 }
 
-/* ---- a run ----------------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 /* Everybody idles, and nothing is under way: time passes. */
 static bool pass_time(rill__world *world) {
@@ -394,7 +395,7 @@ rill_status rill__world_run(rill__world *world, void (*body)(int rank, void *con
     return RILL_OK;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 static void choose_mood(rill__world *world) {
     static const unsigned eager[] = {0, 16, 128, 256}, newest[] = {0, 0, 128, 256};
@@ -402,7 +403,8 @@ static void choose_mood(rill__world *world) {
     world->mood = (mood){eager[chance(world) & 3], newest[chance(world) & 3], -1, -1};
     if ((chance(world) & 7) == 0) world->mood.slow = below(world, ranks);
     if ((chance(world) & 7) == 0) world->mood.busy = below(world, ranks);
-    /* The ranks' links: what is copied or lent, and whether receives are posted, are not seen from outside. */
+    /* The ranks' links: what is copied or lent, and whether receives are posted, are not seen from
+     * outside. */
     static const size_t copied[] = {0, 100, 4096, SIZE_MAX};
     for (int i = 0; i < ranks; i++) {
         rill__local_set_copied(world->nodes[i].link, copied[chance(world) & 3]);

@@ -1,14 +1,17 @@
-/* A world: n ranks in one thread, the same course of events for the same seed. For tests, and to look at many ranks.
+/* A world: n ranks in one thread, the same course of events for the same seed. For tests, and to
+ * look at many ranks.
  *
- * Each rank is a fiber. It runs until it would wait (the link's idle), then another has its turn; so blocking calls run as
- * they are. The world says when messages arrive, and its clock is the link's: no timeout depends on the machine.
+ * Each rank is a fiber. It runs until it would wait (the link's idle), then another has its turn;
+ * so blocking calls run as they are. The world says when messages arrive, and its clock is the
+ * link's: no timeout depends on the machine.
  *
- * RILL__CHANCE: a seeded generator chooses whose turn it is, and delivers messages in any order that a network could (those
- * of a pair and tag stay in order). RILL__TIMED: messages take latency and bandwidth, ranks time for what they handle; the
- * rank whose clock is lowest goes on, so that clocks tell what a real network would take.
+ * RILL__CHANCE: a seeded generator chooses whose turn it is, and delivers messages in any order
+ * that a network could (those of a pair and tag stay in order). RILL__TIMED: messages take latency
+ * and bandwidth, ranks time for what they handle; the rank whose clock is lowest goes on, so that
+ * clocks tell what a real network would take.
  *
- * When all ranks idle and nothing is under way, time passes in steps of the ranks' patience; when that changes nothing,
- * they wait for ever, and the run ends. */
+ * When all ranks idle and nothing is under way, time passes in steps of the ranks' patience; when
+ * that changes nothing, they wait for ever, and the run ends. */
 #ifndef RILL_LINK_WORLD_H
 #define RILL_LINK_WORLD_H
 
@@ -20,8 +23,8 @@ typedef struct rill__world_options {
     rill__world_kind kind;
     int ranks;
     uint64_t seed; /* RILL__CHANCE */
-    /* RILL__TIMED, seconds: on the way; of each byte in and out of a rank; of a rank's processor for each message sent or
-     * received, each byte sent and each byte received. */
+    /* RILL__TIMED, seconds: on the way; of each byte in and out of a rank; of a rank's processor
+     * for each message sent or received, each byte sent and each byte received. */
     double latency, byte, message, send_work, receive_work;
     const double
         *slower; /* of each rank: what its bytes take more (1: nothing); NULL: nobody's do */
@@ -38,12 +41,14 @@ void rill__world_free(rill__world *);
 /* The same as free and create, with the memory that is there. After the links were closed. */
 rill_status rill__world_reset(rill__world *, uint64_t seed);
 rill__link *rill__world_link(rill__world *, int rank);
-/* Runs body(rank, context) on every rank. RILL_ERR_STATE: some wait for ever; rill__world_stuck tells who. */
+/* Runs body(rank, context) on every rank. RILL_ERR_STATE: some wait for ever; rill__world_stuck
+ * tells who. */
 rill_status rill__world_run(rill__world *, void (*body)(int rank, void *context), void *context);
 bool rill__world_stuck(const rill__world *, int rank);
 /* Of the rank whose turn it is; -1: none's. */
 int rill__world_rank(const rill__world *);
-/* The rank's fiber stops for ever where it stands; from the outside of a run, or by another rank. */
+/* The rank's fiber stops for ever where it stands; from the outside of a run, or by another rank.
+ */
 void rill__world_kill(rill__world *, int rank);
 /* The rank whose turn it is works for so many seconds. */
 void rill__world_work(rill__world *, double seconds);

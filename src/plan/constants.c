@@ -1,9 +1,10 @@
-/* Built-in constants of the cost model, for where `rill tune` has not measured the user's own machine.
+/* Built-in constants of the cost model, for where `rill tune` has not measured the user's own
+ * machine.
  *
  * One host: measured with `rill bench` and `rill bench kernels` on two cores of an AMD EPYC (Zen 4)
  * with Open MPI 4.1.4 over shared memory. Several hosts: the class of the network is found when a
- * communicator is made. Classes are coarse, so that a noisy measurement seldom changes the choice of an
- * algorithm, and with it the rounding, from one run to the next. */
+ * communicator is made. Classes are coarse, so that a noisy measurement seldom changes the choice
+ * of an algorithm, and with it the rounding, from one run to the next. */
 #include "plan/profile.h"
 
 #include <math.h>
@@ -70,7 +71,8 @@ void rill__constants_network(rill__constants *c, double latency, double bits_per
     c->latency = c->mpi_latency = nearest(latency, latencies, 6);
     /* A small part of it is the processor's: the rest of several messages passes at once. */
     c->message = c->latency < 10e-6 ? 0.5e-6 : 5e-6;
-    /* Headers of packets take 4 %. MPI's dense sum reaches half of the line rate over TCP: see docs/results/network.md. */
+    /* Headers of packets take 4 %. MPI's dense sum reaches half of the line rate over TCP: see
+     * docs/results/network.md. */
     c->byte = 8 * 1.05 / nearest(bits_per_second, rates, 7);
     c->mpi_byte = c->latency < 10e-6 ? 1.3 * c->byte : 2 * c->byte;
     c->merge = fmax(c->merge, 2e-9); /* what comes over a network is in no cache */

@@ -1,9 +1,9 @@
-/* Idea. The estimates are sums of constants times counts, apart from the choices in them. So the constants
- *   that agree best with n measured calls are found by least squares: of the logarithms of model to
- *   measured, since a call of 10 us counts as much as one of a second; in the logarithms of the constants,
- *   which keeps them positive; with each pulled weakly to where it started, so that what no call depends
- *   on stays sane. Calls that are far off (another process was on the machine) count less (Huber).
- *   Levenberg-Marquardt; derivatives by differences, as the estimates have none.
+/* Idea. The estimates are sums of constants times counts, apart from the choices in them. So the
+ * constants that agree best with n measured calls are found by least squares: of the logarithms of
+ * model to measured, since a call of 10 us counts as much as one of a second; in the logarithms of
+ * the constants, which keeps them positive; with each pulled weakly to where it started, so that
+ * what no call depends on stays sane. Calls that are far off (another process was on the machine)
+ * count less (Huber). Levenberg-Marquardt; derivatives by differences, as the estimates have none.
  * Cost. A few ten thousand estimates: milliseconds. */
 #include "plan/fit.h"
 

@@ -12,8 +12,8 @@ typedef struct rill__sample {
 
 /* Seconds of the sample by the model with these constants. */
 double rill__fit_time(const rill__sample *, const rill__constants *);
-/* c: where to start, and what constants stay close to that the samples say nothing about. Returns the
- * median of |model / measured - 1|; NaN: out of memory. */
+/* c: where to start, and what constants stay close to that the samples say nothing about. Returns
+ * the median of |model / measured - 1|; NaN: out of memory. */
 double rill__fit(const rill__sample *, int n, rill__constants *c);
 double rill__fit_error(const rill__sample *, int n, const rill__constants *); /* that median */
 
@@ -23,14 +23,14 @@ typedef struct rill__place {
     double density;
 } rill__place;
 enum { RILL__PLACES = 23 };
-/* Small ones first, so that a slow network ends with those that it has time for; and first a few all over
- * the range. */
+/* Small ones first, so that a slow network ends with those that it has time for; and first a few
+ * all over the range. */
 extern const rill__place rill__places[RILL__PLACES];
 /* About nnz entries of dim, each index as likely as another; at most so many. Returns how many. */
 uint64_t rill__sample_entries(uint64_t seed, uint64_t dim, uint64_t nnz, uint64_t most,
                               uint32_t *idx, float *val);
-/* Another order in each round, the same on all ranks: who always came after a dense sum would always find
- * empty caches. */
+/* Another order in each round, the same on all ranks: who always came after a dense sum would
+ * always find empty caches. */
 void rill__sample_order(int *order, int n, int round);
 double rill__sample_median(double *values, int n); /* which get sorted; n is not 0 */
 

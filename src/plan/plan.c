@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- keys ------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static bool matches(const rill__plan_key *k, const rill__planned *c) {
     return k->used && k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
@@ -46,7 +46,7 @@ void rill__plan_begin(rill__planner *planner, rill__planned *c) {
     join(k, c);
 }
 
-/* ---- choice ----------------------------------------------------------------------------------------- */
+/* ---- choice ---------------------------------------------------------------------------------- */
 
 static rill__problem problem_of(const rill__planner *planner, const rill__planned *c,
                                 const rill__observed *seen) {
@@ -113,9 +113,9 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
     return RILL_OK;
 }
 
-/* The last choice for the key, or a new one that becomes it. Only calls that are planned in order may
- * come here: what an earlier call left behind must be the same on all ranks, and agreements end in
- * another order on each. */
+/* The last choice for the key, or a new one that becomes it. Only calls that are planned in order
+ * may come here: what an earlier call left behind must be the same on all ranks, and agreements end
+ * in another order on each. */
 static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
                                    const rill__observed *seen) {
     rill__plan_key *k = &planner->keys[c->key];
@@ -161,8 +161,9 @@ rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status 
         k->slot[slot].done = false;
         k->planned++;
         seen = &k->last;
-        /* Other bounds can mean other rounding: what a call finds here must not depend on when calls in flight
-         * complete, nor the steps of a reducer on what came before its checkpoint. */
+        /* Other bounds can mean other rounding: what a call finds here must not depend on when
+         * calls in flight complete, nor the steps of a reducer on what came before its checkpoint.
+         */
         if (k->spread.entries && c->blocking && !c->reducer) c->spread = &k->spread;
     }
     rill__observed selected;

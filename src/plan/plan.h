@@ -4,8 +4,8 @@
  * ranks, of the result) travel with its messages and are the same everywhere when it completes; but
  * non-blocking calls complete on different ranks at different times. So a call is planned in the
  * order of starts, and from: the last blocking call before it, or the call RILL__PLAN_LAG earlier,
- * for whose completion it waits. With several threads a blocking call may still be under way when the
- * next one starts, on one rank and not on another: that waits, too. */
+ * for whose completion it waits. With several threads a blocking call may still be under way when
+ * the next one starts, on one rank and not on another: that waits, too. */
 #ifndef RILL_PLAN_PLAN_H
 #define RILL_PLAN_PLAN_H
 
@@ -25,9 +25,10 @@ typedef struct rill__settings {
     uint64_t block; /* 0: unset */
 } rill__settings;
 
-/* Calls that ended with an agreement (call/commit.c), and the largest that all ranks had room for. */
+/* Calls that ended with an agreement (call/commit.c), and the largest that all ranks had room for.
+ */
 typedef struct rill__commits {
-    uint64_t once, twice; /* ways to send that so many calls went, a bit each */
+    uint64_t once, twice;       /* ways to send that so many calls went, a bit each */
     uint64_t result, sum, most; /* entries of the result, of all inputs, of one */
 } rill__commits;
 
@@ -83,7 +84,8 @@ rill__problem rill__plan_problem(const rill__planner *, const rill__settings *, 
                                  const rill__observed *);
 /* The same sent in another way. */
 void rill__problem_code(rill__problem *, const rill__index_codec *, int value_bits);
-/* The best way to send that the settings leave open, for one algorithm: sets it, and returns the time. */
+/* The best way to send that the settings leave open, for one algorithm: sets it, and returns the
+ * time. */
 double rill__plan_way(const rill__planner *, const rill__settings *, const rill__algorithm *,
                       rill__problem *);
 /* Whether "auto" considers the algorithm. */
@@ -91,8 +93,8 @@ static inline bool rill__plan_considers(const rill__algorithm *a, const rill__pr
     if (a->supports(p) || a->by_request) return false;
     return !a->joins_hosts || (p->hosts > 1 && p->most_per_host > 1);
 }
-/* Whether one that takes time is better than the best so far (NULL: none), which takes least. MPI's own
- * sum gives way only to what is clearly faster; it is the first row of its table. */
+/* Whether one that takes time is better than the best so far (NULL: none), which takes least. MPI's
+ * own sum gives way only to what is clearly faster; it is the first row of its table. */
 static inline bool rill__plan_prefers(const rill__planner *planner, double time,
                                       const rill__algorithm *best, double least) {
     if (!best) return true;

@@ -1,5 +1,5 @@
-/* What kind of network is this? All ranks send to their right neighbour at once, as much as takes a few
- * milliseconds; the slowest counts, since it is the one that crosses from host to host. */
+/* What kind of network is this? All ranks send to their right neighbour at once, as much as takes a
+ * few milliseconds; the slowest counts, since it is the one that crosses from host to host. */
 #include "plan/profile.h"
 
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static rill_status shift_once(rill__link *link, char *out, char *in, int bytes) 
     return rill__link_wait(link, &to);
 }
 
-/* Seconds of the slowest rank, each by the fastest of several shifts, since other work on a host makes them
- * only slower. */
+/* Seconds of the slowest rank, each by the fastest of several shifts, since other work on a host
+ * makes them only slower. */
 static rill_status shift(rill__link *link, char *out, char *in, int bytes, int tries,
                          double *seconds) {
     double best = 1e300;

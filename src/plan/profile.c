@@ -16,10 +16,10 @@
 #define FIRST_LINE "rill profile 1"
 enum { LINE = 256 };
 
-/* ---- what the points say ------------------------------------------------------------------------- */
+/* ---- what the points say --------------------------------------------------------------------- */
 
-/* Logarithm of measured to model near a problem: the mean over the points of the algorithm, each weighed
- * by how close it is. Far from all of them it is their plain mean. */
+/* Logarithm of measured to model near a problem: the mean over the points of the algorithm, each
+ * weighed by how close it is. Far from all of them it is their plain mean. */
 static double correction(const rill__profile *profile, uint32_t algorithm, double dim, double nnz) {
     double weights = 0, sum = 0;
     float log_dim = (float)log2(dim), log_density = (float)log2(fmax(nnz, 1) / dim);
@@ -34,9 +34,9 @@ static double correction(const rill__profile *profile, uint32_t algorithm, doubl
     return weights > 0 ? sum / weights : 0;
 }
 
-/* Two ranks that exchange, and then wait for the next pair, leave links idle at the start of each round: on 8 hosts at 100
- * Mbit/s and 1 Gbit/s (bench/network) recursive_double took 1.2 to 1.3 times as long, against its estimate, as algorithms
- * that keep all links busy in one round. */
+/* Two ranks that exchange, and then wait for the next pair, leave links idle at the start of each
+ * round: on 8 hosts at 100 Mbit/s and 1 Gbit/s (bench/network) recursive_double took 1.2 to 1.3
+ * times as long, against its estimate, as algorithms that keep all links busy in one round. */
 void rill__profile_network(rill__profile *profile, double latency, double bits_per_second) {
     const double idle = 1.25;
     rill__constants_network(&profile->constants, latency, bits_per_second);
@@ -56,7 +56,7 @@ double rill__profile_time(const rill__profile *profile, const rill__algorithm *a
     return time * exp(correction(profile, rill__name_hash(a->name), (double)p->dim, p->nnz));
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct reader {
     FILE *file;
@@ -183,7 +183,7 @@ static rill_status read_all(const char *path, rill_status (*take)(void *, const 
     return status;
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 typedef struct search {
     int ranks, hosts;
@@ -209,7 +209,8 @@ rill_status rill__profile_read(const char *path, int ranks, int hosts, double cr
     if (isinf(s.distance))
         return rill__fail(RILL_ERR_UNSUPPORTED, "profile %s has no entry for %s", path,
                           hosts > 1 ? "several hosts" : "one host");
-    /* With another number of ranks on the processors all that they compute takes longer, or less. */
+    /* With another number of ranks on the processors all that they compute takes longer, or less.
+     */
     double slower = fmax(1, crowding) / profile->crowding;
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         const rill__constant *row = &rill__constant_table[i];
@@ -222,7 +223,7 @@ rill_status rill__profile_read(const char *path, int ranks, int hosts, double cr
     return RILL_OK;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static const char *algorithm_of(uint32_t hash) {
     for (int i = 0; rill__algorithm_at(RILL_ALLREDUCE, i); i++)

@@ -1,5 +1,5 @@
-/* A profile: the constants of the cost model for one machine or cluster, and by how much the measured
- * times of each algorithm were off the model at the points that were measured.
+/* A profile: the constants of the cost model for one machine or cluster, and by how much the
+ * measured times of each algorithm were off the model at the points that were measured.
  *
  * A profile is a text file with an entry for each number of ranks and hosts that was tuned:
  *
@@ -10,8 +10,8 @@
  *     point ring 1048576 10486 1.07        algorithm, dimension, entries per rank, measured / model
  *     end
  *
- * Where there is none, constants are built in (constants.c), and the network's class is found by a few
- * messages (probe.c). All ranks have the same profile: rank 0 reads it. */
+ * Where there is none, constants are built in (constants.c), and the network's class is found by a
+ * few messages (probe.c). All ranks have the same profile: rank 0 reads it. */
 #ifndef RILL_PLAN_PROFILE_H
 #define RILL_PLAN_PROFILE_H
 
@@ -49,18 +49,19 @@ void rill__constants_network(rill__constants *, double latency, double bits_per_
 /* Where a message takes longer, the network is TCP's: others take 2 us. */
 #define RILL__TCP_LATENCY 6e-6
 
-/* For a built-in network that was probed: rounds of pairs take longer over TCP than the model says. */
+/* For a built-in network that was probed: rounds of pairs take longer over TCP than the model says.
+ */
 void rill__profile_network(rill__profile *, double latency, double bits_per_second);
 
 /* Seconds that the algorithm will take: the model, corrected by the points near by. */
 double rill__profile_time(const rill__profile *, const rill__algorithm *, const rill__problem *);
 
-/* Not collective. The entry of the file that is nearest; RILL_ERR_UNSUPPORTED: none is of any use (ranks
- * on one host say nothing of a network). Errors name file and line. */
+/* Not collective. The entry of the file that is nearest; RILL_ERR_UNSUPPORTED: none is of any use
+ * (ranks on one host say nothing of a network). Errors name file and line. */
 rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
                                rill__profile *);
-/* The same from the file of that name, or for an empty one from the user's. *there: it has an entry of
- * use; "none" has not. A file that is named must exist. */
+/* The same from the file of that name, or for an empty one from the user's. *there: it has an entry
+ * of use; "none" has not. A file that is named must exist. */
 rill_status rill__profile_find(const char *named, int ranks, int hosts, double crowding,
                                rill__profile *, bool *there);
 /* The file with this entry in it, in the place of one with as many ranks and hosts. */

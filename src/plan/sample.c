@@ -16,7 +16,8 @@ static uint64_t next(uint64_t state) {
     return state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 }
 
-/* Gaps of a geometric distribution. (Regular gaps would be summed in half the time, by branches that are predicted.) */
+/* Gaps of a geometric distribution. (Regular gaps would be summed in half the time, by branches
+ * that are predicted.) */
 uint64_t rill__sample_entries(uint64_t seed, uint64_t dim, uint64_t nnz, uint64_t most,
                               uint32_t *idx, float *val) {
     double scale = 1 / log1p(-(double)nnz / (double)dim), at = -1;

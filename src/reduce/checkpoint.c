@@ -1,4 +1,5 @@
-/* Reading the file of a reducer: every size is checked before it is used, every byte is under a sum. */
+/* Reading the file of a reducer: every size is checked before it is used, every byte is under a
+ * sum. */
 #include "reduce/checkpoint.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* The file of a reducer (docs/reference/format.md, "Checkpoint of a reducer"): what is in it, and
- * how it is read without trusting a byte of it. Nothing here knows of MPI, so that it can be fuzzed. */
+ * how it is read without trusting a byte of it. Nothing here knows of MPI, so that it can be
+ * fuzzed. */
 #ifndef RILL_REDUCE_CHECKPOINT_H
 #define RILL_REDUCE_CHECKPOINT_H
 
@@ -68,8 +69,8 @@ rill_status rill__checkpoint_open(const rill__checkpoint_source *, rill__checkpo
 /* The same from sections that are known; sections are taken over, also on failure. */
 rill_status rill__checkpoint_arrange(rill__checkpoint *, rill__checkpoint_section *sections);
 void rill__checkpoint_close(rill__checkpoint *);
-/* Reads a rank's section and checks its sum. Parts go to their buffers; those that are NULL are only
- * checked. */
+/* Reads a rank's section and checks its sum. Parts go to their buffers; those that are NULL are
+ * only checked. */
 rill_status rill__checkpoint_read(const rill__checkpoint_source *, const rill__checkpoint *,
                                   uint32_t rank, void *const to[RILL__KEPT_PARTS]);
 

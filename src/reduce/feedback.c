@@ -1,6 +1,7 @@
 /* What was not delivered goes back to the residual; see coll/topk/topk.h for the rule.
  *
- * Everything here is sorted by index: selected, result and returned pairs are walked side by side. */
+ * Everything here is sorted by index: selected, result and returned pairs are walked side by side.
+ */
 #include "reduce/reducer.h"
 
 static rill__shape shape_of(const rill_reducer *r) { return rill__stream_shape(r->selected); }

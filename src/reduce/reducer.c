@@ -110,8 +110,8 @@ rill_status rill__reducer_create_in(rill_comm *comm, const rill__space *space, r
                                     rill_reducer **out) {
     if (out) *out = NULL;
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, CREATE "comm is NULL");
-    /* Reducers of one communicator have a number each, so that they round independently. It is the same on all ranks, also
-     * after a reducer that could not be made. */
+    /* Reducers of one communicator have a number each, so that they round independently. It is the
+     * same on all ranks, also after a reducer that could not be made. */
     uint64_t number = comm->reducers++;
     rill_reducer *r = NULL;
     rill_status status = out ? make(comm, space, type, dim, options, number, &r)

@@ -1,6 +1,6 @@
 /* Inside of rill_reducer. A step is a request of three stages: prepare (feed: clip, momentum,
- * residual; select) in the call that starts it, the call itself, and complete (take back, update) as
- * the call's sequel, by whoever advances the request to its end. */
+ * residual; select) in the call that starts it, the call itself, and complete (take back, update)
+ * as the call's sequel, by whoever advances the request to its end. */
 #ifndef RILL_REDUCE_REDUCER_H
 #define RILL_REDUCE_REDUCER_H
 
@@ -53,7 +53,8 @@ struct rill_reducer {
     rill_stream *selected; /* what is sent, in the space */
     rill_stream borrowed;  /* dense: the gradient itself */
     rill_stream *result;   /* of the call, where the user gave no stream */
-    /* Calls work in the host's memory. In another space, input and result are copied: what was selected, no more. */
+    /* Calls work in the host's memory. In another space, input and result are copied: what was
+     * selected, no more. */
     rill_stream *staged;    /* selected or borrowed, on the host */
     rill_stream *delivered; /* the result in the space; on the host, the request's output */
     rill_stream *landed;    /* that, where the user gave no stream */

@@ -1,7 +1,8 @@
 /* Which algorithm, and what of the gradient: forced by the options, or by the planner's estimates.
  *
- * Parallax's idea (Kim et al., EuroSys 2019): each tensor the way that suits it. Small tensors go dense,
- * naturally sparse ones (embeddings) as the exact sum of their non-zeros, large dense ones by top-k. */
+ * Parallax's idea (Kim et al., EuroSys 2019): each tensor the way that suits it. Small tensors go
+ * dense, naturally sparse ones (embeddings) as the exact sum of their non-zeros, large dense ones
+ * by top-k. */
 #include "reduce/reducer.h"
 
 #include <string.h>

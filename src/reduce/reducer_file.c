@@ -1,8 +1,10 @@
-/* Saving a reducer: one file for all ranks (reduce/checkpoint.h); and what loading it needs as well.
+/* Saving a reducer: one file for all ranks (reduce/checkpoint.h); and what loading it needs as
+ * well.
  *
- * Both are collective, and all ranks give the same status: after each stage that can fail on one rank
- * alone they tell each other. A file is written under another name and renamed when it is complete (core/outfile.h), so
- * that a failure leaves the old one; a reducer takes over what was loaded only when all ranks have all of it. */
+ * Both are collective, and all ranks give the same status: after each stage that can fail on one
+ * rank alone they tell each other. A file is written under another name and renamed when it is
+ * complete (core/outfile.h), so that a failure leaves the old one; a reducer takes over what was
+ * loaded only when all ranks have all of it. */
 #include "reduce/reducer_file.h"
 
 #include "core/outfile.h"
@@ -39,8 +41,8 @@ rill_status rill__file_agree(const rill_reducer *r, rill_status status) {
     return (rill_status)said.status;
 }
 
-/* MPI's collectives, which the link's may be, must come in the same order on all ranks: requests that may still post one do so
- * first. */
+/* MPI's collectives, which the link's may be, must come in the same order on all ranks: requests
+ * that may still post one do so first. */
 static void settle(rill__engine *engine) {
     for (rill__task *q = engine->active; q;) {
         rill__task *next = q->next;
@@ -78,8 +80,8 @@ size_t rill__file_at_once(const rill_reducer *r) {
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-/* What must be the same in the reducer that a file is loaded into: slot i of the table of settings is
- * word i - 1 of the file, and the warm-up's densities come behind the last. */
+/* What must be the same in the reducer that a file is loaded into: slot i of the table of settings
+ * is word i - 1 of the file, and the warm-up's densities come behind the last. */
 enum { KEPT_OPTIONS = 17, WARMUP = KEPT_OPTIONS };
 _Static_assert((int)WARMUP < (int)RILL__CHECKPOINT_VOIDED, "there is room for all options");
 
@@ -169,9 +171,9 @@ typedef struct saving {
     const void *from[RILL__KEPT_PARTS];           /* of this rank */
     rill__buffer fetched[RILL__KEPT_PENDING + 1]; /* vectors that lie in another space */
     rill__selector_state *selectors;
-    rill__outfile out; /* of rank 0 */
-    char partial
-        [PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular file */
+    rill__outfile out;      /* of rank 0 */
+    char partial[PATH_MAX]; /* what all write to; empty: rank 0 alone writes, to what is no regular
+                               file */
 } saving;
 
 /* The vectors, on the host. */
@@ -235,8 +237,8 @@ static int write_at(int fd, const void *data, uint64_t offset, uint64_t bytes, s
     return 0;
 }
 
-/* This rank's section, and of rank 0 what comes before. Each rank writes for itself and sees its own errors: under MPI-IO
- * a write to a full disk may be a success. */
+/* This rank's section, and of rank 0 what comes before. Each rank writes for itself and sees its
+ * own errors: under MPI-IO a write to a full disk may be a success. */
 static int write_own(const rill_reducer *r, const saving *s, int fd) {
     const rill__checkpoint *c = &s->file;
     uint32_t rank = (uint32_t)r->comm->engine.rank, ranks = c->header.ranks;
@@ -284,7 +286,8 @@ static int write_in_order(const rill_reducer *r, saving *s) {
 /* Rank 0 opens the file, and takes the room that it needs where the file system lets it. */
 static rill_status create_file(const char *path, saving *s) {
     off_t size = (off_t)s->file.offsets[s->file.header.ranks];
-    /* A library does not write to standard output unless it is told so: "-" is a name like others here. */
+    /* A library does not write to standard output unless it is told so: "-" is a name like others
+     * here. */
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &s->out);
     if (!error && s->out.partial) {
         int fd = fileno(s->out.stream);

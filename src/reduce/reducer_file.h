@@ -7,8 +7,8 @@
 
 /* The failure of the lowest rank that has one becomes everybody's. */
 rill_status rill__file_agree(const rill_reducer *, rill_status);
-/* Requests under way that may still post a collective of MPI's do so; then checks the arguments. Lock
- * held. */
+/* Requests under way that may still post a collective of MPI's do so; then checks the arguments.
+ * Lock held. */
 rill_status rill__file_begin(const rill_reducer *, const char *call, const char *path);
 rill_status rill__file_error(const char *call, const char *path, const char *what, int error);
 size_t rill__file_at_once(const rill_reducer *); /* most bytes of one read or write */

@@ -1,8 +1,9 @@
 /* Loading a reducer.
  *
- * With as many ranks as saved it, each takes its own section, and the next step is bit by bit the one
- * that would have come. With another number P, rank i takes those of i, i + P, i + 2P, ...: residuals,
- * momenta and waiting micro-batches add up, and selection and the algorithm start afresh. */
+ * With as many ranks as saved it, each takes its own section, and the next step is bit by bit the
+ * one that would have come. With another number P, rank i takes those of i, i + P, i + 2P, ...:
+ * residuals, momenta and waiting micro-batches add up, and selection and the algorithm start
+ * afresh. */
 #include "reduce/reducer_file.h"
 
 #include <errno.h>
@@ -41,8 +42,8 @@ static rill_status read_at(void *context, uint64_t offset, void *to, size_t byte
     return RILL_OK;
 }
 
-/* Each rank for itself, so that one that fails keeps no other waiting. O_NONBLOCK: a FIFO is refused, and not waited
- * for. */
+/* Each rank for itself, so that one that fails keeps no other waiting. O_NONBLOCK: a FIFO is
+ * refused, and not waited for. */
 static rill_status open_file(const rill_reducer *r, loading *l) {
     struct stat about;
     l->fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -255,7 +256,8 @@ static void adopt_vectors(rill_reducer *r, loading *l) {
     r->pending_used = l->has[RILL__KEPT_PENDING];
 }
 
-/* The old state is kept until all ranks have the new one: where one of them lacks memory, all stay as they were. */
+/* The old state is kept until all ranks have the new one: where one of them lacks memory, all stay
+ * as they were. */
 static rill_status adopt(rill_reducer *r, loading *l) {
     rill__engine *engine = &r->comm->engine;
     rill_reducer *old = rill__malloc(sizeof *old);

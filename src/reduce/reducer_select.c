@@ -97,7 +97,8 @@ static bool shares_moved(const rill_reducer *r) {
     return false;
 }
 
-/* One range after the other; *done: how many have their gradient in the residual, less what was selected. */
+/* One range after the other; *done: how many have their gradient in the residual, less what was
+ * selected. */
 static rill_status select_ranges(rill_reducer *r, const void *gradient, int *done) {
     size_t size = rill__type_size(r->type);
     uint64_t room = 0;
@@ -204,8 +205,8 @@ static rill_status copy_gradient(rill_reducer *r, const void **gradient, bool fi
     return RILL_OK;
 }
 
-/* The gradient itself, not copied; or residual and gradient where micro-batches were added. Whether all is finite is seen in the
- * result. */
+/* The gradient itself, not copied; or residual and gradient where micro-batches were added. Whether
+ * all is finite is seen in the result. */
 static rill_status select_all(rill_reducer *r, const void *gradient) {
     if (!r->residual_is_zero) {
         feed(r, gradient);
@@ -261,7 +262,8 @@ static rill_status add_momentum(rill_reducer *r, const void **gradient) {
     return RILL_OK;
 }
 
-/* What the step starts from. A step in two halves owns its input: the user's memory is free again between them. */
+/* What the step starts from. A step in two halves owns its input: the user's memory is free again
+ * between them. */
 static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
     if (r->pending_used) {
         bool finite = true;

@@ -153,8 +153,9 @@ static void collect_stats(rill_reducer *r) {
     r->stats.collision_error = r->feedback.collision_error;
 }
 
-/* A value that was not finite on one rank, or a sum that is not: all ranks have the same result, and see it alike. What is sent
- * whole need not be undone, and is looked at while the update is written. */
+/* A value that was not finite on one rank, or a sum that is not: all ranks have the same result,
+ * and see it alike. What is sent whole need not be undone, and is looked at while the update is
+ * written. */
 static bool is_void(rill_reducer *r) {
     const rill_stream *result = r->delivered;
     r->checks = false;
@@ -249,8 +250,8 @@ rill_status rill_reducer_step_stream(rill_reducer *r, const void *gradient, rill
     return rill_reducer_wait(r);
 }
 
-/* Micro-batches go where the step would add them; what clip and momentum must see first waits, and what a void step must
- * take out again. */
+/* Micro-batches go where the step would add them; what clip and momentum must see first waits, and
+ * what a void step must take out again. */
 rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: reducer is NULL");
     if (!gradient && r->dim)

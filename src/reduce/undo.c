@@ -1,8 +1,10 @@
-/* Steps that do not count: one that failed on some rank, and so on all, or one that is void because a value was not finite.
+/* Steps that do not count: one that failed on some rank, and so on all, or one that is void because
+ * a value was not finite.
  *
- * Either way nothing was delivered. What this rank selected goes back to its residual, and what the algorithm and the selectors
- * carry from step to step is restored: all ranks go on alike. After a failure the gradient waits in the residual for the next
- * step; that of a void step is taken out again, by subtraction, so that a step need not keep a copy of the residual. */
+ * Either way nothing was delivered. What this rank selected goes back to its residual, and what the
+ * algorithm and the selectors carry from step to step is restored: all ranks go on alike. After a
+ * failure the gradient waits in the residual for the next step; that of a void step is taken out
+ * again, by subtraction, so that a step need not keep a copy of the residual. */
 #include "reduce/reducer.h"
 
 #include <math.h>

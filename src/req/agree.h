@@ -56,8 +56,8 @@ typedef enum rill__round_kind {
     RILL__ROUND_END
 } rill__round_kind;
 rill__round_kind rill__doubling_round(int rank, int size, int round, int *peer);
-/* In an exchange: a number that those ranks share who have the same partial sum; and whether this is
- * the first of them. */
+/* In an exchange: a number that those ranks share who have the same partial sum; and whether this
+ * is the first of them. */
 uint32_t rill__doubling_group(int rank, int size, int round, bool *leads);
 
 #endif

@@ -1,4 +1,5 @@
-/* A part becomes a message: which form, which codes, and what goes instead where the request has failed. */
+/* A part becomes a message: which form, which codes, and what goes instead where the request has
+ * failed. */
 #include "req/request.h"
 #include "stream/blocks.h"
 #include "stream/stream.h"
@@ -78,7 +79,8 @@ static void settle_coding(rill__task *task, const rill__coding *given, const ril
 /* Before values that lie on a cache line, as sums like them. */
 enum { HEADER_ROOM = (sizeof(rill__header) + 63) / 64 * 64 };
 
-/* The part in dense form, in a parcel and behind room for a header: the message itself where values go as they are. */
+/* The part in dense form, in a parcel and behind room for a header: the message itself where values
+ * go as they are. */
 static rill__parcel *densify(rill__task *task, const rill__part *part, rill__part *dense) {
     rill_type type = task->shape.type;
     size_t bytes;
@@ -121,8 +123,8 @@ static rill__wire_form form_of(const rill__task *task, const rill__coding *given
                               (double)rill__dense_switch(task->shape.type, part->range), bits);
 }
 
-/* The entries of a dense part, or of blocks, that are there, as pairs: what is absent stands for the fill, which codes of few
- * bits cannot express, and must not turn into a value. */
+/* The entries of a dense part, or of blocks, that are there, as pairs: what is absent stands for
+ * the fill, which codes of few bits cannot express, and must not turn into a value. */
 static rill_status list_present(rill__task *task, const rill__part *part, rill__part *pairs) {
     rill__shape shape = task->shape;
     size_t size = rill__type_size(shape.type);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Requests that are advanced at once: the oldest. Who has thousands in flight would else look at all of them for each. */
+/* Requests that are advanced at once: the oldest. Who has thousands in flight would else look at
+ * all of them for each. */
 enum { WINDOW = 64 };
 
 /* How long to spin before giving the processor away, and how often to look for notes. */
@@ -47,7 +48,7 @@ void rill__engine_free(rill__engine *engine) {
     pthread_mutex_destroy(&engine->lock);
 }
 
-/* ---- failures ------------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 rill_status rill__task_fail(rill__task *task, rill_status status) {
     if (task->status != RILL_OK) return RILL_OK;
@@ -64,7 +65,7 @@ rill_status rill__task_abort(rill__task *task, rill_status status) {
     return RILL_OK;
 }
 
-/* ---- life of a request ------------------------------------------------------------------------------ */
+/* ---- life of a request ----------------------------------------------------------------------- */
 
 void rill__task_start(rill__task *task) {
     rill__engine *engine = task->engine;

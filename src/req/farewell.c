@@ -26,12 +26,12 @@ static bool all_received(const rill__engine *engine) {
     return true;
 }
 
-/* After failed calls messages may be under way that nobody awaits, and MPI gives the number of a freed
- * communicator to the next one: they would turn up there. So all ranks first say that they have come
- * here (until all have, inquiries are answered, and who is still in a call is told that it is over; then
- * nobody is in a call), then how many messages they have sent, and take in until that many have come. By
- * messages of our own: with stray messages about, MPI_Ibarrier and MPI_Ialltoall of Open MPI 4.1.4 were
- * seen to wait for ever. */
+/* After failed calls messages may be under way that nobody awaits, and MPI gives the number of a
+ * freed communicator to the next one: they would turn up there. So all ranks first say that they
+ * have come here (until all have, inquiries are answered, and who is still in a call is told that
+ * it is over; then nobody is in a call), then how many messages they have sent, and take in until
+ * that many have come. By messages of our own: with stray messages about, MPI_Ibarrier and
+ * MPI_Ialltoall of Open MPI 4.1.4 were seen to wait for ever. */
 static rill_status drain_together(rill__engine *engine) {
     rill__buffer sink = {.data = NULL};
     rill_status status = RILL_OK;
@@ -60,8 +60,8 @@ static rill_status drain_together(rill__engine *engine) {
     return rill__fail(status, "while freeing a communicator: %s", detail);
 }
 
-/* The link keeps what this rank has sent, and lets it go by itself: the others need to know only from which call on it is
- * missing. Under the lock, since another rank's thread may be helping. */
+/* The link keeps what this rank has sent, and lets it go by itself: the others need to know only
+ * from which call on it is missing. Under the lock, since another rank's thread may be helping. */
 static void leave_alone(rill__engine *engine) {
     rill__lock(engine);
     engine->leaving = engine->closing = true;

@@ -1,8 +1,8 @@
-/* The layouts of a message's header: docs/reference/format.md. The long one is the struct itself. The short ones have
- * 32 bits for what is 64 wide, and leave out what follows from the rest: the size of the values from their
- * count and codec, the width of an index from the dimension; status, origin and fill are 0. A bundle has no
- * indices, and the size of what it holds stands in the place of theirs. The bare one ends before the last two
- * words, which are 0. */
+/* The layouts of a message's header: docs/reference/format.md. The long one is the struct itself.
+ * The short ones have 32 bits for what is 64 wide, and leave out what follows from the rest: the
+ * size of the values from their count and codec, the width of an index from the dimension; status,
+ * origin and fill are 0. A bundle has no indices, and the size of what it holds stands in the place
+ * of theirs. The bare one ends before the last two words, which are 0. */
 #include "req/message.h"
 
 #include <stddef.h>

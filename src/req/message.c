@@ -26,7 +26,7 @@ size_t rill__message_size(const rill__header *h) {
     return (size_t)size;
 }
 
-/* ---- encode --------------------------------------------------------------------------------------- */
+/* ---- encode ---------------------------------------------------------------------------------- */
 
 size_t rill__message_bound(rill__shape shape, const rill__coding *coding, const rill__part *part) {
     size_t size = sizeof(rill__header) + coding->value->bound(shape.type, part->n);
@@ -93,7 +93,7 @@ size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__codi
     return rill__message_size(h);
 }
 
-/* ---- parse ------------------------------------------------------------------------------------------ */
+/* ---- parse ----------------------------------------------------------------------------------- */
 
 static const char *broken_values(const rill__header *h) {
     const rill__value_codec *codec = rill__value_codec_by_id(h->value_codec);
@@ -186,8 +186,8 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
     return RILL_OK;
 }
 
-/* The usual message, whole, expected, sparse and raw: all of what the checks above would find right, in
- * one expression. */
+/* The usual message, whole, expected, sparse and raw: all of what the checks above would find
+ * right, in one expression. */
 static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) {
     uint64_t values = (uint64_t)rill__type_size((rill_type)e->type) * h->count;
     uint64_t indices = rill__align8(h->index_bytes * h->count);
@@ -221,7 +221,7 @@ rill_status rill__message_parse(const void *bytes, size_t size, const rill__expe
     return expect ? rill__message_check(&message->header, expect) : RILL_OK;
 }
 
-/* ---- contents --------------------------------------------------------------------------------------- */
+/* ---- contents -------------------------------------------------------------------------------- */
 
 /* What index codecs work on: the indices of pairs, or the numbers of blocks. */
 typedef struct numbers {

@@ -119,7 +119,8 @@ static inline size_t rill__header_bytes(const rill__header *h) {
 rill__layout rill__layout_for(const rill__header *, uint64_t entries);
 /* Writes the header in its layout; returns its bytes. */
 size_t rill__header_write(const rill__header *, void *out);
-/* Reads a header in either layout and checks nothing but that it is there: false if it is cut off. */
+/* Reads a header in either layout and checks nothing but that it is there: false if it is cut off.
+ */
 bool rill__header_read(const void *bytes, size_t size, rill__header *);
 /* Where the message begins on the wire. */
 static inline const char *rill__message_start(const rill__message *m) {
@@ -175,8 +176,8 @@ typedef enum rill__bits {
 } rill__bits;
 /* A sparse message of f32 as bits and values, where they lie. */
 rill__bits rill__message_bits(const rill__message *, rill__part *);
-/* Gives the entries of a SPARSE, DENSE or BLOCKS message. What is raw is borrowed from the message, the rest
- * decoded into room. The message must lie in memory with slack. */
+/* Gives the entries of a SPARSE, DENSE or BLOCKS message. What is raw is borrowed from the message,
+ * the rest decoded into room. The message must lie in memory with slack. */
 rill_status rill__message_part(const rill__message *, void *room, rill__part *);
 /* Room that rill__message_part needs; 0 when it borrows. */
 size_t rill__message_room(const rill__message *);

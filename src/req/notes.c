@@ -1,10 +1,10 @@
-/* Notes: short messages on a tag of their own, about calls instead of in them. An abort ends a call on all ranks; an
- * inquiry asks the others whether they are in the same call; a farewell (farewell.c) says that a rank frees the
- * communicator.
+/* Notes: short messages on a tag of their own, about calls instead of in them. An abort ends a call
+ * on all ranks; an inquiry asks the others whether they are in the same call; a farewell
+ * (farewell.c) says that a rank frees the communicator.
  *
- * A note must get through where memory is short, since that is what most aborts are about: a communicator has the memory
- * for some from its creation on, and takes a note in only when it has room to keep it. What goes to all ranks lies in
- * memory once, so that many ranks cost little. */
+ * A note must get through where memory is short, since that is what most aborts are about: a
+ * communicator has the memory for some from its creation on, and takes a note in only when it has
+ * room to keep it. What goes to all ranks lies in memory once, so that many ranks cost little. */
 #include "req/request.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum {
     POLLS = 10000
 };
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static rill__parcel *new_note_block(void) {
     rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
@@ -109,10 +109,11 @@ static void keep_note(rill__engine *engine, const rill__header *header, const ch
     engine->notes = note;
 }
 
-/* ---- to all ranks -------------------------------------------------------------------------------------- */
+/* ---- to all ranks ---------------------------------------------------------------------------- */
 
-/* The note in a parcel, which the caller uses; NULL: no memory. All that were reserved may be under way: one comes back
- * soon. Without a farewell the others would wait for ever, without another note for a while. */
+/* The note in a parcel, which the caller uses; NULL: no memory. All that were reserved may be under
+ * way: one comes back soon. Without a farewell the others would wait for ever, without another note
+ * for a while. */
 static rill__parcel *write_note(rill__engine *engine, const rill__header *header,
                                 const char *text) {
     bool must = header->form == RILL__M_FAREWELL;
@@ -173,8 +174,8 @@ void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int ori
 }
 
 /* Ranks in different calls may wait for each other on different tags: after a while each tells the
- * others what it is in, and whoever is in something else aborts. Of many calls in flight the oldest do:
- * each gets its turn to be that. */
+ * others what it is in, and whoever is in something else aborts. Of many calls in flight the oldest
+ * do: each gets its turn to be that. */
 void rill__inquire(rill__engine *engine) {
     int left = OLDEST;
     for (rill__task *task = engine->active; task && left; task = task->next, left--) {
@@ -188,7 +189,7 @@ void rill__inquire(rill__engine *engine) {
     }
 }
 
-/* ---- from other ranks ---------------------------------------------------------------------------------- */
+/* ---- from other ranks ------------------------------------------------------------------------ */
 
 /* Another rank waits in a call that this one has behind it: was it the same call? */
 static void answer(rill__engine *engine, const rill__header *asked) {
@@ -263,7 +264,7 @@ void rill__receive_notes(rill__engine *engine) {
     }
 }
 
-/* ---- what they do ---------------------------------------------------------------------------------------- */
+/* ---- what they do ---------------------------------------------------------------------------- */
 
 void rill__forget_notes(rill__engine *engine) {
     uint64_t oldest = engine->active ? engine->active->seq : engine->seq;
@@ -279,8 +280,8 @@ void rill__forget_notes(rill__engine *engine) {
     }
 }
 
-/* The link may still read or write the buffers, so they outlive the request; what cannot be listed is lost. There stays
- * room for a note to every rank. */
+/* The link may still read or write the buffers, so they outlive the request; what cannot be listed
+ * is lost. There stays room for a note to every rank. */
 static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     rill__transfers *list = &engine->orphans;
     int notes = notes_under_way(engine);

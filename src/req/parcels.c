@@ -1,8 +1,9 @@
 /* Blocks: the memory of messages, which stays with the communicator.
  *
- * Between ranks of a host MPI has the kernel copy a message from one process to the other, and the kernel looks up
- * every page of it: from huge pages a call takes 15 to 35 % less time than from small ones. A large parcel has huge
- * pages of its own (core/memory.c); smaller ones share them, in slabs that live as long as the communicator. */
+ * Between ranks of a host MPI has the kernel copy a message from one process to the other, and the
+ * kernel looks up every page of it: from huge pages a call takes 15 to 35 % less time than from
+ * small ones. A large parcel has huge pages of its own (core/memory.c); smaller ones share them, in
+ * slabs that live as long as the communicator. */
 #include "req/request.h"
 
 #include <stdlib.h>
@@ -19,7 +20,8 @@ enum {
     MOST_SHARED = SLAB - SLAB_HEAD,
 };
 
-/* The first slab is the one that had most room when one was added. Only where it makes messages faster. */
+/* The first slab is the one that had most room when one was added. Only where it makes messages
+ * faster. */
 static void *from_slab(rill__engine *engine, size_t bytes) {
     if (!engine->link->copies_pages) return NULL;
     struct rill__slab *slab = engine->slabs;
@@ -37,8 +39,8 @@ static void *from_slab(rill__engine *engine, size_t bytes) {
     return data;
 }
 
-/* Powers of two, so that sizes that creep up leave no more behind than they take; less a little, so that a slab holds
- * them, and that they do not all start at the same place in the caches. */
+/* Powers of two, so that sizes that creep up leave no more behind than they take; less a little, so
+ * that a slab holds them, and that they do not all start at the same place in the caches. */
 static size_t room_for(size_t bytes) {
     size_t room = LEAST_SHARED;
     while (room - SLAB_HEAD < bytes + RILL__SLACK)
@@ -56,8 +58,9 @@ static rill_status make_room(rill__engine *engine, rill__parcel *parcel, size_t 
     return RILL_OK;
 }
 
-/* The smallest free parcel that is large enough; else the largest that can grow does, so that the pool does not collect
- * blocks that are too small. Those in slabs cannot: they stay, for smaller messages. */
+/* The smallest free parcel that is large enough; else the largest that can grow does, so that the
+ * pool does not collect blocks that are too small. Those in slabs cannot: they stay, for smaller
+ * messages. */
 static rill__parcel *from_pool(rill__engine *engine, size_t bytes) {
     rill__parcel *head = engine->free_parcels;
     if (head && head->buffer.capacity >= bytes && head->buffer.capacity <= 4 * bytes + 4096) {

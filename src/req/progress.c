@@ -1,16 +1,17 @@
-/* The lock of an engine, and the progress thread that advances requests while nobody waits for them.
+/* The lock of an engine, and the progress thread that advances requests while nobody waits for
+ * them.
  *
- * Idea. Messages move only while somebody steps the requests. A communicator may have a thread that does
- * so between the calls of its users; a caller who waits does it by itself, without a hand-over, so that
- * blocking calls are what they were.
- * When. The thread works while a request is active and no caller is in rill__engine_wait (a driver). Else
- * it sleeps on a condition variable, and whoever leaves the lock behind with work to do wakes it.
- * Whose turn. A mutex is not fair: who unlocks and locks again has it before a sleeper is up. So callers
- * who find it taken are counted, and the thread stays away until they have been in.
- * What not. Requests that may block in MPI (task.waited_for: blocking calls, whose caller is there to wait) are
- * not the thread's: it would block with the lock held.
- * Cost. Idle: none. While nothing moves: polls for some 100 us, then gives the processor away, then sleeps
- * 1 to 50 us at a time; where it has no processor to itself, from the beginning. */
+ * Idea. Messages move only while somebody steps the requests. A communicator may have a thread that
+ * does so between the calls of its users; a caller who waits does it by itself, without a
+ * hand-over, so that blocking calls are what they were. When. The thread works while a request is
+ * active and no caller is in rill__engine_wait (a driver). Else it sleeps on a condition variable,
+ * and whoever leaves the lock behind with work to do wakes it. Whose turn. A mutex is not fair: who
+ * unlocks and locks again has it before a sleeper is up. So callers who find it taken are counted,
+ * and the thread stays away until they have been in. What not. Requests that may block in MPI
+ * (task.waited_for: blocking calls, whose caller is there to wait) are not the thread's: it would
+ * block with the lock held. Cost. Idle: none. While nothing moves: polls for some 100 us, then
+ * gives the processor away, then sleeps 1 to 50 us at a time; where it has no processor to itself,
+ * from the beginning. */
 #include "req/request.h"
 
 #include <sched.h>
@@ -23,14 +24,15 @@
 #include <sys/prctl.h>
 #endif
 
-/* Polls without progress: so many at once, so many with a yield after each, then naps between them. */
+/* Polls without progress: so many at once, so many with a yield after each, then naps between them.
+ */
 enum { POLLS_AT_ONCE = 400, POLLS_WITH_YIELD = 2000, FEW_YIELDS = 10 };
 /* Nanoseconds of the first nap and the longest. */
 enum { SHORT_NAP = 1000, LONG_NAP = 50000 };
 /* Yields until those who wait for the lock surely had their chance. */
 enum { YIELDS_FOR_OTHERS = 64 };
 
-/* ---- lock --------------------------------------------------------------------------------------- */
+/* ---- lock ------------------------------------------------------------------------------------ */
 
 void rill__lock_contended(rill__engine *engine) {
     atomic_fetch_add(&engine->waiting, 1);
@@ -63,7 +65,7 @@ void rill__give_way(rill__engine *engine) {
     rill__lock(engine);
 }
 
-/* ---- thread ------------------------------------------------------------------------------------- */
+/* ---- thread ---------------------------------------------------------------------------------- */
 
 static void nap(long *length) {
     struct timespec time = {.tv_nsec = *length};
@@ -71,8 +73,8 @@ static void nap(long *length) {
     *length = 2 * *length < LONG_NAP ? 2 * *length : LONG_NAP;
 }
 
-/* Without the lock: until no caller waits for it or holds it to wait for a request. Not for ever: then
- * the thread goes to sleep as it should, by the lock. */
+/* Without the lock: until no caller waits for it or holds it to wait for a request. Not for ever:
+ * then the thread goes to sleep as it should, by the lock. */
 static void stay_away(rill__engine *engine) {
     long length = SHORT_NAP;
     for (int i = 0; i < 2 * YIELDS_FOR_OTHERS; i++) {

@@ -6,8 +6,9 @@
  *
  * Failures. A request that fails goes on to take part: rill__send then sends an empty message with
  * the status in it, and the status of a received message becomes the request's own. A rank that
- * cannot take part (it does not know in what) sends an abort to all ranks; see rill__abort. One that
- * waits for long asks the others what they are in, so that ranks in different calls find out. */
+ * cannot take part (it does not know in what) sends an abort to all ranks; see rill__abort. One
+ * that waits for long asks the others what they are in, so that ranks in different calls find out.
+ */
 #ifndef RILL_REQ_REQUEST_H
 #define RILL_REQ_REQUEST_H
 
@@ -102,11 +103,11 @@ typedef struct rill__engine {
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
     uint64_t left_from;                  /* calls from this one on lack a rank that has left, */
     int left_rank;                       /* this one; where ranks go one by one */
-    int farewells[2]; /* ranks that came to the first and second step of freeing */
-    uint64_t
-        derailed; /* the first call that was aborted: from there on ranks may count calls differently */
-    bool leaving; /* this rank frees the communicator, */
-    bool closing; /* and so do all: nobody is in a call any more */
+    int farewells[2];  /* ranks that came to the first and second step of freeing */
+    uint64_t derailed; /* the first call that was aborted: from there on ranks may count calls
+                          differently */
+    bool leaving;      /* this rank frees the communicator, */
+    bool closing;      /* and so do all: nobody is in a call any more */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
@@ -127,8 +128,8 @@ struct rill__task {
     rill__step *step;
     void (*completed)(rill__task *); /* may be NULL */
     rill__life life;
-    /* The same for those without the lock: never DRAINING, and COMPLETE only when the engine is through
-     * with the request. */
+    /* The same for those without the lock: never DRAINING, and COMPLETE only when the engine is
+     * through with the request. */
     _Atomic(rill__life) shown;
     bool waited_for; /* it may block in MPI: only the caller who waits for it may advance it */
     bool inquired;   /* it has asked the others what they are in */
@@ -139,9 +140,10 @@ struct rill__task {
     rill__shape shape;
     uint32_t hops;  /* messages encoded so far */
     bool adds_bits; /* the call sums f32, and there are kernels that sum bits and values */
-    bool
-        may_post; /* it may still post a collective of MPI's, which all ranks post in the same order */
-    /* Called with the message (bytes of it) where values lose by coding, and may still change; NULL: nobody asks. */
+    bool may_post;  /* it may still post a collective of MPI's, which all ranks post in the same
+                       order */
+    /* Called with the message (bytes of it) where values lose by coding, and may still change;
+     * NULL: nobody asks. */
     void (*lost)(void *whom, const rill__coding *, const rill__part *, void *message, size_t bytes);
     void *whom;
     rill_status status;
@@ -193,7 +195,8 @@ void rill__engine_wait(rill__task *);
 bool rill__sends_done(rill__task *);
 
 /* ---- notes.c ---- */
-/* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of those is for notes. */
+/* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of
+ * those is for notes. */
 enum { RILL__TAG_NOTE = 32767 };
 rill_status rill__notes_reserve(rill__engine *);
 void rill__notes_free(rill__engine *);
@@ -257,8 +260,8 @@ static inline rill__header rill__call_header(const rill__task *task) {
     rill__call_header_at(task, &header);
     return header;
 }
-/* Encodes the part (or, in a failed task, the failure) into a parcel of the task, to be sent with rill__send_parcel, perhaps
- * to several. */
+/* Encodes the part (or, in a failed task, the failure) into a parcel of the task, to be sent with
+ * rill__send_parcel, perhaps to several. */
 rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *,
                          rill__parcel **out);
 /* n encoded messages, which start at those bytes, in one; or the failure. */
@@ -283,8 +286,8 @@ rill_status rill__receive_polled(rill__task *, int source, int lane, int polls, 
  * left over from an earlier, aborted call with the same tag. */
 bool rill__take_in(rill__task *, const rill__transfer *, rill__message *, rill__parcel **,
                    int *from);
-/* For a request that has waited long: takes in what has come in other lanes, to be received when its
- * turn comes, and aborts if a header shows that ranks are in different calls. */
+/* For a request that has waited long: takes in what has come in other lanes, to be received when
+ * its turn comes, and aborts if a header shows that ranks are in different calls. */
 void rill__peek(rill__task *);
 /* The entries of a received message; a failure is recorded and gives an empty part. */
 void rill__received_part_at(rill__task *, const rill__message *, rill__part *);

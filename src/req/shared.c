@@ -54,7 +54,7 @@ void rill__shared_free(rill__shared *s) {
     memset(s, 0, sizeof *s);
 }
 
-/* ---- areas ------------------------------------------------------------------------------------------ */
+/* ---- areas ----------------------------------------------------------------------------------- */
 
 static area_head *head_at(char *segment, size_t at) { return (area_head *)(segment + at); }
 

@@ -1,9 +1,9 @@
 /* Memory that the ranks of a host share, where the link has some: a segment of each rank.
  *
- * A rank copies a part into an area of its own segment and tells the others by message where it lies;
- * they read it in place. An area has a count of those who have yet to read it, and is free when it is 0:
- * nobody waits for that. Where there is no room (the part is too large, readers are late, a failed call
- * left an area behind, nothing is shared), the part goes by message instead. */
+ * A rank copies a part into an area of its own segment and tells the others by message where it
+ * lies; they read it in place. An area has a count of those who have yet to read it, and is free
+ * when it is 0: nobody waits for that. Where there is no room (the part is too large, readers are
+ * late, a failed call left an area behind, nothing is shared), the part goes by message instead. */
 #ifndef RILL_REQ_SHARED_H
 #define RILL_REQ_SHARED_H
 
@@ -27,8 +27,8 @@ typedef struct rill__shared {
     int oldest, used;
 } rill__shared;
 
-/* Collective. bytes: of each rank's segment, at most; less where the machine has less to give. Where
- * nothing is shared, which is no failure, everything goes by message. */
+/* Collective. bytes: of each rank's segment, at most; less where the machine has less to give.
+ * Where nothing is shared, which is no failure, everything goes by message. */
 rill_status rill__shared_create(rill__shared *, rill__link *, const rill__hosts *, uint64_t bytes);
 void rill__shared_free(rill__shared *); /* collective */
 

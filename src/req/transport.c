@@ -1,8 +1,8 @@
 /* Messages: send, probe and receive, split what is over the limit.
  *
  * Sizes are learned by probing, so no round announces them and no receive is larger than its
- * message. A message over the split limit goes out in parts of that size on the same tag; the link keeps
- * their order, and the header in the first part tells how much follows. */
+ * message. A message over the split limit goes out in parts of that size on the same tag; the link
+ * keeps their order, and the header in the first part tells how much follows. */
 #include "req/request.h"
 
 #include <stdio.h>
@@ -40,15 +40,16 @@ rill_status rill__transfers_add(rill__transfers *list, rill__transfer transfer) 
     return RILL_OK;
 }
 
-/* ---- send ------------------------------------------------------------------------------------------- */
+/* ---- send ------------------------------------------------------------------------------------ */
 
 rill_status rill__send_parcel(rill__task *task, int to, int lane, rill__parcel *parcel) {
     rill__engine *engine = task->engine;
     uint64_t limit = rill__limit_of(engine, to);
     for (size_t at = 0; at < parcel->bytes;) {
         size_t bytes = rill__min_u64(parcel->bytes - at, limit);
-        /* Field by field: a struct put together on the stack is copied with a wide load, which waits
-         * until all stores before it have left the core, the message to its peer among them. */
+        /* Field by field: a struct put together on the stack is copied with a wide load, which
+         * waits until all stores before it have left the core, the message to its peer among them.
+         */
         rill__transfer *t = transfers_room(&task->sends);
         if (!t) return RILL_ERR_MEMORY;
         t->parcel = parcel;
@@ -67,7 +68,7 @@ rill_status rill__send_parcel(rill__task *task, int to, int lane, rill__parcel *
     return RILL_OK;
 }
 
-/* ---- receive ------------------------------------------------------------------------------------------ */
+/* ---- receive --------------------------------------------------------------------------------- */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other
  * parts are posted at once: a probe must not find them. */
@@ -92,7 +93,8 @@ static rill_status receive_rest(rill__task *task, int slot, size_t whole) {
     return RILL_OK;
 }
 
-/* Of a call that this rank has not come to: another is so far ahead that its tags are those of this call. */
+/* Of a call that this rank has not come to: another is so far ahead that its tags are those of this
+ * call. */
 static bool keep_early(rill__engine *engine, const rill__transfer *t, uint64_t seq) {
     rill__early *early = rill__calloc(1, sizeof *early), **last = &engine->early;
     if (!early) return false;
@@ -179,8 +181,9 @@ static rill_status receive_probed(rill__task *task, const rill__arrival *probed,
                                   *complete, &t->wire);
 }
 
-/* Whether all later parts of the parcel's message are in; those that are leave the list. They come in
- * order, so that one which is not there ends the search: each test makes MPI look at all its connections. */
+/* Whether all later parts of the parcel's message are in; those that are leave the list. They come
+ * in order, so that one which is not there ends the search: each test makes MPI look at all its
+ * connections. */
 static bool rest_is_in(rill__task *task, const rill__parcel *parcel) {
     int kept = 0, i = 0;
     bool all = true;

@@ -1,4 +1,5 @@
-/* The k-th largest key comes from counts over an array of keys; then the pairs are taken apart in order. */
+/* The k-th largest key comes from counts over an array of keys; then the pairs are taken apart in
+ * order. */
 #include "select/part_select.h"
 
 #include <string.h>

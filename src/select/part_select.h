@@ -1,12 +1,13 @@
-/* Selection among the pairs of parts, by the keys of their values (space/select_kernels.h), for algorithms that
- * select between two hops. Ties go to the lower index, a NaN counts as the largest. */
+/* Selection among the pairs of parts, by the keys of their values (space/select_kernels.h), for
+ * algorithms that select between two hops. Ties go to the lower index, a NaN counts as the largest.
+ */
 #ifndef RILL_SELECT_PART_SELECT_H
 #define RILL_SELECT_PART_SELECT_H
 
 #include "stream/part.h"
 
-/* Pairs taken apart: those that are kept, and those that are dropped where these are wanted. The caller gives
- * the memory: room for n keys twice, and for n pairs on each side. */
+/* Pairs taken apart: those that are kept, and those that are dropped where these are wanted. The
+ * caller gives the memory: room for n keys twice, and for n pairs on each side. */
 typedef struct rill__part_split {
     rill__shape shape;
     const rill__part *part;
@@ -25,8 +26,8 @@ void rill__part_split_range(rill__part_split *, uint64_t from, uint64_t to, uint
 uint64_t rill__part_keep_to(rill__shape, const rill__part *, uint64_t key, void *idx, void *val);
 /* The k-th largest key of all pairs of n parts, more than k. keys has room for all. */
 uint64_t rill__parts_kth_key(rill__shape, int n, const rill__part *, uint64_t k, void *keys);
-/* bins[key >> low & mask] += 1 for each value that is not 0 and whose key starts with prefix: key >> high ==
- * prefix. */
+/* bins[key >> low & mask] += 1 for each value that is not 0 and whose key starts with prefix: key
+ * >> high == prefix. */
 void rill__part_count_bins(rill_type, const rill__part *, uint64_t prefix, int high, int low,
                            uint64_t mask, uint64_t *bins);
 /* counts[m] = values with at least key m. */

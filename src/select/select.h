@@ -123,7 +123,8 @@ void rill__slice_indices(rill__slice *, uint64_t at, uint64_t n, const uint32_t 
 static inline bool *rill__slice_guard(rill__slice *p) {
     return p->selector->guards ? &p->skipped : NULL;
 }
-/* residual += gradient for the next n entries of the slice, at; nothing where there is no gradient. */
+/* residual += gradient for the next n entries of the slice, at; nothing where there is no gradient.
+ */
 void rill__slice_add(rill__slice *, rill__source, uint64_t at, uint64_t n);
 /* After a failure: all pairs go back, and the rest of the gradient is added. */
 void rill__slices_recover(rill_selector *, rill__source, rill_stream *out);

@@ -26,7 +26,8 @@ static void put_back(rill__slice *p, const rill__source *source, rill__pairs pai
     rill__assign_pairs(p->selector->shape, source->residual, 0, pairs);
 }
 
-/* Keeps the pairs [from, to) that have at least this key; they move to p->count. There is room for the others. */
+/* Keeps the pairs [from, to) that have at least this key; they move to p->count. There is room for
+ * the others. */
 static void cut_range(rill__slice *p, const rill__source *source, uint64_t from, uint64_t to,
                       uint64_t key) {
     const rill_selector *s = p->selector;
@@ -139,7 +140,8 @@ rill_status rill__scan_cut(rill_selector *s, const rill__scan *scan, uint64_t k,
     if (least) *least = kth.key;
     uint64_t ties = k - above - kth.above;
 
-    /* Equal keys are kept from the first slice on. Mostly all of them are, and none need counting. */
+    /* Equal keys are kept from the first slice on. Mostly all of them are, and none need counting.
+     */
     bool count_ties = s->n_slices > 1 && ties < kth.equal;
     RILL_TRY(rill__buffer_reserve(&s->work, sizeof(cut) + (size_t)s->n_slices * sizeof *c->part));
     c = s->work.data;

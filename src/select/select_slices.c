@@ -67,7 +67,7 @@ void rill__slices_recover(rill_selector *s, rill__source source, rill_stream *ou
     }
 }
 
-/* ---- threads ------------------------------------------------------------------------------------ */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static void *run_job(void *argument) {
     rill__slice *p = argument;

@@ -1,18 +1,17 @@
 /* threshold: all entries of at least a given magnitude, or of one that is steered so that k pass.
  *
  * Idea: with a known threshold selection is a single pass. Every `interval` calls the k-th largest
- * magnitude is found exactly (that call selects exactly k); in between the threshold of the last call
- * is used again, steered. It aims at 1.4 k entries, of which the k largest are kept: the cut works on
- * the pairs found, not on the vector, it tells the threshold that would have been right, and how steep
- * the tail is there, so that the next one can be set without guessing. Down at once, for entries that
- * did not pass cannot be had back without another pass, up by a part, for steps differ by chance. If
- * fewer than k pass, they are the result, and the threshold falls by what a tail of usual steepness
- * asks for; if fewer than k / 2, the next call evaluates exactly.
- * Source: Ok-Topk (Li and Hoefler, PPoPP 2022), which reuses thresholds without the cut.
- * Restriction: at most k, at times a little less; with a given threshold all that reach it. A NaN
- * passes any threshold; entries that are 0 none.
- * Memory: the pairs found, up to 2.3 k. Cost: one read of N, or two reads and a write when fused, and
- * about 2 ns per pair. */
+ * magnitude is found exactly (that call selects exactly k); in between the threshold of the last
+ * call is used again, steered. It aims at 1.4 k entries, of which the k largest are kept: the cut
+ * works on the pairs found, not on the vector, it tells the threshold that would have been right,
+ * and how steep the tail is there, so that the next one can be set without guessing. Down at once,
+ * for entries that did not pass cannot be had back without another pass, up by a part, for steps
+ * differ by chance. If fewer than k pass, they are the result, and the threshold falls by what a
+ * tail of usual steepness asks for; if fewer than k / 2, the next call evaluates exactly. Source:
+ * Ok-Topk (Li and Hoefler, PPoPP 2022), which reuses thresholds without the cut. Restriction: at
+ * most k, at times a little less; with a given threshold all that reach it. A NaN passes any
+ * threshold; entries that are 0 none. Memory: the pairs found, up to 2.3 k. Cost: one read of N, or
+ * two reads and a write when fused, and about 2 ns per pair. */
 #include "select/select.h"
 
 #include <math.h>
@@ -35,8 +34,8 @@ static rill_status select_given(rill_selector *s, rill__source source, rill_stre
     return rill__slices_join(s, out);
 }
 
-/* By how much the threshold must be below the right one. passed: entries that passed, over k; right:
- * the right threshold, over the one that was used. */
+/* By how much the threshold must be below the right one. passed: entries that passed, over k;
+ * right: the right threshold, over the one that was used. */
 static double lowered(double passed, double right, bool pruned) {
     bool measured = !pruned && passed > 1.05 && right > 1;
     double steepness = measured ? log(passed) / log(right) : STEEPNESS;

@@ -100,8 +100,9 @@ static inline __attribute__((always_inline)) uint8_t *pack_batch(unsigned index_
     return out;
 }
 
-/* The same of 64-bit indices that lie within 2^32, by their lower halves: the gaps go through memory,
- * as narrowing them twice would cost more. Blocks that are too wide for SIMD need whole indices. */
+/* The same of 64-bit indices that lie within 2^32, by their lower halves: the gaps go through
+ * memory, as narrowing them twice would cost more. Blocks that are too wide for SIMD need whole
+ * indices. */
 static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t packs, uint8_t *widths,
                             uint8_t *out) {
     uint32_t gaps[BATCH * RILL__PACK] __attribute__((aligned(64)));
@@ -181,8 +182,8 @@ static inline __m512i prefix_sum(__m512i v) {
 }
 
 /* Block of n gaps of w <= 24 bits; at[0] >= next. Returns the sum of gaps + 1, below 2^32. The
- * indices themselves are summed, modulo 2^32; those of 64 bits get their upper halves, which must be
- * those of next - 1. */
+ * indices themselves are summed, modulo 2^32; those of 64 bits get their upper halves, which must
+ * be those of next - 1. */
 static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned index_bytes,
                                                                    const uint8_t *in, unsigned w,
                                                                    unsigned n, uint64_t next,

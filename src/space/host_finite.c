@@ -1,5 +1,5 @@
-/* The host's operations on dense vectors whose values may not be finite. In chunks: whether one has such a value is found out while it is
- * in the nearest cache, and costs next to nothing. */
+/* The host's operations on dense vectors whose values may not be finite. In chunks: whether one has
+ * such a value is found out while it is in the nearest cache, and costs next to nothing. */
 #include "space/host.h"
 
 #include <math.h>
@@ -37,7 +37,8 @@ bool rill__host_add_finite(const rill__select_kernels *k, rill_type type, void *
     return !skipped;
 }
 
-/* The one case that cannot be told: finite values whose sum overflowed were not added, and are subtracted all the same. */
+/* The one case that cannot be told: finite values whose sum overflowed were not added, and are
+ * subtracted all the same. */
 void rill__host_subtract_finite(const rill__select_kernels *k, rill_type type, void *into,
                                 const void *from, uint64_t n) {
     size_t size = rill__type_size(type);

@@ -1,5 +1,5 @@
-/* The host's operations on pairs and blocks in dense vectors, with exact bounds. Pairs and masks are sorted by
- * index and are walked side by side. */
+/* The host's operations on pairs and blocks in dense vectors, with exact bounds. Pairs and masks
+ * are sorted by index and are walked side by side. */
 #include "space/host.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* The inner loops of streams, one implementation per instruction set (kernels_<isa>.c). A space has the
- * one that its processor runs (space.h). Every implementation gives the same bits as kernels_scalar.c.
+/* The inner loops of streams, one implementation per instruction set (kernels_<isa>.c). A space has
+ * the one that its processor runs (space.h). Every implementation gives the same bits as
+ * kernels_scalar.c.
  *
  * All arrays are ours: readable and, where output, writable RILL__SLACK bytes past their end.
  * Indices of inputs are strictly ascending. 16-bit values are combined in f32 and rounded to
@@ -75,9 +76,10 @@ typedef struct rill__kernels {
     uint64_t (*check)(unsigned index_bytes, const void *idx, uint64_t n, uint64_t first,
                       uint64_t range);
 
-    /* dense[i] += the next of val for each bit i that is set, of n entries, f32; fresh: dense is 0 before, whatever
-     * it holds. Returns how many were set. Reads, but does not use, a register's worth past val's end. NULL: this
-     * instruction set gains nothing by it; and then there is no count_bits either: of n words. */
+    /* dense[i] += the next of val for each bit i that is set, of n entries, f32; fresh: dense is 0
+     * before, whatever it holds. Returns how many were set. Reads, but does not use, a register's
+     * worth past val's end. NULL: this instruction set gains nothing by it; and then there is no
+     * count_bits either: of n words. */
     uint64_t (*add_bits)(float *dense, uint64_t n, const uint64_t *bits, const float *val,
                          bool fresh);
     uint64_t (*count_bits)(const uint64_t *bits, uint64_t n);

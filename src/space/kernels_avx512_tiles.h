@@ -9,10 +9,11 @@
  *   mapped  every value sets a byte in the map, which is a quarter to an eighth to read, and less
  *           to restore. Cheaper below a density of about 10 %; needed for products, which can come
  *           back to 1, and where denormals are flushed, as a sum then can become -0.0.
- * Where the result is dense, a tile is written as it is, the identity replaced by the neutral element.
- * The parts of the next tile are prefetched: many short streams defeat the hardware's prefetcher
- * (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). Block size: 4K to 64K indices,
- * so that an input has about 128 elements in a tile, as a visit costs a few wrong guesses. */
+ * Where the result is dense, a tile is written as it is, the identity replaced by the neutral
+ * element. The parts of the next tile are prefetched: many short streams defeat the hardware's
+ * prefetcher (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). Block size: 4K to 64K
+ * indices, so that an input has about 128 elements in a tile, as a visit costs a few wrong guesses.
+ */
 #include "space/kernels_avx512_simd.h"
 
 static void fill(rill_type, void *dst, uint64_t n, const void *value); /* kernels_avx512_dense.h */

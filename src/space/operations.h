@@ -1,9 +1,9 @@
 /* What a space does with the entries that lie in it.
  *
- * An operation is a value: it says what to do, and with which arrays. All arrays lie in the space that runs
- * it; single values (a factor, a fill) travel in the operation itself. A space runs operations in the order
- * given. One that is asked for an answer is over when the call returns; another may run later, and its
- * arrays must stay until then (rill__space_wait).
+ * An operation is a value: it says what to do, and with which arrays. All arrays lie in the space
+ * that runs it; single values (a factor, a fill) travel in the operation itself. A space runs
+ * operations in the order given. One that is asked for an answer is over when the call returns;
+ * another may run later, and its arrays must stay until then (rill__space_wait).
  *
  * Arrays may be the user's: nothing past their end is touched. */
 #ifndef RILL_SPACE_OPERATIONS_H
@@ -24,13 +24,14 @@ typedef enum rill__operation_kind {
     RILL__DO_DIVIDE,     /* into = from / factor; into may be from */
     RILL__DO_NORM,       /* answer real: the L2 norm of from */
     /* the same where values may be NaN or infinite */
-    RILL__DO_IS_FINITE,       /* answer yes: all of from are */
-    RILL__DO_DROP_NONFINITE,  /* they become 0 in into; answer count: how many */
-    RILL__DO_ADD_FINITE,      /* from counts as 0 where it is not; answer yes: it was so nowhere */
-    RILL__DO_SUBTRACT_FINITE, /* undoes that, up to rounding */
-    RILL__DO_DECAY_ADD_FINITE, /* answer yes: from was finite; else nothing is changed, but for rounding */
+    RILL__DO_IS_FINITE,        /* answer yes: all of from are */
+    RILL__DO_DROP_NONFINITE,   /* they become 0 in into; answer count: how many */
+    RILL__DO_ADD_FINITE,       /* from counts as 0 where it is not; answer yes: it was so nowhere */
+    RILL__DO_SUBTRACT_FINITE,  /* undoes that, up to rounding */
+    RILL__DO_DECAY_ADD_FINITE, /* answer yes: from was finite; else nothing is changed, but for
+                                  rounding */
     RILL__DO_UNDECAY,          /* undoes RILL__DO_DECAY_ADD, up to rounding */
-    RILL__DO_DIVIDE_FINITE, /* answer yes: all quotients are */
+    RILL__DO_DIVIDE_FINITE,    /* answer yes: all quotients are */
     /* sparse ones and dense ones */
     RILL__DO_ASSIGN, /* into[idx - first] = val for each of the pairs */
     RILL__DO_WRITE,  /* into[0..n) = the pairs in [first, first + n), from the first pair on, and

@@ -48,8 +48,9 @@ typedef struct rill__select_kernels {
     uint64_t (*filter)(rill_type, const void *src, uint64_t n, uint64_t key, uint32_t base,
                        uint32_t *idx);
 
-    /* The same after residual[i] += gradient[i] (16-bit types: in f32, rounded to nearest even). Unless skipped is NULL,
-     * an entry whose sum is not finite stays as it was, and *skipped becomes true. */
+    /* The same after residual[i] += gradient[i] (16-bit types: in f32, rounded to nearest even).
+     * Unless skipped is NULL, an entry whose sum is not finite stays as it was, and *skipped
+     * becomes true. */
     uint64_t (*add_filter)(rill_type, void *residual, const void *gradient, uint64_t n,
                            uint64_t key, uint32_t base, uint32_t *idx, bool *skipped);
 

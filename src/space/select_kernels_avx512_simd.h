@@ -111,9 +111,9 @@ RILL__INLINE __m512i drop_8(__mmask8 mask, __m512i v) {
     return _mm512_mask_mov_epi64(v, mask, _mm512_setzero_si512());
 }
 
-/* v = x + g, but x where the sum reaches limit: then *over is set. One look at the largest is enough for nearly all tiles.
- * The masks are of those that pass; take_mask also appends them to *val and clears them, and ignores entries that are
- * not live. */
+/* v = x + g, but x where the sum reaches limit: then *over is set. One look at the largest is
+ * enough for nearly all tiles. The masks are of those that pass; take_mask also appends them to
+ * *val and clears them, and ignores entries that are not live. */
 #define MASKS(type, width, value_t, bits_t)                                                        \
     RILL__INLINE void add_below_##type(const value_t *x, const value_t *g, __m512i limit,          \
                                        __m512i *v, bool *over) {                                   \

@@ -29,7 +29,7 @@ rill_status rill__space_copy(const rill__space *to_space, void *to, const rill__
     return RILL_OK;
 }
 
-/* ---- operations ------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 typedef rill__operation operation;
 

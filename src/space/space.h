@@ -1,12 +1,13 @@
-/* What a memory can do: give and take back room, copy to and from the host's memory, and run operations
- * on entries that lie in it, in order.
+/* What a memory can do: give and take back room, copy to and from the host's memory, and run
+ * operations on entries that lie in it, in order.
  *
- * Parts, streams, selectors and reducers know their space. Who is not sure that it is the host's touches
- * entries only through a space's operations: a device's memory cannot be read from here, and what was
- * asked of it is done later. The host's own space does everything at once, in the caller's thread.
+ * Parts, streams, selectors and reducers know their space. Who is not sure that it is the host's
+ * touches entries only through a space's operations: a device's memory cannot be read from here,
+ * and what was asked of it is done later. The host's own space does everything at once, in the
+ * caller's thread.
  *
- * A failure of a space (a device that is lost) stays with it: operations do nothing from then on, and what
- * waits for them returns the failure. */
+ * A failure of a space (a device that is lost) stays with it: operations do nothing from then on,
+ * and what waits for them returns the failure. */
 #ifndef RILL_SPACE_SPACE_H
 #define RILL_SPACE_SPACE_H
 
@@ -24,20 +25,20 @@ struct rill__space {
     int device;
     bool is_host; /* entries can be touched at any time, and every operation is over at once */
 
-    /* The inner loops of host code, for entries that it can touch: the host's own, and others inside of
-     * call. NULL: host code never can. */
+    /* The inner loops of host code, for entries that it can touch: the host's own, and others
+     * inside of call. NULL: host code never can. */
     const rill__kernels *stream;
     const rill__select_kernels *select;
     const rill__codec_kernels *codec;
 
-    /* Between the host's memory and the space, behind all operations given so far. host is free again when
-     * copy_in returns, and holds the bytes when copy_out does. */
+    /* Between the host's memory and the space, behind all operations given so far. host is free
+     * again when copy_in returns, and holds the bytes when copy_out does. */
     rill_status (*copy_in)(const rill__space *, void *to, const void *host, size_t bytes);
     rill_status (*copy_out)(const rill__space *, void *host, const void *from, size_t bytes);
     /* With an answer the operation is over on return, without it may run later. */
     void (*run)(const rill__space *, const rill__operation *, rill__answer *or_null);
-    /* Runs host code that touches entries, behind all operations given so far; it is over on return. NULL:
-     * there is no such code for this memory. */
+    /* Runs host code that touches entries, behind all operations given so far; it is over on
+     * return. NULL: there is no such code for this memory. */
     rill_status (*call)(const rill__space *, rill_status (*fn)(void *context), void *context);
     /* RILL_IN_PROGRESS: an operation is still to be done. Does not block. */
     rill_status (*poll)(const rill__space *);
@@ -45,10 +46,11 @@ struct rill__space {
     void *state;                              /* of the space's own */
 };
 
-/* The host's memory, with the kernels of the instruction set in use (core/isa.h). To be asked once, where
- * something is created, and kept. */
+/* The host's memory, with the kernels of the instruction set in use (core/isa.h). To be asked once,
+ * where something is created, and kept. */
 const rill__space *rill__host(void);
-/* The kernels of an instruction set by name, for tests; NULL when not built or not supported here. */
+/* The kernels of an instruction set by name, for tests; NULL when not built or not supported here.
+ */
 const rill__kernels *rill__kernels_named(const char *isa);
 
 /* The space of a public name. */

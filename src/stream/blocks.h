@@ -1,6 +1,6 @@
-/* Block-sparse vectors: block i has the entries [i * block, (i + 1) * block), the last of a vector what
- * the dimension leaves of it. Stored blocks are in order of their numbers, so that only the last of
- * them can be cut, and the number of entries tells that of the blocks. */
+/* Block-sparse vectors: block i has the entries [i * block, (i + 1) * block), the last of a vector
+ * what the dimension leaves of it. Stored blocks are in order of their numbers, so that only the
+ * last of them can be cut, and the number of entries tells that of the blocks. */
 #ifndef RILL_STREAM_BLOCKS_H
 #define RILL_STREAM_BLOCKS_H
 
@@ -34,11 +34,12 @@ uint64_t rill__blocks_switch(rill_type, uint64_t block, uint64_t range);
 
 /* ---- streams (stream_blocks.c) ---- */
 
-/* Becomes block-sparse with n blocks of so many entries together; neither numbers nor values are set. */
+/* Becomes block-sparse with n blocks of so many entries together; neither numbers nor values are
+ * set. */
 rill_status rill__stream_reserve_blocks(rill_stream *, uint64_t block, uint64_t n,
                                         uint64_t entries);
-/* to = from, in another form or with another fill: blocks of so many entries, or pairs where block is
- * 0. to has the type and dimension of from, and its own memory. */
+/* to = from, in another form or with another fill: blocks of so many entries, or pairs where block
+ * is 0. to has the type and dimension of from, and its own memory. */
 rill_status rill__stream_convert(rill_stream *to, const rill_stream *from, uint64_t block,
                                  const void *fill);
 /* Union of two streams of the same block size. False: a block is in both, and into is unchanged. */

@@ -41,7 +41,7 @@ rill__part rill__part_slice(rill__shape shape, const rill__part *part, uint64_t 
     return slice;
 }
 
-/* ---- dense sum ---------------------------------------------------------------------------------- */
+/* ---- dense sum ------------------------------------------------------------------------------- */
 
 static bool accumulates_wide(rill_type type, const rill_op *op) {
     return (type == RILL_F16 || type == RILL_BF16) && op->kind != RILL__USER;
@@ -76,7 +76,8 @@ static void sum_bits(const rill__kernels *k, const rill__part *in, uint64_t at, 
     if (fresh) memset(out + n, 0, (count - n) * sizeof *out);
 }
 
-/* One block [at, at + count) of the dense sum. cursor[i] is how far sparse input i has been read. */
+/* One block [at, at + count) of the dense sum. cursor[i] is how far sparse input i has been read.
+ */
 static void sum_block(const rill__kernels *k, rill__shape shape, const rill_op *op, uint64_t at,
                       uint64_t count, int n, const rill__part *in, uint64_t *cursor, void *out) {
     size_t size = rill__type_size(shape.type);
@@ -182,7 +183,7 @@ static rill_status sum_dense(const rill__kernels *k, rill__shape shape, const ri
     return RILL_OK;
 }
 
-/* ---- sums of parts ------------------------------------------------------------------------------- */
+/* ---- sums of parts --------------------------------------------------------------------------- */
 
 static rill_status reserve_entries(rill__buffer *buffer, uint64_t n, size_t size) {
     size_t bytes;
@@ -213,8 +214,9 @@ static void set_sparse(const rill__space *space, rill__piece *out, uint64_t firs
                              out->idx.data, out->val.data, 0,     space};
 }
 
-/* For a sum that may turn dense: values and scratch change places then, and those of the result take
- * the values' place. Each of the three has room for all, so that none grows after the second call. */
+/* For a sum that may turn dense: values and scratch change places then, and those of the result
+ * take the values' place. Each of the three has room for all, so that none grows after the second
+ * call. */
 static rill_status reserve_turn(rill__buffer *scratch, rill__piece *out, uint64_t total,
                                 uint64_t range, size_t size, size_t workspace) {
     uint64_t most = rill__max_u64(rill__max_u64(total, range), workspace / size + 1);
@@ -222,8 +224,8 @@ static rill_status reserve_turn(rill__buffer *scratch, rill__piece *out, uint64_
     return reserve_entries(&out->val, most, size);
 }
 
-/* Where the union will be dense, the dense form is written at once. It holds the same bits: the values
- * that occur are those of the sparse sum. */
+/* Where the union will be dense, the dense form is written at once. It holds the same bits: the
+ * values that occur are those of the sparse sum. */
 static rill_status sum_many(const rill__space *space, rill__shape shape, const rill_op *op,
                             uint64_t first, uint64_t range, int n, const rill__pairs *in,
                             uint64_t total, rill__buffer *scratch, rill__piece *out) {
@@ -307,7 +309,7 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     return status;
 }
 
-/* ---- parts to streams ------------------------------------------------------------------------------ */
+/* ---- parts to streams ------------------------------------------------------------------------ */
 
 void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) {
     memcpy(out->fill, fill, rill__type_size(out->type));

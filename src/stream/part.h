@@ -1,8 +1,8 @@
 /* Parts: borrowed views of an index range of a vector, in any form, and sums of them. The
  * collectives take streams apart into parts, send parts, sum parts, and put parts together again.
  *
- * In a dense part, and in the blocks of a block-sparse one, an entry equal to the operation's neutral
- * element is an absent one. */
+ * In a dense part, and in the blocks of a block-sparse one, an entry equal to the operation's
+ * neutral element is an absent one. */
 #ifndef RILL_STREAM_PART_H
 #define RILL_STREAM_PART_H
 
@@ -14,8 +14,8 @@ typedef struct rill__part {
     uint64_t n;      /* sparse: pairs; dense: range; blocks: entries of the blocks; bits: set */
     const void *idx; /* sparse: indices; blocks: numbers of 8 bytes; absolute. Bits: words of 64 */
     const void *val;
-    /* blocks: entries of one; first is a multiple, the end too or the dimension. Bits: words; those that are
-     * missing are 0 */
+    /* blocks: entries of one; first is a multiple, the end too or the dimension. Bits: words; those
+     * that are missing are 0 */
     uint64_t block;
     const rill__space *space; /* that idx and val lie in; NULL: the host's */
 } rill__part;
@@ -47,8 +47,8 @@ static inline rill__part rill__stream_part(const rill_stream *s) {
 }
 
 /* out = in[0] op in[1] op ...: every input lies in [first, first + range). Blocks if all
- * inputs are, of one size; dense if an input is or forms differ, or where the dense form is cheaper;
- * force_dense makes it so. scratch is kept by the caller. */
+ * inputs are, of one size; dense if an input is or forms differ, or where the dense form is
+ * cheaper; force_dense makes it so. scratch is kept by the caller. */
 rill_status rill__sum_parts(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
                             const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out);

@@ -3,8 +3,8 @@
  * A sum first unites the numbers of the blocks, which are few, and then adds whole blocks as dense
  * vectors, so that no entry is touched for its index. Lower inputs come first.
  *
- * Memory: the result; on the stack a piece of f32 for 16-bit types. Cost: n compares per block of the
- * result, one pass over the values of inputs and result. */
+ * Memory: the result; on the stack a piece of f32 for 16-bit types. Cost: n compares per block of
+ * the result, one pass over the values of inputs and result. */
 #include "stream/blocks.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ bool rill__blocks_any(const rill__kernels *k, rill_type type, const void *dense,
     return k->compact((rill__shape){type, 4}, dense, 0, n, fill, 0, idx, val) > 0;
 }
 
-/* ---- sums -------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 enum { PIECE = 1024 }; /* entries that are summed in f32 at a time */
 
@@ -196,7 +196,7 @@ rill_status rill__blocks_sum(rill_type type, const rill_op *op, uint64_t block, 
     return RILL_OK;
 }
 
-/* ---- assembly ---------------------------------------------------------------------------------- */
+/* ---- assembly -------------------------------------------------------------------------------- */
 
 /* Appends the blocks of a dense part that have an entry. */
 static void append_dense(rill_stream *out, uint64_t *blocks, const rill__part *p) {

@@ -1,6 +1,6 @@
-/* What the algorithms do with the entries of parts that host code can touch: look at some, take them apart, put
- * them elsewhere. Parts are of pairs, unless a function says otherwise. Where a function writes to idx and val,
- * these are arrays of ours, with slack. */
+/* What the algorithms do with the entries of parts that host code can touch: look at some, take
+ * them apart, put them elsewhere. Parts are of pairs, unless a function says otherwise. Where a
+ * function writes to idx and val, these are arrays of ours, with slack. */
 #ifndef RILL_STREAM_PART_ENTRIES_H
 #define RILL_STREAM_PART_ENTRIES_H
 
@@ -15,8 +15,8 @@ rill__part rill__part_entries(rill__shape, const rill__part *, uint64_t from, ui
 /* idx and val, either of which may be NULL, = n entries from number from on. */
 void rill__part_load(rill__shape, const rill__part *, uint64_t from, uint64_t n, uint64_t *idx,
                      double *val);
-/* val[i] = the value at the index of entry from + i of where, 0 for those that are absent. *at: entries
- * that lie before; advanced. */
+/* val[i] = the value at the index of entry from + i of where, 0 for those that are absent. *at:
+ * entries that lie before; advanced. */
 void rill__part_load_at(rill__shape, const rill__part *, uint64_t *at, const rill__part *where,
                         uint64_t from, uint64_t n, double *val);
 /* Sets the bit of each block of so many indices that has an entry. */

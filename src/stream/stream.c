@@ -102,7 +102,7 @@ void rill__stream_take_spare(rill_stream *s) {
     s->spare_val = val;
 }
 
-/* ---- values ----------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 bool rill__value_equal(rill_type type, const void *a, const void *b) {
     double x = rill__value_load(type, a), y = rill__value_load(type, b);
@@ -267,7 +267,7 @@ rill_status rill__stream_refill(rill_stream *to, const rill_stream *from, const 
     return RILL_OK;
 }
 
-/* ---- contents out ------------------------------------------------------------------------------ */
+/* ---- contents out ---------------------------------------------------------------------------- */
 
 /* All entries of a stream that is not dense; exact bounds. */
 static void write_dense(const rill_stream *s, void *dense) {
@@ -356,7 +356,7 @@ const uint64_t *rill_stream_indices64(const rill_stream *s) {
 }
 const void *rill_stream_values(const rill_stream *s) { return s ? s->val.data : NULL; }
 
-/* ---- invariants --------------------------------------------------------------------------------- */
+/* ---- invariants ------------------------------------------------------------------------------ */
 
 static const char *first_broken_invariant(const rill_stream *s) {
     if (!rill__type_size(s->type)) return "type is unknown";

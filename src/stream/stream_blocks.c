@@ -23,7 +23,7 @@ rill_status rill__stream_reserve_blocks(rill_stream *s, uint64_t block, uint64_t
     return RILL_OK;
 }
 
-/* ---- contents in ------------------------------------------------------------------------------- */
+/* ---- contents in ----------------------------------------------------------------------------- */
 
 typedef struct given {
     uint64_t number, position;
@@ -125,7 +125,7 @@ rill_status rill_stream_set_blocks(rill_stream *s, uint64_t block, uint64_t n,
     return RILL_OK;
 }
 
-/* ---- conversions ------------------------------------------------------------------------------- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 /* Blocks that have one of the pairs; numbers may be NULL. */
 static uint64_t blocks_of_pairs(const rill__pairs *p, unsigned index_bytes, uint64_t block,
@@ -279,7 +279,7 @@ rill_status rill_stream_to_blocks(rill_stream *s, uint64_t block) {
     return status;
 }
 
-/* ---- union --------------------------------------------------------------------------------------- */
+/* ---- union ----------------------------------------------------------------------------------- */
 
 rill_status rill__stream_concat_blocks(rill_stream *into, const rill_stream *from, bool *disjoint) {
     size_t size = rill__type_size(into->type);
@@ -309,7 +309,7 @@ rill_status rill__stream_concat_blocks(rill_stream *into, const rill_stream *fro
     return RILL_OK;
 }
 
-/* ---- views ----------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 uint64_t rill_stream_block(const rill_stream *s) {
     return s && s->form == RILL__BLOCKS ? s->block : 0;

@@ -1,5 +1,5 @@
-/* Streams in a space whose entries cannot be touched here. What the space has no operation for is done with a
- * copy on the host, which goes back. */
+/* Streams in a space whose entries cannot be touched here. What the space has no operation for is
+ * done with a copy on the host, which goes back. */
 #include "stream/part_ops.h"
 
 #include <string.h>

@@ -6,7 +6,8 @@
 
 /* Entries of a sum above which the dense form is cheaper: a share of the dimension by bytes of a
  * value. Sums of sparse vectors cost more per entry than dense ones, so it lies below the byte
- * formula N * size / (4 + size), which gives 33, 50 and 67 %. Measured; see docs/results/planner.md. */
+ * formula N * size / (4 + size), which gives 33, 50 and 67 %. Measured; see
+ * docs/results/planner.md. */
 uint64_t rill__dense_switch(rill_type type, uint64_t dim) {
     switch (rill__type_size(type)) {
     case 2: return dim / 10 * 3;

@@ -5,8 +5,8 @@
  * memory is read and written once. Blocks cost the same for every P, plus a scan of all indices of
  * the range. Hence the tree for few inputs of low density, blocks otherwise.
  *
- * Where the union is going to be dense, blocks can write it so: whether it is, is guessed from the indices
- * of a few stretches (rill__union_exceeds).
+ * Where the union is going to be dense, blocks can write it so: whether it is, is guessed from the
+ * indices of a few stretches (rill__union_exceeds).
  *
  * The choice uses counts only; neither the cuts nor the block size change the order in which the
  * values of an index are combined, so equal counts give equal bits. */
@@ -115,7 +115,7 @@ static size_t layout(tree *t, char *base, int n, uint64_t part, rill__pairs **li
     return used;
 }
 
-/* ---- will the union be dense? --------------------------------------------------------------------- */
+/* ---- will the union be dense? ---------------------------------------------------------------- */
 
 /* Stretches, indices of one, and words of its bitmap. The share of what is set is off by 0.2 % (one
  * standard deviation) where indices are spread evenly; a wrong guess costs time, nothing else. */
@@ -157,7 +157,7 @@ bool rill__sum_prefers_blocks(uint64_t range, int n, const rill__pairs *in) {
     return live > 2 && prefer_blocks(range, live, total);
 }
 
-/* ---- sum -------------------------------------------------------------------------------------------- */
+/* ---- sum ------------------------------------------------------------------------------------- */
 
 rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
                             uint64_t first, uint64_t range, int n, const rill__pairs *in,

@@ -38,8 +38,7 @@ static struct {
     char folder[200], path[240]; /* of files */
 } failing;
 
-/* ---- arming and agreeing ----------------------------------------------------------------------
- */
+/* ---- arming and agreeing --------------------------------------------------------------------- */
 
 static inline void fail_on(void) {
     rill_error_set(RILL_OK, "");
@@ -95,8 +94,7 @@ static inline int same_bits(const char *what, const void *data, size_t bytes) {
     return most[0] == ~most[1];
 }
 
-/* ---- communicators ----------------------------------------------------------------------------
- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 static inline void need_comm(void) {
     if (!failing.comm)
@@ -107,8 +105,7 @@ static inline void drop_comm(void) {
     failing.comm = NULL;
 }
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static inline void make_folder(void) {
     if (check.rank == 0) {
@@ -163,8 +160,7 @@ static inline void files_as_before(uint64_t before, int count) {
         violated("%d files are in the folder, not %d", count_files(0), count);
 }
 
-/* ---- the loop over points -----------------------------------------------------------------------
- */
+/* ---- the loop over points -------------------------------------------------------------------- */
 
 typedef struct fail_range {
     long from, to;

@@ -6,8 +6,7 @@
 
 enum { CALL_DIM = 5000, CALL_NNZ = 300 };
 
-/* ---- collectives -------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 typedef struct call_streams {
     rill_stream *in, *out;
@@ -121,8 +120,7 @@ static void attempt_collective(const scenario *s) {
     drop_comm(); /* after a failed call nothing else is promised */
 }
 
-/* ---- rill_comm_create
- * ---------------------------------------------------------------------------- */
+/* ---- rill_comm_create ------------------------------------------------------------------------ */
 
 static void attempt_create(const scenario *s) {
     scenario call = {.collective = RILL_ALLREDUCE, .algorithm = "auto", .plain = 1};
@@ -139,8 +137,7 @@ static void attempt_create(const scenario *s) {
     }
 }
 
-/* ---- rill_tune
- * ----------------------------------------------------------------------------------- */
+/* ---- rill_tune ------------------------------------------------------------------------------- */
 
 static void attempt_tune(const scenario *s) {
     rill_tune_options o = RILL_TUNE_OPTIONS_INIT;

@@ -182,8 +182,7 @@ static void attempt_reducer(const scenario *s) {
     if (hit) drop_comm();
 }
 
-/* ---- files
- * --------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* A reducer after some steps; its checkpoint of an earlier one is in the file. */
 static int red_saved(const scenario *s) {

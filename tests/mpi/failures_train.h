@@ -67,8 +67,7 @@ static void remove_data(void) {
         remove(train_data[i]);
 }
 
-/* ---- data sets
- * ------------------------------------------------------------------------------------ */
+/* ---- data sets ------------------------------------------------------------------------------- */
 
 static void check_set(const rill_dataset *set) {
     rill_data_view view = RILL_DATA_VIEW_INIT;
@@ -99,8 +98,7 @@ static void attempt_dataset(const scenario *s) {
     rill_dataset_free(&set);
 }
 
-/* ---- trainers
- * ------------------------------------------------------------------------------------- */
+/* ---- trainers -------------------------------------------------------------------------------- */
 
 static rill_train_options train_options(const scenario *s) {
     rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
@@ -191,8 +189,7 @@ static void attempt_trainer(const scenario *s) {
     rill_dataset_free(&set);
 }
 
-/* ---- models, C
- * ------------------------------------------------------------------------------------ */
+/* ---- models, C ------------------------------------------------------------------------------- */
 
 /* Local calls: each rank may fail by itself, and what was there stays. */
 static void attempt_model(const scenario *s) {

@@ -118,8 +118,7 @@ static void failed_load_leaves_the_reducer(const char *algorithm, int who) {
     entries(1);
 }
 
-/* ---- no regular files -------------------------------------------------------------------------
- */
+/* ---- no regular files ------------------------------------------------------------------------ */
 
 static int is_kind(const char *name, mode_t kind) {
     struct stat about;
@@ -181,8 +180,7 @@ static void devices(void) {
     entries(1);
 }
 
-/* ---- trainers ---------------------------------------------------------------------------------
- */
+/* ---- trainers -------------------------------------------------------------------------------- */
 
 static rill_dataset *make_data(void) {
     rill_dataset *set = NULL;

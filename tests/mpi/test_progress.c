@@ -194,8 +194,7 @@ static void early_free(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
-/* ---- other threads
- * ------------------------------------------------------------------------------- */
+/* ---- other threads --------------------------------------------------------------------------- */
 
 enum { THREADS = 4 };
 static atomic_int failures;
@@ -237,8 +236,7 @@ static void with_threads(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
-/* ---- settings
- * ------------------------------------------------------------------------------------ */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 /* Whether the communicator has a thread: rank 0's message is there before the others', so that
  * without a thread its request cannot end before it is waited for. */

@@ -64,8 +64,7 @@ static void test_ahead(int n) {
     rill_stream_free(&out);
 }
 
-/* ---- ranks that do different things -----------------------------------------------------------
- */
+/* ---- ranks that do different things ---------------------------------------------------------- */
 
 static void test_farewell(rill_collective collective, const char *algorithm, int leaver) {
     check_case("rank %d leaves, others in %s %s", leaver, rill_collective_name(collective),
@@ -194,8 +193,7 @@ static void test_create(void) {
     CHECK_OK(rill_reducer_free(&r));
 }
 
-/* ---- absent entries -----------------------------------------------------------------------------
- */
+/* ---- absent entries -------------------------------------------------------------------------- */
 
 /* A quarter of the entries no rank has, and a quarter one rank alone. */
 static void test_absent(const rill_op *op, const char *algorithm, int bits) {
@@ -223,8 +221,7 @@ static void test_absent(const rill_op *op, const char *algorithm, int bits) {
     rill_stream_free(&out);
 }
 
-/* ---- steps that are broken off
- * --------------------------------------------------------------------- */
+/* ---- steps that are broken off --------------------------------------------------------------- */
 
 /* One rank has no gradient in the first step: those of the others, and all micro-batches, are
  * delivered later. */

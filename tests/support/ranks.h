@@ -35,8 +35,8 @@ static inline void ranks_run(int n, ranks_body *body, void *context) {
         pthread_join(threads[i], NULL);
 }
 
-/* Steps of a reducer over small integers, whose sums are exact: what came in, on all ranks, has gone
- * out or is kept. Blocks: each rank is a thread's. */
+/* Steps of a reducer over small integers, whose sums are exact: what came in, on all ranks, has
+ * gone out or is kept. Blocks: each rank is a thread's. */
 enum { RANKS_DIM = 5000, RANKS_STEPS = 5 };
 
 typedef struct ranks_account {

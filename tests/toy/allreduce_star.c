@@ -3,7 +3,8 @@
  * Idea. Rank 0 gets all contributions, sums them and sends the result to everybody.
  * Restriction. None. Rank 0 does all the work.
  * Memory. On rank 0 all P contributions, and the result.
- * Cost.  2 (P-1) latency + (P-1) k pair (byte + 2 copy) + P k sum + (P-1) K pair byte + K pair 2 copy
+ * Cost.  2 (P-1) latency + (P-1) k pair (byte + 2 copy) + P k sum + (P-1) K pair byte + K pair 2
+ * copy
  *      + K scatter + N size dense_add                        where the sum turns dense */
 #include "coll/cost.h"
 #include "coll/patterns/collect.h"

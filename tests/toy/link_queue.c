@@ -1,7 +1,7 @@
-/* queue: a toy that shows what a link needs: a file such as this. Ranks of one process, one lock, one list of
- * messages, none of which is copied on the way: a send is through when its receiver has taken the bytes. It has
- * nothing that a link may lack (wait, help, leave, shared memory), and messages are short, so that long ones
- * come in parts. */
+/* queue: a toy that shows what a link needs: a file such as this. Ranks of one process, one lock,
+ * one list of messages, none of which is copied on the way: a send is through when its receiver has
+ * taken the bytes. It has nothing that a link may lack (wait, help, leave, shared memory), and
+ * messages are short, so that long ones come in parts. */
 #include "link/link.h"
 
 #include <pthread.h>
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* A send, or a posted receive. It is in a list until the two have met, and freed by who started it. */
+/* A send, or a posted receive. It is in a list until the two have met, and freed by who started it.
+ */
 typedef struct operation {
     struct operation *next;
     int source, to, tag;

@@ -1,10 +1,9 @@
 /* stride: a toy that shows what a selection needs: a file such as this, and a row.
  *
- * Idea: the vector is cut into strides of ceil(dim / k) entries, and the largest magnitude of each is
- * selected.
- * Restriction: at most k entries. Ties go to the lower index, NaN is the largest; a stride of zeros gives
- * nothing.
- * Memory: the pairs. Cost: one read of N (fused: two reads and a write). */
+ * Idea: the vector is cut into strides of ceil(dim / k) entries, and the largest magnitude of each
+ * is selected. Restriction: at most k entries. Ties go to the lower index, NaN is the largest; a
+ * stride of zeros gives nothing. Memory: the pairs. Cost: one read of N (fused: two reads and a
+ * write). */
 #include "select/select.h"
 
 typedef struct strides {

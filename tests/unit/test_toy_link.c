@@ -1,5 +1,5 @@
-/* A link is a file. A toy is opened as any other, and collectives and reducers run over it: who comes with a
- * transport of his own needs no more than link/link.h says. */
+/* A link is a file. A toy is opened as any other, and collectives and reducers run over it: who
+ * comes with a transport of his own needs no more than link/link.h says. */
 #include "support/ranks.h"
 #include "support/talk.h"
 
@@ -128,7 +128,8 @@ static void test_allreduce(void **state) {
     ranks_run(RANKS, close_one, &w);
 }
 
-/* A rank with another dimension: all ranks have an error, nobody waits for ever, and no message is left. */
+/* A rank with another dimension: all ranks have an error, nobody waits for ever, and no message is
+ * left. */
 static void test_failure(void **state) {
     (void)state;
     world w;

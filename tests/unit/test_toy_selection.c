@@ -1,6 +1,6 @@
-/* A selection is a file and a row. A toy takes the way of all others: by its name through the calls of a
- * selector, and through steps of a reducer. The table of this program has its row behind those of the
- * library. */
+/* A selection is a file and a row. A toy takes the way of all others: by its name through the calls
+ * of a selector, and through steps of a reducer. The table of this program has its row behind those
+ * of the library. */
 #include "../support/ranks.h"
 
 #include "../toy/select_stride.c"

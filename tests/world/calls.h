@@ -60,8 +60,7 @@ static inline void must(rill_status status, schedule *x, const char *what) {
     if (status != RILL_OK) wrong(&x->o, "%s: %s", what, rill_last_error());
 }
 
-/* ---- collectives
- * -------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static inline rill_options options_of(const script_call *c) {
     rill_options o = RILL_OPTIONS_INIT;
@@ -231,8 +230,7 @@ static inline bool wait_pending(schedule *x, int rank, pending *list, int n, uin
     return right;
 }
 
-/* ---- reducers
- * ----------------------------------------------------------------------------------------- */
+/* ---- reducers -------------------------------------------------------------------------------- */
 
 static inline rill_status step(schedule *x, const script_call *c, rill_reducer *reducer, int rank,
                                int number, float *update) {
@@ -297,8 +295,7 @@ static inline rill_status run_reducer(schedule *x, int call, int rank, rill_comm
     return status;
 }
 
-/* ---- a rank
- * ------------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 /* True: the rank can make the next call. */
 static inline bool make_call(schedule *x, int call, int rank, rill_comm *comm, pending *list,

@@ -72,8 +72,9 @@ static inline int may_differ(const outcome *o, int call) {
     return c->collective != RILL_REDUCER && c->mode == MODE_NONBLOCKING;
 }
 
-/* A limit of the library: a call that swaps memory with a smaller output may allocate after its last message, and
- * then nobody else learns of it (src/call/commit.c). They are counted, and must stay rare. */
+/* A limit of the library: a call that swaps memory with a smaller output may allocate after its
+ * last message, and then nobody else learns of it (src/call/commit.c). They are counted, and must
+ * stay rare. */
 static long late_failures;
 
 static inline int is_late(const outcome *o, int call) {

@@ -166,8 +166,7 @@ static inline void script_print(FILE *to, const script *s) {
     }
 }
 
-/* ---- inputs
- * ------------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 static inline int is_present(const script *s, const script_call *c, int rank, uint64_t i, rng *r) {
     int present = rng_unit(r) < c->density;

@@ -1,5 +1,6 @@
-/* The schedules of test_world.c, which walk the tables, where these have the rows of a toy algorithm and a toy
- * codec too: who is a file and a row keeps all promises, those about failures among them. */
+/* The schedules of test_world.c, which walk the tables, where these have the rows of a toy
+ * algorithm and a toy codec too: who is a file and a row keeps all promises, those about failures
+ * among them. */
 #include "../toy/allreduce_star.c"
 #include "../toy/codec_vbyte.c"
 

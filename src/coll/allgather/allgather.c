@@ -1,7 +1,7 @@
 /* The allgather algorithms: the union of disjoint supports.
  *
- * All three gather the P messages (patterns/gather.h has idea, source and cost of each way) and unite
- * them; an index that two ranks have is an error, which every rank sees alike.
+ * All three gather the P messages (patterns/gather.h has idea, source and cost of each way) and
+ * unite them; an index that two ranks have is an error, which every rank sees alike.
  *
  * Restriction. None. Memory. The P messages and the result.
  * Cost. gather of k pairs + P k (merge + pair copy) */

@@ -9,9 +9,9 @@
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
- *      + 2 N size copy                                     of a short vector, from a block to the result
- *   Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no agreement:
- *   messages carry a status. */
+ *      + 2 N size copy                                     of a short vector, from a block to the
+ * result Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no
+ * agreement: messages carry a status. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/dense_sum.h"
@@ -24,8 +24,8 @@ typedef struct state {
     rill__dense_sum own; /* where there is no MPI */
 } state;
 
-/* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c), and the result is copied
- * out; larger ones have such pages anyhow, and change hands. */
+/* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c),
+ * and the result is copied out; larger ones have such pages anyhow, and change hands. */
 enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
 enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN };

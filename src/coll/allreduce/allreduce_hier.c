@@ -1,21 +1,22 @@
 /* hier: the ranks of a host combine, and one leader per host talks to the others.
  *
- * Idea. Each rank of a host puts its contribution where the others of the host can read it: into shared
- *   memory (req/shared.h). Up to SUMMERS of them, the leader first, each sum one range of the indices over
- *   all contributions, in place; the leader puts the sums together. The leaders exchange the sums of their
- *   hosts, and hand the result to the ranks of their host. What several ranks of a host have in common
- *   crosses the network once, and once for all of them it comes back.
- *   Two leaders, or leaders of short vectors, send each other all they have; more split it by ranges, as
- *   split_allgather does. Which, and how many ranges a host has, depends on the hosts and the dimension
- *   alone, and all sums are in the order of hosts: the bits are the same whatever was called before.
- * Source. Beyond the papers of the project; as MPI's hierarchical collectives for dense vectors.
- * Restriction. None. The order of sums is that of ranks within a host, then that of hosts: where the ranks
- *   of a host do not follow each other, it is not that of all ranks.
- * Memory. Of shared memory, the contribution, and on the leader the result; where that is too small the
+ * Idea. Each rank of a host puts its contribution where the others of the host can read it: into
+ * shared memory (req/shared.h). Up to SUMMERS of them, the leader first, each sum one range of the
+ * indices over all contributions, in place; the leader puts the sums together. The leaders exchange
+ * the sums of their hosts, and hand the result to the ranks of their host. What several ranks of a
+ * host have in common crosses the network once, and once for all of them it comes back. Two
+ * leaders, or leaders of short vectors, send each other all they have; more split it by ranges, as
+ *   split_allgather does. Which, and how many ranges a host has, depends on the hosts and the
+ * dimension alone, and all sums are in the order of hosts: the bits are the same whatever was
+ * called before. Source. Beyond the papers of the project; as MPI's hierarchical collectives for
+ * dense vectors. Restriction. None. The order of sums is that of ranks within a host, then that of
+ * hosts: where the ranks of a host do not follow each other, it is not that of all ranks. Memory.
+ * Of shared memory, the contribution, and on the leader the result; where that is too small the
  *   parts go by message. Leaders: the sums of the host and the exchange.
- * Cost, for H hosts of n ranks, m = min(n, SUMMERS) ranges, K(n) entries in the sum of n contributions and
- *   within a host h latency of a message (all but the exchange is only on hosts of several ranks):
- *        (n + m) h + k pair copy + n k/m sum + K(n)/m pair copy      contributions, sums of ranges
+ * Cost, for H hosts of n ranks, m = min(n, SUMMERS) ranges, K(n) entries in the sum of n
+ * contributions and within a host h latency of a message (all but the exchange is only on hosts of
+ * several ranks): (n + m) h + k pair copy + n k/m sum + K(n)/m pair copy      contributions, sums
+ * of ranges
  *      + K(n) pair 2 copy                                            put together
  *      + gather of K(n) pairs + H K(n) sum                           two leaders, or short vectors
  *        or split_allgather's cost for H ranks with K(n) pairs       more
@@ -56,7 +57,7 @@ static int ranges_of(uint64_t dim, int ranks) {
 }
 static bool sends_all(uint64_t dim, int hosts) { return hosts == 2 || dim <= SHORT_VECTOR; }
 
-/* ---- cost ------------------------------------------------------------------------------------------- */
+/* ---- cost ------------------------------------------------------------------------------------ */
 
 static const char *supports(const rill__problem *p) {
     (void)p;
@@ -121,18 +122,19 @@ static double estimate(const rill__problem *p) {
                 ranks * p->nnz / ranges * c->sum + host / ranges * (c->copy + w.byte);
         time += host * (2 * c->copy + w.byte) + all * 2 * c->copy + (ranks - 1) * all * w.byte;
     }
-    /* With a rank a host it is what the leaders do, which the table has: rounding must not choose it. */
+    /* With a rank a host it is what the leaders do, which the table has: rounding must not choose
+     * it. */
     return ranks > 1 ? time : time * (1 + 1e-9);
 }
 
-/* ---- within the host ---------------------------------------------------------------------------------- */
+/* ---- within the host ------------------------------------------------------------------------- */
 
 static uint64_t range_first(const rill__run *run, int range, int ranges) {
     return rill__uniform_bound(run->dim, range, ranges);
 }
 
-/* The parts of the n ranks at the first places, this one's being own; each of the range that the place is
- * asked for. statistics: whether they speak for their ranks. */
+/* The parts of the n ranks at the first places, this one's being own; each of the range that the
+ * place is asked for. statistics: whether they speak for their ranks. */
 static rill_status take_parts(rill__run *run, state *s, int n, int lane, const rill__part *own,
                               bool inputs, int ranges) {
     int me = run->hosts->place;
@@ -220,7 +222,7 @@ static rill_status receive_result(rill__run *run) {
     return status;
 }
 
-/* ---- among the hosts ---------------------------------------------------------------------------------- */
+/* ---- among the hosts ------------------------------------------------------------------------- */
 
 static rill_status gather_sums(rill__run *run, rill__gather *g) {
     rill_status status = rill__gather_step(run, g);

@@ -5,9 +5,10 @@
  * Source. SSAR_Recursive_double of SparCML (Renggli et al., SC '19, section 5.3.1).
  * Restriction. None; P that is no power of two folds to one and back (two more rounds).
  * Memory. Two partial sums and one message.
- * Cost. sum over rounds t of  latency + bytes(K(2^t)) (byte + 2 copy) + 2 K(2^t) merge,  where K(n) is
- *   the expected number of entries in the union of n contributions; where the sum turns dense, plus
- *   K(2^(t+1)) scatter + N size dense_add, and from then on 3 N size dense_add instead of the merge. */
+ * Cost. sum over rounds t of  latency + bytes(K(2^t)) (byte + 2 copy) + 2 K(2^t) merge,  where K(n)
+ * is the expected number of entries in the union of n contributions; where the sum turns dense,
+ * plus K(2^(t+1)) scatter + N size dense_add, and from then on 3 N size dense_add instead of the
+ * merge. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 
@@ -63,9 +64,9 @@ static void add(rill__run *run, state *s, const rill__message *message, int peer
     s->summed = true;
 }
 
-/* Where values are coded, or absent ones sent, all ranks must end with the same bits. Both partners go on from what was
- * sent; those who hold the same partial sum round it alike, as if the lowest of them had sent it; and
- * the result goes to a folded rank as it is. */
+/* Where values are coded, or absent ones sent, all ranks must end with the same bits. Both partners
+ * go on from what was sent; those who hold the same partial sum round it alike, as if the lowest of
+ * them had sent it; and the result goes to a folded rank as it is. */
 static rill_status send(rill__run *run, state *s, int peer, rill__round_kind kind) {
     rill__parcel *parcel;
     rill__coding changed;

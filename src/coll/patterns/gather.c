@@ -95,7 +95,7 @@ static rill_status step_ring(rill__run *run, rill__gather *g) {
     return RILL_OK;
 }
 
-/* ---- Bruck ------------------------------------------------------------------------------------------- */
+/* ---- Bruck ----------------------------------------------------------------------------------- */
 
 /* The messages of ranks rank, rank + 1, ... rank + n - 1 in one. A single one goes as it is; in a
  * failed request the failure goes instead. */

@@ -6,7 +6,8 @@
 
 #define MOST_AT_ONCE (UINT64_C(1) << 30)
 
-/* ---- operations: those that MPI has not, or not as we promise them. MPI calls them as inout = in op inout. ---- */
+/* ---- operations: those that MPI has not, or not as we promise them. MPI calls them as inout = in
+ * op inout. ---- */
 
 #define COMBINE(name, type, op)                                                                    \
     static void name(void *in, void *inout, int *n, MPI_Datatype *datatype) {                      \
@@ -76,7 +77,7 @@ static void find_op(const struct rill__mpi_sums *sums, const rill__mpi_allreduce
     }
 }
 
-/* ---- the sum ------------------------------------------------------------------------------------ */
+/* ---- the sum --------------------------------------------------------------------------------- */
 
 void *rill__mpi_room(rill__run *run, rill__mpi_allreduce *x, int i, size_t bytes) {
     x->lent[i] = rill__parcel_take(run->outside->task, bytes);

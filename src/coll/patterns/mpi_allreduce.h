@@ -1,6 +1,6 @@
-/* An allreduce of MPI's own, as part of a call that must not block: posted in the order of calls, in
- * parts that MPI can count, and awaited. Before it all ranks must have agreed that they have come to
- * this call and that none has failed, for MPI can't carry a status. */
+/* An allreduce of MPI's own, as part of a call that must not block: posted in the order of calls,
+ * in parts that MPI can count, and awaited. Before it all ranks must have agreed that they have
+ * come to this call and that none has failed, for MPI can't carry a status. */
 #ifndef RILL_COLL_PATTERNS_MPI_ALLREDUCE_H
 #define RILL_COLL_PATTERNS_MPI_ALLREDUCE_H
 
@@ -8,7 +8,8 @@
 #include "link/link.h"
 
 struct rill__mpi_sums;
-/* Operations that MPI has not, or not as we promise them; engine.mpi_sums. Local. Free takes NULL, too. */
+/* Operations that MPI has not, or not as we promise them; engine.mpi_sums. Local. Free takes NULL,
+ * too. */
 rill_status rill__mpi_sums_create(struct rill__mpi_sums **);
 void rill__mpi_sums_free(struct rill__mpi_sums *);
 

@@ -62,7 +62,8 @@ rill_status rill__ring_step(rill__run *run, rill__ring *ring) {
         rill__part left = rill__part_empty(rill__split_first(&ring->split, comes),
                                            rill__split_range(&ring->split, comes));
         if (!rill__received_nothing(&received)) {
-            /* The message speaks for the ranks that it came through; with this one, for one more. */
+            /* The message speaks for the ranks that it came through; with this one, for one more.
+             */
             if (run->problem->partition != RILL__BALANCED)
                 rill__run_count_anew(run, &received.message.header, run->entries);
             left = rill__run_part(run, &received.message);

@@ -1,6 +1,6 @@
 /* Ring reduce-scatter: P-1 rounds, in each a range goes to the right neighbour, which adds its own
- * entries of that range. The sum of range j starts at rank j+1 and ends at its owner j; the order of
- * the sum is that of the ring.
+ * entries of that range. The sum of range j starts at rank j+1 and ends at its owner j; the order
+ * of the sum is that of the ring.
  *
  * Memory: one message, two partial sums. Bytes: the P-1 partial sums that pass. */
 #ifndef RILL_COLL_PATTERNS_RING_H

@@ -1,11 +1,11 @@
 /* The index space is split in P ranges; each rank gets from all others their entries of its range.
  * One round, P-1 messages of about nnz/P entries. Destinations rotate, so that no rank is
- * everybody's first, and no rank sends more than a window ahead of what came in: else P^2 messages wait
- * somewhere at once (Ok-Topk's rotation and buckets).
+ * everybody's first, and no rank sends more than a window ahead of what came in: else P^2 messages
+ * wait somewhere at once (Ok-Topk's rotation and buckets).
  *
  * Bounds are uniform, or balanced: the averages over all ranks of each rank's own quantiles, as
- * Ok-Topk has them, at the price of one agreement. Where the last result is known, they are quantiles of entries and result
- * together (quantiles.h). */
+ * Ok-Topk has them, at the price of one agreement. Where the last result is known, they are
+ * quantiles of entries and result together (quantiles.h). */
 #ifndef RILL_COLL_PATTERNS_SPLIT_H
 #define RILL_COLL_PATTERNS_SPLIT_H
 
@@ -28,12 +28,12 @@ typedef struct rill__split {
     rill__part *parts; /* of rank (or place) i for my range */
 } rill__split;
 
-/* Messages that a rank may be ahead of what came in. Whoever has sent m to its next m neighbours has m to receive from those before
- * it, so that nobody waits for ever. */
+/* Messages that a rank may be ahead of what came in. Whoever has sent m to its next m neighbours
+ * has m to receive from those before it, so that nobody waits for ever. */
 enum { RILL__SPLIT_WINDOW = 32 };
 
-/* Sends slices of the part by those bounds to the next ranks (or places) while the window allows; *sent of them
- * have been, the collected came in. */
+/* Sends slices of the part by those bounds to the next ranks (or places) while the window allows;
+ * *sent of them have been, the collected came in. */
 rill_status rill__split_send(rill__run *, const rill__collect *, const rill__coding *,
                              const rill__part *, const uint64_t *bounds, int *sent);
 /* Bounds only (for ring, which sends otherwise); then the whole split. */

@@ -9,8 +9,8 @@ rill_status rill__split_sum_step(rill__run *run, rill__split *split, bool dense)
     return RILL_OK;
 }
 
-/* How uneven the ranges are, for the planner: all ranks see the same messages. Of balanced ranges it
- * says nothing. */
+/* How uneven the ranges are, for the planner: all ranks see the same messages. Of balanced ranges
+ * it says nothing. */
 static double largest_share(const rill__run *run, int size, const rill__part *parts) {
     uint64_t most = 0, all = 0;
     if (run->problem->partition == RILL__BALANCED) return 0;

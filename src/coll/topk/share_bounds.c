@@ -1,12 +1,12 @@
 /* Where the shares of the index space lie that each deliver k/P entries.
  *
- * Blocks of equal length deliver as many entries from where there is little as from where most of the
- * large ones are: with the weights of an LSTM at one end of a vector and rows of rare words at the other,
- * those that are k/P-th in their share differ by orders of magnitude. So every tau steps the bounds move half
- * way to where each share has as many of the large entries. All ranks have the same result, so they
- * agree without a message: of what was delivered, entries over the highest of the shares' own thresholds were
- * not favoured by the share that they are in, and their positions say how dense the large ones are. Where these
- * are few, the next lower threshold has to do. */
+ * Blocks of equal length deliver as many entries from where there is little as from where most of
+ * the large ones are: with the weights of an LSTM at one end of a vector and rows of rare words at
+ * the other, those that are k/P-th in their share differ by orders of magnitude. So every tau steps
+ * the bounds move half way to where each share has as many of the large entries. All ranks have the
+ * same result, so they agree without a message: of what was delivered, entries over the highest of
+ * the shares' own thresholds were not favoured by the share that they are in, and their positions
+ * say how dense the large ones are. Where these are few, the next lower threshold has to do. */
 #include "coll/topk/topk.h"
 
 #include <math.h>

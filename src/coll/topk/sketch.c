@@ -1,4 +1,5 @@
-/* Count-sketch (Charikar, Chen and Farach-Colton, ICALP 2002); the hashes are described in sketch.h. */
+/* Count-sketch (Charikar, Chen and Farach-Colton, ICALP 2002); the hashes are described in
+ * sketch.h. */
 #include "coll/topk/sketch.h"
 
 #include <math.h>

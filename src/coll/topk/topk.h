@@ -1,14 +1,15 @@
 /* What a call of a reducer has beyond a collective's.
  *
- * The algorithms of this folder give about k entries of the sum of what the ranks selected. An index
- * that is in the result is *delivered*. What is not delivered must stay with somebody:
+ * The algorithms of this folder give about k entries of the sum of what the ranks selected. An
+ * index that is in the result is *delivered*. What is not delivered must stay with somebody:
  *
  *   - an index that is not in the result: each rank keeps the value that it contributed itself;
- *   - an index that is in the result although a rank on the way dropped a partial sum of it, or lost
- *     something by coding it: that rank keeps the partial sum, or what was lost.
+ *   - an index that is in the result although a rank on the way dropped a partial sum of it, or
+ * lost something by coding it: that rank keeps the partial sum, or what was lost.
  *
  * So an algorithm only reports what it drops (rill__give_back); losses by coding are reported
- * where messages are encoded. The reducer does the rest when the result is known (reduce/feedback.c). */
+ * where messages are encoded. The reducer does the rest when the result is known
+ * (reduce/feedback.c). */
 #ifndef RILL_COLL_TOPK_TOPK_H
 #define RILL_COLL_TOPK_TOPK_H
 
@@ -41,7 +42,8 @@ typedef struct rill__feedback {
 
 /* Reports values that this rank dropped: copied. */
 void rill__give_back(rill__run *, const rill__part *);
-/* For task.lost, with the run: fits the values to what they stand for, and reports what is lost all the same. */
+/* For task.lost, with the run: fits the values to what they stand for, and reports what is lost all
+ * the same. */
 void rill__give_back_lost(void *run, const rill__coding *, const rill__part *, void *message,
                           size_t bytes);
 
@@ -50,18 +52,19 @@ void rill__give_back_lost(void *run, const rill__coding *, const rill__part *, v
  * pairs is kept as it is. */
 void rill__part_topk(rill__run *, const rill__part *, uint64_t k, rill__part *kept,
                      rill__part *dropped);
-/* The same in each of the blocks [first, end) of the index space, by rill__share_bound: of block i its
- * quota of k, rill__share_quota. The part has entries of those blocks only. */
+/* The same in each of the blocks [first, end) of the index space, by rill__share_bound: of block i
+ * its quota of k, rill__share_quota. The part has entries of those blocks only. */
 void rill__part_topk_shares(rill__run *, const rill__part *, int first, int end, uint64_t k,
                             rill__part *kept, rill__part *dropped);
 /* Time of the selection per pair, in merges of a pair; measured for 1e3 to 1.6e5 pairs: 1.0 ns and
  * 0.57 ns with AVX-512. */
 #define RILL__SELECT_MERGES 1.7
 
-/* The pairs of a message that must be of that range; else the failure is recorded, and it is empty. */
+/* The pairs of a message that must be of that range; else the failure is recorded, and it is empty.
+ */
 rill__part rill__received_pairs(rill__run *, const rill__message *, uint64_t first, uint64_t range);
-/* into += from, for pairs in the range of into; the sum stays one of pairs however many they are, in
- * memory of the request. */
+/* into += from, for pairs in the range of into; the sum stays one of pairs however many they are,
+ * in memory of the request. */
 void rill__part_add_pairs(rill__run *, rill__part *into, const rill__part *from);
 
 /* Entries that block i of the index space, one for each rank, gets of k: at least one. */
@@ -75,7 +78,8 @@ static inline uint64_t rill__share_quota(uint64_t k, int ranks, int i) {
  * selects by range. */
 uint64_t rill__share_bound(const rill__feedback *, uint64_t dim, int ranks, int i);
 size_t rill__share_memory_size(int ranks);
-/* At the start of a call; and at its end, with the result of each block: its bounds may move for the next. */
+/* At the start of a call; and at its end, with the result of each block: its bounds may move for
+ * the next. */
 void rill__share_memory_open(rill__run *);
 void rill__share_memory_close(rill__run *, const rill__part *blocks);
 

@@ -1,7 +1,7 @@
 /* gtopk: the k largest of the sum, by a tree that selects again at every node.
  *
- * Idea. Partial sums flow up a binomial tree; each node adds what its child sent, lower ranks first,
- * keeps the k largest and sends those on. The root's k go down the same tree, encoded once.
+ * Idea. Partial sums flow up a binomial tree; each node adds what its child sent, lower ranks
+ * first, keeps the k largest and sends those on. The root's k go down the same tree, encoded once.
  * What a node drops it keeps itself if the index is in the result all the same: the published rule
  * counts it as delivered and loses it.
  * Source. gTopKAllReduce of gTop-k (Shi et al., ICDCS 2019, algorithms 3 and 4), for any P.

@@ -37,12 +37,14 @@ double rill__level_of_key(rill_type, uint64_t key);
 uint64_t rill__level_key(rill_type, double level);
 void rill__level_cut(rill__shape, rill__share *, uint64_t key); /* keeps that key and larger */
 
-/* The threshold, as a magnitude (0: none yet), and the factor that it grows by from step to step. */
+/* The threshold, as a magnitude (0: none yet), and the factor that it grows by from step to step.
+ */
 typedef struct rill__level {
     double value, trend;
 } rill__level;
 
-/* counts = entries of the share that pass certain multiples of the threshold; OWN: the threshold. */
+/* counts = entries of the share that pass certain multiples of the threshold; OWN: the threshold.
+ */
 enum { RILL__LEVEL_MARKS = 5, RILL__LEVEL_OWN = 2 };
 void rill__level_counts(rill_type, const rill__share *, double value, uint64_t *counts);
 /* All but OWN, in the two words of a header; unpack adds them. */

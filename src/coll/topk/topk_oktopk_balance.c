@@ -1,10 +1,10 @@
 /* Data balancing of oktopk: owners whose region has many of the entries that passed the threshold
  * hand some on, so that the allgather moves equal shares.
  *
- * Put together in the order of the indices, the shares of all ranks are one list of T entries. Rank j
- * gets those from T j / P to T (j+1) / P of it. All know the sizes, so all know who sends what to whom,
- * and nothing is announced. Entries that stay are copied only.
- * Cost: an agreement on P words; then one round, in which a rank receives at most T / P entries. */
+ * Put together in the order of the indices, the shares of all ranks are one list of T entries. Rank
+ * j gets those from T j / P to T (j+1) / P of it. All know the sizes, so all know who sends what to
+ * whom, and nothing is announced. Entries that stay are copied only. Cost: an agreement on P words;
+ * then one round, in which a rank receives at most T / P entries. */
 #include "coll/topk/topk_oktopk.h"
 
 bool rill__balance_needed(const uint64_t *sizes, int ranks, double trigger) {

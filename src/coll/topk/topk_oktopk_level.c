@@ -1,24 +1,24 @@
 /* The global threshold of oktopk: found from histograms, then steered.
  *
  * Idea. The key of a value is its bits without the sign, which order as the magnitudes do (see
- * space/select_kernels.h). A histogram over the upper 10 bits of the keys of all owned sums, added over
- * the ranks, tells in which bin the k-th largest lies; a second one over the next 10 bits of that bin's
- * keys tells it to 1 in 2^12 of the magnitude (f32), and so on until the bin has no more than k / 64 keys
- * or one value. Every round is an agreement on 1024 words, whatever k and P are.
+ * space/select_kernels.h). A histogram over the upper 10 bits of the keys of all owned sums, added
+ * over the ranks, tells in which bin the k-th largest lies; a second one over the next 10 bits of
+ * that bin's keys tells it to 1 in 2^12 of the magnitude (f32), and so on until the bin has no more
+ * than k / 64 keys or one value. Every round is an agreement on 1024 words, whatever k and P are.
  *
- * Between evaluations the threshold is steered. Owners hold the sums that did not pass, too, and count
- * at some thresholds above and below the one in use; the counts travel with the shares. So after
- * the step all know which threshold would have been right for it, by interpolation, take a part of
- * that correction, and the trend of the corrections (steps are not alike: residuals grow at first). A
- * count that is off by a quarter has the threshold found anew in the next step.
- * Only + - * / are used, so that all ranks get the same bits. */
+ * Between evaluations the threshold is steered. Owners hold the sums that did not pass, too, and
+ * count at some thresholds above and below the one in use; the counts travel with the shares. So
+ * after the step all know which threshold would have been right for it, by interpolation, take a
+ * part of that correction, and the trend of the corrections (steps are not alike: residuals grow at
+ * first). A count that is off by a quarter has the threshold found anew in the next step. Only + -
+ * * / are used, so that all ranks get the same bits. */
 #include "coll/topk/topk_oktopk.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Shares of an error that one step makes good, since counts vary by themselves too: of the threshold,
- * and of its trend. */
+/* Shares of an error that one step makes good, since counts vary by themselves too: of the
+ * threshold, and of its trend. */
 #define GAIN 0.4
 #define TREND_GAIN 0.35
 #define MOST_TREND 1.25
