@@ -72,13 +72,13 @@ static void pause_in(rill__local_link *l) {
     else sched_yield();
 }
 
-/* Until all have come here with what they bring. */
-static rill_status meet(rill__local_link *l, const void *mine) {
+/* Until all have come here; with what they bring, or, as others may still read that, without. */
+static rill_status meet(rill__local_link *l, bool brings, const void *mine) {
     rill__local_group *group = l->group;
     pthread_mutex_lock(&group->lock);
     bool all = group->open == group->ranks;
     uint64_t turn = group->turns;
-    group->brought[l->link.rank] = mine;
+    if (brings) group->brought[l->link.rank] = mine;
     if (all && ++group->arrived == group->ranks) {
         group->arrived = 0;
         group->turns++;
@@ -96,17 +96,17 @@ static rill_status meet(rill__local_link *l, const void *mine) {
 
 rill_status rill__local_allgather(rill__link *link, const void *mine, size_t bytes, void *all) {
     rill__local_link *l = rill__local_of(link);
-    RILL_TRY(meet(l, mine));
+    RILL_TRY(meet(l, true, mine));
     for (int i = 0; i < link->ranks; i++)
         memcpy((char *)all + (size_t)i * bytes, l->group->brought[i], bytes);
-    return meet(l, mine);
+    return meet(l, false, NULL);
 }
 
 rill_status rill__local_bcast(rill__link *link, void *data, size_t bytes, int root) {
     rill__local_link *l = rill__local_of(link);
-    RILL_TRY(meet(l, data));
+    RILL_TRY(meet(l, true, data));
     if (link->rank != root) memcpy(data, l->group->brought[root], bytes);
-    return meet(l, data);
+    return meet(l, false, NULL);
 }
 
 /* ---- shared memory: it is all shared --------------------------------------------------------- */
@@ -118,7 +118,7 @@ rill_status rill__local_share(rill__link *link, const struct rill__hosts *hosts,
     char **own = &l->group->segments[link->rank];
     if (!*own) *own = rill__aligned_alloc(bytes);
     const char *mine = segment && sizes ? *own : NULL;
-    RILL_TRY(meet(l, mine));
+    RILL_TRY(meet(l, true, mine));
     *shared = true;
     for (int i = 0; i < hosts->here; i++) {
         *shared &= l->group->brought[hosts->ranks[i]] != NULL;
@@ -126,7 +126,7 @@ rill_status rill__local_share(rill__link *link, const struct rill__hosts *hosts,
         segment[i] = l->group->segments[hosts->ranks[i]];
         sizes[i] = bytes;
     }
-    return meet(l, mine);
+    return meet(l, false, NULL);
 }
 
 void rill__local_unshare(rill__link *link) { (void)link; }
