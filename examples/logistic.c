@@ -1,7 +1,6 @@
 /* Logistic regression with a reducer: every rank has its own samples, sends 1 % of its gradient in
  * each step, and keeps the rest for later steps. Arguments: algorithm ("auto"), steps (200).
- *   mpicc logistic.c -o logistic $(pkg-config --cflags --libs rill) -lm && mpirun -n 4 ./logistic
- */
+ *   mpicc logistic.c -o logistic $(pkg-config --cflags --libs rill) -lm; mpirun -n 4 ./logistic */
 #include <math.h>
 #include <rill/rill.h>
 #include <stdio.h>
@@ -16,7 +15,7 @@ static float weight[FEATURES], gradient[FEATURES], update[FEATURES], label[SAMPL
 /* Words repeat between samples as they do in texts; odd ones speak for the label 1. */
 static void make_samples(int rank) {
     srand((unsigned)rank + 1);
-    for (int s = 0, odd = 0; s<SAMPLES; label[s++] = 2 * odd> WORDS ? 1 : -1, odd = 0)
+    for (int s = 0, odd = 0; s < SAMPLES; label[s++] = WORDS < 2 * odd ? 1 : -1, odd = 0)
         for (int i = 0; i < WORDS; i++)
             odd += (word[s][i] = (int)(FEATURES * pow(rand() / (RAND_MAX + 1.0), 3))) % 2;
 }

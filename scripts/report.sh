@@ -29,11 +29,16 @@ report_add() { # report_add pass|fail|skip NAME [DETAIL [SECONDS PROCESSOR-SECON
 # report_run NAME LOG LIMIT COMMAND...: one case. Status 0 passes, 77 skips, and a command that
 # takes more than LIMIT seconds is ended and fails.
 report_run() {
-    local name=$1 log=$2 limit=$3 status=0 took real user system used TIMEFORMAT='%R %U %S'
+    local name=$1 log=$2 limit=$3 status=0 took real user system used session TIMEFORMAT='%R %U %S'
     shift 3
     if ! report_wanted "$name"; then return; fi
     mkdir -p "$(dirname "$log")"
-    took=$({ time timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 </dev/null; } 2>&1) || status=$?
+    # Jobs of Open MPI beside each other share a folder, and one that ends may remove it while another
+    # starts: each case has its own.
+    session=$(mktemp -d /tmp/rill.XXXXXX)
+    took=$({ time OMPI_MCA_orte_tmpdir_base=$session timeout --kill-after=10 "$limit" "$@" \
+        >"$log" 2>&1 </dev/null; } 2>&1) || status=$?
+    rm -rf "$session"
     read -r real user system <<<"${took//,/.}" # a comma, by the locale
     used=$(LC_ALL=C awk -v u="$user" -v s="$system" 'BEGIN { print u + s }')
     case $status in
