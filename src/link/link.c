@@ -15,7 +15,7 @@ rill_status rill__link_wait(rill__link *link, rill__wire *wire) {
 rill_status rill__link_most(rill__link *link, double *values, int n) {
     double mine[RILL__LINK_VALUES] = {0};
     int words = n ? n : 1;
-    memcpy(mine, values, (size_t)n * sizeof *mine);
+    if (n) memcpy(mine, values, (size_t)n * sizeof *mine);
     RILL_TRY(link->table->allgather(link, mine, (size_t)words * sizeof *mine, link->values));
     for (int rank = 0; rank < link->ranks; rank++)
         for (int i = 0; i < n; i++) {
