@@ -146,8 +146,8 @@ typedef struct rill__cuda_table {
                    void *stream);
     int (*scatter_add)(int type, void *dense, const uint32_t *idx, const void *val, uint64_t count,
                        void *stream);
-    /* The same for the pairs whose index is (inside), or is not, among the ascending mask; and zeros
-     * in their place. */
+    /* The same for the pairs whose index is (inside), or is not, among the ascending mask; and
+     * zeros in their place. */
     int (*scatter_add_where)(int type, void *dense, const uint32_t *idx, const void *val,
                              uint64_t count, const uint32_t *mask, uint64_t masked, int inside,
                              void *stream);

@@ -57,9 +57,6 @@ typedef struct rill__link_table {
     rill_status (*allgather)(rill__link *, const void *mine, size_t bytes, void *all);
     rill_status (*bcast)(rill__link *, void *, size_t bytes, int root);
     double (*clock)(rill__link *); /* seconds */
-    /* Ranks that are known to be gone: RILL_OK none, RILL_ERR_PEER with the detail. NULL: it cannot
-     * tell. */
-    rill_status (*poll_failure)(rill__link *);
     /* A failure: why it cannot be used any more, not even closed. NULL: it always can. */
     rill_status (*usable)(rill__link *);
     /* The caller has nothing to do until something comes: gives the processor, or the turn, away.

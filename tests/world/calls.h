@@ -113,7 +113,7 @@ static inline rill_status begin_persistent(const script_call *c, rill_comm *comm
 }
 
 /* A late call allocates nothing only where its output has room already: calls that end without an
- * agreement on the status (api/commit.c) count on that. */
+ * agreement on the status (call/commit.c) count on that. */
 static inline void make_room(schedule *x, const script_call *c, rill_stream *out) {
     model full = model_make(c->dim);
     memset(full.has, 1, c->dim);

@@ -24,7 +24,7 @@ typedef struct state {
     rill__dense_sum own; /* where there is no MPI */
 } state;
 
-/* Up to here the vectors are in blocks, whose pages the kernel copies from faster (req/blocks.c),
+/* Up to here the vectors are in parcels, whose pages the kernel copies from faster (req/parcels.c),
  * and the result is copied out; larger ones have such pages anyhow, and change hands. */
 enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
