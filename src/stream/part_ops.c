@@ -79,6 +79,17 @@ void rill__stream_write(const rill_stream *s, uint64_t first, uint64_t n, uint64
         rill__do_copy(space, into, (const char *)s->val.data + first * size, n * size);
     } else if (s->form == RILL__BLOCKS) {
         write_blocks(s, first, n, at, into);
+    } else if (first == 0 && n == s->dim && *at == 0) { /* all of them: none need be counted */
+        space->run(space,
+                   &(rill__operation){.kind = RILL__DO_WRITE,
+                                      .type = s->type,
+                                      .index_bytes = s->index_bytes,
+                                      .into = into,
+                                      .n = n,
+                                      .end = n,
+                                      .pairs = rill__stream_pairs(s)},
+                   NULL);
+        *at = s->nnz;
     } else {
         rill__pairs rest = rill__stream_pairs(s);
         rest.n -= *at;
