@@ -17,6 +17,7 @@ VERSION = "0.1"  # of the library that this package is written for
 STATUS_NAMES = {
     -1: "ARGUMENT", -2: "RANGE", -3: "UNKNOWN", -4: "UNSUPPORTED", -5: "MISMATCH", -6: "MESSAGE",
     -7: "OVERLAP", -8: "MEMORY", -9: "MPI", -10: "STATE", -11: "IO",
+    -12: "PEER",
 }  # fmt: skip
 
 
