@@ -72,6 +72,13 @@ static void pause_in(rill__local_link *l) {
     else sched_yield();
 }
 
+static rill_status first_gone(const rill__local_link *l) {
+    int rank = 0;
+    while (rank < l->link.ranks - 1 && !l->fate[rank])
+        rank++;
+    return rill__local_gone(rank);
+}
+
 /* Until all have come here; with what they bring, or, as others may still read that, without. */
 static rill_status meet(rill__local_link *l, bool brings, const void *mine) {
     rill__local_group *group = l->group;
@@ -87,6 +94,8 @@ static rill_status meet(rill__local_link *l, bool brings, const void *mine) {
     while (all && group->turns == turn) {
         pthread_mutex_unlock(&group->lock);
         pause_in(l);
+        if (!l->lost) rill__local_failed(&l->link, l->fate);
+        if (l->lost) return first_gone(l);
         pthread_mutex_lock(&group->lock);
         all = group->open == group->ranks || group->turns != turn;
     }
