@@ -94,10 +94,12 @@ static rill_status meet(rill__local_link *l, bool brings, const void *mine) {
     while (all && group->turns == turn) {
         pthread_mutex_unlock(&group->lock);
         pause_in(l);
-        if (!l->lost) rill__local_failed(&l->link, l->fate);
-        if (l->lost) return first_gone(l);
+        rill__local_failed(&l->link, l->fate);
         pthread_mutex_lock(&group->lock);
         all = group->open == group->ranks || group->turns != turn;
+        if (!l->lost || group->turns != turn) continue;
+        pthread_mutex_unlock(&group->lock);
+        return first_gone(l);
     }
     pthread_mutex_unlock(&group->lock);
     return all ? RILL_OK : rill__fail(RILL_ERR_STATE, "another rank has freed its communicator");

@@ -324,7 +324,7 @@ rill_status rill__world_run(rill__world *world, void (*body)(int rank, void *con
     world->quiet = 0;
     for (int i = 0; i < world->options.ranks; i++) {
         rill__node *x = &world->nodes[i];
-        if (x->state == RILL__NODE_KILLED) continue;
+        if (x->state == RILL__NODE_KILLED || x->state == RILL__NODE_HUNG) continue;
         rill__fiber_start(x->fiber, run_node, x);
         x->state = RILL__NODE_PARKED;
         x->wakes = INFINITY;
