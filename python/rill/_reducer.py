@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence
 
 import numpy as np
 
-from ._buffers import Type, buffer_of, numpy_dtype, type_of, view
-from ._comm import Comm, Pending
-from ._library import Sharing, check, check_shared, lib
+from ._buffers import DeviceArray, Type, buffer_of, numpy_dtype, order, type_of, view
+from ._comm import Comm
+from ._foreign import UNKNOWN_DEVICE
+from ._library import Fork, Sharing, check, check_shared, lib, needs
+from ._pending import Pending
 from ._stream import Stream
 from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
 
@@ -80,6 +82,9 @@ class Reducer:
     Options are keywords, ``algorithm="oktopk", density=0.01, value_bits=4, ...``; ``**rill.method("topk+qsgd4")`` gives those
     of a named method. Gradients and updates are NumPy arrays or CPU tensors of ``dim`` values, used in place;
     the update may be the gradient. Create, step, start, save and load are collective.
+
+    With ``memory="cuda"`` (and ``device=0``; the current one by default) they are in the memory of a CUDA device: tensors of PyTorch, and
+    whatever has the CUDA array interface or DLPack. So are residuals and the work. ``step_on`` is ordered by a stream of the device.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Reducer:
             self.type = type_of(dtype)
             if self.dim < 0:
                 raise ValueError(f"dim {dim} is negative")
+            self.device = device_of(options)
             c_options = reducer_options(options)
         comm._agree()
         check_shared(
@@ -107,6 +113,7 @@ class Reducer:
             )
         )
         comm._children.add(self)
+        self._queue: list[Step] = []  # of step_on, not known to be complete
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -123,10 +130,13 @@ class Reducer:
         return self._handle
 
     def _gradient(self, gradient: Any) -> Any:
-        return buffer_of(gradient, "gradient", self.type, self.dim)
+        return self._buffer(gradient, "gradient", self.dim)
 
     def _update(self, update: Any) -> Any:
-        return buffer_of(update, "update", self.type, self.dim, writable=True)
+        return self._buffer(update, "update", self.dim, writable=True)
+
+    def _buffer(self, obj: Any, name: str, count: Optional[int], writable: bool = False) -> Any:
+        return order(buffer_of(obj, name, self.type, count, writable, self.device))
 
     def step(self, gradient: Any, update: Any = None) -> Any:
         """One step; the update goes to ``update``, or over the gradient."""
@@ -162,6 +172,74 @@ class Reducer:
             lambda: update,
         )
 
+    def step_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
+        """A step in the order of a stream of the CUDA device (``memory="cuda"``), as NCCL has it: returns at once, reads the gradient after what
+        was given to the stream before, and the update is there for what is given to it later. The host waits nowhere.
+
+        ``stream`` is a ``torch.cuda.Stream``, one of CuPy's, or the number of a cudaStream_t; by default PyTorch's current one for its tensors,
+        else the legacy stream. Steps queue up. A failure that comes late is raised by the next ``step_on``, or by ``wait()`` of what this
+        returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs threads: ``comm.threads``. Collective.
+        """
+        self._see_queue()
+        step = self._prepare_on(gradient, update, stream).start()
+        self._queue.append(step)
+        return step
+
+    def _see_queue(self) -> None:
+        """Lets go of what complete steps of step_on hold, and raises what they failed by."""
+        complete = True
+        try:
+            complete = not self._queue or self._queue[-1].test()
+        finally:
+            if complete:
+                for step in self._queue:
+                    step._ended()
+                self._queue.clear()
+
+    def _prepare_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
+        needs("rill_reducer_step_on", "steps in the order of a stream")
+        update = gradient if update is None else update
+        with self._shares_errors:
+            source = buffer_of(gradient, "gradient", self.type, self.dim, False, self.device)
+            target = buffer_of(update, "update", self.type, self.dim, True, self.device)
+            arguments = (source.address, target.address, stream_handle(stream, gradient))
+        return Step(
+            self, lib.rill_reducer_step_on, arguments, (source, target, stream), lambda: update
+        )
+
+    def _prepare_tensors_on(self, tensors: Sequence[Any], stream: Any) -> Step:
+        """In place, on several tensors."""
+        with self._shares_errors:
+            list_, kept, updates = self._tensors(tensors, None)
+            arguments = (len(list_), list_, stream_handle(stream, tensors[0]))
+        return Step(
+            self, lib.rill_reducer_step_tensors_on, arguments, (kept, stream), lambda: updates
+        )
+
+    def move(self, comm: Comm) -> bool:
+        """Goes on on another communicator, after a rank died (``comm.shrink()``) or others joined, with residual and momentum. Collective on it.
+
+        True: the step in which the rank died is void on all ranks, and is to be repeated. False: it is complete, and ``update`` gives its result.
+        """
+        needs("rill_reducer_move", "a reducer that moves to another communicator")
+        again = ctypes.c_int()
+        status = lib.rill_reducer_move(self._live(), comm._live(), ctypes.byref(again))
+        for pending in list(self.comm._under_way):
+            if isinstance(pending, Step) and pending._reducer is self:
+                pending._ended()
+        check_shared(status)
+        self._queue.clear()
+        self.comm._children.discard(self)
+        self.comm = comm
+        comm._children.add(self)
+        return bool(again.value)
+
+    def update(self, update: Any) -> Any:
+        """The update of the last complete step, once more, in ``update``."""
+        needs("rill_reducer_update", "the update of a step once more")
+        check(lib.rill_reducer_update(self._live(), self._update(update).address))
+        return update
+
     def start_stream(self, gradient: Any, update: Optional[Stream] = None) -> Step:
         """As start, with the update as a stream."""
         with self._shares_errors:
@@ -177,9 +255,9 @@ class Reducer:
         updates = gradients if updates is None else updates
         if len(updates) != len(gradients):
             raise ValueError(f"there are {len(gradients)} gradients and {len(updates)} updates")
-        sources = [buffer_of(g, f"gradients[{i}]", self.type) for i, g in enumerate(gradients)]
+        sources = [self._buffer(g, f"gradients[{i}]", None) for i, g in enumerate(gradients)]
         targets = [
-            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True)
+            self._buffer(u, f"updates[{i}]", sources[i].count, writable=True)
             for i, u in enumerate(updates)
         ]
         list_ = (CTensor * len(sources))(
@@ -224,17 +302,28 @@ class Reducer:
     def give_back(self, first: int, values: Any) -> None:
         """Takes back entries of an update that nobody applies, from entry ``first`` on: each rank keeps its share for later
         steps. Sends nothing; all ranks should, with the same values."""
-        given = buffer_of(values, "values", self.type)
+        given = self._buffer(values, "values", None)
         check(lib.rill_reducer_give_back(self._live(), first, given.count, given.address))
+
+    def _stream(self) -> Stream:
+        if self.device is None:
+            return Stream(self.dim, self.type)
+        return Stream(self.dim, self.type, memory="cuda", device=self.device)
 
     @property
     def residual(self) -> Any:
-        """A copy of what this rank has not sent yet; of bf16 as uint16."""
-        return self._residual().copy()
+        """A copy of what this rank has not sent yet; of bf16 as uint16. With ``memory="cuda"`` a view on the device, until the next
+        call."""
+        residual = self._residual()
+        return residual if self.device is not None else residual.copy()
 
     def _residual(self) -> Any:
         """A view, until the next call."""
-        return view(lib.rill_reducer_residual(self._live()), self.dim, numpy_dtype(self.type), self)
+        address = lib.rill_reducer_residual(self._live())
+        dtype = numpy_dtype(self.type)
+        if self.device is None:
+            return view(address, self.dim, dtype, self)
+        return DeviceArray(address, self.dim, np.int16 if self.type is Type.BF16 else dtype, self)
 
     @property
     def stats(self) -> Stats:
@@ -276,23 +365,47 @@ class Reducer:
 
     def __del__(self) -> None:
         # No step is under way: it would hold a reference.
-        if getattr(self, "_handle", None) and not self.comm.freed:
+        if getattr(self, "_handle", None) and not self.comm.freed and not Fork.forked:
             lib.rill_reducer_free(ctypes.byref(self._handle))
 
 
 def _stream_of(reducer: Reducer, update: Optional[Stream]) -> Stream:
     if update is not None and not isinstance(update, Stream):
         raise TypeError(f"update is of type {type(update).__name__}: a rill.Stream is needed")
-    return Stream(reducer.dim, reducer.type) if update is None else update
+    return reducer._stream() if update is None else update
+
+
+def device_of(options: Any) -> Optional[int]:
+    """The CUDA device that options name; None: the host."""
+    if options.get("memory") in (None, "host"):
+        return None
+    number = options.get("device")
+    return UNKNOWN_DEVICE if number is None else int(number)
+
+
+def stream_handle(stream: Any, like: Any) -> Optional[int]:
+    """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one of PyTorch if it is its tensor."""
+    if stream is None and getattr(like, "is_cuda", False):
+        import torch
+
+        stream = torch.cuda.current_stream(like.device)
+    if stream is None:
+        return None
+    for name in ("cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name)) or None
+    return int(stream) or None
 
 
 class Selector:
-    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01, method="topk")``."""
+    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01, method="topk")``. With ``memory="cuda"``
+    vectors and streams are on a CUDA device."""
 
     def __init__(self, dim: int, dtype: Any = Type.F32, **options: Any) -> None:
         self.dim = int(dim)
         self.type = type_of(dtype)
         self._handle = ctypes.c_void_p()
+        self.device = device_of(options)
         c_options = select_options(options)
         check(
             lib.rill_selector_create(
@@ -302,8 +415,8 @@ class Selector:
 
     def select(self, dense: Any, out: Optional[Stream] = None) -> Stream:
         """The selected entries of an array."""
-        out = Stream(self.dim, self.type) if out is None else out
-        source = buffer_of(dense, "dense", self.type, self.dim)
+        out = self._out() if out is None else out
+        source = self._buffer(dense, "dense")
         check(lib.rill_select(self._handle, source.address, out._change(keep=False)))
         return out
 
@@ -312,11 +425,19 @@ class Selector:
             "a Selector can't be copied or pickled: it has a state that is not to be seen; Selector(dim, dtype, **options) makes another"
         )
 
+    def _out(self) -> Stream:
+        if self.device is None:
+            return Stream(self.dim, self.type)
+        return Stream(self.dim, self.type, memory="cuda", device=self.device)
+
+    def _buffer(self, obj: Any, name: str, writable: bool = False) -> Any:
+        return order(buffer_of(obj, name, self.type, self.dim, writable, self.device))
+
     def select_residual(self, gradient: Any, residual: Any, out: Optional[Stream] = None) -> Stream:
         """residual += gradient; returns what is selected of it, and those entries of residual become 0."""
-        out = Stream(self.dim, self.type) if out is None else out
-        source = buffer_of(gradient, "gradient", self.type, self.dim)
-        kept = buffer_of(residual, "residual", self.type, self.dim, writable=True)
+        out = self._out() if out is None else out
+        source = self._buffer(gradient, "gradient")
+        kept = self._buffer(residual, "residual", writable=True)
         check(
             lib.rill_select_residual(
                 self._handle, source.address, kept.address, out._change(keep=False)

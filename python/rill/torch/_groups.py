@@ -15,8 +15,10 @@ import torch.distributed as dist
 
 from .. import _launch
 from .._buffers import type_of
-from .._comm import Comm, world
+from .._comm import Comm
 from .._reducer import Reducer, Step, method, residual_float32
+from .._stream import as_stream
+from .._world import from_group, world
 from ._checks import agree, check_method, check_options, try_options
 from ._follow import Followed
 
@@ -308,23 +310,16 @@ class Checkpointed:
         """Over all ranks. Collective."""
         # Ranks may hold different names only after a load that gave them different ones; agree on
         # all.
-        names = sorted({name for part in self.comm.mpi.allgather(sorted(mine)) for name in part})
-        sizes = dict(
-            pair
-            for part in self.comm.mpi.allgather([(n, t.numel()) for n, t in mine.items()])
-            for pair in part
-        )
+        everyone = self.comm._gather([(name, part.numel()) for name, part in mine.items()])
+        sizes = {name: count for part in everyone for name, count in part}
         residuals = {}
-        for name in names:
+        for name in sorted(sizes):
             part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
-            self.comm.mpi.Allreduce(self._in_place(), part.numpy())
+            stream = as_stream(part)
+            self.comm.allreduce(stream, stream, algorithm="dense", value_bits=0, allow_bits=0)
+            stream.dense(part)
             residuals[name] = part.to(torch.float32)
         return residuals
-
-    def _in_place(self) -> Any:
-        from .._comm import mpi
-
-        return mpi().module.IN_PLACE
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with the residuals of a state_dict, shared out evenly among the ranks. Collective."""
@@ -411,12 +406,16 @@ def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:
 
 
 def default_comm(comm: Any) -> Comm:
-    """All ranks of MPI, which must then be those of PyTorch's process group, if there is one; or those of comm."""
+    """All ranks, which must then be those of PyTorch's process group, if there is one; or those of comm: a communicator of
+    rill's or of mpi4py, or a process group."""
+    if isinstance(comm, Comm):
+        return comm
     if comm is not None:
-        return comm if isinstance(comm, Comm) else Comm(comm)
+        return from_group(comm) if isinstance(comm, dist.ProcessGroup) else Comm(comm)
     made = world()
     if dist.is_initialized() and dist.get_world_size() != made.size:
         ranks = dist.get_world_size()
-        why = f"PyTorch's process group has {ranks} ranks, MPI {made.size}; comm= takes a communicator with the ranks of the group"
+        have = f"MPI {made.size}" if made.mpi is not None else f"rill.world() {made.size}"
+        why = f"PyTorch's process group has {ranks} ranks, {have}; comm= takes the group, or a communicator with its ranks"
         raise RuntimeError(_launch.message(ranks, why))
     return made

@@ -73,7 +73,7 @@ class State(Checkpointed):
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
 
         def check() -> None:
-            self._progress = Progress(overlap)
+            self._progress = Progress(self.comm, overlap)
             if rules and module is None:
                 raise ValueError("rules need the names of the parameters: give module=model")
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 import numpy as np
 import torch
 
-from .._comm import Comm, Pending
+from .._pending import Pending
 from .._structs import Stats
 from ._ddp import warn_of_adam
 from ._follow import Followed
@@ -104,7 +104,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
 
         def check() -> None:
-            self._progress = Progress("hook" if overlap == "step" else overlap)
+            self._progress = Progress(self.comm, "hook" if overlap == "step" else overlap)
             missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
             if missing:
                 raise ValueError(
@@ -428,14 +428,12 @@ def _numbered(parameters: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tenso
 @torch.no_grad()
 def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = None) -> None:
     """Gives all ranks the root's parameters and buffers, as DistributedDataParallel does when it is made. Collective."""
-    ranks = comm
-    if comm is None or isinstance(comm, Comm):
-        ranks = default_comm(comm).mpi
-        default_comm(comm)._agree()
+    ranks = default_comm(comm)
+    ranks._agree()
     for tensor in [*module.parameters(), *module.buffers()]:
-        memory = tensor.detach().contiguous()
-        ranks.Bcast(
-            memory.view(-1).view(torch.uint8).numpy() if memory.numel() else np.empty(0, np.uint8),
-            root=root,
-        )
+        memory = tensor.detach().cpu().contiguous()
+        if memory.numel():
+            ranks._bcast_bytes(memory.view(-1).view(torch.uint8).numpy(), root)
         tensor.copy_(memory)
+    if ranks is not comm and comm is not None:
+        ranks.free()

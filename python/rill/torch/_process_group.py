@@ -1,4 +1,4 @@
-"""PyTorch's own process group from MPI's ranks."""
+"""PyTorch's own process group from MPI's ranks, or from what torchrun has set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Optional
 import torch.distributed as dist
 
 from .. import _launch
-from .._comm import mpi
+from .._mpi import mpi
 
 
 def init_process_group(
@@ -19,11 +19,15 @@ def init_process_group(
     comm: Any = None,
     timeout: datetime.timedelta = datetime.timedelta(minutes=30),
 ) -> tuple[int, int]:
-    """``torch.distributed.init_process_group`` with the ranks of an mpi4py communicator (``MPI.COMM_WORLD``).
+    """``torch.distributed.init_process_group`` with the ranks of an mpi4py communicator (``MPI.COMM_WORLD``), or of torchrun where it has
+    started the program.
 
-    Rank 0 opens the rendezvous and tells the others through MPI, unless MASTER_ADDR and MASTER_PORT are set, as torchrun
-    does. Returns rank and size. Collective.
+    Under MPI rank 0 opens the rendezvous and tells the others, unless MASTER_ADDR and MASTER_PORT are set. Returns rank and
+    size. Collective.
     """
+    if comm is None and _launch.without_mpi():
+        dist.init_process_group(backend, timeout=timeout)
+        return dist.get_rank(), dist.get_world_size()
     comm = _ranks(comm)
     rank, size = comm.Get_rank(), comm.Get_size()
     expected = os.environ.get("WORLD_SIZE")
@@ -59,8 +63,10 @@ def init_process_group(
 
 def set_environment(comm: Any = None) -> None:
     """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from MPI where they are not set, so that a script written for
-    torchrun runs under mpirun as it is. RuntimeError under torchrun itself, whose processes are no ranks of MPI. Collective.
+    torchrun runs under mpirun as it is. Under torchrun they are all set: it does nothing. Collective.
     """
+    if comm is None and _launch.without_mpi():
+        return
     comm = _ranks(comm)
     host = comm.Split_type(mpi().module.COMM_TYPE_SHARED)
     address = _address(comm)
