@@ -50,7 +50,8 @@ typedef enum rill_status {
     RILL_ERR_MEMORY = -8,
     RILL_ERR_MPI = -9,    /* MPI reported an error */
     RILL_ERR_STATE = -10, /* the object is not in a state that allows the call */
-    RILL_ERR_IO = -11
+    RILL_ERR_IO = -11,
+    RILL_ERR_PEER = -12 /* a rank is gone; the detail names it */
 } rill_status;
 
 RILL_API const char *rill_strerror(rill_status); /* a short phrase; never NULL */

@@ -180,8 +180,15 @@ class Reducer:
         else the legacy stream. Steps queue up. A failure that comes late is raised by the next ``step_on``, or by ``wait()`` of what this
         returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs threads: ``comm.threads``. Collective.
         """
+        needs("rill_reducer_step_on", "steps in the order of a stream")
         self._see_queue()
-        step = self._prepare_on(gradient, update, stream).start()
+        update = gradient if update is None else update
+        with self._shares_errors:
+            source = buffer_of(gradient, "gradient", self.type, self.dim, False, self.device)
+            target = buffer_of(update, "update", self.type, self.dim, True, self.device)
+            arguments = (source.address, target.address, stream_handle(stream, gradient))
+        kept = (source, target, stream)
+        step = Step(self, lib.rill_reducer_step_on, arguments, kept, lambda: update).start()
         self._queue.append(step)
         return step
 
@@ -196,24 +203,17 @@ class Reducer:
                     step._ended()
                 self._queue.clear()
 
-    def _prepare_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
-        needs("rill_reducer_step_on", "steps in the order of a stream")
-        update = gradient if update is None else update
+    def _prepare_on(self, tensors: Sequence[Any], stream: Any) -> Step:
+        """A step in place, on one tensor or several, that start() begins."""
         with self._shares_errors:
-            source = buffer_of(gradient, "gradient", self.type, self.dim, False, self.device)
-            target = buffer_of(update, "update", self.type, self.dim, True, self.device)
-            arguments = (source.address, target.address, stream_handle(stream, gradient))
+            list_, kept, updates = self._tensors(tensors, None, ordered=False)
+            handle = stream_handle(stream, tensors[0])
+        if len(list_) == 1 and list_[0].count == self.dim:
+            one = (list_[0].gradient, list_[0].update, handle)
+            return Step(self, lib.rill_reducer_step_on, one, (kept, stream), lambda: updates)
+        several = (len(list_), list_, handle)
         return Step(
-            self, lib.rill_reducer_step_on, arguments, (source, target, stream), lambda: update
-        )
-
-    def _prepare_tensors_on(self, tensors: Sequence[Any], stream: Any) -> Step:
-        """In place, on several tensors."""
-        with self._shares_errors:
-            list_, kept, updates = self._tensors(tensors, None)
-            arguments = (len(list_), list_, stream_handle(stream, tensors[0]))
-        return Step(
-            self, lib.rill_reducer_step_tensors_on, arguments, (kept, stream), lambda: updates
+            self, lib.rill_reducer_step_tensors_on, several, (kept, stream), lambda: updates
         )
 
     def move(self, comm: Comm) -> bool:
@@ -250,16 +250,22 @@ class Reducer:
         ).start()
 
     def _tensors(
-        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]
+        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]], ordered: bool = True
     ) -> tuple[Any, Any, Sequence[Any]]:
         updates = gradients if updates is None else updates
         if len(updates) != len(gradients):
             raise ValueError(f"there are {len(gradients)} gradients and {len(updates)} updates")
-        sources = [self._buffer(g, f"gradients[{i}]", None) for i, g in enumerate(gradients)]
+        where = self.device
+        sources = [
+            buffer_of(g, f"gradients[{i}]", self.type, None, False, where)
+            for i, g in enumerate(gradients)
+        ]
         targets = [
-            self._buffer(u, f"updates[{i}]", sources[i].count, writable=True)
+            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, True, where)
             for i, u in enumerate(updates)
         ]
+        for buffer in sources if ordered else ():
+            order(buffer)
         list_ = (CTensor * len(sources))(
             *(CTensor(s.address, t.address, s.count) for s, t in zip(sources, targets))
         )

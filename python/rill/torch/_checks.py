@@ -25,7 +25,8 @@ def check_method(name: Any) -> None:
 
 def check_options(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
     """Names, types, and what is often mistaken; the rest is the library's, see try_options. ``others``: names that the caller has besides."""
-    known = option_names("rill_reducer_options")
+    names = option_names("rill_reducer_options")
+    known = [name for name in names if name not in ("memory", "device")]  # gradients have theirs
     for name in options:
         if name not in known:
             raise TypeError(unknown("option", name, [*known, *others]))

@@ -69,7 +69,7 @@ class Wrapper:
 @torch.no_grad()
 def _subtract(dropped: torch.Tensor, parameter: torch.Tensor, factor: float) -> None:
     """A gradient of earlier passes went into the bucket, and is still where it was: it must not count twice."""
-    gradient = parameter.grad.detach().cpu() * float(factor)  # type: ignore[union-attr]
+    gradient = parameter.grad.detach().to(dropped.device) * float(factor)  # type: ignore[union-attr]
     if gradient.stride() == parameter.stride() and not parameter.is_contiguous():
         gradient = torch.as_strided(
             gradient, (gradient.numel(),), (1,)

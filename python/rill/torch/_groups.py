@@ -20,6 +20,7 @@ from .._reducer import Reducer, Step, method, residual_float32
 from .._stream import as_stream
 from .._world import from_group, world
 from ._checks import agree, check_method, check_options, try_options
+from ._device import reducer_memory, runtime
 from ._follow import Followed
 
 Rule = Union[str, Mapping[str, Any]]
@@ -84,10 +85,7 @@ class Chooser:
             return chooser
 
         made = agree(comm, check, cls._description)
-        for options in [
-            made.dense_options(),
-            *(made.options(number) for number in range(-1, len(made.rules))),
-        ]:
+        for options in made.all_options():
             try_options(comm, options)
         return made
 
@@ -136,6 +134,11 @@ class Chooser:
             },
         }
 
+    def all_options(self) -> list[dict[str, Any]]:
+        """That reducers may be made with."""
+        numbers = range(-1, len(self.rules))
+        return [self.dense_options(), *(self.options(number) for number in numbers)]
+
     def options(self, number: int) -> dict[str, Any]:
         if number == FUSED:
             return self.dense_options()
@@ -168,25 +171,43 @@ class Group:
         members: Sequence[Member],
         rule: int,
         options: Mapping[str, Any],
+        device: Optional[torch.device] = None,
     ) -> None:
         self.members = list(members)
+        self.device = device  # whose memory the reducer works in; None: the host
+        self.lane = None if device is None else runtime.lane(device)
+        self.voids = options.get("nonfinite") in (None, "void")
         self.rule = rule
         self.keeps = options.get("algorithm") != "dense" or bool(
             options.get("value_bits")
         )  # whether anything waits here
-        self.reducer = Reducer(comm, sum(m.count for m in members), dtype, **options)
+        dim = sum(m.count for m in members)
+        self.reducer = Reducer(comm, dim, dtype, **{**options, **reducer_memory(device)})
 
     def prepare(self, tensors: Sequence[torch.Tensor]) -> Step:
         """A step in place, which start() begins, as often as wanted."""
+        if self.device is not None:
+            return self.reducer._prepare_on(tensors, self.lane)
         return (
             self.reducer._prepare(tensors[0])
             if len(tensors) == 1
             else self.reducer._prepare_tensors(tensors)
         )
 
+    def start(self, step: Step) -> Step:
+        """Starts a step that was prepared."""
+        if self.device is not None:
+            runtime.enter(self.lane, self.device)
+        return step.start()
+
     def residuals(self) -> dict[str, torch.Tensor]:
-        """A copy for each parameter."""
-        whole = torch.from_numpy(residual_float32(self.reducer))
+        """A copy for each parameter, in the memory of the host."""
+        if self.device is None:
+            whole = torch.from_numpy(residual_float32(self.reducer))
+        else:
+            there = runtime.tensor(self.reducer._residual(), self.reducer.type, self.device)
+            whole = there.to("cpu", torch.float64 if there.dtype is torch.float64 else torch.float32)
+            whole = whole.clone() if whole is there else whole
         return dict(
             zip((m.name for m in self.members), whole.split([m.count for m in self.members]))
         )
@@ -207,7 +228,7 @@ class Group:
                     f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}"
                 )
             parts.append(part.reshape(-1).to(torch_dtype(self.reducer.type)))
-        self.reducer.accumulate(torch.cat(parts))
+        self.reducer.accumulate(torch.cat(parts).to(self.device or "cpu"))
 
 
 class Flight(NamedTuple):
@@ -248,7 +269,18 @@ class Checkpointed:
     def _drop_groups(self) -> None:
         raise NotImplementedError
 
-    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
+    def _make_group(
+        self,
+        bucket: int,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        device: Optional[torch.device],
+    ) -> Group:
+        raise NotImplementedError
+
+    def _device_of(self, name: str) -> Optional[torch.device]:
+        """Whose memory the reducer of a parameter is to work in. Collective."""
         raise NotImplementedError
 
     def __getstate__(self) -> Any:
@@ -258,6 +290,11 @@ class Checkpointed:
 
     def _settle(self) -> None:
         """Waits for what is under way."""
+
+    def wait(self) -> None:
+        """Waits for exchanges under way, and raises what one of them has failed by. With gradients on a CUDA device a failure may come
+        after the backward pass; without this call the next step, ``stats`` or a checkpoint raises it."""
+        self._settle()
 
     def follow(self, what: Any) -> None:
         """Follows an optimizer, a GradScaler, or with two calls both; when does not matter, also not before or after a checkpoint is loaded.
@@ -388,9 +425,8 @@ class Checkpointed:
         self.comm._agree()
         for entry in index["groups"]:
             members = [Member(*m) for m in entry["members"]]
-            group = self._make_group(
-                entry["bucket"], type_of(entry["type"]), members, entry["rule"]
-            )
+            kind, device = type_of(entry["type"]), self._device_of(members[0].name)
+            group = self._make_group(entry["bucket"], kind, members, entry["rule"], device)
             group.reducer.load(place / entry["file"])
         if index.get("waiting"):
             self._share(torch.load(place / "waiting.pt"))

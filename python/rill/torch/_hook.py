@@ -4,7 +4,8 @@ DDP calls the hook for each bucket of gradients as soon as the backward pass has
 hook starts the bucket's reducers and returns a future at once, so that the exchange goes on behind the rest of the backward
 pass, see ``_progress.py``; the last bucket's hook completes all.
 
-Gradients on a GPU go through page-locked memory of the host, see ``_staging.py``.
+Gradients on a CUDA device stay there, see ``_device.py``, and no host waits for them: the next step waits for this one's exchanges to be known as
+complete. Where librill can't work there they go through page-locked memory of the host, see ``_staging.py``.
 
 DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to step, so the first
 step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters. After ``load`` the first
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -29,9 +30,10 @@ from torch.nn.parallel import DistributedDataParallel
 from .._buffers import type_of
 from .._structs import Stats
 from ._ddp import Wrapper, after_backward, look_around, warn_of_adam
+from ._device import Devices, land
 from ._follow import Followed
 from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
-from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, SparseJob
+from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, Queued, SparseJob
 from ._progress import Progress
 
 if TYPE_CHECKING:
@@ -98,12 +100,13 @@ class State(Checkpointed):
         self._loaded = False  # whether the next step is the first after load
         self._held: Optional[HeldJob] = None
         self._flying: list[AnyJob] = []  # jobs of this step
+        self._devices = Devices(self.comm, self._chooser.all_options())
+        self._queued = Queued()
         self._sparse_stats: dict[int, Stats] = {}
         self._looked, self._warned = False, not self._chooser.is_sparse()
         self._wrapper: Optional[Wrapper] = None
-        self._due: Optional[
-            tuple[list[Flight], bool]
-        ] = None  # of a step whose unused parameters are not yet known
+        # Of a step whose unused parameters are not yet known.
+        self._due: Optional[Callable[[], None]] = None
 
     # ---- the hook ----
 
@@ -118,14 +121,18 @@ class State(Checkpointed):
             job = self._start_sparse(index, buffer)
             future = job.future
         elif self._held is not None:
-            future = self._held.hold(index, parameters, buffer)
+            future = self._held.hold(index, parameters, buffer, self._devices.known(buffer))
             return self._end_step(future) if last else future
         else:
             job = self._ready(index, buffer, parameters)
             future = job.start(buffer)
-        self._flying.append(job)
-        self._progress.add(job, last and self._held is None)
+        self._fly(job, last and self._held is None)
         return self._end_step(future) if last else future
+
+    def _fly(self, job: AnyJob, last: bool = False) -> None:
+        self._flying.append(job)
+        if not job.queued:
+            self._progress.add(job, last)
 
     def _ready(
         self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]
@@ -181,8 +188,11 @@ class State(Checkpointed):
             if job.failure is not None:
                 raise job.failure
         self._sparse_stats = {job.index: job.stats for job in jobs if isinstance(job, SparseJob)}
-        void = any([job.voided() for job in jobs])
-        if void:
+        queued = [job for job in jobs if not isinstance(job, SparseJob) and job.queued]
+        void = any([job.voided() for job in jobs if not job.queued])
+        if queued:
+            self._land(queued, void, dense)
+        elif void:
             for job in jobs:
                 for flight in job.flights:
                     if not dense and not flight.group.reducer._voided():
@@ -193,20 +203,36 @@ class State(Checkpointed):
             self._see_to_unused([flight for job in jobs for flight in job.flights], void)
         return future
 
+    def _land(self, queued: list[Any], void: bool, dense: bool) -> None:
+        """Exchanges on a device: their end is that of the current stream's work so far."""
+        flights = [flight for job in queued for flight in job.flights]
+        memory = [buffer for job in queued for buffer in job.memory()]
+        taint = land(flights, memory, void)
+        for other in self._flying:
+            if isinstance(other, SparseJob) and taint is not None:
+                other.taint(taint)
+        for job in queued:
+            job.deliver()
+        self._queued.begin(queued, [] if dense else flights, void)
+
     def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
-        assert self._wrapper is not None
-        return_unused = self._wrapper.return_unused
-        if void:
-            flights = [flight for flight in flights if not flight.group.reducer._voided()]
-        if not after_backward(lambda: return_unused(flights, void, joined=False)):
-            self._due = flights, void
+        def see(joined: bool = False) -> None:
+            assert self._wrapper is not None
+            late = self._queued.end() or void
+            if late:
+                own = [flight for flight in flights if not flight.group.reducer._voided()]
+            self._wrapper.return_unused(own if late else flights, late, joined)
+
+        if not after_backward(see):
+            self._due = lambda: see(joined=True)
 
     def _settle(self) -> None:
-        """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures."""
+        """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures, but for late ones."""
         self._progress.complete()
+        self._queued.end()
         if self._due is not None and self._wrapper is not None:
-            (flights, void), self._due = self._due, None
-            self._wrapper.return_unused(flights, void, joined=True)
+            due, self._due = self._due, None
+            due()
 
     # ---- the first step after load ----
 
@@ -219,8 +245,7 @@ class State(Checkpointed):
         flights = self._held_flights(held)
         if flights is not None:
             held.start(flights)
-            self._flying.append(held)
-            self._progress.add(held, last=True)
+            self._fly(held, last=True)
             return
         # The parameters or their rules are others: residuals go where they fit.
         for index, parameters, buffer, place, future in held.buckets:
@@ -230,8 +255,7 @@ class State(Checkpointed):
             job.buckets.append((index, parameters, buffer, place, future))
             assert made.job is not None
             job.start(list(made.job.flights))
-            self._flying.append(job)
-            self._progress.add(job)
+            self._fly(job)
 
     def _held_flights(self, held: HeldJob) -> Optional[list[Flight]]:
         """Each loaded group with its members, wherever they are; None if they are not all there, or others are."""
@@ -257,6 +281,13 @@ class State(Checkpointed):
                 Flight(group, [one[1] for one in found if one], [one[0] for one in found if one])
             )
         return None if where else flights
+
+    def _device_of(self, name: str) -> Optional[torch.device]:
+        module = self._module()
+        for parameter in module.parameters() if module is not None else ():
+            if self._names.get(id(parameter)) == name:
+                return self._devices.of(parameter)
+        return None
 
     def load(self, folder: "os.PathLike[str] | str") -> None:
         super().load(folder)
@@ -311,7 +342,7 @@ class State(Checkpointed):
         self._collect(index)
         for rule in dict.fromkeys(rule for _, _, rule in key):
             members = [Member(name, count) for name, count, own in key if own == rule]
-            self._make_group(index, buffer.dtype, members, rule)
+            self._make_group(index, buffer.dtype, members, rule, self._devices.of(buffer))
         made = self._buckets[index]
         made.arrange(key, type_of(buffer.dtype))
         for group in made.groups:
@@ -321,9 +352,8 @@ class State(Checkpointed):
     def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> Bucket:
         members = [Member(name, count) for name, count, _ in key]
         made = self._dense_buckets[index] = Bucket()
-        made.groups.append(
-            Group(self.comm, buffer.dtype, members, -1, self._chooser.dense_options())
-        )
+        options, device = self._chooser.dense_options(), self._devices.of(buffer)
+        made.groups.append(Group(self.comm, buffer.dtype, members, -1, options, device))
         made.arrange(key, type_of(buffer.dtype))
         return made
 
@@ -350,8 +380,15 @@ class State(Checkpointed):
             group.reducer.free()
         self._buckets.clear()
 
-    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
-        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
+    def _make_group(
+        self,
+        bucket: int,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        device: Optional[torch.device],
+    ) -> Group:
+        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule), device)
         self._buckets.setdefault(bucket, Bucket()).groups.append(group)
         return group
 

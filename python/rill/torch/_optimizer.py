@@ -25,6 +25,7 @@ import torch
 from .._pending import Pending
 from .._structs import Stats
 from ._ddp import warn_of_adam
+from ._device import Devices, give_back_late, land
 from ._follow import Followed
 from ._groups import (
     FUSED,
@@ -53,6 +54,8 @@ class _Exchange(Job):
         self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None
     ) -> None:
         super().__init__([pending])
+        # Whether it goes on in the order of a device's streams.
+        self.queued = flight is not None and flight.group.device is not None
         self.apply = apply  # with whether the step is void
         self.flight = flight  # of a reducer
         self.voided: Callable[[], bool] = (
@@ -126,6 +129,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanged = False
         self._sparse_stats: dict[str, Stats] = {}
         self._exchanges: list[_Exchange] = []  # of this step, in the order of their starts
+        self._devices = Devices(self.comm, self._chooser.all_options())
+        self._queued: list[_Exchange] = []  # of the last step, on a device
+        self._queued_void = False
         self._kinds = [0] * len(self._parameters)  # of the last step
         self._units = self._find_units()
         self._early: list[
@@ -239,6 +245,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
         if not self._exchanges:  # the first of this step
+            self._end_queued()
             self._follow()
         for i in unit:
             if kinds[i] == _SPARSE:
@@ -248,8 +255,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _begin(self, exchange: _Exchange) -> None:
         self._exchanges.append(exchange)
-        self._progress.choose(self.comm, torch.get_num_threads())
-        self._progress.add(exchange)
+        if not exchange.queued:
+            self._progress.choose(self.comm, torch.get_num_threads())
+            self._progress.add(exchange)
 
     def _start_sparse(self, parameter: torch.Tensor) -> _Exchange:
         gradient = parameter.grad
@@ -257,17 +265,18 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide,
             # ours are none.
             gradient = torch.sparse_coo_tensor(
-                torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
+                torch.empty((1, 0), dtype=torch.int64, device=parameter.device),
+                parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
                 **UNCHECKED,
             )  # fmt: skip
         elif not gradient.is_sparse:
             gradient = gradient.to_sparse(1)
         dense_dim = gradient.dense_dim()
-        stream = to_stream(gradient)
+        stream = to_stream(gradient.cpu())
         request = self.comm.iallreduce(stream, stream)
 
         def apply(void: bool) -> None:
-            total = from_stream(stream, parameter.shape, dense_dim)
+            total = from_stream(stream, parameter.shape, dense_dim).to(parameter.device)
             parameter.grad = total / self.comm.size if self._average else total
             if void:
                 parameter.grad._values().fill_(float("nan"))
@@ -284,7 +293,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """All of the unit take part, as zeros where no rank has a dense gradient; those keep what they have."""
         group = self._group(tuple(self._names[id(self._parameters[i])] for i in unit))
         gradients = [self._dense_gradient(self._parameters[i], i in present) for i in unit]
-        step = group.prepare(gradients).start()
+        if group.device is None:  # where they are, or a copy
+            gradients = [gradient.cpu() for gradient in gradients]
+        step = group.start(group.prepare(gradients))
 
         def apply(void: bool) -> None:
             for i, update in zip(unit, gradients):
@@ -292,7 +303,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
                     update.fill_(float("nan"))
                 parameter = self._parameters[i]
                 if i in present and parameter.grad is not update:
-                    parameter.grad = update.view(parameter.shape)
+                    parameter.grad = update.view(parameter.shape).to(parameter.device)
 
         return _Exchange(step, apply, Flight(group, gradients, [self._parameters[i] for i in unit]))
 
@@ -300,7 +311,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """Contiguous memory: the gradient's own where that can be, zeros where there is none."""
         gradient = parameter.grad
         if gradient is None or not present:
-            return torch.zeros(parameter.shape, dtype=parameter.dtype)
+            return torch.zeros(parameter.shape, dtype=parameter.dtype, device=parameter.device)
         if gradient.is_sparse:
             return gradient.to_dense()
         return gradient if gradient.is_contiguous() else gradient.contiguous()
@@ -313,14 +324,43 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         if failures:
             raise failures[0]
         # A step that is void in one of its exchanges is void as a whole, see _hook.py.
-        voided = [exchange.voided() for exchange in done]
-        for exchange, own in zip(done, voided):
+        here = [exchange for exchange in done if not exchange.queued]
+        voided = [exchange.voided() for exchange in here]
+        for exchange, own in zip(here, voided):
             if any(voided) and not own and exchange.flight is not None:
                 exchange.flight.give_back()
             exchange.apply(any(voided))
+        self._land([exchange for exchange in done if exchange.queued], here, any(voided))
+
+    def _land(self, queued: list[_Exchange], here: list[_Exchange], void: bool) -> None:
+        """Those on a device: the current stream goes on behind them."""
+        flights = [exchange.flight for exchange in queued if exchange.flight is not None]
+        if not flights:
+            return
+        taint = land(flights, [part for flight in flights for part in flight.parts], void)
+        for exchange in queued:
+            exchange.apply(False)
+        sparse = [p.grad for p in self._parameters if p.grad is not None and p.grad.is_sparse]
+        for gradient in sparse if here and taint is not None else ():
+            values = gradient._values()
+            values.add_(taint.to(dtype=values.dtype, device=values.device))
+        self._queued, self._queued_void = queued, void
+
+    def _end_queued(self) -> None:
+        """The exchanges of the step before are known to be complete: raises what one has failed by."""
+        queued, self._queued = self._queued, []
+        for exchange in queued:
+            exchange.advance(wait=True)
+        for exchange in queued:
+            if exchange.failure is not None:
+                raise exchange.failure
+        if self._queued_void or any([exchange.voided() for exchange in queued]):
+            give_back_late([exchange.flight for exchange in queued])
+        self._queued_void = False
 
     def _settle(self) -> None:
         self._progress.complete()
+        self._end_queued()
 
     # ---- behind the backward pass ----
 
@@ -383,11 +423,11 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _find_fused(self) -> dict[str, tuple[str, ...]]:
         """Names of small parameters that no rule is for, with the names of those that they are fused with."""
-        by_type: dict[torch.dtype, list[str]] = {}
+        by_type: dict[Any, list[str]] = {}
         for p in self._parameters:
             name = self._names[id(p)]
             if self._chooser.number(name, p) == FUSED:
-                by_type.setdefault(p.dtype, []).append(name)
+                by_type.setdefault((p.dtype, p.device), []).append(name)
         return {name: tuple(names) for names in by_type.values() for name in names}
 
     def _group(self, names: tuple[str, ...]) -> Group:
@@ -395,11 +435,22 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             parameters = [self._by_name[name] for name in names]
             rule = self._chooser.number(names[0], parameters[0])
             members = [Member(name, p.numel()) for name, p in zip(names, parameters)]
-            self._make_group(0, parameters[0].dtype, members, rule).feed(self._kept)
+            device = self._devices.of(parameters[0])
+            self._make_group(0, parameters[0].dtype, members, rule, device).feed(self._kept)
         return self._groups[names]
 
-    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
-        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
+    def _device_of(self, name: str) -> Optional[torch.device]:
+        return self._devices.of(self._by_name[name]) if name in self._by_name else None
+
+    def _make_group(
+        self,
+        bucket: int,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        device: Optional[torch.device],
+    ) -> Group:
+        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule), device)
         self._groups[tuple(m.name for m in members)] = group
         return group
 
@@ -415,6 +466,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     @property
     def stats(self) -> dict[str, Stats]:
         """Of the last exchange: by the name of the parameter, or of the first of those that are fused."""
+        self._settle()
         return {
             **{names[0]: group.reducer.stats for names, group in self._groups.items()},
             **self._sparse_stats,
