@@ -1,8 +1,9 @@
 """rill: sparse collectives for distributed machine learning, with MPI and without it.
 
-Three levels, each usable alone: ``Stream`` (a vector that is sparse, dense or block-sparse), ``Comm`` (allreduce, reduce,
-reduce_scatter, allgather, bcast on streams) and ``Reducer`` (a training step: gradient in, update out, nothing
-lost). ``rill.torch`` has what PyTorch needs. Failures of the C library are ``RillError``.
+Three levels, each usable alone: ``Stream`` (a vector that is sparse, dense or block-sparse),
+``Comm`` (allreduce, reduce, reduce_scatter, allgather, bcast on streams) and ``Reducer`` (a
+training step: gradient in, update out, nothing lost). ``rill.torch`` has what PyTorch needs.
+Failures of the C library are ``RillError``.
 """
 
 from ._buffers import Type

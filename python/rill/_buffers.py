@@ -1,4 +1,5 @@
-"""Borrowed memory: arrays and tensors, of the host or of a CUDA device, as pointers, without a copy."""
+"""Borrowed memory: arrays and tensors, of the host or of a CUDA device, as pointers, without a
+copy."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from ._foreign import UNKNOWN_DEVICE, foreign
 
 
 class Type(enum.IntEnum):
-    """Types of values. NumPy has no bfloat16: views of it are uint16, and PyTorch's are bfloat16."""
+    """Types of values. NumPy has no bfloat16: views of it are uint16, and PyTorch's are
+    bfloat16."""
 
     F32 = 0
     F64 = 1
@@ -87,7 +89,8 @@ def device_number(tensor: Any) -> Optional[int]:
 
 
 def order(buffer: Buffer) -> Buffer:
-    """What PyTorch has queued for a tensor comes before what rill does in the order of the legacy stream."""
+    """What PyTorch has queued for a tensor comes before what rill does in the order of the legacy
+    stream."""
     if buffer.device is not None and is_torch(buffer.owner) and buffer.owner.is_cuda:
         cuda = sys.modules["torch"].cuda
         current = cuda.current_stream(buffer.owner.device)
@@ -154,8 +157,8 @@ def buffer_of(
     writable: bool = False,
     device: Optional[int] = None,
 ) -> Buffer:
-    """The memory of an array or tensor, which must be that of the CUDA device of this number, or of the host (None). Never copies: what
-    can't be borrowed is an error that says why."""
+    """The memory of an array or tensor, which must be that of the CUDA device of this number, or of
+    the host (None). Never copies: what can't be borrowed is an error that says why."""
     if is_torch(obj):
         buffer = _torch_buffer(obj, name)
     elif isinstance(obj, np.ndarray):
@@ -192,8 +195,8 @@ def _called(device: int) -> str:
 
 
 class DeviceArray:
-    """Memory of the library on a CUDA device, with the CUDA array interface: ``cupy.asarray`` and ``torch.as_tensor`` take it without a copy.
-    bf16 comes as int16."""
+    """Memory of the library on a CUDA device, with the CUDA array interface: ``cupy.asarray`` and
+    ``torch.as_tensor`` take it without a copy. bf16 comes as int16."""
 
     def __init__(self, address: Optional[int], count: int, dtype: Any, owner: Any) -> None:
         self._owner = owner

@@ -40,16 +40,19 @@ _SHARES_NOTHING: Any = contextlib.nullcontext()
 
 
 class Comm:
-    """A communicator: a duplicate of an mpi4py one, ``MPI.COMM_WORLD`` by default. Creating one is collective.
+    """A communicator: a duplicate of an mpi4py one, ``MPI.COMM_WORLD`` by default. Creating one is
+    collective.
 
-    The collectives take streams, or whatever ``as_stream`` takes. Each has three forms: ``allreduce`` returns the result,
-    ``iallreduce`` a started Request, ``allreduce_init`` one to start as often as wanted. Options such as
-    ``algorithm="dsar"`` or ``value_bits=4`` are keywords; all ranks give the same.
+    The collectives take streams, or whatever ``as_stream`` takes. Each has three forms:
+    ``allreduce`` returns the result, ``iallreduce`` a started Request, ``allreduce_init`` one to
+    start as often as wanted. Options such as ``algorithm="dsar"`` or ``value_bits=4`` are keywords;
+    all ranks give the same.
 
-    ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
-    advance requests and steps while the program computes (rill.torch starts it where it pays).
-    ``free()``, which is collective too, or a
-    ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on when.
+    ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True``
+    has a thread of the library advance requests and steps while the program computes (rill.torch
+    starts it where it pays). ``free()``, which is collective too, or a
+    ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on
+    when.
     """
 
     _again: Optional[Callable[[], "Comm"]]
@@ -93,8 +96,9 @@ class Comm:
     ) -> "Comm":
         """A communicator of processes that are no ranks of MPI, over UCX. Collective.
 
-        ``allgather(mine)`` gives the bytes of all ranks, in the order of the ranks; all bring equally many. It is called only
-        here. ``rill.init()`` brings one that needs an address only, and rill.torch takes that of PyTorch's process group.
+        ``allgather(mine)`` gives the bytes of all ranks, in the order of the ranks; all bring
+        equally many. It is called only here. ``rill.init()`` brings one that needs an address only,
+        and rill.torch takes that of PyTorch's process group.
         """
         config = config_of(check, split_limit, progress_thread)
         comm = cls._of(_ucx.create(rank, ranks, allgather, config))
@@ -183,7 +187,8 @@ class Comm:
 
     @property
     def threads(self) -> bool:
-        """Whether several threads may communicate: always without MPI, else where it has MPI_THREAD_MULTIPLE."""
+        """Whether several threads may communicate: always without MPI, else where it has
+        MPI_THREAD_MULTIPLE."""
         return self.mpi is None or mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
 
     # ---- ranks that are gone ----
@@ -196,7 +201,8 @@ class Comm:
         return list(ranks[: n.value])
 
     def shrink(self) -> "Comm":
-        """A communicator of the ranks that live, after a PeerError; this one stays, to be freed. Collective over those that live."""
+        """A communicator of the ranks that live, after a PeerError; this one stays, to be freed.
+        Collective over those that live."""
         needs("rill_comm_shrink", "a job that outlives a rank")
         handle = ctypes.c_void_p()
         check_shared(lib.rill_comm_shrink(self._live(), ctypes.byref(handle)))
@@ -224,8 +230,8 @@ class Comm:
             lib.rill_request_free(ctypes.byref(handle))
 
     def _beside(self) -> "Comm":
-        """Another one of the same ranks, for calls that come before those of this one on some ranks and after them on others. The first call is
-        collective."""
+        """Another one of the same ranks, for calls that come before those of this one on some ranks
+        and after them on others. The first call is collective."""
         if self._again is None:
             raise ValueError("a communicator of rill.local can't have another one beside it")
         if self._aside is None:
@@ -233,7 +239,8 @@ class Comm:
         return self._aside
 
     def _gather(self, mine: Any) -> list[Any]:
-        """Every rank's object, of what JSON has. By calls of rill, so that it fails where a rank has left. Collective."""
+        """Every rank's object, of what JSON has. By calls of rill, so that it fails where a rank
+        has left. Collective."""
         if self.size == 1:
             return [json.loads(json.dumps(mine))]
         text = np.frombuffer(json.dumps(mine).encode(), np.uint8)
@@ -310,7 +317,8 @@ class Comm:
     def allreduce(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Stream:
-        """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be ``x``."""
+        """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be
+        ``x``."""
         return self._run("", "allreduce", self._allreduce, (x, out, op), options)
 
     def reduce(

@@ -1,16 +1,20 @@
 """The end of a program that runs on several ranks. No rank may wait for ever for one that is gone.
 
-An uncaught exception, or an exit with a status other than 0, ends all ranks by MPI_Abort, with that rank's traceback. Without this it would
-wait in MPI_Finalize for the others, and they in a call for it.
+An uncaught exception, or an exit with a status other than 0, ends all ranks by MPI_Abort, with that
+rank's traceback. Without this it would wait in MPI_Finalize for the others, and they in a call for
+it.
 
-A rank that just ends says so, and waits for the others. Those that are in a call of rill, or make one later, get a RillError; those
-that make none go on as long as they like, up to RILL_EXIT_TIMEOUT seconds.
+A rank that just ends says so, and waits for the others. Those that are in a call of rill, or make
+one later, get a RillError; those that make none go on as long as they like, up to RILL_EXIT_TIMEOUT
+seconds.
 
-Without MPI nobody can end the others: an uncaught exception, or such a status, ends this rank, and their calls are a PeerError (torchrun ends
-them besides). A rank that just ends says so and waits, as above.
+Without MPI nobody can end the others: an uncaught exception, or such a status, ends this rank, and
+their calls are a PeerError (torchrun ends them besides). A rank that just ends says so and waits,
+as above.
 
-How a rank says it: it aborts the call that it would make next, and then takes part in calls that nobody else makes but here. These
-complete when all have come to the end, and are a mismatch for who is in another call.
+How a rank says it: it aborts the call that it would make next, and then takes part in calls that
+nobody else makes but here. These complete when all have come to the end, and are a mismatch for who
+is in another call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Arrays of other libraries, on the host or on a CUDA device: the CUDA array interface and DLPack. Never copied."""
+"""Arrays of other libraries, on the host or on a CUDA device: the CUDA array interface and DLPack.
+Never copied."""
 
 from __future__ import annotations
 

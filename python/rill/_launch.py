@@ -63,15 +63,16 @@ def in_mpi_job() -> bool:
 
 
 def without_mpi() -> bool:
-    """Whether there are other ranks which MPI does not know. A rendezvous was asked for, or torchrun has started us, also within a job of MPI."""
+    """Whether there are other ranks which MPI does not know. A rendezvous was asked for, or
+    torchrun has started us, also within a job of MPI."""
     if os.environ.get("RILL_RENDEZVOUS") or by_torchrun():
         return True
     return (_number("WORLD_SIZE") or 0) > 1 and not in_mpi_job()
 
 
 def check(size: Callable[[], int]) -> None:
-    """RuntimeError where a launcher has started more processes than MPI's world has ranks. size is called only where there may be
-    such a launcher."""
+    """RuntimeError where a launcher has started more processes than MPI's world has ranks. size is
+    called only where there may be such a launcher."""
     torchrun, srun = _number("WORLD_SIZE") or 0, _number("SLURM_STEP_NUM_TASKS") or 0
     if max(torchrun, srun) <= 1:
         return

@@ -43,12 +43,13 @@ class RillError(RuntimeError):
 
 
 class PeerError(RillError):
-    """A rank is gone; the text names it. ``comm.failed()`` lists those that are known to be gone, and ``comm.shrink()`` gives the living a
-    communicator of their own."""
+    """A rank is gone; the text names it. ``comm.failed()`` lists those that are known to be gone,
+    and ``comm.shrink()`` gives the living a communicator of their own."""
 
 
 def _prefixes() -> Iterator[Path]:
-    """Where ``make install PREFIX=...`` puts the library: this Python's environment, and the default of make."""
+    """Where ``make install PREFIX=...`` puts the library: this Python's environment, and the
+    default of make."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local")):
         for folder in ("lib", f"lib/{multiarch}", "lib64"):
@@ -106,8 +107,8 @@ lib = _load()
 
 
 class Fork:
-    """Whether this process is a fork of the one that loaded the library, such as a worker of a DataLoader. It touches nothing of
-    ours: threads and connections have stayed with the other."""
+    """Whether this process is a fork of the one that loaded the library, such as a worker of a
+    DataLoader. It touches nothing of ours: threads and connections have stayed with the other."""
 
     forked = False
 
@@ -291,7 +292,8 @@ def _explained(detail: str) -> str:
 
 
 def check(status: int) -> None:
-    """Raises RillError for a failed call. The detail is this thread's, so check in the thread that called."""
+    """Raises RillError for a failed call. The detail is this thread's, so check in the thread that
+    called."""
     if status >= 0:
         return
     detail = lib.rill_last_error() or lib.rill_strerror(status)
@@ -318,15 +320,17 @@ def check_shared(status: int) -> None:
 
 
 def refuse(reason: str, call: Any, *arguments: Any) -> None:
-    """Makes a collective call that must fail, with NULL for what this rank does not have: the others get the reason."""
+    """Makes a collective call that must fail, with NULL for what this rank does not have: the
+    others get the reason."""
     lib.rill_error_set(0, reason.encode())
     call(*arguments)
     lib.rill_error_set(0, None)
 
 
 class Sharing:
-    """``with sharing:`` around what a rank does by itself for a collective call, before it: if that fails, the rank makes the call with NULL,
-    so that it fails on the other ranks too, with the text of this error."""
+    """``with sharing:`` around what a rank does by itself for a collective call, before it: if that
+    fails, the rank makes the call with NULL, so that it fails on the other ranks too, with the text
+    of this error."""
 
     def __init__(self, call: Any, handle: ctypes.c_void_p, *arguments: Any) -> None:
         self._call, self._handle, self._arguments = call, handle, arguments
@@ -372,7 +376,8 @@ def _names(at: Any) -> list[str]:
 
 
 def algorithms(collective: str = "allreduce") -> list[str]:
-    """Names of the algorithms of "allreduce", "reduce", ..., or of those that only a "reducer" has."""
+    """Names of the algorithms of "allreduce", "reduce", ..., or of those that only a "reducer"
+    has."""
     order = [*COLLECTIVES, "reducer"]
     if collective not in order:
         raise ValueError(f"collective {collective!r} is none of {', '.join(order)}")

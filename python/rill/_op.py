@@ -23,9 +23,10 @@ _OP_FN = ctypes.CFUNCTYPE(
 class Op:
     """An operation of your own: ``fn(lower, upper)`` on arrays, commutative and associative.
 
-    ``neutral`` is the value with ``fn(x, neutral) == x``; ``name`` must be the same on all ranks. fn sees
-    float32, float64 or float16 arrays, comes from whatever thread advances the call, and must not
-    keep the arrays. An exception in it is raised by the call, and is an error on the other ranks.
+    ``neutral`` is the value with ``fn(x, neutral) == x``; ``name`` must be the same on all ranks.
+    fn sees float32, float64 or float16 arrays, comes from whatever thread advances the call, and
+    must not keep the arrays. An exception in it is raised by the call, and is an error on the other
+    ranks.
     """
 
     _types = (Type.F32, Type.F64, Type.F16)
@@ -79,7 +80,8 @@ _BUILT_IN = {name: _built_in(name) for name in ("sum", "min", "max", "prod")}
 
 
 def check_op(op: Any) -> None:
-    """After a call with the operation, also one that failed: raises what a function of the user's raised."""
+    """After a call with the operation, also one that failed: raises what a function of the user's
+    raised."""
     if isinstance(op, Op):
         op._check()
 

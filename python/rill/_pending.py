@@ -24,9 +24,9 @@ class Part(NamedTuple):
 
 
 class Pending:
-    """Something under way. The constructor and ``_began`` are the one place that keeps memory alive:
-    ``kept`` lives as long as this object, and the communicator holds this object until completion. So do the streams that it reads
-    and writes, which can't be changed in between."""
+    """Something under way. The constructor and ``_began`` are the one place that keeps memory
+    alive: ``kept`` lives as long as this object, and the communicator holds this object until
+    completion. So do the streams that it reads and writes, which can't be changed in between."""
 
     def __init__(
         self, comm: "Comm", kept: tuple[Any, ...], result: Callable[[], Any],
@@ -69,7 +69,8 @@ class Pending:
         raise NotImplementedError
 
     def test(self) -> bool:
-        """Advances what is under way, and says whether this is complete. A failure is raised once it is."""
+        """Advances what is under way, and says whether this is complete. A failure is raised once
+        it is."""
         done = ctypes.c_int(1)
         status = self._c_test(ctypes.byref(done))
         if done.value or status < 0:
@@ -158,7 +159,8 @@ class Request(Pending):
         return stats_of(stats)
 
     def free(self) -> None:
-        """Frees the request, after completion if it is under way. Without it, garbage collection does."""
+        """Frees the request, after completion if it is under way. Without it, garbage collection
+        does."""
         if self._handle:
             status = lib.rill_request_free(ctypes.byref(self._handle))
             self._ended()

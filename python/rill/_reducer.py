@@ -29,8 +29,9 @@ _METHODS: dict[str, dict[str, Any]] = {
 def method(name: str) -> dict[str, Any]:
     """Reducer options of a method's short name.
 
-    "dense", "topk" (the exact sum of what the ranks selected), "auto" (the planner chooses for each tensor) or the name of an
-    algorithm such as "oktopk"; "+qsgd8", "+qsgd4" and "+qsgd2" add quantized values.
+    "dense", "topk" (the exact sum of what the ranks selected), "auto" (the planner chooses for each
+    tensor) or the name of an algorithm such as "oktopk"; "+qsgd8", "+qsgd4" and "+qsgd2" add
+    quantized values.
     """
     base, _, coding = name.partition("+")
     options = dict(_METHODS.get(base, {"algorithm": base}))
@@ -76,15 +77,18 @@ class Step(Pending):
 
 
 class Reducer:
-    """A training step: takes this rank's gradient, sends what is worth it, keeps the rest for later steps (the
-    residual), and gives all ranks the same update: the mean, or with ``average=False`` the sum.
+    """A training step: takes this rank's gradient, sends what is worth it, keeps the rest for later
+    steps (the residual), and gives all ranks the same update: the mean, or with ``average=False``
+    the sum.
 
-    Options are keywords, ``algorithm="oktopk", density=0.01, value_bits=4, ...``; ``**rill.method("topk+qsgd4")`` gives those
-    of a named method. Gradients and updates are NumPy arrays or CPU tensors of ``dim`` values, used in place;
-    the update may be the gradient. Create, step, start, save and load are collective.
+    Options are keywords, ``algorithm="oktopk", density=0.01, value_bits=4, ...``;
+    ``**rill.method("topk+qsgd4")`` gives those of a named method. Gradients and updates are NumPy
+    arrays or CPU tensors of ``dim`` values, used in place; the update may be the gradient. Create,
+    step, start, save and load are collective.
 
-    With ``memory="cuda"`` (and ``device=0``; the current one by default) they are in the memory of a CUDA device: tensors of PyTorch, and
-    whatever has the CUDA array interface or DLPack. So are residuals and the work. ``step_on`` is ordered by a stream of the device.
+    With ``memory="cuda"`` (and ``device=0``; the current one by default) they are in the memory of
+    a CUDA device: tensors of PyTorch, and whatever has the CUDA array interface or DLPack. So are
+    residuals and the work. ``step_on`` is ordered by a stream of the device.
     """
 
     def __init__(
@@ -173,12 +177,15 @@ class Reducer:
         )
 
     def step_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
-        """A step in the order of a stream of the CUDA device (``memory="cuda"``), as NCCL has it: returns at once, reads the gradient after what
-        was given to the stream before, and the update is there for what is given to it later. The host waits nowhere.
+        """A step in the order of a stream of the CUDA device (``memory="cuda"``), as NCCL has it:
+        returns at once, reads the gradient after what was given to the stream before, and the
+        update is there for what is given to it later. The host waits nowhere.
 
-        ``stream`` is a ``torch.cuda.Stream``, one of CuPy's, or the number of a cudaStream_t; by default PyTorch's current one for its tensors,
-        else the legacy stream. Steps queue up. A failure that comes late is raised by the next ``step_on``, or by ``wait()`` of what this
-        returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs threads: ``comm.threads``. Collective.
+        ``stream`` is a ``torch.cuda.Stream``, one of CuPy's, or the number of a cudaStream_t; by
+        default PyTorch's current one for its tensors, else the legacy stream. Steps queue up. A
+        failure that comes late is raised by the next ``step_on``, or by ``wait()`` of what this
+        returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs
+        threads: ``comm.threads``. Collective.
         """
         needs("rill_reducer_step_on", "steps in the order of a stream")
         self._see_queue()
@@ -217,9 +224,11 @@ class Reducer:
         )
 
     def move(self, comm: Comm) -> bool:
-        """Goes on on another communicator, after a rank died (``comm.shrink()``) or others joined, with residual and momentum. Collective on it.
+        """Goes on on another communicator, after a rank died (``comm.shrink()``) or others joined,
+        with residual and momentum. Collective on it.
 
-        True: the step in which the rank died is void on all ranks, and is to be repeated. False: it is complete, and ``update`` gives its result.
+        True: the step in which the rank died is void on all ranks, and is to be repeated. False: it
+        is complete, and ``update`` gives its result.
         """
         needs("rill_reducer_move", "a reducer that moves to another communicator")
         again = ctypes.c_int()
@@ -301,13 +310,13 @@ class Reducer:
         check(lib.rill_reducer_accumulate(self._live(), self._gradient(gradient).address))
 
     def scale(self, factor: float) -> None:
-        """Multiplies what waits to be sent. With the old learning rate over the new one it counts with the rate that it
-        was computed at. Not collective, but all ranks should."""
+        """Multiplies what waits to be sent. With the old learning rate over the new one it counts
+        with the rate that it was computed at. Not collective, but all ranks should."""
         check(lib.rill_reducer_scale(self._live(), factor))
 
     def give_back(self, first: int, values: Any) -> None:
-        """Takes back entries of an update that nobody applies, from entry ``first`` on: each rank keeps its share for later
-        steps. Sends nothing; all ranks should, with the same values."""
+        """Takes back entries of an update that nobody applies, from entry ``first`` on: each rank
+        keeps its share for later steps. Sends nothing; all ranks should, with the same values."""
         given = self._buffer(values, "values", None)
         check(lib.rill_reducer_give_back(self._live(), first, given.count, given.address))
 
@@ -318,8 +327,8 @@ class Reducer:
 
     @property
     def residual(self) -> Any:
-        """A copy of what this rank has not sent yet; of bf16 as uint16. With ``memory="cuda"`` a view on the device, until the next
-        call."""
+        """A copy of what this rank has not sent yet; of bf16 as uint16. With ``memory="cuda"`` a
+        view on the device, until the next call."""
         residual = self._residual()
         return residual if self.device is not None else residual.copy()
 
@@ -349,8 +358,9 @@ class Reducer:
         self._file(lib.rill_reducer_save, path)
 
     def load(self, path: "os.PathLike[str] | str") -> None:
-        """Goes on where a saved reducer was: bit by bit with the same number of ranks; with another, residuals move
-        to other ranks and none is lost. dim, type and options must be those of the saved one."""
+        """Goes on where a saved reducer was: bit by bit with the same number of ranks; with
+        another, residuals move to other ranks and none is lost. dim, type and options must be those
+        of the saved one."""
         self._file(lib.rill_reducer_load, path)
 
     def _file(self, call: Any, path: Any) -> None:
@@ -390,7 +400,8 @@ def device_of(options: Any) -> Optional[int]:
 
 
 def stream_handle(stream: Any, like: Any) -> Optional[int]:
-    """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one of PyTorch if it is its tensor."""
+    """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one
+    of PyTorch if it is its tensor."""
     if stream is None and getattr(like, "is_cuda", False):
         import torch
 
@@ -404,8 +415,8 @@ def stream_handle(stream: Any, like: Any) -> Optional[int]:
 
 
 class Selector:
-    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01, method="topk")``. With ``memory="cuda"``
-    vectors and streams are on a CUDA device."""
+    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01,
+    method="topk")``. With ``memory="cuda"`` vectors and streams are on a CUDA device."""
 
     def __init__(self, dim: int, dtype: Any = Type.F32, **options: Any) -> None:
         self.dim = int(dim)
@@ -440,7 +451,8 @@ class Selector:
         return order(buffer_of(obj, name, self.type, self.dim, writable, self.device))
 
     def select_residual(self, gradient: Any, residual: Any, out: Optional[Stream] = None) -> Stream:
-        """residual += gradient; returns what is selected of it, and those entries of residual become 0."""
+        """residual += gradient; returns what is selected of it, and those entries of residual
+        become 0."""
         out = self._out() if out is None else out
         source = self._buffer(gradient, "gradient")
         kept = self._buffer(residual, "residual", writable=True)

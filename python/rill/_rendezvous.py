@@ -1,7 +1,8 @@
-"""Processes that find each other without MPI: an allgather of bytes that needs nothing but an address.
+"""Processes that find each other without MPI: an allgather of bytes that needs nothing but an
+address.
 
-Rank 0 listens at it, the others connect; whoever is too early tries again. What all bring is collected by rank 0 and sent back. It is
-needed while communicators are made, and never for data.
+Rank 0 listens at it, the others connect; whoever is too early tries again. What all bring is
+collected by rank 0 and sent back. It is needed while communicators are made, and never for data.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _MOST = 1 << 30  # bytes of a message; more is none of ours
 
 
 class Meeting:
-    """``Meeting(rank, ranks, "host:port")(bytes)`` gives the bytes of all ranks, as often as wanted. All ranks call it in the same order."""
+    """``Meeting(rank, ranks, "host:port")(bytes)`` gives the bytes of all ranks, as often as
+    wanted. All ranks call it in the same order."""
 
     def __init__(self, rank: int, ranks: int, address: str, timeout: float = TIMEOUT_S) -> None:
         if not 0 <= rank < ranks:
@@ -144,7 +146,8 @@ def torchrun_store() -> StoreMeeting:
 
 
 def from_environment() -> Any:
-    """An allgather of bytes among the ranks that the environment knows, with ``rank`` and ``ranks``."""
+    """An allgather of bytes among the ranks that the environment knows, with ``rank`` and
+    ``ranks``."""
     address, place = os.environ.get("RILL_RENDEZVOUS"), _launch.place()
     if address:
         if place is None:
@@ -155,7 +158,8 @@ def from_environment() -> Any:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return torchrun_store()
     ranks = place.ranks if place is not None else 1
-    raise RuntimeError(
-        f"{ranks} processes were started, and nothing says where they meet: set RILL_RENDEZVOUS=host:port, an address of rank 0, "
-        "or call torch.distributed.init_process_group first"
+    why = (
+        f"{ranks} processes were started without MPI, and nothing says where they meet: set "
+        "RILL_RENDEZVOUS=host:port, an address of rank 0, or call torch.distributed.init_process_group first"
     )
+    raise RuntimeError(_launch.message(ranks, why))

@@ -49,14 +49,17 @@ class _Export:
 class Stream:
     """A vector of dimension ``dim`` that is sparse, dense or block-sparse, and switches by itself.
 
-    ``Stream(1000)`` is empty; ``set_pairs``, ``set_blocks`` and ``set_dense`` fill it, and ``rill.as_stream`` makes
-    one from an array, a ``scipy.sparse`` vector or a tensor. Views (``indices``, ``values``, ``blocks``) are arrays over the
-    stream's own memory, and show what it held when they were taken: a stream that is changed while there are views goes on in other
-    memory. From start to completion of a call it can't be changed, nor viewed if the call writes it: BufferError. A stream is used by one
-    thread at a time. ``copy`` and ``pickle`` work, by value.
+    ``Stream(1000)`` is empty; ``set_pairs``, ``set_blocks`` and ``set_dense`` fill it, and
+    ``rill.as_stream`` makes one from an array, a ``scipy.sparse`` vector or a tensor. Views
+    (``indices``, ``values``, ``blocks``) are arrays over the stream's own memory, and show what it
+    held when they were taken: a stream that is changed while there are views goes on in other
+    memory. From start to completion of a call it can't be changed, nor viewed if the call writes
+    it: BufferError. A stream is used by one thread at a time. ``copy`` and ``pickle`` work, by
+    value.
 
-    With ``memory="cuda"`` entries are on a CUDA device (``device=0``; the current one by default): so are the arrays that it takes,
-    and its views, which have the CUDA array interface. ``to("host")`` and ``to("cuda")`` copy a stream from one memory to the other.
+    With ``memory="cuda"`` entries are on a CUDA device (``device=0``; the current one by default):
+    so are the arrays that it takes, and its views, which have the CUDA array interface.
+    ``to("host")`` and ``to("cuda")`` copy a stream from one memory to the other.
     """
 
     def __init__(
@@ -121,7 +124,8 @@ class Stream:
     # ---- memory ----
 
     def _change(self, keep: bool = True) -> _Handle:
-        """To be called before the contents change: the handle to change them by. Without keep they are about to be replaced."""
+        """To be called before the contents change: the handle to change them by. Without keep they
+        are about to be replaced."""
         if self._readers or self._writers:
             self._in_use("changed", self._readers | self._writers)
         if self._export is not None:
@@ -188,7 +192,8 @@ class Stream:
 
     @property
     def fill(self) -> float:
-        """What an absent entry stands for: 0, or the neutral element of the operation that made the stream."""
+        """What an absent entry stands for: 0, or the neutral element of the operation that made the
+        stream."""
         value = np.zeros(1, numpy_dtype(self._type))
         check(lib.rill_stream_fill(self._handle, value.ctypes.data))
         if self._type is Type.BF16:
@@ -220,7 +225,8 @@ class Stream:
     # ---- in ----
 
     def set_pairs(self, indices: Any, values: ArrayLike) -> "Stream":
-        """Replaces the contents. Indices may be unsorted and repeat: values of equal ones are summed."""
+        """Replaces the contents. Indices may be unsorted and repeat: values of equal ones are
+        summed."""
         if self._device is not None:
             return self._set_device_pairs(indices, values)
         idx = indices_of(indices, "indices")
@@ -252,7 +258,8 @@ class Stream:
         return self
 
     def set_dense(self, dense: ArrayLike) -> "Stream":
-        """Replaces the contents by the non-zeros of an array, or by all of it where that is cheaper."""
+        """Replaces the contents by the non-zeros of an array, or by all of it where that is
+        cheaper."""
         buffer = self._buffer(dense, "dense", self._dim)
         check(lib.rill_stream_set_dense(self._change(keep=False), buffer.address))
         return self
@@ -279,7 +286,8 @@ class Stream:
         return out
 
     def scipy(self, shape: Optional[tuple[int, int]] = None) -> Any:
-        """A ``scipy.sparse`` COO matrix: of one row, or of a shape with dim entries in row order."""
+        """A ``scipy.sparse`` COO matrix: of one row, or of a shape with dim entries in row
+        order."""
         from scipy import sparse
 
         if self._type not in (Type.F32, Type.F64):
@@ -314,7 +322,8 @@ class Stream:
         return self
 
     def to_blocks(self, block: int) -> "Stream":
-        """Switches to blocks of ``block`` entries: those that have an entry that differs from the fill."""
+        """Switches to blocks of ``block`` entries: those that have an entry that differs from the
+        fill."""
         check(lib.rill_stream_to_blocks(self._change(), block))
         return self
 
@@ -375,9 +384,11 @@ def _restored(dim: int, kind: int, form: Any, fill: float, places: Any, values: 
 
 
 def as_stream(obj: Any) -> Stream:
-    """A stream of a stream (itself), a NumPy array, a ``scipy.sparse`` matrix or a dense or sparse tensor.
+    """A stream of a stream (itself), a NumPy array, a ``scipy.sparse`` matrix or a dense or sparse
+    tensor.
 
-    Matrices and tensors count in row order; contents are copied. Of a dense array on a CUDA device the stream is there too.
+    Matrices and tensors count in row order; contents are copied. Of a dense array on a CUDA device
+    the stream is there too.
     """
     if isinstance(obj, Stream):
         return obj

@@ -1,4 +1,5 @@
-"""How communicators come about without being asked for a place: of this process, of all ranks, of a process group."""
+"""How communicators come about without being asked for a place: of this process, of all ranks, of a
+process group."""
 
 from __future__ import annotations
 
@@ -20,14 +21,15 @@ def local(
 ) -> list[Comm]:
     """n ranks in this process, without MPI and mpi4py: a list of their communicators.
 
-    Each is used by a thread of its own; or one thread (a notebook) uses all of them with the non-blocking calls::
+    Each is used by a thread of its own; or one thread (a notebook) uses all of them with the
+    non-blocking calls::
 
         comms = rill.local(4)
         requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
         sums = rill.waitall(requests)
 
-    A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense", "s2") goes by messages of rill's own.
-    ``free()`` them one by one, in any order.
+    A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense",
+    "s2") goes by messages of rill's own. ``free()`` them one by one, in any order.
     """
     config = config_of(check, split_limit, progress_thread)
     handles = (ctypes.c_void_p * max(n, 1))()
@@ -42,10 +44,12 @@ _world_lock = threading.Lock()
 def init(
     rank: Optional[int] = None, ranks: Optional[int] = None, address: Optional[str] = None
 ) -> Comm:
-    """Ranks that are plain processes, without MPI, over UCX: the communicator of all, which ``rill.world()`` gives from then on. Collective.
+    """Ranks that are plain processes, without MPI, over UCX: the communicator of all, which
+    ``rill.world()`` gives from then on. Collective.
 
-    ``address`` is "host:port", where rank 0 listens while communicators are made. What is not given comes from RILL_RENDEZVOUS, and
-    from RANK and WORLD_SIZE, or what Slurm's and Open MPI's launchers set; under torchrun all is there.
+    ``address`` is "host:port", where rank 0 listens while communicators are made. What is not given
+    comes from RILL_RENDEZVOUS, and from RANK and WORLD_SIZE, or what Slurm's and Open MPI's
+    launchers set; under torchrun all is there.
     """
     global _world
     found = _launch.place()
@@ -81,7 +85,8 @@ def process_group() -> bool:
 
 
 def from_group(group: Any = None) -> Comm:
-    """A communicator of the ranks of a process group of PyTorch, all of them by default. Collective over these."""
+    """A communicator of the ranks of a process group of PyTorch, all of them by default. Collective
+    over these."""
     dist: Any = sys.modules["torch.distributed"]
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
@@ -107,10 +112,12 @@ def _make_world() -> Comm:
 
 
 def world() -> Comm:
-    """The communicator that is used where none is given; made at the first call, which is collective.
+    """The communicator that is used where none is given; made at the first call, which is
+    collective.
 
-    In a job of MPI it is that of ``MPI.COMM_WORLD``. Else it is made from PyTorch's process group where there is one, or as
-    ``rill.init()`` makes it. A process that was started alone is its only rank.
+    In a job of MPI it is that of ``MPI.COMM_WORLD``. Else it is made from PyTorch's process group
+    where there is one, or as ``rill.init()`` makes it. A process that was started alone is its only
+    rank.
     """
     global _world
     with _world_lock:

@@ -1,12 +1,14 @@
 """Gradients on a CUDA device stay there: reducers work in its memory, in the order of its streams.
 
-Each group has a stream of its own, a lane. An exchange starts on it behind the kernels that have filled the gradients, so that the rest of the
-backward pass does not wait for it, nor one exchange for another. At the end of the step the current stream waits for all lanes; the host waits
-nowhere. The next step finds out how this one went: it waits until its exchanges are known to be complete, which they are long before, since
-the device has to compute the next gradients behind them.
+Each group has a stream of its own, a lane. An exchange starts on it behind the kernels that have
+filled the gradients, so that the rest of the backward pass does not wait for it, nor one exchange
+for another. At the end of the step the current stream waits for all lanes; the host waits nowhere.
+The next step finds out how this one went: it waits until its exchanges are known to be complete,
+which they are long before, since the device has to compute the next gradients behind them.
 
-A step that is void in one reducer is void as a whole. The host does not know of it in time, but the device does: the update is NaN. A
-number that is 0 or NaN is computed from the updates and added to all of them. What the others had sent goes back to their residuals later.
+A step that is void in one reducer is void as a whole. The host does not know of it in time, but the
+device does: the update is NaN. A number that is 0 or NaN is computed from the updates and added to
+all of them. What the others had sent goes back to their residuals later.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from .._stream import Stream
 
 
 class Cuda:
-    """What is needed of PyTorch. Tests put another in its place, with tensors of the host in the part of those of a device."""
+    """What is needed of PyTorch. Tests put another in its place, with tensors of the host in the
+    part of those of a device."""
 
     def device(self, tensor: torch.Tensor) -> Optional[torch.device]:
         """Of the tensor; None: the host."""
@@ -64,14 +67,16 @@ runtime = Cuda()
 
 
 class Devices:
-    """Whether gradients of a type can be reduced where they are. Else they go through the memory of the host."""
+    """Whether gradients of a type can be reduced where they are. Else they go through the memory of
+    the host."""
 
     def __init__(self, comm: Comm, options: Sequence[Mapping[str, Any]]) -> None:
         self._comm, self._options = comm, options
         self._usable: dict[torch.dtype, bool] = {}
 
     def of(self, tensor: torch.Tensor) -> Optional[torch.device]:
-        """The device whose memory reducers of the tensor work in; None: that of the host. Collective for each new type, with nothing under way.
+        """The device whose memory reducers of the tensor work in; None: that of the host.
+        Collective for each new type, with nothing under way.
         """
         device = runtime.device(tensor)
         if device is None:
@@ -126,8 +131,9 @@ def reducer_memory(device: Optional[torch.device]) -> dict[str, Any]:
 
 @torch.no_grad()
 def land(flights: Sequence[Any], tensors: Sequence[torch.Tensor], void: bool) -> Any:
-    """The current streams go on behind the exchanges. tensors: all memory of these; it is NaN if one of the updates is void, or if the step is void by
-    what else is known. Gives the number that was added, None if there was none."""
+    """The current streams go on behind the exchanges. tensors: all memory of these; it is NaN if
+    one of the updates is void, or if the step is void by what else is known. Gives the number that
+    was added, None if there was none."""
     for flight in flights:
         runtime.leave(flight.group.lane, flight.group.device)
     runtime.arrived([flight.group.reducer for flight in flights])
@@ -146,8 +152,9 @@ def land(flights: Sequence[Any], tensors: Sequence[torch.Tensor], void: bool) ->
 
 
 def give_back_late(flights: Sequence[Any]) -> None:
-    """The exchanges are complete and the step is void: what a reducer has sent that is not void itself goes back. Its update is asked for once
-    more: the memory that it was in has other contents by now."""
+    """The exchanges are complete and the step is void: what a reducer has sent that is not void
+    itself goes back. Its update is asked for once more: the memory that it was in has other
+    contents by now."""
     for flight in flights:
         reducer = flight.group.reducer
         if flight.group.keeps and not reducer._voided():

@@ -1,4 +1,5 @@
-"""Parameters that share a reducer, which options they get, and checkpoints of what they have not sent."""
+"""Parameters that share a reducer, which options they get, and checkpoints of what they have not
+sent."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ def rule_options(rule: Rule) -> dict[str, Any]:
 
 
 class Chooser:
-    """Options of a parameter: the general ones, changed by the first rule that fits its name. Those of fewer than small values
-    that no rule is for are dense."""
+    """Options of a parameter: the general ones, changed by the first rule that fits its name. Those
+    of fewer than small values that no rule is for are dense."""
 
     def __init__(self, general: Mapping[str, Any], rules: Optional[Rules], small: int = 0) -> None:
         self.general = rule_options(general)
@@ -73,8 +74,9 @@ class Chooser:
         others: Sequence[str],
         checks: Callable[[], Any],
     ) -> "Chooser":
-        """One whose options are right and the same on all ranks. ``others``: arguments of the caller that are none of the reducers';
-        ``checks``: what else the caller has to check. Collective."""
+        """One whose options are right and the same on all ranks. ``others``: arguments of the
+        caller that are none of the reducers'; ``checks``: what else the caller has to check.
+        Collective."""
 
         def check() -> Chooser:
             checks()
@@ -151,7 +153,8 @@ class Chooser:
 
 
 def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
-    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at their next call of the communicator."""
+    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at
+    their next call of the communicator."""
 
     @functools.wraps(method)
     def sharing(self: "Checkpointed", folder: "os.PathLike[str] | str") -> None:
@@ -239,7 +242,8 @@ class Flight(NamedTuple):
     parameters: Sequence[torch.Tensor]
 
     def give_back(self) -> None:
-        """Nobody applies the update: it is kept for later steps. What is summed whole keeps nothing, as plain DDP."""
+        """Nobody applies the update: it is kept for later steps. What is summed whole keeps
+        nothing, as plain DDP."""
         if not self.group.keeps:
             return
         first = 0
@@ -251,9 +255,10 @@ class Flight(NamedTuple):
 class Checkpointed:
     """state_dict and files of objects that have groups.
 
-    Two ways. ``state_dict`` has, for each parameter, the sum of what all ranks have not sent yet: the same on all ranks, of the
-    size of the model, and good for any number of ranks. ``save`` and ``load`` keep each rank's state: with the same number of ranks
-    and the same groups training goes on bit by bit. All of these are collective: call them on every rank, also where only one writes.
+    Two ways. ``state_dict`` has, for each parameter, the sum of what all ranks have not sent yet:
+    the same on all ranks, of the size of the model, and good for any number of ranks. ``save`` and
+    ``load`` keep each rank's state: with the same number of ranks and the same groups training goes
+    on bit by bit. All of these are collective: call them on every rank, also where only one writes.
     """
 
     comm: Comm
@@ -292,18 +297,22 @@ class Checkpointed:
         """Waits for what is under way."""
 
     def wait(self) -> None:
-        """Waits for exchanges under way, and raises what one of them has failed by. With gradients on a CUDA device a failure may come
-        after the backward pass; without this call the next step, ``stats`` or a checkpoint raises it."""
+        """Waits for exchanges under way, and raises what one of them has failed by. With gradients
+        on a CUDA device a failure may come after the backward pass; without this call the next
+        step, ``stats`` or a checkpoint raises it."""
         self._settle()
 
     def follow(self, what: Any) -> None:
-        """Follows an optimizer, a GradScaler, or with two calls both; when does not matter, also not before or after a checkpoint is loaded.
+        """Follows an optimizer, a GradScaler, or with two calls both; when does not matter, also
+        not before or after a checkpoint is loaded.
 
-        An optimizer: what waits to be sent counts with the learning rate that it was computed at, not with the one at which it is
-        sent, as if the rate were in the gradients (SparCML and Ok-Topk have it there). For SGD with a rate that changes; Adam divides
-        scales out. The rate is that of the optimizer's first group of parameters.
+        An optimizer: what waits to be sent counts with the learning rate that it was computed at,
+        not with the one at which it is sent, as if the rate were in the gradients (SparCML and
+        Ok-Topk have it there). For SGD with a rate that changes; Adam divides scales out. The rate
+        is that of the optimizer's first group of parameters.
 
-        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of the loss changes.
+        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of
+        the loss changes.
         """
         self._followed.follow(what)
 
@@ -359,7 +368,8 @@ class Checkpointed:
         return residuals
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with the residuals of a state_dict, shared out evenly among the ranks. Collective."""
+        """Goes on with the residuals of a state_dict, shared out evenly among the ranks.
+        Collective."""
         self._need_names("load_state_dict")
         if state.get("format") != _FORMAT:
             raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
@@ -375,7 +385,8 @@ class Checkpointed:
 
     @_shares_errors
     def save(self, folder: "os.PathLike[str] | str") -> None:
-        """Writes everything that later steps depend on to files in a folder that all ranks see. Collective."""
+        """Writes everything that later steps depend on to files in a folder that all ranks see.
+        Collective."""
         self._need_names("save")
         self._settle()
         place = Path(folder)
@@ -413,7 +424,8 @@ class Checkpointed:
 
     @_shares_errors
     def load(self, folder: "os.PathLike[str] | str") -> None:
-        """Goes on where ``save`` was called, also with another number of ranks: nothing is lost then. Collective."""
+        """Goes on where ``save`` was called, also with another number of ranks: nothing is lost
+        then. Collective."""
         self._need_names("load")
         self._settle()
         self._drop_groups()
@@ -435,15 +447,16 @@ class Checkpointed:
 
 
 def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:
-    """Names by identity; DistributedDataParallel's prefix is left out, so that checkpoints fit with and without it."""
+    """Names by identity; DistributedDataParallel's prefix is left out, so that checkpoints fit with
+    and without it."""
     pairs = list(parameters)
     start = len("module.") if all(name.startswith("module.") for name, _ in pairs) else 0
     return {id(p): name[start:] for name, p in pairs}
 
 
 def default_comm(comm: Any) -> Comm:
-    """All ranks, which must then be those of PyTorch's process group, if there is one; or those of comm: a communicator of
-    rill's or of mpi4py, or a process group."""
+    """All ranks, which must then be those of PyTorch's process group, if there is one; or those of
+    comm: a communicator of rill's or of mpi4py, or a process group."""
     if isinstance(comm, Comm):
         return comm
     if comm is not None:

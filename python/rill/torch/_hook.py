@@ -1,20 +1,25 @@
 """The communication hook of DistributedDataParallel.
 
-DDP calls the hook for each bucket of gradients as soon as the backward pass has filled it, in the same order on all ranks. The
-hook starts the bucket's reducers and returns a future at once, so that the exchange goes on behind the rest of the backward
-pass, see ``_progress.py``; the last bucket's hook completes all.
+DDP calls the hook for each bucket of gradients as soon as the backward pass has filled it, in the
+same order on all ranks. The hook starts the bucket's reducers and returns a future at once, so that
+the exchange goes on behind the rest of the backward pass, see ``_progress.py``; the last bucket's
+hook completes all.
 
-Gradients on a CUDA device stay there, see ``_device.py``, and no host waits for them: the next step waits for this one's exchanges to be known as
-complete. Where librill can't work there they go through page-locked memory of the host, see ``_staging.py``.
+Gradients on a CUDA device stay there, see ``_device.py``, and no host waits for them: the next step
+waits for this one's exchanges to be known as complete. Where librill can't work there they go
+through page-locked memory of the host, see ``_staging.py``.
 
-DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to step, so the first
-step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters. After ``load`` the first
-backward pass is for reducers of the later layout: its gradients wait for the last bucket, and go to them from wherever they lie.
+DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to
+step, so the first step is summed densely (``dense_steps``), and when the layout changes later
+residuals move with their parameters. After ``load`` the first backward pass is for reducers of the
+later layout: its gradients wait for the last bucket, and go to them from wherever they lie.
 
-A gradient that is sparse has a bucket of its own; it is summed exactly, as blocks of rows, and has no residual.
+A gradient that is sparse has a bucket of its own; it is summed exactly, as blocks of rows, and has
+no residual.
 
-A step that is void in one of its reducers (a gradient was not finite) is void as a whole, as an optimizer skips it as a whole: the other reducers
-take their updates back, and all gradients are NaN. What DDP drops is taken back as well, see ``_ddp.py``.
+A step that is void in one of its reducers (a gradient was not finite) is void as a whole, as an
+optimizer skips it as a whole: the other reducers take their updates back, and all gradients are
+NaN. What DDP drops is taken back as well, see ``_ddp.py``.
 """
 
 from __future__ import annotations
@@ -41,18 +46,21 @@ if TYPE_CHECKING:
 
 
 class State(Checkpointed):
-    """What the hook keeps: ``ddp.register_comm_hook(rill.torch.State("oktopk", density=0.01), rill.torch.hook)``.
+    """What the hook keeps: ``ddp.register_comm_hook(rill.torch.State("oktopk", density=0.01),
+    rill.torch.hook)``.
 
-    algorithm: a method ("dense", "topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4", ...; see ``rill.method``), or "auto".
-    density: share of each bucket's entries that is sent in a step. value_bits: 0 raw, 16, 8, 4 or 2.
-    rules: other options for some parameters, the first that fits: ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose
-    first part may be a function of name and parameter. Needs ``module``.
-    small: parameters of fewer values that no rule is for are summed densely.
-    module: the model, or its DistributedDataParallel, for the names of its parameters; rules and checkpoints need them.
-    dense_steps: steps at the start that are summed densely; at least one is due to DDP, see above.
-    overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE and there are several hosts or cores to spare.
-    comm: a rill.Comm or an mpi4py communicator with the ranks of DDP's process group.
-    Other keywords are options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``, ``nonfinite=``, ...
+    algorithm: a method ("dense", "topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4", ...; see
+    ``rill.method``), or "auto". density: share of each bucket's entries that is sent in a step.
+    value_bits: 0 raw, 16, 8, 4 or 2. rules: other options for some parameters, the first that fits:
+    ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose first part may be a
+    function of name and parameter. Needs ``module``. small: parameters of fewer values that no rule
+    is for are summed densely. module: the model, or its DistributedDataParallel, for the names of
+    its parameters; rules and checkpoints need them. dense_steps: steps at the start that are summed
+    densely; at least one is due to DDP, see above. overlap: "thread", "hook", or "auto", which is
+    "thread" where MPI has MPI_THREAD_MULTIPLE and there are several hosts or cores to spare. comm:
+    a rill.Comm or an mpi4py communicator with the ranks of DDP's process group. Other keywords are
+    options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``,
+    ``nonfinite=``, ...
 
     Collective: options are checked, and must be the same on all ranks.
     """
@@ -227,7 +235,8 @@ class State(Checkpointed):
             self._due = lambda: see(joined=True)
 
     def _settle(self) -> None:
-        """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures, but for late ones."""
+        """All steps are complete: those of a backward pass that was broken off as well. DDP has the
+        failures, but for late ones."""
         self._progress.complete()
         self._queued.end()
         if self._due is not None and self._wrapper is not None:
@@ -258,7 +267,8 @@ class State(Checkpointed):
             self._fly(job)
 
     def _held_flights(self, held: HeldJob) -> Optional[list[Flight]]:
-        """Each loaded group with its members, wherever they are; None if they are not all there, or others are."""
+        """Each loaded group with its members, wherever they are; None if they are not all there, or
+        others are."""
         where = {}
         for _, parameters, _, place, _ in held.buckets:
             for parameter, part in zip(
@@ -358,8 +368,8 @@ class State(Checkpointed):
         return made
 
     def _collect(self, index: int) -> None:
-        """The layout has changed: residuals of the buckets from here on wait for the parameters' new buckets. Buckets before
-        were found unchanged or made anew in this step."""
+        """The layout has changed: residuals of the buckets from here on wait for the parameters'
+        new buckets. Buckets before were found unchanged or made anew in this step."""
         for number in [n for n in self._buckets if n >= index]:
             for group in self._buckets.pop(number).groups:
                 for name, part in group.residuals().items():

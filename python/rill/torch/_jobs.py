@@ -49,8 +49,9 @@ class Bucket:
         return True
 
     def holds(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> bool:
-        """Whether these are its memory and its parameters as they were in the last step. This is all that a step usually has to look at: the
-        backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more.
+        """Whether these are its memory and its parameters as they were in the last step. This is
+        all that a step usually has to look at: the backward pass has driven Python's objects out of
+        the caches, where each that is touched costs a tenth of a microsecond and more.
         """
         return (
             self._address == buffer.data_ptr()
@@ -167,7 +168,8 @@ class HeldJob(Job):
 
 
 class Queued:
-    """Exchanges of the last step on a device, of which the host does not know yet how they ended."""
+    """Exchanges of the last step on a device, of which the host does not know yet how they
+    ended."""
 
     def __init__(self) -> None:
         self._jobs: Sequence[Union[BucketJob, HeldJob]] = ()

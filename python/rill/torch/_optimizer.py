@@ -1,17 +1,20 @@
 """An optimizer whose step first exchanges the gradients, for code without DistributedDataParallel.
 
-Each gradient goes the way that suits it (Kim et al., Parallax, EuroSys 2019). Sparse ones (``nn.Embedding(sparse=True)``) are summed
-exactly, as blocks of whole rows. Small dense ones go dense, fused into one message per type. Large ones have a reducer each, and
-with algorithm "auto" the planner decides for each between all of it, its non-zeros and its largest entries.
+Each gradient goes the way that suits it (Kim et al., Parallax, EuroSys 2019). Sparse ones
+(``nn.Embedding(sparse=True)``) are summed exactly, as blocks of whole rows. Small dense ones go
+dense, fused into one message per type. Large ones have a reducer each, and with algorithm "auto"
+the planner decides for each between all of it, its non-zeros and its largest entries.
 
-In ``step()`` the ranks agree on who has which gradient, in one small MPI call: a parameter without a gradient on some ranks counts as
-zero there, and one without a gradient on any rank is left alone.
+In ``step()`` the ranks agree on who has which gradient, in one small MPI call: a parameter without
+a gradient on some ranks counts as zero there, and one without a gradient on any rank is left alone.
 
-From the second step on most exchanges are under way by then: when autograd has accumulated a gradient, a hook starts its exchange behind
-the rest of the backward pass. Starts must have the same order on all ranks, whatever the order in which a rank's gradients come;
-so there is one fixed order, last parameters first, and a gradient that comes early waits for those before it. Only parameters
-that had a gradient in the step before take part, in the layout (dense or sparse) that they had then: a rank whose
-own gradient is missing or of the other layout catches up in ``step()``, and gives zeros or converts.
+From the second step on most exchanges are under way by then: when autograd has accumulated a
+gradient, a hook starts its exchange behind the rest of the backward pass. Starts must have the same
+order on all ranks, whatever the order in which a rank's gradients come; so there is one fixed
+order, last parameters first, and a gradient that comes early waits for those before it. Only
+parameters that had a gradient in the step before take part, in the layout (dense or sparse) that
+they had then: a rank whose own gradient is missing or of the other layout catches up in ``step()``,
+and gives zeros or converts.
 """
 
 from __future__ import annotations
@@ -67,16 +70,20 @@ class _Exchange(Job):
 
 
 class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
-    """Wraps an optimizer: ``optimizer = rill.torch.DistributedOptimizer(optimizer, model.named_parameters(), algorithm="oktopk")``.
+    """Wraps an optimizer: ``optimizer = rill.torch.DistributedOptimizer(optimizer,
+    model.named_parameters(), algorithm="oktopk")``.
 
-    ``step()`` replaces each gradient by the mean over the ranks, or what the method makes of it, and then calls the
-    optimizer's own step; momentum and Adam are thus applied after the exchange. ``synchronize()`` does the first half alone, for
-    code that clips in between; the next step() does not exchange again.
+    ``step()`` replaces each gradient by the mean over the ranks, or what the method makes of it,
+    and then calls the optimizer's own step; momentum and Adam are thus applied after the exchange.
+    ``synchronize()`` does the first half alone, for code that clips in between; the next step()
+    does not exchange again.
 
-    small: dense tensors of fewer values are fused and summed densely. backward_passes: backward passes whose gradients
-    add up to a step. overlap: "thread", "hook" or "auto" as in ``State``, with exchanges behind the (last) backward pass; gradients
-    must not be touched between it and step() or synchronize() then. "step": they start in step(). Other arguments are as in
-    ``State``. The optimizer's own state_dict is untouched (and local); residuals are in ``reducers_state_dict`` or ``save``, which are collective.
+    small: dense tensors of fewer values are fused and summed densely. backward_passes: backward
+    passes whose gradients add up to a step. overlap: "thread", "hook" or "auto" as in ``State``,
+    with exchanges behind the (last) backward pass; gradients must not be touched between it and
+    step() or synchronize() then. "step": they start in step(). Other arguments are as in ``State``.
+    The optimizer's own state_dict is untouched (and local); residuals are in
+    ``reducers_state_dict`` or ``save``, which are collective.
     """
 
     def __init__(  # type: ignore[misc]
@@ -191,7 +198,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         Checkpointed.follow(self, self.optimizer if what is None else what)
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Exchanges the gradients, unless synchronize() just did, and makes the optimizer's step."""
+        """Exchanges the gradients, unless synchronize() just did, and makes the optimizer's
+        step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -225,7 +233,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanged = True
 
     def _agree(self) -> list[int]:
-        """By a call of rill, not of MPI: it fails where a rank has left. Exchanges may be under way on some ranks only."""
+        """By a call of rill, not of MPI: it fails where a rank has left. Exchanges may be under way
+        on some ranks only."""
         count = len(self._parameters)
         mine = np.zeros(2 * count, np.float32)
         for i, p in enumerate(self._parameters):
@@ -290,7 +299,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         return exchange
 
     def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> _Exchange:
-        """All of the unit take part, as zeros where no rank has a dense gradient; those keep what they have."""
+        """All of the unit take part, as zeros where no rank has a dense gradient; those keep what
+        they have."""
         group = self._group(tuple(self._names[id(self._parameters[i])] for i in unit))
         gradients = [self._dense_gradient(self._parameters[i], i in present) for i in unit]
         if group.device is None:  # where they are, or a copy
@@ -317,7 +327,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         return gradient if gradient.is_contiguous() else gradient.contiguous()
 
     def _finish(self) -> None:
-        """Completes all and puts the results in place; a failure is raised when nothing is under way any more."""
+        """Completes all and puts the results in place; a failure is raised when nothing is under
+        way any more."""
         self._progress.complete()
         done, self._exchanges = self._exchanges, []
         failures = [exchange.failure for exchange in done if exchange.failure is not None]
@@ -347,7 +358,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._queued, self._queued_void = queued, void
 
     def _end_queued(self) -> None:
-        """The exchanges of the step before are known to be complete: raises what one has failed by."""
+        """The exchanges of the step before are known to be complete: raises what one has failed
+        by."""
         queued, self._queued = self._queued, []
         for exchange in queued:
             exchange.advance(wait=True)
@@ -365,8 +377,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     # ---- behind the backward pass ----
 
     def _find_units(self) -> list[tuple[int, ...]]:
-        """Parameters that are exchanged together, by number: large ones alone, small ones fused. Last parameters first, as the backward
-        pass has them; a fused unit where its first parameter is, which is ready last."""
+        """Parameters that are exchanged together, by number: large ones alone, small ones fused.
+        Last parameters first, as the backward pass has them; a fused unit where its first parameter
+        is, which is ready last."""
         units: list[tuple[int, ...]] = []
         numbers = {self._names[id(p)]: i for i, p in enumerate(self._parameters)}
         for i in reversed(range(len(self._parameters))):
@@ -382,7 +395,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         return kinds == {_DENSE} or (len(unit) == 1 and kinds == {_SPARSE})
 
     def _watch(self) -> list[Any]:
-        """Has autograd call _ready after it has accumulated a gradient. The nodes live as long as they are held."""
+        """Has autograd call _ready after it has accumulated a gradient. The nodes live as long as
+        they are held."""
         mine = weakref.ref(self)
         nodes = []
         for i, parameter in enumerate(self._parameters):
@@ -422,7 +436,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     # ---- groups ----
 
     def _find_fused(self) -> dict[str, tuple[str, ...]]:
-        """Names of small parameters that no rule is for, with the names of those that they are fused with."""
+        """Names of small parameters that no rule is for, with the names of those that they are
+        fused with."""
         by_type: dict[Any, list[str]] = {}
         for p in self._parameters:
             name = self._names[id(p)]
@@ -465,7 +480,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     @property
     def stats(self) -> dict[str, Stats]:
-        """Of the last exchange: by the name of the parameter, or of the first of those that are fused."""
+        """Of the last exchange: by the name of the parameter, or of the first of those that are
+        fused."""
         self._settle()
         return {
             **{names[0]: group.reducer.stats for names, group in self._groups.items()},
@@ -475,17 +491,3 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
 def _numbered(parameters: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
     return [(f"parameter.{i}", p) for i, p in enumerate(parameters)]
-
-
-@torch.no_grad()
-def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = None) -> None:
-    """Gives all ranks the root's parameters and buffers, as DistributedDataParallel does when it is made. Collective."""
-    ranks = default_comm(comm)
-    ranks._agree()
-    for tensor in [*module.parameters(), *module.buffers()]:
-        memory = tensor.detach().cpu().contiguous()
-        if memory.numel():
-            ranks._bcast_bytes(memory.view(-1).view(torch.uint8).numpy(), root)
-        tensor.copy_(memory)
-    if ranks is not comm and comm is not None:
-        ranks.free()

@@ -71,7 +71,8 @@ class Progress:
         self._jobs: collections.deque[Job] = collections.deque()
 
     def choose(self, comm: Comm, compute_threads: int) -> None:
-        """Before the first job: whether a thread advances those of this communicator, on ranks that compute with so many threads. Collective."""
+        """Before the first job: whether a thread advances those of this communicator, on ranks that
+        compute with so many threads. Collective."""
         if self._comm is not None:
             return
         self._comm = comm

@@ -1,9 +1,10 @@
-"""Where reducers find the gradients of a bucket: in place, in the memory of the host or of a CUDA device; or, where librill can't work there, in
-page-locked memory of the host.
+"""Where reducers find the gradients of a bucket: in place, in the memory of the host or of a CUDA
+device; or, where librill can't work there, in page-locked memory of the host.
 
 A bucket that is staged so is copied there on a stream of its own once the kernels that
-fill it are done, and its update is copied back on that stream, so that neither copy waits for later kernels of the backward pass.
-The future is one of the device: whoever waits for it makes its stream wait, not the host.
+fill it are done, and its update is copied back on that stream, so that neither copy waits for later
+kernels of the backward pass. The future is one of the device: whoever waits for it makes its stream
+wait, not the host.
 """
 
 from __future__ import annotations

@@ -58,8 +58,9 @@ def _unflat(flat: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 
 def to_stream(tensor: torch.Tensor) -> Stream:
-    """A stream of a tensor in row order. Of a sparse COO tensor duplicates are summed; one with dense dimensions, such as
-    the gradient of an embedding, becomes block-sparse. Entries of a sparse one come to the memory of the host; a dense one on a CUDA device stays there.
+    """A stream of a tensor in row order. Of a sparse COO tensor duplicates are summed; one with
+    dense dimensions, such as the gradient of an embedding, becomes block-sparse. Entries of a
+    sparse one come to the memory of the host; a dense one on a CUDA device stays there.
     """
     if tensor.layout is torch.strided:
         return as_stream(tensor.detach())
@@ -111,13 +112,16 @@ def allreduce(
     comm: Optional[Comm] = None,
     **options: Unpack[Options],
 ) -> torch.Tensor:
-    """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the same on all ranks.
+    """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the
+    same on all ranks.
 
-    ``op`` is "sum" or "mean", for dense tensors also "min", "max" or "prod". Sparse COO tensors may have duplicates, which are summed, dense
-    dimensions, and no entries at all on some ranks; the result is coalesced. Options are those of the
-    collectives (``algorithm=``, ``value_bits=``, ...). Collective: all ranks give the same shape, dtype and layout.
+    ``op`` is "sum" or "mean", for dense tensors also "min", "max" or "prod". Sparse COO tensors may
+    have duplicates, which are summed, dense dimensions, and no entries at all on some ranks; the
+    result is coalesced. Options are those of the collectives (``algorithm=``, ``value_bits=``,
+    ...). Collective: all ranks give the same shape, dtype and layout.
 
-    Of a tensor on a CUDA device the non-zeros travel through the memory of the host; the result is on the device, and the host waits for it.
+    Of a tensor on a CUDA device the non-zeros travel through the memory of the host; the result is
+    on the device, and the host waits for it.
     """
     from ._groups import default_comm
 
