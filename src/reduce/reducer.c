@@ -55,7 +55,8 @@ static rill_status create_request(rill_reducer *r) {
                          .op = RILL_SUM,
                          .root = -1,
                          .feedback = &r->feedback,
-                         .sequel = {rill__reducer_complete, r, &r->stats},
+                         .sequel = {rill__reducer_complete, r, &r->stats,
+                                    r->space->is_host ? NULL : rill__reducer_reserve},
                          .options = &o};
     return rill__call(r->comm, &a, RILL__PERSISTENT, &r->request);
 }

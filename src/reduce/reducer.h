@@ -114,7 +114,8 @@ static inline rill_status rill__reducer_follow(const rill_reducer *r, void *stre
 }
 
 /* ---- reducer_step.c ---- */
-rill__sequel_complete rill__reducer_complete; /* the last stage of a step */
+rill__sequel_complete rill__reducer_complete;     /* the last stage of a step */
+rill_status rill__reducer_reserve(void *reducer); /* memory in the space for that stage */
 
 /* ---- reducer_options.c ---- */
 /* The user's options: checked, copied, and with what 0 stands for. */

@@ -174,6 +174,17 @@ static bool is_void(rill_reducer *r) {
     return !r->checks && !rill__dense_is_finite(r->space, r->type, result->val.data, result->nnz);
 }
 
+rill_status rill__reducer_reserve(void *reducer) {
+    rill_reducer *r = reducer;
+    rill_stream *to = r->target.stream ? r->target.stream : r->landed, *from = r->request->out;
+    rill__shape shape = rill__stream_shape(r->selected);
+    if (from->form == RILL__DENSE) RILL_TRY(rill__stream_reserve_dense(to));
+    else if (from->form == RILL__SPARSE) RILL_TRY(rill__stream_reserve_pairs(to, from->nnz));
+    for (int i = 0; i < r->feedback.returns; i++)
+        RILL_TRY(rill__piece_reserve(&r->given_back, shape, &r->feedback.returned[i].part));
+    return RILL_OK;
+}
+
 /* The result where the reducer's other vectors lie. */
 static rill_status land(rill_reducer *r) {
     r->delivered = r->request->out;

@@ -38,12 +38,17 @@ void rill__part_clear_in(rill__shape shape, const rill__part *p, void *dense,
                             mask ? RILL__INSIDE : RILL__EVERYWHERE);
 }
 
+rill_status rill__piece_reserve(rill__piece *piece, rill__shape shape, const rill__part *p) {
+    rill__part_bytes bytes = rill__part_room(shape, p);
+    RILL_TRY(rill__buffer_reserve(&piece->idx, bytes.idx));
+    return rill__buffer_reserve(&piece->val, bytes.val);
+}
+
 rill_status rill__piece_copy(rill__piece *piece, const rill__space *space, rill__shape shape,
                              const rill__part *p) {
     const rill__space *from = rill__part_space(p);
     rill__part_bytes bytes = rill__part_room(shape, p);
-    RILL_TRY(rill__buffer_reserve(&piece->idx, bytes.idx));
-    RILL_TRY(rill__buffer_reserve(&piece->val, bytes.val));
+    RILL_TRY(rill__piece_reserve(piece, shape, p));
     RILL_TRY(rill__space_copy(space, piece->idx.data, from, p->idx, bytes.idx));
     RILL_TRY(rill__space_copy(space, piece->val.data, from, p->val, bytes.val));
     piece->part = *p;
