@@ -50,7 +50,8 @@ typedef enum rill_status {
     RILL_ERR_MEMORY = -8,
     RILL_ERR_MPI = -9,    /* MPI reported an error */
     RILL_ERR_STATE = -10, /* the object is not in a state that allows the call */
-    RILL_ERR_IO = -11
+    RILL_ERR_IO = -11,
+    RILL_ERR_PEER = -12 /* a rank is gone; the detail names it */
 } rill_status;
 
 RILL_API const char *rill_strerror(rill_status); /* a short phrase; never NULL */
@@ -221,6 +222,23 @@ RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill
  * from calling.) Settings come from config and the environment; config->info is not read.
  * Algorithms that MPI serves elsewhere ("dense", "s2") sum by messages of rill's own there. */
 RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, rill_comm **comms);
+
+/* How processes find each other. allgather: all ranks call it in the same order with the same
+ * number of bytes; all has room for ranks * bytes; 0 is success. It is called only inside
+ * rill_comm_create_ucx. */
+typedef struct rill_bootstrap {
+    size_t size;
+    int rank, ranks;
+    int (*allgather)(const void *mine, size_t bytes, void *all, void *context);
+    void *context;
+} rill_bootstrap;
+#define RILL_BOOTSTRAP_INIT                                                                        \
+    { sizeof(rill_bootstrap), 0, 1, NULL, NULL }
+/* Ranks that find each other by any means, over UCX, without MPI: each calls this, and none waits
+ * for ever for one that does not come. Settings come from config and rank 0's environment;
+ * config->info is not read. RILL_ERR_UNSUPPORTED where rill was built without UCX. */
+RILL_API rill_status rill_comm_create_ucx(const rill_bootstrap *, const rill_config *or_null,
+                                          rill_comm **out);
 /* Collective; also after a failed call. All requests must be freed first. Local communicators are
  * freed one by one, in any order: whoever is in a call that the rank would have to take part in
  * gets RILL_ERR_STATE. */
