@@ -13,8 +13,9 @@
 static rill_status check(const rill_bootstrap *b) {
     if (!b) return rill__fail(RILL_ERR_ARGUMENT, CREATE "bootstrap is NULL");
     if (b->size < sizeof *b)
-        return rill__fail(RILL_ERR_ARGUMENT, CREATE "bootstrap.size is %zu, not %zu: "
-                                                    "RILL_BOOTSTRAP_INIT sets it",
+        return rill__fail(RILL_ERR_ARGUMENT,
+                          CREATE "bootstrap.size is %zu, not %zu: "
+                                 "RILL_BOOTSTRAP_INIT sets it",
                           b->size, sizeof *b);
     if (b->ranks < 1 || b->ranks > RILL__UCX_MOST_RANKS)
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "bootstrap.ranks is %d, not from 1 to %d",

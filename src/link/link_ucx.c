@@ -28,15 +28,46 @@ uint64_t rill__link_ucx_strangers(const rill__link *link) {
 
 /* ---- who is gone ----------------------------------------------------------------------------- */
 
+/* Nothing reaches it any more. Where its endpoint handles errors, that ends what is under way: no
+ * late bytes go to memory that has another use by then. */
+static void lose(own_link *own, int rank) {
+    static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                              .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    if (own->lost[rank]) return;
+    own->lost[rank] = 1;
+    if (own->first_lost < 0) own->first_lost = rank;
+    if (!own->handles_errors[rank]) return;
+    ucs_status_ptr_t closing = ucp_ep_close_nbx(own->peers[rank], &force);
+    if (closing && !UCS_PTR_IS_ERR(closing)) ucp_request_free(closing);
+    own->peers[rank] = NULL;
+}
+
 bool rill__ucx_look(own_link *own) {
-    if (rill__watch_poll(own->watch) == 0) return own->first_lost >= 0;
-    for (int i = 0; i < own->link.ranks; i++) {
-        if (rill__watch_state(own->watch, i) < RILL__WATCH_SILENT) continue;
-        own->lost[i] = 1;
-        if (own->first_lost < 0) own->first_lost = i;
+    if (rill__watch_poll(own->watch) > own->watched_lost) {
+        own->watched_lost = 0;
+        for (int i = 0; i < own->link.ranks; i++) {
+            if (rill__watch_state(own->watch, i) < RILL__WATCH_SILENT) continue;
+            own->watched_lost++;
+            lose(own, i);
+        }
     }
     return own->first_lost >= 0;
 }
+
+static bool failed(rill__link *link, uint8_t *fate) {
+    own_link *own = rill__ucx_of(link);
+    if (!rill__ucx_look(own)) return false;
+    for (int i = 0; i < link->ranks; i++) {
+        if (!own->lost[i]) continue;
+        bool dead = rill__watch_state(own->watch, i) == RILL__WATCH_GONE;
+        uint8_t is = dead ? RILL__DEAD : RILL__SILENT;
+        if (fate[i] < is) fate[i] = is;
+    }
+    return true;
+}
+
+/* Its connection stays open: its end would look like the death of this rank. */
+static void give_up(rill__link *link, int rank) { lose(rill__ucx_of(link), rank); }
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
@@ -57,9 +88,9 @@ static inline int source_of(uint64_t tag) {
 static const ucp_request_param_t plain = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE,
                                           .memory_type = UCS_MEMORY_TYPE_HOST};
 /* The number of bytes that came is in the request: there must be one. */
-static const ucp_request_param_t with_request = {
-    .op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-    .memory_type = UCS_MEMORY_TYPE_HOST};
+static const ucp_request_param_t with_request = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                                                                 UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                                 .memory_type = UCS_MEMORY_TYPE_HOST};
 
 static inline rill__ucx_request *request_of(const rill__wire *wire) {
     return (rill__ucx_request *)(uintptr_t)wire->word;
@@ -94,7 +125,7 @@ static rill_status send_tagged(own_link *own, int to, uint64_t tag, const void *
 }
 
 static rill_status send_message(rill__link *link, int to, int tag, const void *data, size_t bytes,
-                        rill__wire *wire) {
+                                rill__wire *wire) {
     own_link *own = rill__ucx_of(link);
     return send_tagged(own, to, full_tag(own, link->rank, tag), data, bytes, wire);
 }
@@ -191,9 +222,12 @@ static rill_status probe(rill__link *link, int source, int tag, int tries, rill_
         mask |= RILL__UCX_SOURCE_MASK;
         wanted |= (uint64_t)source << RILL__UCX_SOURCE_AT;
     }
-    if (tag != RILL__ANY) {
+    if (tag > RILL__ANY) {
         mask |= RILL__UCX_TAG_MASK;
         wanted |= (uint32_t)tag;
+    } else { /* any of an epoch */
+        mask |= RILL__UCX_TAG_MASK & ~(uint64_t)(RILL__EPOCH_TAGS - 1);
+        wanted |= (uint64_t)(RILL__ANY - tag) * RILL__EPOCH_TAGS;
     }
     ucp_tag_recv_info_t info;
     ucp_tag_message_h found = ucp_tag_probe_nb(own->worker, wanted, mask, 0, &info);
@@ -328,4 +362,6 @@ const rill__link_table rill__ucx_table = {
     .share = rill__ucx_share,
     .unshare = rill__ucx_unshare,
     .close = rill__ucx_close,
+    .failed = failed,
+    .give_up = give_up,
 };

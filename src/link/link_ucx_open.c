@@ -100,7 +100,8 @@ static rill_status reserve(opening *o, int ranks) {
         own->link.values = rill__calloc(n * RILL__LINK_VALUES, sizeof *own->link.values);
         own->peers = rill__calloc(n, sizeof *own->peers);
         own->wires = rill__calloc(2 * n, sizeof *own->wires);
-        own->lost = rill__calloc(n, sizeof *own->lost);
+        own->lost = rill__calloc(2 * n, sizeof *own->lost);
+        own->handles_errors = own->lost ? own->lost + n : NULL;
         own->first_lost = -1;
     }
     if (own && o->all && o->same_host && own->link.values && own->peers && own->wires && own->lost)
@@ -177,8 +178,10 @@ static rill_status introduce(opening *o, rill_status status) {
     for (int i = 0; i < b->ranks; i++) {
         const intro *one = &o->all[i];
         if (one->magic != MAGIC || one->version != VERSION)
-            return rill__fail(RILL_ERR_MISMATCH, "rank %d has another rill, or allgather mixes "
-                                                 "bytes up", i);
+            return rill__fail(RILL_ERR_MISMATCH,
+                              "rank %d has another rill, or allgather mixes "
+                              "bytes up",
+                              i);
         if (one->rank != i || one->ranks != b->ranks)
             return rill__fail(RILL_ERR_MISMATCH,
                               "allgather brings rank %d of %d in the place of rank %d of %d",
@@ -207,6 +210,7 @@ static rill_status connect_peers(opening *o) {
             .err_mode = o->same_host[i] ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
             .err_handler = {.cb = peer_failed, .arg = NULL},
         };
+        own->handles_errors[i] = !o->same_host[i];
         ucs_status_t status = ucp_ep_create(own->worker, &params, &own->peers[i]);
         if (status != UCS_OK)
             return rill__fail(RILL_ERR_PEER, "rank %d cannot reach rank %d: ucp_ep_create: %s",

@@ -23,10 +23,12 @@ typedef struct rill__link_ucx {
     rill__watch *watch;
     uint64_t key; /* in place */
     uint8_t job[RILL__JOB_KEY];
-    rill__wire *wires; /* room for 2 of each rank: allgather */
-    uint8_t *lost;     /* of each rank: no message reaches it */
-    int first_lost;    /* one of them; -1: none */
-    double until;      /* while it is opened: when to give up; else 0 */
+    rill__wire *wires;    /* room for 2 of each rank: allgather */
+    bool *handles_errors; /* of each endpoint */
+    bool *lost;           /* of each rank: no message reaches it */
+    int first_lost;       /* one of them; -1: none */
+    int watched_lost;     /* those that the watch has told of */
+    double until;         /* while it is opened: when to give up; else 0 */
     uint64_t strangers;
     unsigned vain; /* probes */
     unsigned bit;  /* of the key, where strangers are looked for next */

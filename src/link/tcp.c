@@ -43,8 +43,7 @@ static int listen_at(const rill__socket_address *at, uint16_t *port) {
     int fd = new_socket(at->any.sa_family), on = 1, off = 0;
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (at->any.sa_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (at->any.sa_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     rill__socket_address bound = *at;
     socklen_t length = sizeof bound;
     if (bind(fd, &at->any, length_of(at)) || listen(fd, BACKLOG) ||
@@ -98,9 +97,7 @@ int rill__tcp_outcome(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) ? errno : error;
 }
 
-static bool is_for_later(void) {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-}
+static bool is_for_later(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 long rill__tcp_read(int fd, void *data, size_t bytes) {
     ssize_t n = recv(fd, data, bytes, MSG_DONTWAIT);

@@ -82,8 +82,7 @@ rill_status rill__watch_create(int rank, int ranks, rill__watch **out, rill__wat
     w->events = w->listener >= 0 ? epoll_create1(EPOLL_CLOEXEC) : -1;
     enlist(w);
     if (w->events < 0) {
-        rill_status status = rill__fail(RILL_ERR_IO, "no socket to listen on: %s",
-                                        strerror(errno));
+        rill_status status = rill__fail(RILL_ERR_IO, "no socket to listen on: %s", strerror(errno));
         rill__watch_free(w);
         return status;
     }
@@ -157,9 +156,3 @@ void rill__watch_leave(rill__watch *w) {
 }
 
 bool rill__watch_all_left(const rill__watch *w) { return w->there == 0; }
-
-void rill__watch_drop(rill__watch *w, int rank) {
-    if (rank == w->rank) return;
-    if (w->fds[rank] >= 0) rill__tcp_write(w->fds[rank], &goodbye, 1);
-    end(w, rank, RILL__WATCH_GONE);
-}

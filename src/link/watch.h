@@ -38,8 +38,6 @@ int rill__watch_state(const rill__watch *, int rank);
 /* Tells all peers that this rank closes; whether all of them have said so, or are gone. */
 void rill__watch_leave(rill__watch *);
 bool rill__watch_all_left(const rill__watch *);
-/* The peer is of no interest any more: as if gone. It sees an end with a word. */
-void rill__watch_drop(rill__watch *, int rank);
 void rill__watch_free(rill__watch *); /* without rill__watch_leave the others see a death */
 
 #endif

@@ -8,9 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Callers whose greeting is not whole yet. More than that at once are dropped, the first first: a
- * peer tries again, and strangers cannot keep it out for long. */
+/* Callers whose greeting is not whole yet. Where there are more the oldest goes, after a while in
+ * which a peer would have greeted; it tries again, and strangers cannot keep it out for long. */
 enum { CALLERS = 64 };
+#define HASTE 0.2
 /* Seconds for one address, and for whoever is behind it, or calls, to greet. */
 #define PATIENCE 3.0
 #define COURTESY 15.0
@@ -120,8 +121,11 @@ static rill_status advance(connecting *c, attempt *a, int rank) {
 /* ---- from lower ranks ------------------------------------------------------------------------ */
 
 static void accept_all(connecting *c) {
-    for (int fd; (fd = rill__tcp_accept(c->w->listener)) >= 0;) {
-        attempt *a = &c->callers[c->next_caller++ % CALLERS];
+    for (;; c->next_caller++) {
+        attempt *a = &c->callers[c->next_caller % CALLERS];
+        if (a->fd >= 0 && a->until - COURTESY + HASTE > rill__tcp_clock()) return;
+        int fd = rill__tcp_accept(c->w->listener);
+        if (fd < 0) return;
         give_up(a);
         *a = (attempt){.fd = fd, .stage = AWAITS, .until = rill__tcp_clock() + COURTESY};
     }

@@ -10,9 +10,9 @@ struct rill__watch {
     int events;   /* epoll */
     int *fds;     /* of each rank; -1: none */
     uint8_t *states;
-    int lost;       /* silent or gone */
-    int there;      /* neither left nor lost */
-    bool said_left; /* all have been told */
+    int lost;          /* silent or gone */
+    int there;         /* neither left nor lost */
+    bool said_left;    /* all have been told */
     rill__watch *next; /* of this process: see rill__watch_create */
 };
 
