@@ -32,9 +32,7 @@ static void take_step(const both *b, int which, const void *gradient, void *upda
         CHECK_OK(rill_reducer_wait(r));
         break;
     case STREAM: CHECK_OK(rill_reducer_step_stream(r, gradient, stream)); break;
-    case TENSORS:
-        CHECK_OK(rill_reducer_step_tensors(r, 2, tensors));
-        break;
+    case TENSORS: CHECK_OK(rill_reducer_step_tensors(r, 2, tensors)); break;
     default: CHECK_OK(rill_reducer_step(r, gradient, update));
     }
 }
