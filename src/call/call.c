@@ -111,10 +111,17 @@ static void end_run(rill_request *r) {
     if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
 
+static void pass_gate(rill_request *r);
+
 static rill_status step_call(rill__task *task) {
     rill_request *r = (rill_request *)task;
     rill_comm *comm = r->comm;
     rill_status status;
+    if (r->phase == RILL__P_GATE) {
+        if (!atomic_load_explicit(&r->open, memory_order_acquire)) return RILL_IN_PROGRESS;
+        pass_gate(r);
+        task->moved = true;
+    }
     if (r->phase == RILL__P_CHECK) {
         status = rill__agree_step(&r->task, &r->agree);
         if (status != RILL_OK) return status;
@@ -175,6 +182,10 @@ static void call_completed(rill__task *task) {
                              .nnz_out = r->nnz_out};
     rill__plan_end(&r->comm->planner, &r->plan, &outcome);
     if (!r->sequel.complete) return;
+    if (task->ending) {
+        atomic_store_explicit(&r->ended, RILL__CALL_ENDED, memory_order_release);
+        return;
+    }
     rill_status status = r->sequel.complete(r->sequel.whom, task->status);
     if (status != RILL_OK) rill__task_fail(task, status);
 }
@@ -240,13 +251,12 @@ static void introduce(rill_request *r) {
     p->predicted = 0;
 }
 
-/* The fields are set one by one, here and above: a struct that is put together and then copied is
+/* What the others are to have alike, and what the planner is told. The fields are set one by one, here and above: a struct that is put together and then copied is
  * read with wider loads than it was written with, and such a load waits until all stores before it
  * have left the core, those to memory that another rank reads among them. */
-rill_status rill__request_begin(rill_request *r) {
-    rill_comm *comm = r->comm;
+static void announce(rill_request *r) {
     rill__task *task = &r->task;
-    r->started = rill__ticks(comm->engine.link);
+    r->started = rill__ticks(r->comm->engine.link);
     furnish(r);
     introduce(r);
     task->waited_for = r->blocking;
@@ -266,18 +276,58 @@ rill_status rill__request_begin(rill_request *r) {
         r->feedback->returns = 0;
         r->feedback->collision_error = 0;
     }
+}
+
+static void start(rill_request *r) {
+    rill__planner *planner = &r->comm->planner;
     rill__task_start(&r->task);
-    task->adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
-                      rill__wire_adds_bits(r->in->type, r->op, comm->planner.sums_bits);
-    if (!r->only_agrees) rill__plan_begin(&comm->planner, &r->plan);
+    r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
+                        rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
+    if (!r->only_agrees) rill__plan_begin(planner, &r->plan);
+}
+
+static void take_input(rill_request *r) {
     r->phase = RILL__P_PLAN;
-    if (comm->defaults.check) {
+    if (r->comm->defaults.check) {
         r->phase = RILL__P_CHECK;
         rill__agree_start(&r->agree, arguments_word(r), NULL, 0);
     }
     if (takes_input_late(r)) r->input = rill__part_empty(0, r->in->dim);
     else rill__request_input(r);
+}
+
+rill_status rill__request_begin(rill_request *r) {
+    r->task.ending = NULL;
+    announce(r);
+    start(r);
+    take_input(r);
     return RILL_OK;
+}
+
+static rill_status ending(rill__task *task) {
+    rill_request *r = (rill_request *)task;
+    bool all = atomic_load_explicit(&r->ended, memory_order_acquire) == RILL__ALL_ENDED;
+    return all ? RILL_OK : RILL_IN_PROGRESS;
+}
+
+void rill__request_reserve(rill_request *r) {
+    atomic_store_explicit(&r->open, false, memory_order_relaxed);
+    atomic_store_explicit(&r->ended, RILL__NOT_ENDED, memory_order_relaxed);
+    atomic_store_explicit(&r->told, false, memory_order_relaxed);
+    r->task.ending = ending;
+    r->feedback = NULL; /* the step before may still use it */
+    announce(r);
+    start(r);
+    r->phase = RILL__P_GATE;
+}
+
+static void pass_gate(rill_request *r) {
+    uint8_t flags = 0;
+    rill_status status = r->sequel.enter(r->sequel.whom, &flags);
+    announce(r);
+    take_input(r);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
+    r->task.flags |= flags;
 }
 
 /* The first messages leave at once; or, where that is work and there is a progress thread, it is
