@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from . import _launch
 
@@ -145,21 +145,31 @@ def torchrun_store() -> StoreMeeting:
     return StoreMeeting(dist.PrefixStore(f"rill-{restart}", store), rank, ranks)
 
 
-def from_environment() -> Any:
-    """An allgather of bytes among the ranks that the environment knows, with ``rank`` and
-    ``ranks``."""
-    address, place = os.environ.get("RILL_RENDEZVOUS"), _launch.place()
+def meet(
+    rank: Optional[int] = None, ranks: Optional[int] = None, address: Optional[str] = None
+) -> Any:
+    """An allgather of bytes, with ``rank`` and ``ranks``; what is not given comes from the
+    environment."""
+    place = _launch.place()
+    address = address or os.environ.get("RILL_RENDEZVOUS")
+    if rank is None and place is not None:
+        rank = place.rank
+    if ranks is None and place is not None:
+        ranks = place.ranks
     if address:
-        if place is None:
+        if rank is None or ranks is None:
             raise RuntimeError(
-                f"RILL_RENDEZVOUS is {address}, but nothing says which rank this is: set RANK and WORLD_SIZE"
+                f"the rendezvous is {address}, but nothing says which rank this is: "
+                "set RANK and WORLD_SIZE"
             )
-        return Meeting(place.rank, place.ranks, address)
+        return Meeting(rank, ranks, address)
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return torchrun_store()
-    ranks = place.ranks if place is not None else 1
+    if ranks is None:
+        raise RuntimeError("nothing says where ranks meet: set RILL_RENDEZVOUS=host:port")
     why = (
         f"{ranks} processes were started without MPI, and nothing says where they meet: set "
-        "RILL_RENDEZVOUS=host:port, an address of rank 0, or call torch.distributed.init_process_group first"
+        "RILL_RENDEZVOUS=host:port, an address of rank 0, or call "
+        "torch.distributed.init_process_group first"
     )
     raise RuntimeError(_launch.message(ranks, why))
