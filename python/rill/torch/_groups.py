@@ -361,9 +361,9 @@ class Checkpointed:
         residuals = {}
         for name in sorted(sizes):
             part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
-            stream = as_stream(part)
+            stream = as_stream(part.numpy())
             self.comm.allreduce(stream, stream, algorithm="dense", value_bits=0, allow_bits=0)
-            stream.dense(part)
+            stream.dense(part.numpy())
             residuals[name] = part.to(torch.float32)
         return residuals
 
