@@ -92,6 +92,12 @@ class Devices:
                 )
         return device if self._usable[tensor.dtype] else None
 
+    def move(self, comm: Comm) -> None:
+        """To other ranks, which have the same devices."""
+        self._comm = comm
+        if any(self._usable.values()):
+            comm.start_thread()
+
     def known(self, tensor: torch.Tensor) -> Optional[torch.device]:
         """As of, where that was asked before for this type; not collective."""
         device = runtime.device(tensor)
