@@ -22,7 +22,6 @@ from ._library import (
     check,
     check_shared,
     lib,
-    needs,
 )
 from ._mpi import mpi
 from ._op import Op, check_op, op_handle
@@ -203,7 +202,6 @@ class Comm:
 
     def failed(self) -> list[int]:
         """The ranks that are known to be gone, after a PeerError."""
-        needs("rill_comm_failed", "a job that outlives a rank")
         ranks, n = (ctypes.c_int * self.size)(), ctypes.c_int()
         check(lib.rill_comm_failed(self._live(), self.size, ranks, ctypes.byref(n)))
         return list(ranks[: n.value])
@@ -211,7 +209,6 @@ class Comm:
     def shrink(self) -> "Comm":
         """A communicator of the ranks that live, after a PeerError; this one stays, to be freed.
         Collective over those that live."""
-        needs("rill_comm_shrink", "a job that outlives a rank")
         handle = ctypes.c_void_p()
         check_shared(lib.rill_comm_shrink(self._live(), ctypes.byref(handle)))
         made = Comm._of(handle)

@@ -141,8 +141,6 @@ def _declare(name: str, result: Any, *arguments: Any) -> None:
 # What a librill may lack: see needs().
 OPTIONAL = {
     "rill_comm_create_ucx",
-    "rill_comm_failed",
-    "rill_comm_shrink",
     "rill_reducer_move",
     "rill_reducer_update",
     "rill_reducer_step_on",

@@ -20,12 +20,6 @@ _MEMORY: list[Any] = (
     if hasattr(lib, "rill_reducer_step_on")
     else []
 )
-# What one that knows nothing of ranks that die lacks.
-_LIFE: list[Any] = (
-    [("timeout_s", ctypes.c_int), ("minority", ctypes.c_int)]
-    if hasattr(lib, "rill_comm_shrink")
-    else []
-)
 
 
 class CStats(ctypes.Structure):
@@ -131,7 +125,8 @@ class CConfig(ctypes.Structure):
         ("check", ctypes.c_int),
         ("split_limit", ctypes.c_uint64),
         ("progress_thread", ctypes.c_int),
-        *_LIFE,
+        ("timeout_s", ctypes.c_int),
+        ("minority", ctypes.c_int),
     ]
 
 
@@ -142,19 +137,15 @@ def config_of(
     timeout_s: Optional[int] = None,
     minority: Optional[bool] = None,
 ) -> CConfig:
-    config = CConfig(
+    return CConfig(
         ctypes.sizeof(CConfig),
         None,
         -1 if check is None else int(check),
         split_limit,
         -1 if progress_thread is None else int(progress_thread),
+        -1 if timeout_s is None else int(timeout_s),
+        -1 if minority is None else int(minority),
     )
-    if timeout_s is not None or minority is not None:
-        needs("rill_comm_shrink", "timeout_s and minority")
-    if _LIFE:
-        config.timeout_s = -1 if timeout_s is None else int(timeout_s)
-        config.minority = -1 if minority is None else int(minority)
-    return config
 
 
 class Options(TypedDict, total=False):
