@@ -160,10 +160,11 @@ def land(flights: Sequence[Any], tensors: Sequence[torch.Tensor], void: bool) ->
 def give_back_late(flights: Sequence[Any]) -> None:
     """The exchanges are complete and the step is void: what a reducer has sent that is not void
     itself goes back. Its update is asked for once more: the memory that it was in has other
-    contents by now."""
+    contents by now. Over MPI reducers do not keep it: it is dropped there, as plain DDP drops the
+    gradients of a step that is skipped."""
     for flight in flights:
         reducer = flight.group.reducer
-        if flight.group.keeps and not reducer._voided():
+        if reducer.comm.mpi is None and flight.group.keeps and not reducer._voided():
             like = flight.parts[0]
             update = torch.empty(reducer.dim, dtype=like.dtype, device=like.device)
             reducer.give_back(0, reducer.update(update))
