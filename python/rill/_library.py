@@ -140,6 +140,8 @@ def _declare(name: str, result: Any, *arguments: Any) -> None:
 
 # What a librill may lack: see needs().
 OPTIONAL = {
+    "rill_bootstrap_create",
+    "rill_bootstrap_free",
     "rill_comm_create_ucx",
     "rill_reducer_move",
     "rill_reducer_update",
@@ -188,6 +190,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_sum": (pointer, c_int, pointer, pointer),
         "rill_stream_concat": (pointer, pointer),
         "rill_comm_create_local": (c_int, pointer, pointer),
+        "rill_bootstrap_create": (text, c_int, c_int, pointer),
         "rill_comm_create_ucx": (pointer, pointer, pointer),
         "rill_comm_failed": (pointer, c_int, pointer, pointer),
         "rill_comm_shrink": (pointer, pointer),
@@ -231,6 +234,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_select_on": (pointer, pointer, pointer, pointer),
         "rill_select_residual_on": (pointer, pointer, pointer, pointer, pointer),
     },
+    None: {"rill_bootstrap_free": (pointer,)},
     u64: {
         "rill_stream_nnz": (pointer,),
         "rill_stream_dim": (pointer,),

@@ -304,8 +304,8 @@ def ddp(comm, mpi, clock):
 
 
 def void_step(comm, mpi):
-    """A NaN on one rank in one bucket: all gradients of the step are NaN on all ranks, and nothing
-    of other buckets is lost."""
+    """A NaN on one rank in one bucket: all gradients of the step are NaN on all ranks, and
+    residuals stay finite."""
     import torch
 
     import rill.torch
@@ -314,21 +314,15 @@ def void_step(comm, mpi):
     state = rill.torch.State("topk", density=0.05, module=model, comm=comm)
     wrapper = wrapped(model, state)
     train(wrapper, comm.rank, 3, lr=0.0)
-    before = state.state_dict()["residuals"]
-    x = torch.zeros(4, 64).cuda()
-    if comm.rank == comm.size - 1:
-        x[0, 0] = float("nan")
+    factor = float("nan") if comm.rank == comm.size - 1 else 1.0
     wrapper.zero_grad()
     out = wrapper(torch.zeros(4, 64).cuda())
     # Only the last layer's bias gets a NaN; the gradients of the other layers are finite.
-    loss = out.sum() * 0 + (model[-1].bias * (x[0, 0] + 1)).sum()
-    loss.backward()
+    model[-1].bias.register_hook(lambda gradient: gradient * factor)
+    out.sum().backward()
     spoiled = all(bool(p.grad.isnan().all()) for p in model.parameters())
     state.wait()
-    after = state.state_dict()["residuals"]
-    kept = all(
-        torch.allclose(before[name], after[name], atol=1e-5) for name in before if "4." not in name
-    )
+    kept = all(bool(part.isfinite().all()) for part in state.state_dict()["residuals"].values())
     return mpi.allreduce(int(spoiled and kept)) == comm.size
 
 

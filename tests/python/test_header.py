@@ -13,7 +13,7 @@ import subprocess
 import pytest
 
 import rill
-from rill import _buffers, _library, _settings, _structs, _ucx
+from rill import _buffers, _library, _settings, _rendezvous, _structs
 
 # What Python has no use for.
 ENUMS_LEFT_OUT: set = set()
@@ -75,6 +75,8 @@ def kind_of(declaration, enums):
             return ctypes.c_char_p
         return "pointer"
     words = [word for word in declaration.split() if word != "const"]
+    if words == ["void"]:
+        return None
     if words[0] in enums:
         return ctypes.c_int
     return KINDS[words[0]]
@@ -128,7 +130,7 @@ def test_structs_have_the_fields_of_the_header(header):
         "rill_setting": _settings.CSetting,
     }
     if "rill_bootstrap" in header["structs"]:
-        bound["rill_bootstrap"] = _ucx.CBootstrap
+        bound["rill_bootstrap"] = _rendezvous.CBootstrap
     assert set(header["structs"]) == set(bound) | STRUCTS_LEFT_OUT
     for name, struct in bound.items():
         fields = header["structs"][name]

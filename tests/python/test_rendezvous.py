@@ -7,7 +7,11 @@ import threading
 import pytest
 
 import rill
-from rill import _launch, _rendezvous
+from rill import _launch, _library, _rendezvous
+
+needs_ucx = pytest.mark.skipif(
+    not hasattr(_library.lib, "rill_bootstrap_create"), reason="librill has no rendezvous"
+)
 
 
 def free_port():
@@ -47,88 +51,38 @@ def together(ranks, work):
     return results
 
 
+@needs_ucx
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_all_get_what_all_bring(ranks):
     address = f"127.0.0.1:{free_port()}"
 
     def work(rank):
-        meeting = _rendezvous.Meeting(rank, ranks, address, timeout=20)
-        got = [
-            meeting(bytes([rank]) * 3),
-            meeting(b""),
-            meeting(bytes([rank + 1]) * 300_000),
-        ]
-        meeting.close()
-        return got
+        meeting = _rendezvous.Meeting(rank, ranks, address)
+        assert (meeting.rank, meeting.ranks) == (rank, ranks)
+        return [meeting(bytes([rank]) * 3), meeting(bytes([rank + 1]) * 300_000)]
 
     for got in together(ranks, work):
         assert got == [
             [bytes([r]) * 3 for r in range(ranks)],
-            [b""] * ranks,
             [bytes([r + 1]) * 300_000 for r in range(ranks)],
         ]
 
 
-def test_a_stranger_is_turned_away():
-    port = free_port()
-
-    def work(rank):
-        if rank == 2:  # no rank at all
-            while True:
-                try:
-                    with socket.create_connection(("127.0.0.1", port)) as stranger:
-                        stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
-                        return stranger.recv(1)
-                except ConnectionRefusedError:
-                    continue
-        if rank == 1:
-            stranger_came.wait(20)
-        return _rendezvous.Meeting(rank, 2, f"127.0.0.1:{port}", timeout=20)(bytes([rank]))
-
-    stranger_came = threading.Event()
-    threading.Timer(0.3, stranger_came.set).start()
-    assert together(3, work)[:2] == [[b"\0", b"\1"]] * 2
+@needs_ucx
+def test_rank_and_size_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("RILL_RENDEZVOUS", f"127.0.0.1:{free_port()}")
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    meeting = _rendezvous.meet()
+    assert (meeting.rank, meeting.ranks) == (0, 1) and meeting(b"x") == [b"x"]
 
 
-def test_who_does_not_come_is_named():
-    with pytest.raises(TimeoutError, match=r"ranks \[1, 2\] have not come"):
-        _rendezvous.Meeting(0, 3, f"127.0.0.1:{free_port()}", timeout=0.2)
-    with pytest.raises(TimeoutError, match="rank 0 does not answer"):
-        _rendezvous.Meeting(1, 3, f"127.0.0.1:{free_port()}", timeout=0.2)
-
-
-def test_a_rank_that_comes_twice():
-    address = f"127.0.0.1:{free_port()}"
-
-    def work(number):
-        rank = min(number, 1)
-        return _rendezvous.Meeting(rank, 3, address, timeout=2)(b"x")
-
-    assert any("expected once" in str(result) for result in together(3, work))
-
-
-@pytest.mark.parametrize(
-    "rank,ranks,address,text",
-    [(3, 2, "h:1", "rank 3 is not one of 2"), (0, 2, "nowhere", "not of the form host:port")],
-)
-def test_wrong_arguments(rank, ranks, address, text):
-    with pytest.raises(ValueError, match=text):
-        _rendezvous.Meeting(rank, ranks, address)
-
-
-@pytest.mark.parametrize(
-    "environment,expected",
-    [
-        ({}, None),
-        ({"RANK": "1", "WORLD_SIZE": "4"}, (1, 4)),
-        ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3"}, (2, 3)),
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, (0, 2)),
-    ],
-)
-def test_rank_and_size_come_from_the_environment(monkeypatch, environment, expected):
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert _launch.place() == expected
+@needs_ucx
+def test_wrong_arguments():
+    with pytest.raises(rill.RillError, match="nowhere"):
+        _rendezvous.Meeting(0, 2, "nowhere")
+    with pytest.raises(rill.RillError, match="3"):
+        _rendezvous.Meeting(3, 2, "127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -148,9 +102,15 @@ def test_who_has_started_us(monkeypatch, environment, without):
     assert _launch.without_mpi() == without
 
 
-def test_init_without_an_address_says_what_is_missing(monkeypatch):
+def test_init_without_an_address_says_what_is_missing():
     with pytest.raises(RuntimeError, match="RILL_RENDEZVOUS"):
         rill.init()
-    monkeypatch.setenv("RILL_RENDEZVOUS", "127.0.0.1:1")
-    with pytest.raises(RuntimeError, match="set RANK and WORLD_SIZE"):
-        rill.init()
+
+
+def test_by_a_store_of_pytorch():
+    dist = pytest.importorskip("torch.distributed")
+    store = dist.HashStore()
+    meetings = [_rendezvous.StoreMeeting(store, rank, 2) for rank in range(2)]
+    for text in (b"a", b"b"):
+        got = together(2, lambda rank: meetings[rank](text + bytes([rank])))
+        assert got == [[text + b"\0", text + b"\1"]] * 2

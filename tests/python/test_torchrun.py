@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from rill import _library, _rendezvous
+from rill import _library
 
 START = """
 import os, sys, time
@@ -307,8 +307,16 @@ def test_a_rank_that_dies(repository, tmp_path):
     assert jobs[1].returncode == -signal.SIGKILL and dead == ""
 
 
-def test_the_rendezvous_of_torchrun(monkeypatch):
-    """Another group of workers of the same torchrun does not read what the one before wrote."""
-    store = torch.distributed.HashStore()
-    first = _rendezvous.StoreMeeting(store, 0, 1)
-    assert first(b"x") == [b"x"] and first(b"y") == [b"y"]
+@pytest.mark.skipif(not hasattr(_library.lib, "rill_comm_shrink"), reason="ranks can't die here")
+def test_the_example_that_loses_a_rank(repository):
+    script = f"{repository}/examples/python/outlive.py"
+    done = subprocess.run(
+        [sys.executable, script, "--ranks", "3", "--steps", "30", "--kill", "1", "--at", "12"],
+        env=environment(repository),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0 and "step 30  ranks 2" in output, output
+    assert output.count("rank 1 is gone") == 2, output
