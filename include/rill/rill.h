@@ -229,6 +229,33 @@ RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill
  * from calling.) Settings come from config and the environment; config->info is not read.
  * Algorithms that MPI serves elsewhere ("dense", "s2") sum by messages of rill's own there. */
 RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, rill_comm **comms);
+
+/* How processes find each other. allgather: all ranks call it in the same order with the same
+ * number of bytes; all has room for ranks * bytes; 0 is success. It is called only inside
+ * rill_comm_create_ucx. */
+typedef struct rill_bootstrap {
+    size_t size;
+    int rank, ranks;
+    int (*allgather)(const void *mine, size_t bytes, void *all, void *context);
+    void *context;
+} rill_bootstrap;
+#define RILL_BOOTSTRAP_INIT                                                                        \
+    { sizeof(rill_bootstrap), 0, 1, NULL, NULL }
+/* A bootstrap for processes that only know where to meet: rank 0 listens at HOST:PORT (or
+ * [IPV6]:PORT; NULL: RILL_RENDEZVOUS of the environment), the others connect. rank and ranks less
+ * than 0: those of the environment, by RANK and WORLD_SIZE, SLURM_PROCID and SLURM_NTASKS,
+ * OMPI_COMM_WORLD_RANK and _SIZE, or PMI_RANK and PMI_SIZE, the first pair that is there. Fails
+ * after two minutes without the others. The network between them is trusted: anybody who reaches
+ * the port meanwhile may come in the place of a rank. Its allgather may be used until it is freed,
+ * which may be as soon as the communicators are created. */
+RILL_API rill_status rill_bootstrap_create(const char *address_or_null, int rank, int ranks,
+                                           rill_bootstrap *out);
+RILL_API void rill_bootstrap_free(rill_bootstrap *); /* only what rill_bootstrap_create has made */
+/* Ranks that find each other by any means, over UCX, without MPI: each calls this, and none waits
+ * for ever for one that does not come. Settings come from config and rank 0's environment;
+ * config->info is not read. RILL_ERR_UNSUPPORTED where rill was built without UCX. */
+RILL_API rill_status rill_comm_create_ucx(const rill_bootstrap *, const rill_config *or_null,
+                                          rill_comm **out);
 /* Collective; also after a failed call. All requests must be freed first. Local communicators are
  * freed one by one, in any order: whoever is in a call that the rank would have to take part in
  * gets RILL_ERR_STATE. */
