@@ -1,5 +1,5 @@
-"""Training that outlives a rank: four plain processes train a classifier, one is killed in the middle,
-the others go on. Needs no MPI and no torchrun:
+"""Training that outlives a rank: four plain processes train a classifier, one is killed in the
+middle, the others go on. Needs no MPI and no torchrun:
 
     python3 examples/python/outlive.py --ranks 4 --steps 60 --kill 2 --at 20
 """

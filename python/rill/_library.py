@@ -140,11 +140,6 @@ def _declare(name: str, result: Any, *arguments: Any) -> None:
 
 # What a librill may lack: see needs().
 OPTIONAL = {
-    "rill_bootstrap_create",
-    "rill_bootstrap_free",
-    "rill_comm_create_ucx",
-    "rill_reducer_move",
-    "rill_reducer_update",
     "rill_reducer_step_on",
     "rill_reducer_step_tensors_on",
     "rill_select_on",

@@ -230,7 +230,6 @@ class Reducer:
         True: the step in which the rank died is void on all ranks, and is to be repeated. False: it
         is complete, and ``update`` gives its result.
         """
-        needs("rill_reducer_move", "a reducer that moves to another communicator")
         again = ctypes.c_int()
         status = lib.rill_reducer_move(self._live(), comm._live(), ctypes.byref(again))
         for pending in list(self.comm._under_way):
@@ -245,7 +244,6 @@ class Reducer:
 
     def update(self, update: Any) -> Any:
         """The update of the last complete step, once more, in ``update``."""
-        needs("rill_reducer_update", "the update of a step once more")
         check(lib.rill_reducer_update(self._live(), self._update(update).address))
         return update
 

@@ -7,7 +7,7 @@ import os
 from typing import Any, Callable, Optional, Sequence
 
 from . import _launch
-from ._library import check, lib, needs
+from ._library import check, lib
 
 Allgather = Callable[[bytes], Sequence[bytes]]
 
@@ -36,7 +36,6 @@ class Meeting:
         ranks: Optional[int] = None,
         address: Optional[str] = None,
     ) -> None:
-        needs("rill_bootstrap_create", "ranks without MPI")
         self._bootstrap = CBootstrap(ctypes.sizeof(CBootstrap))
         place = None if address is None else address.encode()
         numbers = [-1 if number is None else int(number) for number in (rank, ranks)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Optional
 
-from ._library import check, lib, needs
+from ._library import check, lib
 from ._rendezvous import C_ALLGATHER, Allgather, CBootstrap
 
 
 def create(rank: int, ranks: int, allgather: Allgather, config: Any) -> ctypes.c_void_p:
     """A communicator's handle. What allgather raises is raised here."""
-    needs("rill_comm_create_ucx", "ranks without MPI")
     failure: Optional[BaseException] = None
 
     def gather(mine: int, count: int, everyone: int, _context: Any) -> int:

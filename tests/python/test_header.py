@@ -19,8 +19,6 @@ from rill import _buffers, _library, _settings, _rendezvous, _structs
 ENUMS_LEFT_OUT: set = set()
 STRUCTS_LEFT_OUT = {"rill_plan_query", "rill_plan_row", "rill_tune_options", "rill_tune_report"}
 FUNCTIONS_LEFT_OUT = {
-    "rill_bootstrap_create",  # Python has a rendezvous of its own
-    "rill_bootstrap_free",
     "rill_collective_name",
     "rill_comm_create",  # its arguments depend on the MPI: rill/_mpi.py
     "rill_comm_forget",
@@ -129,11 +127,10 @@ def test_structs_have_the_fields_of_the_header(header):
         "rill_reducer_options": _structs.CReducerOptions,
         "rill_select_options": _structs.CSelectOptions,
         "rill_tensor": _structs.CTensor,
+        "rill_bootstrap": _rendezvous.CBootstrap,
         "rill_config": _structs.CConfig,
         "rill_setting": _settings.CSetting,
     }
-    if "rill_bootstrap" in header["structs"]:
-        bound["rill_bootstrap"] = _rendezvous.CBootstrap
     assert set(header["structs"]) == set(bound) | STRUCTS_LEFT_OUT
     for name, struct in bound.items():
         fields = header["structs"][name]
