@@ -320,3 +320,55 @@ def test_the_example_that_loses_a_rank(repository):
     output = done.stdout + done.stderr
     assert done.returncode == 0 and "step 30  ranks 2" in output, output
     assert output.count("rank 1 is gone") == 2, output
+
+
+@pytest.mark.skipif(not hasattr(_library.lib, "rill_comm_shrink"), reason="ranks can't die here")
+def test_ddp_goes_on_without_a_rank(repository, tmp_path):
+    body = """
+        comm = rill.init()
+        model, me, people, meeting = network(), rank, ranks, 0
+
+        def wrap():
+            store = dist.FileStore(TMP + str(meeting), people)
+            dist.init_process_group("gloo", store=store, rank=me, world_size=people)
+            ddp = DistributedDataParallel(model)
+            ddp.register_comm_hook(state, rill.torch.hook)
+            return ddp
+
+        state = rill.torch.State("oktopk", density=0.1, module=model)
+        ddp = wrap()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        step = 0
+        while step < 12:
+            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
+            if rank == 1 and step == 5:
+                os.kill(os.getpid(), 9)
+            optimizer.zero_grad()
+            try:
+                ddp(x).square().mean().backward()
+            except RuntimeError as error:
+                assert comm.failed() == [1], error
+                old, comm = comm, comm.shrink()
+                again = state.move(comm)
+                old.free()
+                me, people, meeting = comm.rank, comm.size, meeting + 1
+                dist.destroy_process_group()
+                if not again:
+                    optimizer.step()
+                    step += 1
+                ddp = wrap()
+                continue
+            optimizer.step()
+            step += 1
+        weights = comm._gather(flat(model).numpy().tobytes().hex())
+        assert comm.size == 2 and len(set(weights)) == 1
+        assert state.steps == 12 and any(p.any() for p in state.state_dict()["residuals"].values())
+        print("good")
+        sys.stdout.flush()
+        comm.allreduce(np.ones(1, np.float32))
+        os._exit(0)
+    """.replace("TMP", repr(str(tmp_path / "store")))
+    jobs = plain(repository, tmp_path, 3, body)
+    first, dead, last = outputs(jobs)
+    assert "good" in first and "good" in last, first + last
+    assert jobs[1].returncode == -signal.SIGKILL

@@ -84,9 +84,7 @@ class Devices:
         if tensor.dtype not in self._usable:
             why = self._why_not(device, tensor.dtype)
             self._usable[tensor.dtype] = why is None
-            if why is None:
-                self._comm.start_thread()
-            elif self._comm.rank == 0:
+            if why is not None and self._comm.rank == 0:
                 warnings.warn(
                     f"gradients on {device} go through the memory of the host: {why}", stacklevel=2
                 )
@@ -116,16 +114,24 @@ class Devices:
         for rank, reason in enumerate(self._comm._gather(mine)):
             if reason is not None:
                 return reason if rank == 0 else f"rank {rank}: {reason}"
-        place = reducer_memory(device)
+        self._comm.start_thread()
         for options in self._options:
             plain = {name: value for name, value in options.items() if name != "k"}
             try:
-                Reducer(self._comm, 1024, dtype, **{**plain, **place}).free()
+                self._try(device, dtype, {**plain, **reducer_memory(device)})
             except RillError as error:
                 if error.name != "UNSUPPORTED":
                     raise
                 return str(error)
         return None
+
+    def _try(self, device: torch.device, dtype: torch.dtype, options: dict[str, Any]) -> None:
+        """A step of a small reducer."""
+        reducer = Reducer(self._comm, 1024, dtype, **options)
+        try:
+            reducer.step_on(torch.zeros(1024, dtype=dtype, device=device)).wait()
+        finally:
+            reducer.free()
 
 
 def reducer_memory(device: Optional[torch.device]) -> dict[str, Any]:
