@@ -178,8 +178,8 @@ static int print_json(void) {
     }
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
-                             "version", rill_version(), "commit", tool_commit(), "mpi_library",
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version",
+                             rill_version(), "commit", tool_commit(), "mpi_library",
                              tool_mpi_library(), "mpi_standard", standard, "mpi_threads",
                              thread_level(), "isa", rill_isa(), "types", types, "operations", ops,
                              "algorithms", collectives, "environment", environment, "settings",

@@ -23,9 +23,11 @@ enum data {
     SAMPLED_SMALL,
     DATA
 };
-static const char *const data_names[DATA] = {
-    "normal", "heavy",     "constant",    "zero",   "sparse",    "special",       "subnormal",
-    "ties",   "ascending", "alternating", "uneven", "clustered", "sampled large", "sampled small"};
+static const char *const data_names[DATA] = {"normal",        "heavy",        "constant",
+                                             "zero",          "sparse",       "special",
+                                             "subnormal",     "ties",         "ascending",
+                                             "alternating",   "uneven",       "clustered",
+                                             "sampled large", "sampled small"};
 
 /* Whether a sample reads entry i. */
 typedef bool data_sample(rill_type, uint64_t dim, uint64_t i);
