@@ -4,12 +4,14 @@
 not_simulated
 program=$(dirname "$(dirname "$RILL")")/lab/simulate_local
 [[ -x $program ]] || skip "there is no $program"
-# One after the other: all ranks' memory is this machine's.
-for algorithm in recursive_double split_allgather ring allgather block hier; do
-    run 0 "$program" --ranks 1024 --density 1e-4 --no-compute --formulas --steps 3 --block 16 \
-        --algorithm $algorithm
+# One after the other: all ranks' memory is this machine's. Where results are dense, N is less.
+formulas() { run 0 "$program" --ranks 1024 --no-compute --formulas --steps 3 "$@"; }
+for algorithm in recursive_double split_allgather ring allgather hier; do
+    formulas --density 1e-4 --algorithm $algorithm
+done
+for algorithm in block dsar dense; do
+    formulas --dim 2^18 --density 4e-4 --block 16 --algorithm $algorithm
 done
 for algorithm in gtopk spardl; do
-    run 0 "$program" --ranks 1024 --density 0.01 --no-compute --formulas --steps 3 --reducer \
-        --algorithm $algorithm
+    formulas --density 0.01 --reducer --algorithm $algorithm
 done
