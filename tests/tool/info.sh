@@ -6,7 +6,8 @@ run 0 "$RILL" info
 has "$tmp/out" "MPI library" "instruction set" "f32 f64 f16 bf16" "sum min max prod" \
     "Algorithms of allreduce" "Algorithms of bcast" "Codecs:" "Selections:" "Losses:" "Solvers:" \
     RILL_ALGORITHM
-for name in dense recursive_double split_allgather dsar ring allgather hier raw topk logistic newton; do
+for name in dense recursive_double split_allgather dsar ring allgather hier raw topk logistic \
+    newton; do
     grep -qE "^  $name +[A-Za-z]" "$tmp/out" || fail "no $name with a description"
 done
 run 0 env RILL_ALGORITHM=ring "$RILL" info
