@@ -20,7 +20,7 @@ STATUS_NAMES = {
 }  # fmt: skip
 
 
-_UNSUPPORTED, _PEER = -4, -12
+_PEER = -12
 
 
 class RillError(RuntimeError):
@@ -129,22 +129,12 @@ text = ctypes.c_char_p
 def _declare(name: str, result: Any, *arguments: Any) -> None:
     function = getattr(lib, name, None)
     if function is None:
-        if name in OPTIONAL:
-            return
         raise ImportError(
             f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python"
         )
     function.restype = result
     function.argtypes = list(arguments)
 
-
-# What a librill may lack: see needs().
-OPTIONAL = {
-    "rill_reducer_step_on",
-    "rill_reducer_step_tensors_on",
-    "rill_select_on",
-    "rill_select_residual_on",
-}
 
 _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
     text: {
@@ -296,14 +286,6 @@ def check(status: int) -> None:
     detail = lib.rill_last_error() or lib.rill_strerror(status)
     kind = PeerError if status == _PEER else RillError
     raise kind(status, _explained(detail.decode(errors="replace")))
-
-
-def needs(name: str, what: str) -> None:
-    """RillError where this librill has no such function."""
-    if not hasattr(lib, name):
-        raise RillError(
-            _UNSUPPORTED, f"{lib._name} has no {name}, which is needed for {what}: it is older"
-        )
 
 
 def check_shared(status: int) -> None:

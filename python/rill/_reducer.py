@@ -11,7 +11,7 @@ import numpy as np
 from ._buffers import DeviceArray, Type, buffer_of, numpy_dtype, order, type_of, view
 from ._comm import Comm
 from ._foreign import UNKNOWN_DEVICE
-from ._library import Fork, Sharing, check, check_shared, lib, needs
+from ._library import Fork, Sharing, check, check_shared, lib
 from ._pending import Pending
 from ._stream import Stream
 from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
@@ -187,7 +187,6 @@ class Reducer:
         returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs
         threads: ``comm.threads``. Collective.
         """
-        needs("rill_reducer_step_on", "steps in the order of a stream")
         self._see_queue()
         update = gradient if update is None else update
         with self._shares_errors:

@@ -33,7 +33,7 @@ def missing():
         return str(error)
 
 
-WHY = missing() if hasattr(_library.lib, "rill_reducer_step_on") else "librill has no device memory"
+WHY = missing()
 pytestmark = [
     pytest.mark.usefixtures("process_group"),
     pytest.mark.skipif(WHY is not None, reason=str(WHY)),

@@ -7,11 +7,7 @@ import threading
 import pytest
 
 import rill
-from rill import _launch, _library, _rendezvous
-
-needs_ucx = pytest.mark.skipif(
-    not hasattr(_library.lib, "rill_bootstrap_create"), reason="librill has no rendezvous"
-)
+from rill import _launch, _rendezvous
 
 
 def free_port():
@@ -51,7 +47,6 @@ def together(ranks, work):
     return results
 
 
-@needs_ucx
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_all_get_what_all_bring(ranks):
     address = f"127.0.0.1:{free_port()}"
@@ -68,7 +63,6 @@ def test_all_get_what_all_bring(ranks):
         ]
 
 
-@needs_ucx
 def test_rank_and_size_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("RILL_RENDEZVOUS", f"127.0.0.1:{free_port()}")
     monkeypatch.setenv("SLURM_PROCID", "0")
@@ -77,7 +71,6 @@ def test_rank_and_size_come_from_the_environment(monkeypatch):
     assert (meeting.rank, meeting.ranks) == (0, 1) and meeting(b"x") == [b"x"]
 
 
-@needs_ucx
 def test_wrong_arguments():
     with pytest.raises(rill.RillError, match="nowhere"):
         _rendezvous.Meeting(0, 2, "nowhere")

@@ -10,8 +10,6 @@ import textwrap
 import pytest
 import torch
 
-from rill import _library
-
 START = """
 import os, sys, time
 import numpy as np, torch, torch.distributed as dist
@@ -35,8 +33,6 @@ def flat(model):
 
 
 def why_not():
-    if not hasattr(_library.lib, "rill_comm_create_ucx"):
-        return "librill has no UCX"
     import rill
 
     try:
@@ -284,7 +280,6 @@ def test_a_rank_that_ends_early_is_an_error_for_the_others(repository, tmp_path)
     assert outputs(jobs) == ["ended\n", ""]
 
 
-@pytest.mark.skipif(not hasattr(_library.lib, "rill_comm_shrink"), reason="ranks can't die here")
 def test_a_rank_that_dies(repository, tmp_path):
     body = """
         comm = rill.init()
@@ -319,7 +314,6 @@ def test_a_rank_that_dies(repository, tmp_path):
     assert jobs[1].returncode == -signal.SIGKILL and dead == ""
 
 
-@pytest.mark.skipif(not hasattr(_library.lib, "rill_comm_shrink"), reason="ranks can't die here")
 def test_the_example_that_loses_a_rank(repository):
     script = f"{repository}/examples/python/outlive.py"
     options = ["--ranks", "3", "--steps", "30", "--kill", "1", "--at", "12"]
@@ -328,7 +322,6 @@ def test_the_example_that_loses_a_rank(repository):
     assert output.count("rank 1 is gone") == 2, output
 
 
-@pytest.mark.skipif(not hasattr(_library.lib, "rill_comm_shrink"), reason="ranks can't die here")
 def test_ddp_goes_on_without_a_rank(repository, tmp_path):
     body = """
         comm = rill.init()

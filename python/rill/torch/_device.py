@@ -20,7 +20,7 @@ import torch
 
 from .._buffers import DeviceArray, Type
 from .._comm import Comm
-from .._library import RillError, needs
+from .._library import RillError
 from .._reducer import Reducer
 from .._stream import Stream
 
@@ -105,7 +105,6 @@ class Devices:
         """The same on all ranks."""
         mine = None
         try:
-            needs("rill_reducer_step_on", "gradients on a device")
             if not self._comm.threads:
                 raise RillError(-4, "MPI was not initialised with MPI_THREAD_MULTIPLE")
             Stream(1, memory="cuda", device=runtime.number(device))
