@@ -100,6 +100,9 @@ rill_status rill__request_begin(rill_request *); /* start or restart; lock held 
 /* The same where the input is not there yet: takes the call's place in the order of calls. The
  * request goes on when it is open, and is complete when ended says so. Lock held. */
 void rill__request_reserve(rill_request *);
+void rill__request_pass_gate(rill_request *); /* open: takes the input */
+/* The planner may choose an algorithm that wants blocks: the form is known only then. */
+bool rill__request_takes_input_late(const rill_request *);
 void rill__request_launch(rill_request *); /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
 void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */

@@ -102,7 +102,7 @@ struct rill_reducer {
 };
 
 /* ---- reducer.c ---- */
-/* rill_reducer_create with gradients, updates and residual in a space; NULL: that of the options. */
+/* rill_reducer_create with all vectors in a space; NULL: that of the options. */
 rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type, uint64_t dim,
                                     const rill_reducer_options *, rill_reducer **out);
 /* A request for steps; in the order of a stream, where later. */

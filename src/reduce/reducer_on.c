@@ -1,12 +1,12 @@
 /* Steps in the order of a device's stream.
  *
- * Idea. The call that queues a step does what fixes its order and nothing else: it records a mark in
- * the user's stream, takes the place of its collective in the order of calls (a request whose gate
- * is closed), and lets the stream wait for a flag. A thread of the reducer does the rest, step by
- * step: it polls for the mark, selects, opens the gate, advances the communicator's requests until
- * the call has ended, writes the update, and sets the flag. It waits for the device without the
- * communicator's lock. Whatever happens, the flag is set: a step that failed has an update of NaNs,
- * and the first failure is kept for who waits or tests.
+ * Idea. The call that queues a step does what fixes its order and nothing else: it records a mark
+ * in the user's stream, takes the place of its collective in the order of calls (a request whose
+ * gate is closed), and lets the stream wait for a flag. A thread of the reducer does the rest, step
+ * by step: it polls for the mark, selects, opens the gate, advances the communicator's requests
+ * until the call has ended, writes the update, and sets the flag. It waits for the device without
+ * the communicator's lock. Whatever happens, the flag is set: a step that failed has an update of
+ * NaNs, and the first failure is kept for who waits or tests.
  * Cost: while a step is under way, polls with naps of up to 50 us in between. */
 #include "reduce/reducer.h"
 

@@ -406,8 +406,8 @@ static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
     }
 }
 
-/* Behind the mark of a user's stream: all that comes before the call. The user's memory is his again
- * only when the step is over, as in a blocking one. */
+/* Behind the mark of a user's stream: all that comes before the call. The user's memory is his
+ * again only when the step is over, as in a blocking one. */
 void rill__reducer_prepare_on(rill_reducer *r, const rill__on_step *step) {
     static const char call[] = "rill_reducer_step_on";
     rill__target target = {.dense = step->update, .tensors = step->tensors};

@@ -153,8 +153,8 @@ struct rill__task {
     /* After that, until it gives something else than RILL_IN_PROGRESS; NULL: nothing to wait for */
     rill__step *ending;
     rill__life life;
-    /* The same for those without the lock: never DRAINING or ENDING, and COMPLETE only when the engine is
-     * through with the request. */
+    /* The same for those without the lock: never DRAINING or ENDING, and COMPLETE only when the
+     * engine is through with the request. */
     _Atomic(rill__life) shown;
     bool waited_for; /* it may block in MPI: only the caller who waits for it may advance it */
     bool inquired;   /* it has asked the others what they are in */
