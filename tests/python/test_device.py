@@ -25,12 +25,32 @@ if EMULATED.exists():
     os.environ.setdefault("RILL_CUDA_LIBRARY", str(EMULATED))
 
 
+class Device:
+    """An array of the device, as CuPy has it."""
+
+    def __init__(self, array):
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data, False),
+            "version": 3,
+        }
+
+
 def missing():
+    """What keeps librill from working in device memory here."""
+    [own] = rill.local(1, progress_thread=True)
     try:
-        rill.Stream(1, memory="cuda")
+        reducer = rill.Reducer(own, 8, density=0.5, memory="cuda")
+        reducer.step_on(Device(np.ones(8, np.float32))).wait()
         return None
     except rill.RillError as error:
+        if error.name != "UNSUPPORTED":
+            raise
         return str(error)
+    finally:
+        own.free()
 
 
 WHY = missing()
@@ -83,19 +103,6 @@ def seen(array):
     """A copy of memory of the device."""
     memory = (ctypes.c_ubyte * (array.size * array.dtype.itemsize)).from_address(array.address)
     return np.frombuffer(bytearray(memory), array.dtype)
-
-
-class Device:
-    """An array of the device, as CuPy has it."""
-
-    def __init__(self, array):
-        self.array = array
-        self.__cuda_array_interface__ = {
-            "shape": array.shape,
-            "typestr": array.dtype.str,
-            "data": (array.ctypes.data, False),
-            "version": 3,
-        }
 
 
 # ---- streams, selectors, reducers ----
