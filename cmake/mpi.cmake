@@ -1,5 +1,5 @@
-# Finds MPI for C, unless rill is to be built without it: then MPI::MPI_C stands for "no MPI", and all
-# see rill.h without what needs it.
+# Finds MPI for C, unless rill is to be built without it: then MPI::MPI_C stands for "no MPI", and
+# all see rill.h without what needs it.
 option(RILL_MPI "Communicators over MPI (rill_comm_create), the tool and librill_train" ON)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -39,7 +39,8 @@ endif()
 find_package(MPI COMPONENTS C)
 if(NOT MPI_C_FOUND)
   message(FATAL_ERROR "No MPI for C was found. Install Open MPI or MPICH (scripts/setup build does), "
-                      "or give its compiler: -DMPI_C_COMPILER=/path/to/mpicc; -DRILL_MPI=OFF builds rill without MPI")
+                      "or give its compiler: -DMPI_C_COMPILER=/path/to/mpicc. "
+                      "-DRILL_MPI=OFF builds rill without MPI.")
 endif()
 
 set(RILL_MPI_FOUND_FOR "${MPI_C_COMPILER}" CACHE INTERNAL "The MPI compiler that MPI was found with")

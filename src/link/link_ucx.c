@@ -119,9 +119,9 @@ static void abandon(own_link *own, rill__wire *wire) {
     wire->word = 0;
 }
 
-/* UCX moves on only in calls, and a rank that is through with a call of rill may make none for long:
- * what the other side still waits for must be on its way by then, and not in a queue here. Of short
- * messages in shared memory nothing is ever left behind. */
+/* UCX moves on only in its calls, and a rank that is through with one of rill may make none for
+ * long: what the other side still waits for must be on its way by then, and not in a queue here. Of
+ * short messages in shared memory nothing is ever left behind. */
 static bool may_leave_words(const own_link *own, int peer, size_t bytes) {
     return bytes > SHORT || own->handles_errors[peer];
 }
