@@ -188,7 +188,7 @@ static rill_status collective(survivor *s, int rank, int step) {
     rill_stream_free(&in);
     rill_stream_free(&out);
     rill_stream_free(&other);
-    rill_error_set(status, detail);
+    if (status != RILL_OK) rill_error_set(status, detail);
     return status;
 }
 
