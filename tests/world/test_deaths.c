@@ -2,6 +2,7 @@
  * reducers, while the others shrink; one, two at once, rank 0, all but one. The survivors must find
  * out, shrink and go on: nobody waits for ever, all have the same bits, and what was fed to the
  * reducers is in the updates or in residuals, those of the dead too. A life is known by its number.
+ * Many of the lives are short: nothing but shrinking, with deaths in the midst of it.
  *   --lives N  --seed S  --only NUMBER (one life, and what it does) */
 #include "support/model.h"
 
@@ -43,12 +44,13 @@ typedef struct survivor {
 typedef struct life {
     uint64_t seed, number;
     rill__world *world;
-    int ranks, minority, timeout, hosts, split, check, verbose;
+    int ranks, minority, timeout, hosts, split, check, verbose, brief;
     doom doom[RANKS];
     const char *algorithm, *select;
     int value_bits, average, blocking;
     double momentum;
     survivor of[RANKS];
+    uint64_t members;      /* of a brief life, at its end */
     const survivor *judge; /* one that came to the end: its steps count */
     int made, wrong;
     bool unknown; /* what a dead rank keeps */
@@ -114,7 +116,8 @@ static void life_make(uint64_t seed, uint64_t number) {
     int deaths = kind < 4 ? 1 : kind < 7 ? 2 : 1 + (int)rng_below(&r, (uint64_t)x.ranks - 1);
     if (deaths >= x.ranks) deaths = x.ranks - 1;
     /* Now and then most of them, while the others agree who lives. */
-    bool storm = x.ranks > 4 && rng_below(&r, 4) == 0;
+    x.brief = rng_below(&r, 4) != 0;
+    bool storm = x.brief || (x.ranks > 4 && rng_below(&r, 4) == 0);
     if (storm) deaths = x.ranks - 1;
     bool hang = !storm && rng_below(&r, 8) == 0;
     x.timeout = hang ? 8 : 0;
@@ -122,7 +125,7 @@ static void life_make(uint64_t seed, uint64_t number) {
     for (int i = 0; i < deaths; i++) {
         doom *d = &x.doom[rng_below(&r, (uint64_t)x.ranks)];
         d->at = 1 + (int)pow(2, 12 * rng_unit(&r));
-        d->in_move = i && (storm || rng_below(&r, 2));
+        d->in_move = (i || x.brief) && (storm || rng_below(&r, 2));
         if (d->in_move) d->at = 1 + (int)rng_below(&r, storm ? 50 : 200);
         if (hang) d->hangs = rng_below(&r, 2) ? INFINITY : 18;
     }
@@ -329,6 +332,22 @@ static rill_status look_up(const void *context, const char *name, char *value, s
     return RILL_OK;
 }
 
+/* Nothing but that. */
+static void live_briefly(survivor *s, int rank) {
+    rill_status status;
+    do
+        if (!shrink(s, rank)) return;
+    while ((status = find_members(s, rank)) == RILL_ERR_PEER);
+    must(rank, status, "find_members");
+    /* Whoever comes here has the same members as those of them who do. */
+    for (int other = 0; other < x.ranks; other++)
+        if (x.of[other].ended == 1 && s->mask >> other & 1 && x.of[other].mask != s->mask)
+            wrong("rank %d: two groups go on", rank);
+    if (!(s->mask >> rank & 1)) wrong("rank %d is not among those who go on", rank);
+    s->ended = 1;
+    free_rank(rank, NULL);
+}
+
 static void live(int rank, void *context) {
     (void)context;
     survivor *s = &x.of[rank];
@@ -350,7 +369,8 @@ static void live(int rank, void *context) {
     o.density = 0.2;
     o.average = x.average;
     o.momentum = x.momentum;
-    rill_status status = rill_reducer_create(s->comm, RILL_F32, DIM, &o, &s->reducer);
+    rill_status status = RILL_OK;
+    if (!x.brief) status = rill_reducer_create(s->comm, RILL_F32, DIM, &o, &s->reducer);
     if (status == RILL_ERR_UNSUPPORTED) { /* of one algorithm with another setting: all alike */
         o.value_bits = -1;
         o.select = NULL;
@@ -362,7 +382,8 @@ static void live(int rank, void *context) {
         s->comm->engine.table->idle(s->comm->engine.link, 0);
     if (x.doom[rank].at && !x.doom[rank].in_move)
         rill__world_doom(x.world, rank, (uint64_t)x.doom[rank].at, x.doom[rank].hangs);
-    while (!x.wrong) {
+    if (x.brief) live_briefly(s, rank);
+    while (!x.brief && !x.wrong) {
         bool in_step = false;
         status = collective(s, rank, s->applied); /* after the last step, too */
         if (status == RILL_OK && s->applied == STEPS) break;
@@ -379,7 +400,7 @@ static void live(int rank, void *context) {
         if (!is_gone(status) || !recover(s, rank, in_step)) break;
     }
     if (!s->ended) s->ended = x.wrong ? 0 : 1;
-    if (s->ended != 1) return; /* its state is looked at */
+    if (s->ended != 1 || x.brief) return; /* its state is looked at */
     memcpy(s->residual, rill_reducer_residual(s->reducer), sizeof s->residual);
     free_rank(rank, NULL);
 }
@@ -449,7 +470,7 @@ static void check_life(void) {
         ended += s->ended == 1;
         totals.excluded += s->ended == 2;
         if (s->ended != 1) continue;
-        if (s->applied != STEPS) wrong("rank %d: %d steps", rank, s->applied);
+        if (s->applied != STEPS && !x.brief) wrong("rank %d: %d steps", rank, s->applied);
         if (!x.judge) x.judge = s;
         if (memcmp(s->updates, x.judge->updates, sizeof s->updates))
             wrong("rank %d: other bits than those of rank %d", rank, (int)(x.judge - x.of));
@@ -458,7 +479,7 @@ static void check_life(void) {
     }
     if (!ended && !x.timeout) wrong("nobody came to the end");
     totals.alone += ended == 1;
-    if (x.judge && !x.wrong && x.momentum == 0) check_balance();
+    if (x.judge && !x.wrong && !x.brief && x.momentum == 0) check_balance();
 }
 
 static void describe(void) {
@@ -498,7 +519,9 @@ static void run_life(uint64_t seed, uint64_t number) {
         totals.stuck++;
         fprintf(stderr, "life %llu: freeing: %s\n", (unsigned long long)number,
                 x.wrong ? x.first : rill_last_error());
+        return;
     }
+    rill__world_free(x.world); /* what the dead had is lost */
 }
 
 static uint64_t argument(int argc, char **argv, const char *name, uint64_t otherwise) {
