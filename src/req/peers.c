@@ -147,7 +147,9 @@ void rill__peers_poll(rill__engine *engine) {
     if (known(engine) > before) rill__peers_revoke(engine, true);
 }
 
+/* Who was given up, and does not know yet, may take the others for silent: nobody listens to it. */
 static void hear_gone(rill__engine *engine, const rill__message *note, int source) {
+    if (engine->peers.fate[source]) return;
     for (uint64_t i = 0; i < note->header.count; i++) {
         uint32_t word;
         memcpy(&word, note->payload + i * sizeof word, sizeof word);
