@@ -111,6 +111,13 @@ static inline rill_status started(ucs_status_ptr_t pointer, int peer, rill__ucx_
     return RILL_OK;
 }
 
+/* The peer's end of the connection is gone. */
+static bool is_broken(ucs_status_t status) {
+    return status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
+           status == UCS_ERR_CANCELED || status == UCS_ERR_NOT_CONNECTED ||
+           status == UCS_ERR_UNREACHABLE;
+}
+
 /* The request is UCX's alone from now on: it ends it when it can. */
 static void abandon(own_link *own, rill__wire *wire) {
     if (request_of(wire)->kind == RILL__UCX_RECEIVES)
@@ -142,8 +149,12 @@ static rill_status send_tagged(own_link *own, int to, uint64_t tag, const void *
                                rill__wire *wire) {
     wire->word = 0;
     if (own->lost[to]) return RILL_OK;
-    RILL_TRY(started(ucp_tag_send_nbx(own->peers[to], data, bytes, tag, &plain), to,
-                     RILL__UCX_SENDS, bytes, wire, "ucp_tag_send_nbx"));
+    ucs_status_ptr_t sent = ucp_tag_send_nbx(own->peers[to], data, bytes, tag, &plain);
+    if (UCS_PTR_IS_ERR(sent) && is_broken(UCS_PTR_STATUS(sent))) {
+        lose(own, to); /* before the watch says why */
+        return RILL_OK;
+    }
+    RILL_TRY(started(sent, to, RILL__UCX_SENDS, bytes, wire, "ucp_tag_send_nbx"));
     if (!wire->word) see_off(own, to, bytes, wire);
     return RILL_OK;
 }
@@ -170,9 +181,7 @@ static rill_status ended(const rill__ucx_request *request, ucs_status_t status) 
     if (status == UCS_OK) return RILL_OK;
     if (status == UCS_ERR_MESSAGE_TRUNCATED)
         return rill__fail(RILL_ERR_MESSAGE, "a message of rank %d was cut", request->peer);
-    if (status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
-        status == UCS_ERR_CANCELED || status == UCS_ERR_NOT_CONNECTED)
-        return rill__ucx_lost(request->peer);
+    if (is_broken(status)) return rill__ucx_lost(request->peer);
     return rill__ucx_error(status, request->kind == RILL__UCX_RECEIVES ? "a receive" : "a send");
 }
 
