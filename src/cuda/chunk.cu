@@ -11,13 +11,19 @@
  * Cost: two reads and a write of n, 116 bytes a chunk. */
 #include "device.cuh"
 
+#ifndef RILL_CHUNK_BLOCKS
+#define RILL_CHUNK_BLOCKS 5
+#endif
+
 enum {
     CHUNK = RILL__CUDA_CHUNK,
     KEEP = RILL__CUDA_CHUNK_KEEP,
     WORDS = RILL__CUDA_CHUNK_WORDS,
     THREADS = 256,
     PER = CHUNK / THREADS / 4, /* vectors of a thread */
-    CANDIDATES = 256
+    CANDIDATES = 256,
+    BOUND_SHIFT = 17, /* a bound so coarse leaves hardly more candidates */
+    NO_INDEX = 0x7fffffff
 };
 
 struct chunk_task {
@@ -32,7 +38,8 @@ struct chunk_room {
     u32 most[THREADS];
     u64 key[CANDIDATES];
     u64 best[KEEP]; /* from the largest down */
-    u32 index[KEEP], ordered[KEEP];
+    __align__(16) u32 index[KEEP]; /* of those; past the last: NO_INDEX */
+    u32 ordered[KEEP];
     u32 bound, count;
     u32 counts[2];
 };
@@ -47,15 +54,15 @@ static __device__ __forceinline__ u32 index_in(u32 j, u32 c) {
 /* An entry that is not 0. */
 static __device__ __forceinline__ bool is_entry(u32 bits) { return (bits & 0x7fffffffu) != 0; }
 
-/* The largest multiple of 2^13 that at least KEEP maxima reach, by the first warp: two bits a
- * step. */
+/* The largest multiple of 2^BOUND_SHIFT that at least KEEP maxima reach, by the first warp: two
+ * bits a step. */
 static __device__ __forceinline__ void find_bound(chunk_room &room) {
     u32 q[THREADS / 32], t = 0;
     if (threadIdx.x >= 32) return;
 #pragma unroll
     for (int i = 0; i < THREADS / 32; i++)
         q[i] = room.most[i * 32 + threadIdx.x];
-    for (int s = 29; s >= 13; s -= 2) {
+    for (int s = 29; s >= BOUND_SHIFT; s -= 2) {
         u32 t1 = t + (1u << s), t2 = t + (2u << s), t3 = t + (3u << s), c1 = 0, c2 = 0, c3 = 0;
 #pragma unroll
         for (int i = 0; i < THREADS / 32; i++) {
@@ -103,6 +110,33 @@ static __device__ u64 search_keys(chunk_room &room, const uint4 *v) {
     return t;
 }
 
+/* The largest candidates, in order: each counts those above it, two threads for one where there
+ * are enough. */
+static __device__ __forceinline__ void rank_candidates(chunk_room &room, u32 found) {
+    const bool two = found <= THREADS / 2;
+    const u32 by = two ? 2 : 1, mine = threadIdx.x / by;
+    if ((threadIdx.x & ~31u) >= found * by) return; /* the whole warp */
+    const u64 key = mine < found ? room.key[mine] : ~0ull;
+    u32 rank = 0;
+#pragma unroll 4
+    for (u32 i = threadIdx.x % by; i < found; i += by)
+        rank += room.key[i] > key;
+    if (two) rank += __shfl_xor_sync(RILL_FULL, rank, 1);
+    if (mine >= found || threadIdx.x % by || rank >= KEEP) return;
+    room.best[rank] = key;
+    room.index[rank] = CHUNK - 1 - ((u32)(key >> 1) & (CHUNK - 1));
+}
+/* How many of the kept indices are below this one. */
+static __device__ __forceinline__ u32 indices_below(const chunk_room &room, u32 index) {
+    u32 n = 0;
+#pragma unroll
+    for (u32 i = 0; i < KEEP / 4; i++) {
+        uint4 q = *(const uint4 *)(room.index + 4 * i);
+        n += (q.x < index) + (q.y < index) + (q.z < index) + (q.w < index);
+    }
+    return n;
+}
+
 /* Indices and values of the kept entries, in order of the index; found: how many there are. */
 static __device__ __forceinline__ void write_chunk(chunk_room &room, u32 found, u32 *out) {
     const u32 tid = threadIdx.x;
@@ -126,7 +160,7 @@ static __device__ __forceinline__ void write_chunk(chunk_room &room, u32 found, 
     out[tid] = word;
 }
 
-__global__ void __launch_bounds__(THREADS) chunk_kernel(chunk_task t) {
+__global__ void __launch_bounds__(THREADS, RILL_CHUNK_BLOCKS) chunk_kernel(chunk_task t) {
     RILL_SHARED(chunk_room, room);
     const u32 tid = threadIdx.x;
     const u64 base = (u64)blockIdx.x * CHUNK;
@@ -164,6 +198,7 @@ __global__ void __launch_bounds__(THREADS) chunk_kernel(chunk_task t) {
     }
     if (t.nonfinite && bad) atomicAdd(t.nonfinite, (u64)bad);
     room.most[tid] = most;
+    if (tid < KEEP) room.index[tid] = NO_INDEX;
     if (tid == 0) room.count = 0;
     __syncthreads();
     find_bound(room);
@@ -181,16 +216,7 @@ __global__ void __launch_bounds__(THREADS) chunk_kernel(chunk_task t) {
         found = room.count;
     }
     const u32 kept = min_u32(found, KEEP);
-    if (tid < found) {
-        u64 key = room.key[tid];
-        u32 rank = 0;
-        for (u32 i = 0; i < found; i++)
-            rank += room.key[i] > key;
-        if (rank < KEEP) {
-            room.best[rank] = key;
-            room.index[rank] = CHUNK - 1 - ((u32)(key >> 1) & (CHUNK - 1));
-        }
-    }
+    rank_candidates(room, found);
     __syncthreads();
     float scale = kept ? rill__hd_float((u32)(room.best[0] >> 13)) : 0.0f;
     if (tid == 0) out[28] = rill__hd_bits(scale);
@@ -200,13 +226,11 @@ __global__ void __launch_bounds__(THREADS) chunk_kernel(chunk_task t) {
     }
     if (tid < kept) {
         u64 key = room.best[tid];
-        u32 index = room.index[tid], at = 0, negative = (u32)key & 1;
-        for (u32 i = 0; i < kept; i++)
-            at += room.index[i] < index;
+        u32 index = room.index[tid], negative = (u32)key & 1;
         float magnitude = rill__hd_float((u32)(key >> 13));
         int outer = rill__hd_chunk_outer(magnitude, scale);
         float level = rill__hd_chunk_level(outer, scale);
-        room.ordered[at] = index | (u32)outer << 12 | negative << 13;
+        room.ordered[indices_below(room, index)] = index | (u32)outer << 12 | negative << 13;
         t.residual[base + index] = negative ? -magnitude + level : magnitude - level;
     }
     __syncthreads();
