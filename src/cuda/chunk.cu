@@ -12,7 +12,7 @@
 #include "device.cuh"
 
 #ifndef RILL_CHUNK_BLOCKS
-#define RILL_CHUNK_BLOCKS 5
+#define RILL_CHUNK_BLOCKS 4
 #endif
 
 enum {

@@ -109,6 +109,7 @@ template <class T, int FORM>
 __global__ void __launch_bounds__(SCANNERS, (scan_shape<T, FORM>::BLOCKS))
     scan_kernel(topk_task t) {
     RILL_SHARED_DYNAMIC(u32, memory);
+    wait_before();
     scan<T, FORM>(t, (typename batch<T, FORM>::room *)(memory + LEVEL_BINS), memory);
 }
 
@@ -187,6 +188,7 @@ template <class T> static __device__ __forceinline__ void find_kth(const topk_ta
 
 template <class T> __global__ void __launch_bounds__(FINISHERS) kth_kernel(topk_task t) {
     RILL_SHARED(finish_room, room);
+    wait_before();
     find_kth<T>(t, room);
 }
 
@@ -242,6 +244,7 @@ static __device__ __forceinline__ u64 place_warp(const topk_task &t, write_room 
  * between counting and writing. */
 template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_kernel(topk_task t) {
     RILL_SHARED(write_room, room);
+    wait_before();
     if (__ldcg(&t.state->failed)) return;
     const u32 tile = ordered_next(t.order, room.order), lane = lane_id(), group = 1u << t.group_bits;
     const u32 segment = (tile * (SCANNERS / 32) + (threadIdx.x >> 5)) * group + lane;
@@ -304,6 +307,30 @@ template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_k
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
+#if defined(RILL_TOPK_EARLY) && !defined(RILL_EMULATE)
+template <class A>
+static int launch_after(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
+                        void *stream) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)grid);
+    config.blockDim = dim3(block);
+    config.dynamicSmemBytes = shared;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, arguments);
+}
+#else
+template <class A>
+static int launch_after(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
+                        void *stream) {
+    return launch_any(kernel, arguments, grid, block, shared, stream, false);
+}
+#endif
+
 /* How many segments a warp writes, and how large pages are: a segment should find its pairs in
  * two, and what the last pages of warps leave free may take a third of the room. */
 static void plan_pages(u64 n, u64 k, size_t room, topk_task *t) {
@@ -354,7 +381,7 @@ static sample_task plan_sample(int type, const topk_task &t) {
     const u32 per = type == RILL__CUDA_F32 ? 4 : 8, vectors = t.n / per;
     sample_task s = {t, 1, 0};
     u32 least = vectors < 16384 ? vectors : 16384;
-    s.t.sample_groups = vectors / 256 > least ? vectors / 256 : least;
+    s.t.sample_groups = vectors / RILL_TOPK_SHARE > least ? vectors / RILL_TOPK_SHARE : least;
     s.t.sample_stride = s.t.sample_groups ? vectors / s.t.sample_groups : 1;
     double all = (double)s.t.sample_groups * per, share = (double)t.k / t.n, mean = all * share;
     double margin = MARGIN * sqrt(mean * (1 - share)) + 4;
@@ -378,11 +405,10 @@ template <class T, int FORM> static int run_topk(const topk_task &t, u32 sms, vo
     RILL_CUDA_TRY(rill__cuda_shared_limit((const void *)scan_kernel<T, FORM>, bytes));
     RILL_CUDA_TRY(launch_any(sample_kernel<T, FORM>, s, samplers ? samplers : 1, SAMPLERS, bins,
                              stream, false));
-    RILL_CUDA_TRY(
-        launch_any(scan_kernel<T, FORM>, task, scanners, SCANNERS, bytes, stream, false));
-    RILL_CUDA_TRY(launch(kth_kernel<T>, task, sms, FINISHERS, stream));
-    RILL_CUDA_TRY(
-        launch(write_kernel<T, FORM>, task, div_up(t.segments, group), SCANNERS, stream));
+    RILL_CUDA_TRY(launch_after(scan_kernel<T, FORM>, task, scanners, SCANNERS, bytes, stream));
+    RILL_CUDA_TRY(launch_after(kth_kernel<T>, task, sms, FINISHERS, 0, stream));
+    RILL_CUDA_TRY(launch_after(write_kernel<T, FORM>, task, div_up(t.segments, group), SCANNERS, 0,
+                               stream));
     return launch_any(again_kernel<T, FORM>, task, 2 * sms, FINISHERS, 0, stream, true);
 }
 

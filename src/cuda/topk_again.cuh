@@ -16,9 +16,7 @@ static __device__ __forceinline__ void each_row(const topk_task &t, const void *
     for (u32 row = 0; row < SEGMENT / ROW; row += FLIGHT) {
         const u32 first = segment * SEGMENT + row * ROW + lane_id() * T::PER;
         uint4 v[FLIGHT];
-#pragma unroll
-        for (u32 u = 0; u < FLIGHT; u++)
-            v[u] = load_vector<T>(from, first + u * ROW, t.n, whole);
+        load_rows<T, FLIGHT>(from, first, t.n, whole, v);
 #pragma unroll
         for (u32 u = 0; u < FLIGHT; u++) {
             const u32 i = first + u * ROW;

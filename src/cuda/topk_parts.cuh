@@ -7,11 +7,14 @@
 #ifndef RILL_TOPK_VECTORS
 #define RILL_TOPK_VECTORS 8
 #endif
+#ifndef RILL_TOPK_SHARE
+#define RILL_TOPK_SHARE 256 /* one vector in this many is sampled */
+#endif
 #ifndef RILL_TOPK_BLOCKS
 #define RILL_TOPK_BLOCKS 3
 #endif
 #ifndef RILL_TOPK_BLOCKS2
-#define RILL_TOPK_BLOCKS2 4
+#define RILL_TOPK_BLOCKS2 3
 #endif
 
 enum {
@@ -84,6 +87,13 @@ template <class T> static __device__ __forceinline__ int window_shift(u32 tlo, u
     return bits > LEVEL_BITS ? bits - LEVEL_BITS : 0;
 }
 
+/* With RILL_TOPK_EARLY a kernel may start before the one before it has ended: it waits here. */
+static __device__ __forceinline__ void wait_before() {
+#if defined(RILL_TOPK_EARLY) && !defined(RILL_EMULATE) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---- vectors -------------------------------------------------------------------------------- */
 
 /* v = v + gradient where that is allowed. */
@@ -121,17 +131,39 @@ static __device__ __forceinline__ void store_some(void *to, u32 i, u32 have, con
     for (int j = 0; j < T::PER; j++)
         if ((u32)j < have) x[j] = (typename T::word)bits_at<T>(v, j);
 }
-template <class T>
-static __device__ __forceinline__ uint4 load_vector(const void *from, u32 i, u32 n, bool whole) {
-    if (whole || (i < n && n - i >= T::PER))
-        return __ldcs((const uint4 *)((const typename T::word *)from + i));
-    return load_some<T>(from, i, i < n ? n - i : 0);
+/* COUNT rows of a warp from value `first` of the lane on; a row has a vector for each lane.
+ * whole: all are there; else those past n are 0. */
+template <class T, int COUNT>
+static __device__ __forceinline__ void load_rows(const void *from, u32 first, u32 n, bool whole,
+                                                 uint4 *v) {
+    if (whole) {
+        const uint4 *x = (const uint4 *)((const typename T::word *)from + first);
+#pragma unroll
+        for (int u = 0; u < COUNT; u++)
+            v[u] = __ldcs(x + u * 32);
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < COUNT; u++) {
+        const u32 i = first + u * 32 * T::PER;
+        v[u] = load_some<T>(from, i, i < n ? n - i : 0);
+    }
 }
-template <class T>
-static __device__ __forceinline__ void store_vector(void *to, u32 i, u32 n, bool whole,
-                                                    const uint4 &v) {
-    if (whole || (i < n && n - i >= T::PER)) __stcs((uint4 *)((typename T::word *)to + i), v);
-    else store_some<T>(to, i, i < n ? n - i : 0, v);
+template <class T, int COUNT>
+static __device__ __forceinline__ void store_rows(void *to, u32 first, u32 n, bool whole,
+                                                  const uint4 *v) {
+    if (whole) {
+        uint4 *x = (uint4 *)((typename T::word *)to + first);
+#pragma unroll
+        for (int u = 0; u < COUNT; u++)
+            __stcs(x + u * 32, v[u]);
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < COUNT; u++) {
+        const u32 i = first + u * 32 * T::PER;
+        store_some<T>(to, i, i < n ? n - i : 0, v[u]);
+    }
 }
 
 /* ---- the scan ------------------------------------------------------------------------------- */
@@ -171,8 +203,16 @@ struct scanner {
     bool ok; /* all candidates so far are staged */
 };
 
+/* Asks for the page after this one; nobody waits for the answer before it is needed, as the
+ * compiler would make the warp do for atomicAdd. */
 static __device__ __forceinline__ void ask_page(const topk_task &t, scanner &s) {
-    if (lane_id() == 0) s.next = (int)atomicAdd(&t.state->pages, 1u);
+    if (lane_id() == 0) {
+#ifdef RILL_EMULATE
+        s.next = (int)atomicAdd(&t.state->pages, 1u);
+#else
+        s.next = (int)atomicInc(&t.state->pages, ~0u);
+#endif
+    }
     s.asked = true;
 }
 static __device__ __forceinline__ bool turn_page(const topk_task &t, scanner &s) {
@@ -284,12 +324,9 @@ template <class T, int FORM> struct loaded {
 template <class T, int FORM>
 static __device__ __forceinline__ void load_batch(const topk_task &t, u32 first, bool whole,
                                                   loaded<T, FORM> &x) {
-#pragma unroll
-    for (int i = 0; i < batch<T, FORM>::VECTORS; i++) {
-        const u32 at = first + (i * 32 + lane_id()) * T::PER;
-        x.v[i] = load_vector<T>(FORM == 0 ? t.dense : t.residual, at, t.n, whole);
-        if (FORM == 2) x.g[i] = load_vector<T>(t.gradient, at, t.n, whole);
-    }
+    first += lane_id() * T::PER;
+    load_rows<T, batch<T, FORM>::VECTORS>(FORM == 0 ? t.dense : t.residual, first, t.n, whole, x.v);
+    if (FORM == 2) load_rows<T, batch<T, FORM>::VECTORS>(t.gradient, first, t.n, whole, x.g);
 }
 /* To shared memory; with a gradient the sum, which goes to the residual without what is surely
  * selected. */
@@ -297,23 +334,26 @@ template <class T, int FORM>
 static __device__ __forceinline__ void settle_batch(const topk_task &t,
                                                     typename batch<T, FORM>::room &room, u32 first,
                                                     bool whole, loaded<T, FORM> &x, scanner &s) {
+    const u32 thi = s.ok ? s.thi : ~0u;
 #pragma unroll
     for (int i = 0; i < batch<T, FORM>::VECTORS; i++) {
-        if (FORM == 2) {
-            add_row<T>(x.v[i], x.g[i], t.guards, s.bad);
-            store_vector<T>(t.residual, first + (i * 32 + lane_id()) * T::PER, t.n, whole,
-                            s.ok ? without<T>(x.v[i], s.thi) : x.v[i]);
-        }
+        if (FORM == 2) add_row<T>(x.v[i], x.g[i], t.guards, s.bad);
         room.tile[batch<T, FORM>::slot(i * 32 + lane_id())] = x.v[i];
+        x.v[i] = FORM == 2 ? without<T>(x.v[i], thi) : x.v[i];
     }
+    if (FORM == 2)
+        store_rows<T, batch<T, FORM>::VECTORS>(t.residual, first + lane_id() * T::PER, t.n, whole,
+                                               x.v);
 }
 /* Undoes the clearing of a batch that could not be staged. */
 template <class T, int FORM>
 static __device__ void restore_batch(const topk_task &t, typename batch<T, FORM>::room &room,
                                      u32 first) {
-    for (int i = 0; i < batch<T, FORM>::VECTORS; i++)
-        store_vector<T>(t.residual, first + (i * 32 + lane_id()) * T::PER, t.n, false,
-                        room.tile[batch<T, FORM>::slot(i * 32 + lane_id())]);
+    for (int i = 0; i < batch<T, FORM>::VECTORS; i++) {
+        const u32 at = first + (i * 32 + lane_id()) * T::PER;
+        store_some<T>(t.residual, at, at < t.n ? t.n - at : 0,
+                      room.tile[batch<T, FORM>::slot(i * 32 + lane_id())]);
+    }
 }
 
 /* The segments of a warp: first, first + step and so on. FORM: 0 reads dense; 1 clears residual;
