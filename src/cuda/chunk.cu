@@ -37,7 +37,7 @@ struct chunk_task {
 struct chunk_room {
     u32 most[THREADS];
     u64 key[CANDIDATES];
-    u64 best[KEEP]; /* from the largest down */
+    u64 best[KEEP];                /* from the largest down */
     __align__(16) u32 index[KEEP]; /* of those; past the last: NO_INDEX */
     u32 ordered[KEEP];
     u32 bound, count;

@@ -147,13 +147,18 @@ static __device__ __forceinline__ void finish_levels(const topk_task &t, finish_
         const u32 width = 1u << shift;
         shift = shift > LEVEL_BITS ? shift - LEVEL_BITS : 0;
         count_window(t, room, total, low, width, shift, 0, 1);
-        low += find_bin(room.bins, rank, room.find) << shift;
+        u32 *bins = t.level + 2 * LEVEL_BINS;
+        for (u32 i = threadIdx.x; i < LEVEL_BINS; i += FINISHERS)
+            bins[i] = room.bins[i];
+        __threadfence();
+        __syncthreads();
+        low += find_bin(bins, rank, room.find) << shift;
     }
     if (threadIdx.x == 0) set_kth(t, low, rank);
 }
 
-template <class T> static __device__ __forceinline__ void find_kth(const topk_task &t,
-                                                                   finish_room &room) {
+template <class T>
+static __device__ __forceinline__ void find_kth(const topk_task &t, finish_room &room) {
     topk_state *state = t.state;
     const u32 tlo = __ldcg(&state->tlo), thi = __ldcg(&state->thi), total = __ldcg(&state->window);
     const u64 found = __ldcg(&state->found), sure = found - total;
@@ -246,14 +251,16 @@ template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_k
     RILL_SHARED(write_room, room);
     wait_before();
     if (__ldcg(&t.state->failed)) return;
-    const u32 tile = ordered_next(t.order, room.order), lane = lane_id(), group = 1u << t.group_bits;
+    const u32 tile = ordered_next(t.order, room.order), lane = lane_id(),
+              group = 1u << t.group_bits;
     const u32 segment = (tile * (SCANNERS / 32) + (threadIdx.x >> 5)) * group + lane;
     const u32 key = __ldcg(&t.state->key), ties = __ldcg(&t.state->ties),
               thi = __ldcg(&t.state->thi);
     const u32 rows = HELD >> t.group_bits; /* of a segment */
     run r = {0, 0, 0};
     if (lane < group && segment < t.segments) r = t.runs[segment];
-    const bool held = __reduce_max_sync(RILL_FULL, r.count) <= rows * 32 && rows * 32 <= t.page_size;
+    const bool held = __reduce_max_sync(RILL_FULL, r.count) <= rows * 32 &&
+                      rows * 32 <= t.page_size;
     u32 above = 0, equal = 0;
     uint2 q[HELD];
     u32 here = 0;
@@ -267,7 +274,8 @@ template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_k
             const bool in = i < __shfl_sync(RILL_FULL, r.count, (int)owner);
             here |= (u32)in << u;
             q[u] = make_uint2(0, 0);
-            if (in) q[u] = __ldcs(t.page + (i < left ? start + i : second * t.page_size + i - left));
+            if (in)
+                q[u] = __ldcs(t.page + (i < left ? start + i : second * t.page_size + i - left));
         }
 #pragma unroll
         for (u32 u = 0; u < HELD; u++) {
@@ -285,8 +293,8 @@ template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_k
             });
         }
     const u64 before = place_warp(t, room, tile, above, equal);
-    writer w = {first_count(before) + min_u32(second_count(before), ties), second_count(before), key,
-                ties};
+    writer w = {first_count(before) + min_u32(second_count(before), ties), second_count(before),
+                key, ties};
     if (held) {
 #pragma unroll
         for (u32 u = 0; u < HELD; u++)
@@ -369,6 +377,7 @@ static size_t plan(u64 n, u64 k, u32 sms, char *base, topk_task *t) {
     t->max_pages = (u32)(room / 4 * 3 / (8 * t->page_size + 4));
     if (t->max_window < KEYS) t->max_window = KEYS;
     if (t->max_pages < 4) t->max_pages = 4;
+    if (t->max_pages > 0xffffffffu / t->page_size) t->max_pages = 0xffffffffu / t->page_size;
     t->page_next = c.take<int>(t->max_pages);
     t->page = c.take<uint2>((u64)t->max_pages * t->page_size);
     t->window = c.take<u32>(t->max_window);
@@ -403,12 +412,17 @@ template <class T, int FORM> static int run_topk(const topk_task &t, u32 sms, vo
     RILL_CUDA_TRY(rill__cuda_zero(t.state, t.zeroed, stream));
     RILL_CUDA_TRY(rill__cuda_shared_limit((const void *)sample_kernel<T, FORM>, bins));
     RILL_CUDA_TRY(rill__cuda_shared_limit((const void *)scan_kernel<T, FORM>, bytes));
+#ifndef RILL_EMULATE /* all blocks that fit */
+    RILL_CUDA_TRY(cudaFuncSetAttribute(scan_kernel<T, FORM>,
+                                       cudaFuncAttributePreferredSharedMemoryCarveout,
+                                       cudaSharedmemCarveoutMaxShared));
+#endif
     RILL_CUDA_TRY(launch_any(sample_kernel<T, FORM>, s, samplers ? samplers : 1, SAMPLERS, bins,
                              stream, false));
     RILL_CUDA_TRY(launch_after(scan_kernel<T, FORM>, task, scanners, SCANNERS, bytes, stream));
     RILL_CUDA_TRY(launch_after(kth_kernel<T>, task, sms, FINISHERS, 0, stream));
-    RILL_CUDA_TRY(launch_after(write_kernel<T, FORM>, task, div_up(t.segments, group), SCANNERS, 0,
-                               stream));
+    RILL_CUDA_TRY(
+        launch_after(write_kernel<T, FORM>, task, div_up(t.segments, group), SCANNERS, 0, stream));
     return launch_any(again_kernel<T, FORM>, task, 2 * sms, FINISHERS, 0, stream, true);
 }
 
@@ -439,8 +453,7 @@ int rill__cuda_topk(const rill__cuda_select *s, uint64_t k, void *stream) {
     t.val = s->val;
     t.result = s->found;
     t.guards = s->guards;
-    if (plan(s->n, k, sms, (char *)s->workspace, &t) > s->workspace_bytes)
-        return RILL_CUDA_INVALID;
+    if (plan(s->n, k, sms, (char *)s->workspace, &t) > s->workspace_bytes) return RILL_CUDA_INVALID;
     switch (s->type) {
     case RILL__CUDA_F32: return run_form<f32>(t, sms, stream);
     case RILL__CUDA_F16: return run_form<f16>(t, sms, stream);

@@ -37,7 +37,7 @@ enum {
 struct topk_state {
     u32 tlo, thi;
     u32 blocks_done, ranked; /* of the sample, and of the search for the k-th */
-    u32 pages, window; /* asked for: more than there are means overflow */
+    u32 pages, window;       /* asked for: more than there are means overflow */
     u32 overflow;
     u32 failed;    /* the sample misled, or there are too many candidates */
     u32 key, ties; /* selected: keys above key, and the first `ties` equal to it */
@@ -195,10 +195,10 @@ struct scanner {
     int shift;
     u32 at, left; /* the next pair's place, and how many fit in the page */
     int page, next;
-    bool asked;   /* for the next page: lane 0 has it */
-    u32 count;    /* pairs of this segment */
+    bool asked; /* for the next page: lane 0 has it */
+    u32 count;  /* pairs of this segment */
     run now;
-    u32 keys;     /* that are gathered */
+    u32 keys; /* that are gathered */
     u32 found, bad;
     bool ok; /* all candidates so far are staged */
 };
