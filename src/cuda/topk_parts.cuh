@@ -204,13 +204,13 @@ struct scanner {
 };
 
 /* Asks for the page after this one; nobody waits for the answer before it is needed, as the
- * compiler would make the warp do for atomicAdd. */
+ * compiler would make the warp do for atomicAdd, or with a limit that it knows. */
 static __device__ __forceinline__ void ask_page(const topk_task &t, scanner &s) {
     if (lane_id() == 0) {
 #ifdef RILL_EMULATE
         s.next = (int)atomicAdd(&t.state->pages, 1u);
 #else
-        s.next = (int)atomicInc(&t.state->pages, ~0u);
+        s.next = (int)atomicInc(&t.state->pages, ~t.page_size);
 #endif
     }
     s.asked = true;
