@@ -61,6 +61,7 @@ const char *rill_strerror(rill_status status) {
     case RILL_ERR_MPI: return "MPI error";
     case RILL_ERR_STATE: return "wrong state for this call";
     case RILL_ERR_IO: return "input/output error";
+    case RILL_ERR_PEER: return "a rank is gone";
     }
     return "unknown status";
 }

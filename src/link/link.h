@@ -7,13 +7,24 @@
  * A message is bytes from one rank to another under a tag. Messages of the same pair and tag stay
  * in order; others may overtake each other. Tags are from 0 to 32767; bytes may be 0. Nothing
  * blocks but wait, allgather, bcast, share, unshare and close. Calls come from one thread at a time
- * (the engine holds its lock), and from any thread where the link has threads. */
+ * (the engine holds its lock), and from any thread where the link has threads.
+ *
+ * Where a link can tell who has died, survivors go on over the same link (rill_comm_shrink), in a
+ * later epoch: tags there are 32768 * epoch higher, and RILL__ANY - epoch is any tag of it. */
 #ifndef RILL_LINK_LINK_H
 #define RILL_LINK_LINK_H
 
 #include "core/core.h"
 
-enum { RILL__ANY = -1 }; /* source: whoever comes first; tag: whatever it is */
+enum { RILL__ANY = -1 }; /* source: whoever comes first; tag: whatever it is (of epoch 0) */
+enum { RILL__EPOCH_TAGS = 32768, RILL__EPOCHS = 65536 };
+
+/* What is known of a rank. It only grows. */
+typedef enum rill__fate {
+    RILL__LIVES = 0,
+    RILL__SILENT = 1, /* it does not answer; it may live where the network does not reach */
+    RILL__DEAD = 2    /* its process has ended without closing the link: its host says so */
+} rill__fate;
 
 /* An operation under way. 0: none, or it is through. */
 typedef struct rill__wire {
@@ -76,7 +87,19 @@ typedef struct rill__link_table {
      * is sent is dropped, and every wire of it is through. NULL: ranks must go together
      * (req/farewell.c). */
     void (*leave)(rill__link *);
-    rill_status (*close)(rill__link *); /* collective, but after leave; the link is freed by it */
+    /* Collective, but after leave, and after a rank has died: then it waits for nobody. The link is
+     * freed by it. Who closes has not died, and the others are not told so. */
+    rill_status (*close)(rill__link *);
+    /* Raises fate[rank] of each rank to what the link knows; true: of one at least. This rank
+     * itself always lives. It is called often, whenever a rank has waited for some time, so it
+     * costs next to nothing while nobody dies. Of a rank that this has told of, or that was given
+     * up: sends to it are lost and through at once, wires to and from it end with RILL_ERR_PEER at
+     * their next test, allgather and bcast end with that error, and what it had sent may come or
+     * not. NULL: the link cannot tell; with a rank all others end. */
+    bool (*failed)(rill__link *, uint8_t *fate);
+    /* The others have given that rank up, or it did not answer for too long: as if failed had told
+     * of it. It may live, and must not take this for the death of this rank. */
+    void (*give_up)(rill__link *, int rank);
 } rill__link_table;
 
 /* Values of each rank that rill__link_most can compare at once. */
