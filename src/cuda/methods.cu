@@ -106,15 +106,25 @@ static __device__ __forceinline__ void add_values(uint4 &v, const uint4 &g, int 
     }
 }
 
-/* The residual is written at once, as if all that is taken had room: what has none goes back. So
- * only pairs wait for the tiles below. */
+/* Writes the vector at i to the residual, without what is taken. */
+template <class T, int FORM>
+static __device__ __forceinline__ void keep_rest(const method_task &t, u64 i, uint4 v, u32 taken) {
+#pragma unroll
+    for (int j = 0; j < T::PER; j++)
+        if (taken >> j & 1) set_bits<T>(v, j, 0);
+    if (FORM == 2 || (taken & ((1u << T::PER) - 1)))
+        store_values<T>(t.residual, i, values_from<T>(i, t.n), v);
+}
+
+/* The residual is written as if all that is taken had room: what has none goes back. So only
+ * pairs wait for the tiles below, and no tile above waits for the residual. */
 template <class T, int FORM>
 __global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
     RILL_SHARED(threshold_room, room);
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5;
     const u64 base = ((u64)tile * WARPS + warp) * FLIGHT * 32 * T::PER + lane_id() * T::PER;
     uint4 v[FLIGHT], g[FORM == 2 ? FLIGHT : 1];
-    u32 taken = 0, counts = 0, bad = 0, total = 0, before = 0; /* taken: a bit for each value */
+    u32 taken = 0, counts = 0, bad = 0, before = 0; /* taken: a bit for each value */
 #pragma unroll
     for (u32 u = 0; u < FLIGHT; u++) {
         const u64 i = base + u * 32 * T::PER;
@@ -123,23 +133,12 @@ __global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
     }
 #pragma unroll
     for (u32 u = 0; u < FLIGHT; u++) {
-        const u64 i = base + u * 32 * T::PER;
-        uint4 left;
-        u32 mine = 0;
         if (FORM == 2) add_values<T>(v[u], g[u], t.guards, bad);
-        left = v[u];
 #pragma unroll
         for (int j = 0; j < T::PER; j++)
-            if ((bits_at<T>(v[u], j) & T::MAGNITUDE) >= t.key) {
-                mine |= 1u << j;
-                set_bits<T>(left, j, 0);
-            }
-        if (FORM == 2 || (FORM == 1 && mine))
-            store_values<T>(t.residual, i, values_from<T>(i, t.n), left);
-        taken |= mine << u * T::PER;
-        total += (u32)__popc(mine);
+            taken |= (u32)((bits_at<T>(v[u], j) & T::MAGNITUDE) >= t.key) << (u * T::PER + j);
     }
-    total = __reduce_add_sync(RILL_FULL, total);
+    const u32 total = __reduce_add_sync(RILL_FULL, (u32)__popc(taken));
     if (lane_id() == 0) room.warps[warp] = total;
     __syncthreads();
 #pragma unroll
@@ -147,7 +146,12 @@ __global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
         before += w < warp ? room.warps[w] : 0;
         counts += room.warps[w];
     }
-    u64 at = first_count(ordered_before(t.order, room.order, tile, two_counts(counts, 0)));
+    ordered_tell(t.order, tile, two_counts(counts, 0));
+    if (FORM)
+#pragma unroll
+        for (u32 u = 0; u < FLIGHT; u++)
+            keep_rest<T, FORM>(t, base + u * 32 * T::PER, v[u], taken >> u * T::PER);
+    u64 at = first_count(ordered_told(t.order, room.order, tile, two_counts(counts, 0)));
     if (tile == t.tiles - 1 && threadIdx.x == 0) t.found->count = at + counts;
     at += before;
 #pragma unroll

@@ -24,29 +24,53 @@ struct sample_task {
     topk_task t;
     /* In the sample, from the largest. low_rank past it: take all; high_rank 0: nothing is sure. */
     u32 low_rank, high_rank;
+    u32 most_staged, most_window; /* in the sample: with more there is no use in staging */
 };
 
+/* From the counts of all blocks, by one: a warp sums its part of the bins, those with the ranks
+ * in them find the bins. */
 template <class T>
 static __device__ __forceinline__ void sample_bounds(const sample_task &s, u32 *warps) {
-    const u32 PER = SAMPLE_BINS / SAMPLERS, top = SAMPLE_BINS - PER * (threadIdx.x + 1);
+    const u32 PART = SAMPLE_BINS / (SAMPLERS / 32), PER = PART / 32, warp = threadIdx.x >> 5,
+              lane = lane_id();
     const int SHIFT = T::KEY_BITS - SAMPLE_BITS;
-    u32 count[PER], sum = 0, total;
+    const u32 *part = s.t.sample + SAMPLE_BINS - PART * (warp + 1);
+    u32 sum = 0;
 #pragma unroll
     for (u32 i = 0; i < PER; i++)
-        sum += count[i] = __ldcg(s.t.sample + top + i);
-    u32 c = block_prefix(sum, warps, &total) - sum;
+        sum += __ldcg(part + i * 32 + lane);
+    sum = __reduce_add_sync(RILL_FULL, sum);
+    if (lane == 0) warps[warp] = sum;
+    __syncthreads();
+    u32 c = __reduce_add_sync(RILL_FULL, lane < warp ? warps[lane] : 0);
+    const u32 total = __reduce_add_sync(RILL_FULL, warps[lane]), low = s.low_rank,
+              high = s.high_rank;
     if (threadIdx.x == 0) {
-        if (s.low_rank > total) s.t.state->tlo = 1;
-        if (s.high_rank == 0 || s.high_rank > total) s.t.state->thi = T::NONE;
+        if (low > total) s.t.state->tlo = 1;
+        if (low > total && total > s.most_staged) s.t.state->overflow = 1;
+        if (high == 0 || high > total) s.t.state->thi = T::NONE;
     }
+    if (!(low > c && low - c <= sum) && !(high > c && high - c <= sum)) return;
+    const u32 top = PART - PER * (lane + 1); /* of this lane's bins, from the top down */
+    u32 count[PER], mine = 0;
+#pragma unroll
+    for (u32 i = 0; i < PER; i += 4) {
+        const uint4 q = __ldcg((const uint4 *)(part + top + i));
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            mine += count[i + j] = word_at(q, j);
+    }
+    c += warp_prefix(mine) - mine;
 #pragma unroll
     for (u32 i = PER; i-- > 0;) {
-        if (s.low_rank > c && s.low_rank - c <= count[i])
-            s.t.state->tlo = max_u32(1, (top + i) << SHIFT);
-        if (s.high_rank > c && s.high_rank - c <= count[i]) {
-            u32 thi = (top + i + 1) << SHIFT;
-            s.t.state->thi = thi > T::NAN_KEY ? (u32)T::NONE : thi;
+        const u32 bin = (u32)(part - s.t.sample) + top + i;
+        if (low > c && low - c <= count[i]) {
+            s.t.state->tlo = max_u32(1, bin << SHIFT);
+            if (c + count[i] > s.most_staged || c + count[i] - high > s.most_window)
+                s.t.state->overflow = 1;
         }
+        if (high > c && high - c <= count[i])
+            s.t.state->thi = (bin + 1) << SHIFT > T::NAN_KEY ? (u32)T::NONE : (bin + 1) << SHIFT;
         c += count[i];
     }
 }
@@ -94,6 +118,13 @@ __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
     if (!room.last) return;
     __threadfence();
     sample_bounds<T>(s, room.warps);
+    __syncthreads();
+    const u32 least = __ldcg(&t.state->tlo) >> SHIFT;
+#pragma unroll
+    for (int j = 0; j < T::PER; j++) {
+        const u32 key = key_of<T>(bits_at<T>(v, j));
+        if (key >> SHIFT == least) t.state->guess = key; /* any of them */
+    }
 }
 
 /* ---- the scan ------------------------------------------------------------------------------- */
@@ -109,7 +140,6 @@ template <class T, int FORM>
 __global__ void __launch_bounds__(SCANNERS, (scan_shape<T, FORM>::BLOCKS))
     scan_kernel(topk_task t) {
     RILL_SHARED_DYNAMIC(u32, memory);
-    wait_before();
     scan<T, FORM>(t, (typename batch<T, FORM>::room *)(memory + LEVEL_BINS), memory);
 }
 
@@ -315,30 +345,6 @@ template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_k
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-#if defined(RILL_TOPK_EARLY) && !defined(RILL_EMULATE)
-template <class A>
-static int launch_after(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
-                        void *stream) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)grid);
-    config.blockDim = dim3(block);
-    config.dynamicSmemBytes = shared;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel, arguments);
-}
-#else
-template <class A>
-static int launch_after(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
-                        void *stream) {
-    return launch_any(kernel, arguments, grid, block, shared, stream, false);
-}
-#endif
-
 /* How many segments a warp writes, and how large pages are: a segment should find its pairs in
  * two, and what the last pages of warps leave free may take a third of the room. */
 static void plan_pages(u64 n, u64 k, size_t room, topk_task *t) {
@@ -388,7 +394,7 @@ static size_t plan(u64 n, u64 k, u32 sms, char *base, topk_task *t) {
 
 static sample_task plan_sample(int type, const topk_task &t) {
     const u32 per = type == RILL__CUDA_F32 ? 4 : 8, vectors = t.n / per;
-    sample_task s = {t, 1, 0};
+    sample_task s = {t, 1, 0, 0, 0};
     u32 least = vectors < 16384 ? vectors : 16384;
     s.t.sample_groups = vectors / RILL_TOPK_SHARE > least ? vectors / RILL_TOPK_SHARE : least;
     s.t.sample_stride = s.t.sample_groups ? vectors / s.t.sample_groups : 1;
@@ -397,6 +403,8 @@ static sample_task plan_sample(int type, const topk_task &t) {
     double low = ceil(mean + margin), high = floor(mean - margin);
     s.low_rank = low < 4294967295.0 ? (u32)low : 0xffffffffu;
     s.high_rank = high >= 1 ? (u32)high : 0;
+    s.most_staged = (u32)((double)t.max_pages * t.page_size / t.n * all);
+    s.most_window = (u32)((double)t.max_window / t.n * all);
     return s;
 }
 

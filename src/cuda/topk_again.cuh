@@ -2,7 +2,7 @@
  * staged. One cooperative kernel that returns at once when there is nothing to do.
  *
  * A pass counts all keys in bins. Ties are what makes most candidates, so it also counts what is
- * above and equal to one key of the window: where that is the k-th, it is found. Else the keys of
+ * above and equal to one key near the lower bound: where that is the k-th, it is found. Else the keys of
  * the k-th's bin are listed, where they fit, or two more passes have the levels below. Then one
  * pass counts what each segment has and one writes. */
 
@@ -258,7 +258,7 @@ static __device__ void count_and_write(const topk_task &t, finish_room &room, co
 template <class T>
 static __device__ bool search_all(const topk_task &t, finish_room &room, const void *from, u32 &key,
                                   u32 &rank) {
-    const u32 guess = __ldcg(&t.state->window) ? __ldcg(t.window) : 0;
+    const u32 guess = __ldcg(&t.state->guess);
     int shift = T::KEY_BITS - LEVEL_BITS;
     count_level<T, true>(t, room, from, 0, T::NONE, shift, guess);
     share_bins(room, t.level);

@@ -7,6 +7,12 @@
 #ifndef RILL_TOPK_VECTORS
 #define RILL_TOPK_VECTORS 8
 #endif
+#ifndef RILL_TOPK_VECTORS2
+#define RILL_TOPK_VECTORS2 4
+#endif
+#ifndef RILL_TOPK_SEGMENT
+#define RILL_TOPK_SEGMENT 4096
+#endif
 #ifndef RILL_TOPK_SHARE
 #define RILL_TOPK_SHARE 256 /* one vector in this many is sampled */
 #endif
@@ -26,7 +32,7 @@ enum {
     SAMPLERS = 1024, /* threads of a block that samples */
     SCANNERS = 256,
     FINISHERS = 512,
-    SEGMENT = 4096, /* values */
+    SEGMENT = RILL_TOPK_SEGMENT, /* values */
     HELD = 16,      /* pairs that a lane holds when they are written to their places */
     KEYS = 128,     /* of the window, gathered by a warp before it writes them */
     NO_PAGE = -1
@@ -42,7 +48,8 @@ struct topk_state {
     u32 failed;    /* the sample misled, or there are too many candidates */
     u32 key, ties; /* selected: keys above key, and the first `ties` equal to it */
     u64 found, nonfinite;
-    u64 above, equal; /* of the guess in topk_again.cuh */
+    u32 guess; /* a key near tlo: where most values are the same, that one */
+    u64 above, equal; /* of the guess */
 };
 
 /* Where the pairs of a segment are: from `start` to the end of its page, then in `second`, and on
@@ -85,13 +92,6 @@ template <class T> static __device__ __forceinline__ int window_shift(u32 tlo, u
     u32 width = min_u32(thi, T::NAN_KEY + 1) - tlo;
     int bits = width > 1 ? 32 - __clz((int)(width - 1)) : 0;
     return bits > LEVEL_BITS ? bits - LEVEL_BITS : 0;
-}
-
-/* With RILL_TOPK_EARLY a kernel may start before the one before it has ended: it waits here. */
-static __device__ __forceinline__ void wait_before() {
-#if defined(RILL_TOPK_EARLY) && !defined(RILL_EMULATE) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }
 
 /* ---- vectors -------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ static __device__ __forceinline__ void store_rows(void *to, u32 first, u32 n, bo
  * lanes in different banks. */
 template <class T, int FORM> struct batch {
     enum {
-        VECTORS = T::PER == 4 && FORM != 2 ? RILL_TOPK_VECTORS : 4,
+        VECTORS = T::PER == 4 ? (FORM == 2 ? RILL_TOPK_VECTORS2 : RILL_TOPK_VECTORS) : 4,
         LANE = VECTORS * T::PER, /* values of a lane, at most 32 */
         SIZE = 32 * LANE,
         BATCHES = SEGMENT / SIZE
@@ -245,14 +245,6 @@ static __device__ __forceinline__ void put_keys(const topk_task &t, const u32 *k
     else if (lane_id() == 0) t.state->overflow = 1;
     __syncwarp();
     s.keys = 0;
-}
-
-template <class T> static __device__ __forceinline__ bool reaches(u32 bits, u32 tlo) {
-    return (bits & T::MAGNITUDE) >= tlo;
-}
-/* In one instruction; NaN is not below. */
-template <> __device__ __forceinline__ bool reaches<f32>(u32 bits, u32 tlo) {
-    return !(fabsf(rill__hd_float(bits)) < rill__hd_float(tlo));
 }
 
 /* Stages the pairs that the list has, of the batch that starts at `first`. */
@@ -400,13 +392,14 @@ static __device__ __forceinline__ void scan(const topk_task &t,
     const u32 warp = (blockIdx.x * SCANNERS + threadIdx.x) >> 5;
     typename batch<T, FORM>::room &room = rooms[threadIdx.x >> 5];
     scanner s = {};
+    for (u32 i = threadIdx.x; i < LEVEL_BINS; i += SCANNERS)
+        bins[i] = 0;
+    wait_before();
     s.tlo = __ldcg(&t.state->tlo);
     s.thi = __ldcg(&t.state->thi);
     s.shift = window_shift<T>(s.tlo, s.thi);
     s.page = s.now.second = NO_PAGE;
-    s.ok = true;
-    for (u32 i = threadIdx.x; i < LEVEL_BINS; i += SCANNERS)
-        bins[i] = 0;
+    s.ok = !__ldcg(&t.state->overflow);
     __syncthreads();
     scan_segments<T, FORM>(t, room, bins, warp, t.warps, s);
     put_keys(t, room.keys, s);
