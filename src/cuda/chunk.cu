@@ -1,8 +1,9 @@
 /* chunk: 64 of every 4,096 entries, with 12 bits an index and 2 bits a value, in one pass that
  * also adds the gradient and keeps what is lost in the residual. cuda_space.h has the layout.
  *
- * Idea: a block takes chunk after chunk. It has one in shared memory while the next is on its
- * way to registers, so that memory is busy all the time. The 64th largest of the 256 threads'
+ * Idea: a block has a chunk in shared memory; others of the same multiprocessor read theirs
+ * meanwhile. (Blocks that stay and read their next chunk ahead were slower: multiprocessors
+ * differ in how near memory is.) The 64th largest of the 256 threads'
  * maxima is a lower bound of the 64th largest value, and leaves some 73 candidates; those are
  * ranked in shared memory by comparing each with each. Where more than 256 values reach the
  * bound (ties), the 64th key is found bit by bit. Keys carry the index, so that none are equal
@@ -12,15 +13,13 @@
  * Cost: two reads and a write of n, 116 bytes a chunk. */
 #include "device.cuh"
 
-#ifndef RILL_CHUNK_BLOCKS
-#define RILL_CHUNK_BLOCKS 4
-#endif
 enum {
     CHUNK = RILL__CUDA_CHUNK,
     KEEP = RILL__CUDA_CHUNK_KEEP,
     WORDS = RILL__CUDA_CHUNK_WORDS,
     THREADS = 256,
     PER = CHUNK / THREADS / 4, /* vectors of a thread */
+    BLOCKS = 4,                /* of a multiprocessor */
     CANDIDATES = 256,
     BOUND_SHIFT = 17, /* a bound so coarse leaves hardly more candidates */
     NO_INDEX = 0x7fffffff
@@ -78,8 +77,7 @@ static __device__ __forceinline__ void find_bound(chunk_room &room) {
 }
 
 /* Lists the keys of the values that are wanted: wanted(bits, index). */
-template <class FN>
-static __device__ __forceinline__ void collect(chunk_room &room, FN wanted) {
+template <class FN> static __device__ __forceinline__ void collect(chunk_room &room, FN wanted) {
     u32 mask = 0, at = 0;
 #pragma unroll
     for (u32 j = 0; j < PER; j++) {
@@ -264,48 +262,41 @@ static __device__ __forceinline__ u32 select_chunk(chunk_room &room, u32 most) {
     return min_u32(found, KEEP);
 }
 
-__global__ void __launch_bounds__(THREADS, RILL_CHUNK_BLOCKS) chunk_kernel(chunk_task t) {
+__global__ void __launch_bounds__(THREADS, BLOCKS) chunk_kernel(chunk_task t) {
     RILL_SHARED(chunk_room, room);
     const u32 tid = threadIdx.x;
-    const u64 step = (u64)gridDim.x * CHUNK;
-    u64 base = (u64)blockIdx.x * CHUNK;
+    const u64 base = (u64)blockIdx.x * CHUNK;
+    u32 *out = t.out + (u64)blockIdx.x * WORDS;
     chunk_part x;
     u32 bad = 0;
     load_chunk(t, base, x);
-    for (; base < t.n; base += step) {
-        u32 *out = t.out + base / CHUNK * WORDS;
-        const u32 most = settle_chunk(t, room, base, x, bad);
-        load_chunk(t, base + step, x);
-        const u32 kept = select_chunk(room, most);
-        const float scale = kept ? rill__hd_float((u32)(room.best[0] >> 13)) : 0.0f;
-        if (tid == 0) out[28] = rill__hd_bits(scale);
-        if (!kept) {
-            if (tid < 28) out[tid] = 0;
-            continue;
-        }
-        if (tid < kept) {
-            const u64 key = room.best[tid];
-            const u32 index = room.index[tid], negative = (u32)key & 1;
-            const float magnitude = rill__hd_float((u32)(key >> 13));
-            const int outer = rill__hd_chunk_outer(magnitude, scale);
-            const float level = rill__hd_chunk_level(outer, scale);
-            room.ordered[indices_below(room, index)] = index | (u32)outer << 12 | negative << 13;
-            t.residual[base + index] = negative ? -magnitude + level : magnitude - level;
-        }
-        __syncthreads();
-        write_chunk(room, kept, out);
-    }
+    const u32 most = settle_chunk(t, room, base, x, bad);
     if (t.nonfinite && bad) atomicAdd(t.nonfinite, (u64)bad);
+    const u32 kept = select_chunk(room, most);
+    const float scale = kept ? rill__hd_float((u32)(room.best[0] >> 13)) : 0.0f;
+    if (tid == 0) out[28] = rill__hd_bits(scale);
+    if (!kept) {
+        if (tid < 28) out[tid] = 0;
+        return;
+    }
+    if (tid < kept) {
+        const u64 key = room.best[tid];
+        const u32 index = room.index[tid], negative = (u32)key & 1;
+        const float magnitude = rill__hd_float((u32)(key >> 13));
+        const int outer = rill__hd_chunk_outer(magnitude, scale);
+        const float level = rill__hd_chunk_level(outer, scale);
+        room.ordered[indices_below(room, index)] = index | (u32)outer << 12 | negative << 13;
+        t.residual[base + index] = negative ? -magnitude + level : magnitude - level;
+    }
+    __syncthreads();
+    write_chunk(room, kept, out);
 }
 
 int rill__cuda_chunk(float *residual, const float *gradient, uint64_t n, uint32_t *out,
                      uint64_t *nonfinite, void *stream) {
     chunk_task t = {residual, gradient, n, out, (u64 *)nonfinite};
-    u32 sms;
-    RILL_CUDA_TRY(rill__cuda_sms(&sms));
     if (nonfinite) RILL_CUDA_TRY(rill__cuda_zero(nonfinite, sizeof *nonfinite, stream));
-    const u64 chunks = div_up(n, CHUNK), most = (u64)sms * RILL_CHUNK_BLOCKS;
-    return launch(chunk_kernel, t, chunks < most ? chunks : most, THREADS, stream);
+    return launch(chunk_kernel, t, div_up(n, CHUNK), THREADS, stream);
 }
 
 /* ---- the way back --------------------------------------------------------------------------- */

@@ -9,7 +9,12 @@
  * and the pairs. */
 #include "ordered.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32, FLIGHT = 4, MOST_BUCKET = 4096 };
+enum {
+    THREADS = 256,
+    WARPS = THREADS / 32,
+    TILE = 32, /* values of a thread; threshold: a bit for each in a word */
+    MOST_BUCKET = 4096
+};
 
 struct method_task {
     const void *dense;
@@ -94,6 +99,21 @@ static __device__ __forceinline__ void store_values(void *to, u64 i, u32 have, c
 template <class T> static __device__ __forceinline__ u32 values_from(u64 i, u64 n) {
     return i >= n ? 0 : n - i < T::PER ? (u32)(n - i) : (u32)T::PER;
 }
+/* COUNT vectors of a lane, one from each row of a warp; where all rows are there, without branches
+ * in between, so that all are on their way at once. */
+template <class T, int COUNT>
+static __device__ __forceinline__ void load_flight(const void *from, u64 i, u64 n, uint4 *v) {
+    if (i + ((COUNT - 1) * 32 + 1) * T::PER <= n) {
+        const uint4 *x = (const uint4 *)((const typename T::word *)from + i);
+#pragma unroll
+        for (u32 u = 0; u < COUNT; u++)
+            v[u] = __ldcs(x + u * 32);
+        return;
+    }
+#pragma unroll
+    for (u32 u = 0; u < COUNT; u++, i += 32 * T::PER)
+        v[u] = load_values<T>(from, i, values_from<T>(i, n));
+}
 /* v = v + gradient where that is allowed; values that are not there are 0 in both. */
 template <class T>
 static __device__ __forceinline__ void add_values(uint4 &v, const uint4 &g, int guards, u32 &bad) {
@@ -120,17 +140,14 @@ static __device__ __forceinline__ void keep_rest(const method_task &t, u64 i, ui
  * pairs wait for the tiles below, and no tile above waits for the residual. */
 template <class T, int FORM>
 __global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
+    enum { FLIGHT = TILE / T::PER };
     RILL_SHARED(threshold_room, room);
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5;
     const u64 base = ((u64)tile * WARPS + warp) * FLIGHT * 32 * T::PER + lane_id() * T::PER;
     uint4 v[FLIGHT], g[FORM == 2 ? FLIGHT : 1];
     u32 taken = 0, counts = 0, bad = 0, before = 0; /* taken: a bit for each value */
-#pragma unroll
-    for (u32 u = 0; u < FLIGHT; u++) {
-        const u64 i = base + u * 32 * T::PER;
-        v[u] = load_values<T>(t.dense, i, values_from<T>(i, t.n));
-        if (FORM == 2) g[u] = load_values<T>(t.gradient, i, values_from<T>(i, t.n));
-    }
+    load_flight<T, FLIGHT>(t.dense, base, t.n, v);
+    if (FORM == 2) load_flight<T, FLIGHT>(t.gradient, base, t.n, g);
 #pragma unroll
     for (u32 u = 0; u < FLIGHT; u++) {
         if (FORM == 2) add_values<T>(v[u], g[u], t.guards, bad);
@@ -230,12 +247,8 @@ static __device__ __forceinline__ u32 load_bucket(const method_task &t, u64 base
     }
     for (u32 i0 = lane_id() * T::PER; i0 < n; i0 += AT_ONCE * 32 * T::PER) {
         uint4 v[AT_ONCE], g[FORM == 2 ? AT_ONCE : 1];
-#pragma unroll
-        for (u32 u = 0; u < AT_ONCE; u++) {
-            const u32 i = i0 + u * 32 * T::PER, have = i < n ? (u32)T::PER : 0;
-            v[u] = load_values<T>(t.dense, base + i, have);
-            if (FORM == 2) g[u] = load_values<T>(t.gradient, base + i, have);
-        }
+        load_flight<T, AT_ONCE>(t.dense, base + i0, base + n, v);
+        if (FORM == 2) load_flight<T, AT_ONCE>(t.gradient, base + i0, base + n, g);
 #pragma unroll
         for (u32 u = 0; u < AT_ONCE; u++) {
             const u32 i = i0 + u * 32 * T::PER;
@@ -394,17 +407,14 @@ static int order(const rill__cuda_select *s, method_task &t, u64 tiles, void *st
     return rill__cuda_zero(s->workspace, c.used, stream);
 }
 
-static u64 threshold_tiles(int type, u64 n) {
-    return div_up(n, (u64)THREADS * FLIGHT * (type == RILL__CUDA_F32 ? 4 : 8));
-}
-size_t rill__cuda_threshold_workspace(int type, uint64_t n) {
-    return ordered_bytes(threshold_tiles(type, n));
+size_t rill__cuda_threshold_workspace(int, uint64_t n) {
+    return ordered_bytes(div_up(n, (u64)THREADS * TILE));
 }
 int rill__cuda_threshold(const rill__cuda_select *s, uint32_t key, void *stream) {
     method_task t = task_of(s);
     if (!key) return RILL_CUDA_INVALID;
     t.key = key;
-    RILL_CUDA_TRY(order(s, t, threshold_tiles(s->type, s->n), stream));
+    RILL_CUDA_TRY(order(s, t, div_up(s->n, (u64)THREADS * TILE), stream));
     return t.tiles ? RUN_TYPE(threshold_kernel, t.tiles, THREADS, 0, stream, false) : 0;
 }
 

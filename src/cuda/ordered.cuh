@@ -43,8 +43,7 @@ static __device__ __forceinline__ void ordered_tell(const ordered &o, u32 tile, 
 }
 
 /* What the tiles below have together. A step looks at 128 of them: how many a step covers in a
- * round trip through memory bounds the rate of tiles; with 32 a pass over tiles of 4,096 values
- * took 0.6 ms where memory takes 0.35. By the first warp. */
+ * round trip through memory bounds the rate of tiles. By the first warp. */
 static __device__ __forceinline__ u64 ordered_sum(const ordered &o, u32 tile) {
     enum { WORDS = 4 }; /* of a lane */
     const u64 WHOLE = 2ull << 62, COUNTS = (1ull << 62) - 1;

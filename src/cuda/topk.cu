@@ -1,6 +1,6 @@
 /* topk: the k entries of largest magnitude, exactly; alone, or fused with a residual.
  *
- * Idea: as select/select_topk.c, one read of the data. A sample of 1 in 256 values bounds the
+ * Idea: as select/select_topk.c, one read of the data. A sample of 1 in 128 values bounds the
  * k-th largest key from both sides. The scan reads every value once (fused: reads the gradient,
  * reads and writes the residual) and stages the pairs from the lower bound on; those from the
  * upper bound on are surely selected, and cleared at once. The keys in between, the window, are
@@ -47,7 +47,6 @@ static __device__ __forceinline__ void sample_bounds(const sample_task &s, u32 *
               high = s.high_rank;
     if (threadIdx.x == 0) {
         if (low > total) s.t.state->tlo = 1;
-        if (low > total && total > s.most_staged) s.t.state->overflow = 1;
         if (high == 0 || high > total) s.t.state->thi = T::NONE;
     }
     if (!(low > c && low - c <= sum) && !(high > c && high - c <= sum)) return;
@@ -66,7 +65,8 @@ static __device__ __forceinline__ void sample_bounds(const sample_task &s, u32 *
         const u32 bin = (u32)(part - s.t.sample) + top + i;
         if (low > c && low - c <= count[i]) {
             s.t.state->tlo = max_u32(1, bin << SHIFT);
-            if (c + count[i] > s.most_staged || c + count[i] - high > s.most_window)
+            const u32 staged = c + (bin ? count[i] : 0); /* the lowest has zeros, which are not */
+            if (staged > s.most_staged || (staged > high && staged - high > s.most_window))
                 s.t.state->overflow = 1;
         }
         if (high > c && high - c <= count[i])
@@ -80,7 +80,7 @@ struct sample_room {
 };
 
 /* Counts in shared memory first: straight to global memory took 0.1 ms more. Two counts of 16
- * bits share a word: a block has at most 8,192 values. */
+ * bits share a word: a block has at most 16,384 values. */
 template <class T, int FORM>
 __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
     RILL_SHARED(sample_room, room);
@@ -88,21 +88,28 @@ __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
     const topk_task &t = s.t;
     const u32 group = blockIdx.x * SAMPLERS + threadIdx.x;
     const int SHIFT = T::KEY_BITS - SAMPLE_BITS;
-    uint4 v = make_uint4(0, 0, 0, 0);
+    uint4 v[2] = {};
     u32 bad = 0;
     if (group < t.sample_groups) {
         u32 jitter = (u32)(rill__hd_mix(group + 1) >> 32) % t.sample_stride;
-        size_t at = (size_t)group * t.sample_stride + jitter;
-        v = __ldg((const uint4 *)(FORM == 0 ? t.dense : t.residual) + at);
-        if (FORM == 2) add_row<T>(v, __ldg((const uint4 *)t.gradient + at), t.guards, bad);
+        const size_t at = 2 * ((size_t)group * t.sample_stride + jitter);
+        const uint4 *from = (const uint4 *)(FORM == 0 ? t.dense : t.residual) + at;
+        v[0] = __ldg(from);
+        v[1] = __ldg(from + 1);
+        if (FORM == 2) {
+            const uint4 *gradient = (const uint4 *)t.gradient + at;
+            const uint4 first = __ldg(gradient), second = __ldg(gradient + 1);
+            add_row<T>(v[0], first, t.guards, bad);
+            add_row<T>(v[1], second, t.guards, bad);
+        }
     }
     for (u32 i = threadIdx.x; i < SAMPLE_BINS / 2; i += SAMPLERS)
         bins[i] = 0;
     __syncthreads();
     if (group < t.sample_groups)
 #pragma unroll
-        for (int j = 0; j < T::PER; j++) {
-            u32 bin = key_of<T>(bits_at<T>(v, j)) >> SHIFT;
+        for (int j = 0; j < 2 * T::PER; j++) {
+            u32 bin = key_of<T>(bits_at<T>(v[j / T::PER], j % T::PER)) >> SHIFT;
             atomicAdd(&bins[bin >> 1], bin & 1 ? 65536u : 1u);
         }
     __syncthreads();
@@ -122,17 +129,20 @@ __global__ void __launch_bounds__(SAMPLERS) sample_kernel(sample_task s) {
     const u32 least = __ldcg(&t.state->tlo) >> SHIFT;
 #pragma unroll
     for (int j = 0; j < T::PER; j++) {
-        const u32 key = key_of<T>(bits_at<T>(v, j));
+        const u32 key = key_of<T>(bits_at<T>(v[0], j));
         if (key >> SHIFT == least) t.state->guess = key; /* any of them */
     }
 }
 
 /* ---- the scan ------------------------------------------------------------------------------- */
 
+enum { MOST_BLOCKS = 3 };
 template <class T, int FORM> struct scan_shape {
     enum {
         BYTES = LEVEL_BINS * 4 + SCANNERS / 32 * (int)sizeof(typename batch<T, FORM>::room),
-        BLOCKS = FORM == 2 ? RILL_TOPK_BLOCKS2 : RILL_TOPK_BLOCKS /* of a multiprocessor */
+        BLOCKS = FORM == 2
+                     ? 2
+                     : (int)MOST_BLOCKS /* of a multiprocessor; more only wait for each other */
     };
 };
 
@@ -348,7 +358,8 @@ template <class T, int FORM> __global__ void __launch_bounds__(SCANNERS) write_k
 /* How many segments a warp writes, and how large pages are: a segment should find its pairs in
  * two, and what the last pages of warps leave free may take a third of the room. */
 static void plan_pages(u64 n, u64 k, size_t room, topk_task *t) {
-    double mean = 1.08 * SEGMENT * (double)k / (double)n, most = mean + 5 * sqrt(mean) + 8;
+    double mean = 1.08 * (1u << t->segment_bits) * (double)k / (double)n,
+           most = mean + 5 * sqrt(mean) + 8;
     u32 least = n >> 25 ? 256 : 64;
     t->group_bits = 4;
     while (t->group_bits && (HELD * 32 >> t->group_bits) < most)
@@ -360,23 +371,24 @@ static void plan_pages(u64 n, u64 k, size_t room, topk_task *t) {
 }
 
 static size_t plan(u64 n, u64 k, u32 sms, char *base, topk_task *t) {
-    const u32 blocks = RILL_TOPK_BLOCKS > RILL_TOPK_BLOCKS2 ? RILL_TOPK_BLOCKS : RILL_TOPK_BLOCKS2,
-              warps = sms * blocks * (SCANNERS / 32);
+    const u32 warps = sms * MOST_BLOCKS * (SCANNERS / 32);
     carver c = {base, 0};
-    t->segments = (u32)div_up(n, SEGMENT);
+    const u64 segments = div_up(n, 1u << SEGMENT_BITS_ADDING); /* at most */
+    t->segment_bits = t->gradient ? SEGMENT_BITS_ADDING : SEGMENT_BITS;
+    t->segments = (u32)div_up(n, 1u << t->segment_bits);
     t->warps = t->segments < warps ? t->segments : warps;
     t->state = c.take<topk_state>(1); /* all up to runs is zeroed together */
     t->sample = c.take<u32>(SAMPLE_BINS);
     t->level = c.take<u32>(LEVELS * LEVEL_BINS);
-    t->order = ordered_carve(c, div_up(t->segments, SCANNERS / 32));
-    t->runs = c.take<run>(t->segments);
+    t->order = ordered_carve(c, div_up(segments, SCANNERS / 32));
+    t->runs = c.take<run>(segments);
     t->zeroed = c.used;
-    t->above = c.take<u32>(t->segments);
-    t->equal = c.take<u32>(t->segments);
+    t->above = c.take<u32>(segments);
+    t->equal = c.take<u32>(segments);
     t->block_above = c.take<u32>(2 * sms);
     t->block_equal = c.take<u32>(2 * sms);
     /* A quarter of the room for the keys between the bounds, the rest for pairs. */
-    size_t room = (size_t)(n / 2 + 16 * k), fixed = 24 * (size_t)t->segments;
+    size_t room = (size_t)(n / 2 + 16 * k), fixed = 24 * (size_t)segments;
     room = room > fixed ? room - fixed : 0;
     plan_pages(n, k, room / 4 * 3, t);
     t->max_window = (u32)(room / 4 / 4);
@@ -393,11 +405,11 @@ static size_t plan(u64 n, u64 k, u32 sms, char *base, topk_task *t) {
 #define MARGIN 6.0 /* standard deviations; vectors of neighbours are less than independent values */
 
 static sample_task plan_sample(int type, const topk_task &t) {
-    const u32 per = type == RILL__CUDA_F32 ? 4 : 8, vectors = t.n / per;
+    const u32 per = type == RILL__CUDA_F32 ? 8 : 16, pairs = t.n / per; /* of vectors */
     sample_task s = {t, 1, 0, 0, 0};
-    u32 least = vectors < 16384 ? vectors : 16384;
-    s.t.sample_groups = vectors / RILL_TOPK_SHARE > least ? vectors / RILL_TOPK_SHARE : least;
-    s.t.sample_stride = s.t.sample_groups ? vectors / s.t.sample_groups : 1;
+    u32 least = pairs < 16384 ? pairs : 16384;
+    s.t.sample_groups = pairs / SAMPLE_SHARE > least ? pairs / SAMPLE_SHARE : least;
+    s.t.sample_stride = s.t.sample_groups ? pairs / s.t.sample_groups : 1;
     double all = (double)s.t.sample_groups * per, share = (double)t.k / t.n, mean = all * share;
     double margin = MARGIN * sqrt(mean * (1 - share)) + 4;
     double low = ceil(mean + margin), high = floor(mean - margin);
@@ -439,10 +451,13 @@ template <class T> static int run_form(const topk_task &t, u32 sms, void *stream
     return t.residual ? run_topk<T, 1>(t, sms, stream) : run_topk<T, 0>(t, sms, stream);
 }
 size_t rill__cuda_topk_workspace(int, uint64_t n, uint64_t k) {
-    topk_task t;
+    topk_task plain = {}, adding = {};
     u32 sms;
     if (n > RILL__CUDA_MOST || rill__cuda_sms(&sms)) return 0;
-    return plan(n, k < n ? k : n, sms, NULL, &t);
+    adding.gradient = &adding; /* pages differ */
+    const size_t a = plan(n, k < n ? k : n, sms, NULL, &plain),
+                 b = plan(n, k < n ? k : n, sms, NULL, &adding);
+    return a > b ? a : b;
 }
 
 int rill__cuda_topk(const rill__cuda_select *s, uint64_t k, void *stream) {

@@ -12,9 +12,9 @@ template <class T, class FN>
 static __device__ __forceinline__ void each_row(const topk_task &t, const void *from, u32 segment,
                                                 FN fn) {
     enum { FLIGHT = 4, ROW = 32 * T::PER };
-    const bool whole = segment < t.n / SEGMENT;
-    for (u32 row = 0; row < SEGMENT / ROW; row += FLIGHT) {
-        const u32 first = segment * SEGMENT + row * ROW + lane_id() * T::PER;
+    const bool whole = segment < t.n >> t.segment_bits;
+    for (u32 row = 0; row < (1u << t.segment_bits) / ROW; row += FLIGHT) {
+        const u32 first = (segment << t.segment_bits) + row * ROW + lane_id() * T::PER;
         uint4 v[FLIGHT];
         load_rows<T, FLIGHT>(from, first, t.n, whole, v);
 #pragma unroll

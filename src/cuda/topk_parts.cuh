@@ -4,37 +4,21 @@
 
 #include "ordered.cuh"
 
-#ifndef RILL_TOPK_VECTORS
-#define RILL_TOPK_VECTORS 8
-#endif
-#ifndef RILL_TOPK_VECTORS2
-#define RILL_TOPK_VECTORS2 4
-#endif
-#ifndef RILL_TOPK_SEGMENT
-#define RILL_TOPK_SEGMENT 4096
-#endif
-#ifndef RILL_TOPK_SHARE
-#define RILL_TOPK_SHARE 256 /* one vector in this many is sampled */
-#endif
-#ifndef RILL_TOPK_BLOCKS
-#define RILL_TOPK_BLOCKS 3
-#endif
-#ifndef RILL_TOPK_BLOCKS2
-#define RILL_TOPK_BLOCKS2 3
-#endif
-
 enum {
     SAMPLE_BITS = 15, /* bins of the sample: exponent and 7 bits of an f32; all of a 16-bit key */
     SAMPLE_BINS = 1 << SAMPLE_BITS,
+    SAMPLE_SHARE =
+        128,         /* one pair of vectors in this many; one alone would be no cheaper to read */
     LEVEL_BITS = 12, /* bins of a level of the search for the k-th */
     LEVEL_BINS = 1 << LEVEL_BITS,
     LEVELS = 3,
     SAMPLERS = 1024, /* threads of a block that samples */
     SCANNERS = 256,
     FINISHERS = 512,
-    SEGMENT = RILL_TOPK_SEGMENT, /* values */
-    HELD = 16,      /* pairs that a lane holds when they are written to their places */
-    KEYS = 128,     /* of the window, gathered by a warp before it writes them */
+    SEGMENT_BITS = 12,        /* log2 of the values of a segment */
+    SEGMENT_BITS_ADDING = 11, /* with a gradient: reads and writes of a time lie closer together */
+    HELD = 16,                /* pairs that a lane holds when they are written to their places */
+    KEYS = 128,               /* of the window, gathered by a warp before it writes them */
     NO_PAGE = -1
 };
 
@@ -43,12 +27,13 @@ enum {
 struct topk_state {
     u32 tlo, thi;
     u32 blocks_done, ranked; /* of the sample, and of the search for the k-th */
+    u32 taken;               /* segments, after the first of each warp */
     u32 pages, window;       /* asked for: more than there are means overflow */
     u32 overflow;
     u32 failed;    /* the sample misled, or there are too many candidates */
     u32 key, ties; /* selected: keys above key, and the first `ties` equal to it */
     u64 found, nonfinite;
-    u32 guess; /* a key near tlo: where most values are the same, that one */
+    u32 guess;        /* a key near tlo: where most values are the same, that one */
     u64 above, equal; /* of the guess */
 };
 
@@ -69,7 +54,8 @@ struct topk_task {
     rill__cuda_found *result;
     int guards;
 
-    u32 segments, warps; /* warps: that scan */
+    u32 segments, segment_bits; /* log2 of the values of one */
+    u32 warps;                  /* that scan */
     u32 max_pages, max_window;
     u32 page_size;  /* pairs; a power of 2 */
     u32 group_bits; /* log2 of the segments that a warp writes to their places at once */
@@ -83,7 +69,7 @@ struct topk_task {
     u32 *window;    /* keys, in any order */
     u32 *above, *equal;
     u32 *block_above, *block_equal;
-    u32 sample_groups, sample_stride; /* vectors */
+    u32 sample_groups, sample_stride; /* pairs of vectors */
     size_t zeroed;                    /* bytes from state on, before the first kernel */
 };
 
@@ -174,10 +160,9 @@ static __device__ __forceinline__ void store_rows(void *to, u32 first, u32 n, bo
  * lanes in different banks. */
 template <class T, int FORM> struct batch {
     enum {
-        VECTORS = T::PER == 4 ? (FORM == 2 ? RILL_TOPK_VECTORS2 : RILL_TOPK_VECTORS) : 4,
+        VECTORS = T::PER == 4 && FORM != 2 ? 8 : 4,
         LANE = VECTORS * T::PER, /* values of a lane, at most 32 */
-        SIZE = 32 * LANE,
-        BATCHES = SEGMENT / SIZE
+        SIZE = 32 * LANE
     };
     struct room {
         uint4 tile[32 * (VECTORS + 1)];
@@ -203,16 +188,19 @@ struct scanner {
     bool ok; /* all candidates so far are staged */
 };
 
-/* Asks for the page after this one; nobody waits for the answer before it is needed, as the
- * compiler would make the warp do for atomicAdd, or with a limit that it knows. */
-static __device__ __forceinline__ void ask_page(const topk_task &t, scanner &s) {
-    if (lane_id() == 0) {
+/* The next number, for lane 0: nobody waits for the answer before it is needed, as the compiler
+ * would make the warp do for atomicAdd, or with a limit that it knows. */
+static __device__ __forceinline__ u32 ask_number(u32 *counter, u32 limit) {
 #ifdef RILL_EMULATE
-        s.next = (int)atomicAdd(&t.state->pages, 1u);
+    (void)limit;
+    return atomicAdd(counter, 1u);
 #else
-        s.next = (int)atomicInc(&t.state->pages, ~t.page_size);
+    return atomicInc(counter, limit);
 #endif
-    }
+}
+/* Asks for the page after this one. */
+static __device__ __forceinline__ void ask_page(const topk_task &t, scanner &s) {
+    if (lane_id() == 0) s.next = (int)ask_number(&t.state->pages, ~t.page_size);
     s.asked = true;
 }
 static __device__ __forceinline__ bool turn_page(const topk_task &t, scanner &s) {
@@ -348,26 +336,33 @@ static __device__ void restore_batch(const topk_task &t, typename batch<T, FORM>
     }
 }
 
-/* The segments of a warp: first, first + step and so on. FORM: 0 reads dense; 1 clears residual;
- * 2 adds the gradient first. What is not staged is not cleared. */
+/* The segments of a warp: first, first + warps and so on; with a gradient, where more is moved,
+ * those after the first are asked for: multiprocessors differ in how near memory is. FORM: 0 reads dense; 1 clears residual; 2 adds the gradient first. What is not
+ * staged is not cleared. */
 template <class T, int FORM>
 static __device__ __forceinline__ void scan_segments(const topk_task &t,
                                                      typename batch<T, FORM>::room &room, u32 *bins,
-                                                     u32 first, u32 step, scanner &s) {
+                                                     u32 first, scanner &s) {
     typedef batch<T, FORM> B;
+    const u32 batches = (1u << t.segment_bits) / B::SIZE, whole = t.n >> t.segment_bits;
     loaded<T, FORM> x;
-    u32 segment = first, number = 0;
+    u32 segment = first, number = 0, later = 0;
     if (segment >= t.segments) return;
-    load_batch<T, FORM>(t, segment * SEGMENT, segment < t.n / SEGMENT, x);
+    load_batch<T, FORM>(t, segment << t.segment_bits, segment < whole, x);
+    if (FORM == 2 && lane_id() == 0) later = ask_number(&t.state->taken, ~t.page_size);
     ask_page(t, s);
     for (;;) {
-        const u32 here = segment * SEGMENT + number * B::SIZE;
-        settle_batch<T, FORM>(t, room, here, segment < t.n / SEGMENT, x, s);
-        const bool last = number == B::BATCHES - 1;
-        const u32 next = last ? segment + step : segment;
+        const u32 here = (segment << t.segment_bits) + number * B::SIZE;
+        settle_batch<T, FORM>(t, room, here, segment < whole, x, s);
+        const bool last = number == batches - 1;
+        u32 next = last ? segment + t.warps : segment;
+        if (FORM == 2 && last) {
+            next = t.warps + __shfl_sync(RILL_FULL, later, 0);
+            if (lane_id() == 0) later = ask_number(&t.state->taken, ~t.page_size);
+        }
         number = last ? 0 : number + 1;
         if (next < t.segments)
-            load_batch<T, FORM>(t, next * SEGMENT + number * B::SIZE, next < t.n / SEGMENT, x);
+            load_batch<T, FORM>(t, (next << t.segment_bits) + number * B::SIZE, next < whole, x);
         __syncwarp();
         if (s.ok) {
             stage_batch<T, FORM>(t, room, bins, here, s);
@@ -401,7 +396,7 @@ static __device__ __forceinline__ void scan(const topk_task &t,
     s.page = s.now.second = NO_PAGE;
     s.ok = !__ldcg(&t.state->overflow);
     __syncthreads();
-    scan_segments<T, FORM>(t, room, bins, warp, t.warps, s);
+    scan_segments<T, FORM>(t, room, bins, warp, s);
     put_keys(t, room.keys, s);
     const u32 bad = FORM == 2 ? __reduce_add_sync(RILL_FULL, s.bad) : 0;
     if (lane_id() == 0) {
