@@ -2,9 +2,9 @@
  * staged. One cooperative kernel that returns at once when there is nothing to do.
  *
  * A pass counts all keys in bins. Ties are what makes most candidates, so it also counts what is
- * above and equal to one key near the lower bound: where that is the k-th, it is found. Else the keys of
- * the k-th's bin are listed, where they fit, or two more passes have the levels below. Then one
- * pass counts what each segment has and one writes. */
+ * above and equal to one key near the lower bound: where that is the k-th, it is found. Else the
+ * keys of the k-th's bin are listed, where they fit, or two more passes have the levels below.
+ * Then one pass counts what each segment has and one writes. */
 
 /* What lies in a segment of the data, row by row, several rows in flight. FN(v, index, have) for
  * each. */

@@ -337,8 +337,9 @@ static __device__ void restore_batch(const topk_task &t, typename batch<T, FORM>
 }
 
 /* The segments of a warp: first, first + warps and so on; with a gradient, where more is moved,
- * those after the first are asked for: multiprocessors differ in how near memory is. FORM: 0 reads dense; 1 clears residual; 2 adds the gradient first. What is not
- * staged is not cleared. */
+ * those after the first are asked for: multiprocessors differ in how near memory is. FORM: 0
+ * reads dense; 1 clears residual; 2 adds the gradient first. What is not staged is not
+ * cleared. */
 template <class T, int FORM>
 static __device__ __forceinline__ void scan_segments(const topk_task &t,
                                                      typename batch<T, FORM>::room &room, u32 *bins,
