@@ -414,6 +414,8 @@ def config_of(
         -1 if check is None else int(check),
         split_limit,
         -1 if progress_thread is None else int(progress_thread),
+        -1,  # timeout_s and minority come from the environment
+        -1,
     )
 
 

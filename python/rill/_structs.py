@@ -125,6 +125,8 @@ class CConfig(ctypes.Structure):
         ("check", ctypes.c_int),
         ("split_limit", ctypes.c_uint64),
         ("progress_thread", ctypes.c_int),
+        ("timeout_s", ctypes.c_int),
+        ("minority", ctypes.c_int),
     ]
 
 

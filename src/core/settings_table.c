@@ -92,6 +92,10 @@ const rill__setting rill__setting_table[] = {
      RILL__S_SIZE, COMM(shared_bytes, "SHARED_BYTES"), .initial = UINT64_MAX},
     {"hosts_of", "", "hosts to pretend: 4 ranks each, a list such as 3,1,2, or cyclic:HOSTS",
      RILL__S_TEXT, COMM(hosts_of, "HOSTS_OF")},
+    {"timeout_s", "0", "seconds after which a rank that does not answer counts as gone; 0: never",
+     RILL__S_INT, COMM(timeout_s, "TIMEOUT_S"), CONFIG(timeout_s)},
+    {"minority", "0", "1: fewer than half of the ranks may go on after a failure", RILL__S_BOOL,
+     COMM(minority, "MINORITY"), CONFIG(minority)},
     {"isa", "", "most that is used of the instruction set: scalar, avx2, avx512", RILL__S_NAME,
      .environment = "RILL_ISA", .names = isas, UNKNOWN, .own = true},
 

@@ -70,6 +70,7 @@ rill_status rill__reducer_prepare(rill_reducer *r) {
 
 static rill_status create(rill_reducer *r, const rill_reducer_options *given, uint64_t number) {
     RILL_TRY(rill__reducer_take_options(r, given));
+    r->asked_bits = r->options.value_bits;
     RILL_TRY(rill__reducer_resolve(r));
     const rill_reducer_options *o = &r->options;
     r->feedback.options = (rill__topk_options){.threshold_interval = o->threshold_interval,
@@ -151,6 +152,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     rill_stream_free(&r->staged);
     rill_stream_free(&r->landed);
     rill__piece_free(&r->given_back);
+    rill__reducer_free_kept(r);
     rill__buffer *buffers[] = {&r->residual, &r->momentum,        &r->pending,      &r->scaled,
                                &r->fused,    &r->feedback.memory, &r->memory_before};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)

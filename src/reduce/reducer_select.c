@@ -274,7 +274,8 @@ static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
         r->uses_pending = true;
         r->skipped = r->pending_skipped || !finite;
     }
-    bool later = r->voids || r->choice == RILL__SEND_ALL; /* it is looked at again */
+    bool later = r->voids || r->choice == RILL__SEND_ALL ||
+                 rill__reducer_can_lose(r); /* it is looked at again */
     if (!r->blocking && later && !is_ours(r, *gradient))
         RILL_TRY(copy_gradient(r, gradient, false));
     if (r->options.clip > 0) RILL_TRY(clip(r, gradient));

@@ -83,6 +83,10 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    /* What is left of a step must stay as it is until the reducer has been moved. */
+    if (r->moving.interrupted && r->comm->engine.peers.revoked)
+        return rill__peers_error(&r->comm->engine);
+    rill__reducer_free_kept(r);
     r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
     r->blocking = blocking;
@@ -96,8 +100,10 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
     if (status != RILL_OK) r->target.stream = NULL;
     if (r->choice == RILL__UNDECIDED) {
         status = rill__reducer_decide(r, gradient);
+        r->moving.interrupted = status != RILL_OK && r->comm->engine.peers.revoked;
         if (status != RILL_OK) {
-            if (r->failed == RILL_OK) rill__reducer_keep_gradient(r, gradient);
+            if (r->failed == RILL_OK && !r->moving.interrupted)
+                rill__reducer_keep_gradient(r, gradient);
             return status;
         }
     }
@@ -196,6 +202,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
     if (status == RILL_OK) status = deliver(r);
+    else if (r->comm->engine.peers.revoked) rill__reducer_interrupt(r);
     else rill__reducer_undo_failed(r);
     if (r->uses_pending) {
         rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
@@ -204,6 +211,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
     if (status == RILL_OK) status = rill__space_wait(r->space);
     if (status != RILL_OK) return status;
     r->steps++;
+    if (rill__reducer_can_lose(r)) rill__reducer_keep_last(r);
     r->ticks[3] = rill__ticks(r->comm->engine.link);
     collect_stats(r);
     return RILL_OK;
@@ -258,7 +266,8 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
         return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: gradient is NULL");
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "rill_reducer_accumulate: a step is under way");
-    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback && !r->voids) {
+    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback && !r->voids &&
+        !rill__reducer_can_lose(r)) {
         rill__reducer_keep_gradient(r, gradient);
         return RILL_OK;
     }

@@ -19,6 +19,8 @@ from rill import _buffers, _library, _settings, _structs, _ucx
 ENUMS_LEFT_OUT: set = set()
 STRUCTS_LEFT_OUT = {"rill_plan_query", "rill_plan_row", "rill_tune_options", "rill_tune_report"}
 FUNCTIONS_LEFT_OUT = {
+    "rill_bootstrap_create",  # Python has a rendezvous of its own
+    "rill_bootstrap_free",
     "rill_collective_name",
     "rill_comm_create",  # its arguments depend on the MPI: rill/_mpi.py
     "rill_comm_forget",
@@ -83,7 +85,8 @@ def kind_of(declaration, enums):
 def same(bound, wanted):
     """Whether a ctypes kind stands for it. Text that may be written, or NULL, is bound as a pointer."""
     if wanted == "pointer":
-        return bound is ctypes.c_void_p or hasattr(bound, "contents")
+        function = isinstance(bound, type) and issubclass(bound, ctypes._CFuncPtr)
+        return bound is ctypes.c_void_p or hasattr(bound, "contents") or function
     if wanted is ctypes.c_char_p:
         return bound in (ctypes.c_char_p, ctypes.c_void_p)
     return bound is wanted
