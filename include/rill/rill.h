@@ -102,8 +102,8 @@ RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **o
 
 /* Where entries lie. device: its number, -1 the current one; -1 for the host. A stream's arrays,
  * those that its calls are given and those that views show, lie in its memory; rill_stream_copy
- * goes from one memory to another. RILL_CUDA is RILL_ERR_UNSUPPORTED where the library is built
- * without it. */
+ * goes from one memory to another. RILL_CUDA needs librill_cuda, which is loaded at its first use:
+ * RILL_ERR_UNSUPPORTED, with the reason, where it is missing or there is no such device. */
 typedef enum rill_memory { RILL_HOST = 0, RILL_CUDA = 1 } rill_memory;
 RILL_API rill_status rill_stream_create_in(rill_memory, int device, rill_type, uint64_t dim,
                                            rill_stream **out);
@@ -431,11 +431,18 @@ typedef struct rill_reducer_options {
      * of the step is kept. "zero": such values count as 0. "pass": they go through, and stay in
      * residuals. */
     const char *nonfinite;
+    /* Where gradients, updates and the residual lie; a stream that takes an update lies there too.
+     * In RILL_CUDA selection and update run on the device, and only what was selected is copied.
+     * rill_reducer_step and the like wait for the legacy stream of the device before they read, and
+     * the update is there when they return. No select "gaussian"; of RILL_F64 only "nonzero" and
+     * all of it. */
+    rill_memory memory;
+    int device; /* -1: the current one, or the host */
 } rill_reducer_options;
 #define RILL_REDUCER_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(rill_reducer_options), NULL, NULL, -1, 0, NULL, NULL, NULL, 0.0, 0, 1, 1, 0.0, 1,   \
-            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0, NULL                                   \
+            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0, NULL, RILL_HOST, -1                    \
     }
 
 RILL_API rill_status rill_reducer_create(rill_comm *, rill_type, uint64_t dim,
@@ -480,7 +487,23 @@ typedef struct rill_tensor {
 RILL_API rill_status rill_reducer_step_tensors(rill_reducer *, int n, const rill_tensor *);
 RILL_API rill_status rill_reducer_start_tensors(rill_reducer *, int n, const rill_tensor *);
 
-/* What this rank has not sent yet: dim values, valid until the next call on the reducer. */
+/* A step in the order of a device's stream (a cudaStream_t; NULL: the legacy one), as users know it
+ * from NCCL; memory is RILL_CUDA. Returns at once: the gradient is read after all work that was
+ * given to the stream before, and the update is there for all work that is given to it later. The
+ * host waits nowhere; a thread of the communicator moves the step on. Steps may be queued one after
+ * the other, on several reducers and streams; their order among the ranks is the order of the
+ * calls, as with collectives. A step that fails after the call has returned has an update of NaNs,
+ * and the first such failure is what the next rill_reducer_wait or rill_reducer_test that finds all
+ * steps complete returns. That call comes before any other use of the reducer but more such steps.
+ * RILL_ERR_UNSUPPORTED: the link has no threads (MPI_THREAD_MULTIPLE), or the stream is being
+ * captured. */
+RILL_API rill_status rill_reducer_step_on(rill_reducer *, const void *gradient, void *update,
+                                          void *stream);
+RILL_API rill_status rill_reducer_step_tensors_on(rill_reducer *, int n, const rill_tensor *,
+                                                  void *stream);
+
+/* What this rank has not sent yet: dim values in the reducer's memory, valid until the next call on
+ * the reducer. */
 RILL_API const void *rill_reducer_residual(const rill_reducer *);
 RILL_API uint64_t rill_reducer_dim(const rill_reducer *);
 RILL_API rill_type rill_reducer_type(const rill_reducer *);
@@ -522,9 +545,11 @@ typedef struct rill_select_options {
     uint64_t interval;  /* "threshold": calls between exact evaluations; 0: 32 */
     uint64_t seed;      /* "random": the same on all ranks */
     int threads;        /* 0 or 1: this thread alone */
+    rill_memory memory; /* where vectors and streams of its calls lie */
+    int device;         /* -1: the current one, or the host */
 } rill_select_options;
 #define RILL_SELECT_OPTIONS_INIT                                                                   \
-    { sizeof(rill_select_options), NULL, 0.0, 0, 0, 0, 0.0, 0, 0, 1 }
+    { sizeof(rill_select_options), NULL, 0.0, 0, 0, 0, 0.0, 0, 0, 1, RILL_HOST, -1 }
 
 RILL_API rill_status rill_selector_create(rill_type, uint64_t dim, const rill_select_options *,
                                           rill_selector **out);
@@ -536,6 +561,14 @@ RILL_API rill_status rill_select(rill_selector *, const void *dense, rill_stream
  * a failure for want of memory the gradient is in residual, and nothing is selected. */
 RILL_API rill_status rill_select_residual(rill_selector *, const void *gradient, void *residual,
                                           rill_stream *out);
+/* The same in memory RILL_CUDA, behind the work that was given to a stream (a cudaStream_t; NULL:
+ * the legacy one) before the call. Work given to it later finds the residual and out's arrays as
+ * they are when the call returns; the call itself waits, since the number of entries is known only
+ * then. rill_select and rill_select_residual do the same with the legacy stream. */
+RILL_API rill_status rill_select_on(rill_selector *, const void *dense, rill_stream *out,
+                                    void *stream);
+RILL_API rill_status rill_select_residual_on(rill_selector *, const void *gradient, void *residual,
+                                             rill_stream *out, void *stream);
 RILL_API const char *rill_selector_at(int i, const char **description);
 
 /* ---- codecs by themselves ------------------------------------------------------------------ */

@@ -36,7 +36,8 @@ typedef struct rill__moving {
 
 struct rill_reducer {
     rill_comm *comm;
-    const rill__space *space; /* that gradients, updates and all vectors of the reducer lie in */
+    const rill__space *space;  /* that gradients, updates and all vectors of the reducer lie in */
+    const rill__space *opened; /* the same, where it is the reducer's own; else NULL */
     rill_type type;
     uint64_t dim;
     rill_reducer_options options; /* strings copied, numbers resolved */
@@ -99,14 +100,22 @@ struct rill_reducer {
 };
 
 /* ---- reducer.c ---- */
-/* rill_reducer_create with gradients, updates and residual in a space. */
+/* rill_reducer_create with gradients, updates and residual in a space; NULL: that of the options. */
 rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type, uint64_t dim,
                                     const rill_reducer_options *, rill_reducer **out);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
 
+/* What the reducer does from now on in its space comes behind what a user's stream has been given;
+ * on the host: nothing. */
+static inline rill_status rill__reducer_follow(const rill_reducer *r, void *stream) {
+    const rill__space_order *order = r->space->order;
+    return order ? order->follow(r->space, stream) : RILL_OK;
+}
+
 /* ---- reducer_step.c ---- */
-rill__sequel_complete rill__reducer_complete; /* the last stage of a step */
+rill__sequel_complete rill__reducer_complete;     /* the last stage of a step */
+rill_status rill__reducer_reserve(void *reducer); /* memory in the space for that stage */
 
 /* ---- reducer_options.c ---- */
 /* The user's options: checked, copied, and with what 0 stands for. */
@@ -116,6 +125,8 @@ void rill__reducer_free_options(rill_reducer *); /* also after a failure */
 uint64_t rill__reducer_options_word(const rill_reducer *);
 
 /* ---- reducer_select.c: the selection of a step ---- */
+/* Whether there is such a selection in the reducer's space. */
+rill_status rill__reducer_check_selection(rill_reducer *);
 /* (Re)creates the selectors for the present k. */
 rill_status rill__reducer_selectors(rill_reducer *);
 void rill__reducer_selectors_free(rill_reducer *);

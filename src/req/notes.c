@@ -322,6 +322,7 @@ bool rill__apply_notes(rill__engine *engine, rill__task *task) {
             rill__header asked = *h; /* before the choice neither side has an algorithm */
             if (!asked.algorithm || !task->expect.algorithm)
                 asked.algorithm = task->expect.algorithm;
+            if (!asked.memory || !task->expect.memory) asked.memory = task->expect.memory;
             rill_status status = rill__message_check(&asked, &task->expect);
             if (status != RILL_OK) rill__task_abort(task, status);
             continue;
