@@ -69,6 +69,7 @@ static void destroy(rill_comm *comm) {
     rill__mpi_sums_free(comm->engine.mpi_sums);
     rill__shared_free(&comm->engine.shared);
     rill__engine_free(&comm->engine);
+    rill__planner_forget(&comm->planner);
     free(comm);
 }
 
@@ -142,7 +143,7 @@ rill_status rill_comm_forget(rill_comm *comm) {
     rill__lock(engine);
     bool active = engine->active != NULL;
     if (!active) {
-        memset(comm->planner.keys, 0, sizeof comm->planner.keys);
+        rill__planner_forget(&comm->planner);
         engine->first_seq = engine->seq;
     }
     rill__unlock(engine);

@@ -104,7 +104,7 @@ static rill_status enter_run(rill_request *r) {
  * dense. */
 static void end_run(rill_request *r) {
     if (rill__task_failed(&r->task)) return;
-    rill_status status = r->collective == RILL_REDUCER ? rill_stream_to_sparse(r->outside.out)
+    rill_status status = r->collective == RILL_REDUCER ? rill__finish_pairs(&r->run)
                                                        : rill__request_land(r);
     if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
@@ -218,6 +218,7 @@ static void furnish(rill_request *r) {
     r->outside.first = r->first;
     r->outside.count = r->count;
     r->outside.may_block = r->blocking;
+    r->outside.keeps_room = r->collective == RILL_REDUCE;
 }
 
 /* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one,
@@ -236,6 +237,14 @@ static void introduce(rill_request *r) {
     p->blocking = r->blocking;
     p->algorithm = forced;
     p->predicted = 0;
+}
+
+/* A rank that fails here takes part, and tells the others; but without a key it would count calls
+ * of this kind differently from then on. */
+static void begin_plan(rill_request *r) {
+    rill_status status = rill__plan_begin(&r->comm->planner, &r->plan);
+    if (status != RILL_OK) rill__task_abort(&r->task, status);
+    else if ((status = rill__rooms_reserve(r)) != RILL_OK) rill__task_fail(&r->task, status);
 }
 
 /* The fields are set one by one, here and above: a struct that is put together and then copied is
@@ -267,7 +276,8 @@ rill_status rill__request_begin(rill_request *r) {
     rill__task_start(&r->task);
     task->adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                       rill__wire_adds_bits(r->in->type, r->op, comm->planner.sums_bits);
-    if (!r->only_agrees) rill__plan_begin(&comm->planner, &r->plan);
+    rill__rooms_begin(r);
+    if (!r->only_agrees) begin_plan(r);
     r->phase = RILL__P_PLAN;
     if (comm->defaults.check) {
         r->phase = RILL__P_CHECK;
@@ -324,6 +334,7 @@ void rill__request_recycle(rill_request *r) {
 
 void rill__request_destroy(rill_request *r) {
     rill__stream_release(&r->outside.spare);
+    rill__stream_release(&r->outside.third);
     rill__stream_release(&r->staged[0]);
     rill__stream_release(&r->staged[1]);
     rill__piece_free(&r->run.piece[0]);
