@@ -102,8 +102,8 @@ RILL_API rill_status rill_stream_create(rill_type, uint64_t dim, rill_stream **o
 
 /* Where entries lie. device: its number, -1 the current one; -1 for the host. A stream's arrays,
  * those that its calls are given and those that views show, lie in its memory; rill_stream_copy
- * goes from one memory to another. RILL_CUDA is RILL_ERR_UNSUPPORTED where the library is built
- * without it. */
+ * goes from one memory to another. RILL_CUDA needs librill_cuda, which is loaded at its first use:
+ * RILL_ERR_UNSUPPORTED, with the reason, where it is missing or there is no such device. */
 typedef enum rill_memory { RILL_HOST = 0, RILL_CUDA = 1 } rill_memory;
 RILL_API rill_status rill_stream_create_in(rill_memory, int device, rill_type, uint64_t dim,
                                            rill_stream **out);
@@ -181,9 +181,16 @@ typedef struct rill_config {
      * it (mpirun --bind-to none, or --map-by slot:PE=2), and MPI_THREAD_MULTIPLE: with less,
      * rill_comm_create fails on all ranks, whatever asked for the thread. */
     int progress_thread;
+    /* Where the communicator can tell that a rank is gone (not over MPI): seconds after which a
+     * rank that does not answer counts as gone, though it may live. A rank answers while it is in a
+     * call, or its progress thread at work. 0: however long it takes; -1: unset. */
+    int timeout_s;
+    /* 1: rill_comm_shrink lets fewer than half of the ranks that may live go on; 0: no; -1: unset.
+     */
+    int minority;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \
-    { sizeof(rill_config), NULL, -1, 0, -1 }
+    { sizeof(rill_config), NULL, -1, 0, -1, -1, -1 }
 
 typedef struct rill_stats {
     size_t size;
@@ -222,10 +229,49 @@ RILL_API rill_status rill_comm_create(MPI_Comm, const rill_config *or_null, rill
  * from calling.) Settings come from config and the environment; config->info is not read.
  * Algorithms that MPI serves elsewhere ("dense", "s2") sum by messages of rill's own there. */
 RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, rill_comm **comms);
+
+/* How processes find each other. allgather: all ranks call it in the same order with the same
+ * number of bytes; all has room for ranks * bytes; 0 is success. It is called only inside
+ * rill_comm_create_ucx. */
+typedef struct rill_bootstrap {
+    size_t size;
+    int rank, ranks;
+    int (*allgather)(const void *mine, size_t bytes, void *all, void *context);
+    void *context;
+} rill_bootstrap;
+#define RILL_BOOTSTRAP_INIT                                                                        \
+    { sizeof(rill_bootstrap), 0, 1, NULL, NULL }
+/* A bootstrap for processes that only know where to meet: rank 0 listens at HOST:PORT (or
+ * [IPV6]:PORT; NULL: RILL_RENDEZVOUS of the environment), the others connect. rank and ranks less
+ * than 0: those of the environment, by RANK and WORLD_SIZE, SLURM_PROCID and SLURM_NTASKS,
+ * OMPI_COMM_WORLD_RANK and _SIZE, or PMI_RANK and PMI_SIZE, the first pair that is there. Fails
+ * after two minutes without the others. The network between them is trusted: anybody who reaches
+ * the port meanwhile may come in the place of a rank. Its allgather may be used until it is freed,
+ * which may be as soon as the communicators are created. */
+RILL_API rill_status rill_bootstrap_create(const char *address_or_null, int rank, int ranks,
+                                           rill_bootstrap *out);
+RILL_API void rill_bootstrap_free(rill_bootstrap *); /* only what rill_bootstrap_create has made */
+/* Ranks that find each other by any means, over UCX, without MPI: each calls this, and none waits
+ * for ever for one that does not come. Settings come from config and rank 0's environment;
+ * config->info is not read. RILL_ERR_UNSUPPORTED where rill was built without UCX. */
+RILL_API rill_status rill_comm_create_ucx(const rill_bootstrap *, const rill_config *or_null,
+                                          rill_comm **out);
 /* Collective; also after a failed call. All requests must be freed first. Local communicators are
  * freed one by one, in any order: whoever is in a call that the rank would have to take part in
  * gets RILL_ERR_STATE. */
 RILL_API rill_status rill_comm_free(rill_comm **);
+/* A rank is gone: its process has died, or it did not answer for timeout_s. The first who finds out
+ * tells the others, and every call on the communicator, pending ones too, ends with RILL_ERR_PEER
+ * on all who live. Only these calls and rill_comm_free are of use then. Not over MPI:
+ * RILL_ERR_UNSUPPORTED.
+ * Which ranks are gone, as far as this one knows: the lowest ones in ranks[0..capacity), *n is how
+ * many there are. Not collective. */
+RILL_API rill_status rill_comm_failed(const rill_comm *, int capacity, int *ranks, int *n);
+/* Makes a communicator of those who live, in the order of their ranks, with the settings of this
+ * one. Collective over them; ranks may die meanwhile. Who lives and is not among them, since it did
+ * not answer, gets RILL_ERR_STATE, and so do all where fewer than half of those who may live are
+ * left (setting minority). comm stays, to be freed: after its reducers were moved. */
+RILL_API rill_status rill_comm_shrink(rill_comm *comm, rill_comm **out);
 /* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and
  * rounded as the first ones were, so that a part of a program can be repeated to the bit. Sends
  * nothing; all ranks, at the same place among their calls. No request may be active. */
@@ -385,11 +431,18 @@ typedef struct rill_reducer_options {
      * of the step is kept. "zero": such values count as 0. "pass": they go through, and stay in
      * residuals. */
     const char *nonfinite;
+    /* Where gradients, updates and the residual lie; a stream that takes an update lies there too.
+     * In RILL_CUDA selection and update run on the device, and only what was selected is copied.
+     * rill_reducer_step and the like wait for the legacy stream of the device before they read, and
+     * the update is there when they return. No select "gaussian"; of RILL_F64 only "nonzero" and
+     * all of it. */
+    rill_memory memory;
+    int device; /* -1: the current one, or the host */
 } rill_reducer_options;
 #define RILL_REDUCER_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(rill_reducer_options), NULL, NULL, -1, 0, NULL, NULL, NULL, 0.0, 0, 1, 1, 0.0, 1,   \
-            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0, NULL                                   \
+            0.0, NULL, 0, 0, 0, 0, 0, 1, 0, 0, 0.0, 0.0, 0, NULL, RILL_HOST, -1                    \
     }
 
 RILL_API rill_status rill_reducer_create(rill_comm *, rill_type, uint64_t dim,
@@ -434,7 +487,23 @@ typedef struct rill_tensor {
 RILL_API rill_status rill_reducer_step_tensors(rill_reducer *, int n, const rill_tensor *);
 RILL_API rill_status rill_reducer_start_tensors(rill_reducer *, int n, const rill_tensor *);
 
-/* What this rank has not sent yet: dim values, valid until the next call on the reducer. */
+/* A step in the order of a device's stream (a cudaStream_t; NULL: the legacy one), as users know it
+ * from NCCL; memory is RILL_CUDA. Returns at once: the gradient is read after all work that was
+ * given to the stream before, and the update is there for all work that is given to it later. The
+ * host waits nowhere; a thread of the communicator moves the step on. Steps may be queued one after
+ * the other, on several reducers and streams; their order among the ranks is the order of the
+ * calls, as with collectives. A step that fails after the call has returned has an update of NaNs,
+ * and the first such failure is what the next rill_reducer_wait or rill_reducer_test that finds all
+ * steps complete returns. That call comes before any other use of the reducer but more such steps.
+ * RILL_ERR_UNSUPPORTED: the link has no threads (MPI_THREAD_MULTIPLE), or the stream is being
+ * captured. */
+RILL_API rill_status rill_reducer_step_on(rill_reducer *, const void *gradient, void *update,
+                                          void *stream);
+RILL_API rill_status rill_reducer_step_tensors_on(rill_reducer *, int n, const rill_tensor *,
+                                                  void *stream);
+
+/* What this rank has not sent yet: dim values in the reducer's memory, valid until the next call on
+ * the reducer. */
 RILL_API const void *rill_reducer_residual(const rill_reducer *);
 RILL_API uint64_t rill_reducer_dim(const rill_reducer *);
 RILL_API rill_type rill_reducer_type(const rill_reducer *);
@@ -446,6 +515,18 @@ RILL_API rill_status rill_reducer_stats(const rill_reducer *, rill_stats *); /* 
  * the reducer as it was. */
 RILL_API rill_status rill_reducer_save(const rill_reducer *, const char *path);
 RILL_API rill_status rill_reducer_load(rill_reducer *, const char *path);
+/* The reducer goes on on another communicator (of rill_comm_shrink, or one with more ranks), with
+ * its residual and momentum; what depends on the number of ranks starts anew. Collective on comm,
+ * and in the same order on all ranks. A rank that is new there has made its reducer, with the same
+ * options, on a communicator of its own (rill_comm_create_local(1, ...)), and takes over the count
+ * of steps. *again = 1: this rank's last step, which ended with RILL_ERR_PEER, is void on all
+ * ranks; all is as before it, up to rounding, and it is to be repeated, with its micro-batches.
+ * 0: there was none, or another rank has completed it; then it is complete here, too, and
+ * rill_reducer_update gives its update. After a failure the reducer can be moved again; that of
+ * another communicator is not freed before. */
+RILL_API rill_status rill_reducer_move(rill_reducer *, rill_comm *comm, int *again);
+/* The update of the last complete step, once more: dim values. Over MPI reducers do not keep it. */
+RILL_API rill_status rill_reducer_update(rill_reducer *, void *update);
 
 /* ---- selection ---------------------------------------------------------------------------- */
 
@@ -464,9 +545,11 @@ typedef struct rill_select_options {
     uint64_t interval;  /* "threshold": calls between exact evaluations; 0: 32 */
     uint64_t seed;      /* "random": the same on all ranks */
     int threads;        /* 0 or 1: this thread alone */
+    rill_memory memory; /* where vectors and streams of its calls lie */
+    int device;         /* -1: the current one, or the host */
 } rill_select_options;
 #define RILL_SELECT_OPTIONS_INIT                                                                   \
-    { sizeof(rill_select_options), NULL, 0.0, 0, 0, 0, 0.0, 0, 0, 1 }
+    { sizeof(rill_select_options), NULL, 0.0, 0, 0, 0, 0.0, 0, 0, 1, RILL_HOST, -1 }
 
 RILL_API rill_status rill_selector_create(rill_type, uint64_t dim, const rill_select_options *,
                                           rill_selector **out);
@@ -478,6 +561,14 @@ RILL_API rill_status rill_select(rill_selector *, const void *dense, rill_stream
  * a failure for want of memory the gradient is in residual, and nothing is selected. */
 RILL_API rill_status rill_select_residual(rill_selector *, const void *gradient, void *residual,
                                           rill_stream *out);
+/* The same in memory RILL_CUDA, behind the work that was given to a stream (a cudaStream_t; NULL:
+ * the legacy one) before the call. Work given to it later finds the residual and out's arrays as
+ * they are when the call returns; the call itself waits, since the number of entries is known only
+ * then. rill_select and rill_select_residual do the same with the legacy stream. */
+RILL_API rill_status rill_select_on(rill_selector *, const void *dense, rill_stream *out,
+                                    void *stream);
+RILL_API rill_status rill_select_residual_on(rill_selector *, const void *gradient, void *residual,
+                                             rill_stream *out, void *stream);
 RILL_API const char *rill_selector_at(int i, const char **description);
 
 /* ---- codecs by themselves ------------------------------------------------------------------ */

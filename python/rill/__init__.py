@@ -1,17 +1,21 @@
-"""rill: sparse collectives for distributed machine learning, on MPI.
+"""rill: sparse collectives for distributed machine learning, with MPI and without it.
 
-Three levels, each usable alone: ``Stream`` (a vector that is sparse, dense or block-sparse), ``Comm`` (allreduce, reduce,
-reduce_scatter, allgather, bcast on streams) and ``Reducer`` (a training step: gradient in, update out, nothing
-lost). ``rill.torch`` has what PyTorch needs. Failures of the C library are ``RillError``.
+Three levels, each usable alone: ``Stream`` (a vector that is sparse, dense or block-sparse),
+``Comm`` (allreduce, reduce, reduce_scatter, allgather, bcast on streams) and ``Reducer`` (a
+training step: gradient in, update out, nothing lost). ``rill.torch`` has what PyTorch needs.
+Failures of the C library are ``RillError``.
 """
 
 from ._buffers import Type
-from ._comm import Comm, Part, Pending, Request, local, waitall, waitany, world
-from ._library import RillError, algorithms, codecs, isa, selectors, version
+from ._comm import Comm
+from ._library import PeerError, RillError, algorithms, codecs, isa, selectors, version
+from ._op import Op
+from ._pending import Part, Pending, Request, waitall, waitany
 from ._reducer import Reducer, Selector, Step, method
 from ._settings import Setting, settings
-from ._stream import Op, Stream, as_stream, sum_streams
+from ._stream import Stream, as_stream, sum_streams
 from ._structs import Options, ReducerOptions, Stats
+from ._world import init, local, world
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,6 +23,7 @@ __all__ = [
     "Op",
     "Options",
     "Part",
+    "PeerError",
     "Pending",
     "Reducer",
     "ReducerOptions",
@@ -33,6 +38,7 @@ __all__ = [
     "algorithms",
     "as_stream",
     "codecs",
+    "init",
     "isa",
     "local",
     "method",

@@ -1,4 +1,5 @@
-"""Borrowed memory: NumPy arrays and CPU tensors of PyTorch as pointers, without a copy."""
+"""Borrowed memory: arrays and tensors, of the host or of a CUDA device, as pointers, without a
+copy."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
+from ._foreign import UNKNOWN_DEVICE, foreign
+
 
 class Type(enum.IntEnum):
-    """Types of values. NumPy has no bfloat16: views of it are uint16, and PyTorch's are bfloat16."""
+    """Types of values. NumPy has no bfloat16: views of it are uint16, and PyTorch's are
+    bfloat16."""
 
     F32 = 0
     F64 = 1
@@ -33,11 +37,15 @@ _NAMES = {
 }  # fmt: skip
 
 
+MEMORIES = {"host": 0, "cuda": 1}
+
+
 class Buffer(NamedTuple):
     address: int
     count: int  # type: ignore[assignment]
     type: Type
     owner: Any  # keeps the memory alive
+    device: Optional[int] = None  # number of the CUDA device; None: the host
 
 
 def type_of(dtype: Any) -> Type:
@@ -64,12 +72,39 @@ def is_scipy_sparse(obj: Any) -> bool:
     return sparse is not None and bool(sparse.issparse(obj))
 
 
+def memory_of(name: Any) -> int:
+    """The number of "host" or "cuda"."""
+    if name is None:
+        return MEMORIES["host"]
+    if name not in MEMORIES:
+        raise ValueError(f"memory {name!r} is none of {', '.join(MEMORIES)}")
+    return MEMORIES[name]
+
+
+def device_number(tensor: Any) -> Optional[int]:
+    """Of the CUDA device that a tensor of PyTorch is on; None: the host."""
+    if tensor.device.type == "cuda":
+        return int(tensor.device.index or 0)
+    return None
+
+
+def order(buffer: Buffer) -> Buffer:
+    """What PyTorch has queued for a tensor comes before what rill does in the order of the legacy
+    stream."""
+    if buffer.device is not None and is_torch(buffer.owner) and buffer.owner.is_cuda:
+        cuda = sys.modules["torch"].cuda
+        current = cuda.current_stream(buffer.owner.device)
+        if current != cuda.default_stream(buffer.owner.device):
+            cuda.default_stream(buffer.owner.device).wait_stream(current)
+    return buffer
+
+
 def _torch_buffer(tensor: Any, name: str) -> Buffer:
     torch = sys.modules["torch"]
     if tensor.layout is not torch.strided:
         raise TypeError(f"{name} has layout {tensor.layout}: a dense tensor is needed here")
-    if tensor.device.type != "cpu":
-        raise TypeError(f"{name} is on {tensor.device}: only CPU tensors are supported")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise TypeError(f"{name} is on {tensor.device}: CPU and CUDA tensors are supported")
     try:
         kind = type_of(tensor.dtype)
     except TypeError as error:
@@ -79,7 +114,22 @@ def _torch_buffer(tensor: Any, name: str) -> Buffer:
             f"{name} is not contiguous (shape {tuple(tensor.shape)}, strides {tensor.stride()}): "
             "pass tensor.contiguous()"
         )
-    return Buffer(tensor.data_ptr(), tensor.numel(), kind, tensor)
+    return Buffer(tensor.data_ptr(), tensor.numel(), kind, tensor, device_number(tensor))
+
+
+def _foreign_buffer(obj: Any, name: str, writable: bool) -> Buffer:
+    found = foreign(obj, name)
+    if found is None:
+        raise TypeError(
+            f"{name} is of type {type(obj).__name__}: a NumPy array or a tensor is needed"
+        )
+    if writable and not found.writable:
+        raise ValueError(f"{name} is read-only")
+    try:
+        kind = type_of(found.dtype)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
+    return Buffer(found.address, found.count, kind, found.owner, found.device)
 
 
 def _numpy_buffer(array: Any, name: str, writable: bool) -> Buffer:
@@ -105,8 +155,10 @@ def buffer_of(
     kind: Optional[Type] = None,
     count: Optional[int] = None,
     writable: bool = False,
+    device: Optional[int] = None,
 ) -> Buffer:
-    """The memory of an array or tensor. Never copies: what can't be borrowed is an error that says why."""
+    """The memory of an array or tensor, which must be that of the CUDA device of this number, or of
+    the host (None). Never copies: what can't be borrowed is an error that says why."""
     if is_torch(obj):
         buffer = _torch_buffer(obj, name)
     elif isinstance(obj, np.ndarray):
@@ -115,9 +167,8 @@ def buffer_of(
         else:
             buffer = _numpy_buffer(obj, name, writable)
     else:
-        raise TypeError(
-            f"{name} is of type {type(obj).__name__}: a NumPy array or a tensor is needed"
-        )
+        buffer = _foreign_buffer(obj, name, writable)
+    _check_place(buffer, name, device)
     if kind is not None and buffer.type is not kind:
         raise TypeError(
             f"{name} has values of type {buffer.type.name.lower()}: {kind.name.lower()} is needed"
@@ -125,6 +176,48 @@ def buffer_of(
     if count is not None and buffer.count != count:
         raise ValueError(f"{name} has {buffer.count} values: {count} are needed")
     return buffer
+
+
+def _check_place(buffer: Buffer, name: str, device: Optional[int]) -> None:
+    if (buffer.device is None) != (device is None):
+        where = "in the memory of the host" if buffer.device is None else _called(buffer.device)
+        wanted = 'memory="cuda"' if device is None else "the device, as memory=\"cuda\" says,"
+        hint = f"{wanted} takes it" if device is None else f"a tensor of {wanted} is needed"
+        raise TypeError(f"{name} is {where}: {hint}")
+    if buffer.device is None or device is None or UNKNOWN_DEVICE in (buffer.device, device):
+        return
+    if buffer.device != device:
+        raise TypeError(f"{name} is {_called(buffer.device)}: cuda:{device} is needed")
+
+
+def _called(device: int) -> str:
+    return "on a CUDA device" if device == UNKNOWN_DEVICE else f"on cuda:{device}"
+
+
+class DeviceArray:
+    """Memory of the library on a CUDA device, with the CUDA array interface: ``cupy.asarray`` and
+    ``torch.as_tensor`` take it without a copy. bf16 comes as int16."""
+
+    def __init__(self, address: Optional[int], count: int, dtype: Any, owner: Any) -> None:
+        self._owner = owner
+        self.size = count
+        self.dtype = np.dtype(dtype)
+        self.address = address or 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": (self.size,),
+            "typestr": self.dtype.str,
+            "data": (self.address if self.size else 0, False),
+            "version": 3,
+        }
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"<rill.DeviceArray of {self.size} {self.dtype}>"
 
 
 def view(address: Optional[int], count: int, dtype: Any, owner: Any) -> Any:

@@ -1,215 +1,37 @@
-"""Communicators, the collectives in their three forms, and what is under way."""
+"""Communicators, and the collectives in their three forms."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import operator
+import json
 import os
-import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
 
-from . import _exit, _launch
-from ._library import AGREE_DIM, COLLECTIVES, RillError, Sharing, c_int, check, check_shared, lib
+import numpy as np
+
+from . import _exit, _launch, _rendezvous, _ucx
+from ._library import (
+    AGREE_DIM,
+    COLLECTIVES,
+    Fork,
+    RillError,
+    Sharing,
+    c_int,
+    check,
+    check_shared,
+    lib,
+    needs,
+)
 from ._mpi import mpi
-from ._stream import Op, Stream, as_stream, check_op, op_handle
+from ._op import Op, check_op, op_handle
+from ._pending import Call, Part, Pending, Request
+from ._stream import Stream, as_stream
 from ._structs import SMALL_CALL, CConfig, Stats, call_options, empty_stats, stats_of
 
 if TYPE_CHECKING:
     from ._structs import Options, Unpack
-
-
-class Part(NamedTuple):
-    """What reduce_scatter gives this rank: entries [first, first + count) of the result."""
-
-    stream: Stream
-    first: int
-    count: int  # type: ignore[assignment]
-
-
-class Pending:
-    """Something under way. The constructor and ``_began`` are the one place that keeps memory alive:
-    ``kept`` lives as long as this object, and the communicator holds this object until completion. So do the streams that it reads
-    and writes, which can't be changed in between."""
-
-    def __init__(
-        self, comm: "Comm", kept: tuple[Any, ...], result: Callable[[], Any],
-        reads: Sequence[Stream] = (), writes: Sequence[Stream] = (),
-    ) -> None:  # fmt: skip
-        self.comm = comm
-        self._kept = kept
-        self._result = result
-        self._reads, self._writes = reads, writes
-
-    def _began(self) -> None:
-        self.comm._under_way.add(self)
-        for stream in self._reads:
-            stream._readers.add(self)
-        for stream in self._writes:
-            stream._writers.add(self)
-
-    def _ended(self) -> None:
-        self.comm._under_way.discard(self)
-        for stream in self._reads:
-            stream._readers.discard(self)
-        for stream in self._writes:
-            stream._writers.discard(self)
-
-    def _is_complete(self) -> bool:
-        """Whether it has ended, or would if somebody waited for it."""
-        return self not in self.comm._under_way
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} can't be copied or pickled: it is under way in this process; its result can")
-
-    def _c_request(self) -> Optional[int]:
-        """Its address; None where nothing was started."""
-        raise NotImplementedError
-
-    def _c_test(self, done: Any) -> int:
-        raise NotImplementedError
-
-    def _c_wait(self) -> int:
-        raise NotImplementedError
-
-    def test(self) -> bool:
-        """Advances what is under way, and says whether this is complete. A failure is raised once it is."""
-        done = ctypes.c_int(1)
-        status = self._c_test(ctypes.byref(done))
-        if done.value or status < 0:
-            self._ended()
-        self._check(status)
-        return bool(done.value)
-
-    def wait(self) -> Any:
-        """Waits for completion and returns the result; the GIL is released."""
-        status = self._c_wait()
-        self._ended()
-        self._check(status)
-        return self._result()
-
-    def _check(self, status: int) -> None:
-        check_shared(status)
-
-
-class Request(Pending):
-    """A non-blocking or persistent call. Streams must stay untouched from start to completion."""
-
-    def __init__(
-        self, comm: "Comm", name: str, call: "_Call", arguments: tuple[Any, ...], options: Any, started: bool
-    ) -> None:
-        super().__init__(comm, (call, options), call.result, call.reads, call.writes)
-        self._name, self._call, self._options = name, call, options
-        self._symbol = f"rill_i{name}" if started else f"rill_{name}_init"
-        self._handle = ctypes.c_void_p()
-        self._make(arguments)
-        comm._children.add(self)
-        if started:
-            self._began()
-
-    def _make(self, arguments: tuple[Any, ...]) -> None:
-        self._arguments = arguments
-        self._bound = [(stream, stream._handle) for stream in (*self._reads, *self._writes)]
-        options, handle = ctypes.byref(self._options), ctypes.byref(self._handle)
-        check_shared(getattr(lib, self._symbol)(self.comm._live(), *arguments, options, handle))
-
-    def start(self) -> "Request":
-        """Starts a persistent request (once more)."""
-        for stream, handle in self._bound:
-            if stream._export is not None or stream._handle is not handle:
-                self._rebind()
-                break
-        check(lib.rill_start(self._handle))
-        self._began()
-        return self
-
-    def _rebind(self) -> None:
-        """A stream may have gone on in other memory, or has to, and leaves this to its views."""
-        if self in self.comm._under_way:
-            return
-        with self.comm._shares_errors[self._name]:
-            arguments = self._call.arguments()
-        if not all(map(operator.is_, arguments, self._arguments)):
-            check(lib.rill_request_free(ctypes.byref(self._handle)))
-            self._make(arguments)
-
-    def _is_complete(self) -> bool:
-        done = ctypes.c_int(1)
-        if self._handle:
-            lib.rill_test(self._handle, ctypes.byref(done))
-        if done.value:
-            self._ended()
-        return bool(done.value)
-
-    def _check(self, status: int) -> None:
-        check_op(self._call.op)
-        check_shared(status)
-
-    def _c_request(self) -> Optional[int]:
-        return self._handle.value
-
-    def _c_test(self, done: Any) -> int:
-        return int(lib.rill_test(self._handle, done))
-
-    def _c_wait(self) -> int:
-        return int(lib.rill_wait(self._handle))
-
-    @property
-    def stats(self) -> Stats:
-        """Of the last completed run."""
-        stats = empty_stats()
-        check(lib.rill_request_stats(self._handle, ctypes.byref(stats)))
-        return stats_of(stats)
-
-    def free(self) -> None:
-        """Frees the request, after completion if it is under way. Without it, garbage collection does."""
-        if self._handle:
-            status = lib.rill_request_free(ctypes.byref(self._handle))
-            self._ended()
-            check(status)
-
-    def __del__(self) -> None:
-        # Not under way: the communicator would hold a reference.
-        if getattr(self, "_handle", None) and not self.comm.freed:
-            lib.rill_request_free(ctypes.byref(self._handle))
-
-
-def _request_array(requests: Sequence[Pending]) -> Any:
-    return (ctypes.c_void_p * len(requests))(*(r._c_request() for r in requests))
-
-
-def waitall(requests: Sequence[Pending]) -> list[Any]:
-    """Waits for all, requests and steps, of any communicators; returns their results, or raises
-    the first failure after all ended."""
-    status = lib.rill_waitall(len(requests), _request_array(requests))
-    for request in requests:
-        request._ended()
-    for request in requests:
-        request._check(0)  # a Python operation's own exception comes first
-    check_shared(status)
-    return [request._result() for request in requests]
-
-
-def waitany(requests: Sequence[Pending]) -> Optional[int]:
-    """The place of the first complete request or step; None if none was ever started."""
-    index = ctypes.c_int(-1)
-    status = lib.rill_waitany(len(requests), _request_array(requests), ctypes.byref(index))
-    if index.value >= 0:
-        requests[index.value]._ended()
-        requests[index.value]._check(status)
-    check(status)
-    return None if index.value < 0 else index.value
-
-
-class _Call(NamedTuple):
-    """What a collective call is about."""
-
-    arguments: Callable[[], tuple[Any, ...]]  # for C, after the communicator; streams that are written are ready for that
-    reads: tuple[Stream, ...]
-    writes: tuple[Stream, ...]
-    op: Any
-    result: Callable[[], Any]
 
 
 # The same, of which blocking calls need no object.
@@ -218,17 +40,22 @@ _SHARES_NOTHING: Any = contextlib.nullcontext()
 
 
 class Comm:
-    """A communicator: a duplicate of an mpi4py one, ``MPI.COMM_WORLD`` by default. Creating one is collective.
+    """A communicator: a duplicate of an mpi4py one, ``MPI.COMM_WORLD`` by default. Creating one is
+    collective.
 
-    The collectives take streams, or whatever ``as_stream`` takes. Each has three forms: ``allreduce`` returns the result,
-    ``iallreduce`` a started Request, ``allreduce_init`` one to start as often as wanted. Options such as
-    ``algorithm="dsar"`` or ``value_bits=4`` are keywords; all ranks give the same.
+    The collectives take streams, or whatever ``as_stream`` takes. Each has three forms:
+    ``allreduce`` returns the result, ``iallreduce`` a started Request, ``allreduce_init`` one to
+    start as often as wanted. Options such as ``algorithm="dsar"`` or ``value_bits=4`` are keywords;
+    all ranks give the same.
 
-    ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
-    advance requests and steps while the program computes (rill.torch starts it where it pays).
-    ``free()``, which is collective too, or a
-    ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on when.
+    ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True``
+    has a thread of the library advance requests and steps while the program computes (rill.torch
+    starts it where it pays). ``free()``, which is collective too, or a
+    ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on
+    when.
     """
+
+    _again: Optional[Callable[[], "Comm"]]
 
     def __init__(
         self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None, split_limit: int = 0,
@@ -238,16 +65,12 @@ class Comm:
         self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
             raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
-        config = CConfig(
-            ctypes.sizeof(CConfig),
-            None if info is None else m.module._addressof(info),
-            -1 if check is None else int(check),
-            split_limit,
-            -1 if progress_thread is None else int(progress_thread),
-        )
+        config = config_of(check, split_limit, progress_thread)
+        config.info = None if info is None else m.module._addressof(info)
         handle = ctypes.c_void_p()
         _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(handle)))
         self._take(handle)
+        self._again = self._duplicate
         if self.mpi == m.module.COMM_WORLD:
             try:
                 _launch.check(lambda: self.size)
@@ -255,19 +78,54 @@ class Comm:
                 self.free()
                 raise
         _exit.install(m.module)
-        _exit.remember(self._handle, bool(check) if check is not None else os.environ.get("RILL_CHECK", "0") != "0")
+        self._remember(check)
+
+    def _duplicate(self) -> "Comm":
+        return Comm(self.mpi)
+
+    @classmethod
+    def ucx(
+        cls,
+        rank: int,
+        ranks: int,
+        allgather: _rendezvous.Allgather,
+        *,
+        check: Optional[bool] = None,
+        split_limit: int = 0,
+        progress_thread: Optional[bool] = None,
+    ) -> "Comm":
+        """A communicator of processes that are no ranks of MPI, over UCX. Collective.
+
+        ``allgather(mine)`` gives the bytes of all ranks, in the order of the ranks; all bring
+        equally many. It is called only here. ``rill.init()`` brings one that needs an address only,
+        and rill.torch takes that of PyTorch's process group.
+        """
+        config = config_of(check, split_limit, progress_thread)
+        comm = cls._of(_ucx.create(rank, ranks, allgather, config))
+        comm._again = lambda: cls.ucx(
+            rank, ranks, allgather, check=check, split_limit=split_limit
+        )
+        _exit.install(None)
+        comm._remember(check)
+        return comm
+
+    def _remember(self, checks: Optional[bool]) -> None:
+        by_environment = os.environ.get("RILL_CHECK", "0") != "0"
+        _exit.remember(self._handle, by_environment if checks is None else checks)
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
         self._shares_errors = {name: self._sharing_of(name) for name in COLLECTIVES}
         self._aside: Optional[Comm] = None
+        self._again = None  # makes another one of the same ranks
         self._under_way: set[Pending] = set()
         self._children: weakref.WeakSet[Any] = weakref.WeakSet()
         self.rank: int = lib.rill_comm_rank(handle)
         self.size: int = lib.rill_comm_size(handle)
 
     @classmethod
-    def _local(cls, handle: ctypes.c_void_p) -> "Comm":
+    def _of(cls, handle: ctypes.c_void_p) -> "Comm":
+        """One without MPI."""
         comm = cls.__new__(cls)
         comm.mpi = None
         comm._take(handle)
@@ -292,7 +150,7 @@ class Comm:
 
     def free(self) -> None:
         """Frees it with its requests and reducers. Collective; also works after a failed call."""
-        if self.freed:
+        if self.freed or Fork.forked:
             return
         for child in list(self._children):
             try:
@@ -321,7 +179,37 @@ class Comm:
     def _live(self) -> ctypes.c_void_p:
         if self.freed:
             raise ValueError("the communicator was freed")
+        if Fork.forked:
+            raise RuntimeError(
+                "this process is a fork of the rank, such as a worker of a DataLoader: the communicator has stayed with the rank"
+            )
         return self._handle
+
+    @property
+    def threads(self) -> bool:
+        """Whether several threads may communicate: always without MPI, else where it has
+        MPI_THREAD_MULTIPLE."""
+        return self.mpi is None or mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
+
+    # ---- ranks that are gone ----
+
+    def failed(self) -> list[int]:
+        """The ranks that are known to be gone, after a PeerError."""
+        needs("rill_comm_failed", "a job that outlives a rank")
+        ranks, n = (ctypes.c_int * self.size)(), ctypes.c_int()
+        check(lib.rill_comm_failed(self._live(), self.size, ranks, ctypes.byref(n)))
+        return list(ranks[: n.value])
+
+    def shrink(self) -> "Comm":
+        """A communicator of the ranks that live, after a PeerError; this one stays, to be freed.
+        Collective over those that live."""
+        needs("rill_comm_shrink", "a job that outlives a rank")
+        handle = ctypes.c_void_p()
+        check_shared(lib.rill_comm_shrink(self._live(), ctypes.byref(handle)))
+        made = Comm._of(handle)
+        _exit.install(None)
+        made._remember(None)
+        return made
 
     # ---- errors of one rank ----
 
@@ -342,13 +230,41 @@ class Comm:
             lib.rill_request_free(ctypes.byref(handle))
 
     def _beside(self) -> "Comm":
-        """Another one of the same ranks, for calls that come before those of this one on some ranks and after them on others. The first call is
-        collective."""
-        if self.mpi is None:
+        """Another one of the same ranks, for calls that come before those of this one on some ranks
+        and after them on others. The first call is collective."""
+        if self._again is None:
             raise ValueError("a communicator of rill.local can't have another one beside it")
         if self._aside is None:
-            self._aside = Comm(self.mpi)
+            self._aside = self._again()
         return self._aside
+
+    def _gather(self, mine: Any) -> list[Any]:
+        """Every rank's object, of what JSON has. By calls of rill, so that it fails where a rank
+        has left. Collective."""
+        if self.size == 1:
+            return [json.loads(json.dumps(mine))]
+        text = np.frombuffer(json.dumps(mine).encode(), np.uint8)
+        lengths = Stream(self.size, "f64").set_pairs([self.rank], np.array([text.size], float))
+        ends = np.cumsum(self.allreduce(lengths, lengths, **_EXACT).dense().astype(np.int64))
+        first = int(ends[self.rank]) - text.size
+        part = Stream(int(ends[-1]), "f16").set_pairs(
+            np.arange(first, first + text.size, dtype=np.uint32), text.astype(np.float16)
+        )
+        whole = self.allreduce(part, part, **_EXACT).dense().astype(np.uint8).tobytes()
+        return [json.loads(whole[a:b]) for a, b in zip([0, *ends[:-1]], ends)]
+
+    def _bcast_bytes(self, memory: Any, root: int) -> None:
+        """Over an array of bytes, in pieces. Collective."""
+        if self.mpi is not None:
+            self.mpi.Bcast(memory, root=root)
+            return
+        for first in range(0, memory.size, _PIECE):
+            piece = memory[first : first + _PIECE]
+            stream = Stream(piece.size, "f16")  # which has all numbers that a byte has
+            if self.rank == root:
+                stream.set_dense(piece.astype(np.float16))
+            self.bcast(stream, root=root, **_EXACT_BCAST)
+            piece[:] = stream.dense()
 
     # ---- the collectives ----
 
@@ -360,7 +276,7 @@ class Comm:
             c_options = call_options(options)
             arguments = call[0]()
         if form != "":
-            return Request(self, name, _Call(*call), arguments, c_options, started=form == "i")
+            return Request(self, name, Call(*call), arguments, c_options, started=form == "i")
         status = getattr(lib, f"rill_{name}")(self._handle, *arguments, ctypes.byref(c_options))
         _, _, _, op, result = call
         if status < 0 or isinstance(op, Op):
@@ -401,7 +317,8 @@ class Comm:
     def allreduce(
         self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
     ) -> Stream:
-        """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be ``x``."""
+        """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be
+        ``x``."""
         return self._run("", "allreduce", self._allreduce, (x, out, op), options)
 
     def reduce(
@@ -482,6 +399,24 @@ class Comm:
 
 
 _check = check  # Comm.__init__ has an argument of that name
+# Of calls that carry other things than numbers.
+_EXACT: Any = {"algorithm": "recursive_double", "codec": "raw", "value_bits": 0, "allow_bits": 0}
+_EXACT_BCAST: Any = {"value_bits": 0, "allow_bits": 0}
+_PIECE = 1 << 22
+
+
+def config_of(
+    check: Optional[bool], split_limit: int, progress_thread: Optional[bool]
+) -> CConfig:
+    return CConfig(
+        ctypes.sizeof(CConfig),
+        None,
+        -1 if check is None else int(check),
+        split_limit,
+        -1 if progress_thread is None else int(progress_thread),
+        -1,  # timeout_s and minority come from the environment
+        -1,
+    )
 
 
 def _pair(x: Any, out: Optional[Stream]) -> tuple[Stream, Stream]:
@@ -495,40 +430,3 @@ def _handles(x: Stream, out: Stream) -> tuple[Any, Any]:
     """For a call that reads x and writes out."""
     written = out._change(keep=out is x)
     return x._handle, written
-
-
-_world: Optional[Comm] = None
-_world_lock = threading.Lock()
-
-
-def local(
-    n: int, *, check: Optional[bool] = None, split_limit: int = 0, progress_thread: Optional[bool] = None
-) -> list[Comm]:
-    """n ranks in this process, without MPI and mpi4py: a list of their communicators.
-
-    Each is used by a thread of its own; or one thread (a notebook) uses all of them with the non-blocking calls::
-
-        comms = rill.local(4)
-        requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
-        sums = rill.waitall(requests)
-
-    A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense", "s2") goes by messages of rill's own.
-    ``free()`` them one by one, in any order.
-    """
-    config = CConfig(
-        ctypes.sizeof(CConfig), None, -1 if check is None else int(check), split_limit,
-        -1 if progress_thread is None else int(progress_thread),
-    )  # fmt: skip
-    handles = (ctypes.c_void_p * max(n, 1))()
-    _check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
-    return [Comm._local(ctypes.c_void_p(handle)) for handle in handles]
-
-
-def world() -> Comm:
-    """The communicator over ``MPI.COMM_WORLD`` that is used where none is given; made at the first call, which
-    is collective."""
-    global _world
-    with _world_lock:
-        if _world is None or _world.freed:
-            _world = Comm()
-        return _world

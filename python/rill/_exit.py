@@ -1,13 +1,20 @@
 """The end of a program that runs on several ranks. No rank may wait for ever for one that is gone.
 
-An uncaught exception, or an exit with a status other than 0, ends all ranks by MPI_Abort, with that rank's traceback. Without this it would
-wait in MPI_Finalize for the others, and they in a call for it.
+An uncaught exception, or an exit with a status other than 0, ends all ranks by MPI_Abort, with that
+rank's traceback. Without this it would wait in MPI_Finalize for the others, and they in a call for
+it.
 
-A rank that just ends says so, and waits for the others. Those that are in a call of rill, or make one later, get a RillError; those
-that make none go on as long as they like, up to RILL_EXIT_TIMEOUT seconds.
+A rank that just ends says so, and waits for the others. Those that are in a call of rill, or make
+one later, get a RillError; those that make none go on as long as they like, up to RILL_EXIT_TIMEOUT
+seconds.
 
-How a rank says it: it aborts the call that it would make next, and then takes part in calls that nobody else makes but here. These
-complete when all have come to the end, and are a mismatch for who is in another call.
+Without MPI nobody can end the others: an uncaught exception, or such a status, ends this rank, and
+their calls are a PeerError (torchrun ends them besides). A rank that just ends says so and waits,
+as above.
+
+How a rank says it: it aborts the call that it would make next, and then takes part in calls that
+nobody else makes but here. These complete when all have come to the end, and are a mismatch for who
+is in another call.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ import time
 from typing import Any, Callable, NamedTuple, Optional
 
 from ._library import END_DIM, lib, refuse
-from ._stream import op_handle
+from ._op import op_handle
 from ._structs import SMALL_CALL
 
 DEFAULT_TIMEOUT_S = 1800.0  # that of PyTorch's process groups
@@ -30,7 +37,8 @@ _FIRST_TRACEBACK_S = 1.0  # for the rank whose failure it was
 _POLL_S = 0.002
 
 _process = 0  # the one that this was installed in, not a fork of it
-_mpi: Any = None  # mpi4py's module
+_mpi: Any = None  # mpi4py's module, where it has started the ranks
+_failed = False  # by an exception that nobody caught
 _status: Any = None  # of an exit that nobody caught
 
 
@@ -51,16 +59,15 @@ def remember(handle: ctypes.c_void_p, checks: bool) -> None:
 
 
 def install(mpi: Any) -> None:
-    """With mpi4py's module; does nothing before MPI is up."""
+    """With mpi4py's module, which does nothing before MPI is up; None without MPI."""
     global _process, _mpi
-    if (
-        _process == os.getpid()
-        or not mpi.Is_initialized()
-        or mpi.Is_finalized()
-        or mpi.COMM_WORLD.Get_size() == 1
-    ):
+    if mpi is not None:
+        if not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1:
+            return
+        _mpi = mpi
+    if _process == os.getpid():
         return
-    _process, _mpi = os.getpid(), mpi
+    _process = os.getpid()
     sys.excepthook = _uncaught(sys.excepthook)
     threading.excepthook = _uncaught_in_thread(threading.excepthook)
     sys.exit = _exit  # type: ignore[assignment]
@@ -70,17 +77,25 @@ def install(mpi: Any) -> None:
 def _applies() -> bool:
     """In a prompt or a notebook an exception ends nothing."""
     interactive = bool(sys.flags.interactive) or hasattr(sys, "ps1")
-    return _process == os.getpid() and not interactive and not _mpi.Is_finalized()
+    return _process == os.getpid() and not interactive and not _finalized()
+
+
+def _finalized() -> bool:
+    return _mpi is not None and bool(_mpi.Is_finalized())
 
 
 def _abort(status: int, why: str) -> None:
-    print(f"rill: rank {_mpi.COMM_WORLD.Get_rank()} {why}: all ranks are ended", file=sys.stderr)
+    who = f"rank {_mpi.COMM_WORLD.Get_rank()}" if _mpi is not None else "this rank"
+    ended = "all ranks are ended" if _mpi is not None else "it is ended"
+    print(f"rill: {who} {why}: {ended}", file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
             pass  # nobody reads it any more
-    _mpi.COMM_WORLD.Abort(status)
+    if _mpi is not None:
+        _mpi.COMM_WORLD.Abort(status)
+    os._exit(status)
 
 
 # ---- exceptions ----
@@ -93,13 +108,15 @@ def _of_another_rank(error: Optional[BaseException]) -> bool:
 
 def _uncaught(previous: Callable[..., Any]) -> Callable[..., None]:
     def hook(kind: Any, error: Any, trace: Any) -> None:
+        global _failed
         applies = _applies()
+        _failed = applies
         if applies and _of_another_rank(error):
             time.sleep(_FIRST_TRACEBACK_S)
         try:
             previous(kind, error, trace)
         finally:
-            if applies:
+            if applies and _mpi is not None:
                 _abort(
                     130 if issubclass(kind, KeyboardInterrupt) else 1, f"ended by {kind.__name__}"
                 )
@@ -157,11 +174,15 @@ def _timeout() -> float:
 
 
 def _at_exit() -> None:
-    if _process != os.getpid() or _mpi.Is_finalized():
+    if _process != os.getpid() or _finalized():
         return
     if _status is not None and _status != 0 and _applies():
+        if _mpi is None:
+            return
         status = _status if isinstance(_status, int) else 1
         _abort(status & 0xFF or 1, f"ended with status {status}")
+    if _failed:
+        return  # without MPI: the others see that this rank is gone
     try:
         _farewell(_timeout())
     except KeyboardInterrupt:

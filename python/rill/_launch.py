@@ -1,11 +1,28 @@
-"""Processes that a launcher started, but that are no ranks of one MPI job: each would be alone, and train apart from the others."""
+"""Who has started this process, and the other ranks: MPI's launcher, torchrun, srun, or nobody."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from typing import Callable
+from typing import Callable, NamedTuple, Optional
+
+# Launchers of MPI set one of these.
+_MPI = (
+    "OMPI_COMM_WORLD_SIZE",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "MPI_LOCALNRANKS",
+)
+# Rank and number of ranks, in this order; the first pair that is set counts.
+_RANKS = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
 
 
 def message(ranks: int, why: str) -> str:
@@ -14,15 +31,49 @@ def message(ranks: int, why: str) -> str:
     return f"{why}. Start the program by MPI's launcher: mpirun -n {ranks} {command}"
 
 
-def _number(name: str) -> int:
+def _number(name: str) -> Optional[int]:
     text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() else None
+
+
+class Place(NamedTuple):
+    """This process among those that were started together."""
+
+    rank: int
+    ranks: int
+
+
+def place() -> Optional[Place]:
+    """As the environment has it."""
+    for one, all_ in _RANKS:
+        rank, ranks = _number(one), _number(all_)
+        if rank is not None and ranks is not None:
+            return Place(rank, ranks)
+    return None
+
+
+def by_torchrun() -> bool:
+    """Whether torchrun has started this process, and others with it."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and (_number("WORLD_SIZE") or 0) > 1
+
+
+def in_mpi_job() -> bool:
+    """Whether a launcher of MPI has started this process."""
+    return any(name in os.environ for name in _MPI)
+
+
+def without_mpi() -> bool:
+    """Whether there are other ranks which MPI does not know. A rendezvous was asked for, or
+    torchrun has started us, also within a job of MPI."""
+    if os.environ.get("RILL_RENDEZVOUS") or by_torchrun():
+        return True
+    return (_number("WORLD_SIZE") or 0) > 1 and not in_mpi_job()
 
 
 def check(size: Callable[[], int]) -> None:
-    """RuntimeError where a launcher has started more processes than MPI's world has ranks. size is called only where there may be
-    such a launcher."""
-    torchrun, srun = _number("WORLD_SIZE"), _number("SLURM_STEP_NUM_TASKS")
+    """RuntimeError where a launcher has started more processes than MPI's world has ranks. size is
+    called only where there may be such a launcher."""
+    torchrun, srun = _number("WORLD_SIZE") or 0, _number("SLURM_STEP_NUM_TASKS") or 0
     if max(torchrun, srun) <= 1:
         return
     ranks = size()
@@ -31,13 +82,13 @@ def check(size: Callable[[], int]) -> None:
         raise RuntimeError(
             message(
                 torchrun,
-                f"WORLD_SIZE is {torchrun}, but MPI has {have}; torchrun's processes are unknown to MPI",
+                f"WORLD_SIZE is {torchrun}, but MPI has {have}; rill.world() and rill.torch find these processes without MPI",
             )
         )
     if srun > ranks == 1:  # mpirun starts a step of its own, of less tasks than ranks
         raise RuntimeError(
             message(
                 srun,
-                f"srun has started {srun} tasks, but MPI knows this process alone; srun --mpi=pmix may help",
+                f"srun has started {srun} tasks, but MPI knows this process alone; srun --mpi=pmix may help, or RILL_RENDEZVOUS=host:port",
             )
         )

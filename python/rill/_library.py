@@ -16,9 +16,11 @@ VERSION = "0.1"  # of the library that this package is written for
 
 STATUS_NAMES = {
     -1: "ARGUMENT", -2: "RANGE", -3: "UNKNOWN", -4: "UNSUPPORTED", -5: "MISMATCH", -6: "MESSAGE",
-    -7: "OVERLAP", -8: "MEMORY", -9: "MPI", -10: "STATE", -11: "IO",
-    -12: "PEER",
+    -7: "OVERLAP", -8: "MEMORY", -9: "MPI", -10: "STATE", -11: "IO", -12: "PEER",
 }  # fmt: skip
+
+
+_UNSUPPORTED, _PEER = -4, -12
 
 
 class RillError(RuntimeError):
@@ -37,11 +39,17 @@ class RillError(RuntimeError):
         self.detail = detail
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RillError, (self.status, self.detail)
+        return type(self), (self.status, self.detail)
+
+
+class PeerError(RillError):
+    """A rank is gone; the text names it. ``comm.failed()`` lists those that are known to be gone,
+    and ``comm.shrink()`` gives the living a communicator of their own."""
 
 
 def _prefixes() -> Iterator[Path]:
-    """Where ``make install PREFIX=...`` puts the library: this Python's environment, and the default of make."""
+    """Where ``make install PREFIX=...`` puts the library: this Python's environment, and the
+    default of make."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or ""
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local")):
         for folder in ("lib", f"lib/{multiarch}", "lib64"):
@@ -97,6 +105,21 @@ def _load() -> ctypes.CDLL:
 
 lib = _load()
 
+
+class Fork:
+    """Whether this process is a fork of the one that loaded the library, such as a worker of a
+    DataLoader. It touches nothing of ours: threads and connections have stayed with the other."""
+
+    forked = False
+
+    @classmethod
+    def _after(cls) -> None:
+        cls.forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Fork._after)
+
 pointer = ctypes.c_void_p
 u64 = ctypes.c_uint64
 c_int = ctypes.c_int
@@ -106,12 +129,27 @@ text = ctypes.c_char_p
 def _declare(name: str, result: Any, *arguments: Any) -> None:
     function = getattr(lib, name, None)
     if function is None:
+        if name in OPTIONAL:
+            return
         raise ImportError(
             f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python"
         )
     function.restype = result
     function.argtypes = list(arguments)
 
+
+# What a librill may lack: see needs().
+OPTIONAL = {
+    "rill_comm_create_ucx",
+    "rill_comm_failed",
+    "rill_comm_shrink",
+    "rill_reducer_move",
+    "rill_reducer_update",
+    "rill_reducer_step_on",
+    "rill_reducer_step_tensors_on",
+    "rill_select_on",
+    "rill_select_residual_on",
+}
 
 _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
     text: {
@@ -131,6 +169,8 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_op_create": (text, pointer, pointer, ctypes.c_double, ctypes.c_uint, pointer),
         "rill_op_free": (pointer,),
         "rill_stream_create": (c_int, u64, pointer),
+        "rill_stream_create_in": (c_int, c_int, c_int, u64, pointer),
+        "rill_stream_memory": (pointer,),
         "rill_stream_free": (pointer,),
         "rill_stream_set_pairs": (pointer, u64, pointer, pointer),
         "rill_stream_set_pairs64": (pointer, u64, pointer, pointer),
@@ -150,6 +190,9 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_sum": (pointer, c_int, pointer, pointer),
         "rill_stream_concat": (pointer, pointer),
         "rill_comm_create_local": (c_int, pointer, pointer),
+        "rill_comm_create_ucx": (pointer, pointer, pointer),
+        "rill_comm_failed": (pointer, c_int, pointer, pointer),
+        "rill_comm_shrink": (pointer, pointer),
         "rill_comm_free": (pointer,),
         "rill_comm_progress_thread": (pointer, c_int),
         "rill_comm_stats": (pointer, pointer),
@@ -167,6 +210,10 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_reducer_free": (pointer,),
         "rill_reducer_step": (pointer, pointer, pointer),
         "rill_reducer_step_stream": (pointer, pointer, pointer),
+        "rill_reducer_step_on": (pointer, pointer, pointer, pointer),
+        "rill_reducer_step_tensors_on": (pointer, c_int, pointer, pointer),
+        "rill_reducer_move": (pointer, pointer, pointer),
+        "rill_reducer_update": (pointer, pointer),
         "rill_reducer_start": (pointer, pointer, pointer),
         "rill_reducer_start_stream": (pointer, pointer, pointer),
         "rill_reducer_test": (pointer, pointer),
@@ -183,6 +230,8 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_selector_free": (pointer,),
         "rill_select": (pointer, pointer, pointer),
         "rill_select_residual": (pointer, pointer, pointer, pointer),
+        "rill_select_on": (pointer, pointer, pointer, pointer),
+        "rill_select_residual_on": (pointer, pointer, pointer, pointer, pointer),
     },
     u64: {
         "rill_stream_nnz": (pointer,),
@@ -200,7 +249,8 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
     },
 }
 
-lib.rill_comm_create.restype = c_int  # its arguments depend on the MPI: see _comm.py
+if hasattr(lib, "rill_comm_create"):  # not in a library that was built without MPI
+    lib.rill_comm_create.restype = c_int  # its arguments depend on the MPI: see _mpi.py
 for _result, _functions in _BY_RESULT.items():
     for _name, _arguments in _functions.items():
         _declare(_name, _result, *_arguments)
@@ -242,11 +292,21 @@ def _explained(detail: str) -> str:
 
 
 def check(status: int) -> None:
-    """Raises RillError for a failed call. The detail is this thread's, so check in the thread that called."""
+    """Raises RillError for a failed call. The detail is this thread's, so check in the thread that
+    called."""
     if status >= 0:
         return
     detail = lib.rill_last_error() or lib.rill_strerror(status)
-    raise RillError(status, _explained(detail.decode(errors="replace")))
+    kind = PeerError if status == _PEER else RillError
+    raise kind(status, _explained(detail.decode(errors="replace")))
+
+
+def needs(name: str, what: str) -> None:
+    """RillError where this librill has no such function."""
+    if not hasattr(lib, name):
+        raise RillError(
+            _UNSUPPORTED, f"{lib._name} has no {name}, which is needed for {what}: it is older"
+        )
 
 
 def check_shared(status: int) -> None:
@@ -260,15 +320,17 @@ def check_shared(status: int) -> None:
 
 
 def refuse(reason: str, call: Any, *arguments: Any) -> None:
-    """Makes a collective call that must fail, with NULL for what this rank does not have: the others get the reason."""
+    """Makes a collective call that must fail, with NULL for what this rank does not have: the
+    others get the reason."""
     lib.rill_error_set(0, reason.encode())
     call(*arguments)
     lib.rill_error_set(0, None)
 
 
 class Sharing:
-    """``with sharing:`` around what a rank does by itself for a collective call, before it: if that fails, the rank makes the call with NULL,
-    so that it fails on the other ranks too, with the text of this error."""
+    """``with sharing:`` around what a rank does by itself for a collective call, before it: if that
+    fails, the rank makes the call with NULL, so that it fails on the other ranks too, with the text
+    of this error."""
 
     def __init__(self, call: Any, handle: ctypes.c_void_p, *arguments: Any) -> None:
         self._call, self._handle, self._arguments = call, handle, arguments
@@ -314,7 +376,8 @@ def _names(at: Any) -> list[str]:
 
 
 def algorithms(collective: str = "allreduce") -> list[str]:
-    """Names of the algorithms of "allreduce", "reduce", ..., or of those that only a "reducer" has."""
+    """Names of the algorithms of "allreduce", "reduce", ..., or of those that only a "reducer"
+    has."""
     order = [*COLLECTIVES, "reducer"]
     if collective not in order:
         raise ValueError(f"collective {collective!r} is none of {', '.join(order)}")

@@ -16,7 +16,14 @@ class _Mpi:
     """mpi4py's handles as C values: Open MPI's are pointers, MPICH's are numbers."""
 
     def __init__(self) -> None:
-        from mpi4py import MPI
+        try:
+            from mpi4py import MPI
+        except ModuleNotFoundError as error:
+            raise ImportError(
+                "communicators of MPI need mpi4py, which is not installed; rill.init() and torchrun do without"
+            ) from error
+        if not hasattr(lib, "rill_comm_create"):
+            raise ImportError(f"{lib._name} was built without MPI")
 
         self.module = MPI
         pointers = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence
 
 import numpy as np
 
-from ._buffers import Type, buffer_of, numpy_dtype, type_of, view
-from ._comm import Comm, Pending
-from ._library import Sharing, check, check_shared, lib
+from ._buffers import DeviceArray, Type, buffer_of, numpy_dtype, order, type_of, view
+from ._comm import Comm
+from ._foreign import UNKNOWN_DEVICE
+from ._library import Fork, Sharing, check, check_shared, lib, needs
+from ._pending import Pending
 from ._stream import Stream
 from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
 
@@ -27,8 +29,9 @@ _METHODS: dict[str, dict[str, Any]] = {
 def method(name: str) -> dict[str, Any]:
     """Reducer options of a method's short name.
 
-    "dense", "topk" (the exact sum of what the ranks selected), "auto" (the planner chooses for each tensor) or the name of an
-    algorithm such as "oktopk"; "+qsgd8", "+qsgd4" and "+qsgd2" add quantized values.
+    "dense", "topk" (the exact sum of what the ranks selected), "auto" (the planner chooses for each
+    tensor) or the name of an algorithm such as "oktopk"; "+qsgd8", "+qsgd4" and "+qsgd2" add
+    quantized values.
     """
     base, _, coding = name.partition("+")
     options = dict(_METHODS.get(base, {"algorithm": base}))
@@ -74,12 +77,18 @@ class Step(Pending):
 
 
 class Reducer:
-    """A training step: takes this rank's gradient, sends what is worth it, keeps the rest for later steps (the
-    residual), and gives all ranks the same update: the mean, or with ``average=False`` the sum.
+    """A training step: takes this rank's gradient, sends what is worth it, keeps the rest for later
+    steps (the residual), and gives all ranks the same update: the mean, or with ``average=False``
+    the sum.
 
-    Options are keywords, ``algorithm="oktopk", density=0.01, value_bits=4, ...``; ``**rill.method("topk+qsgd4")`` gives those
-    of a named method. Gradients and updates are NumPy arrays or CPU tensors of ``dim`` values, used in place;
-    the update may be the gradient. Create, step, start, save and load are collective.
+    Options are keywords, ``algorithm="oktopk", density=0.01, value_bits=4, ...``;
+    ``**rill.method("topk+qsgd4")`` gives those of a named method. Gradients and updates are NumPy
+    arrays or CPU tensors of ``dim`` values, used in place; the update may be the gradient. Create,
+    step, start, save and load are collective.
+
+    With ``memory="cuda"`` (and ``device=0``; the current one by default) they are in the memory of
+    a CUDA device: tensors of PyTorch, and whatever has the CUDA array interface or DLPack. So are
+    residuals and the work. ``step_on`` is ordered by a stream of the device.
     """
 
     def __init__(
@@ -95,6 +104,7 @@ class Reducer:
             self.type = type_of(dtype)
             if self.dim < 0:
                 raise ValueError(f"dim {dim} is negative")
+            self.device = device_of(options)
             c_options = reducer_options(options)
         comm._agree()
         check_shared(
@@ -107,6 +117,7 @@ class Reducer:
             )
         )
         comm._children.add(self)
+        self._queue: list[Step] = []  # of step_on, not known to be complete
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -123,10 +134,13 @@ class Reducer:
         return self._handle
 
     def _gradient(self, gradient: Any) -> Any:
-        return buffer_of(gradient, "gradient", self.type, self.dim)
+        return self._buffer(gradient, "gradient", self.dim)
 
     def _update(self, update: Any) -> Any:
-        return buffer_of(update, "update", self.type, self.dim, writable=True)
+        return self._buffer(update, "update", self.dim, writable=True)
+
+    def _buffer(self, obj: Any, name: str, count: Optional[int], writable: bool = False) -> Any:
+        return order(buffer_of(obj, name, self.type, count, writable, self.device))
 
     def step(self, gradient: Any, update: Any = None) -> Any:
         """One step; the update goes to ``update``, or over the gradient."""
@@ -162,6 +176,79 @@ class Reducer:
             lambda: update,
         )
 
+    def step_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
+        """A step in the order of a stream of the CUDA device (``memory="cuda"``), as NCCL has it:
+        returns at once, reads the gradient after what was given to the stream before, and the
+        update is there for what is given to it later. The host waits nowhere.
+
+        ``stream`` is a ``torch.cuda.Stream``, one of CuPy's, or the number of a cudaStream_t; by
+        default PyTorch's current one for its tensors, else the legacy stream. Steps queue up. A
+        failure that comes late is raised by the next ``step_on``, or by ``wait()`` of what this
+        returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs
+        threads: ``comm.threads``. Collective.
+        """
+        needs("rill_reducer_step_on", "steps in the order of a stream")
+        self._see_queue()
+        update = gradient if update is None else update
+        with self._shares_errors:
+            source = buffer_of(gradient, "gradient", self.type, self.dim, False, self.device)
+            target = buffer_of(update, "update", self.type, self.dim, True, self.device)
+            arguments = (source.address, target.address, stream_handle(stream, gradient))
+        kept = (source, target, stream)
+        step = Step(self, lib.rill_reducer_step_on, arguments, kept, lambda: update).start()
+        self._queue.append(step)
+        return step
+
+    def _see_queue(self) -> None:
+        """Lets go of what complete steps of step_on hold, and raises what they failed by."""
+        complete = True
+        try:
+            complete = not self._queue or self._queue[-1].test()
+        finally:
+            if complete:
+                for step in self._queue:
+                    step._ended()
+                self._queue.clear()
+
+    def _prepare_on(self, tensors: Sequence[Any], stream: Any) -> Step:
+        """A step in place, on one tensor or several, that start() begins."""
+        with self._shares_errors:
+            list_, kept, updates = self._tensors(tensors, None, ordered=False)
+            handle = stream_handle(stream, tensors[0])
+        if len(list_) == 1 and list_[0].count == self.dim:
+            one = (list_[0].gradient, list_[0].update, handle)
+            return Step(self, lib.rill_reducer_step_on, one, (kept, stream), lambda: updates)
+        several = (len(list_), list_, handle)
+        return Step(
+            self, lib.rill_reducer_step_tensors_on, several, (kept, stream), lambda: updates
+        )
+
+    def move(self, comm: Comm) -> bool:
+        """Goes on on another communicator, after a rank died (``comm.shrink()``) or others joined,
+        with residual and momentum. Collective on it.
+
+        True: the step in which the rank died is void on all ranks, and is to be repeated. False: it
+        is complete, and ``update`` gives its result.
+        """
+        needs("rill_reducer_move", "a reducer that moves to another communicator")
+        again = ctypes.c_int()
+        status = lib.rill_reducer_move(self._live(), comm._live(), ctypes.byref(again))
+        for pending in list(self.comm._under_way):
+            if isinstance(pending, Step) and pending._reducer is self:
+                pending._ended()
+        check_shared(status)
+        self._queue.clear()
+        self.comm._children.discard(self)
+        self.comm = comm
+        comm._children.add(self)
+        return bool(again.value)
+
+    def update(self, update: Any) -> Any:
+        """The update of the last complete step, once more, in ``update``."""
+        needs("rill_reducer_update", "the update of a step once more")
+        check(lib.rill_reducer_update(self._live(), self._update(update).address))
+        return update
+
     def start_stream(self, gradient: Any, update: Optional[Stream] = None) -> Step:
         """As start, with the update as a stream."""
         with self._shares_errors:
@@ -172,16 +259,22 @@ class Reducer:
         ).start()
 
     def _tensors(
-        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]]
+        self, gradients: Sequence[Any], updates: Optional[Sequence[Any]], ordered: bool = True
     ) -> tuple[Any, Any, Sequence[Any]]:
         updates = gradients if updates is None else updates
         if len(updates) != len(gradients):
             raise ValueError(f"there are {len(gradients)} gradients and {len(updates)} updates")
-        sources = [buffer_of(g, f"gradients[{i}]", self.type) for i, g in enumerate(gradients)]
+        where = self.device
+        sources = [
+            buffer_of(g, f"gradients[{i}]", self.type, None, False, where)
+            for i, g in enumerate(gradients)
+        ]
         targets = [
-            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, writable=True)
+            buffer_of(u, f"updates[{i}]", self.type, sources[i].count, True, where)
             for i, u in enumerate(updates)
         ]
+        for buffer in sources if ordered else ():
+            order(buffer)
         list_ = (CTensor * len(sources))(
             *(CTensor(s.address, t.address, s.count) for s, t in zip(sources, targets))
         )
@@ -217,24 +310,35 @@ class Reducer:
         check(lib.rill_reducer_accumulate(self._live(), self._gradient(gradient).address))
 
     def scale(self, factor: float) -> None:
-        """Multiplies what waits to be sent. With the old learning rate over the new one it counts with the rate that it
-        was computed at. Not collective, but all ranks should."""
+        """Multiplies what waits to be sent. With the old learning rate over the new one it counts
+        with the rate that it was computed at. Not collective, but all ranks should."""
         check(lib.rill_reducer_scale(self._live(), factor))
 
     def give_back(self, first: int, values: Any) -> None:
-        """Takes back entries of an update that nobody applies, from entry ``first`` on: each rank keeps its share for later
-        steps. Sends nothing; all ranks should, with the same values."""
-        given = buffer_of(values, "values", self.type)
+        """Takes back entries of an update that nobody applies, from entry ``first`` on: each rank
+        keeps its share for later steps. Sends nothing; all ranks should, with the same values."""
+        given = self._buffer(values, "values", None)
         check(lib.rill_reducer_give_back(self._live(), first, given.count, given.address))
+
+    def _stream(self) -> Stream:
+        if self.device is None:
+            return Stream(self.dim, self.type)
+        return Stream(self.dim, self.type, memory="cuda", device=self.device)
 
     @property
     def residual(self) -> Any:
-        """A copy of what this rank has not sent yet; of bf16 as uint16."""
-        return self._residual().copy()
+        """A copy of what this rank has not sent yet; of bf16 as uint16. With ``memory="cuda"`` a
+        view on the device, until the next call."""
+        residual = self._residual()
+        return residual if self.device is not None else residual.copy()
 
     def _residual(self) -> Any:
         """A view, until the next call."""
-        return view(lib.rill_reducer_residual(self._live()), self.dim, numpy_dtype(self.type), self)
+        address = lib.rill_reducer_residual(self._live())
+        dtype = numpy_dtype(self.type)
+        if self.device is None:
+            return view(address, self.dim, dtype, self)
+        return DeviceArray(address, self.dim, np.int16 if self.type is Type.BF16 else dtype, self)
 
     @property
     def stats(self) -> Stats:
@@ -254,8 +358,9 @@ class Reducer:
         self._file(lib.rill_reducer_save, path)
 
     def load(self, path: "os.PathLike[str] | str") -> None:
-        """Goes on where a saved reducer was: bit by bit with the same number of ranks; with another, residuals move
-        to other ranks and none is lost. dim, type and options must be those of the saved one."""
+        """Goes on where a saved reducer was: bit by bit with the same number of ranks; with
+        another, residuals move to other ranks and none is lost. dim, type and options must be those
+        of the saved one."""
         self._file(lib.rill_reducer_load, path)
 
     def _file(self, call: Any, path: Any) -> None:
@@ -276,23 +381,48 @@ class Reducer:
 
     def __del__(self) -> None:
         # No step is under way: it would hold a reference.
-        if getattr(self, "_handle", None) and not self.comm.freed:
+        if getattr(self, "_handle", None) and not self.comm.freed and not Fork.forked:
             lib.rill_reducer_free(ctypes.byref(self._handle))
 
 
 def _stream_of(reducer: Reducer, update: Optional[Stream]) -> Stream:
     if update is not None and not isinstance(update, Stream):
         raise TypeError(f"update is of type {type(update).__name__}: a rill.Stream is needed")
-    return Stream(reducer.dim, reducer.type) if update is None else update
+    return reducer._stream() if update is None else update
+
+
+def device_of(options: Any) -> Optional[int]:
+    """The CUDA device that options name; None: the host."""
+    if options.get("memory") in (None, "host"):
+        return None
+    number = options.get("device")
+    return UNKNOWN_DEVICE if number is None else int(number)
+
+
+def stream_handle(stream: Any, like: Any) -> Optional[int]:
+    """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one
+    of PyTorch if it is its tensor."""
+    if stream is None and getattr(like, "is_cuda", False):
+        import torch
+
+        stream = torch.cuda.current_stream(like.device)
+    if stream is None:
+        return None
+    for name in ("cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name)) or None
+    return int(stream) or None
 
 
 class Selector:
-    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01, method="topk")``."""
+    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01,
+    method="topk")``. With ``memory="cuda"`` vectors and streams are on a CUDA device."""
 
     def __init__(self, dim: int, dtype: Any = Type.F32, **options: Any) -> None:
         self.dim = int(dim)
         self.type = type_of(dtype)
         self._handle = ctypes.c_void_p()
+        self.device = device_of(options)
         c_options = select_options(options)
         check(
             lib.rill_selector_create(
@@ -302,8 +432,8 @@ class Selector:
 
     def select(self, dense: Any, out: Optional[Stream] = None) -> Stream:
         """The selected entries of an array."""
-        out = Stream(self.dim, self.type) if out is None else out
-        source = buffer_of(dense, "dense", self.type, self.dim)
+        out = self._out() if out is None else out
+        source = self._buffer(dense, "dense")
         check(lib.rill_select(self._handle, source.address, out._change(keep=False)))
         return out
 
@@ -312,11 +442,20 @@ class Selector:
             "a Selector can't be copied or pickled: it has a state that is not to be seen; Selector(dim, dtype, **options) makes another"
         )
 
+    def _out(self) -> Stream:
+        if self.device is None:
+            return Stream(self.dim, self.type)
+        return Stream(self.dim, self.type, memory="cuda", device=self.device)
+
+    def _buffer(self, obj: Any, name: str, writable: bool = False) -> Any:
+        return order(buffer_of(obj, name, self.type, self.dim, writable, self.device))
+
     def select_residual(self, gradient: Any, residual: Any, out: Optional[Stream] = None) -> Stream:
-        """residual += gradient; returns what is selected of it, and those entries of residual become 0."""
-        out = Stream(self.dim, self.type) if out is None else out
-        source = buffer_of(gradient, "gradient", self.type, self.dim)
-        kept = buffer_of(residual, "residual", self.type, self.dim, writable=True)
+        """residual += gradient; returns what is selected of it, and those entries of residual
+        become 0."""
+        out = self._out() if out is None else out
+        source = self._buffer(gradient, "gradient")
+        kept = self._buffer(residual, "residual", writable=True)
         check(
             lib.rill_select_residual(
                 self._handle, source.address, kept.address, out._change(keep=False)

@@ -1,4 +1,5 @@
-"""The settings that the library knows: names of options are checked against its own table (core/settings.h)."""
+"""The settings that the library knows: names of options are checked against its own table
+(core/settings.h)."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class CSetting(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of the library. ``environment`` is the variable that sets it, ``info`` its key in an MPI_Info, ``default`` a
-    text, and ``structs`` names those of rill.h that have it."""
+    """A setting of the library. ``environment`` is the variable that sets it, ``info`` its key in
+    an MPI_Info, ``default`` a text, and ``structs`` names those of rill.h that have it."""
 
     name: str
     description: str

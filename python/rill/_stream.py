@@ -5,112 +5,37 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Optional, Sequence, Union
 
 import numpy as np
 
 from ._buffers import (
+    MEMORIES,
+    DeviceArray,
     Type,
     buffer_of,
+    device_number,
     indices_of,
     is_scipy_sparse,
     is_torch,
+    memory_of,
     numpy_dtype,
+    order,
     type_of,
     view,
 )
-from ._library import check, lib
+from ._foreign import foreign
+from ._library import Fork, check, lib
+from ._op import Op, check_op, op_handle
 
-ArrayLike = Any  # a NumPy array or a CPU tensor
-
-_OP_FN = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_uint64,
-    ctypes.c_int,
-    ctypes.c_void_p,
-)
-
-
-class Op:
-    """An operation of your own: ``fn(lower, upper)`` on arrays, commutative and associative.
-
-    ``neutral`` is the value with ``fn(x, neutral) == x``; ``name`` must be the same on all ranks. fn sees
-    float32, float64 or float16 arrays, comes from whatever thread advances the call, and must not
-    keep the arrays. An exception in it is raised by the call, and is an error on the other ranks.
-    """
-
-    _types = (Type.F32, Type.F64, Type.F16)
-
-    def __init__(self, name: str, fn: Callable[[Any, Any], Any], neutral: float) -> None:
-        self.name = name
-        self.error: Optional[BaseException] = None
-        self._fn, self._neutral = fn, neutral
-        self._callback = _OP_FN(self._run)
-        self._handle = ctypes.c_void_p()
-        types = sum(1 << kind for kind in self._types)
-        check(
-            lib.rill_op_create(
-                name.encode(), ctypes.cast(self._callback, ctypes.c_void_p), None, neutral, types,
-                ctypes.byref(self._handle),
-            )
-        )  # fmt: skip
-
-    def _run(self, lower: int, upper: int, result: int, n: int, kind: int, _context: Any) -> None:
-        dtype = numpy_dtype(Type(kind))
-        out = view(result, n, dtype, None)
-        out.flags.writeable = True
-        try:
-            out[:] = self._fn(view(lower, n, dtype, None), view(upper, n, dtype, None))
-        except BaseException as error:  # nothing may pass through the C library
-            self.error = self.error or error
-            out[:] = math.nan
-            lib.rill_error_set(0, f"{type(error).__name__}: {error}".encode())  # the call fails
-
-    def _check(self) -> None:
-        """Raises what the function raised."""
-        if self.error is not None:
-            error, self.error = self.error, None
-            lib.rill_error_set(0, None)
-            raise error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Op, (self.name, self._fn, self._neutral)
-
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle:
-            lib.rill_op_free(ctypes.byref(handle))
-
-
-def _built_in(name: str) -> int:
-    return ctypes.addressof(ctypes.c_char.in_dll(lib, f"rill_op_{name}"))
-
-
-_BUILT_IN = {name: _built_in(name) for name in ("sum", "min", "max", "prod")}
-
-
-def check_op(op: Any) -> None:
-    """After a call with the operation, also one that failed: raises what a function of the user's raised."""
-    if isinstance(op, Op):
-        op._check()
-
-
-def op_handle(op: Union[str, Op]) -> Any:
-    if isinstance(op, Op):
-        return op._handle
-    if op not in _BUILT_IN:
-        raise ValueError(f"op {op!r} is none of {', '.join(_BUILT_IN)}, nor a rill.Op")
-    return _BUILT_IN[op]
+ArrayLike = Any  # a NumPy array or a tensor; where the stream is
 
 
 class _Handle(ctypes.c_void_p):
     """Owns a stream of the library: frees it when neither a Stream nor a view needs it any more."""
 
     def __del__(self) -> None:
-        if self:
+        if self and not Fork.forked:
             lib.rill_stream_free(ctypes.byref(self))
 
 
@@ -124,15 +49,25 @@ class _Export:
 class Stream:
     """A vector of dimension ``dim`` that is sparse, dense or block-sparse, and switches by itself.
 
-    ``Stream(1000)`` is empty; ``set_pairs``, ``set_blocks`` and ``set_dense`` fill it, and ``rill.as_stream`` makes
-    one from an array, a ``scipy.sparse`` vector or a tensor. Views (``indices``, ``values``, ``blocks``) are arrays over the
-    stream's own memory, and show what it held when they were taken: a stream that is changed while there are views goes on in other
-    memory. From start to completion of a call it can't be changed, nor viewed if the call writes it: BufferError. A stream is used by one
-    thread at a time. ``copy`` and ``pickle`` work, by value.
+    ``Stream(1000)`` is empty; ``set_pairs``, ``set_blocks`` and ``set_dense`` fill it, and
+    ``rill.as_stream`` makes one from an array, a ``scipy.sparse`` vector or a tensor. Views
+    (``indices``, ``values``, ``blocks``) are arrays over the stream's own memory, and show what it
+    held when they were taken: a stream that is changed while there are views goes on in other
+    memory. From start to completion of a call it can't be changed, nor viewed if the call writes
+    it: BufferError. A stream is used by one thread at a time. ``copy`` and ``pickle`` work, by
+    value.
+
+    With ``memory="cuda"`` entries are on a CUDA device (``device=0``; the current one by default):
+    so are the arrays that it takes, and its views, which have the CUDA array interface.
+    ``to("host")`` and ``to("cuda")`` copy a stream from one memory to the other.
     """
 
-    def __init__(self, dim: int, dtype: Any = Type.F32) -> None:
+    def __init__(
+        self, dim: int, dtype: Any = Type.F32, *, memory: str = "host", device: int = -1
+    ) -> None:
         self._type = type_of(dtype)
+        self._memory = memory_of(memory)
+        self._device: Optional[int] = device if self._memory else None
         if dim < 0:
             raise ValueError(f"dim {dim} is negative")
         self._dim = int(dim)
@@ -143,8 +78,26 @@ class Stream:
 
     def _create(self) -> _Handle:
         handle = _Handle()
-        check(lib.rill_stream_create(int(self._type), self._dim, ctypes.byref(handle)))
+        where = -1 if self._device is None else self._device
+        kind, made = int(self._type), ctypes.byref(handle)
+        check(lib.rill_stream_create_in(self._memory, where, kind, self._dim, made))
         return handle
+
+    @property
+    def memory(self) -> str:
+        """Where its entries are: "host" or "cuda"."""
+        return next(name for name, number in MEMORIES.items() if number == self._memory)
+
+    def to(self, memory: str, device: int = -1) -> "Stream":
+        """A copy in that memory."""
+        other = Stream(self._dim, self._type, memory=memory, device=device)
+        check(lib.rill_stream_copy(other._handle, self._handle))
+        return other
+
+    def _buffer(
+        self, obj: Any, name: str, count: Optional[int] = None, writable: bool = False
+    ) -> Any:
+        return order(buffer_of(obj, name, self._type, count, writable, self._device))
 
     def __copy__(self) -> "Stream":
         return self.copy()
@@ -153,6 +106,8 @@ class Stream:
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._device is not None:
+            return _moved, (self.to("host"), self._device)
         places = (
             np.empty(0, np.uint64) if self.is_dense else self.blocks if self.block else self.indices
         )
@@ -169,7 +124,8 @@ class Stream:
     # ---- memory ----
 
     def _change(self, keep: bool = True) -> _Handle:
-        """To be called before the contents change: the handle to change them by. Without keep they are about to be replaced."""
+        """To be called before the contents change: the handle to change them by. Without keep they
+        are about to be replaced."""
         if self._readers or self._writers:
             self._in_use("changed", self._readers | self._writers)
         if self._export is not None:
@@ -195,11 +151,14 @@ class Stream:
         if export is None:
             export = _Export(self._handle)
             self._export = weakref.ref(export)
+        if self._device is not None:
+            return DeviceArray(address, count, dtype, export)
         return view(address, count, dtype, export)
 
     def __repr__(self) -> str:
         form = "dense" if self.is_dense else f"blocks of {self.block}" if self.block else "sparse"
-        return f"<rill.Stream dim={self.dim} {self.type.name.lower()} {form} nnz={self.nnz}>"
+        where = "" if self._device is None else " cuda"
+        return f"<rill.Stream dim={self.dim} {self.type.name.lower()} {form} nnz={self.nnz}{where}>"
 
     def __len__(self) -> int:
         return self._dim
@@ -233,7 +192,8 @@ class Stream:
 
     @property
     def fill(self) -> float:
-        """What an absent entry stands for: 0, or the neutral element of the operation that made the stream."""
+        """What an absent entry stands for: 0, or the neutral element of the operation that made the
+        stream."""
         value = np.zeros(1, numpy_dtype(self._type))
         check(lib.rill_stream_fill(self._handle, value.ctypes.data))
         if self._type is Type.BF16:
@@ -265,15 +225,29 @@ class Stream:
     # ---- in ----
 
     def set_pairs(self, indices: Any, values: ArrayLike) -> "Stream":
-        """Replaces the contents. Indices may be unsorted and repeat: values of equal ones are summed."""
+        """Replaces the contents. Indices may be unsorted and repeat: values of equal ones are
+        summed."""
+        if self._device is not None:
+            return self._set_device_pairs(indices, values)
         idx = indices_of(indices, "indices")
         buffer = buffer_of(values, "values", self._type, idx.size)
         call = lib.rill_stream_set_pairs if idx.dtype == np.uint32 else lib.rill_stream_set_pairs64
         check(call(self._change(keep=False), idx.size, idx.ctypes.data, buffer.address))
         return self
 
+    def _set_device_pairs(self, indices: Any, values: Any) -> "Stream":
+        """Whole numbers of 4 or 8 bytes, none negative: who looked would wait for the device."""
+        address, count, width, owner = _device_indices(indices)
+        buffer = self._buffer(values, "values", count)
+        call = lib.rill_stream_set_pairs if width == 4 else lib.rill_stream_set_pairs64
+        check(call(self._change(keep=False), count, address, buffer.address))
+        del owner
+        return self
+
     def set_blocks(self, block: int, blocks: Any, values: ArrayLike) -> "Stream":
         """Replaces the contents by blocks of ``block`` entries, such as rows of an embedding."""
+        if self._device is not None:
+            raise ValueError("set_blocks takes arrays of the host: make the stream there, then to()")
         numbers = indices_of(blocks, "blocks").astype(np.uint64, copy=False)
         buffer = buffer_of(values, "values", self._type, numbers.size * block)
         check(
@@ -284,8 +258,9 @@ class Stream:
         return self
 
     def set_dense(self, dense: ArrayLike) -> "Stream":
-        """Replaces the contents by the non-zeros of an array, or by all of it where that is cheaper."""
-        buffer = buffer_of(dense, "dense", self._type, self._dim)
+        """Replaces the contents by the non-zeros of an array, or by all of it where that is
+        cheaper."""
+        buffer = self._buffer(dense, "dense", self._dim)
         check(lib.rill_stream_set_dense(self._change(keep=False), buffer.address))
         return self
 
@@ -296,22 +271,23 @@ class Stream:
 
     def copy(self) -> "Stream":
         """A stream of its own with the same contents."""
-        other = Stream(self._dim, self._type)
-        check(lib.rill_stream_copy(other._handle, self._handle))
-        return other
+        return self.to(self.memory, -1 if self._device is None else self._device)
 
     # ---- out ----
 
     def dense(self, out: Optional[ArrayLike] = None) -> Any:
         """All entries, in ``out`` or a new array."""
+        source = self
         if out is None:
             out = np.empty(self._dim, numpy_dtype(self._type))
-        buffer = buffer_of(out, "out", self._type, self._dim, writable=True)
-        check(lib.rill_stream_get_dense(self._handle, buffer.address))
+            source = self if self._device is None else self.to("host")
+        buffer = source._buffer(out, "out", self._dim, writable=True)
+        check(lib.rill_stream_get_dense(source._handle, buffer.address))
         return out
 
     def scipy(self, shape: Optional[tuple[int, int]] = None) -> Any:
-        """A ``scipy.sparse`` COO matrix: of one row, or of a shape with dim entries in row order."""
+        """A ``scipy.sparse`` COO matrix: of one row, or of a shape with dim entries in row
+        order."""
         from scipy import sparse
 
         if self._type not in (Type.F32, Type.F64):
@@ -346,7 +322,8 @@ class Stream:
         return self
 
     def to_blocks(self, block: int) -> "Stream":
-        """Switches to blocks of ``block`` entries: those that have an entry that differs from the fill."""
+        """Switches to blocks of ``block`` entries: those that have an entry that differs from the
+        fill."""
         check(lib.rill_stream_to_blocks(self._change(), block))
         return self
 
@@ -407,9 +384,11 @@ def _restored(dim: int, kind: int, form: Any, fill: float, places: Any, values: 
 
 
 def as_stream(obj: Any) -> Stream:
-    """A stream of a stream (itself), a NumPy array, a ``scipy.sparse`` matrix or a dense or sparse tensor.
+    """A stream of a stream (itself), a NumPy array, a ``scipy.sparse`` matrix or a dense or sparse
+    tensor.
 
-    Matrices and tensors count in row order; contents are copied.
+    Matrices and tensors count in row order; contents are copied. Of a dense array on a CUDA device
+    the stream is there too.
     """
     if isinstance(obj, Stream):
         return obj
@@ -423,5 +402,31 @@ def as_stream(obj: Any) -> Stream:
         from .torch import to_stream
 
         return to_stream(obj)
-    buffer = buffer_of(obj, "array")
-    return Stream(buffer.count, buffer.type).set_dense(obj)
+    where: Optional[int] = None
+    if is_torch(obj):
+        where = device_number(obj)
+    elif not isinstance(obj, np.ndarray):
+        found = foreign(obj, "array")
+        where = found.device if found is not None else None
+    buffer = buffer_of(obj, "array", device=where)
+    if where is None:
+        return Stream(buffer.count, buffer.type).set_dense(obj)
+    return Stream(buffer.count, buffer.type, memory="cuda", device=where).set_dense(obj)
+
+
+def _moved(stream: Stream, device: int) -> Stream:
+    """A pickled stream of a device."""
+    return stream.to("cuda", device)
+
+
+def _device_indices(obj: Any) -> tuple[int, int, int, Any]:
+    """Address, count and width of indices on a device, and what holds them."""
+    if is_torch(obj):
+        obj = obj.detach().contiguous()
+        if obj.element_size() not in (4, 8) or obj.is_floating_point():
+            raise TypeError(f"indices have dtype {obj.dtype}: 4 or 8 bytes a number are needed")
+        return obj.data_ptr(), obj.numel(), obj.element_size(), obj
+    about = getattr(obj, "__cuda_array_interface__", None)
+    if about is None or np.dtype(about["typestr"]).kind not in "iu" or about.get("strides"):
+        raise TypeError(f"indices of type {type(obj).__name__}: a tensor of the device is needed")
+    return about["data"][0], math.prod(about["shape"]), np.dtype(about["typestr"]).itemsize, obj

@@ -6,10 +6,20 @@ import ctypes
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, TypedDict, Union
 
+from ._buffers import memory_of
+from ._library import lib, needs
 from ._settings import field_of, option_names, unknown
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401  (for annotations elsewhere)
+
+
+# What a librill without device memory lacks.
+_MEMORY: list[Any] = (
+    [("memory", ctypes.c_int), ("device", ctypes.c_int)]
+    if hasattr(lib, "rill_reducer_step_on")
+    else []
+)
 
 
 class CStats(ctypes.Structure):
@@ -80,6 +90,7 @@ class CReducerOptions(ctypes.Structure):
         ("lambda", ctypes.c_double),
         ("sketch_rows", ctypes.c_int),
         ("nonfinite", ctypes.c_char_p),
+        *_MEMORY,
     ]
 
 
@@ -95,6 +106,7 @@ class CSelectOptions(ctypes.Structure):
         ("interval", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("threads", ctypes.c_int),
+        *_MEMORY,
     ]
 
 
@@ -113,6 +125,8 @@ class CConfig(ctypes.Structure):
         ("check", ctypes.c_int),
         ("split_limit", ctypes.c_uint64),
         ("progress_thread", ctypes.c_int),
+        ("timeout_s", ctypes.c_int),
+        ("minority", ctypes.c_int),
     ]
 
 
@@ -158,6 +172,8 @@ class ReducerOptions(TypedDict, total=False):
     sketch_lambda: float
     sketch_rows: int
     nonfinite: Optional[str]
+    memory: Optional[str]
+    device: int
 
 
 def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]) -> Any:
@@ -194,11 +210,27 @@ def call_options(given: Mapping[str, Any]) -> COptions:
 SMALL_CALL = call_options({"algorithm": "recursive_double"})
 
 
+def _set_memory(options: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Sets where vectors lie; the other options."""
+    rest = dict(given)
+    memory, device = rest.pop("memory", None), rest.pop("device", None)
+    number = memory_of(memory)
+    if number == 0:
+        if device not in (None, -1):
+            raise ValueError(f'option device = {device!r} is of memory="cuda"')
+        device = -1
+    else:
+        needs("rill_reducer_step_on", f"memory={memory!r}")
+    if _MEMORY:
+        options.memory, options.device = number, -1 if device is None else int(device)
+    return rest
+
+
 def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
     options = CReducerOptions(
         ctypes.sizeof(CReducerOptions), value_bits=-1, average=1, feedback=1, masking=1, threads=1
     )
-    rest = dict(given)
+    rest = _set_memory(options, given)
     warmup = rest.pop("warmup", None)
     _fill(options, rest, "reducers", option_names("rill_reducer_options"))
     if warmup is not None:
@@ -210,9 +242,8 @@ def reducer_options(given: Mapping[str, Any]) -> CReducerOptions:
 
 def select_options(given: Mapping[str, Any]) -> CSelectOptions:
     known = [name for name, *_ in CSelectOptions._fields_[1:]]
-    return _fill(
-        CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1), given, "selectors", known
-    )
+    options = CSelectOptions(ctypes.sizeof(CSelectOptions), threads=1)
+    return _fill(options, _set_memory(options, given), "selectors", known)
 
 
 @dataclass(frozen=True)

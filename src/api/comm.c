@@ -2,6 +2,7 @@
 #include "api/comm.h"
 #include "call/call.h"
 #include "coll/patterns/mpi_allreduce.h"
+#include "link/subset.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     RILL_TRY(rill__comm_profile(comm, news[0]));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start(link);
+    comm->engine.peers.timeout = comm->defaults.timeout_s;
     return start_thread(comm, (int)news[1]);
 }
 
@@ -71,6 +73,23 @@ static void destroy(rill_comm *comm) {
     rill__engine_free(&comm->engine);
     rill__planner_forget(&comm->planner);
     free(comm);
+}
+
+static void destroy_late(void *comm) { destroy(comm); }
+
+/* A rank is gone: messages may be under way that nobody takes in, and the link may read them until
+ * it is closed, which may be long after this where a communicator that was made of this one
+ * shares it. */
+static rill_status free_revoked(rill_comm *comm) {
+    rill__engine *engine = &comm->engine;
+    rill__link *link = engine->link;
+    rill__shared_free(&engine->shared);
+    bool shared = rill__is_subset(link) && !rill__orphans_done(engine);
+    if (shared && !rill__subset_defer(link, destroy_late, comm))
+        rill__fail(RILL_ERR_MEMORY, "rill_comm_free: buffers are lost"); /* and nothing else */
+    rill_status closed = link->table->close(link);
+    if (!shared) destroy(comm);
+    return closed;
 }
 
 /* One agreement before the first call that assumes that everybody has a communicator. */
@@ -115,8 +134,9 @@ rill_status rill_comm_free(rill_comm **pointer) {
         comm->idle = r->next_idle;
         rill__request_destroy(r);
     }
-    destroy(comm);
     *pointer = NULL;
+    if (comm->engine.peers.revoked) return free_revoked(comm);
+    destroy(comm);
     rill_status closed = link->table->close(link);
     return status != RILL_OK ? status : closed;
 }

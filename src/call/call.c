@@ -106,6 +106,8 @@ static void end_run(rill_request *r) {
     if (rill__task_failed(&r->task)) return;
     rill_status status = r->collective == RILL_REDUCER ? rill__finish_pairs(&r->run)
                                                        : rill__request_land(r);
+    if (status == RILL_OK && r->sequel.complete && r->sequel.reserve)
+        status = r->sequel.reserve(r->sequel.whom);
     if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
 

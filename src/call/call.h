@@ -14,6 +14,9 @@ typedef struct rill__sequel {
     rill__sequel_complete *complete; /* NULL: there is no sequel */
     void *whom;
     const rill_stats *stats; /* of the whole */
+    /* Memory for the sequel, when the result is there and before ranks agree that all have got what
+     * they need; NULL: none. */
+    rill_status (*reserve)(void *whom);
 } rill__sequel;
 
 typedef struct rill__arguments {

@@ -13,7 +13,8 @@ static void advance_if_free(rill__engine *engine) {
         return;
     bool moved = rill__engine_progress(engine);
     rill__unlock(engine);
-    if (!moved && engine->table->help) engine->table->help(engine->link);
+    rill__link *link = engine->link;
+    if (!moved && link->table->help) link->table->help(link);
 }
 
 static rill_status tell(rill_request *r) {
@@ -23,8 +24,8 @@ static rill_status tell(rill_request *r) {
 
 /* Nothing has come for any of several requests, this one among them. */
 static void rest(rill_request *r) {
-    rill__engine *engine = &r->comm->engine;
-    engine->table->idle(engine->link, 1);
+    rill__link *link = r->comm->engine.link;
+    link->table->idle(link, 1);
 }
 
 rill_status rill_start(rill_request *r) {

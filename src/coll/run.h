@@ -74,6 +74,7 @@ typedef struct rill__algorithm {
     bool by_request;       /* "auto" does not choose it */
     bool joins_hosts;      /* "auto" considers it only where several hosts have several ranks */
     bool balances;         /* its partition is "balanced" where none is given */
+    bool keeps_late;       /* what a rank keeps is known only when it has the result */
 } rill__algorithm;
 
 /* ---- failures ---- */

@@ -73,6 +73,8 @@ static inline rill_status rill__buffer_reserve(rill__buffer *buffer, size_t byte
     return bytes <= buffer->capacity && buffer->data ? RILL_OK
                                                      : rill__buffer_allocate(buffer, bytes);
 }
+/* The same without a reserve, for what keeps its size. */
+rill_status rill__buffer_reserve_exact(rill__buffer *, size_t bytes);
 void rill__buffer_free(rill__buffer *);
 /* Huge pages, where the system has them. NULL: none, or (with sanitizers, which would see no
  * bounds) not wanted. */

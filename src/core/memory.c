@@ -94,6 +94,16 @@ rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     return rill__buffer_allocate_exactly(buffer, bytes);
 }
 
+rill_status rill__buffer_reserve_exact(rill__buffer *buffer, size_t bytes) {
+    if (bytes <= buffer->capacity && buffer->data) return RILL_OK;
+    void *data = allocate(buffer->memory, bytes);
+    if (!data) return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a vector", bytes);
+    rill__buffer_free(buffer);
+    buffer->data = data;
+    buffer->capacity = bytes;
+    return RILL_OK;
+}
+
 void rill__buffer_free(rill__buffer *buffer) {
     bool ours = buffer->data && !buffer->memory;
     size_t mapping = ours ? mapped_bytes(buffer->capacity) : 0;

@@ -74,7 +74,9 @@ typedef struct rill__defaults {
     char profile[1024];    /* a file, or "none"; empty: unset */
     char hosts_of[48];     /* hosts to pretend; empty: those that there are */
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
-    int32_t for_calls;     /* 1: something of rill_options is set here */
+    int32_t timeout_s;     /* 0: none */
+    int32_t minority;
+    int32_t for_calls; /* 1: something of rill_options is set here */
 } rill__defaults;
 
 /* Where rank 0 looks settings up before its environment, such as an MPI_Info. *found is false

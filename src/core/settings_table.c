@@ -43,6 +43,8 @@ static bool below_one(double x) { return x >= 0 && x < 1; }
 static bool not_negative(double x) { return x >= 0; }
 static bool bounded(double x) { return x >= 0 && x < INFINITY; }
 static bool rows(double x) { return x >= 0 && x <= 15; }
+static bool memory(double x) { return x == 0 || x == 1; }
+static bool device(double x) { return x >= -1; }
 static bool message(double x) { return x >= 1024 && x <= 0x1p30; } /* a header must fit */
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -92,8 +94,14 @@ const rill__setting rill__setting_table[] = {
      RILL__S_SIZE, COMM(shared_bytes, "SHARED_BYTES"), .initial = UINT64_MAX},
     {"hosts_of", "", "hosts to pretend: 4 ranks each, a list such as 3,1,2, or cyclic:HOSTS",
      RILL__S_TEXT, COMM(hosts_of, "HOSTS_OF")},
+    {"timeout_s", "0", "seconds after which a rank that does not answer counts as gone; 0: never",
+     RILL__S_INT, COMM(timeout_s, "TIMEOUT_S"), CONFIG(timeout_s)},
+    {"minority", "0", "1: fewer than half of the ranks may go on after a failure", RILL__S_BOOL,
+     COMM(minority, "MINORITY"), CONFIG(minority)},
     {"isa", "", "most that is used of the instruction set: scalar, avx2, avx512", RILL__S_NAME,
      .environment = "RILL_ISA", .names = isas, UNKNOWN, .own = true},
+    {"cuda_library", "", "file of librill_cuda, where it is not beside librill", RILL__S_PATH,
+     .environment = "RILL_CUDA_LIBRARY", .own = true},
 
     {"seed", "0", "of random rounding, random selection and hashes", RILL__S_SIZE,
      COMM(seed, "SEED"), REDUCER(seed), .slot = 10},
@@ -135,6 +143,11 @@ const rill__setting rill__setting_table[] = {
      .slot = 17, .zero = 3, .holds = rows, .otherwise = "is not in 0 to 15"},
     {"nonfinite", "void", "what a NaN or an infinity does: void, zero, pass", RILL__S_NAME,
      REDUCER(nonfinite), .names = nonfinites, .otherwise = "is none of void, zero, pass"},
+    {"memory", "0", "where vectors lie: 0 in the host's memory, 1 in a CUDA device's", RILL__S_INT,
+     REDUCER(memory), .holds = memory, .otherwise = "is neither 0 (host) nor 1 (CUDA)",
+     .own = true},
+    {"device", "-1", "number of the device; -1: the current one, or the host", RILL__S_INT,
+     REDUCER(device), .holds = device, .otherwise = "is below -1", .own = true},
 };
 
 const rill__setting *rill__setting_row(int i) {

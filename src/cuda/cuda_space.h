@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 1u
+#define RILL__CUDA_VERSION 2u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -76,6 +76,20 @@ typedef struct rill__cuda_sketch {
         uint64_t step, start, sign_factor, sign_offset;
     } row[RILL__CUDA_SKETCH_ROWS];
 } rill__cuda_sketch;
+
+/* Loops; factor and count where they say so. */
+enum {
+    RILL__CUDA_ADD,             /* into += from; count: sums that are not finite */
+    RILL__CUDA_ADD_GUARDED,     /* the same; those leave into as it was */
+    RILL__CUDA_DECAY_ADD,       /* into = factor into + from */
+    RILL__CUDA_ADD_SCALED,      /* into += factor from */
+    RILL__CUDA_SCALE,           /* into = factor from; count: results that are not finite */
+    RILL__CUDA_DIVIDE,          /* into = from / factor; the same */
+    RILL__CUDA_COUNT_NONFINITE, /* count: of from */
+    RILL__CUDA_DROP_NONFINITE,  /* they become 0 in into; count */
+    RILL__CUDA_SUBTRACT_FINITE, /* into -= from where that is finite; else, and as 0, what is not */
+    RILL__CUDA_UNDECAY          /* the same, and then / factor */
+};
 
 typedef struct rill__cuda_device {
     char name[256];
@@ -204,6 +218,31 @@ typedef struct rill__cuda_table {
                       void *stream);
     int (*sketch_estimate)(const rill__cuda_sketch *, const void *cells, uint64_t first, uint64_t n,
                            double *median, double *mean, double *gap, void *stream);
+
+    /* ---- any alignment, and values that may not be finite (finite.cu, sparse.cu). count, unless
+     * NULL: see rill__cuda_op. good: n, or fewer where a value of from is not finite: then into
+     * is as before, but for rounding, as on the host ---- */
+    int (*each)(int op, int type, void *into, const void *from, double factor, uint64_t n,
+                uint64_t *count, void *stream);
+    int (*decay_add_finite)(int type, void *into, double factor, const void *from, uint64_t n,
+                            uint64_t *good, void *stream);
+    int (*fill_value)(int type, void *into, uint64_t bits, uint64_t n, void *stream);
+    /* The smallest key among values; all ones where n is 0. Not of f64. */
+    int (*least_key)(int type, const void *values, uint64_t n, uint64_t *key, void *stream);
+    /* into[idx - first] = val. write: into[0..n) = those pairs in [first, first + n), and zeros;
+     * *within, unless NULL: how many that were. */
+    int (*assign)(int type, uint32_t index_bytes, void *into, uint64_t first, const void *idx,
+                  const void *val, uint64_t count, void *stream);
+    int (*write)(int type, uint32_t index_bytes, void *into, uint64_t first, uint64_t n,
+                 const void *idx, const void *val, uint64_t count, uint64_t *within, void *stream);
+    int (*shift)(uint32_t index_bytes, void *into, uint32_t from_bytes, const void *from,
+                 uint64_t first, uint64_t n, void *stream);
+    /* Blocks by number; count: entries. ended: blocks that end in the range. */
+    int (*write_blocks)(int type, void *into, uint64_t first, uint64_t n, uint64_t block,
+                        uint64_t end, const uint64_t *numbers, const void *val, uint64_t count,
+                        uint64_t *ended, void *stream);
+    int (*add_blocks)(int type, void *into, uint64_t block, const uint64_t *numbers,
+                      const void *val, uint64_t count, void *stream);
 } rill__cuda_table;
 
 #ifdef __cplusplus

@@ -8,6 +8,7 @@
 
 #ifdef RILL_EMULATE
 #include "emulate.h"
+#include "emulate_queue.h"
 #else
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
@@ -130,9 +131,10 @@ static int launch_any(void (*kernel)(A), const A &arguments, u64 grid, u32 block
                       void *stream, bool cooperative) {
 #ifdef RILL_EMULATE
     (void)shared;
-    (void)stream;
     emulate::call<A> call = {kernel, arguments};
-    return emulate::run(emulate::call<A>::run, &call, (unsigned)grid, block, cooperative);
+    return emulate::enqueue(stream, [=] {
+        return emulate::run(emulate::call<A>::run, &call, (unsigned)grid, block, cooperative);
+    });
 #else
     A copy = arguments;
     void *list[] = {&copy};

@@ -166,6 +166,11 @@ template <class T> T atomicMax(T *at, T x) {
     if (x > old) *at = x;
     return old;
 }
+template <class T> T atomicMin(T *at, T x) {
+    T old = *at;
+    if (x < old) *at = x;
+    return old;
+}
 template <class T> T __ldg(const T *at) { return *at; }
 template <class T> T __ldcs(const T *at) { return *at; }
 template <class T> T __ldcg(const T *at) { return *at; }

@@ -86,4 +86,23 @@ int rill__cuda_sketch_add(const rill__cuda_sketch *, const void *values, uint64_
 int rill__cuda_sketch_estimate(const rill__cuda_sketch *, const void *cells, uint64_t first,
                                uint64_t n, double *median, double *mean, double *gap, void *stream);
 
+int rill__cuda_each(int op, int type, void *into, const void *from, double factor, uint64_t n,
+                    uint64_t *count, void *stream);
+int rill__cuda_decay_add_finite(int type, void *into, double factor, const void *from, uint64_t n,
+                                uint64_t *good, void *stream);
+int rill__cuda_fill_value(int type, void *into, uint64_t bits, uint64_t n, void *stream);
+int rill__cuda_least_key(int type, const void *values, uint64_t n, uint64_t *key, void *stream);
+int rill__cuda_assign(int type, uint32_t index_bytes, void *into, uint64_t first, const void *idx,
+                      const void *val, uint64_t count, void *stream);
+int rill__cuda_write(int type, uint32_t index_bytes, void *into, uint64_t first, uint64_t n,
+                     const void *idx, const void *val, uint64_t count, uint64_t *within,
+                     void *stream);
+int rill__cuda_shift(uint32_t index_bytes, void *into, uint32_t from_bytes, const void *from,
+                     uint64_t first, uint64_t n, void *stream);
+int rill__cuda_write_blocks(int type, void *into, uint64_t first, uint64_t n, uint64_t block,
+                            uint64_t end, const uint64_t *numbers, const void *val, uint64_t count,
+                            uint64_t *ended, void *stream);
+int rill__cuda_add_blocks(int type, void *into, uint64_t block, const uint64_t *numbers,
+                          const void *val, uint64_t count, void *stream);
+
 #endif

@@ -11,12 +11,11 @@ int rill__cuda_sms(uint32_t *sms) {
     return 0;
 }
 int rill__cuda_shared_limit(const void *, size_t) { return 0; }
-int rill__cuda_zero(void *at, size_t bytes, void *) {
-    memset(at, 0, bytes);
-    return 0;
+int rill__cuda_zero(void *at, size_t bytes, void *stream) {
+    return emulate::fill(at, 0, bytes, stream);
 }
 static const char *error_text(int error) {
-    return error ? "error of the emulated device" : "no error";
+    return error == 2 ? "out of memory" : error ? "error of the emulated device" : "no error";
 }
 static int devices(int *count) { return *count = 1, 0; }
 static int device_get(int *device) { return *device = 0, 0; }
@@ -27,29 +26,26 @@ static int device_info(int, rill__cuda_device *d) {
     d->multiprocessors = emulate::SMS;
     return 0;
 }
-static int allocate(size_t bytes, void **at) {
-    *at = aligned_alloc(256, (bytes + 511) / 256 * 256);
-    return *at ? 0 : 2;
+using emulate::allocate;
+using emulate::allocate_host;
+using emulate::copy;
+using emulate::device_of;
+using emulate::event_create;
+using emulate::event_free;
+using emulate::fill;
+using emulate::release;
+using emulate::release_host;
+using emulate::stream_create;
+using emulate::stream_free;
+static int wait(void *stream) { return emulate::stream_wait(stream); }
+static int capturing(void *stream, int *out) { return emulate::stream_capturing(stream, out); }
+static int record(void *event, void *stream) { return emulate::event_record(event, stream); }
+static int done(void *event, int *out) { return emulate::event_done(event, out); }
+static int wait_event(void *stream, void *event) {
+    return emulate::stream_wait_event(stream, event);
 }
-static int release(void *at) { return free(at), 0; }
-static int device_of(const void *, int *device) { return *device = 0, 0; }
-static int copy(void *to, const void *from, size_t bytes, void *) {
-    return memmove(to, from, bytes), 0;
-}
-static int fill(void *to, int byte, size_t bytes, void *) { return memset(to, byte, bytes), 0; }
-static int allocate_host(size_t bytes, void **at) { return allocate(bytes, at); }
-static int release_host(void *at) { return release(at); }
-static int stream_create(void **out) { return allocate(1, out); }
-static int stream_free(void *at) { return release(at); }
-static int event_create(void **out) { return allocate(1, out); }
-static int event_free(void *at) { return release(at); }
-static int wait(void *) { return 0; }
-static int capturing(void *, int *out) { return *out = 0, 0; }
-static int record(void *, void *) { return 0; }
-static int done(void *, int *out) { return *out = 1, 0; }
-static int wait_event(void *, void *) { return 0; }
-static int wait_flag(void *, void *flag, uint32_t value) {
-    return *(volatile uint32_t *)flag >= value ? 0 : 1; /* nobody else could set it */
+static int wait_flag(void *stream, void *flag, uint32_t value) {
+    return emulate::stream_wait_flag(stream, flag, value);
 }
 #define EMULATED 1
 #else
@@ -218,6 +214,15 @@ static rill__cuda_table make_table() {
     KERNEL(elias_fano_decode);
     KERNEL(sketch_add);
     KERNEL(sketch_estimate);
+    KERNEL(each);
+    KERNEL(decay_add_finite);
+    KERNEL(fill_value);
+    KERNEL(least_key);
+    KERNEL(assign);
+    KERNEL(write);
+    KERNEL(shift);
+    KERNEL(write_blocks);
+    KERNEL(add_blocks);
 #undef KERNEL
     return t;
 }

@@ -116,6 +116,21 @@ rill_status rill__hosts_find(rill__hosts *h, rill__link *link, const char *prete
     return RILL_OK;
 }
 
+/* The memory that the hosts of all shared is not shared here: hier sends messages instead. */
+void rill__hosts_subset(rill__hosts *h, const rill__hosts *of, const int *ranks, int n, int rank) {
+    int *first = h->ranks + 3 * (size_t)n;
+    h->together = 0;
+    for (int i = 0; i < n; i++) {
+        first[i] = 0;
+        while (of->host_of[ranks[first[i]]] != of->host_of[ranks[i]])
+            first[i]++;
+    }
+    number(h, rank, n, first);
+    h->together = h->here < of->together ? h->here : of->together;
+    h->shares = of->shares;
+    h->most = fullest(h, n, first);
+}
+
 void rill__hosts_free(rill__hosts *h) {
     free(h->ranks);
     h->ranks = NULL;

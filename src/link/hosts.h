@@ -24,6 +24,8 @@ rill_status rill__hosts_check(const char *pretended);
 rill_status rill__hosts_reserve(rill__hosts *, int ranks); /* memory: local, before find */
 /* Collective, with the same text on all ranks. */
 rill_status rill__hosts_find(rill__hosts *, rill__link *, const char *pretended);
+/* The same of some ranks of a communicator, ascending; local, after reserve. */
+void rill__hosts_subset(rill__hosts *, const rill__hosts *of, const int *ranks, int n, int rank);
 void rill__hosts_free(rill__hosts *);
 
 #endif

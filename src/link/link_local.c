@@ -68,9 +68,10 @@ static rill_status send(rill__link *link, int to, int tag, const void *data, siz
                         rill__wire *wire) {
     local_link *l = local_of(link);
     rill__local_group *group = l->group;
-    bool lent = bytes > l->copied && tag != RILL__LOCAL_URGENT;
-    rill__local_message *m = message_new(group, lent ? 0 : bytes);
     wire->word = 0;
+    if (l->lost && l->fate[to]) return RILL_OK;
+    bool lent = bytes > l->copied && tag % RILL__EPOCH_TAGS != RILL__LOCAL_URGENT;
+    rill__local_message *m = message_new(group, lent ? 0 : bytes);
     if (!m) return rill__fail(RILL_ERR_MEMORY, "out of memory for a message of %zu bytes", bytes);
     m->source = link->rank;
     m->to = to;
@@ -182,6 +183,26 @@ static void end_posted(rill__mailbox *box, rill__posted *p) {
     free(p);
 }
 
+/* What was lent stays readable: the receiver gets a copy, since this rank's memory goes. */
+static void settle(local_link *l, rill__local_message *m) {
+    rill__mailbox *box = &l->group->boxes[m->to];
+    rill__mailbox_lock(box);
+    int state = atomic_load_explicit(&m->state, memory_order_acquire);
+    if (state == WAITS) {
+        char *copy = malloc(m->bytes);
+        if (copy) memcpy(copy, m->data, m->bytes);
+        else m->bytes = 0; /* malformed, which is an error for who receives it */
+        m->data = copy;
+        m->owned = true;
+        m->lent = false;
+    }
+    rill__mailbox_unlock(box);
+    if (state == WAITS) return;
+    while (atomic_load_explicit(&m->state, memory_order_acquire) != TAKEN)
+        sched_yield(); /* another thread is copying */
+    message_free(l->group, m);
+}
+
 static rill_status test_posted(local_link *l, rill__wire *wire, size_t *bytes) {
     rill__mailbox *box = &l->group->boxes[l->link.rank];
     rill__posted *p = (rill__posted *)(uintptr_t)(wire->word & ~UINT64_C(1));
@@ -191,7 +212,13 @@ static rill_status test_posted(local_link *l, rill__wire *wire, size_t *bytes) {
         match_posted(l, box);
         rill__mailbox_unlock(box);
     }
-    if (!p->done) return RILL_IN_PROGRESS;
+    if (!p->done && !(l->lost && l->fate[p->source])) return RILL_IN_PROGRESS;
+    if (!p->done) {
+        int source = p->source;
+        end_posted(box, p);
+        wire->word = 0;
+        return rill__local_gone(source);
+    }
     size_t came = p->bytes;
     bool cut = came > p->room;
     end_posted(box, p);
@@ -209,8 +236,16 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     }
     if (wire->word & 1) return test_posted(local_of(link), wire, bytes);
     rill__local_message *m = (rill__local_message *)(uintptr_t)wire->word;
-    if (atomic_load_explicit(&m->state, memory_order_acquire) != TAKEN) return RILL_IN_PROGRESS;
-    forget_lent(local_of(link), m);
+    local_link *l = local_of(link);
+    if (atomic_load_explicit(&m->state, memory_order_acquire) != TAKEN) {
+        int to = m->to;
+        if (!l->lost || !l->fate[to]) return RILL_IN_PROGRESS;
+        forget_lent(l, m);
+        settle(l, m);
+        wire->word = 0;
+        return rill__local_gone(to);
+    }
+    forget_lent(l, m);
     message_free(local_of(link)->group, m);
     wire->word = 0;
     return RILL_OK;
@@ -278,26 +313,6 @@ static void idle(rill__link *link, unsigned polls) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* What was lent stays readable: the receiver gets a copy, since this rank's memory goes. */
-static void settle(local_link *l, rill__local_message *m) {
-    rill__mailbox *box = &l->group->boxes[m->to];
-    rill__mailbox_lock(box);
-    int state = atomic_load_explicit(&m->state, memory_order_acquire);
-    if (state == WAITS) {
-        char *copy = malloc(m->bytes);
-        if (copy) memcpy(copy, m->data, m->bytes);
-        else m->bytes = 0; /* malformed, which is an error for who receives it */
-        m->data = copy;
-        m->owned = true;
-        m->lent = false;
-    }
-    rill__mailbox_unlock(box);
-    if (state == WAITS) return;
-    while (atomic_load_explicit(&m->state, memory_order_acquire) != TAKEN)
-        sched_yield(); /* another thread is copying */
-    message_free(l->group, m);
-}
-
 static void drop_mail(local_link *l) {
     rill__mailbox *box = &l->group->boxes[l->link.rank];
     rill__mailbox_lock(box);
@@ -329,6 +344,7 @@ static rill_status close_link(rill__link *link) {
     rill__local_group *group = l->group;
     leave(link);
     free(link->values);
+    free(l->fate);
     free(l);
     pthread_mutex_lock(&group->lock);
     bool last = --group->open == 0;
@@ -355,6 +371,8 @@ static const rill__link_table table = {
     .unshare = rill__local_unshare,
     .leave = leave,
     .close = close_link,
+    .failed = rill__local_failed,
+    .give_up = rill__local_give_up,
 };
 
 static local_link *link_new(rill__local_group *group, int rank) {
@@ -375,9 +393,12 @@ static local_link *link_new(rill__local_group *group, int rank) {
         .ticks = ticks_of,
     };
     l->link.values = calloc((size_t)group->ranks * RILL__LINK_VALUES, sizeof *l->link.values);
+    l->fate = calloc((size_t)group->ranks, sizeof *l->fate);
     l->group = group;
     l->copied = COPIED;
-    if (l->link.values) return l;
+    if (l->link.values && l->fate) return l;
+    free(l->link.values);
+    free(l->fate);
     free(l);
     return NULL;
 }
@@ -395,7 +416,7 @@ rill_status rill__local_create(int ranks, const rill__local_world *world, rill__
         return RILL_OK;
     }
     for (int i = 0; i < ranks; i++) {
-        if (links[i]) free(links[i]->values);
+        if (links[i]) free(links[i]->values), free(local_of(links[i])->fate);
         free(links[i]);
         links[i] = NULL;
     }

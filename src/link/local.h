@@ -35,6 +35,8 @@ typedef struct rill__local_world {
     void (*look)(void *context, int rank); /* before this rank looks what has come */
     void (*idle)(void *context, int rank); /* lets others have their turn */
     double (*clock)(void *context, int rank);
+    /* Raises what this rank knows of the others. False: all of them live. */
+    bool (*fates)(void *context, int rank, uint8_t *fate);
     void (*met)(void *context);    /* all ranks have come to a collective of the link: they go on */
     void (*closed)(void *context); /* by the last rank; before the group is freed */
 } rill__local_world;

@@ -72,6 +72,13 @@ static void pause_in(rill__local_link *l) {
     else sched_yield();
 }
 
+static rill_status first_gone(const rill__local_link *l) {
+    int rank = 0;
+    while (rank < l->link.ranks - 1 && !l->fate[rank])
+        rank++;
+    return rill__local_gone(rank);
+}
+
 /* Until all have come here; with what they bring, or, as others may still read that, without. */
 static rill_status meet(rill__local_link *l, bool brings, const void *mine) {
     rill__local_group *group = l->group;
@@ -87,8 +94,12 @@ static rill_status meet(rill__local_link *l, bool brings, const void *mine) {
     while (all && group->turns == turn) {
         pthread_mutex_unlock(&group->lock);
         pause_in(l);
+        rill__local_failed(&l->link, l->fate);
         pthread_mutex_lock(&group->lock);
         all = group->open == group->ranks || group->turns != turn;
+        if (!l->lost || group->turns != turn) continue;
+        pthread_mutex_unlock(&group->lock);
+        return first_gone(l);
     }
     pthread_mutex_unlock(&group->lock);
     return all ? RILL_OK : rill__fail(RILL_ERR_STATE, "another rank has freed its communicator");

@@ -14,6 +14,8 @@ typedef struct rill__local_link {
     void (*pause)(void *);
     void *pause_context;
     bool left;
+    uint8_t *fate; /* of each rank, as far as this one knows */
+    bool lost;     /* one of them at least is gone */
     _Atomic unsigned next_helped;
 } rill__local_link;
 
@@ -46,6 +48,11 @@ static inline rill__local_link *rill__local_of(rill__link *link) {
 /* Local. Without the links. NULL: out of memory. */
 rill__local_group *rill__local_group_new(int ranks, const rill__local_world *);
 void rill__local_group_free(rill__local_group *);
+
+/* ---- local_gone.c: ranks that are gone, for the table ---- */
+bool rill__local_failed(rill__link *, uint8_t *fate);
+void rill__local_give_up(rill__link *, int rank);
+rill_status rill__local_gone(int rank); /* the error */
 
 /* ---- collectives of the link, for its table ---- */
 rill_status rill__local_allgather(rill__link *, const void *mine, size_t bytes, void *all);

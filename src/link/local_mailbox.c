@@ -75,10 +75,17 @@ bool rill__mailbox_put(rill__mailbox *box, rill__local_message *m) {
     return there;
 }
 
+static rill__local_message *of_epoch(rill__mailbox *box, int epoch) {
+    for (int i = 0; i < RILL__TAG_LISTS; i++)
+        for (rill__local_message *m = box->tags[i].first; m; m = m->tag_next)
+            if (m->tag / RILL__EPOCH_TAGS == epoch) return m;
+    return NULL;
+}
+
 rill__local_message *rill__mailbox_find(rill__mailbox *box, int source, int tag) {
     rill__local_message *m;
-    if (tag == RILL__ANY) {
-        m = rill__mailbox_any(box);
+    if (tag < 0) {
+        m = of_epoch(box, RILL__ANY - tag);
     } else if (source == RILL__ANY) {
         m = tag_list(box, tag)->first;
         while (m && m->tag != tag)

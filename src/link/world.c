@@ -1,6 +1,4 @@
-#include "link/world.h"
-#include "link/fiber.h"
-#include "link/local.h"
+#include "link/world_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,73 +7,12 @@
 /* Rounds in which all ranks idle and nothing is sent, after which nothing will be. Ranks look for
  * notes in one of 64 idle polls, and ask the others when their patience has passed. */
 enum { QUIET_ROUNDS = 1024 };
-#define QUIET_STEP 0.02 /* seconds that such a round takes */
-#define TURN 1e-7       /* seconds of a turn, RILL__CHANCE */
-
-enum { FINISHED, READY, PARKED, RUNNING, KILLED };
-
-typedef struct node {
-    rill__link *link;
-    rill__fiber *fiber;
-    rill__error error;
-    struct rill__world *world;
-    int rank, state;
-    int place; /* among the ready */
-    double clock, out_free, in_free;
-    rill__local_message **coming; /* CHANCE: in order of sending; TIMED: a heap by arrival */
-    int n, capacity;
-    int turn;     /* TIMED: number of its entry that counts among the turns, */
-    double wakes; /* and when that is; INFINITY: there is none */
-    uint64_t sent_bytes, sent_messages;
-} node;
-
-typedef struct turn {
-    double time;
-    int rank, number;
-} turn;
-
-/* How the messages of a world behave, by its seed. */
-typedef struct mood {
-    unsigned eager;  /* of 256: how often a look brings a message */
-    unsigned newest; /* of 256: how often the newest comes first */
-    int slow;        /* a rank that gets its messages late; -1: none */
-    int busy;        /* a rank that is often chosen; -1: none */
-} mood;
-
-struct rill__world {
-    rill__world_options options;
-    rill__local_group *group;
-    node *nodes;
-    uint64_t random;
-    int running; /* -1: nobody */
-    int live, *ready, n_ready;
-    turn *turns; /* TIMED: a heap */
-    int n_turns, turns_capacity;
-    int under_way; /* messages */
-    uint64_t number, quiet;
-    double now;
-    mood mood;
-    void (*body)(int, void *);
-    void *context;
-};
-
-/* splitmix64 */
-static uint64_t chance(rill__world *world) {
-    uint64_t z = world->random += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-static int below(rill__world *world, int n) {
-    return (int)((chance(world) >> 32) * (uint64_t)n >> 32);
-}
 
 static bool timed(const rill__world *world) { return world->options.kind == RILL__TIMED; }
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-static bool sooner(const turn *a, const turn *b) {
+static bool sooner(const rill__turn *a, const rill__turn *b) {
     return a->time < b->time || (a->time == b->time && a->rank < b->rank);
 }
 
@@ -87,18 +24,18 @@ static void *grown(void *at, int *capacity, size_t each) {
     return at;
 }
 
-static void push_turn(rill__world *world, node *x, double time) {
+static void push_turn(rill__world *world, rill__node *x, double time) {
     if (world->n_turns == world->turns_capacity)
         world->turns = grown(world->turns, &world->turns_capacity, sizeof *world->turns);
-    turn fresh = {time, x->rank, ++x->turn};
+    rill__turn fresh = {time, x->rank, ++x->turn};
     int at = world->n_turns++;
     for (; at && sooner(&fresh, &world->turns[(at - 1) / 2]); at = (at - 1) / 2)
         world->turns[at] = world->turns[(at - 1) / 2];
     world->turns[at] = fresh;
 }
 
-static turn pop_turn(rill__world *world) {
-    turn first = world->turns[0], last = world->turns[--world->n_turns];
+static rill__turn pop_turn(rill__world *world) {
+    rill__turn first = world->turns[0], last = world->turns[--world->n_turns];
     int at = 0;
     for (int child; (child = 2 * at + 1) < world->n_turns; at = child) {
         if (child + 1 < world->n_turns && sooner(&world->turns[child + 1], &world->turns[child]))
@@ -110,8 +47,8 @@ static turn pop_turn(rill__world *world) {
     return first;
 }
 
-static void make_ready(rill__world *world, node *x, double time) {
-    if (x->state != PARKED) return;
+static void make_ready(rill__world *world, rill__node *x, double time) {
+    if (x->state != RILL__NODE_PARKED) return;
     if (timed(world)) { /* it stays parked until then: something sooner may come */
         time = fmax(time, x->clock);
         if (time >= x->wakes) return;
@@ -119,13 +56,13 @@ static void make_ready(rill__world *world, node *x, double time) {
         push_turn(world, x, time);
         return;
     }
-    x->state = READY;
+    x->state = RILL__NODE_READY;
     x->place = world->n_ready;
     world->ready[world->n_ready++] = x->rank;
 }
 
-static void unready(rill__world *world, node *x) {
-    if (timed(world) || x->state != READY) return;
+static void unready(rill__world *world, rill__node *x) {
+    if (timed(world) || x->state != RILL__NODE_READY) return;
     int last = world->ready[--world->n_ready];
     world->ready[x->place] = last;
     world->nodes[last].place = x->place;
@@ -137,7 +74,7 @@ static bool before(const rill__local_message *a, const rill__local_message *b) {
     return a->arrives < b->arrives || (a->arrives == b->arrives && a->number < b->number);
 }
 
-static void push_coming(node *x, rill__local_message *m, bool heap) {
+static void push_coming(rill__node *x, rill__local_message *m, bool heap) {
     if (x->n == x->capacity) x->coming = grown(x->coming, &x->capacity, sizeof *x->coming);
     int at = x->n++;
     for (; heap && at && before(m, x->coming[(at - 1) / 2]); at = (at - 1) / 2)
@@ -145,7 +82,7 @@ static void push_coming(node *x, rill__local_message *m, bool heap) {
     x->coming[at] = m;
 }
 
-static rill__local_message *pop_coming(node *x) {
+static rill__local_message *pop_coming(rill__node *x) {
     rill__local_message *first = x->coming[0], *last = x->coming[--x->n];
     int at = 0;
     for (int child; (child = 2 * at + 1) < x->n; at = child) {
@@ -158,8 +95,10 @@ static rill__local_message *pop_coming(node *x) {
 }
 
 /* Which comes next: any, but none before an older one of its pair and tag. */
-static int choose_coming(rill__world *world, node *x) {
-    int at = (chance(world) & 255) < world->mood.newest ? x->n - 1 : below(world, x->n);
+static int choose_coming(rill__world *world, rill__node *x) {
+    int at = (rill__world_chance(world) & 255) < world->mood.newest
+                 ? x->n - 1
+                 : rill__world_below(world, x->n);
     for (int i = 0; i < at; i++)
         if (x->coming[i]->source == x->coming[at]->source &&
             x->coming[i]->tag == x->coming[at]->tag)
@@ -167,7 +106,7 @@ static int choose_coming(rill__world *world, node *x) {
     return at;
 }
 
-static void deliver_one(rill__world *world, node *x) {
+static void deliver_one(rill__world *world, rill__node *x) {
     rill__local_message *m;
     if (timed(world)) {
         m = pop_coming(x);
@@ -187,7 +126,8 @@ static double bytes_take(const rill__world *world, int rank, size_t bytes) {
 
 static void sent(void *context, rill__local_message *m) {
     rill__world *world = context;
-    node *from = &world->nodes[m->source], *to = &world->nodes[m->to];
+    rill__node *from = &world->nodes[m->source], *to = &world->nodes[m->to];
+    rill__world_live_on(world, from);
     from->sent_bytes += m->bytes;
     from->sent_messages++;
     if (world->options.spy)
@@ -211,7 +151,7 @@ static void sent(void *context, rill__local_message *m) {
 
 static void taken(void *context, const rill__local_message *m) {
     rill__world *world = context;
-    node *x = &world->nodes[m->to];
+    rill__node *x = &world->nodes[m->to];
     world->quiet = 0;
     if (timed(world))
         x->clock += world->options.message + (double)m->bytes * world->options.receive_work;
@@ -220,7 +160,7 @@ static void taken(void *context, const rill__local_message *m) {
 
 /* The way into a rank is shared by what arrives, in the order of arrival: senders may be ahead of
  * each other's time. */
-static void place(rill__world *world, node *x) {
+static void place(rill__world *world, rill__node *x) {
     rill__local_message *m = pop_coming(x);
     m->arrives = fmax(m->arrives, x->in_free + bytes_take(world, x->rank, m->bytes));
     m->placed = true;
@@ -230,14 +170,15 @@ static void place(rill__world *world, node *x) {
 
 static void look(void *context, int rank) {
     rill__world *world = context;
-    node *x = &world->nodes[rank];
+    rill__node *x = &world->nodes[rank];
+    rill__world_live_on(world, x);
     if (timed(world)) {
         while (x->n && x->coming[0]->arrives <= x->clock) {
             if (x->coming[0]->placed) deliver_one(world, x);
             else place(world, x);
         }
     } else if (rank != world->mood.slow) {
-        while (x->n && (chance(world) & 255) < world->mood.eager)
+        while (x->n && (rill__world_chance(world) & 255) < world->mood.eager)
             deliver_one(world, x);
     }
 }
@@ -246,8 +187,9 @@ static void look(void *context, int rank) {
 
 static void idle(void *context, int rank) {
     rill__world *world = context;
-    node *x = &world->nodes[rank];
-    x->state = PARKED;
+    rill__node *x = &world->nodes[rank];
+    rill__world_live_on(world, x);
+    x->state = RILL__NODE_PARKED;
     if (timed(world) && x->n) make_ready(world, x, x->coming[0]->arrives);
     rill__fiber_yield(x->fiber);
 }
@@ -292,32 +234,34 @@ void rill__world_work(rill__world *world, double seconds) {
 }
 
 void rill__world_yield(rill__world *world) {
-    node *x = &world->nodes[world->running];
-    x->state = PARKED;
+    rill__node *x = &world->nodes[world->running];
+    x->state = RILL__NODE_PARKED;
     make_ready(world, x, x->clock);
     rill__fiber_yield(x->fiber);
 }
 
 void rill__world_kill(rill__world *world, int rank) {
-    node *x = &world->nodes[rank];
-    if (x->state == FINISHED || x->state == KILLED || rank == world->running) return;
+    rill__node *x = &world->nodes[rank];
+    if (x->state == RILL__NODE_FINISHED || x->state == RILL__NODE_KILLED || rank == world->running)
+        return;
     unready(world, x);
-    x->state = KILLED;
+    x->state = RILL__NODE_KILLED;
     world->live--;
 }
 
 bool rill__world_stuck(const rill__world *world, int rank) {
-    return world->nodes[rank].state == PARKED || world->nodes[rank].state == READY;
+    return world->nodes[rank].state == RILL__NODE_PARKED ||
+           world->nodes[rank].state == RILL__NODE_READY;
 }
 
 static void run_node(void *argument) {
-    node *x = argument;
+    rill__node *x = argument;
     x->world->body(x->rank, x->world->context);
 }
 
-static void resume(rill__world *world, node *x) {
+static void resume(rill__world *world, rill__node *x) {
     unready(world, x);
-    x->state = RUNNING;
+    x->state = RILL__NODE_RUNNING;
     x->turn++; /* what is left of its turns does not count */
     x->wakes = INFINITY;
     world->running = x->rank;
@@ -326,7 +270,7 @@ static void resume(rill__world *world, node *x) {
     rill__error_use(outside);
     world->running = -1;
     if (!ended) return;
-    x->state = FINISHED;
+    x->state = RILL__NODE_FINISHED;
     world->live--;
 }
 
@@ -335,19 +279,20 @@ static void resume(rill__world *world, node *x) {
 /* Everybody idles, and nothing is under way: time passes. */
 static bool pass_time(rill__world *world) {
     if (++world->quiet > QUIET_ROUNDS) return false;
-    world->now += QUIET_STEP;
+    world->now += RILL__QUIET_STEP;
     for (int i = 0; i < world->options.ranks; i++) {
-        node *x = &world->nodes[i];
-        x->clock += timed(world) ? QUIET_STEP : 0;
+        rill__node *x = &world->nodes[i];
+        x->clock += timed(world) ? RILL__QUIET_STEP : 0;
+        rill__world_wake_hung(world, x);
         make_ready(world, x, x->clock);
     }
     return true;
 }
 
-static node *next_by_chance(rill__world *world) {
-    world->now += TURN;
+static rill__node *next_by_chance(rill__world *world) {
+    world->now += RILL__TURN;
     if (!world->n_ready && world->under_way) {
-        int rank = below(world, world->options.ranks);
+        int rank = rill__world_below(world, world->options.ranks);
         while (!world->nodes[rank].n)
             rank = (rank + 1) % world->options.ranks;
         deliver_one(world, &world->nodes[rank]);
@@ -355,16 +300,16 @@ static node *next_by_chance(rill__world *world) {
     }
     if (!world->n_ready) return NULL;
     int busy = world->mood.busy;
-    if (busy >= 0 && world->nodes[busy].state == READY && chance(world) & 3)
+    if (busy >= 0 && world->nodes[busy].state == RILL__NODE_READY && rill__world_chance(world) & 3)
         return &world->nodes[busy];
-    return &world->nodes[world->ready[below(world, world->n_ready)]];
+    return &world->nodes[world->ready[rill__world_below(world, world->n_ready)]];
 }
 
-static node *next_by_time(rill__world *world) {
+static rill__node *next_by_time(rill__world *world) {
     while (world->n_turns) {
-        turn first = pop_turn(world);
-        node *x = &world->nodes[first.rank];
-        if (x->state != PARKED || first.number != x->turn) continue;
+        rill__turn first = pop_turn(world);
+        rill__node *x = &world->nodes[first.rank];
+        if (x->state != RILL__NODE_PARKED || first.number != x->turn) continue;
         x->clock = fmax(x->clock, first.time);
         return x;
     }
@@ -378,16 +323,16 @@ rill_status rill__world_run(rill__world *world, void (*body)(int rank, void *con
     world->live = 0;
     world->quiet = 0;
     for (int i = 0; i < world->options.ranks; i++) {
-        node *x = &world->nodes[i];
-        if (x->state == KILLED) continue;
+        rill__node *x = &world->nodes[i];
+        if (x->state == RILL__NODE_KILLED || x->state == RILL__NODE_HUNG) continue;
         rill__fiber_start(x->fiber, run_node, x);
-        x->state = PARKED;
+        x->state = RILL__NODE_PARKED;
         x->wakes = INFINITY;
         world->live++;
         make_ready(world, x, x->clock);
     }
     while (world->live) {
-        node *x = timed(world) ? next_by_time(world) : next_by_chance(world);
+        rill__node *x = timed(world) ? next_by_time(world) : next_by_chance(world);
         if (x) resume(world, x);
         else if (!world->under_way && !pass_time(world))
             return rill__fail(RILL_ERR_STATE, "%d ranks wait for ever", world->live);
@@ -400,21 +345,23 @@ rill_status rill__world_run(rill__world *world, void (*body)(int rank, void *con
 static void choose_mood(rill__world *world) {
     static const unsigned eager[] = {0, 16, 128, 256}, newest[] = {0, 0, 128, 256};
     int ranks = world->options.ranks;
-    world->mood = (mood){eager[chance(world) & 3], newest[chance(world) & 3], -1, -1};
-    if ((chance(world) & 7) == 0) world->mood.slow = below(world, ranks);
-    if ((chance(world) & 7) == 0) world->mood.busy = below(world, ranks);
+    world->mood = (rill__mood){eager[rill__world_chance(world) & 3],
+                               newest[rill__world_chance(world) & 3], -1, -1};
+    if ((rill__world_chance(world) & 7) == 0) world->mood.slow = rill__world_below(world, ranks);
+    if ((rill__world_chance(world) & 7) == 0) world->mood.busy = rill__world_below(world, ranks);
     /* The ranks' links: what is copied or lent, and whether receives are posted, are not seen from
      * outside. */
     static const size_t copied[] = {0, 100, 4096, SIZE_MAX};
     for (int i = 0; i < ranks; i++) {
-        rill__local_set_copied(world->nodes[i].link, copied[chance(world) & 3]);
-        world->nodes[i].link->ordered_posts = chance(world) & 1;
+        rill__local_set_copied(world->nodes[i].link, copied[rill__world_chance(world) & 3]);
+        world->nodes[i].link->ordered_posts = rill__world_chance(world) & 1;
     }
 }
 
 static rill_status fill(rill__world *world) {
     int ranks = world->options.ranks;
-    rill__local_world hooks = {world, sent, taken, look, idle, clock_of, met, closed};
+    rill__local_world hooks = {world, sent,  taken, look, idle, clock_of, rill__world_fates,
+                               met,   closed};
     rill__link **links = calloc((size_t)ranks, sizeof *links);
     if (!links || !world->ready) {
         free(links);
@@ -422,7 +369,7 @@ static rill_status fill(rill__world *world) {
     }
     rill_status status = rill__local_create(ranks, &hooks, links);
     for (int i = 0; i < ranks && status == RILL_OK; i++) {
-        node *x = &world->nodes[i];
+        rill__node *x = &world->nodes[i];
         x->link = links[i];
         x->world = world;
         x->rank = i;
@@ -459,16 +406,18 @@ rill_status rill__world_create(const rill__world_options *options, rill__world *
 
 rill_status rill__world_reset(rill__world *world, uint64_t seed) {
     for (int i = 0; i < world->options.ranks; i++) {
-        node *x = &world->nodes[i];
+        rill__node *x = &world->nodes[i];
         rill__fiber *fiber = x->fiber;
         rill__local_message **coming = x->coming;
         int capacity = x->capacity;
-        *x = (node){.fiber = fiber, .coming = coming, .capacity = capacity};
+        free(x->learns);
+        *x = (rill__node){.fiber = fiber, .coming = coming, .capacity = capacity};
     }
     world->random = world->options.seed = seed;
     world->n_turns = world->under_way = 0;
     world->number = 0;
     world->now = 0;
+    world->dead = 0;
     RILL_TRY(fill(world));
     if (!timed(world)) choose_mood(world);
     return RILL_OK;
@@ -479,9 +428,10 @@ rill__link *rill__world_link(rill__world *world, int rank) { return world->nodes
 void rill__world_free(rill__world *world) {
     if (!world) return;
     for (int i = 0; world->nodes && i < world->options.ranks; i++) {
-        node *x = &world->nodes[i];
+        rill__node *x = &world->nodes[i];
         rill__fiber_free(x->fiber);
         free(x->coming);
+        free(x->learns);
     }
     free(world->nodes);
     free(world->ready);

@@ -50,6 +50,13 @@ int rill__world_rank(const rill__world *);
 /* The rank's fiber stops for ever where it stands; from the outside of a run, or by another rank.
  */
 void rill__world_kill(rill__world *, int rank);
+/* RILL__CHANCE: the rank dies when it has sent, looked for messages or waited so often, counted
+ * from now on. What it had sent and is still under way arrives in part; the others are told of it
+ * (the link's failed) at times of their own. hangs: nobody is told, and it goes on after so many
+ * seconds without anything else to do (INFINITY: never); else 0. */
+void rill__world_doom(rill__world *, int rank, uint64_t events, double hangs);
+/* Whether the rank has died, or hangs. */
+bool rill__world_dead(const rill__world *, int rank);
 /* The rank whose turn it is works for so many seconds. */
 void rill__world_work(rill__world *, double seconds);
 /* Lets others have their turn, where nothing of the link is waited for. */

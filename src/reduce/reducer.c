@@ -14,7 +14,7 @@ static rill_status reserve_zeros(const rill__space *space, rill__buffer *buffer,
     if (!rill__size_mul(n, rill__type_size(type), &bytes))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "dim %llu is too large for a dense vector",
                           (unsigned long long)n);
-    RILL_TRY(rill__buffer_reserve(buffer, bytes));
+    RILL_TRY(rill__buffer_reserve_exact(buffer, bytes));
     rill__do_clear(space, buffer->data, bytes);
     return RILL_OK;
 }
@@ -31,6 +31,7 @@ static rill_status reserve(rill_reducer *r) {
     rill__stream_init_in(&r->borrowed, r->space, r->type, r->dim);
     if (r->space->is_host) return RILL_OK;
     RILL_TRY(rill_stream_create(r->type, r->dim, &r->staged));
+    r->staged->idx.memory = r->staged->val.memory = r->space->page_locked;
     return rill__stream_create_in(r->space, r->type, r->dim, &r->landed);
 }
 
@@ -54,7 +55,8 @@ static rill_status create_request(rill_reducer *r) {
                          .op = RILL_SUM,
                          .root = -1,
                          .feedback = &r->feedback,
-                         .sequel = {rill__reducer_complete, r, &r->stats},
+                         .sequel = {rill__reducer_complete, r, &r->stats,
+                                    r->space->is_host ? NULL : rill__reducer_reserve},
                          .options = &o};
     return rill__call(r->comm, &a, RILL__PERSISTENT, &r->request);
 }
@@ -70,7 +72,14 @@ rill_status rill__reducer_prepare(rill_reducer *r) {
 
 static rill_status create(rill_reducer *r, const rill_reducer_options *given, uint64_t number) {
     RILL_TRY(rill__reducer_take_options(r, given));
+    r->asked_bits = r->options.value_bits;
+    if (!r->space) {
+        RILL_TRY(rill__space_open("rill_reducer_create", r->options.memory, r->options.device,
+                                  &r->space));
+        r->opened = r->space;
+    }
     RILL_TRY(rill__reducer_resolve(r));
+    RILL_TRY(rill__reducer_check_selection(r));
     const rill_reducer_options *o = &r->options;
     r->feedback.options = (rill__topk_options){.threshold_interval = o->threshold_interval,
                                                .repartition_interval = o->repartition_interval,
@@ -132,7 +141,7 @@ rill_status rill__reducer_create_in(rill_comm *comm, const rill__space *space, r
 
 rill_status rill_reducer_create(rill_comm *comm, rill_type type, uint64_t dim,
                                 const rill_reducer_options *options, rill_reducer **out) {
-    return rill__reducer_create_in(comm, rill__host(), type, dim, options, out);
+    return rill__reducer_create_in(comm, NULL, type, dim, options, out);
 }
 
 rill_status rill_reducer_free(rill_reducer **pointer) {
@@ -151,6 +160,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     rill_stream_free(&r->staged);
     rill_stream_free(&r->landed);
     rill__piece_free(&r->given_back);
+    rill__reducer_free_kept(r);
     rill__buffer *buffers[] = {&r->residual, &r->momentum,        &r->pending,      &r->scaled,
                                &r->fused,    &r->feedback.memory, &r->memory_before};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
@@ -160,6 +170,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     free(r->feedback.returned);
     free(r->tensors);
     rill__reducer_free_options(r);
+    rill__space_close(r->opened);
     free(r);
     *pointer = NULL;
     return status;

@@ -24,9 +24,20 @@ typedef struct rill__target {
     int n;
 } rill__target;
 
+/* A step in which a rank is gone may be complete elsewhere (reducer_move.c). */
+typedef struct rill__moving {
+    bool interrupted;                /* the last step ended so, and is undone here */
+    bool lacks;                      /* there was no memory for what follows */
+    bool zero;                       /* the residual is 0 if the step is complete: not kept */
+    rill__buffer residual, momentum; /* what they are if it is */
+    bool has_last, last_void;        /* there is a result of the last complete step */
+    double divisor;                  /* that it is still to be divided by */
+} rill__moving;
+
 struct rill_reducer {
     rill_comm *comm;
-    const rill__space *space; /* that gradients, updates and all vectors of the reducer lie in */
+    const rill__space *space;  /* that gradients, updates and all vectors of the reducer lie in */
+    const rill__space *opened; /* the same, where it is the reducer's own; else NULL */
     rill_type type;
     uint64_t dim;
     rill_reducer_options options; /* strings copied, numbers resolved */
@@ -77,6 +88,9 @@ struct rill_reducer {
     rill__selector_state *states_before; /* of the selectors */
     uint64_t voided_total;
 
+    rill__moving moving; /* what survives of a step in which a rank is gone */
+    int asked_bits;      /* options.value_bits as given */
+
     rill_status failed; /* on this rank, before the call; reported by wait */
     char error[200];
 
@@ -86,14 +100,22 @@ struct rill_reducer {
 };
 
 /* ---- reducer.c ---- */
-/* rill_reducer_create with gradients, updates and residual in a space. */
+/* rill_reducer_create with gradients, updates and residual in a space; NULL: that of the options. */
 rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type, uint64_t dim,
                                     const rill_reducer_options *, rill_reducer **out);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
 
+/* What the reducer does from now on in its space comes behind what a user's stream has been given;
+ * on the host: nothing. */
+static inline rill_status rill__reducer_follow(const rill_reducer *r, void *stream) {
+    const rill__space_order *order = r->space->order;
+    return order ? order->follow(r->space, stream) : RILL_OK;
+}
+
 /* ---- reducer_step.c ---- */
-rill__sequel_complete rill__reducer_complete; /* the last stage of a step */
+rill__sequel_complete rill__reducer_complete;     /* the last stage of a step */
+rill_status rill__reducer_reserve(void *reducer); /* memory in the space for that stage */
 
 /* ---- reducer_options.c ---- */
 /* The user's options: checked, copied, and with what 0 stands for. */
@@ -103,6 +125,8 @@ void rill__reducer_free_options(rill_reducer *); /* also after a failure */
 uint64_t rill__reducer_options_word(const rill_reducer *);
 
 /* ---- reducer_select.c: the selection of a step ---- */
+/* Whether there is such a selection in the reducer's space. */
+rill_status rill__reducer_check_selection(rill_reducer *);
 /* (Re)creates the selectors for the present k. */
 rill_status rill__reducer_selectors(rill_reducer *);
 void rill__reducer_selectors_free(rill_reducer *);
@@ -128,6 +152,23 @@ void rill__reducer_undo_void(rill_reducer *);
 void rill__reducer_write_nan(rill_reducer *);
 /* The gradient of a step that could not even begin goes to the residual. */
 void rill__reducer_keep_gradient(rill_reducer *, const void *gradient);
+
+/* ---- reducer_load.c ---- */
+/* What a reducer has of its communicator: taken out, so that it can be made anew; and freed. */
+void rill__reducer_hide_state(rill_reducer *);
+void rill__reducer_free_state(rill_reducer *);
+
+/* ---- reducer_move.c: a rank is gone ---- */
+/* Undoes a step that ended with RILL_ERR_PEER, and keeps what it takes to complete it after all. */
+void rill__reducer_interrupt(rill_reducer *);
+/* The step is complete on another rank, and its result in r->result: so it is here. */
+rill_status rill__reducer_complete_late(rill_reducer *);
+void rill__reducer_keep_last(rill_reducer *); /* the result of a step that is complete */
+void rill__reducer_free_kept(rill_reducer *);
+/* Whether ranks of its communicator can be gone without the others. */
+static inline bool rill__reducer_can_lose(const rill_reducer *r) {
+    return r->comm->engine.table->failed != NULL;
+}
 
 /* ---- reducer_choice.c: algorithm and way of sending ---- */
 rill_status rill__reducer_resolve(rill_reducer *);

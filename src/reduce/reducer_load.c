@@ -221,7 +221,7 @@ static rill_status adopt_state(rill_reducer *r, const loading *l) {
     return RILL_OK;
 }
 
-static void hide_state(rill_reducer *r) {
+void rill__reducer_hide_state(rill_reducer *r) {
     r->request = NULL;
     r->selectors = NULL;
     r->bounds = NULL;
@@ -230,7 +230,7 @@ static void hide_state(rill_reducer *r) {
     r->feedback.memory = r->memory_before = (rill__buffer){.data = NULL};
 }
 
-static void free_state(rill_reducer *r) {
+void rill__reducer_free_state(rill_reducer *r) {
     rill__request_release(&r->request);
     rill__reducer_selectors_free(r);
     free(r->selectors);
@@ -264,17 +264,17 @@ static rill_status adopt(rill_reducer *r, loading *l) {
     rill_status status = old ? RILL_OK : rill__fail(RILL_ERR_MEMORY, LOAD "out of memory");
     if (old) {
         *old = *r;
-        hide_state(r);
+        rill__reducer_hide_state(r);
         status = adopt_state(r, l); /* takes the lock by itself */
     }
     rill__lock(engine);
     status = rill__file_agree(r, status);
     rill__unlock(engine);
     if (status == RILL_OK) {
-        free_state(old);
+        rill__reducer_free_state(old);
         adopt_vectors(r, l);
     } else if (old) {
-        free_state(r);
+        rill__reducer_free_state(r);
         *r = *old;
     }
     free(old);

@@ -44,6 +44,18 @@ static rill_status create_selector(rill_reducer *r, uint64_t dim, uint64_t k, ri
     return rill__selector_create_in(r->space, r->type, dim, &s, out);
 }
 
+rill_status rill__reducer_check_selection(rill_reducer *r) {
+    rill_selector *selector = NULL;
+    if (r->space->pick && r->dim > UINT32_MAX)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "rill_reducer_create: dim %llu is above 2^32 - 1, and memory '%s' has no "
+                          "selection of so many",
+                          (unsigned long long)r->dim, r->space->name);
+    if (!r->space->pick || r->choice != RILL__SEND_SELECTED) return RILL_OK;
+    RILL_TRY(create_selector(r, r->dim, 1, &selector));
+    return rill_selector_free(&selector);
+}
+
 static rill_status create_selectors(rill_reducer *r) {
     rill__reducer_selectors_free(r);
     r->feedback.k = r->k;
@@ -197,7 +209,7 @@ static bool is_ours(const rill_reducer *r, const void *gradient) {
 /* A copy of the gradient, finite where values that are not count as 0. */
 static rill_status copy_gradient(rill_reducer *r, const void **gradient, bool finite) {
     size_t bytes = r->dim * rill__type_size(r->type);
-    RILL_TRY(rill__buffer_reserve(&r->scaled, bytes));
+    RILL_TRY(rill__buffer_reserve_exact(&r->scaled, bytes));
     if (bytes && *gradient != r->scaled.data)
         rill__do_copy(r->space, r->scaled.data, *gradient, bytes);
     if (finite) rill__dense_drop_nonfinite(r->space, r->type, r->scaled.data, r->dim);
@@ -240,7 +252,7 @@ static rill_status clip(rill_reducer *r, const void **gradient) {
         norm = rill__dense_norm(r->space, r->type, *gradient, r->dim);
     }
     if (!(norm > limit)) return RILL_OK;
-    RILL_TRY(rill__buffer_reserve(&r->scaled, r->dim * rill__type_size(r->type)));
+    RILL_TRY(rill__buffer_reserve_exact(&r->scaled, r->dim * rill__type_size(r->type)));
     rill__dense_scale(r->space, r->type, r->scaled.data, limit / norm, *gradient, r->dim);
     *gradient = r->scaled.data;
     return RILL_OK;
@@ -274,7 +286,8 @@ static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
         r->uses_pending = true;
         r->skipped = r->pending_skipped || !finite;
     }
-    bool later = r->voids || r->choice == RILL__SEND_ALL; /* it is looked at again */
+    bool later = r->voids || r->choice == RILL__SEND_ALL ||
+                 rill__reducer_can_lose(r); /* it is looked at again */
     if (!r->blocking && later && !is_ours(r, *gradient))
         RILL_TRY(copy_gradient(r, gradient, false));
     if (r->options.clip > 0) RILL_TRY(clip(r, gradient));

@@ -9,11 +9,6 @@
 
 /* ---- prepare ------------------------------------------------------------------------------ */
 
-/* Both, though perhaps with the kernels of another instruction set. */
-static bool is_on_host(const rill_reducer *r, const rill_stream *update) {
-    return r->space->is_host && rill__stream_space(update)->is_host;
-}
-
 static rill_status check_target(const rill_reducer *r, const char *call,
                                 const rill__target *target) {
     if (target->stream) {
@@ -24,7 +19,7 @@ static rill_status check_target(const rill_reducer *r, const char *call,
         if (target->stream->type != r->type)
             return rill__fail(RILL_ERR_ARGUMENT, "%s: update has type %s, the reducer %s", call,
                               rill_type_name(target->stream->type), rill_type_name(r->type));
-        if (rill__stream_space(target->stream) != r->space && !is_on_host(r, target->stream))
+        if (!rill__space_same(rill__stream_space(target->stream), r->space))
             return rill__fail(RILL_ERR_ARGUMENT, "%s: update lies in memory '%s', the reducer '%s'",
                               call, rill__stream_space(target->stream)->name, r->space->name);
         return RILL_OK;
@@ -62,7 +57,8 @@ static void start_call(rill_reducer *r) {
     rill_request *q = r->request;
     rill__engine *engine = &r->comm->engine;
     stage(r);
-    r->feedback.k = r->k;
+    /* The stage's, which all ranks know: one that has nothing to say did not come to select. */
+    r->feedback.k = r->choice == RILL__SEND_SELECTED ? rill__reducer_stage_k(r) : r->k;
     r->feedback.step = r->steps;
     q->out = r->target.stream && r->space->is_host ? r->target.stream : r->result;
     q->blocking = r->blocking;
@@ -83,6 +79,10 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    /* What is left of a step must stay as it is until the reducer has been moved. */
+    if (r->moving.interrupted && r->comm->engine.peers.revoked)
+        return rill__peers_error(&r->comm->engine);
+    rill__reducer_free_kept(r);
     r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
     r->blocking = blocking;
@@ -91,13 +91,16 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
     rill_status status = check_target(r, call, target);
     if (status == RILL_OK && !gradient && r->dim)
         status = rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is NULL", call);
+    if (status == RILL_OK) status = rill__reducer_follow(r, NULL);
     if (status != RILL_OK) fail_here(r, status);
     r->target = *target;
     if (status != RILL_OK) r->target.stream = NULL;
     if (r->choice == RILL__UNDECIDED) {
         status = rill__reducer_decide(r, gradient);
+        r->moving.interrupted = status != RILL_OK && r->comm->engine.peers.revoked;
         if (status != RILL_OK) {
-            if (r->failed == RILL_OK) rill__reducer_keep_gradient(r, gradient);
+            if (r->failed == RILL_OK && !r->moving.interrupted)
+                rill__reducer_keep_gradient(r, gradient);
             return status;
         }
     }
@@ -132,9 +135,15 @@ static bool write_update(rill_reducer *r) {
     else if (ranks != 1) rill__dense_divide(r->space, r->type, values, values, ranks, result->nnz);
     uint64_t at = 0, first = 0;
     if (r->target.dense) rill__stream_write(result, 0, r->dim, &at, r->target.dense);
+    char *whole = r->fused.data; /* a space counts the pairs of a range only when asked, and then
+                                    one waits for it: better all of them, and copies */
+    if (r->target.n && !r->space->is_host) rill__stream_write(result, 0, r->dim, &at, whole);
     for (int i = 0; i < r->target.n; i++) {
         const rill_tensor *t = &r->target.tensors[i];
-        rill__stream_write(result, first, t->count, &at, t->update);
+        size_t size = rill__type_size(r->type);
+        if (r->space->is_host) rill__stream_write(result, first, t->count, &at, t->update);
+        else if (t->count)
+            rill__do_copy(r->space, t->update, whole + first * size, t->count * size);
         first += t->count;
     }
     return finite;
@@ -163,6 +172,17 @@ static bool is_void(rill_reducer *r) {
     if (r->request->task.flags & RILL__FLAG_VOID) return true;
     r->checks = r->choice == RILL__SEND_ALL && !r->fed && !r->taken;
     return !r->checks && !rill__dense_is_finite(r->space, r->type, result->val.data, result->nnz);
+}
+
+rill_status rill__reducer_reserve(void *reducer) {
+    rill_reducer *r = reducer;
+    rill_stream *to = r->target.stream ? r->target.stream : r->landed, *from = r->request->out;
+    rill__shape shape = rill__stream_shape(r->selected);
+    if (from->form == RILL__DENSE) RILL_TRY(rill__stream_reserve_dense(to));
+    else if (from->form == RILL__SPARSE) RILL_TRY(rill__stream_reserve_pairs(to, from->nnz));
+    for (int i = 0; i < r->feedback.returns; i++)
+        RILL_TRY(rill__piece_reserve(&r->given_back, shape, &r->feedback.returned[i].part));
+    return RILL_OK;
 }
 
 /* The result where the reducer's other vectors lie. */
@@ -196,6 +216,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
     if (status == RILL_OK) status = deliver(r);
+    else if (r->comm->engine.peers.revoked) rill__reducer_interrupt(r);
     else rill__reducer_undo_failed(r);
     if (r->uses_pending) {
         rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
@@ -204,6 +225,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
     if (status == RILL_OK) status = rill__space_wait(r->space);
     if (status != RILL_OK) return status;
     r->steps++;
+    if (rill__reducer_can_lose(r)) rill__reducer_keep_last(r);
     r->ticks[3] = rill__ticks(r->comm->engine.link);
     collect_stats(r);
     return RILL_OK;
@@ -258,20 +280,22 @@ rill_status rill_reducer_accumulate(rill_reducer *r, const void *gradient) {
         return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_accumulate: gradient is NULL");
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "rill_reducer_accumulate: a step is under way");
-    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback && !r->voids) {
+    RILL_TRY(rill__reducer_follow(r, NULL));
+    if (r->options.clip == 0 && r->options.momentum == 0 && r->options.feedback && !r->voids &&
+        !rill__reducer_can_lose(r)) {
         rill__reducer_keep_gradient(r, gradient);
-        return RILL_OK;
+        return rill__space_wait(r->space);
     }
     size_t bytes = r->dim * rill__type_size(r->type);
     if (!r->pending.data) {
-        RILL_TRY(rill__buffer_reserve(&r->pending, bytes));
+        RILL_TRY(rill__buffer_reserve_exact(&r->pending, bytes));
         rill__do_clear(r->space, r->pending.data, bytes);
     }
     if (!r->guards) rill__dense_add(r->space, r->type, r->pending.data, gradient, r->dim);
     else if (!rill__dense_add_finite(r->space, r->type, r->pending.data, gradient, r->dim))
         r->pending_skipped = true;
     r->pending_used = true;
-    return RILL_OK;
+    return rill__space_wait(r->space);
 }
 
 rill_status rill_reducer_scale(rill_reducer *r, double factor) {
@@ -284,7 +308,7 @@ rill_status rill_reducer_scale(rill_reducer *r, double factor) {
         rill__dense_scale(r->space, r->type, r->residual.data, factor, r->residual.data, r->dim);
     if (r->pending_used)
         rill__dense_scale(r->space, r->type, r->pending.data, factor, r->pending.data, r->dim);
-    return RILL_OK;
+    return rill__space_wait(r->space);
 }
 
 /* A mean that every rank keeps once is the sum that was delivered. */
@@ -301,11 +325,12 @@ rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t cou
     if (!count || !r->options.feedback) return RILL_OK;
     if (!values) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_give_back: values is NULL");
     double share = r->options.average ? 1 : 1.0 / r->comm->engine.size;
+    RILL_TRY(rill__reducer_follow(r, NULL));
     rill__dense_add_scaled(r->space, r->type,
                            (char *)r->residual.data + first * rill__type_size(r->type), share,
                            values, count);
     r->residual_is_zero = false;
-    return RILL_OK;
+    return rill__space_wait(r->space);
 }
 
 /* ---- tensor fusion ------------------------------------------------------------------------ */
@@ -329,7 +354,7 @@ static rill_status fuse(rill_reducer *r, const char *call, int n, const rill_ten
     rill_tensor *list = rill__realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
     if (!list) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d tensors", n);
     r->tensors = list;
-    RILL_TRY(rill__buffer_reserve(&r->fused, r->dim * size));
+    RILL_TRY(rill__buffer_reserve_exact(&r->fused, r->dim * size));
     char *at = r->fused.data;
     for (int i = 0; i < n; i++) {
         list[i] = tensors[i];
@@ -358,7 +383,8 @@ static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     rill__target target = {.tensors = tensors};
-    rill_status status = fuse(r, call, n, tensors, &target);
+    rill_status status = rill__reducer_follow(r, NULL);
+    if (status == RILL_OK) status = fuse(r, call, n, tensors, &target);
     if (status == RILL_OK) return begin(r, call, r->fused.data, &target, blocking);
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());

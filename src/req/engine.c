@@ -10,7 +10,7 @@
 enum { WINDOW = 64 };
 
 /* How long to spin before giving the processor away, and how often to look for notes. */
-enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64 };
+enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64, CALLS_BETWEEN_LOOKS = 64 };
 
 rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->link = link;
@@ -28,6 +28,7 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     engine->tag_calls = RILL__TAG_NOTE / RILL__LANES;
     engine->derailed = engine->left_from = UINT64_MAX;
+    RILL_TRY(rill__peers_reserve(engine));
     return rill__notes_reserve(engine);
 }
 
@@ -39,6 +40,7 @@ void rill__engine_free(rill__engine *engine) {
         free(early);
     }
     rill__notes_free(engine);
+    rill__peers_free(engine);
     rill__parcels_free(engine);
     free(engine->orphans.at);
     free(engine->sent);
@@ -87,6 +89,8 @@ void rill__task_start(rill__task *task) {
     if (engine->active_last) engine->active_last->next = task;
     else engine->active = task;
     engine->active_last = task;
+    /* A rank that only sends never waits, and would not look. */
+    if (!(task->seq % CALLS_BETWEEN_LOOKS)) rill__peers_poll(engine);
 }
 
 bool rill__sends_done(rill__task *task) {
@@ -143,6 +147,12 @@ static void idle(rill__engine *engine) {
     double now = engine->table->clock(engine->link);
     if (engine->idle_polls == POLLS_BETWEEN_NOTE_PROBES) engine->idle_since = now;
     rill__receive_notes(engine);
+    rill__peers_poll(engine);
+    if (engine->idle_polls == POLLS_BETWEEN_NOTE_PROBES) {
+        engine->peers.idle_since = now;
+        engine->peers.asked = 0;
+    }
+    if (engine->active) rill__peers_wait(engine);
     if (now - engine->idle_since > engine->link->patience) {
         rill__inquire(engine);
         engine->idle_since = now;

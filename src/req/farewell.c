@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+enum { POLLS_BETWEEN_LOOKS = 64 };
+
 /* Takes in a message that nobody awaits, if there is one. */
 static rill_status discard_one(rill__engine *engine, rill__buffer *sink) {
     rill__arrival came;
@@ -18,6 +20,23 @@ static rill_status discard_one(rill__engine *engine, rill__buffer *sink) {
     RILL_TRY(engine->table->receive(engine->link, &came, came.tag, room ? sink->data : NULL, true,
                                     &wire));
     return rill__link_wait(engine->link, &wire);
+}
+
+/* Nobody waits for a rank that is gone. */
+static rill_status drain_on(rill__engine *engine, rill__buffer *sink) {
+    RILL_TRY(discard_one(engine, sink));
+    if (!(++engine->idle_polls % POLLS_BETWEEN_LOOKS)) {
+        rill__peers_poll(engine);
+        rill__peers_wait(engine);
+    }
+    engine->table->idle(engine->link, 0);
+    return RILL_OK;
+}
+
+static bool all_said(const rill__engine *engine, int step) {
+    for (int i = 0; i < engine->size; i++)
+        if (i != engine->rank && !(engine->peers.said[i] & 1 << step)) return false;
+    return true;
 }
 
 static bool all_received(const rill__engine *engine) {
@@ -44,16 +63,14 @@ static rill_status drain_together(rill__engine *engine) {
                                .dim = UINT64_MAX};
         engine->closing = step == 1;
         rill__send_note(engine, &header, "");
-        while (status == RILL_OK && engine->farewells[step] < engine->size - 1) {
-            status = discard_one(engine, &sink);
-            engine->table->idle(engine->link, 0);
-        }
+        while (status == RILL_OK && !all_said(engine, step) && !engine->peers.revoked)
+            status = drain_on(engine, &sink);
     }
-    while (status == RILL_OK && !(all_received(engine) && rill__orphans_done(engine))) {
-        status = discard_one(engine, &sink);
-        engine->table->idle(engine->link, 0);
-    }
+    while (status == RILL_OK && !engine->peers.revoked &&
+           !(all_received(engine) && rill__orphans_done(engine)))
+        status = drain_on(engine, &sink);
     rill__buffer_free(&sink);
+    if (engine->peers.revoked) rill__peers_leave(engine);
     if (status == RILL_OK) return RILL_OK;
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
@@ -77,6 +94,10 @@ static void leave_alone(rill__engine *engine) {
 }
 
 rill_status rill__engine_drain(rill__engine *engine) {
+    if (engine->peers.revoked) {
+        rill__peers_leave(engine);
+        return RILL_OK;
+    }
     if (!engine->table->leave) return drain_together(engine);
     leave_alone(engine);
     return RILL_OK;

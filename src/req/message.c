@@ -109,7 +109,7 @@ static const char *broken_field(const rill__header *h) {
     if (h->magic != RILL__MAGIC) return "not a rill message";
     if (h->version != RILL__VERSION) return "unknown version";
     if (h->layout > RILL__LAYOUT_WORDS) return "unknown layout";
-    if (h->form > RILL__M_BLOCKS) return "unknown form";
+    if (h->form > RILL__M_PING) return "unknown form";
     if (h->layout != RILL__LAYOUT_LONG && !rill__form_has_entries(h->form) &&
         h->form != RILL__M_BUNDLE)
         return "a short header without entries";
@@ -150,7 +150,13 @@ static const char *broken_field(const rill__header *h) {
             return "more messages than the bundle can hold";
         return NULL;
     case RILL__M_INQUIRY:
-    case RILL__M_FAREWELL: return h->index_size || h->value_size ? "a note with a payload" : NULL;
+    case RILL__M_FAREWELL:
+    case RILL__M_PING: return h->index_size || h->value_size ? "a note with a payload" : NULL;
+    case RILL__M_GONE:
+        if (h->index_size) return "a list of ranks with indices";
+        if (h->count > h->value_size / 4 || h->value_size != h->count * 4)
+            return "size of the list does not fit the count";
+        return NULL;
     default: /* RILL__M_AGREE */
         if (h->index_size) return "an agreement with indices";
         if (h->count > h->value_size / 8 || h->value_size != h->count * 8)

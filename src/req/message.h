@@ -44,7 +44,9 @@ typedef enum rill__message_form {
     RILL__M_FAILED = 4,   /* text of the error in status */
     RILL__M_INQUIRY = 5,  /* no payload: what the sender is waiting in */
     RILL__M_FAREWELL = 6, /* no payload: the sender frees the communicator; first tells the step */
-    RILL__M_BLOCKS = 7    /* block size, numbers of blocks, count values of those blocks */
+    RILL__M_BLOCKS = 7,   /* block size, numbers of blocks, count values of those blocks */
+    RILL__M_GONE = 8,     /* ranks that are gone, 32 bits each: the fate in the upper two */
+    RILL__M_PING = 9      /* no payload: whether the receiver is there; first is 1 in the answer */
 } rill__message_form;
 
 typedef enum rill__flag {

@@ -130,16 +130,31 @@ static rill__parcel *write_note(rill__engine *engine, const rill__header *header
     return parcel;
 }
 
-static void send_note_to(rill__engine *engine, int to, rill__parcel *parcel) {
+static void send_note_to(rill__engine *engine, int to, int tag, rill__parcel *parcel) {
     rill__transfer transfer = {.parcel = parcel, .peer = to};
     if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) return;
     parcel->users++;
-    engine->table->send(engine->link, to, RILL__TAG_NOTE, parcel->buffer.data, parcel->bytes,
+    engine->table->send(engine->link, to, tag, parcel->buffer.data, parcel->bytes,
                         &engine->orphans.at[engine->orphans.n - 1].wire);
     engine->sent[to]++;
-    if (!engine->link->notes_at_once) return;
+    if (!engine->link->notes_at_once || tag != RILL__TAG_NOTE) return;
     engine->orphans.n--;
     rill__parcel_return(engine, parcel);
+}
+
+bool rill__send_aside(rill__engine *engine, int to, int tag, const void *data, size_t bytes) {
+    rill__parcel *parcel = take_note_block(engine);
+    bool room = parcel && rill__buffer_reserve(&parcel->buffer, bytes) == RILL_OK;
+    if (room) {
+        memcpy(parcel->buffer.data, data, bytes);
+        parcel->bytes = bytes;
+        parcel->users = 1;
+        send_note_to(engine, to, tag, parcel);
+    } else if (parcel) {
+        parcel->users = 1;
+    }
+    if (parcel) rill__parcel_return(engine, parcel);
+    return room;
 }
 
 /* The same for all but a farewell, which tells each rank how many messages it has to expect. */
@@ -151,7 +166,7 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
         if (farewell) header->count = engine->sent[to] + 1;
         if (!parcel) parcel = write_note(engine, header, text);
         if (!parcel) return;
-        send_note_to(engine, to, parcel);
+        send_note_to(engine, to, RILL__TAG_NOTE, parcel);
         if (!farewell) continue;
         rill__parcel_return(engine, parcel);
         parcel = NULL;
@@ -228,13 +243,18 @@ void rill__refuse_calls(rill__engine *engine) {
 static void take_note(rill__engine *engine, const rill__message *m, int source) {
     const rill__header *h = &m->header;
     if (h->form == RILL__M_FAREWELL) {
-        engine->farewells[h->first != 0]++;
+        engine->peers.said[source] |= h->first ? 2 : 1;
+        if (engine->peers.revoked) rill__peers_raise(engine, source, RILL__DEAD, source);
         engine->announced[source] = h->count;
-        if (engine->table->leave && h->seq < engine->left_from) {
+        if (engine->table->leave && h->seq < engine->left_from && !engine->peers.revoked) {
             engine->left_from = h->seq;
             engine->left_rank = source;
             engine->derailed = rill__min_u64(engine->derailed, h->seq);
         }
+        return;
+    }
+    if (h->form == RILL__M_GONE || h->form == RILL__M_PING) {
+        rill__peers_hear(engine, m, source);
         return;
     }
     bool asks = h->form == RILL__M_INQUIRY;
@@ -307,6 +327,7 @@ bool rill__apply_notes(rill__engine *engine, rill__task *task) {
             rill__header asked = *h; /* before the choice neither side has an algorithm */
             if (!asked.algorithm || !task->expect.algorithm)
                 asked.algorithm = task->expect.algorithm;
+            if (!asked.memory || !task->expect.memory) asked.memory = task->expect.memory;
             rill_status status = rill__message_check(&asked, &task->expect);
             if (status != RILL_OK) rill__task_abort(task, status);
             continue;
@@ -323,9 +344,11 @@ bool rill__apply_notes(rill__engine *engine, rill__task *task) {
 }
 
 void rill__left_alone(rill__engine *engine, rill__task *task) {
-    rill__task_fail(task, rill__fail(RILL_ERR_STATE,
-                                     "rank %d frees the communicator and does not take part",
-                                     engine->left_rank));
+    rill__task_fail(task, engine->peers.revoked
+                              ? rill__peers_error(engine)
+                              : rill__fail(RILL_ERR_STATE,
+                                           "rank %d frees the communicator and does not take part",
+                                           engine->left_rank));
     rill__task_let_go(task);
 }
 

@@ -59,7 +59,8 @@ void rill__unlock_threaded(rill__engine *engine) {
 void rill__give_way(rill__engine *engine) {
     unsigned idle = engine->idle_polls;
     rill__unlock(engine);
-    engine->table->idle(engine->link, idle);
+    rill__link *link = engine->link; /* rill_comm_shrink may change it: read once */
+    link->table->idle(link, idle);
     for (int i = 0; i < YIELDS_FOR_OTHERS && atomic_load(&engine->waiting); i++)
         sched_yield();
     rill__lock(engine);

@@ -77,6 +77,22 @@ typedef struct rill__progress {
     pthread_cond_t wake;
 } rill__progress;
 
+/* Which ranks are gone (peers.c), where the link can tell. Under the engine's lock. */
+typedef struct rill__peers {
+    uint8_t *fate;     /* rill__fate of each */
+    uint8_t *said;     /* bits: which steps of freeing each has come to */
+    uint64_t *heard;   /* messages of each when it was asked whether it is there */
+    bool revoked;      /* every call ends with RILL_ERR_PEER */
+    bool excluded;     /* the others go on without this rank, */
+    int excluder;      /* as this one says */
+    bool shrunk;       /* there is a communicator in place of this one */
+    unsigned attempt;  /* at that */
+    double timeout;    /* seconds; 0: none */
+    double looked;     /* when this rank last had nothing to do, */
+    double asked;      /* and when it asked who is there; 0: it has not */
+    double idle_since; /* nothing has moved since */
+} rill__peers;
+
 /* What requests need of a communicator; rill_comm starts with it. */
 typedef struct rill__engine {
     rill__link *link;
@@ -107,7 +123,7 @@ typedef struct rill__engine {
     uint64_t *announced;                 /* messages that each rank says it has sent to this one */
     uint64_t left_from;                  /* calls from this one on lack a rank that has left, */
     int left_rank;                       /* this one; where ranks go one by one */
-    int farewells[2];  /* ranks that came to the first and second step of freeing */
+    rill__peers peers;
     uint64_t derailed; /* the first call that was aborted: from there on ranks may count calls
                           differently */
     bool leaving;      /* this rank frees the communicator, */
@@ -201,11 +217,13 @@ bool rill__sends_done(rill__task *);
 /* ---- notes.c ---- */
 /* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of
  * those is for notes. */
-enum { RILL__TAG_NOTE = 32767 };
+enum { RILL__TAG_NOTE = 32767, RILL__TAG_SHRINK = 32766 };
 rill_status rill__notes_reserve(rill__engine *);
 void rill__notes_free(rill__engine *);
 void rill__send_note(rill__engine *, rill__header *, const char *text); /* to all other ranks */
 void rill__receive_notes(rill__engine *);
+/* The same to one rank, or a message of any length on another tag. False: no memory. */
+bool rill__send_aside(rill__engine *, int to, int tag, const void *, size_t bytes);
 void rill__forget_notes(rill__engine *); /* of calls that are over */
 /* True: the call is aborted, and the request gave up its transfers. */
 bool rill__apply_notes(rill__engine *, rill__task *);
@@ -221,6 +239,29 @@ void rill__task_let_go(rill__task *);
 void rill__left_alone(rill__engine *, rill__task *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
 void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const char *text);
+
+/* ---- peers.c ---- */
+rill_status rill__peers_reserve(rill__engine *);
+void rill__peers_free(rill__engine *);
+/* Asks the link who is gone, and tells the others. */
+void rill__peers_poll(rill__engine *);
+/* This rank waits, and nothing comes: who hangs for too long counts as gone. */
+void rill__peers_wait(rill__engine *);
+void rill__peers_hear(rill__engine *, const rill__message *note, int source);
+/* Raises what is known of a rank by the word of another. */
+void rill__peers_raise(rill__engine *, int rank, unsigned fate, int teller);
+/* From now on every call ends with an error; tell: this rank's set goes to all others. */
+void rill__peers_revoke(rill__engine *, bool tell);
+/* The error of calls on a revoked communicator. */
+rill_status rill__peers_error(const rill__engine *);
+void rill__peers_leave(rill__engine *); /* this rank frees a revoked communicator */
+
+/* ---- shrink.c ---- */
+/* Collective over those who live: they agree who that is, and on an epoch. mine: whether this rank
+ * could go on. The engine's link can be shared (link/subset.h). ranks has room for all. Lock held,
+ * and given away now and then. */
+rill_status rill__shrink_agree(rill__engine *, rill_status mine, bool minority, int *ranks, int *n,
+                               unsigned *epoch);
 
 /* ---- farewell.c ---- */
 rill_status rill__engine_drain(rill__engine *); /* collective: no message stays behind */

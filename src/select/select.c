@@ -65,7 +65,19 @@ static void resolve(rill_selector *s, const rill_select_options *o) {
 
 rill_status rill_selector_create(rill_type type, uint64_t dim, const rill_select_options *given,
                                  rill_selector **out) {
-    return rill__selector_create_in(rill__host(), type, dim, given, out);
+    const rill__space *space;
+    rill_memory memory = RILL_HOST;
+    int device = -1;
+    if (out) *out = NULL;
+    if (given && given->size >= offsetof(rill_select_options, device) + sizeof device) {
+        memory = given->memory;
+        device = given->device;
+    }
+    RILL_TRY(rill__space_open("rill_selector_create", memory, device, &space));
+    rill_status status = rill__selector_create_in(space, type, dim, given, out);
+    if (status == RILL_OK && !space->is_host) (*out)->opened = space;
+    if (status != RILL_OK) rill__space_close(space);
+    return status;
 }
 
 rill_status rill__selector_create_in(const rill__space *space, rill_type type, uint64_t dim,
@@ -75,7 +87,7 @@ rill_status rill__selector_create_in(const rill__space *space, rill_type type, u
     if (!rill__type_size(type))
         return rill__fail(RILL_ERR_ARGUMENT, CREATE "unknown type %d", (int)type);
     if (!given) return rill__fail(RILL_ERR_ARGUMENT, CREATE "options is NULL");
-    if (!space->call)
+    if (!space->call && !space->pick)
         return rill__fail(RILL_ERR_UNSUPPORTED, CREATE "there is no selection in memory '%s'",
                           space->name);
     if (given->size < offsetof(rill_select_options, bucket))
@@ -98,13 +110,15 @@ rill_status rill__selector_create_in(const rill__space *space, rill_type type, u
     s->space = space;
     s->kernels = space->select;
     resolve(s, &o);
-    s->slices = rill__calloc((size_t)s->threads, sizeof *s->slices);
-    if (!s->slices) {
-        free(s);
-        return rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", o.threads);
+    rill_status status = space->pick ? rill__pick_supported(s) : RILL_OK;
+    if (status == RILL_OK) {
+        s->slices = rill__calloc((size_t)s->threads, sizeof *s->slices);
+        if (!s->slices)
+            status = rill__fail(RILL_ERR_MEMORY, "out of memory for %d threads", o.threads);
     }
-    *out = s;
-    return RILL_OK;
+    if (status == RILL_OK) *out = s;
+    else free(s);
+    return status;
 }
 
 static void exchange(rill__buffer *a, rill__buffer *b) {
@@ -137,6 +151,7 @@ rill_status rill_selector_free(rill_selector **selector) {
     rill__buffer_free(&s->sample);
     rill__buffer_free(&s->addend);
     rill__buffer_free(&s->work);
+    rill__space_close(s->opened);
     free(s);
     *selector = NULL;
     return RILL_OK;
@@ -154,7 +169,7 @@ static rill_status check_call(const char *call, const rill_selector *s, const ri
         return rill__fail(RILL_ERR_ARGUMENT, "%s: out has dimension %llu, the selector %llu", call,
                           (unsigned long long)out->dim, (unsigned long long)s->dim);
     const rill__space *space = rill__stream_space(out);
-    if (space != s->space && !(space->is_host && s->space->is_host))
+    if (!rill__space_same(space, s->space))
         return rill__fail(RILL_ERR_ARGUMENT, "%s: out lies in memory '%s', the selector in '%s'",
                           call, space->name, s->space->name);
     return RILL_OK;
@@ -185,27 +200,76 @@ static rill_status run_here(void *context) {
     return status;
 }
 
+/* The same by the space's own kernels. */
+static rill_status run_there(rill_selector *s, rill__source source, rill_stream *out) {
+    s->fed = s->skipped = false;
+    rill_status status = rill__stream_reserve_pairs(out, 0);
+    memset(out->fill, 0, sizeof out->fill);
+    if (status == RILL_OK && s->dim) status = s->method->pick(s, source, out);
+    if (status == RILL_OK) {
+        s->calls++;
+        return RILL_OK;
+    }
+    out->nnz = 0;
+    if (!source.gradient || s->fed || !s->dim) return status;
+    if (!s->guards)
+        rill__dense_add(s->space, s->shape.type, source.residual, source.gradient, s->dim);
+    else if (!rill__dense_add_finite(s->space, s->shape.type, source.residual, source.gradient,
+                                     s->dim))
+        s->skipped = true;
+    return status;
+}
+
 static rill_status run(rill_selector *s, rill__source source, rill_stream *out) {
     selection what = {s, source, out};
+    if (s->space->pick) return run_there(s, source, out);
     return s->space->is_host ? run_here(&what) : s->space->call(s->space, run_here, &what);
 }
 
-rill_status rill_select(rill_selector *s, const void *dense, rill_stream *out) {
-    RILL_TRY(check_call("rill_select", s, out));
-    if (!dense && s->dim) return rill__fail(RILL_ERR_ARGUMENT, "rill_select: dense is NULL");
+/* A selector of its own: behind what the user's stream has been given. One of a reducer's follows
+ * the reducer's. */
+static rill_status follow(const char *call, const rill_selector *s, void *stream) {
+    if (s && s->opened) return s->space->order->follow(s->space, stream);
+    if (!stream || !s) return RILL_OK;
+    return rill__fail(RILL_ERR_ARGUMENT, "%s: a stream, but the selector is not in RILL_CUDA",
+                      call);
+}
+
+static rill_status select_dense(const char *call, rill_selector *s, const void *dense,
+                                rill_stream *out, void *stream) {
+    RILL_TRY(check_call(call, s, out));
+    if (!dense && s->dim) return rill__fail(RILL_ERR_ARGUMENT, "%s: dense is NULL", call);
+    RILL_TRY(follow(call, s, stream));
     return run(s, (rill__source){dense, NULL, NULL}, out);
+}
+
+rill_status rill_select(rill_selector *s, const void *dense, rill_stream *out) {
+    return select_dense("rill_select", s, dense, out, NULL);
+}
+
+rill_status rill_select_on(rill_selector *s, const void *dense, rill_stream *out, void *stream) {
+    return select_dense("rill_select_on", s, dense, out, stream);
+}
+
+static rill_status select_residual(const char *call, rill_selector *s, const void *gradient,
+                                   void *residual, rill_stream *out, void *stream) {
+    RILL_TRY(check_call(call, s, out));
+    if (!gradient && s->dim) return rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is NULL", call);
+    if (!residual && s->dim) return rill__fail(RILL_ERR_ARGUMENT, "%s: residual is NULL", call);
+    if (gradient == residual && s->dim)
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is residual", call);
+    RILL_TRY(follow(call, s, stream));
+    return run(s, (rill__source){residual, residual, gradient}, out);
 }
 
 rill_status rill_select_residual(rill_selector *s, const void *gradient, void *residual,
                                  rill_stream *out) {
-    RILL_TRY(check_call("rill_select_residual", s, out));
-    if (!gradient && s->dim)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_select_residual: gradient is NULL");
-    if (!residual && s->dim)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_select_residual: residual is NULL");
-    if (gradient == residual && s->dim)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_select_residual: gradient is residual");
-    return run(s, (rill__source){residual, residual, gradient}, out);
+    return select_residual("rill_select_residual", s, gradient, residual, out, NULL);
+}
+
+rill_status rill_select_residual_on(rill_selector *s, const void *gradient, void *residual,
+                                    rill_stream *out, void *stream) {
+    return select_residual("rill_select_residual_on", s, gradient, residual, out, stream);
 }
 
 /* ---- keys --------------------------------------------------------------------------------- */

@@ -22,6 +22,9 @@ typedef struct rill__select_method {
     const char *description;
     bool needs_share; /* k or density must be given */
     rill_status (*select)(rill_selector *, rill__source, rill_stream *out);
+    /* The same where the vectors lie in a space that picks by itself (space/pick.h), to the bit;
+     * NULL: there is no such way. */
+    rill_status (*pick)(rill_selector *, rill__source, rill_stream *out);
 } rill__select_method;
 
 extern const rill__select_method rill__select_topk, rill__select_bucket, rill__select_block,
@@ -56,7 +59,8 @@ struct rill__slice {
 };
 
 struct rill_selector {
-    const rill__space *space; /* that vectors and streams of its calls lie in */
+    const rill__space *space;  /* that vectors and streams of its calls lie in */
+    const rill__space *opened; /* the same, where it is this selector's own; else NULL */
     rill__shape shape;
     unsigned size; /* bytes of a value */
     uint64_t dim;
@@ -86,6 +90,19 @@ struct rill_selector {
 /* rill_selector_create for vectors in a space. */
 rill_status rill__selector_create_in(const rill__space *, rill_type, uint64_t dim,
                                      const rill_select_options *, rill_selector **out);
+
+/* ---- spaces that pick by themselves (select_pick.c) ----------------------------------------- */
+
+/* Whether the selector's space can, with its type and sizes. */
+rill_status rill__pick_supported(const rill_selector *);
+/* Runs it with the selector's type, guards and the source, into out, which has room for so many
+ * pairs; notes that the gradient has been added. */
+rill_status rill__pick_run(rill_selector *, rill__source, rill__pick *, uint64_t room,
+                           rill_stream *out, rill__picked *);
+rill_status rill__pick_topk(rill_selector *, rill__source, rill_stream *out);
+rill_status rill__pick_bucket(rill_selector *, rill__source, rill_stream *out);
+rill_status rill__pick_block(rill_selector *, rill__source, rill_stream *out);
+rill_status rill__pick_random(rill_selector *, rill__source, rill_stream *out);
 
 /* Room of a selector that has nothing to do just now, for one with as many threads; what that had
  * goes back in its place. */

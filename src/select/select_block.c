@@ -86,4 +86,4 @@ static rill_status select_block(rill_selector *s, rill__source source, rill_stre
 }
 
 const rill__select_method rill__select_block = {"block", "the blocks with the largest L2 norm",
-                                                false, select_block};
+                                                false, select_block, rill__pick_block};

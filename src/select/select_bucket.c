@@ -173,4 +173,5 @@ static rill_status select_bucket(rill_selector *s, rill__source source, rill_str
 }
 
 const rill__select_method rill__select_bucket = {
-    "bucket", "the k largest magnitudes of every b consecutive entries", true, select_bucket};
+    "bucket", "the k largest magnitudes of every b consecutive entries", true, select_bucket,
+    rill__pick_bucket};

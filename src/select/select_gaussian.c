@@ -117,4 +117,5 @@ static rill_status select_gaussian(rill_selector *s, rill__source source, rill_s
 }
 
 const rill__select_method rill__select_gaussian = {
-    "gaussian", "a threshold from mean and deviation; 3k/4 to 5k/4 entries", true, select_gaussian};
+    "gaussian", "a threshold from mean and deviation; 3k/4 to 5k/4 entries", true, select_gaussian,
+    NULL};

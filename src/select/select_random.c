@@ -74,4 +74,4 @@ static rill_status select_random(rill_selector *s, rill__source source, rill_str
 }
 
 const rill__select_method rill__select_random = {"random", "k indices drawn alike on all ranks",
-                                                 true, select_random};
+                                                 true, select_random, rill__pick_random};

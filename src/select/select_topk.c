@@ -120,4 +120,4 @@ static rill_status select_topk(rill_selector *s, rill__source source, rill_strea
 }
 
 const rill__select_method rill__select_topk = {"topk", "the k largest magnitudes, exactly", true,
-                                               select_topk};
+                                               select_topk, rill__pick_topk};

@@ -3,6 +3,7 @@
 #include "space/host.h"
 
 #include <math.h>
+#include <string.h>
 
 #define LOOP16(load, store, expression)                                                            \
     do {                                                                                           \
@@ -89,26 +90,62 @@ void rill__host_divide(rill_type type, void *into, const void *from, double divi
     }
 }
 
-/* Partial sums over fixed blocks in a fixed order: the same bits for the same values. */
-double rill__host_norm(rill_type type, const void *from, uint64_t n) {
-    enum { LANES = 16 };
-    double sums[LANES] = {0}, sum = 0;
-    uint64_t whole = n - n % LANES;
+/* ---- norm --------------------------------------------------------------------------------- */
+
+/* A fixed tree, which a GPU can sum in as well (cuda/cuda_math.h): tiles of 4,096 values are summed
+ * in 256 lanes, value i in lane i % 256, and those by halves; then the tiles' sums in the same way,
+ * until one is left. */
+enum { LANES = 256, TILE = 4096, LEVELS = 7 }; /* levels: for any 64-bit number of values */
+typedef struct tree_level {
+    double lane[LANES];
+    uint32_t fill; /* values in the tile that is open */
+} tree_level;
+
+static double close_tile(tree_level *level) {
+    double *lane = level->lane;
+    for (int half = LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    double sum = lane[0];
+    memset(lane, 0, sizeof level->lane);
+    level->fill = 0;
+    return sum;
+}
+
+static void add_sum(tree_level *level, double sum) {
+    level->lane[level->fill++ % LANES] += sum;
+    if (level->fill == TILE) add_sum(level + 1, close_tile(level));
+}
+
+/* The squares of n values, up to a tile. */
+static void add_tile(rill_type type, const void *from, uint64_t n, double lane[LANES]) {
     if (type == RILL_F32) {
         const float *x = from;
-        for (uint64_t i = 0; i < whole; i += LANES)
-            for (int j = 0; j < LANES; j++)
-                sums[j] += (double)x[i + j] * x[i + j];
-        for (uint64_t i = whole; i < n; i++)
-            sum += (double)x[i] * x[i];
-    } else {
-        size_t size = rill__type_size(type);
-        for (uint64_t i = 0; i < n; i++) {
-            double x = rill__value_load(type, (const char *)from + i * size);
-            sum += x * x;
+        for (uint64_t i = 0; i < n; i += LANES) {
+            int width = (int)rill__min_u64(LANES, n - i);
+            for (int j = 0; j < width; j++)
+                lane[j] += (double)x[i + (uint64_t)j] * x[i + (uint64_t)j];
         }
+        return;
     }
-    for (int j = 0; j < LANES; j++)
-        sum += sums[j];
-    return sqrt(sum);
+    size_t size = rill__type_size(type);
+    for (uint64_t i = 0; i < n; i++) {
+        double x = rill__value_load(type, (const char *)from + i * size);
+        lane[i % LANES] += x * x;
+    }
+}
+
+double rill__host_norm(rill_type type, const void *from, uint64_t n) {
+    tree_level levels[LEVELS] = {{.fill = 0}};
+    size_t size = rill__type_size(type);
+    for (uint64_t at = 0; at < n; at += TILE) {
+        add_tile(type, (const char *)from + at * size, rill__min_u64(TILE, n - at), levels[0].lane);
+        add_sum(&levels[1], close_tile(&levels[0]));
+    }
+    int top = 1;
+    for (uint64_t values = n / TILE + (n % TILE != 0); values > 1; top++) {
+        if (levels[top].fill) add_sum(&levels[top + 1], close_tile(&levels[top]));
+        values = values / TILE + (values % TILE != 0);
+    }
+    return sqrt(levels[top].lane[0]);
 }

@@ -35,7 +35,8 @@ typedef enum rill__operation_kind {
     /* sparse ones and dense ones */
     RILL__DO_ASSIGN, /* into[idx - first] = val for each of the pairs */
     RILL__DO_WRITE,  /* into[0..n) = the pairs in [first, first + n), from the first pair on, and
-                             zeros; answer count: how many pairs that were */
+                             zeros; answer count: how many pairs that were. end = n: all of
+                             the pairs lie in the range */
     RILL__DO_WRITE_BLOCKS, /* the same of blocks; answer count: blocks that end in the range */
     RILL__DO_ADD_PAIRS,    /* into[idx] += val for each of the pairs that mask and where name */
     RILL__DO_ADD_BLOCKS,   /* into += the blocks */

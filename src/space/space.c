@@ -3,11 +3,8 @@
 
 #include <string.h>
 
-rill_status rill__space_find(const char *call, rill_memory memory, int device,
-                             const rill__space **out) {
-    if (memory == RILL_CUDA)
-        return rill__fail(RILL_ERR_UNSUPPORTED,
-                          "%s: memory is RILL_CUDA, and this library is built without CUDA", call);
+static rill_status host_of(const char *call, rill_memory memory, int device,
+                           const rill__space **out) {
     if (memory != RILL_HOST)
         return rill__fail(RILL_ERR_ARGUMENT, "%s: unknown memory %d", call, (int)memory);
     if (device != -1)
@@ -17,12 +14,30 @@ rill_status rill__space_find(const char *call, rill_memory memory, int device,
     return RILL_OK;
 }
 
+rill_status rill__space_find(const char *call, rill_memory memory, int device,
+                             const rill__space **out) {
+    return memory == RILL_CUDA ? rill__cuda_find(call, device, out)
+                               : host_of(call, memory, device, out);
+}
+
+rill_status rill__space_open(const char *call, rill_memory memory, int device,
+                             const rill__space **out) {
+    return memory == RILL_CUDA ? rill__cuda_open(call, device, out)
+                               : host_of(call, memory, device, out);
+}
+
+void rill__space_close(const rill__space *s) {
+    if (s && s->order) rill__cuda_close(s);
+}
+
 rill_status rill__space_copy(const rill__space *to_space, void *to, const rill__space *from_space,
                              const void *from, size_t bytes) {
     if (!bytes) return RILL_OK;
     if (from_space->is_host) return to_space->copy_in(to_space, to, from, bytes);
     if (to_space->is_host) return from_space->copy_out(from_space, to, from, bytes);
-    if (to_space != from_space)
+    if (to_space != from_space && rill__space_same(to_space, from_space))
+        RILL_TRY(from_space->wait(from_space));
+    else if (to_space != from_space)
         return rill__fail(RILL_ERR_UNSUPPORTED, "a copy from %s to %s", from_space->name,
                           to_space->name);
     rill__do_copy(to_space, to, from, bytes);

@@ -13,9 +13,27 @@
 
 #include "space/codec_kernels.h"
 #include "space/operations.h"
+#include "space/pick.h"
 #include "space/select_kernels.h"
 
 typedef struct rill__space rill__space;
+
+/* The order of a device's work and a user's: streams of the device's own kind (a cudaStream_t; NULL:
+ * the legacy one). None of it waits. */
+typedef struct rill__space_order {
+    /* A mark in the user's stream, made once and recorded again and again. */
+    rill_status (*mark_create)(const rill__space *, void **mark);
+    void (*mark_free)(const rill__space *, void *mark);
+    rill_status (*record)(const rill__space *, void *mark, void *stream);
+    rill_status (*reached)(const rill__space *, void *mark); /* or RILL_IN_PROGRESS */
+    /* Operations from now on run behind what the stream has been given so far, or the mark. */
+    rill_status (*follow)(const rill__space *, void *stream);
+    rill_status (*follow_mark)(const rill__space *, void *mark);
+    /* The stream waits until let_go has been called with at least this number. */
+    rill_status (*hold)(const rill__space *, void *stream, uint32_t number);
+    void (*let_go)(const rill__space *, uint32_t number);
+    rill_status (*capturing)(const rill__space *, void *stream, bool *);
+} rill__space_order;
 
 struct rill__space {
     rill__memory
@@ -43,7 +61,13 @@ struct rill__space {
     /* RILL_IN_PROGRESS: an operation is still to be done. Does not block. */
     rill_status (*poll)(const rill__space *);
     rill_status (*wait)(const rill__space *); /* until all are done */
-    void *state;                              /* of the space's own */
+    /* Selects; over on return. NULL: host code does (call). Failures but for want of memory are
+     * those of the space, and stay. */
+    rill_status (*pick)(const rill__space *, const rill__pick *, rill__picked *);
+    const rill__space_order *order;  /* NULL: everything is in the order of the program */
+    const rill__memory *page_locked; /* for buffers of the host that are copied from and to here;
+                                        NULL: any will do */
+    void *state;                     /* of the space's own */
 };
 
 /* The host's memory, with the kernels of the instruction set in use (core/isa.h). To be asked once,
@@ -55,6 +79,15 @@ const rill__kernels *rill__kernels_named(const char *isa);
 
 /* The space of a public name. */
 rill_status rill__space_find(const char *call, rill_memory, int device, const rill__space **out);
+/* The same with a stream of its own where the memory has such, for one thread at a time; to be
+ * closed, after all of its memory has been released. */
+rill_status rill__space_open(const char *call, rill_memory, int device, const rill__space **out);
+void rill__space_close(const rill__space *); /* NULL and what was not opened: nothing */
+
+/* Whether arrays of one can be used with the other. */
+static inline bool rill__space_same(const rill__space *a, const rill__space *b) {
+    return a == b || (a->kind == b->kind && a->device == b->device);
+}
 
 /* Facts about a space. */
 static inline const char *rill__space_isa(const rill__space *s) { return s->stream->isa; }
@@ -71,9 +104,15 @@ static inline rill__buffer rill__space_buffer(const rill__space *s) {
     return (rill__buffer){.memory = s->is_host ? NULL : &s->memory};
 }
 
-/* bytes from one space to another, of which one is the host's, or both are the same. */
+/* bytes from one space to another, of which one is the host's, or both are of one device. */
 rill_status rill__space_copy(const rill__space *to_space, void *to, const rill__space *from_space,
                              const void *from, size_t bytes);
+
+/* ---- space_cuda.c ---- */
+/* An instance for a device's memory: that of all streams, or one to be closed. */
+rill_status rill__cuda_find(const char *call, int device, const rill__space **out);
+rill_status rill__cuda_open(const char *call, int device, const rill__space **out);
+void rill__cuda_close(const rill__space *);
 
 /* ---- host code, where entries can be touched (host_pairs.c) ---------------------------------- */
 

@@ -38,12 +38,17 @@ void rill__part_clear_in(rill__shape shape, const rill__part *p, void *dense,
                             mask ? RILL__INSIDE : RILL__EVERYWHERE);
 }
 
+rill_status rill__piece_reserve(rill__piece *piece, rill__shape shape, const rill__part *p) {
+    rill__part_bytes bytes = rill__part_room(shape, p);
+    RILL_TRY(rill__buffer_reserve(&piece->idx, bytes.idx));
+    return rill__buffer_reserve(&piece->val, bytes.val);
+}
+
 rill_status rill__piece_copy(rill__piece *piece, const rill__space *space, rill__shape shape,
                              const rill__part *p) {
     const rill__space *from = rill__part_space(p);
     rill__part_bytes bytes = rill__part_room(shape, p);
-    RILL_TRY(rill__buffer_reserve(&piece->idx, bytes.idx));
-    RILL_TRY(rill__buffer_reserve(&piece->val, bytes.val));
+    RILL_TRY(rill__piece_reserve(piece, shape, p));
     RILL_TRY(rill__space_copy(space, piece->idx.data, from, p->idx, bytes.idx));
     RILL_TRY(rill__space_copy(space, piece->val.data, from, p->val, bytes.val));
     piece->part = *p;
@@ -79,6 +84,17 @@ void rill__stream_write(const rill_stream *s, uint64_t first, uint64_t n, uint64
         rill__do_copy(space, into, (const char *)s->val.data + first * size, n * size);
     } else if (s->form == RILL__BLOCKS) {
         write_blocks(s, first, n, at, into);
+    } else if (first == 0 && n == s->dim && *at == 0) { /* all of them: none need be counted */
+        space->run(space,
+                   &(rill__operation){.kind = RILL__DO_WRITE,
+                                      .type = s->type,
+                                      .index_bytes = s->index_bytes,
+                                      .into = into,
+                                      .n = n,
+                                      .end = n,
+                                      .pairs = rill__stream_pairs(s)},
+                   NULL);
+        *at = s->nnz;
     } else {
         rill__pairs rest = rill__stream_pairs(s);
         rest.n -= *at;

@@ -12,6 +12,8 @@ void rill__part_add_to(rill__shape, const rill__part *, void *dense, const rill_
 /* dense[i] = 0 for each index i of pairs; those in the mask unless it is NULL. */
 void rill__part_clear_in(rill__shape, const rill__part *, void *dense, const rill__part *mask);
 
+/* Room for a copy of the part, in the piece's own space. */
+rill_status rill__piece_reserve(rill__piece *, rill__shape, const rill__part *);
 /* A copy of a part in another space, or the same. */
 rill_status rill__piece_copy(rill__piece *, const rill__space *, rill__shape, const rill__part *);
 /* An empty piece in a space. */

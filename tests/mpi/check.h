@@ -4,6 +4,7 @@
 #ifndef RILL_TESTS_CHECK_H
 #define RILL_TESTS_CHECK_H
 
+#include "../support/test_link.h"
 #include "../support/values.h"
 
 #include <signal.h>
@@ -51,13 +52,15 @@ static inline uint64_t check_number(int argc, char **argv, const char *name, uin
 }
 
 /* Starts MPI; --seed N and --patience SECONDS are read here, and --hosts TEXT and --shared BYTES,
- * which are the settings hosts_of and shared_bytes of all communicators. Between hosts that are
- * pretended there is no network to measure. */
+ * which are the settings hosts_of and shared_bytes of all communicators, and --link ucx (see
+ * test_link.h). Between hosts that are pretended there is no network to measure. */
 static inline int check_init_thread(int *argc, char ***argv, int wanted) {
     int provided = MPI_THREAD_SINGLE;
     MPI_Init_thread(argc, argv, wanted, &provided);
     const char *hosts = check_argument(*argc, *argv, "--hosts");
     const char *shared = check_argument(*argc, *argv, "--shared");
+    const char *link = check_argument(*argc, *argv, "--link");
+    if (link) setenv("RILL_TEST_LINK", link, 1);
     if (hosts) setenv("RILL_HOSTS_OF", hosts, 1);
     if (hosts) setenv("RILL_PROFILE", "none", 0);
     if (shared) setenv("RILL_SHARED_BYTES", shared, 1);

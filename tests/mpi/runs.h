@@ -19,7 +19,8 @@ static inline int run_has_op(const test_case *c) {
 }
 /* The one declared restriction: MPI can't carry a user's operation. */
 static inline int run_is_unsupported(const test_case *c) {
-    return c->op == OP_USER && run_has_op(c) && c->algorithm && strcmp(c->algorithm, "dense") == 0;
+    return c->op == OP_USER && run_has_op(c) && c->algorithm &&
+           strcmp(c->algorithm, "dense") == 0 && !test_link_is_ucx();
 }
 
 /* A case of random parameters; the caller may overwrite what it wants fixed. */

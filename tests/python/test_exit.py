@@ -139,6 +139,8 @@ from mpi4py import MPI
 for launcher in ({"WORLD_SIZE": "2", "RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "2"}):
     os.environ.update(launcher)
     for line in LINES:
+        if "WORLD_SIZE" in launcher and ("environment" in line or "process_group" in line):
+            continue  # for these WORLD_SIZE says enough
         try:
             eval(line)
             print("no error:", launcher, line)

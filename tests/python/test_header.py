@@ -13,12 +13,14 @@ import subprocess
 import pytest
 
 import rill
-from rill import _library, _settings, _structs
+from rill import _buffers, _library, _settings, _structs, _ucx
 
 # What Python has no use for.
-ENUMS_LEFT_OUT = {"rill_memory"}
+ENUMS_LEFT_OUT: set = set()
 STRUCTS_LEFT_OUT = {"rill_plan_query", "rill_plan_row", "rill_tune_options", "rill_tune_report"}
 FUNCTIONS_LEFT_OUT = {
+    "rill_bootstrap_create",  # Python has a rendezvous of its own
+    "rill_bootstrap_free",
     "rill_collective_name",
     "rill_comm_create",  # its arguments depend on the MPI: rill/_mpi.py
     "rill_comm_forget",
@@ -27,8 +29,6 @@ FUNCTIONS_LEFT_OUT = {
     "rill_indices_encode",
     "rill_plan",
     "rill_reducer_type",
-    "rill_stream_create_in",
-    "rill_stream_memory",
     "rill_tune",
     "rill_type_size",
     "rill_values_bound",
@@ -85,7 +85,8 @@ def kind_of(declaration, enums):
 def same(bound, wanted):
     """Whether a ctypes kind stands for it. Text that may be written, or NULL, is bound as a pointer."""
     if wanted == "pointer":
-        return bound is ctypes.c_void_p or hasattr(bound, "contents")
+        function = isinstance(bound, type) and issubclass(bound, ctypes._CFuncPtr)
+        return bound is ctypes.c_void_p or hasattr(bound, "contents") or function
     if wanted is ctypes.c_char_p:
         return bound in (ctypes.c_char_p, ctypes.c_void_p)
     return bound is wanted
@@ -129,6 +130,8 @@ def test_structs_have_the_fields_of_the_header(header):
         "rill_config": _structs.CConfig,
         "rill_setting": _settings.CSetting,
     }
+    if "rill_bootstrap" in header["structs"]:
+        bound["rill_bootstrap"] = _ucx.CBootstrap
     assert set(header["structs"]) == set(bound) | STRUCTS_LEFT_OUT
     for name, struct in bound.items():
         fields = header["structs"][name]
@@ -141,6 +144,7 @@ def test_functions_take_and_return_what_the_header_says(header):
     names = {name for results in _library._BY_RESULT.values() for name in results}
     for name in _library.COLLECTIVES:
         names |= {f"rill_{name}", f"rill_i{name}", f"rill_{name}_init"}
+    names -= {n for n in _library.OPTIONAL if n not in header["functions"]}
     assert names | FUNCTIONS_LEFT_OUT - {"rill_comm_create"} == set(header["functions"])
     assert not names & FUNCTIONS_LEFT_OUT
     for name in sorted(names):
@@ -154,11 +158,13 @@ def test_functions_take_and_return_what_the_header_says(header):
 
 
 def test_enums_have_the_values_of_the_header(header):
-    bound = {"rill_status", "rill_type", "rill_collective"}
+    bound = {"rill_status", "rill_type", "rill_collective", "rill_memory"}
     assert set(header["enums"]) == bound | ENUMS_LEFT_OUT
     status = header["enums"]["rill_status"]
     failures = {value: name[len("RILL_ERR_") :] for name, value in status.items() if value < 0}
     assert _library.STATUS_NAMES == failures
+    memories = {f"RILL_{name.upper()}": value for name, value in _buffers.MEMORIES.items()}
+    assert memories == header["enums"]["rill_memory"]
     assert {f"RILL_{t.name}": t.value for t in rill.Type} == header["enums"]["rill_type"]
     order = {f"RILL_{name.upper()}": i for i, name in enumerate(_library.COLLECTIVES)}
     assert order == header["enums"]["rill_collective"]

@@ -1,13 +1,15 @@
-"""rill for PyTorch: sparse training with DistributedDataParallel or without it. CPU tensors; the hook also takes models on CUDA devices.
+"""rill for PyTorch: sparse training with DistributedDataParallel or without it, on the CPU and on
+CUDA devices, under mpirun and under torchrun.
 
-``State`` and ``hook`` make the gradient exchange of DistributedDataParallel sparse, ``DistributedOptimizer`` does the same
-for code without it, ``allreduce`` sums dense and sparse tensors, and ``init_process_group`` sets up PyTorch's own process group
-from MPI's ranks.
+``State`` and ``hook`` make the gradient exchange of DistributedDataParallel sparse,
+``DistributedOptimizer`` does the same for code without it, ``allreduce`` sums dense and sparse
+tensors, and ``init_process_group`` sets up PyTorch's own process group from MPI's ranks
+or torchrun's.
 """
 
 from ._hook import State, hook
-from ._optimizer import DistributedOptimizer, broadcast_parameters
-from ._process_group import init_process_group, set_environment
+from ._optimizer import DistributedOptimizer
+from ._process_group import broadcast_parameters, init_process_group, set_environment
 from ._tensors import allreduce, from_stream, to_stream
 
 __all__ = [

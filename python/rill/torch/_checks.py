@@ -1,4 +1,5 @@
-"""Options are checked where they are given, and a mistake of one rank is an error on all: training would hang or part ways later."""
+"""Options are checked where they are given, and a mistake of one rank is an error on all: training
+would hang or part ways later."""
 
 from __future__ import annotations
 
@@ -24,8 +25,10 @@ def check_method(name: Any) -> None:
 
 
 def check_options(options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
-    """Names, types, and what is often mistaken; the rest is the library's, see try_options. ``others``: names that the caller has besides."""
-    known = option_names("rill_reducer_options")
+    """Names, types, and what is often mistaken; the rest is the library's, see try_options.
+    ``others``: names that the caller has besides."""
+    names = option_names("rill_reducer_options")
+    known = [name for name in names if name not in ("memory", "device")]  # gradients have theirs
     for name in options:
         if name not in known:
             raise TypeError(unknown("option", name, [*known, *others]))
@@ -51,7 +54,8 @@ def try_options(comm: Comm, options: Mapping[str, Any]) -> None:
 def agree(
     comm: Comm, check: Callable[[], Result], describe: Callable[[Result], Mapping[str, str]]
 ) -> Result:
-    """What check gives on this rank. It is an error on all ranks if it raises on one, or if ``describe`` of it differs between ranks. Collective."""
+    """What check gives on this rank. It is an error on all ranks if it raises on one, or if
+    ``describe`` of it differs between ranks. Collective."""
     failure, result = None, None
     mine: Any
     try:
@@ -59,7 +63,7 @@ def agree(
         mine = dict(describe(result))
     except Exception as error:
         failure, mine = error, f"{type(error).__name__}: {error}"
-    everyone = comm.mpi.allgather(mine)
+    everyone = comm._gather(mine)
     if failure is not None:
         raise failure
     for rank, other in enumerate(everyone):

@@ -1,9 +1,11 @@
-"""What the hook has to know of the DistributedDataParallel that calls it, which does not introduce itself.
+"""What the hook has to know of the DistributedDataParallel that calls it, which does not introduce
+itself.
 
-With ``find_unused_parameters`` (or ``static_graph``) DDP leaves the gradient of a parameter alone that no rank used in a backward pass, and drops the
-slice of the bucket that would go there. A reducer may well send something of such a parameter: what it kept from steps before. DDP's
-ranks agree on what was used, in a sum of their own that is there when the backward pass ends; what was dropped then goes back to the
-residuals, the same on all ranks.
+With ``find_unused_parameters`` (or ``static_graph``) DDP leaves the gradient of a parameter alone
+that no rank used in a backward pass, and drops the slice of the bucket that would go there. A
+reducer may well send something of such a parameter: what it kept from steps before. DDP's ranks
+agree on what was used, in a sum of their own that is there when the backward pass ends; what was
+dropped then goes back to the residuals, the same on all ranks.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ class Wrapper:
         return ddp is not None and (ddp.find_unused_parameters or ddp.static_graph)
 
     def return_unused(self, flights: Iterable[Flight], void: bool, joined: bool) -> None:
-        """What was dropped goes back to its reducers. After the backward pass. void: the whole step was given back already. joined: this rank had
-        no backward pass (its inputs have ended before the others'), and gave zeros."""
+        """What was dropped goes back to its reducers. After the backward pass. void: the whole step
+        was given back already. joined: this rank had no backward pass (its inputs have ended before
+        the others'), and gave zeros."""
         ddp = self._ddp()
         if ddp is None:
             return
@@ -68,8 +71,9 @@ class Wrapper:
 
 @torch.no_grad()
 def _subtract(dropped: torch.Tensor, parameter: torch.Tensor, factor: float) -> None:
-    """A gradient of earlier passes went into the bucket, and is still where it was: it must not count twice."""
-    gradient = parameter.grad.detach().cpu() * float(factor)  # type: ignore[union-attr]
+    """A gradient of earlier passes went into the bucket, and is still where it was: it must not
+    count twice."""
+    gradient = parameter.grad.detach().to(dropped.device) * float(factor)  # type: ignore[union-attr]
     if gradient.stride() == parameter.stride() and not parameter.is_contiguous():
         gradient = torch.as_strided(
             gradient, (gradient.numel(),), (1,)
@@ -78,7 +82,8 @@ def _subtract(dropped: torch.Tensor, parameter: torch.Tensor, factor: float) -> 
 
 
 def after_backward(call: Callable[[], None]) -> bool:
-    """Has ``call`` called when the backward pass and DDP are done; False where there is no backward pass."""
+    """Has ``call`` called when the backward pass and DDP are done; False where there is no backward
+    pass."""
     engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
     try:
         # DDP's own end of the pass is put in this queue when the last hook returns: behind this,
@@ -92,7 +97,8 @@ def after_backward(call: Callable[[], None]) -> bool:
 def look_around(
     parameter: torch.Tensor, given: Optional[torch.nn.Module]
 ) -> tuple[Optional[Wrapper], Sequence[torch.optim.Optimizer]]:
-    """The wrapper of a module with this parameter, and its optimizers. ``given``: a module that may be the wrapper."""
+    """The wrapper of a module with this parameter, and its optimizers. ``given``: a module that may
+    be the wrapper."""
     if isinstance(given, DistributedDataParallel):
         wrappers = [given]
     else:
@@ -123,8 +129,8 @@ def _with_parameter(parameter: torch.Tensor) -> list[Any]:
 
 
 def _instances(kind: type) -> list[Any]:
-    """All objects of a class or a class made from it. Objects refer to their classes. A list of all objects would be no way: it
-    would hold tensors that other threads are about to free."""
+    """All objects of a class or a class made from it. Objects refer to their classes. A list of all
+    objects would be no way: it would hold tensors that other threads are about to free."""
     kinds: list[Any] = [kind]
     for known in kinds:
         kinds.extend(made for made in known.__subclasses__() if made not in kinds)

@@ -1,8 +1,10 @@
-"""What gradients are multiplied by, after the exchange (the learning rate) or before it (the scale of the loss).
+"""What gradients are multiplied by, after the exchange (the learning rate) or before it (the scale
+of the loss).
 
-Residuals wait while it changes. They are to count with the value that was there when they were computed, so they are scaled when it
-has changed. The value that they count with is kept here and in checkpoints: whatever the order in which objects are built and loaded,
-the next step finds both it and the present value.
+Residuals wait while it changes. They are to count with the value that was there when they were
+computed, so they are scaled when it has changed. The value that they count with is kept here and in
+checkpoints: whatever the order in which objects are built and loaded, the next step finds both it
+and the present value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Parameters that share a reducer, which options they get, and checkpoints of what they have not sent."""
+"""Parameters that share a reducer, which options they get, and checkpoints of what they have not
+sent."""
 
 from __future__ import annotations
 
@@ -15,9 +16,12 @@ import torch.distributed as dist
 
 from .. import _launch
 from .._buffers import type_of
-from .._comm import Comm, world
+from .._comm import Comm
 from .._reducer import Reducer, Step, method, residual_float32
+from .._stream import as_stream
+from .._world import from_group, world
 from ._checks import agree, check_method, check_options, try_options
+from ._device import reducer_memory, runtime
 from ._follow import Followed
 
 Rule = Union[str, Mapping[str, Any]]
@@ -49,8 +53,8 @@ def rule_options(rule: Rule) -> dict[str, Any]:
 
 
 class Chooser:
-    """Options of a parameter: the general ones, changed by the first rule that fits its name. Those of fewer than small values
-    that no rule is for are dense."""
+    """Options of a parameter: the general ones, changed by the first rule that fits its name. Those
+    of fewer than small values that no rule is for are dense."""
 
     def __init__(self, general: Mapping[str, Any], rules: Optional[Rules], small: int = 0) -> None:
         self.general = rule_options(general)
@@ -70,8 +74,9 @@ class Chooser:
         others: Sequence[str],
         checks: Callable[[], Any],
     ) -> "Chooser":
-        """One whose options are right and the same on all ranks. ``others``: arguments of the caller that are none of the reducers';
-        ``checks``: what else the caller has to check. Collective."""
+        """One whose options are right and the same on all ranks. ``others``: arguments of the
+        caller that are none of the reducers'; ``checks``: what else the caller has to check.
+        Collective."""
 
         def check() -> Chooser:
             checks()
@@ -82,10 +87,7 @@ class Chooser:
             return chooser
 
         made = agree(comm, check, cls._description)
-        for options in [
-            made.dense_options(),
-            *(made.options(number) for number in range(-1, len(made.rules))),
-        ]:
+        for options in made.all_options():
             try_options(comm, options)
         return made
 
@@ -134,6 +136,11 @@ class Chooser:
             },
         }
 
+    def all_options(self) -> list[dict[str, Any]]:
+        """That reducers may be made with."""
+        numbers = range(-1, len(self.rules))
+        return [self.dense_options(), *(self.options(number) for number in numbers)]
+
     def options(self, number: int) -> dict[str, Any]:
         if number == FUSED:
             return self.dense_options()
@@ -146,7 +153,8 @@ class Chooser:
 
 
 def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
-    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at their next call of the communicator."""
+    """What goes wrong on one rank, such as a folder that can't be made, is an error on all: at
+    their next call of the communicator."""
 
     @functools.wraps(method)
     def sharing(self: "Checkpointed", folder: "os.PathLike[str] | str") -> None:
@@ -166,25 +174,43 @@ class Group:
         members: Sequence[Member],
         rule: int,
         options: Mapping[str, Any],
+        device: Optional[torch.device] = None,
     ) -> None:
         self.members = list(members)
+        self.device = device  # whose memory the reducer works in; None: the host
+        self.lane = None if device is None else runtime.lane(device)
+        self.voids = options.get("nonfinite") in (None, "void")
         self.rule = rule
         self.keeps = options.get("algorithm") != "dense" or bool(
             options.get("value_bits")
         )  # whether anything waits here
-        self.reducer = Reducer(comm, sum(m.count for m in members), dtype, **options)
+        dim = sum(m.count for m in members)
+        self.reducer = Reducer(comm, dim, dtype, **{**options, **reducer_memory(device)})
 
     def prepare(self, tensors: Sequence[torch.Tensor]) -> Step:
         """A step in place, which start() begins, as often as wanted."""
+        if self.device is not None:
+            return self.reducer._prepare_on(tensors, self.lane)
         return (
             self.reducer._prepare(tensors[0])
             if len(tensors) == 1
             else self.reducer._prepare_tensors(tensors)
         )
 
+    def start(self, step: Step) -> Step:
+        """Starts a step that was prepared."""
+        if self.device is not None:
+            runtime.enter(self.lane, self.device)
+        return step.start()
+
     def residuals(self) -> dict[str, torch.Tensor]:
-        """A copy for each parameter."""
-        whole = torch.from_numpy(residual_float32(self.reducer))
+        """A copy for each parameter, in the memory of the host."""
+        if self.device is None:
+            whole = torch.from_numpy(residual_float32(self.reducer))
+        else:
+            there = runtime.tensor(self.reducer._residual(), self.reducer.type, self.device)
+            whole = there.to("cpu", torch.float64 if there.dtype is torch.float64 else torch.float32)
+            whole = whole.clone() if whole is there else whole
         return dict(
             zip((m.name for m in self.members), whole.split([m.count for m in self.members]))
         )
@@ -205,7 +231,7 @@ class Group:
                     f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}"
                 )
             parts.append(part.reshape(-1).to(torch_dtype(self.reducer.type)))
-        self.reducer.accumulate(torch.cat(parts))
+        self.reducer.accumulate(torch.cat(parts).to(self.device or "cpu"))
 
 
 class Flight(NamedTuple):
@@ -216,7 +242,8 @@ class Flight(NamedTuple):
     parameters: Sequence[torch.Tensor]
 
     def give_back(self) -> None:
-        """Nobody applies the update: it is kept for later steps. What is summed whole keeps nothing, as plain DDP."""
+        """Nobody applies the update: it is kept for later steps. What is summed whole keeps
+        nothing, as plain DDP."""
         if not self.group.keeps:
             return
         first = 0
@@ -228,9 +255,10 @@ class Flight(NamedTuple):
 class Checkpointed:
     """state_dict and files of objects that have groups.
 
-    Two ways. ``state_dict`` has, for each parameter, the sum of what all ranks have not sent yet: the same on all ranks, of the
-    size of the model, and good for any number of ranks. ``save`` and ``load`` keep each rank's state: with the same number of ranks
-    and the same groups training goes on bit by bit. All of these are collective: call them on every rank, also where only one writes.
+    Two ways. ``state_dict`` has, for each parameter, the sum of what all ranks have not sent yet:
+    the same on all ranks, of the size of the model, and good for any number of ranks. ``save`` and
+    ``load`` keep each rank's state: with the same number of ranks and the same groups training goes
+    on bit by bit. All of these are collective: call them on every rank, also where only one writes.
     """
 
     comm: Comm
@@ -246,7 +274,18 @@ class Checkpointed:
     def _drop_groups(self) -> None:
         raise NotImplementedError
 
-    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
+    def _make_group(
+        self,
+        bucket: int,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        device: Optional[torch.device],
+    ) -> Group:
+        raise NotImplementedError
+
+    def _device_of(self, name: str) -> Optional[torch.device]:
+        """Whose memory the reducer of a parameter is to work in. Collective."""
         raise NotImplementedError
 
     def __getstate__(self) -> Any:
@@ -257,14 +296,23 @@ class Checkpointed:
     def _settle(self) -> None:
         """Waits for what is under way."""
 
+    def wait(self) -> None:
+        """Waits for exchanges under way, and raises what one of them has failed by. With gradients
+        on a CUDA device a failure may come after the backward pass; without this call the next
+        step, ``stats`` or a checkpoint raises it."""
+        self._settle()
+
     def follow(self, what: Any) -> None:
-        """Follows an optimizer, a GradScaler, or with two calls both; when does not matter, also not before or after a checkpoint is loaded.
+        """Follows an optimizer, a GradScaler, or with two calls both; when does not matter, also
+        not before or after a checkpoint is loaded.
 
-        An optimizer: what waits to be sent counts with the learning rate that it was computed at, not with the one at which it is
-        sent, as if the rate were in the gradients (SparCML and Ok-Topk have it there). For SGD with a rate that changes; Adam divides
-        scales out. The rate is that of the optimizer's first group of parameters.
+        An optimizer: what waits to be sent counts with the learning rate that it was computed at,
+        not with the one at which it is sent, as if the rate were in the gradients (SparCML and
+        Ok-Topk have it there). For SGD with a rate that changes; Adam divides scales out. The rate
+        is that of the optimizer's first group of parameters.
 
-        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of the loss changes.
+        A GradScaler, or whatever has ``get_scale()``: what waits is scaled along when the scale of
+        the loss changes.
         """
         self._followed.follow(what)
 
@@ -308,26 +356,20 @@ class Checkpointed:
         """Over all ranks. Collective."""
         # Ranks may hold different names only after a load that gave them different ones; agree on
         # all.
-        names = sorted({name for part in self.comm.mpi.allgather(sorted(mine)) for name in part})
-        sizes = dict(
-            pair
-            for part in self.comm.mpi.allgather([(n, t.numel()) for n, t in mine.items()])
-            for pair in part
-        )
+        everyone = self.comm._gather([(name, part.numel()) for name, part in mine.items()])
+        sizes = {name: count for part in everyone for name, count in part}
         residuals = {}
-        for name in names:
+        for name in sorted(sizes):
             part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
-            self.comm.mpi.Allreduce(self._in_place(), part.numpy())
+            stream = as_stream(part)
+            self.comm.allreduce(stream, stream, algorithm="dense", value_bits=0, allow_bits=0)
+            stream.dense(part)
             residuals[name] = part.to(torch.float32)
         return residuals
 
-    def _in_place(self) -> Any:
-        from .._comm import mpi
-
-        return mpi().module.IN_PLACE
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with the residuals of a state_dict, shared out evenly among the ranks. Collective."""
+        """Goes on with the residuals of a state_dict, shared out evenly among the ranks.
+        Collective."""
         self._need_names("load_state_dict")
         if state.get("format") != _FORMAT:
             raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
@@ -343,7 +385,8 @@ class Checkpointed:
 
     @_shares_errors
     def save(self, folder: "os.PathLike[str] | str") -> None:
-        """Writes everything that later steps depend on to files in a folder that all ranks see. Collective."""
+        """Writes everything that later steps depend on to files in a folder that all ranks see.
+        Collective."""
         self._need_names("save")
         self._settle()
         place = Path(folder)
@@ -381,7 +424,8 @@ class Checkpointed:
 
     @_shares_errors
     def load(self, folder: "os.PathLike[str] | str") -> None:
-        """Goes on where ``save`` was called, also with another number of ranks: nothing is lost then. Collective."""
+        """Goes on where ``save`` was called, also with another number of ranks: nothing is lost
+        then. Collective."""
         self._need_names("load")
         self._settle()
         self._drop_groups()
@@ -393,9 +437,8 @@ class Checkpointed:
         self.comm._agree()
         for entry in index["groups"]:
             members = [Member(*m) for m in entry["members"]]
-            group = self._make_group(
-                entry["bucket"], type_of(entry["type"]), members, entry["rule"]
-            )
+            kind, device = type_of(entry["type"]), self._device_of(members[0].name)
+            group = self._make_group(entry["bucket"], kind, members, entry["rule"], device)
             group.reducer.load(place / entry["file"])
         if index.get("waiting"):
             self._share(torch.load(place / "waiting.pt"))
@@ -404,19 +447,24 @@ class Checkpointed:
 
 
 def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:
-    """Names by identity; DistributedDataParallel's prefix is left out, so that checkpoints fit with and without it."""
+    """Names by identity; DistributedDataParallel's prefix is left out, so that checkpoints fit with
+    and without it."""
     pairs = list(parameters)
     start = len("module.") if all(name.startswith("module.") for name, _ in pairs) else 0
     return {id(p): name[start:] for name, p in pairs}
 
 
 def default_comm(comm: Any) -> Comm:
-    """All ranks of MPI, which must then be those of PyTorch's process group, if there is one; or those of comm."""
+    """All ranks, which must then be those of PyTorch's process group, if there is one; or those of
+    comm: a communicator of rill's or of mpi4py, or a process group."""
+    if isinstance(comm, Comm):
+        return comm
     if comm is not None:
-        return comm if isinstance(comm, Comm) else Comm(comm)
+        return from_group(comm) if isinstance(comm, dist.ProcessGroup) else Comm(comm)
     made = world()
     if dist.is_initialized() and dist.get_world_size() != made.size:
         ranks = dist.get_world_size()
-        why = f"PyTorch's process group has {ranks} ranks, MPI {made.size}; comm= takes a communicator with the ranks of the group"
+        have = f"MPI {made.size}" if made.mpi is not None else f"rill.world() {made.size}"
+        why = f"PyTorch's process group has {ranks} ranks, {have}; comm= takes the group, or a communicator with its ranks"
         raise RuntimeError(_launch.message(ranks, why))
     return made

@@ -1,26 +1,32 @@
 """The communication hook of DistributedDataParallel.
 
-DDP calls the hook for each bucket of gradients as soon as the backward pass has filled it, in the same order on all ranks. The
-hook starts the bucket's reducers and returns a future at once, so that the exchange goes on behind the rest of the backward
-pass, see ``_progress.py``; the last bucket's hook completes all.
+DDP calls the hook for each bucket of gradients as soon as the backward pass has filled it, in the
+same order on all ranks. The hook starts the bucket's reducers and returns a future at once, so that
+the exchange goes on behind the rest of the backward pass, see ``_progress.py``; the last bucket's
+hook completes all.
 
-Gradients on a GPU go through page-locked memory of the host, see ``_staging.py``.
+Gradients on a CUDA device stay there, see ``_device.py``, and no host waits for them: the next step
+waits for this one's exchanges to be known as complete. Where librill can't work there they go
+through page-locked memory of the host, see ``_staging.py``.
 
-DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to step, so the first
-step is summed densely (``dense_steps``), and when the layout changes later residuals move with their parameters. After ``load`` the first
-backward pass is for reducers of the later layout: its gradients wait for the last bucket, and go to them from wherever they lie.
+DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to
+step, so the first step is summed densely (``dense_steps``), and when the layout changes later
+residuals move with their parameters. After ``load`` the first backward pass is for reducers of the
+later layout: its gradients wait for the last bucket, and go to them from wherever they lie.
 
-A gradient that is sparse has a bucket of its own; it is summed exactly, as blocks of rows, and has no residual.
+A gradient that is sparse has a bucket of its own; it is summed exactly, as blocks of rows, and has
+no residual.
 
-A step that is void in one of its reducers (a gradient was not finite) is void as a whole, as an optimizer skips it as a whole: the other reducers
-take their updates back, and all gradients are NaN. What DDP drops is taken back as well, see ``_ddp.py``.
+A step that is void in one of its reducers (a gradient was not finite) is void as a whole, as an
+optimizer skips it as a whole: the other reducers take their updates back, and all gradients are
+NaN. What DDP drops is taken back as well, see ``_ddp.py``.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -29,9 +35,10 @@ from torch.nn.parallel import DistributedDataParallel
 from .._buffers import type_of
 from .._structs import Stats
 from ._ddp import Wrapper, after_backward, look_around, warn_of_adam
+from ._device import Devices, land
 from ._follow import Followed
 from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
-from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, SparseJob
+from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, Queued, SparseJob
 from ._progress import Progress
 
 if TYPE_CHECKING:
@@ -39,18 +46,21 @@ if TYPE_CHECKING:
 
 
 class State(Checkpointed):
-    """What the hook keeps: ``ddp.register_comm_hook(rill.torch.State("oktopk", density=0.01), rill.torch.hook)``.
+    """What the hook keeps: ``ddp.register_comm_hook(rill.torch.State("oktopk", density=0.01),
+    rill.torch.hook)``.
 
-    algorithm: a method ("dense", "topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4", ...; see ``rill.method``), or "auto".
-    density: share of each bucket's entries that is sent in a step. value_bits: 0 raw, 16, 8, 4 or 2.
-    rules: other options for some parameters, the first that fits: ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose
-    first part may be a function of name and parameter. Needs ``module``.
-    small: parameters of fewer values that no rule is for are summed densely.
-    module: the model, or its DistributedDataParallel, for the names of its parameters; rules and checkpoints need them.
-    dense_steps: steps at the start that are summed densely; at least one is due to DDP, see above.
-    overlap: "thread", "hook", or "auto", which is "thread" where MPI has MPI_THREAD_MULTIPLE and there are several hosts or cores to spare.
-    comm: a rill.Comm or an mpi4py communicator with the ranks of DDP's process group.
-    Other keywords are options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``, ``nonfinite=``, ...
+    algorithm: a method ("dense", "topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4", ...; see
+    ``rill.method``), or "auto". density: share of each bucket's entries that is sent in a step.
+    value_bits: 0 raw, 16, 8, 4 or 2. rules: other options for some parameters, the first that fits:
+    ``{"*.bias": "dense", "embed*": {"density": 0.001}}``, or pairs whose first part may be a
+    function of name and parameter. Needs ``module``. small: parameters of fewer values that no rule
+    is for are summed densely. module: the model, or its DistributedDataParallel, for the names of
+    its parameters; rules and checkpoints need them. dense_steps: steps at the start that are summed
+    densely; at least one is due to DDP, see above. overlap: "thread", "hook", or "auto", which is
+    "thread" where MPI has MPI_THREAD_MULTIPLE and there are several hosts or cores to spare. comm:
+    a rill.Comm or an mpi4py communicator with the ranks of DDP's process group. Other keywords are
+    options of the reducers: ``momentum=``, ``clip=``, ``warmup_steps=``, ``select=``,
+    ``nonfinite=``, ...
 
     Collective: options are checked, and must be the same on all ranks.
     """
@@ -73,7 +83,7 @@ class State(Checkpointed):
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
 
         def check() -> None:
-            self._progress = Progress(overlap)
+            self._progress = Progress(self.comm, overlap)
             if rules and module is None:
                 raise ValueError("rules need the names of the parameters: give module=model")
 
@@ -98,12 +108,13 @@ class State(Checkpointed):
         self._loaded = False  # whether the next step is the first after load
         self._held: Optional[HeldJob] = None
         self._flying: list[AnyJob] = []  # jobs of this step
+        self._devices = Devices(self.comm, self._chooser.all_options())
+        self._queued = Queued()
         self._sparse_stats: dict[int, Stats] = {}
         self._looked, self._warned = False, not self._chooser.is_sparse()
         self._wrapper: Optional[Wrapper] = None
-        self._due: Optional[
-            tuple[list[Flight], bool]
-        ] = None  # of a step whose unused parameters are not yet known
+        # Of a step whose unused parameters are not yet known.
+        self._due: Optional[Callable[[], None]] = None
 
     # ---- the hook ----
 
@@ -118,14 +129,18 @@ class State(Checkpointed):
             job = self._start_sparse(index, buffer)
             future = job.future
         elif self._held is not None:
-            future = self._held.hold(index, parameters, buffer)
+            future = self._held.hold(index, parameters, buffer, self._devices.known(buffer))
             return self._end_step(future) if last else future
         else:
             job = self._ready(index, buffer, parameters)
             future = job.start(buffer)
-        self._flying.append(job)
-        self._progress.add(job, last and self._held is None)
+        self._fly(job, last and self._held is None)
         return self._end_step(future) if last else future
+
+    def _fly(self, job: AnyJob, last: bool = False) -> None:
+        self._flying.append(job)
+        if not job.queued:
+            self._progress.add(job, last)
 
     def _ready(
         self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]
@@ -181,8 +196,11 @@ class State(Checkpointed):
             if job.failure is not None:
                 raise job.failure
         self._sparse_stats = {job.index: job.stats for job in jobs if isinstance(job, SparseJob)}
-        void = any([job.voided() for job in jobs])
-        if void:
+        queued = [job for job in jobs if not isinstance(job, SparseJob) and job.queued]
+        void = any([job.voided() for job in jobs if not job.queued])
+        if queued:
+            self._land(queued, void, dense)
+        elif void:
             for job in jobs:
                 for flight in job.flights:
                     if not dense and not flight.group.reducer._voided():
@@ -193,20 +211,37 @@ class State(Checkpointed):
             self._see_to_unused([flight for job in jobs for flight in job.flights], void)
         return future
 
+    def _land(self, queued: list[Any], void: bool, dense: bool) -> None:
+        """Exchanges on a device: their end is that of the current stream's work so far."""
+        flights = [flight for job in queued for flight in job.flights]
+        memory = [buffer for job in queued for buffer in job.memory()]
+        taint = land(flights, memory, void)
+        for other in self._flying:
+            if isinstance(other, SparseJob) and taint is not None:
+                other.taint(taint)
+        for job in queued:
+            job.deliver()
+        self._queued.begin(queued, [] if dense else flights, void)
+
     def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
-        assert self._wrapper is not None
-        return_unused = self._wrapper.return_unused
-        if void:
-            flights = [flight for flight in flights if not flight.group.reducer._voided()]
-        if not after_backward(lambda: return_unused(flights, void, joined=False)):
-            self._due = flights, void
+        def see(joined: bool = False) -> None:
+            assert self._wrapper is not None
+            late = self._queued.end() or void
+            if late:
+                own = [flight for flight in flights if not flight.group.reducer._voided()]
+            self._wrapper.return_unused(own if late else flights, late, joined)
+
+        if not after_backward(see):
+            self._due = lambda: see(joined=True)
 
     def _settle(self) -> None:
-        """All steps are complete: those of a backward pass that was broken off as well. DDP has the failures."""
+        """All steps are complete: those of a backward pass that was broken off as well. DDP has the
+        failures, but for late ones."""
         self._progress.complete()
+        self._queued.end()
         if self._due is not None and self._wrapper is not None:
-            (flights, void), self._due = self._due, None
-            self._wrapper.return_unused(flights, void, joined=True)
+            due, self._due = self._due, None
+            due()
 
     # ---- the first step after load ----
 
@@ -219,8 +254,7 @@ class State(Checkpointed):
         flights = self._held_flights(held)
         if flights is not None:
             held.start(flights)
-            self._flying.append(held)
-            self._progress.add(held, last=True)
+            self._fly(held, last=True)
             return
         # The parameters or their rules are others: residuals go where they fit.
         for index, parameters, buffer, place, future in held.buckets:
@@ -230,11 +264,11 @@ class State(Checkpointed):
             job.buckets.append((index, parameters, buffer, place, future))
             assert made.job is not None
             job.start(list(made.job.flights))
-            self._flying.append(job)
-            self._progress.add(job)
+            self._fly(job)
 
     def _held_flights(self, held: HeldJob) -> Optional[list[Flight]]:
-        """Each loaded group with its members, wherever they are; None if they are not all there, or others are."""
+        """Each loaded group with its members, wherever they are; None if they are not all there, or
+        others are."""
         where = {}
         for _, parameters, _, place, _ in held.buckets:
             for parameter, part in zip(
@@ -257,6 +291,13 @@ class State(Checkpointed):
                 Flight(group, [one[1] for one in found if one], [one[0] for one in found if one])
             )
         return None if where else flights
+
+    def _device_of(self, name: str) -> Optional[torch.device]:
+        module = self._module()
+        for parameter in module.parameters() if module is not None else ():
+            if self._names.get(id(parameter)) == name:
+                return self._devices.of(parameter)
+        return None
 
     def load(self, folder: "os.PathLike[str] | str") -> None:
         super().load(folder)
@@ -311,7 +352,7 @@ class State(Checkpointed):
         self._collect(index)
         for rule in dict.fromkeys(rule for _, _, rule in key):
             members = [Member(name, count) for name, count, own in key if own == rule]
-            self._make_group(index, buffer.dtype, members, rule)
+            self._make_group(index, buffer.dtype, members, rule, self._devices.of(buffer))
         made = self._buckets[index]
         made.arrange(key, type_of(buffer.dtype))
         for group in made.groups:
@@ -321,15 +362,14 @@ class State(Checkpointed):
     def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> Bucket:
         members = [Member(name, count) for name, count, _ in key]
         made = self._dense_buckets[index] = Bucket()
-        made.groups.append(
-            Group(self.comm, buffer.dtype, members, -1, self._chooser.dense_options())
-        )
+        options, device = self._chooser.dense_options(), self._devices.of(buffer)
+        made.groups.append(Group(self.comm, buffer.dtype, members, -1, options, device))
         made.arrange(key, type_of(buffer.dtype))
         return made
 
     def _collect(self, index: int) -> None:
-        """The layout has changed: residuals of the buckets from here on wait for the parameters' new buckets. Buckets before
-        were found unchanged or made anew in this step."""
+        """The layout has changed: residuals of the buckets from here on wait for the parameters'
+        new buckets. Buckets before were found unchanged or made anew in this step."""
         for number in [n for n in self._buckets if n >= index]:
             for group in self._buckets.pop(number).groups:
                 for name, part in group.residuals().items():
@@ -350,8 +390,15 @@ class State(Checkpointed):
             group.reducer.free()
         self._buckets.clear()
 
-    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
-        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
+    def _make_group(
+        self,
+        bucket: int,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        device: Optional[torch.device],
+    ) -> Group:
+        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule), device)
         self._buckets.setdefault(bucket, Bucket()).groups.append(group)
         return group
 

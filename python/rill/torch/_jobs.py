@@ -9,6 +9,7 @@ import torch
 from .._buffers import Type
 from .._comm import Comm
 from .._reducer import Step
+from ._device import give_back_late
 from ._groups import Flight, Group, Member
 from ._progress import Job
 from ._staging import Place, place_of
@@ -48,8 +49,9 @@ class Bucket:
         return True
 
     def holds(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> bool:
-        """Whether these are its memory and its parameters as they were in the last step. This is all that a step usually has to look at: the
-        backward pass has driven Python's objects out of the caches, where each that is touched costs a tenth of a microsecond and more.
+        """Whether these are its memory and its parameters as they were in the last step. This is
+        all that a step usually has to look at: the backward pass has driven Python's objects out of
+        the caches, where each that is touched costs a tenth of a microsecond and more.
         """
         return (
             self._address == buffer.data_ptr()
@@ -59,7 +61,7 @@ class Bucket:
 
     def bind(self, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]) -> None:
         """Takes this memory, and parameters that it is arranged for."""
-        place = place_of(buffer)
+        place = place_of(buffer, self.groups[0].device)
         parts = place.memory.split([count for _, count, _ in self.key])
         flights = [
             Flight(group, [parts[i] for i in own], [parameters[i] for i in own])
@@ -84,18 +86,27 @@ class BucketJob(Job):
     def __init__(self, steps: Sequence[Step], flights: Sequence[Flight], place: Place) -> None:
         super().__init__(steps)
         self._steps, self.flights, self._place = steps, flights, place
+        self.queued = place.queued
 
     def start(self, buffer: torch.Tensor) -> Any:
         """A future of the bucket's mean."""
         self._place.fetch(buffer)
-        for step in self._steps:
-            step.start()
+        for flight, step in zip(self.flights, self._steps):
+            flight.group.start(step)
         self.begin()
         self._buffer, self.future = buffer, self._place.future()
         return self.future
 
     def finished(self, failure: Optional[Exception]) -> None:
-        _deliver(self._place, self._buffer, self.future, failure)
+        if not self.queued:
+            _deliver(self._place, self._buffer, self.future, failure)
+
+    def memory(self) -> list[torch.Tensor]:
+        return [self._buffer]
+
+    def deliver(self) -> None:
+        """The update is there in the order of the current stream."""
+        self._place.deliver(self._buffer, self.future)
 
     def voided(self) -> bool:
         return any([flight.group.reducer._voided() for flight in self.flights])
@@ -109,13 +120,21 @@ class HeldJob(Job):
 
     def __init__(self) -> None:
         super().__init__([])
+        self.queued = False
         self.flights: list[Flight] = []
         self.buckets: list[
             tuple[int, Sequence[torch.Tensor], torch.Tensor, Place, Any]
         ] = []  # index, parameters, memory, future
 
-    def hold(self, index: int, parameters: Sequence[torch.Tensor], buffer: torch.Tensor) -> Any:
-        place = place_of(buffer)
+    def hold(
+        self,
+        index: int,
+        parameters: Sequence[torch.Tensor],
+        buffer: torch.Tensor,
+        device: Optional[torch.device],
+    ) -> Any:
+        """device: where the reducers are."""
+        place = place_of(buffer, device)
         place.fetch(buffer)
         future = place.future()
         self.buckets.append((index, parameters, buffer, place, future))
@@ -123,10 +142,20 @@ class HeldJob(Job):
 
     def start(self, flights: list[Flight]) -> None:
         self.flights = flights
-        self._pending = [flight.group.prepare(flight.parts).start() for flight in flights]
+        self.queued = any(place.queued for _, _, _, place, _ in self.buckets)
+        self._pending = [f.group.start(f.group.prepare(f.parts)) for f in flights]
         self.begin()
 
+    def memory(self) -> list[torch.Tensor]:
+        return [buffer for _, _, buffer, _, _ in self.buckets]
+
+    def deliver(self) -> None:
+        for _, _, buffer, place, future in self.buckets:
+            place.deliver(buffer, future)
+
     def finished(self, failure: Optional[Exception]) -> None:
+        if self.queued:
+            return
         for _, _, buffer, place, future in self.buckets:
             _deliver(place, buffer, future, failure)
 
@@ -138,10 +167,40 @@ class HeldJob(Job):
             place.spoil(buffer)
 
 
+class Queued:
+    """Exchanges of the last step on a device, of which the host does not know yet how they
+    ended."""
+
+    def __init__(self) -> None:
+        self._jobs: Sequence[Union[BucketJob, HeldJob]] = ()
+        self._flights: Sequence[Flight] = ()  # that give their updates back if the step is void
+        self._void = False
+
+    def begin(
+        self, jobs: Sequence[Union[BucketJob, HeldJob]], flights: Sequence[Flight], void: bool
+    ) -> None:
+        self._jobs, self._flights, self._void = jobs, flights, void
+
+    def end(self) -> bool:
+        """They are complete: raises what one has failed by. Whether the step was void."""
+        jobs, self._jobs = self._jobs, ()
+        for job in jobs:
+            job.advance(wait=True)
+        for job in jobs:
+            if job.failure is not None:
+                raise job.failure
+        if jobs:
+            self._void = self._void or any([job.voided() for job in jobs])
+            if self._void:
+                give_back_late(self._flights)
+        return self._void
+
+
 class SparseJob(Job):
     """The exact sum of a bucket that is one sparse gradient."""
 
     flights: Sequence[Flight] = ()
+    queued = False
 
     def __init__(
         self, comm: Comm, index: int, buffer: torch.Tensor, options: Mapping[str, Any]
@@ -172,6 +231,11 @@ class SparseJob(Job):
 
     def voided(self) -> bool:
         return self._void and not bool(torch.isfinite(self._mean._values()).all())
+
+    def taint(self, number: torch.Tensor) -> None:
+        """Adds 0 or NaN, in the order of the current stream."""
+        values = self._mean._values()
+        values.add_(number.to(dtype=values.dtype, device=values.device))
 
     def spoil(self) -> None:
         self._mean._values().fill_(float("nan"))

@@ -1,17 +1,20 @@
 """An optimizer whose step first exchanges the gradients, for code without DistributedDataParallel.
 
-Each gradient goes the way that suits it (Kim et al., Parallax, EuroSys 2019). Sparse ones (``nn.Embedding(sparse=True)``) are summed
-exactly, as blocks of whole rows. Small dense ones go dense, fused into one message per type. Large ones have a reducer each, and
-with algorithm "auto" the planner decides for each between all of it, its non-zeros and its largest entries.
+Each gradient goes the way that suits it (Kim et al., Parallax, EuroSys 2019). Sparse ones
+(``nn.Embedding(sparse=True)``) are summed exactly, as blocks of whole rows. Small dense ones go
+dense, fused into one message per type. Large ones have a reducer each, and with algorithm "auto"
+the planner decides for each between all of it, its non-zeros and its largest entries.
 
-In ``step()`` the ranks agree on who has which gradient, in one small MPI call: a parameter without a gradient on some ranks counts as
-zero there, and one without a gradient on any rank is left alone.
+In ``step()`` the ranks agree on who has which gradient, in one small MPI call: a parameter without
+a gradient on some ranks counts as zero there, and one without a gradient on any rank is left alone.
 
-From the second step on most exchanges are under way by then: when autograd has accumulated a gradient, a hook starts its exchange behind
-the rest of the backward pass. Starts must have the same order on all ranks, whatever the order in which a rank's gradients come;
-so there is one fixed order, last parameters first, and a gradient that comes early waits for those before it. Only parameters
-that had a gradient in the step before take part, in the layout (dense or sparse) that they had then: a rank whose
-own gradient is missing or of the other layout catches up in ``step()``, and gives zeros or converts.
+From the second step on most exchanges are under way by then: when autograd has accumulated a
+gradient, a hook starts its exchange behind the rest of the backward pass. Starts must have the same
+order on all ranks, whatever the order in which a rank's gradients come; so there is one fixed
+order, last parameters first, and a gradient that comes early waits for those before it. Only
+parameters that had a gradient in the step before take part, in the layout (dense or sparse) that
+they had then: a rank whose own gradient is missing or of the other layout catches up in ``step()``,
+and gives zeros or converts.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 import numpy as np
 import torch
 
-from .._comm import Comm, Pending
+from .._pending import Pending
 from .._structs import Stats
 from ._ddp import warn_of_adam
+from ._device import Devices, give_back_late, land
 from ._follow import Followed
 from ._groups import (
     FUSED,
@@ -53,6 +57,8 @@ class _Exchange(Job):
         self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None
     ) -> None:
         super().__init__([pending])
+        # Whether it goes on in the order of a device's streams.
+        self.queued = flight is not None and flight.group.device is not None
         self.apply = apply  # with whether the step is void
         self.flight = flight  # of a reducer
         self.voided: Callable[[], bool] = (
@@ -64,16 +70,20 @@ class _Exchange(Job):
 
 
 class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
-    """Wraps an optimizer: ``optimizer = rill.torch.DistributedOptimizer(optimizer, model.named_parameters(), algorithm="oktopk")``.
+    """Wraps an optimizer: ``optimizer = rill.torch.DistributedOptimizer(optimizer,
+    model.named_parameters(), algorithm="oktopk")``.
 
-    ``step()`` replaces each gradient by the mean over the ranks, or what the method makes of it, and then calls the
-    optimizer's own step; momentum and Adam are thus applied after the exchange. ``synchronize()`` does the first half alone, for
-    code that clips in between; the next step() does not exchange again.
+    ``step()`` replaces each gradient by the mean over the ranks, or what the method makes of it,
+    and then calls the optimizer's own step; momentum and Adam are thus applied after the exchange.
+    ``synchronize()`` does the first half alone, for code that clips in between; the next step()
+    does not exchange again.
 
-    small: dense tensors of fewer values are fused and summed densely. backward_passes: backward passes whose gradients
-    add up to a step. overlap: "thread", "hook" or "auto" as in ``State``, with exchanges behind the (last) backward pass; gradients
-    must not be touched between it and step() or synchronize() then. "step": they start in step(). Other arguments are as in
-    ``State``. The optimizer's own state_dict is untouched (and local); residuals are in ``reducers_state_dict`` or ``save``, which are collective.
+    small: dense tensors of fewer values are fused and summed densely. backward_passes: backward
+    passes whose gradients add up to a step. overlap: "thread", "hook" or "auto" as in ``State``,
+    with exchanges behind the (last) backward pass; gradients must not be touched between it and
+    step() or synchronize() then. "step": they start in step(). Other arguments are as in ``State``.
+    The optimizer's own state_dict is untouched (and local); residuals are in
+    ``reducers_state_dict`` or ``save``, which are collective.
     """
 
     def __init__(  # type: ignore[misc]
@@ -104,7 +114,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
 
         def check() -> None:
-            self._progress = Progress("hook" if overlap == "step" else overlap)
+            self._progress = Progress(self.comm, "hook" if overlap == "step" else overlap)
             missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
             if missing:
                 raise ValueError(
@@ -126,6 +136,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanged = False
         self._sparse_stats: dict[str, Stats] = {}
         self._exchanges: list[_Exchange] = []  # of this step, in the order of their starts
+        self._devices = Devices(self.comm, self._chooser.all_options())
+        self._queued: list[_Exchange] = []  # of the last step, on a device
+        self._queued_void = False
         self._kinds = [0] * len(self._parameters)  # of the last step
         self._units = self._find_units()
         self._early: list[
@@ -185,7 +198,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         Checkpointed.follow(self, self.optimizer if what is None else what)
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Exchanges the gradients, unless synchronize() just did, and makes the optimizer's step."""
+        """Exchanges the gradients, unless synchronize() just did, and makes the optimizer's
+        step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -219,7 +233,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanged = True
 
     def _agree(self) -> list[int]:
-        """By a call of rill, not of MPI: it fails where a rank has left. Exchanges may be under way on some ranks only."""
+        """By a call of rill, not of MPI: it fails where a rank has left. Exchanges may be under way
+        on some ranks only."""
         count = len(self._parameters)
         mine = np.zeros(2 * count, np.float32)
         for i, p in enumerate(self._parameters):
@@ -239,6 +254,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
         if not self._exchanges:  # the first of this step
+            self._end_queued()
             self._follow()
         for i in unit:
             if kinds[i] == _SPARSE:
@@ -248,8 +264,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _begin(self, exchange: _Exchange) -> None:
         self._exchanges.append(exchange)
-        self._progress.choose(self.comm, torch.get_num_threads())
-        self._progress.add(exchange)
+        if not exchange.queued:
+            self._progress.choose(self.comm, torch.get_num_threads())
+            self._progress.add(exchange)
 
     def _start_sparse(self, parameter: torch.Tensor) -> _Exchange:
         gradient = parameter.grad
@@ -257,17 +274,18 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide,
             # ours are none.
             gradient = torch.sparse_coo_tensor(
-                torch.empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
+                torch.empty((1, 0), dtype=torch.int64, device=parameter.device),
+                parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
                 **UNCHECKED,
             )  # fmt: skip
         elif not gradient.is_sparse:
             gradient = gradient.to_sparse(1)
         dense_dim = gradient.dense_dim()
-        stream = to_stream(gradient)
+        stream = to_stream(gradient.cpu())
         request = self.comm.iallreduce(stream, stream)
 
         def apply(void: bool) -> None:
-            total = from_stream(stream, parameter.shape, dense_dim)
+            total = from_stream(stream, parameter.shape, dense_dim).to(parameter.device)
             parameter.grad = total / self.comm.size if self._average else total
             if void:
                 parameter.grad._values().fill_(float("nan"))
@@ -281,10 +299,13 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         return exchange
 
     def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> _Exchange:
-        """All of the unit take part, as zeros where no rank has a dense gradient; those keep what they have."""
+        """All of the unit take part, as zeros where no rank has a dense gradient; those keep what
+        they have."""
         group = self._group(tuple(self._names[id(self._parameters[i])] for i in unit))
         gradients = [self._dense_gradient(self._parameters[i], i in present) for i in unit]
-        step = group.prepare(gradients).start()
+        if group.device is None:  # where they are, or a copy
+            gradients = [gradient.cpu() for gradient in gradients]
+        step = group.start(group.prepare(gradients))
 
         def apply(void: bool) -> None:
             for i, update in zip(unit, gradients):
@@ -292,7 +313,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
                     update.fill_(float("nan"))
                 parameter = self._parameters[i]
                 if i in present and parameter.grad is not update:
-                    parameter.grad = update.view(parameter.shape)
+                    parameter.grad = update.view(parameter.shape).to(parameter.device)
 
         return _Exchange(step, apply, Flight(group, gradients, [self._parameters[i] for i in unit]))
 
@@ -300,33 +321,65 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """Contiguous memory: the gradient's own where that can be, zeros where there is none."""
         gradient = parameter.grad
         if gradient is None or not present:
-            return torch.zeros(parameter.shape, dtype=parameter.dtype)
+            return torch.zeros(parameter.shape, dtype=parameter.dtype, device=parameter.device)
         if gradient.is_sparse:
             return gradient.to_dense()
         return gradient if gradient.is_contiguous() else gradient.contiguous()
 
     def _finish(self) -> None:
-        """Completes all and puts the results in place; a failure is raised when nothing is under way any more."""
+        """Completes all and puts the results in place; a failure is raised when nothing is under
+        way any more."""
         self._progress.complete()
         done, self._exchanges = self._exchanges, []
         failures = [exchange.failure for exchange in done if exchange.failure is not None]
         if failures:
             raise failures[0]
         # A step that is void in one of its exchanges is void as a whole, see _hook.py.
-        voided = [exchange.voided() for exchange in done]
-        for exchange, own in zip(done, voided):
+        here = [exchange for exchange in done if not exchange.queued]
+        voided = [exchange.voided() for exchange in here]
+        for exchange, own in zip(here, voided):
             if any(voided) and not own and exchange.flight is not None:
                 exchange.flight.give_back()
             exchange.apply(any(voided))
+        self._land([exchange for exchange in done if exchange.queued], here, any(voided))
+
+    def _land(self, queued: list[_Exchange], here: list[_Exchange], void: bool) -> None:
+        """Those on a device: the current stream goes on behind them."""
+        flights = [exchange.flight for exchange in queued if exchange.flight is not None]
+        if not flights:
+            return
+        taint = land(flights, [part for flight in flights for part in flight.parts], void)
+        for exchange in queued:
+            exchange.apply(False)
+        sparse = [p.grad for p in self._parameters if p.grad is not None and p.grad.is_sparse]
+        for gradient in sparse if here and taint is not None else ():
+            values = gradient._values()
+            values.add_(taint.to(dtype=values.dtype, device=values.device))
+        self._queued, self._queued_void = queued, void
+
+    def _end_queued(self) -> None:
+        """The exchanges of the step before are known to be complete: raises what one has failed
+        by."""
+        queued, self._queued = self._queued, []
+        for exchange in queued:
+            exchange.advance(wait=True)
+        for exchange in queued:
+            if exchange.failure is not None:
+                raise exchange.failure
+        if self._queued_void or any([exchange.voided() for exchange in queued]):
+            give_back_late([exchange.flight for exchange in queued])
+        self._queued_void = False
 
     def _settle(self) -> None:
         self._progress.complete()
+        self._end_queued()
 
     # ---- behind the backward pass ----
 
     def _find_units(self) -> list[tuple[int, ...]]:
-        """Parameters that are exchanged together, by number: large ones alone, small ones fused. Last parameters first, as the backward
-        pass has them; a fused unit where its first parameter is, which is ready last."""
+        """Parameters that are exchanged together, by number: large ones alone, small ones fused.
+        Last parameters first, as the backward pass has them; a fused unit where its first parameter
+        is, which is ready last."""
         units: list[tuple[int, ...]] = []
         numbers = {self._names[id(p)]: i for i, p in enumerate(self._parameters)}
         for i in reversed(range(len(self._parameters))):
@@ -342,7 +395,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         return kinds == {_DENSE} or (len(unit) == 1 and kinds == {_SPARSE})
 
     def _watch(self) -> list[Any]:
-        """Has autograd call _ready after it has accumulated a gradient. The nodes live as long as they are held."""
+        """Has autograd call _ready after it has accumulated a gradient. The nodes live as long as
+        they are held."""
         mine = weakref.ref(self)
         nodes = []
         for i, parameter in enumerate(self._parameters):
@@ -382,12 +436,13 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     # ---- groups ----
 
     def _find_fused(self) -> dict[str, tuple[str, ...]]:
-        """Names of small parameters that no rule is for, with the names of those that they are fused with."""
-        by_type: dict[torch.dtype, list[str]] = {}
+        """Names of small parameters that no rule is for, with the names of those that they are
+        fused with."""
+        by_type: dict[Any, list[str]] = {}
         for p in self._parameters:
             name = self._names[id(p)]
             if self._chooser.number(name, p) == FUSED:
-                by_type.setdefault(p.dtype, []).append(name)
+                by_type.setdefault((p.dtype, p.device), []).append(name)
         return {name: tuple(names) for names in by_type.values() for name in names}
 
     def _group(self, names: tuple[str, ...]) -> Group:
@@ -395,11 +450,22 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             parameters = [self._by_name[name] for name in names]
             rule = self._chooser.number(names[0], parameters[0])
             members = [Member(name, p.numel()) for name, p in zip(names, parameters)]
-            self._make_group(0, parameters[0].dtype, members, rule).feed(self._kept)
+            device = self._devices.of(parameters[0])
+            self._make_group(0, parameters[0].dtype, members, rule, device).feed(self._kept)
         return self._groups[names]
 
-    def _make_group(self, bucket: int, dtype: Any, members: Sequence[Member], rule: int) -> Group:
-        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule))
+    def _device_of(self, name: str) -> Optional[torch.device]:
+        return self._devices.of(self._by_name[name]) if name in self._by_name else None
+
+    def _make_group(
+        self,
+        bucket: int,
+        dtype: Any,
+        members: Sequence[Member],
+        rule: int,
+        device: Optional[torch.device],
+    ) -> Group:
+        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule), device)
         self._groups[tuple(m.name for m in members)] = group
         return group
 
@@ -414,7 +480,9 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     @property
     def stats(self) -> dict[str, Stats]:
-        """Of the last exchange: by the name of the parameter, or of the first of those that are fused."""
+        """Of the last exchange: by the name of the parameter, or of the first of those that are
+        fused."""
+        self._settle()
         return {
             **{names[0]: group.reducer.stats for names, group in self._groups.items()},
             **self._sparse_stats,
@@ -423,19 +491,3 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
 def _numbered(parameters: Sequence[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
     return [(f"parameter.{i}", p) for i, p in enumerate(parameters)]
-
-
-@torch.no_grad()
-def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = None) -> None:
-    """Gives all ranks the root's parameters and buffers, as DistributedDataParallel does when it is made. Collective."""
-    ranks = comm
-    if comm is None or isinstance(comm, Comm):
-        ranks = default_comm(comm).mpi
-        default_comm(comm)._agree()
-    for tensor in [*module.parameters(), *module.buffers()]:
-        memory = tensor.detach().contiguous()
-        ranks.Bcast(
-            memory.view(-1).view(torch.uint8).numpy() if memory.numel() else np.empty(0, np.uint8),
-            root=root,
-        )
-        tensor.copy_(memory)

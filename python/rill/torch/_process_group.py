@@ -1,4 +1,4 @@
-"""PyTorch's own process group from MPI's ranks."""
+"""How ranks of PyTorch begin: its process group, from MPI's ranks or torchrun's, and parameters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import socket
 from typing import Any, Optional
 
+import torch
 import torch.distributed as dist
 
 from .. import _launch
-from .._comm import mpi
+from .._mpi import mpi
+from ._groups import default_comm
 
 
 def init_process_group(
@@ -19,11 +21,15 @@ def init_process_group(
     comm: Any = None,
     timeout: datetime.timedelta = datetime.timedelta(minutes=30),
 ) -> tuple[int, int]:
-    """``torch.distributed.init_process_group`` with the ranks of an mpi4py communicator (``MPI.COMM_WORLD``).
+    """``torch.distributed.init_process_group`` with the ranks of an mpi4py communicator
+    (``MPI.COMM_WORLD``), or of torchrun where it has started the program.
 
-    Rank 0 opens the rendezvous and tells the others through MPI, unless MASTER_ADDR and MASTER_PORT are set, as torchrun
-    does. Returns rank and size. Collective.
+    Under MPI rank 0 opens the rendezvous and tells the others, unless MASTER_ADDR and MASTER_PORT
+    are set. Returns rank and size. Collective.
     """
+    if comm is None and _launch.without_mpi():
+        dist.init_process_group(backend, timeout=timeout)
+        return dist.get_rank(), dist.get_world_size()
     comm = _ranks(comm)
     rank, size = comm.Get_rank(), comm.Get_size()
     expected = os.environ.get("WORLD_SIZE")
@@ -58,9 +64,12 @@ def init_process_group(
 
 
 def set_environment(comm: Any = None) -> None:
-    """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from MPI where they are not set, so that a script written for
-    torchrun runs under mpirun as it is. RuntimeError under torchrun itself, whose processes are no ranks of MPI. Collective.
+    """Sets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from MPI
+    where they are not set, so that a script written for torchrun runs under mpirun as it is. Under
+    torchrun they are all set: it does nothing. Collective.
     """
+    if comm is None and _launch.without_mpi():
+        return
     comm = _ranks(comm)
     host = comm.Split_type(mpi().module.COMM_TYPE_SHARED)
     address = _address(comm)
@@ -84,7 +93,8 @@ def set_environment(comm: Any = None) -> None:
 
 
 def _ranks(comm: Any) -> Any:
-    """An mpi4py communicator: the one given, or that of all ranks, if these are all that a launcher has started."""
+    """An mpi4py communicator: the one given, or that of all ranks, if these are all that a launcher
+    has started."""
     if comm is not None:
         return comm
     everybody = mpi().module.COMM_WORLD
@@ -96,3 +106,18 @@ def _address(comm: Any) -> str:
     """The loopback address where all ranks are on one host, else this host's name. Collective."""
     hosts = set(comm.allgather(socket.gethostname()))
     return "127.0.0.1" if len(hosts) == 1 else socket.gethostname()
+
+
+@torch.no_grad()
+def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = None) -> None:
+    """Gives all ranks the root's parameters and buffers, as DistributedDataParallel does when it is
+    made. Collective."""
+    ranks = default_comm(comm)
+    ranks._agree()
+    for tensor in [*module.parameters(), *module.buffers()]:
+        memory = tensor.detach().cpu().contiguous()
+        if memory.numel():
+            ranks._bcast_bytes(memory.view(-1).view(torch.uint8).numpy(), root)
+        tensor.copy_(memory)
+    if ranks is not comm and comm is not None:
+        ranks.free()

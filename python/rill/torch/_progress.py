@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import collections
 import os
+import socket
 from typing import Optional, Sequence
 
-from .._comm import Comm, Pending, mpi
+from .._comm import Comm
+from .._pending import Pending
 
 
 class Job:
@@ -55,10 +57,10 @@ class Job:
 class Progress:
     """Jobs under way, in the order of their starts."""
 
-    def __init__(self, overlap: str) -> None:
+    def __init__(self, comm: Comm, overlap: str) -> None:
         if overlap not in ("auto", "thread", "hook"):
             raise ValueError(f"overlap {overlap!r} is none of auto, thread, hook")
-        threads = mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
+        threads = comm.threads
         if overlap == "thread" and not threads:
             raise ValueError(
                 "overlap 'thread' needs an MPI that was initialised with MPI_THREAD_MULTIPLE"
@@ -69,7 +71,8 @@ class Progress:
         self._jobs: collections.deque[Job] = collections.deque()
 
     def choose(self, comm: Comm, compute_threads: int) -> None:
-        """Before the first job: whether a thread advances those of this communicator, on ranks that compute with so many threads. Collective."""
+        """Before the first job: whether a thread advances those of this communicator, on ranks that
+        compute with so many threads. Collective."""
         if self._comm is not None:
             return
         self._comm = comm
@@ -103,10 +106,11 @@ def _thread_pays(comm: Comm, compute_threads: int) -> bool:
     """Whether there are ranks on other hosts, or cores to spare on this one. Collective."""
     if comm.size == 1:
         return False
-    here = comm.mpi.Split_type(mpi().module.COMM_TYPE_SHARED)
-    ranks, cores = here.Get_size(), set().union(*here.allgather(_cores()))
-    here.Free()
-    return ranks < comm.size or len(cores) >= ranks * (compute_threads + 1)
+    everyone = comm._gather([socket.gethostname(), sorted(_cores())])
+    if len({host for host, _ in everyone}) > 1:
+        return True
+    cores = {core for _, own in everyone for core in own}
+    return len(cores) >= comm.size * (compute_threads + 1)
 
 
 def _cores() -> set[int]:

@@ -1,19 +1,25 @@
-"""Where reducers find the gradients of a bucket: in place, or for a bucket on a GPU in page-locked memory of the host.
+"""Where reducers find the gradients of a bucket: in place, in the memory of the host or of a CUDA
+device; or, where librill can't work there, in page-locked memory of the host.
 
-MPI and the reducers work in the host's memory. A bucket on a GPU is copied there on a stream of its own once the kernels that
-fill it are done, and its update is copied back on that stream, so that neither copy waits for later kernels of the backward pass.
-The future is one of the device: whoever waits for it makes its stream wait, not the host.
+A bucket that is staged so is copied there on a stream of its own once the kernels that
+fill it are done, and its update is copied back on that stream, so that neither copy waits for later
+kernels of the backward pass. The future is one of the device: whoever waits for it makes its stream
+wait, not the host.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import torch
+
+from ._device import runtime
 
 
 class Place:
     """A bucket in the host's memory: used as it is."""
+
+    queued = False  # whether the exchange goes on in the order of a device's streams
 
     def __init__(self, buffer: torch.Tensor) -> None:
         self.memory = buffer  # of the host, with the gradients once they are fetched; where the update is to be written
@@ -33,8 +39,21 @@ class Place:
         self.memory.fill_(float("nan"))
 
 
+class DevicePlace(Place):
+    """A bucket on a CUDA device, where the reducers work as well."""
+
+    queued = True
+
+    def __init__(self, buffer: torch.Tensor, device: torch.device) -> None:
+        super().__init__(buffer)
+        self.device = device
+
+    def future(self) -> Any:
+        return runtime.future(self.device)
+
+
 class PinnedPlace(Place):
-    """A bucket on a GPU."""
+    """A bucket on a CUDA device that is staged."""
 
     def __init__(self, buffer: torch.Tensor) -> None:
         super().__init__(torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True))
@@ -61,7 +80,10 @@ class PinnedPlace(Place):
         self.stream.synchronize()  # the future does not know of this
 
 
-def place_of(buffer: torch.Tensor) -> Place:
+def place_of(buffer: torch.Tensor, device: Optional[torch.device]) -> Place:
+    """device: whose memory the reducers work in; None: the host."""
+    if device is not None:
+        return DevicePlace(buffer, device)
     if buffer.device.type == "cpu":
         return Place(buffer)
     if buffer.device.type == "cuda":

@@ -10,6 +10,7 @@ import torch
 
 from .._buffers import Type
 from .._comm import Comm
+from .._library import RillError
 from .._stream import Stream, as_stream
 
 if TYPE_CHECKING:
@@ -57,15 +58,17 @@ def _unflat(flat: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 
 def to_stream(tensor: torch.Tensor) -> Stream:
-    """A stream of a tensor in row order. Of a sparse COO tensor duplicates are summed; one with dense dimensions, such as
-    the gradient of an embedding, becomes block-sparse."""
+    """A stream of a tensor in row order. Of a sparse COO tensor duplicates are summed; one with
+    dense dimensions, such as the gradient of an embedding, becomes block-sparse. Entries of a
+    sparse one come to the memory of the host; a dense one on a CUDA device stays there.
+    """
     if tensor.layout is torch.strided:
         return as_stream(tensor.detach())
     if tensor.layout is not torch.sparse_coo:
         raise TypeError(f"tensor has layout {tensor.layout}: strided or sparse_coo is needed")
-    if tensor.device.type != "cpu":
-        raise TypeError(f"tensor is on {tensor.device}: only CPU tensors are supported")
-    tensor = tensor.detach()
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise TypeError(f"tensor is on {tensor.device}: CPU and CUDA tensors are supported")
+    tensor = tensor.detach().cpu()  # of a sparse one only what is there
     shape = tuple(tensor.shape)
     sparse_shape, dense_shape = shape[: tensor.sparse_dim()], shape[tensor.sparse_dim() :]
     stream = Stream(math.prod(shape), tensor.dtype)
@@ -109,11 +112,16 @@ def allreduce(
     comm: Optional[Comm] = None,
     **options: Unpack[Options],
 ) -> torch.Tensor:
-    """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the same on all ranks.
+    """The sum of a tensor over all ranks: a new tensor of the same shape and layout, bitwise the
+    same on all ranks.
 
-    ``op`` is "sum" or "mean", for dense tensors also "min", "max" or "prod". Sparse COO tensors may have duplicates, which are summed, dense
-    dimensions, and no entries at all on some ranks; the result is coalesced. Options are those of the
-    collectives (``algorithm=``, ``value_bits=``, ...). Collective: all ranks give the same shape, dtype and layout.
+    ``op`` is "sum" or "mean", for dense tensors also "min", "max" or "prod". Sparse COO tensors may
+    have duplicates, which are summed, dense dimensions, and no entries at all on some ranks; the
+    result is coalesced. Options are those of the collectives (``algorithm=``, ``value_bits=``,
+    ...). Collective: all ranks give the same shape, dtype and layout.
+
+    Of a tensor on a CUDA device the non-zeros travel through the memory of the host; the result is
+    on the device, and the host waits for it.
     """
     from ._groups import default_comm
 
@@ -123,11 +131,24 @@ def allreduce(
         known = ("sum", "mean") if sparse else ("sum", "mean", "min", "max", "prod")
         if op not in known:
             raise ValueError(f"op {op!r} is none of {', '.join(known)}")
-        stream = to_stream(tensor)
+        stream = _host_stream(tensor)
     comm.allreduce(stream, stream, op="sum" if op == "mean" else op, **options)
     if sparse:
         result = from_stream(stream, tensor.shape, tensor.dense_dim())
     else:
         result = torch.empty(tensor.shape, dtype=tensor.dtype)
         stream.dense(result)
+    result = result.to(tensor.device)
     return result / comm.size if op == "mean" else result
+
+
+def _host_stream(tensor: torch.Tensor) -> Stream:
+    """Of a dense tensor on a device: where librill works there, only the non-zeros are copied."""
+    if tensor.layout is not torch.strided or not tensor.is_cuda:
+        return to_stream(tensor)
+    try:
+        return as_stream(tensor.detach().contiguous()).to("host")
+    except RillError as error:
+        if error.name != "UNSUPPORTED":
+            raise
+        return to_stream(tensor.cpu())

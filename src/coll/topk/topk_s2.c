@@ -301,4 +301,5 @@ const rill__algorithm rill__topk_s2 = {
     .step = step,
     .posts_mpi_collective = true,
     .by_request = true,
+    .keeps_late = true,
 };

@@ -1,0 +1,93 @@
+"""Arrays of other libraries, on the host or on a CUDA device: the CUDA array interface and DLPack.
+Never copied."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # kinds of devices of DLPack
+_FLOAT, _BFLOAT = 2, 4  # kinds of numbers of DLPack
+_LEGACY_STREAM = 1  # as __dlpack__ takes it
+UNKNOWN_DEVICE = -1  # a CUDA device, but which is not said
+
+
+class Foreign(NamedTuple):
+    address: int
+    count: int  # type: ignore[assignment]
+    dtype: str  # its name, such as "float32" or "bfloat16"
+    device: Optional[int]  # number of the CUDA device; None: the host
+    writable: bool
+    owner: Any
+
+
+def foreign(obj: Any, name: str) -> Optional[Foreign]:
+    """The memory of an object that has one of the interfaces; None if it has none."""
+    if hasattr(obj, "__cuda_array_interface__"):
+        return _from_interface(obj, obj.__cuda_array_interface__, name)
+    if hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__"):
+        return _from_dlpack(obj, name)
+    return None
+
+
+def _check_contiguous(
+    shape: Sequence[int], strides: Optional[Sequence[int]], unit: int, name: str
+) -> int:
+    """How many entries there are."""
+    count, expected = 1, unit
+    for extent, stride in zip(reversed(shape), reversed(strides or [0] * len(shape))):
+        if strides and extent > 1 and stride != expected:
+            raise ValueError(
+                f"{name} is not contiguous (shape {tuple(shape)}, strides {tuple(strides)})"
+            )
+        count, expected = count * extent, expected * extent
+    return count
+
+
+def _from_interface(obj: Any, about: Any, name: str) -> Foreign:
+    dtype = np.dtype(about["typestr"])
+    count = _check_contiguous(about["shape"], about.get("strides"), dtype.itemsize, name)
+    address, read_only = about["data"]
+    return Foreign(address or 0, count, dtype.name, UNKNOWN_DEVICE, not read_only, obj)
+
+
+class _DLTensor(ctypes.Structure):
+    """The start of a DLManagedTensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int),
+        ("device_id", ctypes.c_int),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+def _from_dlpack(obj: Any, name: str) -> Foreign:
+    kind, number = obj.__dlpack_device__()
+    if kind in (_CUDA, _CUDA_MANAGED):
+        capsule = obj.__dlpack__(stream=_LEGACY_STREAM)  # its work comes before that of this stream
+        device: Optional[int] = number
+    elif kind in (_CPU, _CUDA_HOST):
+        capsule, device = obj.__dlpack__(), None
+    else:
+        raise TypeError(f"{name} is on a device of kind {kind} of DLPack: host or CUDA is needed")
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _DLTensor.from_address(get(capsule, b"dltensor"))
+    if tensor.lanes != 1 or tensor.code not in (_FLOAT, _BFLOAT):
+        raise TypeError(f"{name} has values that are no floating-point numbers")
+    shape = tensor.shape[: tensor.ndim]
+    strides = tensor.strides[: tensor.ndim] if tensor.strides else None
+    count = _check_contiguous(shape, strides, 1, name)
+    dtype = "bfloat16" if tensor.code == _BFLOAT else f"float{tensor.bits}"
+    address = (tensor.data or 0) + tensor.byte_offset
+    # The capsule was not taken over, so that it frees what it holds when it goes.
+    return Foreign(address, count, dtype, device, True, (obj, capsule))

@@ -1,0 +1,126 @@
+"""How communicators come about without being asked for a place: of this process, of all ranks, of a
+process group."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from importlib.util import find_spec
+from typing import Any, Optional, Sequence
+
+from . import _launch, _rendezvous
+from ._comm import Comm, config_of
+from ._library import RillError
+from ._library import check as _check
+from ._library import lib
+
+
+def local(
+    n: int, *, check: Optional[bool] = None, split_limit: int = 0, progress_thread: Optional[bool] = None
+) -> list[Comm]:
+    """n ranks in this process, without MPI and mpi4py: a list of their communicators.
+
+    Each is used by a thread of its own; or one thread (a notebook) uses all of them with the
+    non-blocking calls::
+
+        comms = rill.local(4)
+        requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
+        sums = rill.waitall(requests)
+
+    A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense",
+    "s2") goes by messages of rill's own. ``free()`` them one by one, in any order.
+    """
+    config = config_of(check, split_limit, progress_thread)
+    handles = (ctypes.c_void_p * max(n, 1))()
+    _check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
+    return [Comm._of(ctypes.c_void_p(handle)) for handle in handles]
+
+
+_world: Optional[Comm] = None
+_world_lock = threading.Lock()
+
+
+def init(
+    rank: Optional[int] = None, ranks: Optional[int] = None, address: Optional[str] = None
+) -> Comm:
+    """Ranks that are plain processes, without MPI, over UCX: the communicator of all, which
+    ``rill.world()`` gives from then on. Collective.
+
+    ``address`` is "host:port", where rank 0 listens while communicators are made. What is not given
+    comes from RILL_RENDEZVOUS, and from RANK and WORLD_SIZE, or what Slurm's and Open MPI's
+    launchers set; under torchrun all is there.
+    """
+    global _world
+    found = _launch.place()
+    if rank is None and found is not None:
+        rank, ranks = found.rank, found.ranks if ranks is None else ranks
+    meeting: Any
+    if address is not None:
+        if rank is None or ranks is None:
+            raise ValueError("rank and ranks are needed: give them, or set RANK and WORLD_SIZE")
+        meeting = _rendezvous.Meeting(rank, ranks, address)
+    else:
+        meeting = _rendezvous.from_environment()
+    made = _over_ucx(meeting.rank, meeting.ranks, meeting)
+    with _world_lock:
+        _world = made
+    return made
+
+
+def _over_ucx(rank: int, ranks: int, allgather: _rendezvous.Allgather) -> Comm:
+    try:
+        return Comm.ucx(rank, ranks, allgather)
+    except RillError as error:
+        if error.name != "UNSUPPORTED":
+            raise
+        why = f"{ranks} processes were started without MPI, and rill can't do without it here: {error}"
+        raise RuntimeError(_launch.message(ranks, why)) from error
+
+
+def process_group() -> bool:
+    """Whether there is PyTorch's process group."""
+    dist: Any = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
+def from_group(group: Any = None) -> Comm:
+    """A communicator of the ranks of a process group of PyTorch, all of them by default. Collective
+    over these."""
+    dist: Any = sys.modules["torch.distributed"]
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise ValueError("this rank is not in the process group")
+
+    def allgather(mine: bytes) -> Sequence[bytes]:
+        parts: list[Any] = [None] * ranks
+        dist.all_gather_object(parts, mine, group=group)
+        return parts
+
+    return _over_ucx(rank, ranks, allgather)
+
+
+def _make_world() -> Comm:
+    if _launch.without_mpi():
+        if process_group():
+            return from_group()
+        meeting = _rendezvous.from_environment()
+        return _over_ucx(meeting.rank, meeting.ranks, meeting)
+    if not _launch.in_mpi_job() and find_spec("mpi4py") is None:
+        return local(1)[0]  # alone
+    return Comm()
+
+
+def world() -> Comm:
+    """The communicator that is used where none is given; made at the first call, which is
+    collective.
+
+    In a job of MPI it is that of ``MPI.COMM_WORLD``. Else it is made from PyTorch's process group
+    where there is one, or as ``rill.init()`` makes it. A process that was started alone is its only
+    rank.
+    """
+    global _world
+    with _world_lock:
+        if _world is None or _world.freed:
+            _world = _make_world()
+        return _world

@@ -1,0 +1,239 @@
+/* How the connections of the watch come about. All at once, each by steps that never wait: the
+ * lower rank connects to one of the other's addresses after the other until one answers with the
+ * key of the job. */
+#include "link/watch_own.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Callers whose greeting is not whole yet. Where there are more the oldest goes, after a while in
+ * which a peer would have greeted; it tries again, and strangers cannot keep it out for long. */
+enum { CALLERS = 64 };
+#define HASTE 0.2
+/* Seconds for one address, and for whoever is behind it, or calls, to greet. */
+#define PATIENCE 3.0
+#define COURTESY 15.0
+
+typedef struct greeting {
+    char magic[8];
+    uint8_t key[RILL__JOB_KEY];
+    uint32_t from, to;
+} greeting;
+
+typedef enum stage { IDLE, CONNECTS, GREETS, AWAITS, DONE } stage;
+
+/* A connection on its way; to a peer, or from a caller. */
+typedef struct attempt {
+    int fd;
+    stage stage;
+    int address;  /* the next to try */
+    double until; /* of this try */
+    size_t done;  /* bytes of the greeting */
+    greeting text;
+} attempt;
+
+typedef struct connecting {
+    rill__watch *w;
+    const char *all; /* addresses */
+    size_t stride;
+    const uint8_t *key;
+    const bool *same_host;
+    attempt *peers; /* those of higher ranks */
+    attempt callers[CALLERS];
+    struct pollfd *polls;
+    int next_caller;
+    int missing;
+} connecting;
+
+static const rill__watch_address *address_of(const connecting *c, int rank) {
+    return (const void *)(c->all + (size_t)rank * c->stride);
+}
+
+static greeting greet(const connecting *c, int to) {
+    greeting g = {.magic = "RILLWCH", .from = (uint32_t)c->w->rank, .to = (uint32_t)to};
+    memcpy(g.key, c->key, sizeof g.key);
+    return g;
+}
+
+static bool is_greeting(const connecting *c, const greeting *g) {
+    return memcmp(g->magic, "RILLWCH", sizeof g->magic) == 0 &&
+           memcmp(g->key, c->key, sizeof g->key) == 0 && g->to == (uint32_t)c->w->rank &&
+           g->from < (uint32_t)c->w->ranks;
+}
+
+static void give_up(attempt *a) {
+    if (a->fd >= 0) close(a->fd);
+    a->fd = -1;
+    a->stage = IDLE;
+}
+
+/* ---- to higher ranks ------------------------------------------------------------------------- */
+
+/* Addresses in turn, over and over: the other may not have come to accept yet. */
+static void begin(const connecting *c, attempt *a, int rank) {
+    static const rill__tcp_address loopback = {.family = 4, .bytes = {127, 0, 0, 1}};
+    const rill__watch_address *to = address_of(c, rank);
+    int n = to->n <= RILL__WATCH_ADDRESSES ? to->n : 0, own = c->same_host[rank];
+    int turn = a->address++ % (n + own > 0 ? n + own : 1);
+    if (n + own == 0) return;
+    rill__socket_address made = rill__tcp_make(turn < own ? &loopback : &to->at[turn - own],
+                                               to->port);
+    a->until = rill__tcp_clock() + PATIENCE;
+    a->fd = rill__tcp_connect(&made);
+    a->done = 0;
+    if (a->fd >= 0) a->stage = CONNECTS;
+}
+
+/* One step of a connection to a rank. */
+static rill_status advance(connecting *c, attempt *a, int rank) {
+    if (a->stage == CONNECTS) {
+        if (rill__tcp_outcome(a->fd) != 0) {
+            give_up(a);
+            return RILL_OK;
+        }
+        a->stage = GREETS;
+        a->until = rill__tcp_clock() + COURTESY;
+        a->text = greet(c, rank);
+    }
+    char *text = (char *)&a->text;
+    if (a->stage == GREETS) {
+        long n = rill__tcp_write(a->fd, text + a->done, sizeof a->text - a->done);
+        if (n < 0) give_up(a);
+        if (n <= 0 || (a->done += (size_t)n) < sizeof a->text) return RILL_OK;
+        a->stage = AWAITS;
+        a->done = 0;
+        return RILL_OK;
+    }
+    long n = rill__tcp_read(a->fd, text + a->done, sizeof a->text - a->done);
+    if (n < 0) give_up(a);
+    if (n <= 0 || (a->done += (size_t)n) < sizeof a->text) return RILL_OK;
+    if (!is_greeting(c, &a->text) || a->text.from != (uint32_t)rank) {
+        give_up(a);
+        return RILL_OK;
+    }
+    a->stage = DONE;
+    c->missing--;
+    return rill__watch_take(c->w, rank, a->fd);
+}
+
+/* ---- from lower ranks ------------------------------------------------------------------------ */
+
+static void accept_all(connecting *c) {
+    for (;; c->next_caller++) {
+        attempt *a = &c->callers[c->next_caller % CALLERS];
+        if (a->fd >= 0 && a->until - COURTESY + HASTE > rill__tcp_clock()) return;
+        int fd = rill__tcp_accept(c->w->listener);
+        if (fd < 0) return;
+        give_up(a);
+        *a = (attempt){.fd = fd, .stage = AWAITS, .until = rill__tcp_clock() + COURTESY};
+    }
+}
+
+/* The answer is as short as a socket's buffer always takes. */
+static rill_status hear(connecting *c, attempt *a) {
+    long n = rill__tcp_read(a->fd, (char *)&a->text + a->done, sizeof a->text - a->done);
+    if (n < 0) give_up(a);
+    if (n <= 0 || (a->done += (size_t)n) < sizeof a->text) return RILL_OK;
+    int from = is_greeting(c, &a->text) ? (int)a->text.from : -1;
+    greeting answer = greet(c, from);
+    if (from < 0 || from >= c->w->rank ||
+        rill__tcp_write(a->fd, &answer, sizeof answer) != (long)sizeof answer) {
+        give_up(a);
+        return RILL_OK;
+    }
+    if (c->w->fds[from] >= 0) { /* it has given up the one before */
+        close(c->w->fds[from]);
+        c->w->there--;
+        c->missing++;
+    }
+    int fd = a->fd;
+    a->fd = -1;
+    a->stage = IDLE;
+    c->missing--;
+    return rill__watch_take(c->w, from, fd);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static int list(connecting *c) {
+    int n = 0;
+    c->polls[n++] = (struct pollfd){.fd = c->w->listener, .events = POLLIN};
+    for (int i = 0; i < CALLERS; i++)
+        c->polls[n++] = (struct pollfd){.fd = c->callers[i].fd, .events = POLLIN};
+    for (int i = c->w->rank + 1; i < c->w->ranks; i++) {
+        const attempt *a = &c->peers[i];
+        bool open = a->stage != IDLE && a->stage != DONE;
+        c->polls[n++] = (struct pollfd){.fd = open ? a->fd : -1,
+                                        .events = a->stage == AWAITS ? POLLIN : POLLOUT};
+    }
+    return n;
+}
+
+static rill_status step(connecting *c) {
+    int first = c->w->rank + 1;
+    double now = rill__tcp_clock();
+    for (int i = 0; i < CALLERS; i++)
+        if (c->callers[i].fd >= 0 && now > c->callers[i].until) give_up(&c->callers[i]);
+    for (int i = first; i < c->w->ranks; i++) {
+        attempt *a = &c->peers[i];
+        if (a->stage != DONE && a->stage != IDLE && now > a->until) give_up(a);
+        if (a->stage == IDLE && now > a->until) begin(c, a, i);
+        if (a->stage == IDLE && now > a->until) a->until = now + 0.01; /* before the next try */
+    }
+    int n = list(c);
+    if (poll(c->polls, (nfds_t)n, 10) < 0 && errno != EINTR)
+        return rill__fail(RILL_ERR_IO, "poll: %s", strerror(errno));
+    for (int i = 0; i < CALLERS; i++)
+        if (c->polls[1 + i].fd >= 0 && c->polls[1 + i].revents) RILL_TRY(hear(c, &c->callers[i]));
+    for (int i = first; i < c->w->ranks; i++) {
+        const struct pollfd *p = &c->polls[1 + CALLERS + i - first];
+        if (p->fd >= 0 && p->revents) RILL_TRY(advance(c, &c->peers[i], i));
+        if (c->peers[i].stage == IDLE && p->fd >= 0) c->peers[i].until = now + 0.01;
+    }
+    accept_all(c);
+    return RILL_OK;
+}
+
+static rill_status not_reached(const connecting *c) {
+    int rank = 0;
+    while (rank == c->w->rank || c->w->fds[rank] >= 0)
+        rank++;
+    return rill__fail(RILL_ERR_PEER,
+                      "rank %d: no TCP connection with rank %d came about (a firewall? "
+                      "UCX_NET_DEVICES chooses the interface)",
+                      c->w->rank, rank);
+}
+
+rill_status rill__watch_connect(rill__watch *w, const rill__watch_address *all, size_t stride,
+                                const uint8_t key[RILL__JOB_KEY], const bool *same_host,
+                                double until) {
+    connecting *c = rill__calloc(1, sizeof *c);
+    if (c) c->peers = rill__calloc((size_t)w->ranks, sizeof *c->peers);
+    if (c) c->polls = rill__calloc((size_t)w->ranks + CALLERS + 1, sizeof *c->polls);
+    rill_status status = c && c->peers && c->polls
+                             ? RILL_OK
+                             : rill__fail(RILL_ERR_MEMORY, "out of memory for connections");
+    if (status == RILL_OK) {
+        c->w = w, c->all = (const char *)all, c->stride = stride;
+        c->key = key, c->same_host = same_host;
+        c->missing = w->ranks - 1;
+        for (int i = 0; i < CALLERS; i++)
+            c->callers[i].fd = -1;
+        for (int i = 0; i < w->ranks; i++)
+            c->peers[i].fd = -1;
+    }
+    while (status == RILL_OK && c->missing) {
+        status = rill__tcp_clock() < until ? step(c) : not_reached(c);
+    }
+    for (int i = 0; c && c->peers && c->polls && i < CALLERS; i++)
+        give_up(&c->callers[i]);
+    for (int i = 0; c && c->peers && c->polls && i < w->ranks; i++)
+        if (c->peers[i].stage != DONE) give_up(&c->peers[i]);
+    if (c) free(c->peers), free(c->polls);
+    free(c);
+    close(w->listener);
+    w->listener = -1;
+    return status;
+}

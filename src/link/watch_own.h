@@ -1,0 +1,22 @@
+/* Inside of the watch: watch.c looks, watch_connect.c connects. */
+#ifndef RILL_LINK_WATCH_OWN_H
+#define RILL_LINK_WATCH_OWN_H
+
+#include "link/watch.h"
+
+struct rill__watch {
+    int rank, ranks;
+    int listener; /* -1: not any more */
+    int events;   /* epoll */
+    int *fds;     /* of each rank; -1: none */
+    uint8_t *states;
+    int lost;          /* silent or gone */
+    int there;         /* neither left nor lost */
+    bool said_left;    /* all have been told */
+    rill__watch *next; /* of this process: see rill__watch_create */
+};
+
+/* Watches a connection that is made. */
+rill_status rill__watch_take(rill__watch *, int rank, int fd);
+
+#endif

@@ -1,0 +1,64 @@
+/* Inside of the CUDA space: device memory by the table of librill_cuda (cuda/cuda_space.h), which
+ * is loaded at the first use and which this library does not link. */
+#ifndef RILL_SPACE_CUDA_H
+#define RILL_SPACE_CUDA_H
+
+#include "cuda/cuda_space.h"
+#include "space/space.h"
+
+#include <pthread.h>
+
+/* Page-locked memory that copies to the device pass through, one while the other is under way. */
+typedef struct rill__cuda_lane {
+    void *data;
+    size_t bytes;
+    void *event;
+    bool used; /* the event was recorded */
+} rill__cuda_lane;
+
+/* An instance: its own stream, and what its operations need besides their arrays. That of streams
+ * (rill_stream_create_in) uses the legacy stream, is shared by threads, and waits for each
+ * operation. */
+typedef struct rill__cuda {
+    rill__space space; /* first */
+    rill__memory page_locked;
+    const rill__cuda_table *table;
+    int device;
+    bool shared;
+    pthread_mutex_t lock; /* shared: one operation at a time */
+    void *stream;         /* NULL: the legacy one */
+    void *follows;        /* event: work of a user's stream that operations run behind */
+    char *words;          /* device memory: answers */
+    char *seen;           /* page-locked: the same, copied */
+    void *workspace, *aligned;
+    size_t workspace_bytes, aligned_bytes;
+    rill__cuda_lane lane[2];
+    int next_lane;
+    volatile uint32_t *flag; /* page-locked: what users' streams wait for */
+    rill_status failed;      /* sticky */
+    char error[160];
+} rill__cuda;
+
+static inline rill__cuda *rill__cuda_of(const rill__space *s) { return s->state; }
+
+/* Keeps the first failure; returns whether there is none. */
+bool rill__cuda_check(rill__cuda *, int error, const char *what);
+rill_status rill__cuda_status(const rill__cuda *); /* with the detail */
+/* Makes the instance's device the thread's, and the one before it again. */
+int rill__cuda_enter(const rill__cuda *);
+void rill__cuda_leave(const rill__cuda *, int before);
+/* At least so many bytes; contents are lost. NULL: a failure, which is not sticky, with its
+ * detail. aligned: for copies of arrays that start anywhere. */
+void *rill__cuda_workspace(rill__cuda *, size_t bytes);
+void *rill__cuda_aligned(rill__cuda *, size_t bytes);
+/* Copies bytes of words to seen, and waits for it. */
+void rill__cuda_see(rill__cuda *, size_t bytes);
+
+/* ---- space_cuda_run.c, space_cuda_pick.c ---- */
+void rill__cuda_run(const rill__space *, const rill__operation *, rill__answer *or_null);
+rill_status rill__cuda_pick(const rill__space *, const rill__pick *, rill__picked *);
+
+/* ---- space_cuda_order.c ---- */
+extern const rill__space_order rill__cuda_order;
+
+#endif

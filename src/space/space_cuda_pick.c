@@ -1,0 +1,137 @@
+/* Selection on device memory. */
+#include "space/cuda.h"
+
+#include <string.h>
+
+static bool is_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static rill_status unsupported(const rill__pick *p) {
+    return rill__fail(RILL_ERR_UNSUPPORTED, "there is no selection of %s in memory 'cuda'",
+                      rill_type_name(p->type));
+}
+
+static size_t workspace_of(const rill__cuda_table *t, const rill__pick *p) {
+    int type = (int)p->type;
+    switch (p->kind) {
+    case RILL__PICK_TOPK: return t->topk_workspace(type, p->n, p->k);
+    case RILL__PICK_THRESHOLD: return t->threshold_workspace(type, p->n);
+    case RILL__PICK_BUCKET: return t->bucket_workspace(type, p->n, (uint32_t)p->group);
+    case RILL__PICK_BLOCK: return t->block_workspace(type, p->n, p->group);
+    default: return 0;
+    }
+}
+
+static int select_by(const rill__cuda_table *t, const rill__pick *p, const rill__cuda_select *s,
+                     void *stream) {
+    switch (p->kind) {
+    case RILL__PICK_TOPK: return t->topk(s, p->k, stream);
+    case RILL__PICK_THRESHOLD: return t->threshold(s, (uint32_t)p->key, stream);
+    case RILL__PICK_BUCKET: return t->bucket(s, (uint32_t)p->group, (uint32_t)p->k, stream);
+    case RILL__PICK_BLOCK: return t->block(s, p->group, p->k, stream);
+    default: return t->random(s, p->k, p->seed, p->call, stream);
+    }
+}
+
+/* Arrays that start anywhere are copied to such as the kernels take. */
+static rill_status align(rill__cuda *c, const rill__pick *p, rill__cuda_select *s) {
+    size_t bytes = (size_t)p->n * rill__type_size(p->type), room = padded(bytes);
+    const void **in[2] = {&s->dense, &s->gradient};
+    if (is_aligned(s->dense) && is_aligned(s->gradient) && is_aligned(s->residual)) return RILL_OK;
+    char *at = rill__cuda_aligned(c, 3 * room);
+    if (!at) return RILL_ERR_MEMORY;
+    for (int i = 0; i < 2; i++) {
+        if (is_aligned(*in[i])) continue;
+        rill__cuda_check(c, c->table->copy(at + (size_t)i * room, *in[i], bytes, c->stream),
+                         "copy");
+        *in[i] = at + (size_t)i * room;
+    }
+    if (is_aligned(s->residual)) return RILL_OK;
+    rill__cuda_check(c, c->table->copy(at + 2 * room, s->residual, bytes, c->stream), "copy");
+    s->residual = at + 2 * room;
+    return RILL_OK;
+}
+
+static void find_least(rill__cuda *c, const rill__pick *p, const void *values, uint64_t n,
+                       rill__picked *found) {
+    if (!n || c->failed != RILL_OK) return;
+    rill__cuda_check(c,
+                     c->table->least_key((int)p->type, values, n, (uint64_t *)(void *)c->words,
+                                         c->stream),
+                     "kernel");
+    rill__cuda_see(c, sizeof found->least);
+    memcpy(&found->least, c->seen, sizeof found->least);
+}
+
+static rill_status select_entries(rill__cuda *c, const rill__pick *p, rill__picked *found) {
+    rill__cuda_found result = {0, 0};
+    rill__cuda_select s = {.type = (int)p->type,
+                           .guards = p->guards,
+                           .n = p->n,
+                           .dense = p->dense,
+                           .residual = p->dense ? NULL : p->residual,
+                           .gradient = p->dense ? NULL : p->gradient,
+                           .idx = p->idx,
+                           .val = p->val,
+                           .room = p->room,
+                           .found = (rill__cuda_found *)(void *)c->words,
+                           .workspace_bytes = workspace_of(c->table, p)};
+    s.workspace = rill__cuda_workspace(c, s.workspace_bytes);
+    if (!s.workspace) return RILL_ERR_MEMORY;
+    RILL_TRY(align(c, p, &s));
+    rill__cuda_check(c, select_by(c->table, p, &s, c->stream), "selection");
+    if (!p->dense && s.residual != p->residual)
+        rill__cuda_check(c,
+                         c->table->copy(p->residual, s.residual,
+                                        (size_t)p->n * rill__type_size(p->type), c->stream),
+                         "copy");
+    rill__cuda_see(c, sizeof result);
+    if (c->failed != RILL_OK) return RILL_OK;
+    memcpy(&result, c->seen, sizeof result);
+    found->count = result.count;
+    found->nonfinite = result.nonfinite;
+    if (p->wants_least) find_least(c, p, p->val, rill__min_u64(result.count, p->room), found);
+    return RILL_OK;
+}
+
+/* The k largest of the pairs by their values; then those indices. */
+static rill_status cut(rill__cuda *c, const rill__pick *p, rill__picked *found) {
+    const rill__cuda_table *t = c->table;
+    int type = (int)p->type;
+    size_t size = rill__type_size(p->type), values = (size_t)p->k * size,
+           indices = 4 * (size_t)p->k;
+    size_t work = padded(t->topk_workspace(type, p->n, p->k));
+    char *at = rill__cuda_workspace(c, work + padded(values) + 2 * padded(indices));
+    if (!at) return RILL_ERR_MEMORY;
+    char *val = at + work, *place = val + padded(values), *idx = place + padded(indices);
+    rill__cuda_select s = {.type = type,
+                           .n = p->n,
+                           .dense = p->val,
+                           .idx = (uint32_t *)(void *)place,
+                           .val = val,
+                           .room = p->k,
+                           .found = (rill__cuda_found *)(void *)c->words,
+                           .workspace = at,
+                           .workspace_bytes = work};
+    int error = t->topk(&s, p->k, c->stream);
+    if (!error)
+        error = t->gather(RILL__CUDA_F32, p->idx, (const uint32_t *)(void *)place, p->k, idx,
+                          c->stream);
+    if (!error && p->residual)
+        error = t->assign(type, 4, p->residual, 0, p->idx, p->val, p->n, c->stream);
+    if (!error && p->residual)
+        error = t->clear_where(type, p->residual, (const uint32_t *)(void *)idx, p->k, NULL, 0, 0,
+                               c->stream);
+    if (!error) error = t->copy(p->idx, idx, indices, c->stream);
+    if (!error) error = t->copy(p->val, val, values, c->stream);
+    rill__cuda_check(c, error, "selection");
+    found->count = p->k;
+    find_least(c, p, p->val, p->k, found);
+    return RILL_OK;
+}
+
+rill_status rill__cuda_pick(const rill__space *space, const rill__pick *p, rill__picked *found) {
+    rill__cuda *c = rill__cuda_of(space);
+    if (p->type == RILL_F64 || p->n > RILL__CUDA_MOST) return unsupported(p);
+    return p->kind == RILL__PICK_CUT ? cut(c, p, found) : select_entries(c, p, found);
+}

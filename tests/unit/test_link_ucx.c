@@ -1,0 +1,221 @@
+/* The link over UCX by itself: what any link must do, messages of strangers, ranks that close or
+ * fail. Ranks are threads here; tests/mpi and tests/plain have processes. */
+#include "support/meeting.h"
+#include "support/ranks.h"
+#include "support/talk.h"
+
+#ifdef RILL_HAVE_UCX
+
+#include "link/link_ucx_own.h"
+#include "link/watch_own.h"
+
+#include <unistd.h>
+
+enum { RANKS = 4 };
+
+typedef struct world {
+    meeting met;
+    rill__link *links[RANKS];
+    rill_status status[RANKS];
+    uint64_t strangers;
+} world;
+
+static rill__link *open_one(world *w, int rank) {
+    meeting_seat seat = {&w->met, rank};
+    rill_bootstrap b = meeting_bootstrap(&seat);
+    assert_ok(rill__link_ucx_open(&b, &w->links[rank]));
+    return w->links[rank];
+}
+
+static void run(int ranks, ranks_body *body, world *w) {
+    memset(w, 0, sizeof *w);
+    meeting_begin(&w->met, ranks);
+    ranks_run(ranks, body, w);
+    pthread_barrier_destroy(&w->met.barrier);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void talk_one(int rank, void *context) {
+    rill__link *link = open_one(context, rank);
+    talk_gather(link);
+    talk(link);
+    talk_gather(link);
+    assert_ok(link->table->close(link));
+}
+
+static void test_messages(void **state) {
+    (void)state;
+    world w;
+    run(RANKS, talk_one, &w);
+}
+
+/* ---- strangers ------------------------------------------------------------------------------- */
+
+enum { STRANGE = 300, LARGE = 1 << 20 };
+
+static void send_raw(rill__link_ucx *own, uint64_t tag, const void *data, size_t bytes) {
+    static const ucp_request_param_t plain = {.op_attr_mask = 0};
+    ucs_status_ptr_t p = ucp_tag_send_nbx(own->peers[0], data, bytes, tag, &plain);
+    assert_false(UCS_PTR_IS_ERR(p));
+    for (int i = 0; p && ucp_request_check_status(p) == UCS_INPROGRESS && i < 10000000; i++)
+        ucp_worker_progress(own->worker);
+    if (p) ucp_request_free(p);
+}
+
+/* Rank 1 sends rank 0 what others might: with another key, and with a source that there is not. */
+static void meet_strangers(int rank, void *context) {
+    world *w = context;
+    rill__link *link = open_one(w, rank);
+    rill__link_ucx *own = (rill__link_ucx *)link;
+    char *data = calloc(1, LARGE);
+    rill__arrival a;
+    rill__wire wire = {0};
+    assert_non_null(data);
+    if (rank == 1) {
+        rng r = rng_make(1, 2);
+        for (int i = 0; i < STRANGE; i++) {
+            uint64_t key = own->key ^ (1 + rng_below(&r, (1u << 20) - 1)) << RILL__UCX_KEY_AT;
+            send_raw(own, (key & RILL__UCX_KEY_MASK) | 7, data, i % 50 ? (size_t)i : LARGE);
+        }
+        send_raw(own, own->key | UINT64_C(77) << RILL__UCX_SOURCE_AT | 7, data, 3);
+        assert_ok(link->table->send(link, 0, 7, "friend", 7, &wire));
+        assert_ok(rill__link_wait(link, &wire));
+    } else {
+        while (link->table->probe(link, RILL__ANY, 7, 1, &a) != RILL_OK ||
+               rill__link_ucx_strangers(link) < STRANGE + 1)
+            link->table->probe(link, RILL__ANY, 8, 1, &a);
+        assert_int_equal(a.source, 1);
+        assert_int_equal(a.bytes, 7);
+        assert_ok(link->table->receive(link, &a, 7, data, true, &wire));
+        assert_string_equal(data, "friend");
+        w->strangers = rill__link_ucx_strangers(link);
+    }
+    assert_ok(rill__link_most(link, NULL, 0));
+    assert_ok(link->table->close(link));
+    free(data);
+}
+
+static void test_strangers(void **state) {
+    (void)state;
+    world w;
+    run(2, meet_strangers, &w);
+    assert_int_equal(w.strangers, STRANGE + 1);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* Rank 1 dies, as far as sockets show it. The others learn it, and their wires end. */
+static void lose_one(int rank, void *context) {
+    world *w = context;
+    rill__link *link = open_one(w, rank);
+    rill__link_ucx *own = (rill__link_ucx *)link;
+    rill__wire wire = {0};
+    int mine = rank, all[RANKS];
+    if (rank == 1) {
+        for (int i = 0; i < RANKS; i++)
+            if (i != rank) shutdown(own->watch->fds[i], SHUT_RDWR);
+        pthread_barrier_wait(&w->met.barrier);
+        pthread_barrier_wait(&w->met.barrier);
+        assert_ok(link->table->close(link));
+        return;
+    }
+    uint8_t fate[RANKS] = {0};
+    assert_ok(link->table->post(link, 1, 3, all, sizeof all, &wire));
+    assert_int_equal(link->table->test(link, &wire, NULL), RILL_IN_PROGRESS);
+    pthread_barrier_wait(&w->met.barrier);
+    while (!link->table->failed(link, fate))
+        continue;
+    assert_int_equal(fate[1], RILL__DEAD);
+    assert_int_equal(fate[0] + fate[2] + fate[3], 0);
+    assert_int_equal(link->table->test(link, &wire, NULL), RILL_ERR_PEER);
+    assert_non_null(strstr(rill_last_error(), "rank 1"));
+    assert_int_equal(link->table->allgather(link, &mine, sizeof mine, all), RILL_ERR_PEER);
+    pthread_barrier_wait(&w->met.barrier);
+    assert_ok(link->table->close(link));
+}
+
+static void test_death(void **state) {
+    (void)state;
+    world w;
+    run(RANKS, lose_one, &w);
+}
+
+/* One rank cannot bring what it should: all fail, and none hangs. */
+static int broken_allgather(const void *mine, size_t bytes, void *all, void *context) {
+    return meeting_allgather(mine, bytes, all, context) || 7;
+}
+
+static void fail_one(int rank, void *context) {
+    world *w = context;
+    meeting_seat seat = {&w->met, rank};
+    rill_bootstrap b = meeting_bootstrap(&seat);
+    rill_comm *comm = NULL;
+    b.allgather = broken_allgather;
+    w->status[rank] = rill_comm_create_ucx(&b, NULL, &comm);
+    assert_null(comm);
+    assert_non_null(strstr(rill_last_error(), "allgather"));
+}
+
+static void mix_ranks(int rank, void *context) {
+    world *w = context;
+    meeting_seat seat = {&w->met, rank};
+    rill_bootstrap b = meeting_bootstrap(&seat);
+    rill_comm *comm = NULL;
+    b.rank = (rank + 1) % 2; /* and sits in the place of the other */
+    w->status[rank] = rill_comm_create_ucx(&b, NULL, &comm);
+    assert_null(comm);
+}
+
+static void test_failures(void **state) {
+    (void)state;
+    world w;
+    run(2, fail_one, &w);
+    assert_int_equal(w.status[0], RILL_ERR_IO);
+    assert_int_equal(w.status[1], RILL_ERR_IO);
+    run(2, mix_ranks, &w);
+    assert_int_equal(w.status[0], RILL_ERR_MISMATCH);
+    assert_int_equal(w.status[1], RILL_ERR_MISMATCH);
+}
+
+static void test_arguments(void **state) {
+    (void)state;
+    rill_comm *comm = NULL;
+    meeting_seat seat = {NULL, 0};
+    rill_bootstrap good = {sizeof good, 0, 1, meeting_allgather, &seat}, b = good;
+    assert_int_equal(rill_comm_create_ucx(NULL, NULL, &comm), RILL_ERR_ARGUMENT);
+    b.size = 3;
+    assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
+    b = good, b.ranks = 1 << 20;
+    assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
+    b = good, b.rank = 1;
+    assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
+    b = good, b.allgather = NULL;
+    assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_death),     cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void test_none(void **state) {
+    (void)state;
+    rill_bootstrap b = RILL_BOOTSTRAP_INIT;
+    rill_comm *comm = NULL;
+    assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(rill_last_error(), "UCX"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_none)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
