@@ -2,13 +2,13 @@
  *
  * A rank that fails puts its status into the messages that it still has to send. One that fails
  * after the last of them, for want of memory to take in what came, would be the only one to know.
- * In the steady state a call allocates nothing; so calls that may have to end with an agreement on
- * the status: the first two of a kind that go the same way (algorithm, codec, partition), and those
- * with more entries, in the result, in all inputs or in one of them, than any before. All ranks
- * know which these are: by how many have ended so, and by statistics that all have. An algorithm
- * that now and then does more says so (more_memory), alike on all ranks. A rank that fails in
- * another call, and so may not know its size, sends an abort: it reaches those who wait for its
- * word.
+ * Calls that may have to allocate then (call/rooms.c has the others' memory ready) end with an
+ * agreement on the status: the first two of a kind that go the same way (algorithm, codec,
+ * partition), and those with more entries, in the result, in all inputs or in one of them, than any
+ * before. All ranks know which these are: by how many have ended so, and by statistics that all
+ * have. An algorithm that now and then does more says so (more_memory), alike on all ranks. A rank
+ * that fails in another call, and so may not know its size, sends an abort: it reaches those who
+ * wait for its word.
  *
  * Non-blocking calls end in another order on each rank, and are known by their number alone: later
  * ones that need more memory are not agreed on; nor are those after an abort, by which ranks may

@@ -76,7 +76,7 @@ typedef struct rill__planner {
     bool sums_bits; /* every rank has kernels that sum bits and values */
     bool mpi_sums;  /* the link has MPI's own collectives */
     uint64_t births, choices;
-    int recent; /* key of the last call */
+    int recent;                            /* key of the last call */
     rill__plan_key *keys[RILL__PLAN_KEYS]; /* NULL: not used yet */
 } rill__planner;
 

@@ -376,9 +376,9 @@ static uint64_t count_present(const rill_stream *out, int n, const rill__part *i
         for (uint64_t at = 0; at < in[i].range; at += COUNTED) {
             char idx[COUNTED * 8 + RILL__SLACK], val[COUNTED * 8 + RILL__SLACK];
             uint64_t m = rill__min_u64(COUNTED, in[i].range - at);
-            total += rill__part_space(&in[i])->stream->compact(
-                rill__stream_shape(out), (const char *)in[i].val + at * size, at, m, out->fill, m,
-                idx, val);
+            total += rill__part_space(&in[i])->stream->compact(rill__stream_shape(out),
+                                                               (const char *)in[i].val + at * size,
+                                                               at, m, out->fill, m, idx, val);
         }
     }
     return total;
