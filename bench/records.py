@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """usage: bench/records.py [--check] [FILE...]
 
-The one format of bench/results, and the way to it. A file has one JSON object per line. The first is
-{"about": {...}}: the command that takes the records again, and all that is the same in each of them
-(commit, processor, MPI, settings). Each line after it is one case with what differs: quartiles and
-how many repetitions they are of, never the repetitions themselves.
+The one format of bench/results, and the way to it. A file has one JSON object per line. The first
+is {"about": {...}}: the command that takes the records again, and all that is the same in each of
+them (commit, processor, MPI, settings). Each line after it is one case with what differs: quartiles
+and how many repetitions they are of, never the repetitions themselves.
 
-Without --check it brings FILEs into that format (default: all under bench/results), also what `rill bench`
-and the scripts here have just written; a file that has it stays as it is. --check changes nothing,
-and fails if a file is not in that format. In Python: load(path), save(path, records, command).
+Without --check it brings FILEs into that format (default: all under bench/results), also what `rill
+bench` and the scripts here have just written; a file that has it stays as it is. --check changes
+nothing, and fails if a file is not in that format. In Python: load(path), save(path, records,
+command).
 """
 import json
 import os
@@ -87,7 +88,8 @@ def condensed(record):
 
 
 def traced(records):
-    """Of bench/convergence/trace: what the table needs of each run, and the steps of the run that is drawn."""
+    """Of bench/convergence/trace: what the table needs of each run, and the steps of the run that
+    is drawn."""
     made = []
     if all("steps" in r for r in records if "step" not in r) and any("steps" in r for r in records):
         return records

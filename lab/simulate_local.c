@@ -2,6 +2,9 @@
  * rank has data of its own and makes the real calls; messages take the latency and bandwidth that
  * are given, processors the planner's constants. */
 #include "api/comm.h"
+#include "counts.h"
+#include "formulas.h"
+#include "inputs.h"
 #include "link/world.h"
 
 #include <getopt.h>
@@ -11,19 +14,18 @@
 #include <string.h>
 #include <time.h>
 
+/* Unions of random inputs are off by this, at most. */
+static const double FORMULA_TOLERANCE = 0.01;
+
 typedef struct options {
     int ranks, steps;
     uint64_t dim, k, seed;
     double latency, rate, density;
     const char *algorithms, *codec;
     int bits, no_compute, reducer;
+    int per_host, formulas;
+    uint64_t block;
 } options;
-
-/* What a rank has sent: bytes of entries, and of all headers, also those of messages within a
- * message. */
-typedef struct counts {
-    uint64_t entries, headers;
-} counts;
 
 typedef struct simulation {
     options o;
@@ -39,37 +41,10 @@ typedef struct simulation {
     double seconds; /* of the slowest rank */
 } simulation;
 
-static void count_message(counts *c, const char *at, size_t bytes) {
-    rill__message m;
-    if (rill__message_parse(at, bytes, NULL, false, &m) != RILL_OK) return;
-    size_t payload = m.header.index_size + m.header.value_size;
-    if (m.header.form != RILL__M_BUNDLE) {
-        c->entries += payload;
-        c->headers += bytes - payload;
-        return;
-    }
-    c->headers += bytes - payload;
-    size_t inside = 0;
-    for (uint64_t i = 0; i < m.header.count && inside < payload; i++) {
-        rill__header one;
-        if (!rill__header_read(m.payload + inside, payload - inside, &one)) return;
-        size_t whole = rill__message_size(&one);
-        count_message(c, m.payload + inside, whole);
-        c->headers += rill__message_padded(&one) - whole;
-        inside += rill__message_padded(&one);
-    }
-}
-
 static void spy(void *context, int from, int to, int tag, const void *message, size_t bytes) {
     simulation *s = context;
     (void)to;
-    if (tag != RILL__TAG_NOTE) count_message(&s->counts[from], message, bytes);
-}
-
-static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    if (tag != RILL__TAG_NOTE) counts_add(&s->counts[from], message, bytes);
 }
 
 static void fail(simulation *s, rill_status status) {
@@ -86,26 +61,8 @@ static rill_status start_together(simulation *s, int rank) {
     rill__world_work(s->world, start - rill__world_clock(s->world, rank));
     rill__world_yield(s->world);
     s->starts[rank] = start;
-    s->counts[rank] = (counts){0, 0};
+    s->counts[rank] = (counts){0};
     return RILL_OK;
-}
-
-/* k indices of the rank, one in each of k ranges, and values. */
-static rill_status fill(const simulation *s, int rank, rill_stream *stream) {
-    uint64_t k = s->o.k, dim = s->o.dim;
-    uint64_t *idx = malloc((k + 1) * sizeof *idx);
-    float *val = malloc((k + 1) * sizeof *val);
-    if (!idx || !val) abort();
-    for (uint64_t i = 0; i < k; i++) {
-        uint64_t first = i * dim / k, next = (i + 1) * dim / k;
-        uint64_t h = mix(s->o.seed + (uint64_t)rank * UINT64_C(0x9e3779b97f4a7c15) + i);
-        idx[i] = first + h % (next - first);
-        val[i] = (float)(h >> 40) - 8388608.0f;
-    }
-    rill_status status = rill_stream_set_pairs64(stream, k, idx, val);
-    free(idx);
-    free(val);
-    return status;
 }
 
 static rill_status run_allreduce(simulation *s, int rank, rill_comm *comm) {
@@ -113,10 +70,11 @@ static rill_status run_allreduce(simulation *s, int rank, rill_comm *comm) {
     o.algorithm = s->algorithm;
     o.codec = s->o.codec;
     o.value_bits = s->o.bits;
+    o.block = s->o.block;
     rill_stream *in = NULL, *out = NULL;
     RILL_TRY(rill_stream_create(RILL_F32, s->o.dim, &in));
     RILL_TRY(rill_stream_create(RILL_F32, s->o.dim, &out));
-    RILL_TRY(fill(s, rank, in));
+    RILL_TRY(input_fill(in, s->o.dim, s->o.k, s->o.seed, rank));
     rill_status status = RILL_OK;
     for (int i = 0; i < s->o.steps && status == RILL_OK; i++) { /* the last is taken */
         status = start_together(s, rank);
@@ -126,17 +84,6 @@ static rill_status run_allreduce(simulation *s, int rank, rill_comm *comm) {
     rill_stream_free(&in);
     rill_stream_free(&out);
     return status;
-}
-
-/* Normal enough: the sum of four uniform numbers, of the rank, the step and the index. */
-static void make_gradient(simulation *s, int rank, int step) {
-    uint64_t key = mix(s->o.seed * 1000003 + (uint64_t)rank) + (uint64_t)step;
-    for (uint64_t i = 0; i < s->o.dim; i++) {
-        uint64_t h = mix(key + i * UINT64_C(0x9e3779b97f4a7c15));
-        int sum = (int)(h & 0xffff) + (int)(h >> 16 & 0xffff) + (int)(h >> 32 & 0xffff) +
-                  (int)(h >> 48);
-        s->gradient[i] = (float)(sum - 131070) / 37837.0f;
-    }
 }
 
 static rill_status run_reducer(simulation *s, int rank, rill_comm *comm) {
@@ -150,7 +97,7 @@ static rill_status run_reducer(simulation *s, int rank, rill_comm *comm) {
     rill_status status = rill_reducer_create(comm, RILL_F32, s->o.dim, &o, &reducer);
     for (int i = 0; i < s->o.steps && status == RILL_OK; i++) {
         status = start_together(s, rank);
-        make_gradient(s, rank, i);
+        input_gradient(s->gradient, s->o.dim, s->o.seed, rank, i);
         if (status == RILL_OK) status = rill_reducer_step(reducer, s->gradient, s->update);
     }
     if (status == RILL_OK) status = rill_reducer_stats(reducer, &s->stats[rank]);
@@ -161,7 +108,7 @@ static rill_status run_reducer(simulation *s, int rank, rill_comm *comm) {
 static void run_rank(int rank, void *context) {
     simulation *s = context;
     rill__link *link = rill__world_link(s->world, rank);
-    link->host[0] = (uint64_t)rank + 1; /* a host each */
+    link->host[0] = (uint64_t)(rank / s->o.per_host) + 1;
     rill_comm *comm = NULL;
     rill_status status = rill__comm_open(link, NULL, NULL, &comm);
     if (status == RILL_OK) {
@@ -182,13 +129,45 @@ static void print_row(const simulation *s, double real) {
         const rill_stats *x = &s->stats[i];
         if (x->sent_bytes > most) most = x->sent_bytes;
         if (x->messages > messages) messages = x->messages;
-        entries += (double)s->counts[i].entries / s->o.ranks;
-        headers += (double)s->counts[i].headers / s->o.ranks;
+        entries += (double)counts_entries(&s->counts[i]) / s->o.ranks;
+        headers += (double)counts_headers(&s->counts[i]) / s->o.ranks;
     }
     printf("%-18s %6d %12.6f %12.6f %14llu %12llu %14.0f %12.0f %9.2f\n", s->algorithm, s->o.ranks,
            s->seconds, s->stats[0].predicted_s, (unsigned long long)most,
            (unsigned long long)messages, entries, headers, real);
     fflush(stdout);
+}
+
+/* Bytes of a rank in the mean, by kind, and what they should be. */
+static void print_formula(simulation *s) {
+    const options *o = &s->o;
+    counts all = counts_sum(s->counts, o->ranks);
+    formula_call call = {.ranks = o->ranks,
+                         .per_host = o->per_host,
+                         .dim = o->dim,
+                         .k = o->k,
+                         .block = o->block,
+                         .seed = o->seed,
+                         .result = s->stats[0].nnz_out,
+                         .parts = all.parts};
+    formula f;
+    double ranks = o->ranks;
+    if (!formula_of(s->algorithm, o->reducer, &call, &f)) {
+        printf("%-18s %6d has no formula\n", s->algorithm, o->ranks);
+        return;
+    }
+    double sent = (double)(f.in_words ? all.words : all.pairs);
+    double off = sent / f.closed - 1;
+    bool right = f.most ? off <= 0 : fabs(off) <= FORMULA_TOLERANCE;
+    right &= f.exact == 0 || sent == f.exact;
+    right &= f.parts == 0 || (double)all.parts == f.parts;
+    printf("%-18s %6d %14.1f %14.1f %14.1f %8.4f %10.1f %10.1f %8.1f %8.1f %10.1f  %s  %s\n",
+           s->algorithm, o->ranks, sent / ranks, f.exact / ranks, f.closed / ranks, 1 + off,
+           (double)all.rounding / ranks, f.in_words ? 0 : (double)all.words / ranks,
+           (double)all.parts / ranks, (double)all.headers / (double)all.parts,
+           (double)all.bundling / ranks, right ? "yes" : "NO ", f.words);
+    fflush(stdout);
+    if (!right && s->status == RILL_OK) s->status = RILL_ERR_STATE;
 }
 
 /* Of the processor: the machine may have other things to do. */
@@ -236,7 +215,8 @@ static bool simulate(const options *o, const char *algorithm) {
     rill_status status = rill__world_create(&w, &s.world);
     if (status == RILL_OK) status = rill__world_run(s.world, run_rank, &s);
     if (status != RILL_OK) fail(&s, status);
-    if (s.status == RILL_OK) print_row(&s, now_s() - start);
+    if (s.status == RILL_OK && o->formulas) print_formula(&s);
+    else if (s.status == RILL_OK) print_row(&s, now_s() - start);
     else printf("%-18s %6d %s\n", algorithm, o->ranks, s.error);
     if (status == RILL_OK) rill__world_free(s.world);
     free(s.starts);
@@ -278,6 +258,11 @@ static const char help[] =
     "  --value-bits B   of values (0)\n"
     "  --steps N        calls; the last is printed (2)\n"
     "  --no-compute     processors take no time\n"
+    "  --per-host N     ranks of a host (1)\n"
+    "  --block B        entries of a block, for the algorithm block (256)\n"
+    "  --formulas       bytes of entries beside the formulas of the papers, and beside what "
+    "follows\n"
+    "                   from the inputs, which must be equal; in place of times\n"
     "  --seed S         of the data (1)\n";
 
 static uint64_t read_count(const char *text) {
@@ -298,6 +283,9 @@ static bool read_options(int argc, char **argv, options *o) {
         BITS,
         STEPS,
         NO_COMPUTE,
+        PER_HOST,
+        BLOCK,
+        FORMULAS,
         SEED,
         HELP
     };
@@ -312,6 +300,9 @@ static bool read_options(int argc, char **argv, options *o) {
                                           {"value-bits", 1, NULL, BITS},
                                           {"steps", 1, NULL, STEPS},
                                           {"no-compute", 0, NULL, NO_COMPUTE},
+                                          {"per-host", 1, NULL, PER_HOST},
+                                          {"block", 1, NULL, BLOCK},
+                                          {"formulas", 0, NULL, FORMULAS},
                                           {"seed", 1, NULL, SEED},
                                           {"help", 0, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
@@ -328,13 +319,17 @@ static bool read_options(int argc, char **argv, options *o) {
         case BITS: o->bits = atoi(optarg); break;
         case STEPS: o->steps = atoi(optarg); break;
         case NO_COMPUTE: o->no_compute = 1; break;
+        case PER_HOST: o->per_host = atoi(optarg); break;
+        case BLOCK: o->block = read_count(optarg); break;
+        case FORMULAS: o->formulas = 1; break;
         case SEED: o->seed = strtoull(optarg, NULL, 0); break;
         case HELP: fputs(help, stdout); exit(0);
         default: return false;
         }
     o->k = (uint64_t)llround(o->density * (double)o->dim);
     return optind == argc && o->ranks >= 1 && o->ranks <= 1 << 16 && o->dim && o->k >= 1 &&
-           o->k <= o->dim && o->latency >= 0 && o->rate > 0 && o->steps >= 1;
+           o->k <= o->dim && o->latency >= 0 && o->rate > 0 && o->steps >= 1 && o->block &&
+           o->per_host >= 1 && o->ranks % o->per_host == 0;
 }
 
 int main(int argc, char **argv) {
@@ -345,6 +340,8 @@ int main(int argc, char **argv) {
                  .algorithms = "all",
                  .codec = "raw",
                  .steps = 2,
+                 .per_host = 1,
+                 .block = 256,
                  .seed = 1};
     if (!read_options(argc, argv, &o)) {
         fputs(help, stderr);
@@ -354,7 +351,13 @@ int main(int argc, char **argv) {
     printf("# dim %llu, %llu entries a rank, latency %g s, %g bit/s, codec %s, value_bits %d%s\n",
            (unsigned long long)o.dim, (unsigned long long)o.k, o.latency, o.rate, o.codec, o.bits,
            o.no_compute ? ", processors take no time" : "");
-    printf("%-18s %6s %12s %12s %14s %12s %14s %12s %9s\n", "# algorithm", "ranks", "seconds",
-           "predicted", "sent_bytes_max", "messages_max", "entries_bytes", "header_bytes", "cpu_s");
+    if (o.formulas)
+        printf("%-18s %6s %14s %14s %14s %8s %10s %10s %8s %8s %10s  %s\n", "# algorithm", "ranks",
+               "sent_bytes", "counted", "formula", "ratio", "rounding", "agreed", "messages",
+               "header", "bundling", "right");
+    else
+        printf("%-18s %6s %12s %12s %14s %12s %14s %12s %9s\n", "# algorithm", "ranks", "seconds",
+               "predicted", "sent_bytes_max", "messages_max", "entries_bytes", "header_bytes",
+               "cpu_s");
     return !simulate_all(&o);
 }

@@ -65,7 +65,8 @@ typedef struct method {
     int threads;
 } method;
 
-static const method methods[] = {
+/* Rows with goals, shares or kinds of their own; other selections of the library have one row. */
+static const method chosen[] = {
     {"topk", "topk", SELECT, 0.001, 1.3, 3, 1},
     {"topk", "topk", SELECT, 0.01, 1.3, 3, 1},
     {"topk", "topk", SELECT, 0.1, 2, 3, 1},
@@ -86,7 +87,28 @@ static const method methods[] = {
     {"nth_element", NULL, PEER, 0.01, 0, -1, 1},
     {"nth_element", NULL, PEER, 0.1, 0, -1, 1},
 };
-enum { METHODS = sizeof methods / sizeof *methods };
+enum { CHOSEN = sizeof chosen / sizeof *chosen };
+
+static bool is_chosen(const char *name) {
+    for (int i = 0; i < CHOSEN; i++)
+        if (chosen[i].method && strcmp(chosen[i].method, name) == 0) return true;
+    return false;
+}
+
+/* False past the last row. */
+static bool method_at(int i, method *m) {
+    const char *name;
+    if (i < CHOSEN) {
+        *m = chosen[i];
+        return true;
+    }
+    for (int row = 0, left = i - CHOSEN; (name = rill_selector_at(row, NULL)); row++)
+        if (!is_chosen(name) && left-- == 0) {
+            *m = (method){name, name, SELECT, 0.01, 0, -1, 1};
+            return true;
+        }
+    return false;
+}
 
 static bool is_fused(const method *m) { return m->kind == FUSED || m->kind == FUSED_KNOWN; }
 
@@ -411,8 +433,9 @@ int kernel_select(const kernel_run *run) {
         bench_progress(&progress, "%s data", data_names[kind]);
         rill_status s = prepare(run, kind, &a);
         if (s != RILL_OK) status = kernel_failed("select", s);
-        for (int i = 0; i < METHODS && s == RILL_OK; i++) {
-            const method *m = &methods[i];
+        method row;
+        const method *m = &row;
+        for (int i = 0; s == RILL_OK && method_at(i, &row); i++) {
             measured r = {0};
             if (!runs(m, run->type, kind)) continue;
             bench_progress(&progress, "%s %g %% of %s data", m->name, 100 * m->share,

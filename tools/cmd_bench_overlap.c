@@ -29,7 +29,7 @@ void cmd_bench_overlap_help(FILE *out) {
         "                         communicator's progress thread), poll (the computation stops\n"
         "                         for rill_progress now and then), none; default: all three\n"
         "  --poll-interval US     of poll, in microseconds (50)\n"
-        "  --codec C              of indices: auto, raw, bitpack, elias_fano, bitmap (auto)\n"
+        "  --codec C              of indices: a name from 'rill info', or auto (auto)\n"
         "  --value-bits B         0 (as they are), 16, 8, 4, 2 (0)\n"
         "  --type T               f32 (default), f64, f16, bf16\n"
         "  --reps N               repetitions of each of the three times (20)\n"

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <mpi.h>
 #include <rill/rill.h>
+#include <rill/train.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,18 @@ void cmd_info_help(FILE *out) {
                  "  -h, --help   this text\n");
 }
 
+/* What options name, beside algorithms. */
+static const struct {
+    const char *title, *key;
+    const char *(*at)(int i, const char **description);
+} tables[] = {
+    {"Codecs", "codecs", rill_codec_at},
+    {"Selections", "selections", rill_selector_at},
+    {"Losses", "losses", rill_loss_at},
+    {"Solvers", "solvers", rill_solver_at},
+};
+enum { TABLES = sizeof tables / sizeof *tables };
+
 static void print_text(void) {
     int version, subversion;
     MPI_Get_version(&version, &subversion);
@@ -81,9 +94,11 @@ static void print_text(void) {
         for (int i = 0; (name = rill_algorithm_at((rill_collective)c, i, &text)); i++)
             printf("  %-17s%s\n", name, text);
     }
-    printf("\nCodecs:\n");
-    for (int i = 0; (name = rill_codec_at(i, &text)); i++)
-        printf("  %-17s%s\n", name, text);
+    for (int t = 0; t < TABLES; t++) {
+        printf("\n%s:\n", tables[t].title);
+        for (int i = 0; (name = tables[t].at(i, &text)); i++)
+            printf("  %-17s%s\n", name, text);
+    }
     printf("\nEnvironment:\n");
     rill_setting variable;
     for (int i = 0; variable_at(i, &variable); i++) {
@@ -143,7 +158,7 @@ static int print_json(void) {
     int version, subversion;
     MPI_Get_version(&version, &subversion);
     json_t *types = json_array(), *ops = json_array(), *collectives = json_object();
-    json_t *codecs = json_array(), *environment = json_object();
+    json_t *environment = json_object();
     const char *name, *text;
     for (int t = 0; rill_type_size((rill_type)t); t++)
         json_array_append_new(types, json_string(rill_type_name((rill_type)t)));
@@ -155,8 +170,6 @@ static int print_json(void) {
             json_array_append_new(algorithms, named(name, text));
         json_object_set_new(collectives, rill_collective_name((rill_collective)c), algorithms);
     }
-    for (int i = 0; (name = rill_codec_at(i, &text)); i++)
-        json_array_append_new(codecs, named(name, text));
     rill_setting variable;
     for (int i = 0; variable_at(i, &variable); i++) {
         const char *value = getenv(variable.environment);
@@ -165,12 +178,18 @@ static int print_json(void) {
     }
     char standard[32];
     snprintf(standard, sizeof standard, "%d.%d", version, subversion);
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
-                             "version", rill_version(), "commit", tool_commit(), "mpi_library",
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version",
+                             rill_version(), "commit", tool_commit(), "mpi_library",
                              tool_mpi_library(), "mpi_standard", standard, "mpi_threads",
                              thread_level(), "isa", rill_isa(), "types", types, "operations", ops,
-                             "algorithms", collectives, "codecs", codecs, "environment",
-                             environment, "settings", settings_array());
+                             "algorithms", collectives, "environment", environment, "settings",
+                             settings_array());
+    for (int t = 0; root && t < TABLES; t++) {
+        json_t *rows = json_array();
+        for (int i = 0; (name = tables[t].at(i, &text)); i++)
+            json_array_append_new(rows, named(name, text));
+        json_object_set_new(root, tables[t].key, rows);
+    }
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);

@@ -42,7 +42,7 @@ void cmd_plan_help(FILE *out) {
         "                       or reducer: the algorithms that give the K largest of the sum\n"
         "\n"
         "How it may be sent:\n"
-        "  --codec C            auto (default), raw, bitpack, elias_fano, bitmap\n"
+        "  --codec C            auto (default), or a name from 'rill info'\n"
         "  --value-bits B       0 (as they are, default), 16, 8, 4, 2\n"
         "  --allow-bits B       the planner may choose so few bits per value\n"
         "  --partition P        auto (default), uniform, balanced\n"

@@ -1,11 +1,16 @@
-"""A rank of bench/python/steps: seconds per training step of a model for each method, and where they go.
+"""A rank of bench/python/steps: seconds per training step of a model for each method, and where
+they go.
 
-Each method starts from the same weights and sees the same batches of random data. Three kinds of time, as in Figure 8 of Ok-Topk:
-  compute        forward, backward and optimizer, from steps without any exchange (no_sync), on all ranks at once
-  selection      what reducers take to select and to write updates (their statistics), of the slowest rank
+Each method starts from the same weights and sees the same batches of random data. Three kinds of
+time, as in Figure 8 of Ok-Topk:
+  compute        forward, backward and optimizer, from steps without any exchange (no_sync), on all
+                 ranks at once
+  selection      what reducers take to select and to write updates (their statistics), of the
+                 slowest rank
   communication  the rest of the step: what the backward pass does not hide
-A step starts at a barrier, and its time is that of the slowest rank. Steps before the timed ones: two of the dense sums, which lets
-DistributedDataParallel lay out its buckets, more of the sparse methods, whose thresholds and plans settle.
+A step starts at a barrier, and its time is that of the slowest rank. Steps before the timed ones:
+two of the dense sums, which lets DistributedDataParallel lay out its buckets, more of the sparse
+methods, whose thresholds and plans settle.
 """
 
 from __future__ import annotations
@@ -116,10 +121,15 @@ def measure(a: argparse.Namespace, method: str, original: nn.Module, loss: Loss)
     select = statistics.median(slowest(s) for s in selection) if selection else 0.0
     whole, compute = statistics.median(times), statistics.median(alone)
     result = {
-        "method": method, "step_s": whole, "compute_s": min(compute, whole), "select_s": select,
-        "communicate_s": max(0.0, whole - compute - select), "times_s": times, "compute_times_s": alone,
+        "method": method,
+        "step_s": whole,
+        "compute_s": min(compute, whole),
+        "select_s": select,
+        "communicate_s": max(0.0, whole - compute - select),
+        "times_s": times,
+        "compute_times_s": alone,
         "sent_bytes_max": MPI.COMM_WORLD.allreduce(sent, op=MPI.MAX) if sent is not None else None,
-    }  # fmt: skip
+    }
     if state is not None:
         state._drop_groups()
     return result
@@ -152,8 +162,18 @@ def main() -> None:
     parameters = sum(p.numel() for p in model.parameters())
     with open(a.json if rank == 0 else os.devnull, "w") as file:
         for method in a.methods.split(","):
-            record = {**a.note, "model": a.model, "parameters": parameters, "ranks": size, "batch": a.batch, **settings,
-                      "density": a.density, "overlap": a.overlap, "torch": torch.__version__, **measure(a, method, model, loss)}  # fmt: skip
+            record = {
+                **a.note,
+                "model": a.model,
+                "parameters": parameters,
+                "ranks": size,
+                "batch": a.batch,
+                **settings,
+                "density": a.density,
+                "overlap": a.overlap,
+                "torch": torch.__version__,
+                **measure(a, method, model, loss),
+            }
             file.write(json.dumps(record) + "\n")
             file.flush()
             if rank == 0:

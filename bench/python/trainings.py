@@ -1,8 +1,10 @@
-"""Trainings of an example, one after the other in the ranks of one MPI job: starting Python, PyTorch and a GPU takes longer than a short one.
+"""Trainings of an example, one after the other in the ranks of one MPI job: starting Python,
+PyTorch and a GPU takes longer than a short one.
 
     mpirun -n 4 python3 trainings.py PROGRAM
 
-Rank 0 reads a line for each: a list of arguments as JSON. When a training has ended, it prints the line ENDED.
+Rank 0 reads a line for each: a list of arguments as JSON. When a training has ended, it prints the
+line ENDED.
 """
 
 from __future__ import annotations

@@ -179,15 +179,13 @@ def buffer_of(
 
 
 def _check_place(buffer: Buffer, name: str, device: Optional[int]) -> None:
-    if (buffer.device is None) != (device is None):
-        where = "in the memory of the host" if buffer.device is None else _called(buffer.device)
-        wanted = 'memory="cuda"' if device is None else "the device, as memory=\"cuda\" says,"
-        hint = f"{wanted} takes it" if device is None else f"a tensor of {wanted} is needed"
-        raise TypeError(f"{name} is {where}: {hint}")
-    if buffer.device is None or device is None or UNKNOWN_DEVICE in (buffer.device, device):
-        return
-    if buffer.device != device:
-        raise TypeError(f"{name} is {_called(buffer.device)}: cuda:{device} is needed")
+    if buffer.device is None and device is not None:
+        wanted = "the device" if device == UNKNOWN_DEVICE else f"cuda:{device}"
+        raise TypeError(f"{name} is in the memory of the host: a tensor of {wanted} is needed")
+    if buffer.device is not None and device is None:
+        raise TypeError(f'{name} is {_called(buffer.device)}: memory="cuda" takes it')
+    if UNKNOWN_DEVICE not in (buffer.device, device) and buffer.device != device:
+        raise TypeError(f"{name} is {_called(buffer.device or 0)}: cuda:{device} is needed")
 
 
 def _called(device: int) -> str:

@@ -22,13 +22,12 @@ from ._library import (
     check,
     check_shared,
     lib,
-    needs,
 )
 from ._mpi import mpi
 from ._op import Op, check_op, op_handle
 from ._pending import Call, Part, Pending, Request
 from ._stream import Stream, as_stream
-from ._structs import SMALL_CALL, CConfig, Stats, call_options, empty_stats, stats_of
+from ._structs import SMALL_CALL, Stats, call_options, config_of, empty_stats, stats_of
 
 if TYPE_CHECKING:
     from ._structs import Options, Unpack
@@ -93,6 +92,8 @@ class Comm:
         check: Optional[bool] = None,
         split_limit: int = 0,
         progress_thread: Optional[bool] = None,
+        timeout_s: Optional[int] = None,
+        minority: Optional[bool] = None,
     ) -> "Comm":
         """A communicator of processes that are no ranks of MPI, over UCX. Collective.
 
@@ -100,10 +101,16 @@ class Comm:
         equally many. It is called only here. ``rill.init()`` brings one that needs an address only,
         and rill.torch takes that of PyTorch's process group.
         """
-        config = config_of(check, split_limit, progress_thread)
+        config = config_of(check, split_limit, progress_thread, timeout_s, minority)
         comm = cls._of(_ucx.create(rank, ranks, allgather, config))
         comm._again = lambda: cls.ucx(
-            rank, ranks, allgather, check=check, split_limit=split_limit
+            rank,
+            ranks,
+            allgather,
+            check=check,
+            split_limit=split_limit,
+            timeout_s=timeout_s,
+            minority=minority,
         )
         _exit.install(None)
         comm._remember(check)
@@ -195,7 +202,6 @@ class Comm:
 
     def failed(self) -> list[int]:
         """The ranks that are known to be gone, after a PeerError."""
-        needs("rill_comm_failed", "a job that outlives a rank")
         ranks, n = (ctypes.c_int * self.size)(), ctypes.c_int()
         check(lib.rill_comm_failed(self._live(), self.size, ranks, ctypes.byref(n)))
         return list(ranks[: n.value])
@@ -203,10 +209,11 @@ class Comm:
     def shrink(self) -> "Comm":
         """A communicator of the ranks that live, after a PeerError; this one stays, to be freed.
         Collective over those that live."""
-        needs("rill_comm_shrink", "a job that outlives a rank")
         handle = ctypes.c_void_p()
         check_shared(lib.rill_comm_shrink(self._live(), ctypes.byref(handle)))
         made = Comm._of(handle)
+        if self._again is not None:
+            made._again = lambda: Comm.ucx(made.rank, made.size, made._gather_bytes)
         _exit.install(None)
         made._remember(None)
         return made
@@ -252,6 +259,9 @@ class Comm:
         )
         whole = self.allreduce(part, part, **_EXACT).dense().astype(np.uint8).tobytes()
         return [json.loads(whole[a:b]) for a, b in zip([0, *ends[:-1]], ends)]
+
+    def _gather_bytes(self, mine: bytes) -> list[bytes]:
+        return [bytes.fromhex(text) for text in self._gather(mine.hex())]
 
     def _bcast_bytes(self, memory: Any, root: int) -> None:
         """Over an array of bytes, in pieces. Collective."""
@@ -403,20 +413,6 @@ _check = check  # Comm.__init__ has an argument of that name
 _EXACT: Any = {"algorithm": "recursive_double", "codec": "raw", "value_bits": 0, "allow_bits": 0}
 _EXACT_BCAST: Any = {"value_bits": 0, "allow_bits": 0}
 _PIECE = 1 << 22
-
-
-def config_of(
-    check: Optional[bool], split_limit: int, progress_thread: Optional[bool]
-) -> CConfig:
-    return CConfig(
-        ctypes.sizeof(CConfig),
-        None,
-        -1 if check is None else int(check),
-        split_limit,
-        -1 if progress_thread is None else int(progress_thread),
-        -1,  # timeout_s and minority come from the environment
-        -1,
-    )
 
 
 def _pair(x: Any, out: Optional[Stream]) -> tuple[Stream, Stream]:

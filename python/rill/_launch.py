@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 # Launchers of MPI set one of these.
 _MPI = (
@@ -15,13 +15,6 @@ _MPI = (
     "PMI_SIZE",
     "PMI_FD",
     "MPI_LOCALNRANKS",
-)
-# Rank and number of ranks, in this order; the first pair that is set counts.
-_RANKS = (
-    ("RANK", "WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
 )
 
 
@@ -36,25 +29,14 @@ def _number(name: str) -> Optional[int]:
     return int(text) if text.isdecimal() else None
 
 
-class Place(NamedTuple):
-    """This process among those that were started together."""
-
-    rank: int
-    ranks: int
-
-
-def place() -> Optional[Place]:
-    """As the environment has it."""
-    for one, all_ in _RANKS:
-        rank, ranks = _number(one), _number(all_)
-        if rank is not None and ranks is not None:
-            return Place(rank, ranks)
-    return None
+def world_size() -> int:
+    """As torchrun and the like give it; 0: unknown."""
+    return _number("WORLD_SIZE") or 0
 
 
 def by_torchrun() -> bool:
     """Whether torchrun has started this process, and others with it."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and (_number("WORLD_SIZE") or 0) > 1
+    return "TORCHELASTIC_RUN_ID" in os.environ and world_size() > 1
 
 
 def in_mpi_job() -> bool:
@@ -67,13 +49,13 @@ def without_mpi() -> bool:
     torchrun has started us, also within a job of MPI."""
     if os.environ.get("RILL_RENDEZVOUS") or by_torchrun():
         return True
-    return (_number("WORLD_SIZE") or 0) > 1 and not in_mpi_job()
+    return world_size() > 1 and not in_mpi_job()
 
 
 def check(size: Callable[[], int]) -> None:
     """RuntimeError where a launcher has started more processes than MPI's world has ranks. size is
     called only where there may be such a launcher."""
-    torchrun, srun = _number("WORLD_SIZE") or 0, _number("SLURM_STEP_NUM_TASKS") or 0
+    torchrun, srun = world_size(), _number("SLURM_STEP_NUM_TASKS") or 0
     if max(torchrun, srun) <= 1:
         return
     ranks = size()

@@ -20,7 +20,7 @@ STATUS_NAMES = {
 }  # fmt: skip
 
 
-_UNSUPPORTED, _PEER = -4, -12
+_PEER = -12
 
 
 class RillError(RuntimeError):
@@ -129,27 +129,12 @@ text = ctypes.c_char_p
 def _declare(name: str, result: Any, *arguments: Any) -> None:
     function = getattr(lib, name, None)
     if function is None:
-        if name in OPTIONAL:
-            return
         raise ImportError(
             f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python"
         )
     function.restype = result
     function.argtypes = list(arguments)
 
-
-# What a librill may lack: see needs().
-OPTIONAL = {
-    "rill_comm_create_ucx",
-    "rill_comm_failed",
-    "rill_comm_shrink",
-    "rill_reducer_move",
-    "rill_reducer_update",
-    "rill_reducer_step_on",
-    "rill_reducer_step_tensors_on",
-    "rill_select_on",
-    "rill_select_residual_on",
-}
 
 _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
     text: {
@@ -190,6 +175,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_sum": (pointer, c_int, pointer, pointer),
         "rill_stream_concat": (pointer, pointer),
         "rill_comm_create_local": (c_int, pointer, pointer),
+        "rill_bootstrap_create": (text, c_int, c_int, pointer),
         "rill_comm_create_ucx": (pointer, pointer, pointer),
         "rill_comm_failed": (pointer, c_int, pointer, pointer),
         "rill_comm_shrink": (pointer, pointer),
@@ -233,6 +219,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_select_on": (pointer, pointer, pointer, pointer),
         "rill_select_residual_on": (pointer, pointer, pointer, pointer, pointer),
     },
+    None: {"rill_bootstrap_free": (pointer,)},
     u64: {
         "rill_stream_nnz": (pointer,),
         "rill_stream_dim": (pointer,),
@@ -299,14 +286,6 @@ def check(status: int) -> None:
     detail = lib.rill_last_error() or lib.rill_strerror(status)
     kind = PeerError if status == _PEER else RillError
     raise kind(status, _explained(detail.decode(errors="replace")))
-
-
-def needs(name: str, what: str) -> None:
-    """RillError where this librill has no such function."""
-    if not hasattr(lib, name):
-        raise RillError(
-            _UNSUPPORTED, f"{lib._name} has no {name}, which is needed for {what}: it is older"
-        )
 
 
 def check_shared(status: int) -> None:

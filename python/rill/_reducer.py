@@ -11,7 +11,7 @@ import numpy as np
 from ._buffers import DeviceArray, Type, buffer_of, numpy_dtype, order, type_of, view
 from ._comm import Comm
 from ._foreign import UNKNOWN_DEVICE
-from ._library import Fork, Sharing, check, check_shared, lib, needs
+from ._library import Fork, Sharing, check, check_shared, lib
 from ._pending import Pending
 from ._stream import Stream
 from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
@@ -187,7 +187,6 @@ class Reducer:
         returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs
         threads: ``comm.threads``. Collective.
         """
-        needs("rill_reducer_step_on", "steps in the order of a stream")
         self._see_queue()
         update = gradient if update is None else update
         with self._shares_errors:
@@ -230,7 +229,6 @@ class Reducer:
         True: the step in which the rank died is void on all ranks, and is to be repeated. False: it
         is complete, and ``update`` gives its result.
         """
-        needs("rill_reducer_move", "a reducer that moves to another communicator")
         again = ctypes.c_int()
         status = lib.rill_reducer_move(self._live(), comm._live(), ctypes.byref(again))
         for pending in list(self.comm._under_way):
@@ -245,7 +243,6 @@ class Reducer:
 
     def update(self, update: Any) -> Any:
         """The update of the last complete step, once more, in ``update``."""
-        needs("rill_reducer_update", "the update of a step once more")
         check(lib.rill_reducer_update(self._live(), self._update(update).address))
         return update
 

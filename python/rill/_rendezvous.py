@@ -1,125 +1,63 @@
-"""Processes that find each other without MPI: an allgather of bytes that needs nothing but an
-address.
-
-Rank 0 listens at it, the others connect; whoever is too early tries again. What all bring is
-collected by rank 0 and sent back. It is needed while communicators are made, and never for data.
-"""
+"""How processes find each other without MPI: an allgather of bytes, while communicators are made."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-import socket
-import struct
-import time
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from . import _launch
+from ._library import check, lib
 
 Allgather = Callable[[bytes], Sequence[bytes]]
 
-TIMEOUT_S = 300.0
-_MAGIC = b"rill-meet-1\n"
-_HEAD = struct.Struct("<IQ")  # rank, bytes
-_MOST = 1 << 30  # bytes of a message; more is none of ours
+C_ALLGATHER = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p
+)
+
+
+class CBootstrap(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("rank", ctypes.c_int),
+        ("ranks", ctypes.c_int),
+        ("allgather", C_ALLGATHER),
+        ("context", ctypes.c_void_p),
+    ]
 
 
 class Meeting:
-    """``Meeting(rank, ranks, "host:port")(bytes)`` gives the bytes of all ranks, as often as
-    wanted. All ranks call it in the same order."""
+    """At an address of rank 0. ``meeting(bytes)`` gives the bytes of all ranks, which bring equally
+    many, as often as wanted. What is not given comes from the environment."""
 
-    def __init__(self, rank: int, ranks: int, address: str, timeout: float = TIMEOUT_S) -> None:
-        if not 0 <= rank < ranks:
-            raise ValueError(f"rank {rank} is not one of {ranks} ranks")
-        host, colon, port = address.rpartition(":")
-        if not colon or not port.isdecimal():
-            raise ValueError(f"the rendezvous {address!r} is not of the form host:port")
-        self.rank, self.ranks = rank, ranks
-        self._where = f"{host}:{port}"
-        self._peers: dict[int, socket.socket] = {}
-        end = time.monotonic() + timeout
-        if ranks > 1:
-            if rank == 0:
-                self._listen(int(port), end)
-            else:
-                self._peers[0] = self._connect(host, int(port), end)
-
-    def _listen(self, port: int, end: float) -> None:
-        with socket.create_server(("", port), backlog=self.ranks) as server:
-            while len(self._peers) < self.ranks - 1:
-                server.settimeout(max(end - time.monotonic(), 0.001))
-                try:
-                    peer, _ = server.accept()
-                except socket.timeout:
-                    missing = sorted(set(range(1, self.ranks)) - set(self._peers))
-                    raise TimeoutError(
-                        f"ranks {missing} have not come to {self._where}"
-                    ) from None
-                try:
-                    peer.settimeout(10)
-                    if _receive(peer, len(_MAGIC)) != _MAGIC:
-                        raise ConnectionError
-                    number, ranks = _HEAD.unpack(_receive(peer, _HEAD.size))
-                except (OSError, struct.error):  # somebody else
-                    peer.close()
-                    continue
-                if ranks != self.ranks or not 0 < number < self.ranks or number in self._peers:
-                    peer.close()
-                    raise ValueError(
-                        f"a rank {number} of {ranks} has come to {self._where}, where ranks 1 to {self.ranks - 1} of {self.ranks} are expected once"
-                    )
-                peer.settimeout(max(end - time.monotonic(), 1))
-                self._peers[number] = peer
-
-    def _connect(self, host: str, port: int, end: float) -> socket.socket:
-        while True:
-            try:
-                made = socket.create_connection((host, port), timeout=10)
-                break
-            except OSError as error:
-                if time.monotonic() > end:
-                    raise TimeoutError(f"rank 0 does not answer at {self._where}: {error}") from None
-                time.sleep(0.05)
-        made.settimeout(max(end - time.monotonic(), 1))
-        made.sendall(_MAGIC + _HEAD.pack(self.rank, self.ranks))
-        return made
+    def __init__(
+        self,
+        rank: Optional[int] = None,
+        ranks: Optional[int] = None,
+        address: Optional[str] = None,
+    ) -> None:
+        self._bootstrap = CBootstrap(ctypes.sizeof(CBootstrap))
+        place = None if address is None else address.encode()
+        numbers = [-1 if number is None else int(number) for number in (rank, ranks)]
+        check(lib.rill_bootstrap_create(place, *numbers, ctypes.byref(self._bootstrap)))
+        self.rank: int = self._bootstrap.rank
+        self.ranks: int = self._bootstrap.ranks
 
     def __call__(self, mine: bytes) -> Sequence[bytes]:
-        if self.ranks == 1:
-            return [mine]
-        if self.rank != 0:
-            _send(self._peers[0], self.rank, mine)
-            return [_message(self._peers[0], number) for number in range(self.ranks)]
-        parts = [mine, *(_message(self._peers[n], n) for n in range(1, self.ranks))]
-        for peer in self._peers.values():
-            for number, part in enumerate(parts):
-                _send(peer, number, part)
-        return parts
+        everyone = ctypes.create_string_buffer(max(len(mine) * self.ranks, 1))
+        own = ctypes.create_string_buffer(mine, max(len(mine), 1))
+        context = self._bootstrap.context
+        if self._bootstrap.allgather(
+            ctypes.addressof(own), len(mine), ctypes.addressof(everyone), context
+        ):
+            detail = lib.rill_last_error() or b"ranks have not met"
+            raise ConnectionError(detail.decode(errors="replace"))
+        size = len(mine)
+        return [everyone.raw[i * size : (i + 1) * size] for i in range(self.ranks)]
 
-    def close(self) -> None:
-        for peer in self._peers.values():
-            peer.close()
-        self._peers.clear()
-
-
-def _receive(peer: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        part = peer.recv(min(count - len(data), 1 << 20))
-        if not part:
-            raise ConnectionError("a rank has left the rendezvous")
-        data += part
-    return bytes(data)
-
-
-def _send(peer: socket.socket, number: int, data: bytes) -> None:
-    peer.sendall(_HEAD.pack(number, len(data)) + data)
-
-
-def _message(peer: socket.socket, expected: int) -> bytes:
-    number, count = _HEAD.unpack(_receive(peer, _HEAD.size))
-    if number != expected or count > _MOST:
-        raise ConnectionError("a message at the rendezvous is none of ours")
-    return _receive(peer, count)
+    def __del__(self) -> None:
+        if getattr(self, "ranks", 0):
+            lib.rill_bootstrap_free(ctypes.byref(self._bootstrap))
 
 
 class StoreMeeting:
@@ -145,21 +83,19 @@ def torchrun_store() -> StoreMeeting:
     return StoreMeeting(dist.PrefixStore(f"rill-{restart}", store), rank, ranks)
 
 
-def from_environment() -> Any:
-    """An allgather of bytes among the ranks that the environment knows, with ``rank`` and
-    ``ranks``."""
-    address, place = os.environ.get("RILL_RENDEZVOUS"), _launch.place()
-    if address:
-        if place is None:
-            raise RuntimeError(
-                f"RILL_RENDEZVOUS is {address}, but nothing says which rank this is: set RANK and WORLD_SIZE"
-            )
-        return Meeting(place.rank, place.ranks, address)
+def meet(
+    rank: Optional[int] = None, ranks: Optional[int] = None, address: Optional[str] = None
+) -> Any:
+    """An allgather of bytes, with ``rank`` and ``ranks``; what is not given comes from the
+    environment."""
+    if address or os.environ.get("RILL_RENDEZVOUS"):
+        return Meeting(rank, ranks, address)
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return torchrun_store()
-    ranks = place.ranks if place is not None else 1
+    count = ranks or _launch.world_size()
     why = (
-        f"{ranks} processes were started without MPI, and nothing says where they meet: set "
-        "RILL_RENDEZVOUS=host:port, an address of rank 0, or call torch.distributed.init_process_group first"
+        f"{count or 'Several'} processes were started without MPI, and nothing says where they "
+        "meet: set RILL_RENDEZVOUS=host:port, an address of rank 0, or call "
+        "torch.distributed.init_process_group first"
     )
-    raise RuntimeError(_launch.message(ranks, why))
+    raise RuntimeError(_launch.message(count or 2, why))

@@ -7,19 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, TypedDict, Union
 
 from ._buffers import memory_of
-from ._library import lib, needs
 from ._settings import field_of, option_names, unknown
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401  (for annotations elsewhere)
-
-
-# What a librill without device memory lacks.
-_MEMORY: list[Any] = (
-    [("memory", ctypes.c_int), ("device", ctypes.c_int)]
-    if hasattr(lib, "rill_reducer_step_on")
-    else []
-)
 
 
 class CStats(ctypes.Structure):
@@ -90,7 +81,8 @@ class CReducerOptions(ctypes.Structure):
         ("lambda", ctypes.c_double),
         ("sketch_rows", ctypes.c_int),
         ("nonfinite", ctypes.c_char_p),
-        *_MEMORY,
+        ("memory", ctypes.c_int),
+        ("device", ctypes.c_int),
     ]
 
 
@@ -106,7 +98,8 @@ class CSelectOptions(ctypes.Structure):
         ("interval", ctypes.c_uint64),
         ("seed", ctypes.c_uint64),
         ("threads", ctypes.c_int),
-        *_MEMORY,
+        ("memory", ctypes.c_int),
+        ("device", ctypes.c_int),
     ]
 
 
@@ -128,6 +121,24 @@ class CConfig(ctypes.Structure):
         ("timeout_s", ctypes.c_int),
         ("minority", ctypes.c_int),
     ]
+
+
+def config_of(
+    check: Optional[bool],
+    split_limit: int,
+    progress_thread: Optional[bool],
+    timeout_s: Optional[int] = None,
+    minority: Optional[bool] = None,
+) -> CConfig:
+    return CConfig(
+        ctypes.sizeof(CConfig),
+        None,
+        -1 if check is None else int(check),
+        split_limit,
+        -1 if progress_thread is None else int(progress_thread),
+        -1 if timeout_s is None else int(timeout_s),
+        -1 if minority is None else int(minority),
+    )
 
 
 class Options(TypedDict, total=False):
@@ -219,10 +230,7 @@ def _set_memory(options: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         if device not in (None, -1):
             raise ValueError(f'option device = {device!r} is of memory="cuda"')
         device = -1
-    else:
-        needs("rill_reducer_step_on", f"memory={memory!r}")
-    if _MEMORY:
-        options.memory, options.device = number, -1 if device is None else int(device)
+    options.memory, options.device = number, -1 if device is None else int(device)
     return rest
 
 

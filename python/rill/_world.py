@@ -10,14 +10,21 @@ from importlib.util import find_spec
 from typing import Any, Optional, Sequence
 
 from . import _launch, _rendezvous
-from ._comm import Comm, config_of
+from ._comm import Comm
 from ._library import RillError
 from ._library import check as _check
 from ._library import lib
+from ._structs import config_of
 
 
 def local(
-    n: int, *, check: Optional[bool] = None, split_limit: int = 0, progress_thread: Optional[bool] = None
+    n: int,
+    *,
+    check: Optional[bool] = None,
+    split_limit: int = 0,
+    progress_thread: Optional[bool] = None,
+    timeout_s: Optional[int] = None,
+    minority: Optional[bool] = None,
 ) -> list[Comm]:
     """n ranks in this process, without MPI and mpi4py: a list of their communicators.
 
@@ -31,7 +38,7 @@ def local(
     A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense",
     "s2") goes by messages of rill's own. ``free()`` them one by one, in any order.
     """
-    config = config_of(check, split_limit, progress_thread)
+    config = config_of(check, split_limit, progress_thread, timeout_s, minority)
     handles = (ctypes.c_void_p * max(n, 1))()
     _check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
     return [Comm._of(ctypes.c_void_p(handle)) for handle in handles]
@@ -42,35 +49,31 @@ _world_lock = threading.Lock()
 
 
 def init(
-    rank: Optional[int] = None, ranks: Optional[int] = None, address: Optional[str] = None
+    rank: Optional[int] = None,
+    ranks: Optional[int] = None,
+    address: Optional[str] = None,
+    **settings: Any,
 ) -> Comm:
     """Ranks that are plain processes, without MPI, over UCX: the communicator of all, which
     ``rill.world()`` gives from then on. Collective.
 
     ``address`` is "host:port", where rank 0 listens while communicators are made. What is not given
     comes from RILL_RENDEZVOUS, and from RANK and WORLD_SIZE, or what Slurm's and Open MPI's
-    launchers set; under torchrun all is there.
+    launchers set; under torchrun all is there. Other keywords are those of ``Comm.ucx``.
     """
     global _world
-    found = _launch.place()
-    if rank is None and found is not None:
-        rank, ranks = found.rank, found.ranks if ranks is None else ranks
-    meeting: Any
-    if address is not None:
-        if rank is None or ranks is None:
-            raise ValueError("rank and ranks are needed: give them, or set RANK and WORLD_SIZE")
-        meeting = _rendezvous.Meeting(rank, ranks, address)
-    else:
-        meeting = _rendezvous.from_environment()
-    made = _over_ucx(meeting.rank, meeting.ranks, meeting)
+    meeting = _rendezvous.meet(rank, ranks, address)
+    made = _over_ucx(meeting.rank, meeting.ranks, meeting, **settings)
     with _world_lock:
         _world = made
     return made
 
 
-def _over_ucx(rank: int, ranks: int, allgather: _rendezvous.Allgather) -> Comm:
+def _over_ucx(
+    rank: int, ranks: int, allgather: _rendezvous.Allgather, **settings: Any
+) -> Comm:
     try:
-        return Comm.ucx(rank, ranks, allgather)
+        return Comm.ucx(rank, ranks, allgather, **settings)
     except RillError as error:
         if error.name != "UNSUPPORTED":
             raise
@@ -104,7 +107,7 @@ def _make_world() -> Comm:
     if _launch.without_mpi():
         if process_group():
             return from_group()
-        meeting = _rendezvous.from_environment()
+        meeting = _rendezvous.meet()
         return _over_ucx(meeting.rank, meeting.ranks, meeting)
     if not _launch.in_mpi_job() and find_spec("mpi4py") is None:
         return local(1)[0]  # alone

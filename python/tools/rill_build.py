@@ -57,34 +57,33 @@ def _metadata() -> str:
 
 
 def _build_tree() -> None:
-    """Builds librill.so in build/ of the tree; a folder that is configured, such as for another MPI, stays so."""
-    commands = [
-        [
-            os.environ.get("CMAKE", "cmake"),
-            "--build",
-            "build",
-            "--target",
-            "rill",
-            "--parallel",
-            str(os.cpu_count() or 1),
-        ]
-    ]
+    """Builds librill.so, and librill_cuda.so where there is nvcc, in build/ of the tree; a folder that
+    is configured, such as for another MPI, stays so."""
+    cmake = os.environ.get("CMAKE", "cmake")
     if not (TREE / "build" / "CMakeCache.txt").exists():
-        commands.insert(0, ["scripts/configure", "build"])
-    for command in commands:
-        try:
-            done = subprocess.run(
-                command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-            if done.returncode == 0:
-                continue
-            print(done.stdout, file=sys.stderr)
-        except OSError as error:
-            print(error, file=sys.stderr)
-        raise SystemExit(
-            f"{' '.join(command)} failed in {TREE}, so that there is no librill.so for the package. "
-            "scripts/setup python installs what is missing (Debian, Ubuntu)."
+        _run(["scripts/configure", "build"])
+    known = _run([cmake, "--build", "build", "--target", "help"])
+    targets = ["rill"] + ["rill_cuda"] * bool(re.search(r"\brill_cuda\b", known))
+    for target in targets:
+        parallel = ["--parallel", str(os.cpu_count() or 1)]
+        _run([cmake, "--build", "build", "--target", target, *parallel])
+
+
+def _run(command: list[str]) -> str:
+    """In the tree; what it printed."""
+    try:
+        done = subprocess.run(
+            command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        if done.returncode == 0:
+            return done.stdout
+        print(done.stdout, file=sys.stderr)
+    except OSError as error:
+        print(error, file=sys.stderr)
+    raise SystemExit(
+        f"{' '.join(command)} failed in {TREE}, so that there is no librill.so for the package. "
+        "scripts/setup python installs what is missing (Debian, Ubuntu)."
+    )
 
 
 def _library() -> Optional[Path]:
@@ -141,6 +140,9 @@ def build_wheel(
     library = _library()
     if library is not None:
         files["rill/librill.so"] = library.read_bytes()
+        beside = library.parent / "librill_cuda.so"  # for device memory, where it was built
+        if beside.exists():
+            files["rill/librill_cuda.so"] = beside.read_bytes()
     return _write_wheel(wheel_directory, _tag(library), files)
 
 

@@ -60,7 +60,9 @@ static rill_status create(newcomer *all, int n, const rill_config *config, rill_
 static void advance(void *argument) {
     rill__engine *engine = argument;
     if (!rill__trylock(engine)) return; /* its own thread is at it */
+    engine->peers.helped = true;
     rill__engine_progress(engine);
+    engine->peers.helped = false;
     rill__unlock(engine);
 }
 

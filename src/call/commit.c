@@ -43,6 +43,9 @@ static uint64_t way_of(const rill_request *r) {
 
 static bool is_first(rill_request *r) {
     if (r->run.more_memory) return true;
+    /* Where a rank can be gone: who completes the call knows that all know what they keep. */
+    if (r->plan.algorithm && r->plan.algorithm->keeps_late && r->task.engine->table->failed)
+        return true;
     const rill__commits *c = commits_of(r);
     if (c) return !(c->twice & way_of(r));
     return !r->blocking && r->plan.call < FIRST_CALLS && !is_lost_count(r);

@@ -118,8 +118,7 @@ rill_status rill__hosts_find(rill__hosts *h, rill__link *link, const char *prete
 
 /* The memory that the hosts of all shared is not shared here: hier sends messages instead. */
 void rill__hosts_subset(rill__hosts *h, const rill__hosts *of, const int *ranks, int n, int rank) {
-    int *first = h->ranks + 3 * (size_t)n;
-    h->together = 0;
+    int *first = h->host_of + (h->host_of - h->leader); /* after both, which may be longer */
     for (int i = 0; i < n; i++) {
         first[i] = 0;
         while (of->host_of[ranks[first[i]]] != of->host_of[ranks[i]])

@@ -12,6 +12,9 @@ enum { POLLS_BEFORE_LOOK = 256 };
 /* Probes in vain, for a look for strangers. */
 enum { VAIN_BEFORE_STRANGERS = 64 };
 
+/* Bytes of a message that UCX sends at once, whatever its thresholds are. */
+enum { SHORT = 1024 };
+
 enum { TAG_ALLGATHER, TAG_BCAST }; /* of the link itself */
 
 typedef rill__link_ucx own_link;
@@ -97,31 +100,63 @@ static inline rill__ucx_request *request_of(const rill__wire *wire) {
 }
 
 /* What UCX gave back: NULL is through. */
-static inline rill_status started(ucs_status_ptr_t pointer, int peer, bool receives,
-                                  rill__wire *wire, const char *call) {
+static inline rill_status started(ucs_status_ptr_t pointer, int peer, rill__ucx_kind kind,
+                                  size_t bytes, rill__wire *wire, const char *call) {
     wire->word = 0;
     if (!pointer) return RILL_OK;
     if (UCS_PTR_IS_ERR(pointer)) return rill__ucx_error(UCS_PTR_STATUS(pointer), call);
     rill__ucx_request *request = pointer;
-    request->peer = peer;
-    request->receives = receives;
+    *request = (rill__ucx_request){.peer = peer, .kind = kind, .bytes = bytes};
     wire->word = (uint64_t)(uintptr_t)request;
     return RILL_OK;
 }
 
+/* The peer's end of the connection is gone. */
+static bool is_broken(ucs_status_t status) {
+    return status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
+           status == UCS_ERR_CANCELED || status == UCS_ERR_NOT_CONNECTED ||
+           status == UCS_ERR_UNREACHABLE;
+}
+
 /* The request is UCX's alone from now on: it ends it when it can. */
 static void abandon(own_link *own, rill__wire *wire) {
-    if (request_of(wire)->receives) ucp_request_cancel(own->worker, request_of(wire));
+    if (request_of(wire)->kind == RILL__UCX_RECEIVES)
+        ucp_request_cancel(own->worker, request_of(wire));
     ucp_request_free(request_of(wire));
     wire->word = 0;
+}
+
+/* UCX moves on only in its calls, and a rank that is through with one of rill may make none for
+ * long: what the other side still waits for must be on its way by then, and not in a queue here. Of
+ * short messages in shared memory nothing is ever left behind. */
+static bool may_leave_words(const own_link *own, int peer, size_t bytes) {
+    return bytes > SHORT || own->handles_errors[peer];
+}
+
+/* The message is through: *wire becomes that of what may be left behind, or 0. */
+static void see_off(own_link *own, int peer, size_t bytes, rill__wire *wire) {
+    static const ucp_request_param_t none = {.op_attr_mask = 0};
+    wire->word = 0;
+    if (own->lost[peer] || !may_leave_words(own, peer, bytes)) return;
+    ucs_status_ptr_t pointer = ucp_ep_flush_nbx(own->peers[peer], &none);
+    if (!pointer || UCS_PTR_IS_ERR(pointer)) return; /* an error is one of the next message, too */
+    rill__ucx_request *request = pointer;
+    *request = (rill__ucx_request){.peer = peer, .kind = RILL__UCX_FLUSHES, .bytes = bytes};
+    wire->word = (uint64_t)(uintptr_t)request;
 }
 
 static rill_status send_tagged(own_link *own, int to, uint64_t tag, const void *data, size_t bytes,
                                rill__wire *wire) {
     wire->word = 0;
     if (own->lost[to]) return RILL_OK;
-    return started(ucp_tag_send_nbx(own->peers[to], data, bytes, tag, &plain), to, false, wire,
-                   "ucp_tag_send_nbx");
+    ucs_status_ptr_t sent = ucp_tag_send_nbx(own->peers[to], data, bytes, tag, &plain);
+    if (UCS_PTR_IS_ERR(sent) && is_broken(UCS_PTR_STATUS(sent))) {
+        lose(own, to); /* before the watch says why */
+        return RILL_OK;
+    }
+    RILL_TRY(started(sent, to, RILL__UCX_SENDS, bytes, wire, "ucp_tag_send_nbx"));
+    if (!wire->word) see_off(own, to, bytes, wire);
+    return RILL_OK;
 }
 
 static rill_status send_message(rill__link *link, int to, int tag, const void *data, size_t bytes,
@@ -133,7 +168,7 @@ static rill_status send_message(rill__link *link, int to, int tag, const void *d
 static rill_status post_tagged(own_link *own, int source, uint64_t tag, void *data, size_t room,
                                rill__wire *wire) {
     return started(ucp_tag_recv_nbx(own->worker, data, room, tag, ~UINT64_C(0), &with_request),
-                   source, true, wire, "ucp_tag_recv_nbx");
+                   source, RILL__UCX_RECEIVES, room, wire, "ucp_tag_recv_nbx");
 }
 
 static rill_status post(rill__link *link, int source, int tag, void *data, size_t room,
@@ -146,10 +181,8 @@ static rill_status ended(const rill__ucx_request *request, ucs_status_t status) 
     if (status == UCS_OK) return RILL_OK;
     if (status == UCS_ERR_MESSAGE_TRUNCATED)
         return rill__fail(RILL_ERR_MESSAGE, "a message of rank %d was cut", request->peer);
-    if (status == UCS_ERR_CONNECTION_RESET || status == UCS_ERR_ENDPOINT_TIMEOUT ||
-        status == UCS_ERR_CANCELED || status == UCS_ERR_NOT_CONNECTED)
-        return rill__ucx_lost(request->peer);
-    return rill__ucx_error(status, request->receives ? "a receive" : "a send");
+    if (is_broken(status)) return rill__ucx_lost(request->peer);
+    return rill__ucx_error(status, request->kind == RILL__UCX_RECEIVES ? "a receive" : "a send");
 }
 
 static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
@@ -161,21 +194,24 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
         ucp_worker_progress(own->worker);
         status = ucp_request_check_status(request);
     }
+    rill__ucx_request was = *request;
     if (status == UCS_INPROGRESS) {
-        if (!own->lost[request->peer]) return RILL_IN_PROGRESS;
-        int peer = request->peer;
+        if (!own->lost[was.peer]) return RILL_IN_PROGRESS;
         abandon(own, wire);
-        return rill__ucx_lost(peer);
+        return rill__ucx_lost(was.peer);
     }
-    if (bytes && request->receives) {
+    if (was.kind == RILL__UCX_RECEIVES) {
         ucp_tag_recv_info_t info = {.length = 0};
         ucp_tag_recv_request_test(request, &info);
-        *bytes = info.length;
+        was.bytes = info.length;
     }
-    rill_status result = ended(request, status);
     ucp_request_free(request);
     wire->word = 0;
-    return result;
+    if (bytes) *bytes = was.bytes;
+    if (was.kind == RILL__UCX_FLUSHES) return RILL_OK; /* the message itself had come */
+    RILL_TRY(ended(&was, status));
+    see_off(own, was.peer, was.bytes, wire);
+    return wire->word ? RILL_IN_PROGRESS : RILL_OK;
 }
 
 static void idle(rill__link *link, unsigned polls);
@@ -194,7 +230,8 @@ static void cancel(rill__link *link, rill__wire *wire, bool *came) {
     own_link *own = rill__ucx_of(link);
     *came = false;
     if (!wire->word) return;
-    ucp_request_cancel(own->worker, request_of(wire));
+    if (request_of(wire)->kind == RILL__UCX_RECEIVES)
+        ucp_request_cancel(own->worker, request_of(wire));
     *came = wait_for(link, wire) == RILL_OK; /* it was cancelled, or a message is coming in */
 }
 
@@ -256,7 +293,9 @@ static rill_status receive(rill__link *link, const rill__arrival *arrival, int t
     uint64_t full = full_tag(own, arrival->source, tag);
     RILL_TRY(started(ucp_tag_recv_nbx(own->worker, data ? data : none, data ? arrival->bytes : 0,
                                       full, ~UINT64_C(0), &plain),
-                     arrival->source, true, wire, "ucp_tag_recv_nbx"));
+                     arrival->source, RILL__UCX_RECEIVES, arrival->bytes, wire,
+                     "ucp_tag_recv_nbx"));
+    if (!wire->word) see_off(own, arrival->source, arrival->bytes, wire);
     if (data) return soon ? wait_for(link, wire) : RILL_OK;
     wait_for(link, wire); /* it is cut, which is an error that nobody minds */
     return RILL_OK;

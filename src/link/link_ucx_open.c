@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <ucs/debug/log_def.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -271,10 +273,26 @@ static void part(own_link *own) {
     }
 }
 
+/* What a rank that is gone has left unfinished UCX would tell on standard output. A library writes
+ * nothing there. The stack of UCX's handlers is the process's, and nobody else's lock. */
+static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
+
+static ucs_log_func_rc_t say_nothing(const char *file, unsigned line, const char *function,
+                                     ucs_log_level_t level,
+                                     const ucs_log_component_config_t *config, const char *message,
+                                     va_list arguments) {
+    (void)file, (void)line, (void)function, (void)config, (void)message, (void)arguments;
+    return level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
 static void destroy(own_link *own) {
     if (!own) return;
+    pthread_mutex_lock(&silence);
+    ucs_log_push_handler(say_nothing);
     if (own->worker) ucp_worker_destroy(own->worker); /* with its endpoints */
     if (own->context) ucp_cleanup(own->context);
+    ucs_log_pop_handler();
+    pthread_mutex_unlock(&silence);
     rill__watch_free(own->watch);
     free(own->link.values);
     free(own->peers);

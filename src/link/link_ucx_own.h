@@ -39,9 +39,15 @@ typedef struct rill__link_ucx {
 } rill__link_ucx;
 
 /* UCX has room for this in each of its requests. */
+typedef enum rill__ucx_kind {
+    RILL__UCX_SENDS,
+    RILL__UCX_RECEIVES,
+    RILL__UCX_FLUSHES
+} rill__ucx_kind;
 typedef struct rill__ucx_request {
-    int32_t peer;
-    int32_t receives;
+    int peer;
+    rill__ucx_kind kind;
+    size_t bytes;
 } rill__ucx_request;
 
 static inline rill__link_ucx *rill__ucx_of(rill__link *link) { return (rill__link_ucx *)link; }

@@ -53,22 +53,6 @@ void rill__reducer_keep_last(rill_reducer *r) {
         m->has_last = rill_stream_copy(r->result, r->target.stream) == RILL_OK;
 }
 
-/* Some algorithms tell a rank what it keeps when it has the result. One that comes to it by others
- * answers for its share of it. */
-static rill_status keep_share(rill_reducer *r) {
-    rill__part mask = rill__stream_part(r->delivered), own = rill__stream_part(r->selected);
-    rill__shape shape = rill__stream_shape(r->selected);
-    rill__part_add_to(shape, &own, r->residual.data, &mask, RILL__INSIDE);
-    RILL_TRY(rill_stream_copy(r->selected, r->delivered));
-    double ranks = r->moving.divisor * (r->options.average ? 1 : r->comm->engine.size);
-    void *values = r->selected->val.data;
-    rill__dense_scale(r->space, r->type, values, -1 / ranks, values, r->selected->nnz);
-    rill__part share = rill__stream_part(r->selected);
-    rill__part_add_to(shape, &share, r->residual.data, NULL, RILL__EVERYWHERE);
-    r->residual_is_zero = false;
-    return RILL_OK;
-}
-
 /* It is complete on another rank, with the result that is in r->result. */
 rill_status rill__reducer_complete_late(rill_reducer *r) {
     rill__moving *m = &r->moving;
@@ -92,8 +76,6 @@ rill_status rill__reducer_complete_late(rill_reducer *r) {
             m->momentum = other;
         }
         RILL_TRY(rill__reducer_take_back(r));
-        if (r->algorithm && r->algorithm->keeps_late && r->options.feedback && !r->feedback.returns)
-            RILL_TRY(keep_share(r));
     }
     r->voided_total += m->last_void;
     r->steps++;

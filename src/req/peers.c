@@ -20,8 +20,9 @@ rill_status rill__peers_reserve(rill__engine *engine) {
     size_t n = (size_t)engine->size;
     p->fate = rill__calloc(n, sizeof *p->fate);
     p->said = rill__calloc(n, sizeof *p->said);
+    p->owed = rill__calloc(n, sizeof *p->owed);
     p->heard = rill__calloc(n, sizeof *p->heard);
-    return p->fate && p->said && p->heard
+    return p->fate && p->said && p->owed && p->heard
                ? RILL_OK
                : rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
 }
@@ -29,6 +30,7 @@ rill_status rill__peers_reserve(rill__engine *engine) {
 void rill__peers_free(rill__engine *engine) {
     free(engine->peers.fate);
     free(engine->peers.said);
+    free(engine->peers.owed);
     free(engine->peers.heard);
 }
 
@@ -111,12 +113,43 @@ void rill__peers_raise(rill__engine *engine, int rank, unsigned fate, int teller
     if (lived) engine->table->give_up(engine->link, rank);
 }
 
-void rill__peers_poll(rill__engine *engine) {
-    if (!engine->table->failed || !engine->table->failed(engine->link, engine->peers.fate)) return;
-    rill__peers_revoke(engine, true);
+/* Raised: in sum. */
+static unsigned known(const rill__engine *engine) {
+    unsigned sum = 0;
+    for (int i = 0; i < engine->size; i++)
+        sum += engine->peers.fate[i];
+    return sum;
 }
 
+/* By this rank's own thread. */
+static void answer_all(rill__engine *engine) {
+    rill__peers *p = &engine->peers;
+    if (!p->owes || p->helped) return;
+    rill__header answer = {.magic = RILL__MAGIC,
+                           .version = RILL__VERSION,
+                           .form = RILL__M_PING,
+                           .first = 1,
+                           .dim = UINT64_MAX};
+    p->owes = false;
+    for (int i = 0; i < engine->size; i++) {
+        if (!p->owed[i]) continue;
+        p->owed[i] = !rill__send_aside(engine, i, RILL__TAG_NOTE, &answer, sizeof answer);
+        p->owes |= p->owed[i];
+    }
+}
+
+/* A link may say yes once too often: the others need not hear the same again. */
+void rill__peers_poll(rill__engine *engine) {
+    if (!engine->table->failed) return;
+    answer_all(engine);
+    unsigned before = engine->peers.revoked ? known(engine) : 0;
+    if (!engine->table->failed(engine->link, engine->peers.fate)) return;
+    if (known(engine) > before) rill__peers_revoke(engine, true);
+}
+
+/* Who was given up, and does not know yet, may take the others for silent: nobody listens to it. */
 static void hear_gone(rill__engine *engine, const rill__message *note, int source) {
+    if (engine->peers.fate[source]) return;
     for (uint64_t i = 0; i < note->header.count; i++) {
         uint32_t word;
         memcpy(&word, note->payload + i * sizeof word, sizeof word);
@@ -131,10 +164,9 @@ void rill__peers_hear(rill__engine *engine, const rill__message *note, int sourc
     if (note->header.form == RILL__M_GONE) {
         hear_gone(engine, note, source);
     } else if (!note->header.first) {
-        rill__header answer = note->header;
-        answer.first = 1;
-        answer.range = 0;
-        rill__send_aside(engine, source, RILL__TAG_NOTE, &answer, sizeof answer);
+        engine->peers.owed[source] = 1;
+        engine->peers.owes = true;
+        answer_all(engine);
     }
 }
 

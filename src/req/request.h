@@ -81,6 +81,9 @@ typedef struct rill__progress {
 typedef struct rill__peers {
     uint8_t *fate;     /* rill__fate of each */
     uint8_t *said;     /* bits: which steps of freeing each has come to */
+    uint8_t *owed;     /* whether it asks if this rank is there, and has no answer yet */
+    bool owes;         /* to anybody */
+    bool helped;       /* another rank's thread advances this engine: its own may hang */
     uint64_t *heard;   /* messages of each when it was asked whether it is there */
     bool revoked;      /* every call ends with RILL_ERR_PEER */
     bool excluded;     /* the others go on without this rank, */

@@ -215,7 +215,8 @@ static void receive_all(talk *t) {
                                                     fits ? t->in : NULL, true, &wire);
         if (status == RILL_OK) status = rill__link_wait(engine->link, &wire);
         engine->received[came.source]++;
-        if (fits && status == RILL_OK) take(t, came.bytes, came.source);
+        if (fits && status == RILL_OK && !engine->peers.fate[came.source])
+            take(t, came.bytes, came.source);
     }
 }
 

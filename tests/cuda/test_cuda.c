@@ -84,10 +84,6 @@ void cuda_free(void *at) {
 
 /* ---- data ----------------------------------------------------------------------------------- */
 
-const char *const data_names[DATA] = {"normal",    "heavy",     "constant",      "zero",
-                                      "sparse",    "special",   "subnormal",     "ties",
-                                      "ascending", "clustered", "sampled large", "sampled small"};
-
 /* Whether topk's sample on the device reads value i. */
 static bool sampled(rill_type type, uint64_t n, uint64_t i) {
     uint64_t per = 16 / value_size(type), vectors = n / per;
@@ -100,43 +96,8 @@ static bool sampled(rill_type type, uint64_t n, uint64_t i) {
     return group < groups && i / per == group * stride + (x >> 32) % stride;
 }
 
-static double normal(rng *r) {
-    return sqrt(-2 * log(1 - rng_unit(r))) * cos(6.283185307179586 * rng_unit(r));
-}
-
-static double datum(enum data kind, rill_type type, uint64_t n, uint64_t i, rng *r) {
-    double sign = rng_next(r) & 1 ? 1 : -1;
-    double tiny = type == RILL_F64   ? 0x1p-1070
-                  : type == RILL_F32 ? 0x1p-145
-                  : type == RILL_F16 ? 0x1p-24
-                                     : 0x1p-133;
-    switch (kind) {
-    case NORMAL: return normal(r);
-    case HEAVY: return sign * fmin(1e-3 * pow(1 - rng_unit(r), -1 / 1.5), 6e4);
-    case CONSTANT: return 0.5;
-    case ZERO: return i % 3 ? 0.0 : -0.0;
-    case SPARSE: return rng_below(r, 300) ? 0.0 : normal(r);
-    case SPECIAL: {
-        uint64_t what = rng_below(r, 60);
-        return what == 0   ? (double)NAN
-               : what == 1 ? sign * (double)INFINITY
-               : what == 2 ? 0.0
-               : what == 3 ? sign * 3e38 /* sums overflow */
-                           : normal(r);
-    }
-    case SUBNORMAL: return sign * tiny * (double)rng_below(r, 9);
-    case TIES: return sign * (double)rng_below(r, 4);
-    case ASCENDING: return sign * (double)(i + 1) / (double)n;
-    case CLUSTERED: return i / (n / 20 + 1) == 7 ? normal(r) * 100 : normal(r);
-    case SAMPLED_LARGE: return sampled(type, n, i) ? 100 + rng_unit(r) : rng_unit(r);
-    default: return sampled(type, n, i) ? 1e-3 : 1 + rng_unit(r);
-    }
-}
-
 void data_fill(enum data kind, rill_type type, uint64_t n, uint64_t seed, void *values) {
-    rng r = rng_make(seed, n);
-    for (uint64_t i = 0; i < n; i++)
-        value_store(type, values, i, datum(kind, type, n, i, &r));
+    data_make(kind, type, n, seed, sampled, values);
 }
 
 bool same_values(rill_type type, const void *a, const void *b, uint64_t n, uint64_t *where) {

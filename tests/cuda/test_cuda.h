@@ -1,14 +1,13 @@
-/* What the tests of device kernels share: the library under test, device memory, data that is
- * meant to hurt, comparisons to the bit. */
+/* What the tests of device kernels share: the library under test, device memory, data,
+ * comparisons to the bit. */
 #ifndef RILL_TESTS_TEST_CUDA_H
 #define RILL_TESTS_TEST_CUDA_H
 
-#include "../support/values.h"
+#include "../support/data.h"
 
 #include "cuda/cuda_space.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 
 extern const rill__cuda_table *cuda;
@@ -29,22 +28,6 @@ void *cuda_upload(const void *from, size_t bytes);
 void cuda_download(void *to, const void *from, size_t bytes); /* waits for the stream */
 void cuda_free(void *);
 
-enum data {
-    NORMAL,
-    HEAVY,
-    CONSTANT,
-    ZERO,
-    SPARSE,
-    SPECIAL,
-    SUBNORMAL,
-    TIES,
-    ASCENDING,
-    CLUSTERED,
-    SAMPLED_LARGE, /* the entries of the device's sample are unlike the others */
-    SAMPLED_SMALL,
-    DATA
-};
-extern const char *const data_names[DATA];
 void data_fill(enum data, rill_type, uint64_t n, uint64_t seed, void *values);
 
 /* NaNs are all alike: hardware differs in their other bits. */

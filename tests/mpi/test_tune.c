@@ -116,7 +116,7 @@ static void tuned(uint64_t seconds) {
     q.profile = path;
     CHECK_OK(rill_plan(&q, rows, 32, &n));
     for (int i = 0; i < n; i++)
-        if (rows[i].chosen) {
+        if (rows[i].chosen && !test_link_is_ucx()) { /* rill_plan is about ranks with MPI */
             CHECK_STRING(rows[i].algorithm, s.algorithm);
             CHECK(fabs(rows[i].seconds / s.predicted_s - 1) < 1e-6);
         }

@@ -93,8 +93,6 @@ def test_options_are_those_of_the_library(comm):
             names |= {"memory", "device"}  # which no setting of the environment gives
         assert sorted(names) == sorted(keywords.__annotations__)
         have = {name for name, *_ in fields._fields_}
-        if "memory" not in have:  # a library without device memory
-            names -= {"memory", "device"}
         assert {_settings.field_of(name) for name in names} | {"size", "warmup_stages"} == {
             *have,
             "warmup_stages",

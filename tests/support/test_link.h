@@ -1,15 +1,22 @@
 /* RILL_TEST_LINK=ucx: communicators of programs under mpirun are over UCX, with MPI for the
- * bootstrap and as the oracle, so that what holds over MPI is shown over UCX too. */
+ * bootstrap and as the oracle, so that what holds over MPI is shown over UCX too. Where the library
+ * was built without MPI they always are, and ranks are plain processes (plain_mpi.h). */
 #ifndef RILL_TESTS_TEST_LINK_H
 #define RILL_TESTS_TEST_LINK_H
 
 #include "rill/rill.h"
+#ifdef RILL_NO_MPI
+#include "plain_mpi.h"
+#endif
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 static inline int test_link_is_ucx(void) {
+#ifdef RILL_NO_MPI
+    return 1;
+#endif
     const char *name = getenv("RILL_TEST_LINK");
     return name && strcmp(name, "ucx") == 0;
 }
@@ -40,7 +47,9 @@ static inline void test_link_settings(const rill_config *config, int on) {
 
 static inline rill_status test_link_create(MPI_Comm comm, const rill_config *config,
                                            rill_comm **out) {
+#ifndef RILL_NO_MPI
     if (!test_link_is_ucx() || comm == MPI_COMM_NULL) return rill_comm_create(comm, config, out);
+#endif
     rill_bootstrap bootstrap = RILL_BOOTSTRAP_INIT;
     MPI_Comm_rank(comm, &bootstrap.rank);
     MPI_Comm_size(comm, &bootstrap.ranks);

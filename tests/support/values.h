@@ -28,6 +28,9 @@ static inline rng rng_make(uint64_t seed, uint64_t stream) {
 }
 static inline uint64_t rng_below(rng *r, uint64_t n) { return n ? rng_next(r) % n : 0; }
 static inline double rng_unit(rng *r) { return (double)(rng_next(r) >> 11) * 0x1p-53; }
+static inline double rng_normal(rng *r) {
+    return sqrt(-2 * log(1 - rng_unit(r))) * cos(6.283185307179586 * rng_unit(r));
+}
 
 /* ---- value types -------------------------------------------------------------------------- */
 

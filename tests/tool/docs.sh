@@ -1,4 +1,5 @@
-# The pages: links, files, names and options that they name are there; pages with a source are current; the guide's first program runs.
+# The pages: links, files, names and options that they name are there; pages with a source are
+# current; the guide's first program runs.
 . "$(dirname "$0")/common.bash"
 not_simulated
 command -v python3 >/dev/null || skip "no python3"
@@ -14,8 +15,10 @@ run 0 "$RILL" info --json
 python3 - "$tmp/out" "$root/docs/reference" <<'P' || fail "the reference is not complete"
 import json, pathlib, re, sys
 info = json.load(open(sys.argv[1]))
-pages = {name: pathlib.Path(sys.argv[2], name).read_text() for name in ("algorithms.md", "reducers.md", "settings.md")}
-listed = [row["name"] for rows in info["algorithms"].values() for row in rows] + [row["name"] for row in info["codecs"]]
+names = ("algorithms.md", "reducers.md", "settings.md")
+pages = {name: pathlib.Path(sys.argv[2], name).read_text() for name in names}
+listed = [row["name"] for rows in info["algorithms"].values() for row in rows]
+listed += [row["name"] for table in ("codecs", "selections") for row in info[table]]
 assert len(listed) > 20, listed
 missing = [name for name in listed if f"`{name}`" not in pages["algorithms.md"] + pages["reducers.md"]]
 variables = set(re.findall(r"RILL_[A-Z_]+", json.dumps(info)))

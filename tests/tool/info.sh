@@ -4,9 +4,11 @@ not_simulated
 
 run 0 "$RILL" info
 has "$tmp/out" "MPI library" "instruction set" "f32 f64 f16 bf16" "sum min max prod" \
-    "Algorithms of allreduce" "Algorithms of bcast" "Codecs:" RILL_ALGORITHM
-for name in dense recursive_double split_allgather dsar ring allgather hier; do
-    grep -qE "^  $name +[A-Za-z]" "$tmp/out" || fail "no algorithm $name with a description"
+    "Algorithms of allreduce" "Algorithms of bcast" "Codecs:" "Selections:" "Losses:" "Solvers:" \
+    RILL_ALGORITHM
+for name in dense recursive_double split_allgather dsar ring allgather hier raw topk logistic \
+    newton; do
+    grep -qE "^  $name +[A-Za-z]" "$tmp/out" || fail "no $name with a description"
 done
 run 0 env RILL_ALGORITHM=ring "$RILL" info
 has "$tmp/out" "[now: ring]"
@@ -22,7 +24,11 @@ if command -v python3 >/dev/null; then
     python3 -c 'import json, sys
 info = json.load(open(sys.argv[1]))
 assert {a["name"] for a in info["algorithms"]["allreduce"]} >= {"dense", "ring", "dsar"}, info
-assert all(a["description"] for a in info["algorithms"]["allreduce"] + info["codecs"] + info["settings"])
+rows = info["algorithms"]["allreduce"] + info["settings"]
+for table in ("codecs", "selections", "losses", "solvers"):
+    assert info[table], table
+    rows += info[table]
+assert all(row["description"] for row in rows), rows
 assert {s["environment"] for s in info["settings"]} - {None} < set(info["environment"])' \
         "$tmp/out" || fail "the JSON is not as expected"
 fi

@@ -81,3 +81,11 @@ run 0 "${simulate[@]}" --ranks 3 --platform ib --program "$tmp/time"
 echo 'int main(void) { return x; }' >"$tmp/broken.c"
 run 1 "${simulate[@]}" --ranks 2 --platform 1gbe --program "$tmp/broken.c"
 has "$tmp/err" "does not compile"
+
+# The same calls in the local world, where the usual build is there: the same bytes and messages.
+if [[ -x $root/build/lab/simulate_local ]]; then
+    all=allgather,recursive_double,split_allgather,dsar,ring,block,hier,gtopk,oktopk,spardl
+    run 0 "$root/lab/compare" --build "$build" --ranks 4 --dim 20000 --density 0.01 \
+        --algorithm $all --json "$tmp/json"
+    [[ $(grep -c ' same ' "$tmp/out") == 10 ]] || fail "$(cat "$tmp/out")"
+fi

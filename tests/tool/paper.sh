@@ -1,4 +1,5 @@
-# long: bench/paper: the commands of the papers' figures, in small. Each must run, be correct, and print its table.
+# long: bench/paper: the commands of the papers' figures, in small. Each must run, be correct, and
+# print its table.
 . "$(dirname "$0")/common.bash"
 paper=$root/bench/paper
 export RILL BUILD=$tmp RESULTS=$tmp/results IMAGES=$tmp/images
@@ -33,7 +34,9 @@ if [[ $(basename "${MPIEXEC:-}") == smpirun ]]; then
     RANKS=4 ALGORITHMS="oktopk allgather" item scaling "bandwidth term"
     exit 0
 fi
-if python3 -c 'import numpy' 2>/dev/null && [[ -d /usr/share/datasets/fashion-mnist ]]; then item fill_in "network"; fi
+if python3 -c 'import numpy' 2>/dev/null && [[ -d /usr/share/datasets/fashion-mnist ]]; then
+    item fill_in "network"
+fi
 RANKS=2 item volumes "oktopk" "spardl"
 
 # Records that are not there, and an item that is not, are errors.

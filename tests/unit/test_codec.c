@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+enum { MOST_CODECS = 64 };
+
 static void put(unsigned width, void *idx, uint64_t i, uint64_t value) {
     if (width == 4) ((uint32_t *)idx)[i] = (uint32_t)value;
     else ((uint64_t *)idx)[i] = value;
@@ -187,15 +189,23 @@ static void sizes_near_entropy(void **state) {
     for (size_t d = 0; d < sizeof density / sizeof *density; d++) {
         uint64_t range = (uint64_t)(100000 / density[d]);
         uint64_t n = geometric(&r, 4, density[d], MOST, 0, range, idx);
-        size_t sizes[8];
+        size_t sizes[MOST_CODECS] = {0};
         round_trip(4, idx, n, 0, range, sizes);
         double entropy = entropy_bits((double)n, (double)range);
-        double packed = 8.0 * (double)sizes[1] / (double)n - entropy;
-        double fano = 8.0 * (double)sizes[2] / (double)n - entropy;
-        if (packed > 1.6) fail_msg("bitpack at %g: %.3f bits over the entropy", density[d], packed);
-        if (fano > 0.6) fail_msg("elias_fano at %g: %.3f bits over it", density[d], fano);
-        double expected = rill__codec_bitpack.message_bits(4, n, range) / 8.0;
-        assert_true(fabs(expected / (double)sizes[1] - 1.0) < 0.02);
+        for (int c = 0; rill__index_codec_at(c); c++) {
+            const rill__index_codec *codec = rill__index_codec_at(c);
+            if (!sizes[c]) continue; /* a bitmap of too large a range */
+            double over = 8.0 * (double)sizes[c] / (double)n - entropy, most = 32;
+            if (codec == &rill__codec_bitpack) most = 1.6;
+            if (codec == &rill__codec_elias_fano) most = 0.6;
+            if (over > most && codec != &rill__codec_bitmap)
+                fail_msg("%s at %g: %.3f bits over the entropy", codec->name, density[d], over);
+            /* The estimate is that of the size. */
+            double expected = codec->message_bits(4, n, range) / 8.0;
+            if (fabs(expected / (double)sizes[c] - 1.0) > 0.02)
+                fail_msg("%s at %g: %g bytes are expected, %zu are sent", codec->name, density[d],
+                         expected, sizes[c]);
+        }
     }
     free(idx);
 }
@@ -210,7 +220,7 @@ static void choice(void **state) {
     for (size_t d = 0; d < sizeof density / sizeof *density; d++) {
         uint64_t range = (uint64_t)(20000 / density[d]);
         uint64_t n = geometric(&r, 4, density[d], MOST, 0, range, idx);
-        size_t sizes[8] = {0}, best = SIZE_MAX;
+        size_t sizes[MOST_CODECS] = {0}, best = SIZE_MAX;
         round_trip(4, idx, n, 0, range, sizes);
         const rill__index_codec *codec = rill__index_codec_choose(4, n, range);
         for (int c = 0; rill__index_codec_at(c); c++)
@@ -228,25 +238,28 @@ static void choice(void **state) {
     free(idx);
 }
 
-/* Every codec has its row, found by each of its names. */
+/* Every codec has its row, found by its name and by its number on the wire. */
 static void table(void **state) {
     (void)state;
-    static const char *const names[] = {"raw", "bitpack", "elias_fano", "bitmap"};
-    for (int i = 0; i < 4; i++) {
-        const rill__index_codec *codec = rill__index_codec_by_name(names[i]);
-        assert_non_null(codec);
-        assert_int_equal(codec->id, i);
-        assert_ptr_equal(codec, rill__index_codec_by_id((uint8_t)i));
-        assert_ptr_equal(codec, rill__index_codec_at(i));
+    const rill__index_codec *codec;
+    for (int i = 0; (codec = rill__index_codec_at(i)); i++) {
+        assert_in_range(i, 0, MOST_CODECS - 1);
+        assert_ptr_equal(codec, rill__index_codec_by_name(codec->name));
+        assert_ptr_equal(codec, rill__index_codec_by_id(codec->id));
         const char *text = NULL;
-        assert_string_equal(rill_codec_at(i, &text), names[i]);
-        assert_non_null(text);
+        assert_string_equal(rill_codec_at(i, &text), codec->name);
+        assert_true(text && *text);
         assert_int_equal(codec->bound(4, 0, 100), 0);
         size_t used = 1;
         uint8_t nothing[RILL__SLACK] = {0};
         assert_int_equal(codec->decode(4, nothing, 0, 0, 0, 100, nothing, &used), RILL_OK);
         assert_int_equal(used, 0);
     }
+    /* Numbers that other versions know. */
+    assert_int_equal(rill__codec_raw.id, 0);
+    assert_int_equal(rill__codec_bitpack.id, 1);
+    assert_int_equal(rill__codec_elias_fano.id, 2);
+    assert_int_equal(rill__codec_bitmap.id, 3);
     assert_null(rill__index_codec_by_id(99));
     assert_null(rill__index_codec_by_name("auto"));
 }
@@ -325,9 +338,11 @@ static void malformed(void **state) {
 static void mutations(void **state) {
     (void)state;
     rng r = rng_make(5, 5);
-    uint64_t idx[700];
+    uint64_t idx[700], coded = 0; /* raw is row 0 */
+    while (rill__index_codec_at(1 + (int)coded))
+        coded++;
     for (int trial = 0; trial < 6000; trial++) {
-        const rill__index_codec *codec = rill__index_codec_at(1 + (int)rng_below(&r, 3));
+        const rill__index_codec *codec = rill__index_codec_at(1 + (int)rng_below(&r, coded));
         unsigned width = rng_next(&r) & 1 ? 8 : 4;
         double density = pow(10.0, -3.0 * rng_unit(&r));
         uint64_t range = 2000, first = rng_below(&r, 1000);

@@ -29,8 +29,4 @@ static inline void check_guard(const uint8_t *p, size_t bytes) {
         assert_int_equal(p[bytes + RILL__SLACK + (size_t)i], 0xA5);
 }
 
-static inline double normal(rng *r) {
-    return sqrt(-2.0 * log(rng_unit(r) + 0x1p-54)) * cos(6.283185307179586 * rng_unit(r));
-}
-
 #endif

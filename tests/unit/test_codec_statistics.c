@@ -50,7 +50,7 @@ static void statistics(void **state) {
             double cross[4] = {0};
             for (uint64_t step = 0; n < (double)samples(); step++) {
                 for (unsigned i = 0; i < LENGTH && step % 8 == 0; i++)
-                    x[i] = (float)(normal(&r) * (i / 1024 + 1));
+                    x[i] = (float)(rng_normal(&r) * (i / 1024 + 1));
                 rill__quant_key key = {123, step, 0, 0};
                 errors_of(codec, x, key, (rill__scale_mode)mode, bytes, back, error, var);
                 for (unsigned i = 0; i < LENGTH; i++) {

@@ -6,10 +6,6 @@
 
 enum { ENTRIES = 600 };
 
-static double normal(rng *r) {
-    return sqrt(-2.0 * log(rng_unit(r) + 0x1p-54)) * cos(6.283185307179586 * rng_unit(r));
-}
-
 static rill__sketch plan(rill_type type, uint64_t n, int rows, double lambda, uint64_t seed,
                          uint64_t step) {
     rill__sketch s;
@@ -81,7 +77,7 @@ static void exact_when_roomy(void **state) {
     double x[ENTRIES], median[ENTRIES], mean[ENTRIES], relative = 1;
     rng r = rng_make(3, 3);
     for (int i = 0; i < ENTRIES; i++)
-        x[i] = normal(&r);
+        x[i] = rng_normal(&r);
     rill__sketch s = plan(RILL_F64, ENTRIES, 3, 8, 5, 6);
     round_trip(&s, x, median, mean, &relative);
     for (int i = 0; i < ENTRIES; i++)
@@ -102,7 +98,7 @@ static void unbiased(void **state) {
     rng r = rng_make(7, 1);
     double norm2 = 0;
     for (int i = 0; i < N; i++) {
-        x[i] = normal(&r) + (i % 3 == 0);
+        x[i] = rng_normal(&r) + (i % 3 == 0);
         norm2 += x[i] * x[i];
     }
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -200,7 +196,7 @@ static void error_estimate(void **state) {
                 double norm2 = 0, error2 = 0, said2 = 0, said;
                 for (uint64_t t = 0; t < 8; t++) {
                     for (int i = 0; i < N; i++) {
-                        x[i] = normal(&r);
+                        x[i] = rng_normal(&r);
                         if (tail) x[i] *= x[i] * x[i];
                         norm2 += x[i] * x[i];
                     }
@@ -246,7 +242,7 @@ static double feedback(int rows, double factor, share how, int steps, double *su
     rng r = rng_make(1, 8);
     for (int p = 0; p < RANKS; p++)
         for (int i = 0; i < N; i++)
-            apart[p][i] = normal(&r);
+            apart[p][i] = rng_normal(&r);
     double median[N], mean[N], own[N];
     for (int t = 0; t < steps; t++) {
         rill__sketch s = plan(RILL_F64, N, rows, 0.5, 3, (uint64_t)t);
@@ -254,7 +250,7 @@ static double feedback(int rows, double factor, share how, int steps, double *su
         for (int p = 0; p < RANKS; p++) {
             cells[p] = cells_of(&s);
             for (int i = 0; i < N; i++) {
-                residual[p][i] += normal(&r) + apart[p][i];
+                residual[p][i] += rng_normal(&r) + apart[p][i];
                 rill__sketch_add(&s, cells[p], (uint64_t)i, residual[p][i]);
             }
             for (uint64_t c = 0; c < rill__sketch_cells(&s); c++)

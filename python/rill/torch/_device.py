@@ -20,7 +20,7 @@ import torch
 
 from .._buffers import DeviceArray, Type
 from .._comm import Comm
-from .._library import RillError, needs
+from .._library import RillError
 from .._reducer import Reducer
 from .._stream import Stream
 
@@ -84,13 +84,17 @@ class Devices:
         if tensor.dtype not in self._usable:
             why = self._why_not(device, tensor.dtype)
             self._usable[tensor.dtype] = why is None
-            if why is None:
-                self._comm.start_thread()
-            elif self._comm.rank == 0:
+            if why is not None and self._comm.rank == 0:
                 warnings.warn(
                     f"gradients on {device} go through the memory of the host: {why}", stacklevel=2
                 )
         return device if self._usable[tensor.dtype] else None
+
+    def move(self, comm: Comm) -> None:
+        """To other ranks, which have the same devices."""
+        self._comm = comm
+        if any(self._usable.values()):
+            comm.start_thread()
 
     def known(self, tensor: torch.Tensor) -> Optional[torch.device]:
         """As of, where that was asked before for this type; not collective."""
@@ -101,7 +105,6 @@ class Devices:
         """The same on all ranks."""
         mine = None
         try:
-            needs("rill_reducer_step_on", "gradients on a device")
             if not self._comm.threads:
                 raise RillError(-4, "MPI was not initialised with MPI_THREAD_MULTIPLE")
             Stream(1, memory="cuda", device=runtime.number(device))
@@ -110,16 +113,24 @@ class Devices:
         for rank, reason in enumerate(self._comm._gather(mine)):
             if reason is not None:
                 return reason if rank == 0 else f"rank {rank}: {reason}"
-        place = reducer_memory(device)
+        self._comm.start_thread()
         for options in self._options:
             plain = {name: value for name, value in options.items() if name != "k"}
             try:
-                Reducer(self._comm, 1024, dtype, **{**plain, **place}).free()
+                self._try(device, dtype, {**plain, **reducer_memory(device)})
             except RillError as error:
                 if error.name != "UNSUPPORTED":
                     raise
                 return str(error)
         return None
+
+    def _try(self, device: torch.device, dtype: torch.dtype, options: dict[str, Any]) -> None:
+        """A step of a small reducer."""
+        reducer = Reducer(self._comm, 1024, dtype, **options)
+        try:
+            reducer.step_on(torch.zeros(1024, dtype=dtype, device=device)).wait()
+        finally:
+            reducer.free()
 
 
 def reducer_memory(device: Optional[torch.device]) -> dict[str, Any]:
@@ -154,10 +165,11 @@ def land(flights: Sequence[Any], tensors: Sequence[torch.Tensor], void: bool) ->
 def give_back_late(flights: Sequence[Any]) -> None:
     """The exchanges are complete and the step is void: what a reducer has sent that is not void
     itself goes back. Its update is asked for once more: the memory that it was in has other
-    contents by now."""
+    contents by now. Over MPI reducers do not keep it: it is dropped there, as plain DDP drops the
+    gradients of a step that is skipped."""
     for flight in flights:
         reducer = flight.group.reducer
-        if flight.group.keeps and not reducer._voided():
+        if reducer.comm.mpi is None and flight.group.keeps and not reducer._voided():
             like = flight.parts[0]
             update = torch.empty(reducer.dim, dtype=like.dtype, device=like.device)
             reducer.give_back(0, reducer.update(update))

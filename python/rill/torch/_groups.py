@@ -179,6 +179,7 @@ class Group:
         self.members = list(members)
         self.device = device  # whose memory the reducer works in; None: the host
         self.lane = None if device is None else runtime.lane(device)
+        self.begun = False  # in this step
         self.voids = options.get("nonfinite") in (None, "void")
         self.rule = rule
         self.keeps = options.get("algorithm") != "dense" or bool(
@@ -201,7 +202,9 @@ class Group:
         """Starts a step that was prepared."""
         if self.device is not None:
             runtime.enter(self.lane, self.device)
-        return step.start()
+        step.start()
+        self.begun = True
+        return step
 
     def residuals(self) -> dict[str, torch.Tensor]:
         """A copy for each parameter, in the memory of the host."""
@@ -361,9 +364,9 @@ class Checkpointed:
         residuals = {}
         for name in sorted(sizes):
             part = mine.get(name, torch.zeros(sizes[name])).to(torch.float64).contiguous()
-            stream = as_stream(part)
+            stream = as_stream(part.numpy())
             self.comm.allreduce(stream, stream, algorithm="dense", value_bits=0, allow_bits=0)
-            stream.dense(part)
+            stream.dense(part.numpy())
             residuals[name] = part.to(torch.float32)
         return residuals
 

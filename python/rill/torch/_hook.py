@@ -33,12 +33,14 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from .._buffers import type_of
+from .._comm import Comm
 from .._structs import Stats
 from ._ddp import Wrapper, after_backward, look_around, warn_of_adam
 from ._device import Devices, land
 from ._follow import Followed
 from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
 from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, Queued, SparseJob
+from ._move import forget, move
 from ._progress import Progress
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class State(Checkpointed):
 
         def check() -> None:
             self._progress = Progress(self.comm, overlap)
+            self._overlap = overlap
             if rules and module is None:
                 raise ValueError("rules need the names of the parameters: give module=model")
 
@@ -177,6 +180,7 @@ class State(Checkpointed):
             )
         self._settle()
         self._flying.clear()
+        forget(group for _, group in self._all_groups())
         if not self._looked:
             self._looked = True
             self._wrapper, optimizers = look_around(parameters[0], self._module())
@@ -191,10 +195,10 @@ class State(Checkpointed):
         self._progress.complete()
         jobs = self._flying
         dense = self.steps < self._dense_steps
-        self.steps += 1
         for job in jobs:
             if job.failure is not None:
                 raise job.failure
+        self.steps += 1
         self._sparse_stats = {job.index: job.stats for job in jobs if isinstance(job, SparseJob)}
         queued = [job for job in jobs if not isinstance(job, SparseJob) and job.queued]
         void = any([job.voided() for job in jobs if not job.queued])
@@ -310,6 +314,33 @@ class State(Checkpointed):
         self._loaded = False
 
     load_state_dict.__doc__ = Checkpointed.load_state_dict.__doc__
+
+    def move(self, comm: Comm) -> bool:
+        """Goes on on another communicator, after a PeerError: ``state.move(comm.shrink())``. What
+        waits to be sent stays. True: repeat the step, forward and backward. False: another rank had
+        completed it, and the parameters have its gradients: go on with the optimizer. PyTorch's own
+        process group, and a DistributedDataParallel, have lost the rank as well: make new ones, and
+        register this state there. Collective."""
+        self._progress.complete()
+        for job in self._flying:
+            if job.queued:
+                job.advance(wait=True)
+        self._progress = Progress(comm, self._overlap)
+        self._queued = Queued()
+        self._held, self._due = None, None
+        groups = [group for _, group in self._all_groups()]
+        flights = [flight for job in self._flying for flight in job.flights]
+        groups += [flight.group for flight in flights if flight.group not in groups]  # dense ones
+        sums = any(isinstance(job, SparseJob) for job in self._flying)
+        repeat = move(comm, self.steps, groups, flights, sums)
+        if not repeat:
+            self.steps += 1
+        self.comm, self._check_size = comm, False
+        self._devices.move(comm)
+        self._dense_buckets.clear()
+        self._flying.clear()
+        self._looked, self._loaded = False, bool(self._buckets)
+        return repeat
 
     # ---- optimizers ----
 

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Sequence
 import numpy as np
 import torch
 
-from .._pending import Pending
+from .._comm import Comm
 from .._structs import Stats
 from ._ddp import warn_of_adam
-from ._device import Devices, give_back_late, land
+from ._device import Devices, land
+from ._exchange import Exchange, end_queued
 from ._follow import Followed
 from ._groups import (
     FUSED,
@@ -41,32 +42,14 @@ from ._groups import (
     default_comm,
     names_of,
 )
-from ._progress import Job, Progress
+from ._move import forget, move
+from ._progress import Progress
 from ._tensors import UNCHECKED, from_stream, tensor_of, to_stream
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
 
 _DENSE, _SPARSE = 1, 2
-
-
-class _Exchange(Job):
-    """An exchange under way, and what to do with its result."""
-
-    def __init__(
-        self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None
-    ) -> None:
-        super().__init__([pending])
-        # Whether it goes on in the order of a device's streams.
-        self.queued = flight is not None and flight.group.device is not None
-        self.apply = apply  # with whether the step is void
-        self.flight = flight  # of a reducer
-        self.voided: Callable[[], bool] = (
-            flight.group.reducer._voided if flight is not None else lambda: False
-        )
-
-    def finished(self, failure: Optional[Exception]) -> None:
-        pass
 
 
 class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
@@ -114,7 +97,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
 
         def check() -> None:
-            self._progress = Progress(self.comm, "hook" if overlap == "step" else overlap)
+            self._overlap = "hook" if overlap == "step" else overlap
+            self._progress = Progress(self.comm, self._overlap)
             missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
             if missing:
                 raise ValueError(
@@ -135,9 +119,10 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._fused = self._find_fused()
         self._exchanged = False
         self._sparse_stats: dict[str, Stats] = {}
-        self._exchanges: list[_Exchange] = []  # of this step, in the order of their starts
+        self._exchanges: list[Exchange] = []  # of this step, in the order of their starts
         self._devices = Devices(self.comm, self._chooser.all_options())
-        self._queued: list[_Exchange] = []  # of the last step, on a device
+        self._done: list[Exchange] = []  # of the last step
+        self._queued: list[Exchange] = []  # of the last step, on a device
         self._queued_void = False
         self._kinds = [0] * len(self._parameters)  # of the last step
         self._units = self._find_units()
@@ -255,6 +240,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         dense = [i for i in unit if kinds[i] & _DENSE]
         if not self._exchanges:  # the first of this step
             self._end_queued()
+            forget(self._groups.values())
             self._follow()
         for i in unit:
             if kinds[i] == _SPARSE:
@@ -262,13 +248,13 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         if dense:
             self._begin(self._start_dense(unit, dense))
 
-    def _begin(self, exchange: _Exchange) -> None:
+    def _begin(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
         if not exchange.queued:
             self._progress.choose(self.comm, torch.get_num_threads())
             self._progress.add(exchange)
 
-    def _start_sparse(self, parameter: torch.Tensor) -> _Exchange:
+    def _start_sparse(self, parameter: torch.Tensor) -> Exchange:
         gradient = parameter.grad
         if gradient is None:
             # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide,
@@ -291,14 +277,14 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
                 parameter.grad._values().fill_(float("nan"))
             self._sparse_stats[self._names[id(parameter)]] = request.stats
 
-        exchange = _Exchange(request, apply)
+        exchange = Exchange(request, apply)
         if self._chooser.general.get("nonfinite") in (None, "void"):
             exchange.voided = lambda: not bool(
                 np.isfinite(tensor_of(stream.values, stream.type).float().numpy()).all()
             )
         return exchange
 
-    def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> _Exchange:
+    def _start_dense(self, unit: tuple[int, ...], present: Sequence[int]) -> Exchange:
         """All of the unit take part, as zeros where no rank has a dense gradient; those keep what
         they have."""
         group = self._group(tuple(self._names[id(self._parameters[i])] for i in unit))
@@ -315,7 +301,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
                 if i in present and parameter.grad is not update:
                     parameter.grad = update.view(parameter.shape).to(parameter.device)
 
-        return _Exchange(step, apply, Flight(group, gradients, [self._parameters[i] for i in unit]))
+        return Exchange(step, apply, Flight(group, gradients, [self._parameters[i] for i in unit]))
 
     def _dense_gradient(self, parameter: torch.Tensor, present: bool) -> torch.Tensor:
         """Contiguous memory: the gradient's own where that can be, zeros where there is none."""
@@ -331,6 +317,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         way any more."""
         self._progress.complete()
         done, self._exchanges = self._exchanges, []
+        self._done = done
         failures = [exchange.failure for exchange in done if exchange.failure is not None]
         if failures:
             raise failures[0]
@@ -343,7 +330,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             exchange.apply(any(voided))
         self._land([exchange for exchange in done if exchange.queued], here, any(voided))
 
-    def _land(self, queued: list[_Exchange], here: list[_Exchange], void: bool) -> None:
+    def _land(self, queued: list[Exchange], here: list[Exchange], void: bool) -> None:
         """Those on a device: the current stream goes on behind them."""
         flights = [exchange.flight for exchange in queued if exchange.flight is not None]
         if not flights:
@@ -360,19 +347,34 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _end_queued(self) -> None:
         """The exchanges of the step before are known to be complete: raises what one has failed
         by."""
-        queued, self._queued = self._queued, []
-        for exchange in queued:
-            exchange.advance(wait=True)
-        for exchange in queued:
-            if exchange.failure is not None:
-                raise exchange.failure
-        if self._queued_void or any([exchange.voided() for exchange in queued]):
-            give_back_late([exchange.flight for exchange in queued])
-        self._queued_void = False
+        queued, void = self._queued, self._queued_void
+        self._queued, self._queued_void = [], False
+        end_queued(queued, void)
 
     def _settle(self) -> None:
         self._progress.complete()
         self._end_queued()
+
+    def move(self, comm: Comm) -> bool:
+        """Goes on on another communicator, after a PeerError: ``optimizer.move(comm.shrink())``.
+        What waits to be sent stays. True: repeat the step, forward and backward. False: another
+        rank had completed it, and the parameters have its gradients: call step(). Collective."""
+        self._progress.complete()
+        done = self._exchanges or self._done
+        for exchange in done:
+            if exchange.queued:
+                exchange.advance(wait=True)
+        self._exchanges, self._done, self._queued = [], [], []
+        flights = [exchange.flight for exchange in done if exchange.flight is not None]
+        groups = [group for _, group in self._all_groups()]
+        repeat = move(comm, self.steps, groups, flights, len(flights) < len(done))
+        self.steps += not repeat
+        self._exchanged = not repeat
+        self.comm, self._progress = comm, Progress(comm, self._overlap)
+        self._devices.move(comm)
+        self._early, self._started = [], 0
+        self._passes = [0] * len(self._parameters)
+        return repeat
 
     # ---- behind the backward pass ----
 

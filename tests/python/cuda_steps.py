@@ -1,0 +1,129 @@
+"""Time of a step of a model as large as GPT-2 small, on a GPU that ranks share; see cuda_ddp.py."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from mpi4py import MPI
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import rill.torch
+
+
+def say(**record):
+    if MPI.COMM_WORLD.Get_rank() == 0:
+        print(json.dumps(record), flush=True)
+
+
+def gpt2(context=256, layers=12, width=768, heads=12, words=50257):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            batch, length, _ = x.shape
+            parts = self.qkv(self.norm1(x)).view(batch, length, 3, heads, width // heads)
+            q, k, v = parts.permute(2, 0, 3, 1, 4)
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+            return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(words, width), nn.Embedding(1024, width)
+            self.blocks = nn.ModuleList(Block() for _ in range(layers))
+            self.norm = nn.LayerNorm(width)
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    nn.init.normal_(parameter, std=0.02)
+
+        def forward(self, tokens):
+            x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device="cuda"))
+            for block in self.blocks:
+                x = block(x)
+            return self.norm(x) @ self.words.weight.t()
+
+    torch.manual_seed(4)
+    return Model().cuda(), words, context
+
+
+def alone(_state, bucket):
+    """A hook that exchanges nothing."""
+    future = torch.futures.Future(devices=[bucket.buffer().device])
+    future.set_result(bucket.buffer())
+    return future
+
+
+def steps(comm, mpi, clock, most=12):
+    model, words, context = gpt2()
+    count = sum(p.numel() for p in model.parameters())
+    start = [p.detach().clone() for p in model.parameters()]
+    noise = torch.Generator().manual_seed(comm.rank)
+    tokens = torch.randint(0, words, (4, context + 1), generator=noise).cuda()
+    good, base = True, None
+    for method in ("none", "topk", "oktopk", "spardl", "topk+qsgd4", "gloo"):
+        if clock.left() < 15:
+            say(part="steps", skipped=f"{method}: no time")
+            continue
+        with torch.no_grad():
+            for p, q in zip(model.parameters(), start):
+                p.copy_(q)
+        torch.cuda.reset_peak_memory_stats()
+        wrapper = DistributedDataParallel(model, device_ids=[0], gradient_as_bucket_view=True)
+        state = None
+        if method == "none":
+            wrapper.register_comm_hook(None, alone)
+        elif method != "gloo":
+            state = rill.torch.State(method, density=0.01, module=model, comm=comm)
+            wrapper.register_comm_hook(state, rill.torch.hook)
+        optimizer = torch.optim.SGD(wrapper.parameters(), lr=0.01)
+        times, losses, begun = [], [], time.monotonic()
+        while len(times) < most + 4:
+            mpi.Barrier()
+            began = time.perf_counter()
+            optimizer.zero_grad()
+            with torch.autocast("cuda", torch.bfloat16):
+                out = wrapper(tokens[:, :-1])
+                loss = torch.nn.functional.cross_entropy(
+                    out.float().view(-1, words), tokens[:, 1:].reshape(-1)
+                )
+            loss.backward()
+            optimizer.step()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - began)
+            losses.append(float(loss))
+            if mpi.bcast(time.monotonic() - begun) > 14 and len(times) > 5:
+                break
+        median = mpi.allreduce(statistics.median(times[4:]), op=MPI.MAX)
+        base = median if method == "none" else base
+        record = {
+            "method": method, "parameters": count, "step_ms": round(1e3 * median, 2),
+            "added_ms": round(1e3 * (median - base), 2) if base is not None else None,
+            "steps": len(times) - 4, "loss": [round(x, 3) for x in (losses[0], losses[-1])],
+            "device_peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+        }  # fmt: skip
+        if state is not None:
+            state.wait()
+            stats = state.stats
+            groups = [g for _, g in state._all_groups()]
+            record["on_device"] = all(g.device is not None for g in groups)
+            record["sent_mb"] = round(sum(s.sent_bytes for s in stats) / 2**20, 2)
+            record["select_ms"] = round(1e3 * sum(s.select_s for s in stats), 2)
+            record["exchange_ms"] = round(1e3 * sum(s.elapsed_s for s in stats), 2)
+            good &= record["on_device"]
+            for group in groups:
+                group.reducer.free()
+        say(part="steps", ranks=comm.size, **record)
+        del wrapper, state, optimizer
+        model.zero_grad(set_to_none=True)
+        dist.barrier()
+    return good

@@ -1,0 +1,373 @@
+"""Ranks without MPI: under torchrun, and as plain processes. Starts jobs of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+START = """
+import os, sys, time
+import numpy as np, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+import rill, rill.torch
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(20, 100), nn.ReLU(), nn.Linear(100, 5))
+
+def everyone(text):
+    parts = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, text)
+    return parts
+
+def flat(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+"""
+
+
+def why_not():
+    import rill
+
+    try:
+        rill.Comm.ucx(0, 1, lambda mine: [mine]).free()
+    except rill.RillError as error:
+        return str(error)
+    return None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alone(comm):
+    if comm.size > 1:
+        pytest.skip("starts jobs of its own")
+    why = why_not()
+    if why:
+        pytest.skip(why)
+
+
+def environment(repository, **more):
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OMPI_", "PMIX", "PMI_", "ORTE", "SLURM"))
+    }
+    env.update(
+        PYTHONPATH=f"{repository}/python", OMP_NUM_THREADS="1", RILL_PROFILE="none", **more
+    )
+    return env
+
+
+LIMIT_S = 300  # machines may be busy
+
+
+def finished(command, env):
+    """Status and output of a command; what it has started ends with it."""
+    job = subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output = job.communicate(timeout=LIMIT_S)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, signal.SIGKILL)
+        pytest.fail(f"no end after {LIMIT_S} s: {job.communicate()[0]}")
+    return job.returncode, output
+
+
+def torchrun(repository, tmp_path, ranks, body):
+    """Status and output of a job."""
+    script = tmp_path / "job.py"
+    script.write_text(START + textwrap.dedent(body))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks)]
+    if torch.__version__.startswith("1."):  # whose torchrun can't do without on Python 3.11
+        command += ["-r", "1", "-t", "1", "--log_dir", str(tmp_path / "log")]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command += ["--master_addr", "127.0.0.1", "--master_port", str(port), str(script)]
+    return finished(command, environment(repository))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_lines_of_the_readme(repository, tmp_path, ranks):
+    body = """
+        assert "mpi4py" not in sys.modules
+        rill.torch.set_environment()
+        dist.init_process_group("gloo")
+        model = network()
+        ddp = DistributedDataParallel(model)
+        state = rill.torch.State("oktopk", density=0.05, module=model)
+        ddp.register_comm_hook(state, rill.torch.hook)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for step in range(6):
+            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
+            optimizer.zero_grad()
+            ddp(x).square().mean().backward()
+            optimizer.step()
+        kept = state.state_dict()
+        assert len(set(everyone(flat(model).numpy().tobytes()))) == 1
+        assert {s.algorithm for s in state.stats} == {"oktopk"} and any(
+            part.any() for part in kept["residuals"].values()
+        )
+        state.load_state_dict(kept)
+        folder = everyone(TMP)[0]
+        state.save(folder)
+        state.load(folder)
+        assert rill.world().size == ranks and "mpi4py" not in sys.modules
+        print("good", rank)
+    """.replace("TMP", repr(str(tmp_path / "saved")))
+    code, output = torchrun(repository, tmp_path, ranks, body)
+    assert code == 0 and output.count("good") == ranks, output
+
+
+def test_sums_optimizer_and_groups(repository, tmp_path):
+    body = """
+        rill.torch.init_process_group()
+        total = rill.torch.allreduce(torch.arange(5.0) * (rank + 1))
+        assert total.tolist() == [6.0 * i for i in range(5)], total
+        sparse = torch.sparse_coo_tensor([[rank]], [1.0], (3,))
+        assert rill.torch.allreduce(sparse).to_dense().tolist() == [1, 1, 1]
+
+        model = network()
+        with torch.no_grad():
+            model[0].weight.mul_(rank + 1)
+        model.register_buffer("count", torch.tensor([2**40 + rank]))
+        rill.torch.broadcast_parameters(model, root=1)
+        assert len(set(everyone(flat(model).numpy().tobytes()))) == 1 and model.count == 2**40 + 1
+        inner = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = rill.torch.DistributedOptimizer(
+            inner, model.named_parameters(), "topk", density=0.05, small=100
+        )
+        for step in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(4, 20)).square().mean().backward()
+            optimizer.step()
+        assert len(set(everyone(flat(model).numpy().tobytes()))) == 1
+
+        groups = [dist.new_group([0, 2]), dist.new_group([1])]
+        mine = groups[rank % 2]
+        with rill.torch._groups.default_comm(mine) as own:
+            assert (own.rank, own.size) == (rank // 2, 2 - rank % 2)
+            got = rill.torch.allreduce(torch.ones(2), comm=own)
+            assert got.tolist() == [own.size] * 2
+        state = rill.torch.State("topk", density=0.1, comm=mine)
+        assert state.comm.size == 2 - rank % 2
+        try:
+            rill.Comm()
+            print("no error")
+        except (RuntimeError, ImportError) as error:
+            pass
+        print("good", rank)
+    """
+    code, output = torchrun(repository, tmp_path, 3, body)
+    assert code == 0 and output.count("good") == 3 and "no error" not in output, output
+
+
+def test_before_there_is_a_process_group(repository, tmp_path):
+    body = """
+        comm = rill.world()
+        total = comm.allreduce(np.full(4, rank + 1, np.float32))
+        assert total.dense().tolist() == [3] * 4 and comm.size == 2
+        dist.init_process_group("gloo")
+        assert rill.torch.allreduce(torch.ones(1)) == 2
+        print("good", rank)
+    """
+    code, output = torchrun(repository, tmp_path, 2, body)
+    assert code == 0 and output.count("good") == 2, output
+
+
+def test_a_rank_that_fails_ends_the_job(repository, tmp_path):
+    body = """
+        rill.torch.init_process_group()
+        rill.torch.allreduce(torch.ones(1))
+        if rank == 1:
+            raise ZeroDivisionError("of rank 1")
+        rill.torch.allreduce(torch.ones(1))
+        print("no error")
+    """
+    code, output = torchrun(repository, tmp_path, 2, body)
+    assert code != 0 and "of rank 1" in output and "no error" not in output, output
+
+
+def test_workers_of_a_data_loader(repository, tmp_path):
+    body = """
+        from torch.utils.data import DataLoader, TensorDataset
+        rill.torch.init_process_group()
+        model = network()
+        ddp = DistributedDataParallel(model)
+        state = rill.torch.State("topk", density=0.1, module=model)
+        ddp.register_comm_hook(state, rill.torch.hook)
+        data = TensorDataset(torch.randn(32, 20))
+        for epoch in range(2):
+            for (x,) in DataLoader(data, batch_size=8, num_workers=2):
+                ddp(x).square().mean().backward()
+        assert state.steps == 8
+        print("good", rank)
+    """
+    code, output = torchrun(repository, tmp_path, 2, body)
+    assert code == 0 and output.count("good") == 2, output
+
+
+# ---- plain processes ----
+
+
+def plain(repository, tmp_path, ranks, body, **more):
+    script = tmp_path / "plain.py"
+    script.write_text(START + textwrap.dedent(body))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            env=environment(
+                repository, RANK=str(rank), WORLD_SIZE=str(ranks),
+                RILL_RENDEZVOUS=f"127.0.0.1:{port}", **more,
+            ),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(ranks)
+    ]  # fmt: skip
+
+
+def outputs(jobs, seconds=LIMIT_S):
+    try:
+        return [job.communicate(timeout=seconds)[0] for job in jobs]
+    finally:
+        for job in jobs:
+            job.kill()
+
+
+def test_plain_processes(repository, tmp_path):
+    body = """
+        comm = rill.init()
+        assert comm is rill.world() and (comm.rank, comm.size) == (rank, ranks)
+        reducer = rill.Reducer(comm, 1000, density=0.1, algorithm="oktopk")
+        update = reducer.step(np.arange(1000, dtype=np.float32))
+        assert update.any()
+        print("good")
+        if rank == 0:
+            time.sleep(1)  # the others wait for it at their end
+    """
+    jobs = plain(repository, tmp_path, 3, body)
+    assert outputs(jobs) == ["good\n"] * 3
+    assert [job.returncode for job in jobs] == [0] * 3
+
+
+def test_a_rank_that_ends_early_is_an_error_for_the_others(repository, tmp_path):
+    body = """
+        comm = rill.init()
+        comm.allreduce(np.ones(3, np.float32))
+        if rank == 1:
+            sys.exit()
+        try:
+            comm.allreduce(np.ones(3, np.float32))
+            print("no error")
+        except rill.RillError as error:
+            print("ended" if "ended" in str(error) else error)
+    """
+    jobs = plain(repository, tmp_path, 2, body)
+    assert outputs(jobs) == ["ended\n", ""]
+
+
+def test_a_rank_that_dies(repository, tmp_path):
+    body = """
+        comm = rill.init()
+        reducer = rill.Reducer(comm, 1000, density=0.1, algorithm="oktopk")
+        noise = np.random.default_rng(rank)
+        done, voids = 0, 0
+        while done < 300:
+            gradient = noise.normal(size=1000).astype(np.float32)
+            if rank == 1 and done == 100:
+                os.kill(os.getpid(), 9)
+            try:
+                update = reducer.step(gradient.copy())
+                done += 1
+            except rill.PeerError as error:
+                assert "1" in str(error) and comm.failed() == [1], (error, comm.failed())
+                old, comm = comm, comm.shrink()
+                assert comm.size == ranks - 1
+                if reducer.move(comm):
+                    voids += 1
+                else:
+                    reducer.update(gradient)
+                    done += 1
+                old.free()
+        total = comm.allreduce(np.array([done], np.float64)).dense()[0]
+        assert total == 300 * comm.size
+        print("good", len(comm._gather(update.tobytes().hex())))
+        assert len(set(comm._gather(update.tobytes().hex()))) == 1
+    """
+    jobs = plain(repository, tmp_path, 3, body)
+    first, dead, last = outputs(jobs)
+    assert "good 2" in first and "good 2" in last, first + last
+    assert jobs[1].returncode == -signal.SIGKILL and dead == ""
+
+
+def test_the_example_that_loses_a_rank(repository):
+    script = f"{repository}/examples/python/outlive.py"
+    options = ["--ranks", "3", "--steps", "30", "--kill", "1", "--at", "12"]
+    code, output = finished([sys.executable, script, *options], environment(repository))
+    assert code == 0 and "step 30  ranks 2" in output, output
+    assert output.count("rank 1 is gone") == 2, output
+
+
+def test_ddp_goes_on_without_a_rank(repository, tmp_path):
+    body = """
+        comm = rill.init()
+        model, me, people, meeting = network(), rank, ranks, 0
+
+        def wrap():
+            store = dist.FileStore(TMP + str(meeting), people)
+            dist.init_process_group("gloo", store=store, rank=me, world_size=people)
+            ddp = DistributedDataParallel(model)
+            ddp.register_comm_hook(state, rill.torch.hook)
+            return ddp
+
+        state = rill.torch.State("oktopk", density=0.1, module=model)
+        ddp = wrap()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        step = 0
+        while step < 12:
+            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
+            if rank == 1 and step == 5:
+                os.kill(os.getpid(), 9)
+            optimizer.zero_grad()
+            try:
+                ddp(x).square().mean().backward()
+            except RuntimeError as error:
+                assert comm.failed() == [1], error
+                old, comm = comm, comm.shrink()
+                again = state.move(comm)
+                old.free()
+                me, people, meeting = comm.rank, comm.size, meeting + 1
+                dist.destroy_process_group()
+                if not again:
+                    optimizer.step()
+                    step += 1
+                ddp = wrap()
+                continue
+            optimizer.step()
+            step += 1
+        weights = comm._gather(flat(model).numpy().tobytes().hex())
+        assert comm.size == 2 and len(set(weights)) == 1
+        assert state.steps == 12 and any(p.any() for p in state.state_dict()["residuals"].values())
+        print("good")
+        sys.stdout.flush()
+        comm.allreduce(np.ones(1, np.float32))
+        os._exit(0)
+    """.replace("TMP", repr(str(tmp_path / "store")))
+    jobs = plain(repository, tmp_path, 3, body)
+    first, dead, last = outputs(jobs)
+    assert "good" in first and "good" in last, first + last
+    assert jobs[1].returncode == -signal.SIGKILL
