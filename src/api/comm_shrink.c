@@ -24,7 +24,11 @@ rill_status rill_comm_failed(const rill_comm *given, int capacity, int *ranks, i
     if (!n) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_failed: n is NULL");
     if (capacity < 0 || (capacity && !ranks))
         return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_failed: no room for %d ranks", capacity);
-    rill__engine *engine = (rill__engine *)(uintptr_t)&given->engine; /* only what it knows grows */
+    union {
+        const rill_comm *given;
+        rill_comm *comm;
+    } whose = {.given = given}; /* only what it knows grows */
+    rill__engine *engine = &whose.comm->engine;
     *n = 0;
     rill__lock(engine);
     rill__receive_notes(engine);
@@ -64,24 +68,27 @@ static void forget(heir *h) {
     free(h->ranks);
 }
 
-static void settle(rill_comm *comm, rill_comm *fresh, const int *ranks, int n, unsigned epoch) {
-    rill__engine *engine = &fresh->engine, *old = &comm->engine;
-    rill__subset_open(engine->link, old->link, ranks, n, epoch);
-    engine->rank = engine->link->rank;
+static void settle(const rill_comm *comm, heir *h, int n, unsigned epoch) {
+    rill_comm *fresh = h->comm;
+    rill__link *link = h->link;
+    rill__engine *engine = &fresh->engine;
+    const rill__engine *old = &comm->engine;
+    rill__subset_open(link, old->link, h->ranks, n, epoch);
+    engine->rank = link->rank;
     engine->size = n;
     engine->split_limit = old->split_limit;
     engine->host_limit = old->host_limit;
     engine->crowded = old->crowded;
     engine->peers.timeout = old->peers.timeout;
-    rill__hosts_subset(&engine->hosts, &old->hosts, ranks, n, engine->rank);
-    engine->link->hosts = engine->hosts.n;
+    rill__hosts_subset(&engine->hosts, &old->hosts, h->ranks, n, engine->rank);
+    link->hosts = engine->hosts.n;
     fresh->defaults = comm->defaults;
     fresh->planner.profile = comm->planner.profile;
     fresh->planner.sums_bits = comm->planner.sums_bits;
     fresh->planner.hosts = engine->hosts.n;
     fresh->planner.most_per_host = engine->hosts.most;
     fresh->last = (rill_stats)RILL_STATS_INIT;
-    fresh->clock = rill__clock_start(engine->link);
+    fresh->clock = rill__clock_start(link);
 }
 
 /* Requests that nobody waits for end here; who waits for one ends it by itself. */
@@ -98,7 +105,7 @@ static rill_status shrink(rill_comm *comm, rill_comm **out) {
         return rill__fail(RILL_ERR_STATE,
                           "rill_comm_shrink: this communicator has been shrunk; it is the one that "
                           "came of it that can be");
-    heir h = {NULL};
+    heir h = {.comm = NULL};
     RILL_TRY(rill__subset_wrap(&engine->link));
     engine->table = engine->link->table;
     rill__peers_revoke(engine, true);
@@ -110,11 +117,11 @@ static rill_status shrink(rill_comm *comm, rill_comm **out) {
         status = rill__shrink_agree(engine, status, comm->defaults.minority != 0, h.ranks, &n,
                                     &epoch);
     else rill__peers_leave(engine);
-    if (status != RILL_OK) {
+    if (status != RILL_OK || !h.comm || !h.link) {
         forget(&h);
         return status;
     }
-    settle(comm, h.comm, h.ranks, n, epoch);
+    settle(comm, &h, n, epoch);
     engine->peers.shrunk = true;
     free(h.ranks);
     *out = h.comm;
@@ -129,7 +136,7 @@ rill_status rill_comm_shrink(rill_comm *comm, rill_comm **out) {
     rill_status status = shrink(comm, out);
     bool thread = comm->engine.progress.on || comm->defaults.progress_thread;
     rill__unlock(&comm->engine);
-    if (status != RILL_OK) return status;
+    if (status != RILL_OK || !*out) return status;
     /* It is a help, and no reason to lose the communicator, if it cannot be had. */
     if (thread && (*out)->engine.threaded) rill__progress_start(&(*out)->engine, true);
     return RILL_OK;

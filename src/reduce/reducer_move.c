@@ -200,8 +200,10 @@ static uint64_t options_word(rill_reducer *r) {
 rill_status rill_reducer_move(rill_reducer *r, rill_comm *comm, int *again) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, MOVE "reducer is NULL");
     if (!comm) return rill__fail(RILL_ERR_ARGUMENT, MOVE "comm is NULL");
+    int nobody = 0;
     rill_status status = again ? RILL_OK : rill__fail(RILL_ERR_ARGUMENT, MOVE "again is NULL");
-    if (again) *again = 0;
+    if (!again) again = &nobody; /* the others are told in the agreement */
+    *again = 0;
     if (rill__reducer_is_busy(r)) rill_reducer_wait(r); /* what came of it is known below */
     RILL_TRY(rill__agree_all(comm, "reducer_move", status, options_word(r)));
     known k;

@@ -321,8 +321,10 @@ static bool check_balance(uint64_t number, int last) {
     uint64_t members = t->seat[last].mask[STEPS - 1];
     int n = 0;
     for (int i = 0; i < p.ranks; i++)
-        n += t->seat[i].state == 1 && t->seat[i].mask[STEPS - 1] == members;
-    if ((uint64_t)n != members) return true; /* one of them ended by the last sum, and not more */
+        n += t->seat[i].state == 1 && t->seat[i].mask[STEPS - 1] == members &&
+             t->seat[i].shrinks == t->seat[last].shrinks;
+    /* Some may have come out of the last sum before the others lost a rank in it. */
+    if ((uint64_t)n != members) return true;
     for (int i = 0; i < DIM; i++) {
         double left = -(double)t->seat[last].given[i];
         for (int rank = 0; rank < p.ranks; rank++)
