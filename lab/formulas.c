@@ -251,8 +251,12 @@ static bool allreduce_formula(const char *name, const formula_call *c, formula *
         f->exact = hier_bytes(&x);
         f->parts = hier_parts(c);
     } else if (strcmp(name, "dense") == 0) {
-        f->words = "2N(P-1)/P";
-        f->closed = f->exact = 2 * others * VALUE * dim;
+        /* By doubling, or by owners of ranges (dense_sum.h): the number of messages tells. */
+        double rounds = ceil(log2(ranks));
+        bool doubled = c->parts == (uint64_t)(ranks * rounds);
+        f->words = doubled ? "N log2 P" : "2N(P-1)/P";
+        f->closed = f->exact = VALUE * dim * (doubled ? ranks * rounds : 2 * others);
+        f->parts = doubled ? ranks * rounds : f->parts;
         f->in_words = true;
     }
     free_inputs(&x);

@@ -11,7 +11,7 @@ typedef struct formula_call {
     uint64_t dim, k;      /* entries of a rank, or selected by a reducer */
     uint64_t block, seed; /* entries of a block; of the inputs */
     uint64_t result;      /* entries of the result, */
-    uint64_t parts;       /* and messages, as they were: for s2 */
+    uint64_t parts;       /* and messages, as they were: for dense sums */
 } formula_call;
 
 typedef struct formula {

@@ -76,6 +76,27 @@ class Step(Pending):
         return int(lib.rill_reducer_wait(self._reducer._live()))
 
 
+class QueuedStep(Step):
+    """A step of ``step_on``. Waiting for one waits for all of its reducer."""
+
+    def test(self) -> bool:
+        return self not in self._reducer._queue or self._end(super().test)
+
+    def wait(self) -> Any:
+        return self._result() if self not in self._reducer._queue else self._end(super().wait)
+
+    def _end(self, how: Callable[[], Any]) -> Any:
+        result = None
+        try:
+            result = how()
+        finally:
+            if self not in self.comm._under_way:  # complete, well or not
+                for step in self._reducer._queue:
+                    step._ended()
+                self._reducer._queue.clear()
+        return result
+
+
 class Reducer:
     """A training step: takes this rank's gradient, sends what is worth it, keeps the rest for later
     steps (the residual), and gives all ranks the same update: the mean, or with ``average=False``
@@ -117,7 +138,7 @@ class Reducer:
             )
         )
         comm._children.add(self)
-        self._queue: list[Step] = []  # of step_on, not known to be complete
+        self._queue: list[QueuedStep] = []  # of step_on, not known to be complete
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -194,20 +215,15 @@ class Reducer:
             target = buffer_of(update, "update", self.type, self.dim, True, self.device)
             arguments = (source.address, target.address, stream_handle(stream, gradient))
         kept = (source, target, stream)
-        step = Step(self, lib.rill_reducer_step_on, arguments, kept, lambda: update).start()
+        step = QueuedStep(self, lib.rill_reducer_step_on, arguments, kept, lambda: update)
+        step.start()
         self._queue.append(step)
         return step
 
     def _see_queue(self) -> None:
         """Lets go of what complete steps of step_on hold, and raises what they failed by."""
-        complete = True
-        try:
-            complete = not self._queue or self._queue[-1].test()
-        finally:
-            if complete:
-                for step in self._queue:
-                    step._ended()
-                self._queue.clear()
+        if self._queue:
+            self._queue[-1].test()
 
     def _prepare_on(self, tensors: Sequence[Any], stream: Any) -> Step:
         """A step in place, on one tensor or several, that start() begins."""

@@ -59,7 +59,7 @@ class Cuda:
         made = torch.as_tensor(array, device=device)
         return made.view(torch.bfloat16) if kind is Type.BF16 else made
 
-    def arrived(self, reducers: Iterable[Reducer]) -> None:
+    def arrived(self, jobs: Iterable[Any]) -> None:
         """After leave: the order of streams is all that is needed."""
 
 
@@ -141,13 +141,15 @@ def reducer_memory(device: Optional[torch.device]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def land(flights: Sequence[Any], tensors: Sequence[torch.Tensor], void: bool) -> Any:
+def land(
+    jobs: Sequence[Any], flights: Sequence[Any], tensors: Sequence[torch.Tensor], void: bool
+) -> Any:
     """The current streams go on behind the exchanges. tensors: all memory of these; it is NaN if
     one of the updates is void, or if the step is void by what else is known. Gives the number that
     was added, None if there was none."""
     for flight in flights:
         runtime.leave(flight.group.lane, flight.group.device)
-    runtime.arrived([flight.group.reducer for flight in flights])
+    runtime.arrived(jobs)
     watched = [f for f in flights if f.group.voids and f.parts[0].numel()]
     if not watched and not void:
         return None

@@ -219,7 +219,7 @@ class State(Checkpointed):
         """Exchanges on a device: their end is that of the current stream's work so far."""
         flights = [flight for job in queued for flight in job.flights]
         memory = [buffer for job in queued for buffer in job.memory()]
-        taint = land(flights, memory, void)
+        taint = land(queued, flights, memory, void)
         for other in self._flying:
             if isinstance(other, SparseJob) and taint is not None:
                 other.taint(taint)

@@ -335,7 +335,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         flights = [exchange.flight for exchange in queued if exchange.flight is not None]
         if not flights:
             return
-        taint = land(flights, [part for flight in flights for part in flight.parts], void)
+        parts = [part for flight in flights for part in flight.parts]
+        taint = land(queued, flights, parts, void)
         for exchange in queued:
             exchange.apply(False)
         sparse = [p.grad for p in self._parameters if p.grad is not None and p.grad.is_sparse]
