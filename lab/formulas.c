@@ -280,12 +280,12 @@ static bool reducer_formula(const char *name, const formula_call *c, formula *f)
     } else if (strcmp(name, "s2") == 0) {
         double arrays = (double)c->dim / 8 + VALUE * 0.5 * (double)c->result;
         double rounds = ceil(log2(ranks));
-        /* Two agreements, and two sums, by doubling or by owners of ranges (dense_sum.h): the
+        /* Three agreements, and two sums, by doubling or by owners of ranges (dense_sum.h): the
          * number of messages tells. */
-        bool doubled = c->parts == (uint64_t)(4 * ranks * rounds);
+        bool doubled = c->parts == (uint64_t)(5 * ranks * rounds);
         f->words = doubled ? "(N/32 + U/2) log2 P" : "2(N/32 + U/2)(P-1)/P";
         f->closed = arrays * (doubled ? ranks * rounds : 2 * others);
-        f->parts = 2 * ranks * rounds + 2 * (doubled ? ranks * rounds : 2 * ranks * others);
+        f->parts = 3 * ranks * rounds + 2 * (doubled ? ranks * rounds : 2 * ranks * others);
         f->in_words = true;
     }
     return f->words != NULL;

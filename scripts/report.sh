@@ -56,8 +56,8 @@ report_run() {
 
 # report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of
 # all are not more than there are processors; one that is heavier waits until it is alone. What a
-# case prints comes in one piece. report_wait: all that were started have ended.
-declare -A report_weight
+# case prints comes in one piece. report_wait: waits for all that were started so.
+declare -A report_weight=()
 report_start() {
     local weight=$1 busy pid
     shift
@@ -71,19 +71,22 @@ report_start() {
     { text=$(report_run "$@") && printf '%s\n' "$text"; } &
     report_weight[$!]=$weight
 }
-report_wait() { wait; }
+report_wait() {
+    if ((${#report_weight[@]})); then wait "${!report_weight[@]}" 2>/dev/null || true; fi
+    report_weight=()
+}
 
 report_count() { grep -c "^$1 " "$RILL_RESULTS" || true; }
 
-# Where the time went, when there is some.
+# Where the time went, when there is some. Seconds by the clock say less: cases run beside each other.
 report_slowest() {
     local total
     total=$(LC_ALL=C awk -F '\t' '{ t += $3 } END { print int(t) }' "$RILL_RESULTS")
     if ((total < 60)); then return; fi
     echo
-    echo "Slowest (seconds; of a processor), of $total s of processors:"
-    LC_ALL=C sort -t $'\t' -k2,2nr "$RILL_RESULTS" | head -n 10 |
-        LC_ALL=C awk -F '\t' '{ sub(/^[a-z]+ /, "", $1); printf "  %6.1f %6.1f  %s\n", $2, $3, $1 }'
+    echo "Most costly (seconds of a processor; by the clock), of $total s of processors:"
+    LC_ALL=C sort -t $'\t' -k3,3nr "$RILL_RESULTS" | head -n 10 |
+        LC_ALL=C awk -F '\t' '{ sub(/^[a-z]+ /, "", $1); printf "  %6.1f %6.1f  %s\n", $3, $2, $1 }'
 }
 
 # The closing line, by the script that opened the results; fails if a case failed.

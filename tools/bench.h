@@ -58,6 +58,7 @@ typedef struct bench_choices {
 
 typedef struct bench_config {
     int ranks; /* 0: not given */
+    bool ucx;  /* communicators over UCX; MPI starts the ranks and is the baseline all the same */
     rill_collective collective;
     rill_type type;
     bench_operation operation;

@@ -208,9 +208,26 @@ rill_status bench_case_run(const bench_config *config, const bench_world *world,
     return mpi_run(config, world, input, c, seconds) ? RILL_ERR_MPI : RILL_OK;
 }
 
+/* MPI has started the ranks, so that it can introduce them to each other. */
+static int gather(const void *mine, size_t bytes, void *all, void *context) {
+    (void)context;
+    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) !=
+           MPI_SUCCESS;
+}
+
+static rill_status create_comm(const bench_config *config, const bench_world *world,
+                               rill_comm **comm) {
+    if (!config->ucx) return rill_comm_create(MPI_COMM_WORLD, NULL, comm);
+    rill_bootstrap bootstrap = RILL_BOOTSTRAP_INIT;
+    bootstrap.rank = world->rank;
+    bootstrap.ranks = world->size;
+    bootstrap.allgather = gather;
+    return rill_comm_create_ucx(&bootstrap, NULL, comm);
+}
+
 static bool rill_prepare(const bench_config *config, const bench_world *world,
                          const bench_input *input, bench_case *c) {
-    rill_status status = rill_comm_create(MPI_COMM_WORLD, NULL, &c->comm);
+    rill_status status = create_comm(config, world, &c->comm);
     if (status == RILL_OK) status = rill_stream_create(config->type, input->dim, &c->out);
     if (status == RILL_OK && config->collective == RILL_BCAST && world->rank == ROOT)
         status = rill_stream_copy(c->out, input->stream);

@@ -132,6 +132,7 @@ static json_t *record(const bench_config *config, const bench_world *world,
     json_object_update(o, more);
     json_object_update(o, extra);
     if (!c->correct) json_object_set_new(o, "detail", json_string(c->detail));
+    if (config->ucx) json_object_set_new(o, "link", json_string("ucx"));
     json_decref(more);
     json_decref(extra);
     return o;

@@ -25,6 +25,7 @@ void cmd_bench_help(FILE *out) {
         "\n"
         "What runs (lists are separated by commas):\n"
         "  --ranks P              ranks to start (2)\n"
+        "  --link L               what carries rill's messages: mpi (default), ucx\n"
         "  --collective C         allreduce (default), reduce, reduce_scatter, allgather, bcast\n"
         "  --algorithm LIST       names from 'rill info', auto, mpi, or all (default)\n"
         "  --codec LIST           names from 'rill info', auto, or all\n"

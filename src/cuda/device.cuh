@@ -67,6 +67,13 @@ template <class T> static __device__ __forceinline__ u32 key_of(u32 bits) {
     u32 key = bits & T::MAGNITUDE;
     return key < T::NAN_KEY ? key : T::NAN_KEY;
 }
+/* Whether the magnitude is least or more; NaN is. */
+template <class T> static __device__ __forceinline__ bool reaches(u32 bits, u32 least) {
+    return (bits & T::MAGNITUDE) >= least;
+}
+template <> __device__ __forceinline__ bool reaches<f32>(u32 bits, u32 least) {
+    return !(fabsf(rill__hd_float(bits)) < rill__hd_float(least)); /* one instruction */
+}
 template <class T> static __device__ __forceinline__ u32 add_bits(u32 a, u32 b) {
     return T::from_float(T::to_float(a) + T::to_float(b));
 }
@@ -149,6 +156,38 @@ static int launch_any(void (*kernel)(A), const A &arguments, u64 grid, u32 block
 template <class A>
 static int launch(void (*kernel)(A), const A &arguments, u64 grid, u32 block, void *stream) {
     return grid ? launch_any(kernel, arguments, grid, block, 0, stream, false) : 0;
+}
+
+/* A kernel that may start before the one before it on the stream has ended: it calls wait_before
+ * before it reads what that one writes. All blocks of it do. */
+template <class A>
+static int launch_after(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
+                        void *stream) {
+#ifndef RILL_EMULATE
+    int device, major;
+    int error = cudaGetDevice(&device);
+    if (!error) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (error) return error;
+    if (major >= 9) {
+        cudaLaunchAttribute early = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3((unsigned)grid);
+        config.blockDim = dim3(block);
+        config.dynamicSmemBytes = shared;
+        config.stream = (cudaStream_t)stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, kernel, arguments);
+    }
+#endif
+    return launch_any(kernel, arguments, grid, block, shared, stream, false);
+}
+static __device__ __forceinline__ void wait_before() {
+#if !defined(RILL_EMULATE) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 #define RILL_CUDA_TRY(expression)                                                                  \

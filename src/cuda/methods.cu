@@ -9,7 +9,12 @@
  * and the pairs. */
 #include "ordered.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32, FLIGHT = 4, MOST_BUCKET = 4096 };
+enum {
+    THREADS = 256,
+    WARPS = THREADS / 32,
+    TILE = 32, /* values of a thread; threshold: a bit for each in a word */
+    MOST_BUCKET = 4096
+};
 
 struct method_task {
     const void *dense;
@@ -69,86 +74,130 @@ struct threshold_room {
     u32 warps[WARPS];
 };
 
+/* The vector of values from i on, of which `have` are there. */
+template <class T>
+static __device__ __forceinline__ uint4 load_values(const void *from, u64 i, u32 have) {
+    const typename T::word *x = (const typename T::word *)from + i;
+    if (have == T::PER) return __ldcs((const uint4 *)x);
+    uint4 v = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int j = 0; j < T::PER; j++)
+        if ((u32)j < have) set_bits<T>(v, j, x[j]);
+    return v;
+}
+template <class T>
+static __device__ __forceinline__ void store_values(void *to, u64 i, u32 have, const uint4 &v) {
+    typename T::word *x = (typename T::word *)to + i;
+    if (have == T::PER) {
+        __stcs((uint4 *)x, v);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < T::PER; j++)
+        if ((u32)j < have) x[j] = (typename T::word)bits_at<T>(v, j);
+}
+template <class T> static __device__ __forceinline__ u32 values_from(u64 i, u64 n) {
+    return i >= n ? 0 : n - i < T::PER ? (u32)(n - i) : (u32)T::PER;
+}
+/* COUNT vectors of a lane, one from each row of a warp; where all rows are there, without branches
+ * in between, so that all are on their way at once. */
+template <class T, int COUNT>
+static __device__ __forceinline__ void load_flight(const void *from, u64 i, u64 n, uint4 *v) {
+    if (i + ((COUNT - 1) * 32 + 1) * T::PER <= n) {
+        const uint4 *x = (const uint4 *)((const typename T::word *)from + i);
+#pragma unroll
+        for (u32 u = 0; u < COUNT; u++)
+            v[u] = __ldcs(x + u * 32);
+        return;
+    }
+#pragma unroll
+    for (u32 u = 0; u < COUNT; u++, i += 32 * T::PER)
+        v[u] = load_values<T>(from, i, values_from<T>(i, n));
+}
+/* v = v + gradient where that is allowed; values that are not there are 0 in both. */
+template <class T>
+static __device__ __forceinline__ void add_values(uint4 &v, const uint4 &g, int guards, u32 &bad) {
+#pragma unroll
+    for (int j = 0; j < T::PER; j++) {
+        u32 old = bits_at<T>(v, j), sum = add_bits<T>(old, bits_at<T>(g, j));
+        bool odd = (sum & T::MAGNITUDE) >= T::NAN_KEY - 1;
+        bad += odd;
+        set_bits<T>(v, j, odd && guards ? old : sum);
+    }
+}
+
+/* Writes the vector at i to the residual, without what is taken. */
+template <class T, int FORM>
+static __device__ __forceinline__ void keep_rest(const method_task &t, u64 i, uint4 v, u32 taken) {
+#pragma unroll
+    for (int j = 0; j < T::PER; j++)
+        if (taken >> j & 1) set_bits<T>(v, j, 0);
+    if (FORM == 2 || (taken & ((1u << T::PER) - 1)))
+        store_values<T>(t.residual, i, values_from<T>(i, t.n), v);
+}
+
+/* The residual is written as if all that is taken had room: what has none goes back. So only
+ * pairs wait for the tiles below, and no tile above waits for the residual. */
 template <class T, int FORM>
 __global__ void __launch_bounds__(THREADS) threshold_kernel(method_task t) {
+    enum { FLIGHT = TILE / T::PER };
     RILL_SHARED(threshold_room, room);
-    typedef typename T::word word;
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5;
-    const u64 base = ((u64)tile * WARPS + warp) * FLIGHT * 32 * T::PER;
-    uint4 v[FLIGHT];
-    u32 count[FLIGHT], total = 0, bad = 0, all;
+    const u64 base = ((u64)tile * WARPS + warp) * FLIGHT * 32 * T::PER + lane_id() * T::PER;
+    uint4 v[FLIGHT], g[FORM == 2 ? FLIGHT : 1];
+    u32 taken = 0, counts = 0, bad = 0, before = 0; /* taken: a bit for each value */
+    load_flight<T, FLIGHT>(t.dense, base, t.n, v);
+    if (FORM == 2) load_flight<T, FLIGHT>(t.gradient, base, t.n, g);
 #pragma unroll
-    for (int u = 0; u < FLIGHT; u++) {
-        u64 i = base + (u64)(u * 32 + lane_id()) * T::PER;
-        u32 have = i >= t.n ? 0 : t.n - i < T::PER ? (u32)(t.n - i) : (u32)T::PER;
-        v[u] = make_uint4(0, 0, 0, 0);
-        if (have == T::PER) v[u] = __ldcs((const uint4 *)((const word *)t.dense + i));
-        else
-            for (u32 j = 0; j < have; j++)
-                set_bits<T>(v[u], (int)j, ((const word *)t.dense)[i + j]);
+    for (u32 u = 0; u < FLIGHT; u++) {
+        if (FORM == 2) add_values<T>(v[u], g[u], t.guards, bad);
+#pragma unroll
+        for (int j = 0; j < T::PER; j++)
+            taken |= (u32)((bits_at<T>(v[u], j) & T::MAGNITUDE) >= t.key) << (u * T::PER + j);
     }
-#pragma unroll
-    for (int u = 0; u < FLIGHT; u++) {
-        u64 i = base + (u64)(u * 32 + lane_id()) * T::PER;
-        u32 have = i >= t.n ? 0 : t.n - i < T::PER ? (u32)(t.n - i) : (u32)T::PER, taken = 0;
-#pragma unroll
-        for (int j = 0; j < T::PER; j++) {
-            if ((u32)j >= have) continue;
-            if (FORM == 2) {
-                u32 old = bits_at<T>(v[u], j),
-                    sum = add_bits<T>(old, ((const word *)t.gradient)[i + j]);
-                bool odd = (sum & T::MAGNITUDE) >= T::NAN_KEY - 1;
-                bad += odd;
-                set_bits<T>(v[u], j, odd && t.guards ? old : sum);
-            }
-            taken += (bits_at<T>(v[u], j) & T::MAGNITUDE) >= t.key;
-        }
-        count[u] = taken;
-        total += taken;
-    }
-    total = __reduce_add_sync(RILL_FULL, total);
+    const u32 total = __reduce_add_sync(RILL_FULL, (u32)__popc(taken));
     if (lane_id() == 0) room.warps[warp] = total;
     __syncthreads();
-    u32 before = 0;
-    all = 0;
+#pragma unroll
     for (u32 w = 0; w < WARPS; w++) {
         before += w < warp ? room.warps[w] : 0;
-        all += room.warps[w];
+        counts += room.warps[w];
     }
-    u64 at = first_count(ordered_before(t.order, room.order, tile, two_counts(all, 0)));
-    if (tile == t.tiles - 1 && threadIdx.x == 0) t.found->count = at + all;
+    ordered_tell(t.order, tile, two_counts(counts, 0));
+    if (FORM)
+#pragma unroll
+        for (u32 u = 0; u < FLIGHT; u++)
+            keep_rest<T, FORM>(t, base + u * 32 * T::PER, v[u], taken >> u * T::PER);
+    u64 at = first_count(ordered_told(t.order, room.order, tile, two_counts(counts, 0)));
+    if (tile == t.tiles - 1 && threadIdx.x == 0) t.found->count = at + counts;
     at += before;
 #pragma unroll
-    for (int u = 0; u < FLIGHT; u++) {
-        u64 i = base + (u64)(u * 32 + lane_id()) * T::PER;
-        u32 have = i >= t.n ? 0 : t.n - i < T::PER ? (u32)(t.n - i) : (u32)T::PER;
-        u32 up_to = warp_prefix(count[u]);
-        u64 to = at + up_to - count[u];
+    for (u32 u = 0; u < FLIGHT; u++) {
+        const u32 mine = taken >> u * T::PER & ((1u << T::PER) - 1);
+        if (!__any_sync(RILL_FULL, mine != 0)) continue;
+        const u32 up_to = warp_prefix((u32)__popc(mine));
+        u64 to = at + up_to - (u32)__popc(mine), i = base + u * 32 * T::PER;
         at += __shfl_sync(RILL_FULL, up_to, 31);
 #pragma unroll
         for (int j = 0; j < T::PER; j++) {
+            if (!(mine >> j & 1)) continue;
             u32 bits = bits_at<T>(v[u], j);
-            if ((u32)j >= have || (bits & T::MAGNITUDE) < t.key) continue;
-            if (to < t.room) { /* what finds no room stays */
-                put_pair<T>(t, to, (u32)i + j, bits);
-                set_bits<T>(v[u], j, 0);
-            }
+            if (to < t.room) put_pair<T>(t, to, (u32)i + j, bits);
+            else if (FORM) ((typename T::word *)t.residual)[i + j] = (typename T::word)bits;
             to++;
         }
-        if (FORM == 0 || !have || (FORM == 1 && !count[u])) continue;
-        if (have == T::PER) __stcs((uint4 *)((word *)t.residual + i), v[u]);
-        else
-            for (u32 j = 0; j < have; j++)
-                ((word *)t.residual)[i + j] = (word)bits_at<T>(v[u], (int)j);
     }
     if (FORM == 2) note_bad(t, bad);
 }
 
 /* ---- bucket --------------------------------------------------------------------------------- */
 
+enum { LISTED = 128 }; /* candidates of a bucket that are compared with each other */
+
 struct bucket_room {
     ordered_room order;
     u32 warps[WARPS];
+    uint16_t list[WARPS][LISTED];
 };
 
 /* The k-th largest of the keys of a warp's bucket, of which more than k are not 0, and how many
@@ -168,33 +217,146 @@ static __device__ __forceinline__ u32 kth_of_bucket(const u32 *keys, u32 n, u32 
     return t;
 }
 
+/* A key that at least k lanes' largest reach, k up to 32: no more than the k-th largest key. Its
+ * lowest bits do not matter. */
+static __device__ __forceinline__ u32 bound_of_bucket(u32 most, u32 k, int top) {
+    u32 t = 0;
+    for (int bit = top; bit >= 0 && bit > top - 16; bit--) {
+        u32 tried = t | 1u << bit;
+        if ((u32)__popc(__ballot_sync(RILL_FULL, most >= tried)) >= k) t = tried;
+    }
+    return max_u32(t, 1);
+}
+
+/* The values of a bucket with their gradient, to the residual and as keys to shared memory;
+ * returns the largest key of this lane. Buckets of whole vectors are read as such. */
+template <class T, int FORM>
+static __device__ __forceinline__ u32 load_bucket(const method_task &t, u64 base, u32 n, u32 *keys,
+                                                  u32 &live, u32 &bad) {
+    enum { AT_ONCE = 4 };
+    u32 most = 0;
+    if (t.bucket % T::PER || n < t.bucket) {
+        for (u32 i = lane_id(); i < n; i += 32) {
+            u32 bits = take_value<T, FORM>(t, base + i, bad);
+            if (FORM == 2) ((typename T::word *)t.residual)[base + i] = (typename T::word)bits;
+            keys[i] = key_of<T>(bits);
+            live += keys[i] != 0;
+            most = max_u32(most, keys[i]);
+        }
+        return most;
+    }
+    for (u32 i0 = lane_id() * T::PER; i0 < n; i0 += AT_ONCE * 32 * T::PER) {
+        uint4 v[AT_ONCE], g[FORM == 2 ? AT_ONCE : 1];
+        load_flight<T, AT_ONCE>(t.dense, base + i0, base + n, v);
+        if (FORM == 2) load_flight<T, AT_ONCE>(t.gradient, base + i0, base + n, g);
+#pragma unroll
+        for (u32 u = 0; u < AT_ONCE; u++) {
+            const u32 i = i0 + u * 32 * T::PER;
+            if (i >= n) continue;
+            if (FORM == 2) {
+                add_values<T>(v[u], g[u], t.guards, bad);
+                store_values<T>(t.residual, base + i, T::PER, v[u]);
+            }
+            uint4 *to = (uint4 *)(keys + i);
+#pragma unroll
+            for (int q = 0; q < T::PER / 4; q++) {
+                uint4 w;
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    u32 key = key_of<T>(bits_at<T>(v[u], q * 4 + j));
+                    live += key != 0;
+                    most = max_u32(most, key);
+                    set_word(w, j, key);
+                }
+                to[q] = w;
+            }
+        }
+    }
+    return most;
+}
+
+/* Lists the keys from `least` on, in order; returns how many there are, more than LISTED if they
+ * are too many. */
+static __device__ __forceinline__ u32 list_bucket(const u32 *keys, u32 n, u32 least,
+                                                  uint16_t *list) {
+    u32 count = 0;
+    for (u32 i0 = 0; i0 < n && count <= LISTED; i0 += 32) {
+        u32 i = i0 + lane_id(), mask = __ballot_sync(RILL_FULL, i < n && keys[i] >= least);
+        u32 to = count + (u32)__popc(mask & lanes_below());
+        if ((mask >> lane_id() & 1) && to < LISTED) list[to] = (uint16_t)i;
+        count += (u32)__popc(mask);
+    }
+    __syncwarp();
+    return count;
+}
+
+template <class T, int FORM>
+static __device__ __forceinline__ void give_pair(const method_task &t, u64 to, u64 index) {
+    typedef typename T::word word;
+    put_pair<T>(t, to, (u32)index, ((const word *)(FORM ? t.residual : t.dense))[index]);
+    if (FORM) ((word *)t.residual)[index] = 0;
+}
+
+/* Selected of the list: those that fewer than k others precede, by key and then by index. */
+template <class T, int FORM>
+static __device__ __forceinline__ void give_listed(const method_task &t, const u32 *keys,
+                                                   const uint16_t *list, u32 listed, u64 base,
+                                                   u64 at) {
+    for (u32 c0 = 0; c0 < listed; c0 += 32) {
+        const u32 c = c0 + lane_id(), i = c < listed ? list[c] : 0, key = keys[i];
+        u32 before = 0;
+        for (u32 o = 0; o < listed; o++) {
+            u32 other = keys[list[o]];
+            before += other > key || (other == key && o < c);
+        }
+        const bool take = c < listed && before < t.k;
+        const u32 mask = __ballot_sync(RILL_FULL, take);
+        if (take) give_pair<T, FORM>(t, at + __popc(mask & lanes_below()), base + i);
+        at += __popc(mask);
+    }
+}
+
+template <class T, int FORM>
+static __device__ __forceinline__ void give_above(const method_task &t, const u32 *keys, u32 n,
+                                                  u32 key, u32 ties, u64 base, u64 at) {
+    for (u32 i0 = 0; i0 < n; i0 += 32) {
+        u32 i = i0 + lane_id(), x = i < n ? keys[i] : 0, below = lanes_below();
+        u32 tied = __ballot_sync(RILL_FULL, ties && x == key && i < n);
+        bool take = x > key || ((tied >> lane_id() & 1) && (u32)__popc(tied & below) < ties);
+        ties -= min_u32(ties, (u32)__popc(tied));
+        u32 mask = __ballot_sync(RILL_FULL, take);
+        if (take) give_pair<T, FORM>(t, at + __popc(mask & below), base + i);
+        at += __popc(mask);
+    }
+}
+
 template <class T, int FORM>
 __global__ void __launch_bounds__(THREADS) bucket_kernel(method_task t) {
     RILL_SHARED(bucket_room, room);
     RILL_SHARED_DYNAMIC(u32, memory);
-    typedef typename T::word word;
     const u32 tile = ordered_next(t.order, room.order), warp = threadIdx.x >> 5;
     const u64 number = (u64)tile * t.warp_buckets + warp, base = number * t.bucket;
     const u32 n = warp < t.warp_buckets && base < t.n
                       ? (u32)(t.n - base < t.bucket ? t.n - base : t.bucket)
                       : 0;
-    u32 *keys = memory + (size_t)warp * t.bucket; /* warps beyond have no part */
+    /* Warps beyond have no part. Each part starts at 16 bytes. */
+    u32 *keys = memory + (size_t)warp * ((t.bucket + 3) & ~3u);
+    uint16_t *list = room.list[warp];
     u32 bad = 0, live = 0, all = 0, before = 0;
-    for (u32 i = lane_id(); i < n; i += 32) {
-        u32 bits = take_value<T, FORM>(t, base + i, bad);
-        if (FORM == 2) ((word *)t.residual)[base + i] = (word)bits;
-        keys[i] = key_of<T>(bits);
-        live += keys[i] != 0;
-    }
+    const u32 most = load_bucket<T, FORM>(t, base, n, keys, live, bad);
     __syncwarp();
     live = __reduce_add_sync(RILL_FULL, live);
-    u32 key = 0, above = live, ties = 0, count = live;
-    if (live > t.k) {
+    const u32 count = min_u32(live, t.k);
+    if (lane_id() == 0) room.warps[warp] = count;
+    /* Few of many: a bound leaves little more than k candidates. */
+    u32 key = 0, above = live, ties = 0, listed = LISTED + 1;
+    if (live > t.k && t.k <= 32)
+        listed = list_bucket(keys, n, bound_of_bucket(most, t.k, T::KEY_BITS - 1), list);
+    else if (live && live <= t.k) listed = list_bucket(keys, n, 1, list);
+    if (live > t.k && listed > LISTED) {
         key = kth_of_bucket(keys, n, t.k, T::KEY_BITS - 1, above);
         ties = t.k - above;
-        count = t.k;
     }
-    if (lane_id() == 0) room.warps[warp] = count;
     __syncthreads();
     for (u32 w = 0; w < WARPS; w++) {
         before += w < warp ? room.warps[w] : 0;
@@ -203,20 +365,8 @@ __global__ void __launch_bounds__(THREADS) bucket_kernel(method_task t) {
     u64 at = first_count(ordered_before(t.order, room.order, tile, two_counts(all, 0)));
     if (tile == t.tiles - 1 && threadIdx.x == 0) t.found->count = at + all;
     at += before;
-    for (u32 i0 = 0; i0 < n && count; i0 += 32) {
-        u32 i = i0 + lane_id(), x = i < n ? keys[i] : 0, below = lanes_below();
-        u32 tied = __ballot_sync(RILL_FULL, ties && x == key && i < n);
-        bool take = x > key || ((tied >> lane_id() & 1) && (u32)__popc(tied & below) < ties);
-        ties -= min_u32(ties, (u32)__popc(tied));
-        u32 mask = __ballot_sync(RILL_FULL, take);
-        if (take) {
-            const void *from = FORM ? t.residual : t.dense;
-            put_pair<T>(t, at + __popc(mask & below), (u32)(base + i),
-                        ((const word *)from)[base + i]);
-            if (FORM) ((word *)t.residual)[base + i] = 0;
-        }
-        at += __popc(mask);
-    }
+    if (count && listed <= LISTED) give_listed<T, FORM>(t, keys, list, listed, base, at);
+    else if (count) give_above<T, FORM>(t, keys, n, key, ties, base, at);
     if (FORM == 2) note_bad(t, bad);
 }
 
@@ -257,17 +407,14 @@ static int order(const rill__cuda_select *s, method_task &t, u64 tiles, void *st
     return rill__cuda_zero(s->workspace, c.used, stream);
 }
 
-static u64 threshold_tiles(int type, u64 n) {
-    return div_up(n, (u64)THREADS * FLIGHT * (type == RILL__CUDA_F32 ? 4 : 8));
-}
-size_t rill__cuda_threshold_workspace(int type, uint64_t n) {
-    return ordered_bytes(threshold_tiles(type, n));
+size_t rill__cuda_threshold_workspace(int, uint64_t n) {
+    return ordered_bytes(div_up(n, (u64)THREADS * TILE));
 }
 int rill__cuda_threshold(const rill__cuda_select *s, uint32_t key, void *stream) {
     method_task t = task_of(s);
     if (!key) return RILL_CUDA_INVALID;
     t.key = key;
-    RILL_CUDA_TRY(order(s, t, threshold_tiles(s->type, s->n), stream));
+    RILL_CUDA_TRY(order(s, t, div_up(s->n, (u64)THREADS * TILE), stream));
     return t.tiles ? RUN_TYPE(threshold_kernel, t.tiles, THREADS, 0, stream, false) : 0;
 }
 
@@ -285,7 +432,7 @@ int rill__cuda_bucket(const rill__cuda_select *s, uint32_t bucket, uint32_t k, v
     t.k = k;
     t.warp_buckets = buckets_at_once(bucket);
     RILL_CUDA_TRY(order(s, t, div_up(s->n, (u64)bucket * t.warp_buckets), stream));
-    const size_t shared = (size_t)t.warp_buckets * bucket * 4;
+    const size_t shared = (size_t)t.warp_buckets * ((bucket + 3) & ~3u) * 4;
     return t.tiles ? RUN_TYPE(bucket_kernel, t.tiles, THREADS, shared, stream, false) : 0;
 }
 

@@ -35,36 +35,63 @@ static __device__ __forceinline__ u32 ordered_next(const ordered &o, ordered_roo
     return room.tile;
 }
 
-/* What the tiles below have together; counts: of this tile, the same in all threads. All
- * threads. */
-static __device__ __forceinline__ u64 ordered_before(const ordered &o, ordered_room &room, u32 tile,
-                                                     u64 counts) {
-    const u64 PART = 1ull << 62, WHOLE = 2ull << 62, COUNTS = PART - 1;
-    if (threadIdx.x < 32) {
-        volatile u64 *word = o.word;
-        u64 before = 0;
-        if (threadIdx.x == 0) word[tile] = (tile ? PART : WHOLE) | counts;
-        for (long long at = (long long)tile - 1; at >= 0; at -= 32) {
-            long long mine = at - (long long)threadIdx.x;
-            u64 seen = mine >= 0 ? word[mine] : WHOLE;
-            while (__any_sync(RILL_FULL, !(seen >> 62)))
-                seen = mine >= 0 ? word[mine] : WHOLE;
-            u32 whole = __ballot_sync(RILL_FULL, (seen >> 62) == 2);
-            u32 last = whole ? 31 - __clz((int)(whole & (0u - whole))) : 31;
-            u64 sum = threadIdx.x <= last ? seen & COUNTS : 0;
-            for (int by = 16; by; by /= 2)
-                sum += __shfl_xor_sync(RILL_FULL, sum, by);
-            before += sum;
-            if (whole) break;
+/* Publishes what this tile has, the same in all threads: before anything that tiles above need
+ * not wait for. */
+static __device__ __forceinline__ void ordered_tell(const ordered &o, u32 tile, u64 counts) {
+    const u64 PART = 1ull << 62, WHOLE = 2ull << 62;
+    if (threadIdx.x == 0) *(volatile u64 *)(o.word + tile) = (tile ? PART : WHOLE) | counts;
+}
+
+/* What the tiles below have together. A step looks at 128 of them: how many a step covers in a
+ * round trip through memory bounds the rate of tiles. By the first warp. */
+static __device__ __forceinline__ u64 ordered_sum(const ordered &o, u32 tile) {
+    enum { WORDS = 4 }; /* of a lane */
+    const u64 WHOLE = 2ull << 62, COUNTS = (1ull << 62) - 1;
+    volatile u64 *word = o.word;
+    u64 sum = 0; /* of this lane */
+    bool found = false;
+    for (long long at = (long long)tile - 1 - lane_id(); !found; at -= 32 * WORDS) {
+        u64 seen[WORDS];
+#pragma unroll
+        for (int i = 0; i < WORDS; i++)
+            seen[i] = at >= 32 * i ? word[at - 32 * i] : WHOLE;
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) {
+            if (found) break;
+            while (__any_sync(RILL_FULL, !(seen[i] >> 62)))
+                seen[i] = at >= 32 * i ? word[at - 32 * i] : WHOLE;
+            const u32 whole = __ballot_sync(RILL_FULL, seen[i] >> 62 == 2);
+            const u32 nearer = whole ? whole ^ (whole - 1) : RILL_FULL; /* and the nearest whole */
+            if (nearer >> lane_id() & 1) sum += seen[i] & COUNTS;
+            found = whole != 0;
         }
+    }
+    for (int by = 16; by; by /= 2)
+        sum += __shfl_xor_sync(RILL_FULL, sum, by);
+    return sum;
+}
+
+/* What the tiles below have together; counts: as told. All threads. */
+static __device__ __forceinline__ u64 ordered_told(const ordered &o, ordered_room &room, u32 tile,
+                                                   u64 counts) {
+    const u64 WHOLE = 2ull << 62;
+    if (threadIdx.x < 32) {
+        const u64 before = tile ? ordered_sum(o, tile) : 0;
         if (threadIdx.x == 0) {
-            word[tile] = WHOLE | (before + counts);
+            *(volatile u64 *)(o.word + tile) = WHOLE | (before + counts);
             room.before = before;
         }
     }
     __syncthreads();
     return room.before;
 }
+/* Both at once. */
+static __device__ __forceinline__ u64 ordered_before(const ordered &o, ordered_room &room, u32 tile,
+                                                     u64 counts) {
+    ordered_tell(o, tile, counts);
+    return ordered_told(o, room, tile, counts);
+}
+
 static __device__ __forceinline__ u64 two_counts(u32 a, u32 b) { return (u64)a << 31 | b; }
 static __device__ __forceinline__ u32 first_count(u64 counts) {
     return (u32)(counts >> 31 & 0x7fffffffu);

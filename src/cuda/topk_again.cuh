@@ -1,53 +1,45 @@
 /* Part of topk.cu: the k-th from all values, where the sample misled or ties are too many to be
- * staged. One cooperative kernel that returns at once when there is nothing to do. */
+ * staged. One cooperative kernel that returns at once when there is nothing to do.
+ *
+ * A pass counts all keys in bins. Ties are what makes most candidates, so it also counts what is
+ * above and equal to one key near the lower bound: where that is the k-th, it is found. Else the
+ * keys of the k-th's bin are listed, where they fit, or two more passes have the levels below.
+ * Then one pass counts what each segment has and one writes. */
 
-/* What lies in segment s of the data, row by row, several rows in flight. FN(v, index, have) for
+/* What lies in a segment of the data, row by row, several rows in flight. FN(v, index, have) for
  * each. */
 template <class T, class FN>
 static __device__ __forceinline__ void each_row(const topk_task &t, const void *from, u32 segment,
                                                 FN fn) {
-    enum { FLIGHT = 4 };
-    const u32 ROW = shape<T>::ROW, rows = t.n / ROW + (t.n % ROW != 0), whole = t.n / ROW;
-    u32 row = min_u32(segment * t.rows, rows), end = min_u32(row + t.rows, rows);
-    const u32 last = min_u32(end, whole);
-    for (; row + FLIGHT <= last; row += FLIGHT) {
+    enum { FLIGHT = 4, ROW = 32 * T::PER };
+    const bool whole = segment < t.n >> t.segment_bits;
+    for (u32 row = 0; row < (1u << t.segment_bits) / ROW; row += FLIGHT) {
+        const u32 first = (segment << t.segment_bits) + row * ROW + lane_id() * T::PER;
         uint4 v[FLIGHT];
+        load_rows<T, FLIGHT>(from, first, t.n, whole, v);
 #pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-            v[u] = ((const uint4 *)from)[(size_t)(row + u) * 32 + lane_id()];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-            fn(v[u], (row + u) * ROW + lane_id() * T::PER, T::PER);
-    }
-    for (; row < end; row++) {
-        u32 index = row * ROW + lane_id() * T::PER;
-        u32 have = index < t.n ? min_u32(T::PER, t.n - index) : 0;
-        fn(load_some<T>(from, index, have), index, have);
+        for (u32 u = 0; u < FLIGHT; u++) {
+            const u32 i = first + u * ROW;
+            fn(v[u], i, whole ? (u32)T::PER : i < t.n ? min_u32(T::PER, t.n - i) : 0);
+        }
     }
 }
 
 /* Staged pairs go back where they were cleared. */
 template <class T>
 static __device__ __forceinline__ void restore_segment(const topk_task &t, u32 segment) {
-    const u32 PAGE = shape<T>::PAGE;
-    int page = t.head[segment];
-    for (u32 left = t.staged[segment]; left;) {
-        u32 have = min_u32(left, PAGE);
-        for (u32 i = lane_id(); i < have; i += 32) {
-            uint2 q = t.page[(size_t)page * PAGE + i];
-            ((typename T::word *)t.residual)[q.x] = (typename T::word)q.y;
-        }
-        left -= have;
-        page = t.page_next[page];
-    }
+    each_staged(t, t.runs[segment], [&](u32 at, bool in) {
+        if (in) ((typename T::word *)t.residual)[t.page[at].x] = (typename T::word)t.page[at].y;
+    });
 }
 
 /* One level of bins of all keys in [low, low + width), keys of 0 left out. A warp whose values
- * all fall in one bin counts them at
- * once: else constant data would wait for one address. */
-template <class T>
+ * all fall in one bin counts them at once: else constant data would wait for one address. GUESS:
+ * also what is above and equal to guess. */
+template <class T, bool GUESS>
 static __device__ void count_level(const topk_task &t, finish_room &room, const void *from, u32 low,
-                                   u32 width, int shift, u32 *bins) {
+                                   u32 width, int shift, u32 guess) {
+    u32 above = 0, equal = 0;
     for (u32 i = threadIdx.x; i < LEVEL_BINS; i += FINISHERS)
         room.bins[i] = 0;
     __syncthreads();
@@ -64,6 +56,10 @@ static __device__ void count_level(const topk_task &t, finish_room &room, const 
                 first = in && first == ~0u ? bin[j] : first;
                 same = same && (!in || bin[j] == first);
                 n += in;
+                if (GUESS) {
+                    above += in && key > guess;
+                    equal += in && key == guess;
+                }
             }
             u32 common = __shfl_sync(RILL_FULL, first, 0);
             if (__all_sync(RILL_FULL, same && (first == common || !n))) {
@@ -75,9 +71,63 @@ static __device__ void count_level(const topk_task &t, finish_room &room, const 
             for (int j = 0; j < T::PER; j++)
                 if (bin[j] != ~0u) atomicAdd(&room.bins[bin[j]], 1u);
         });
+    if (GUESS) {
+        above = __reduce_add_sync(RILL_FULL, above);
+        equal = __reduce_add_sync(RILL_FULL, equal);
+        if (lane_id() == 0 && above) atomicAdd(&t.state->above, (u64)above);
+        if (lane_id() == 0 && equal) atomicAdd(&t.state->equal, (u64)equal);
+    }
     __syncthreads();
+}
+
+/* To the bins of all blocks; then all have them. */
+static __device__ __forceinline__ void share_bins(const finish_room &room, u32 *bins) {
     for (u32 i = threadIdx.x; i < LEVEL_BINS; i += FINISHERS)
         if (room.bins[i]) atomicAdd(&bins[i], room.bins[i]);
+    __threadfence();
+    rill__grid_sync();
+}
+
+/* Writes `have` keys of a warp to the window, where there is room for them. */
+static __device__ __forceinline__ void put_listed(const topk_task &t, const u32 *keys, u32 have) {
+    u32 at = 0;
+    if (lane_id() == 0) at = atomicAdd(&t.state->window, have);
+    at = __shfl_sync(RILL_FULL, at, 0);
+    __syncwarp();
+    for (u32 i = lane_id(); i < have; i += 32)
+        t.window[at + i] = keys[i];
+    __syncwarp();
+}
+/* The window becomes all keys in [low, low + width): there is room. */
+template <class T>
+static __device__ void list_keys(const topk_task &t, finish_room &room, const void *from, u32 low,
+                                 u32 width) {
+    enum { MOST = LEVEL_BINS / (FINISHERS / 32) }; /* keys that a warp gathers; a row fits */
+    u32 *keys = room.bins + (threadIdx.x >> 5) * MOST, count = 0;
+    for (u32 s = (blockIdx.x * FINISHERS + threadIdx.x) >> 5; s < t.segments;
+         s += gridDim.x * (FINISHERS / 32))
+        each_row<T>(t, from, s, [&](const uint4 &v, u32, u32 have) {
+            u32 in = 0;
+#pragma unroll
+            for (int j = 0; j < T::PER; j++) {
+                u32 key = key_of<T>(bits_at<T>(v, j));
+                in |= (u32)((u32)j < have && key && key >= low && key - low < width) << j;
+            }
+            if (!__any_sync(RILL_FULL, in != 0)) return;
+            const u32 mine = (u32)__popc(in), up_to = warp_prefix(mine),
+                      all = __shfl_sync(RILL_FULL, up_to, 31);
+            if (count + all > MOST) {
+                put_listed(t, keys, count);
+                count = 0;
+            }
+            u32 to = count + up_to - mine;
+#pragma unroll
+            for (int j = 0; j < T::PER; j++)
+                if (in >> j & 1) keys[to++] = key_of<T>(bits_at<T>(v, j));
+            count += all;
+            __syncwarp();
+        });
+    put_listed(t, keys, count);
     __threadfence();
     rill__grid_sync();
 }
@@ -90,42 +140,57 @@ static __device__ u32 sum_bins(const u32 *bins, finish_room &room) {
     return total;
 }
 
-/* The scan and all after it, with bounds that are exact. False: too many candidates. */
-template <class T, int FORM>
-static __device__ bool scan_again(const topk_task &t, finish_room &room, u32 tlo, u32 thi, u32 sure,
-                                  u32 window) {
-    const u32 PAGE = shape<T>::PAGE;
-    if ((sure + window) / PAGE + t.segments >= t.max_pages ||
-        window / PAGE + t.segments >= t.max_window)
-        return false;
+/* Positions of segments from their counts. All blocks of a cooperative grid. */
+static __device__ void place_segments(const topk_task &t, finish_room &room, u32 key, u32 ties,
+                                      u32 count) {
+    const u32 per = (t.segments + gridDim.x - 1) / gridDim.x;
+    const u32 first = min_u32(blockIdx.x * per, t.segments), end = min_u32(first + per, t.segments);
+    u32 above = 0, equal = 0, total;
+    for (u32 at = first; at < end; at += FINISHERS) {
+        u32 s = at + threadIdx.x;
+        u32 a = s < end ? __ldcg(t.above + s) : 0, e = s < end ? __ldcg(t.equal + s) : 0;
+        u32 before = above + block_prefix(a, room.find.warps, &total) - a;
+        above += total;
+        u32 ties_before = equal + block_prefix(e, room.find.warps, &total) - e;
+        equal += total;
+        if (s < end) {
+            t.above[s] = before;
+            t.equal[s] = ties_before;
+        }
+    }
+    if (threadIdx.x == 0) {
+        t.block_above[blockIdx.x] = above;
+        t.block_equal[blockIdx.x] = equal;
+        room.above = room.equal = 0;
+    }
+    __threadfence();
+    rill__grid_sync();
+    u32 a = 0, e = 0;
+    for (u32 i = threadIdx.x; i < blockIdx.x; i += FINISHERS) {
+        a += __ldcg(t.block_above + i);
+        e += __ldcg(t.block_equal + i);
+    }
+    a = __reduce_add_sync(RILL_FULL, a);
+    e = __reduce_add_sync(RILL_FULL, e);
+    if (lane_id() == 0) {
+        atomicAdd(&room.above, a);
+        atomicAdd(&room.equal, e);
+    }
+    __syncthreads();
+    for (u32 s = first + threadIdx.x; s < end; s += FINISHERS) {
+        u32 ties_before = room.equal + t.equal[s];
+        t.equal[s] = ties_before;
+        t.above[s] += room.above + min_u32(ties_before, ties);
+    }
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-        t.state->tlo = tlo;
-        t.state->thi = thi;
-        t.state->pages = t.state->window_pages = t.state->overflow = 0;
-        t.state->found = t.state->sure = 0;
+        t.state->key = key;
+        t.state->ties = ties;
+        t.result->count = count;
+        t.result->nonfinite = t.state->nonfinite;
     }
-    for (u32 i = blockIdx.x * FINISHERS + threadIdx.x; i < LEVELS * LEVEL_BINS;
-         i += gridDim.x * FINISHERS)
-        t.level[i] = 0;
-    __threadfence();
-    rill__grid_sync();
-    for (u32 s = (blockIdx.x * FINISHERS + threadIdx.x) >> 5; s < t.segments;
-         s += gridDim.x * (FINISHERS / 32)) {
-        if (lane_id() == 0) t.above[s] = t.equal[s] = 0;
-        scan_segment<T, FORM, 2>(t, s, tlo, thi);
-    }
-    __threadfence();
-    rill__grid_sync();
-    finish<T>(t, room);
-    __threadfence();
-    rill__grid_sync();
-    for (u32 s = (blockIdx.x * FINISHERS + threadIdx.x) >> 5; s < t.segments;
-         s += gridDim.x * (FINISHERS / 32))
-        write_segment<T, FORM>(t, s);
-    return true;
 }
 
-/* All levels, then a pass that counts and one that writes. */
+/* A pass that counts and one that writes. */
 template <class T, int FORM>
 static __device__ void count_and_write(const topk_task &t, finish_room &room, const void *from,
                                        u32 key, u32 ties, u32 count) {
@@ -156,7 +221,7 @@ static __device__ void count_and_write(const topk_task &t, finish_room &room, co
     for (u32 s = first; s < t.segments; s += step) {
         u32 at = t.above[s], equal = t.equal[s];
         each_row<T>(t, from, s, [&](const uint4 &v, u32 index, u32 have) {
-            u32 take = 0, tied = 0, below = lanes_below(), most = 0;
+            u32 take = 0, tied = 0, most = 0;
 #pragma unroll
             for (int j = 0; j < T::PER; j++)
                 if ((u32)j < have) most = max_u32(most, key_of<T>(bits_at<T>(v, j)));
@@ -178,7 +243,6 @@ static __device__ void count_and_write(const topk_task &t, finish_room &room, co
             up_to = warp_prefix(my);
             u32 to = at + up_to - my;
             at += __shfl_sync(RILL_FULL, up_to, 31);
-            (void)below;
 #pragma unroll
             for (int j = 0; j < T::PER; j++) {
                 if (!(take >> j & 1)) continue;
@@ -188,6 +252,40 @@ static __device__ void count_and_write(const topk_task &t, finish_room &room, co
             }
         });
     }
+}
+
+/* The k-th, by all blocks: false if there are no more than k entries. */
+template <class T>
+static __device__ bool search_all(const topk_task &t, finish_room &room, const void *from, u32 &key,
+                                  u32 &rank) {
+    const u32 guess = __ldcg(&t.state->guess);
+    int shift = T::KEY_BITS - LEVEL_BITS;
+    count_level<T, true>(t, room, from, 0, T::NONE, shift, guess);
+    share_bins(room, t.level);
+    if (sum_bins(t.level, room) <= t.k) return false;
+    const u64 above = __ldcg(&t.state->above), equal = __ldcg(&t.state->equal);
+    if (above < t.k && t.k <= above + equal) {
+        key = guess;
+        rank = t.k - (u32)above;
+        return true;
+    }
+    rank = t.k;
+    const u32 bin = find_bin(t.level, rank, room.find), inside = __ldcg(t.level + bin);
+    key = bin << shift;
+    const bool listed = inside <= t.max_window;
+    if (blockIdx.x == 0 && threadIdx.x == 0) t.state->window = 0;
+    __threadfence();
+    rill__grid_sync();
+    if (listed) list_keys<T>(t, room, from, key, 1u << shift);
+    for (int level = 1; shift; level++) {
+        const u32 width = 1u << shift;
+        shift = shift > LEVEL_BITS ? shift - LEVEL_BITS : 0;
+        if (listed) count_window(t, room, inside, key, width, shift, blockIdx.x, gridDim.x);
+        else count_level<T, false>(t, room, from, key, width, shift, 0);
+        share_bins(room, t.level + level * LEVEL_BINS);
+        key += find_bin(t.level + level * LEVEL_BINS, rank, room.find) << shift;
+    }
+    return true;
 }
 
 template <class T, int FORM>
@@ -204,28 +302,7 @@ __global__ void __launch_bounds__(FINISHERS, 2) again_kernel(topk_task t) {
             restore_segment<T>(t, s);
     __threadfence();
     rill__grid_sync();
-    u32 rank = t.k, low = 0, width = T::NONE;
-    int shift = T::KEY_BITS - LEVEL_BITS;
-    for (int level = 0;; level++) {
-        u32 *bins = t.level + level * LEVEL_BINS;
-        count_level<T>(t, room, from, low, width, shift, bins);
-        if (level == 0) {
-            u32 total = sum_bins(bins, room);
-            if (total <= t.k) {
-                count_and_write<T, FORM>(t, room, from, 0, 0, total);
-                return;
-            }
-        }
-        u32 bin = find_bin(bins, rank, room.find), window = __ldcg(bins + bin);
-        low += bin << shift;
-        width = 1u << shift;
-        if (level == 0) {
-            u32 high = low + width > T::NAN_KEY ? (u32)T::NONE : low + width;
-            if (scan_again < T, FORM ? 1 : 0 > (t, room, max_u32(1, low), high, t.k - rank, window))
-                return;
-        }
-        if (shift == 0) break;
-        shift = shift > LEVEL_BITS ? shift - LEVEL_BITS : 0;
-    }
-    count_and_write<T, FORM>(t, room, from, low, rank, t.k);
+    u32 key = 0, rank = 0, count = t.k;
+    if (!search_all<T>(t, room, from, key, rank)) count = sum_bins(t.level, room);
+    count_and_write<T, FORM>(t, room, from, key, rank, count);
 }

@@ -86,10 +86,10 @@ void cuda_free(void *at) {
 
 /* Whether topk's sample on the device reads value i. */
 static bool sampled(rill_type type, uint64_t n, uint64_t i) {
-    uint64_t per = 16 / value_size(type), vectors = n / per;
-    uint64_t groups = vectors / 256 > 16384 ? vectors / 256 : vectors < 16384 ? vectors : 16384;
+    uint64_t per = 32 / value_size(type), pairs = n / per; /* of vectors */
+    uint64_t groups = pairs / 128 > 16384 ? pairs / 128 : pairs < 16384 ? pairs : 16384;
     if (!groups) return false;
-    uint64_t stride = vectors / groups, group = i / per / stride, x = group + 1;
+    uint64_t stride = pairs / groups, group = i / per / stride, x = group + 1;
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
     x ^= x >> 31;
