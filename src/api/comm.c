@@ -83,6 +83,7 @@ static void destroy_late(void *comm) { destroy(comm); }
 static rill_status free_revoked(rill_comm *comm) {
     rill__engine *engine = &comm->engine;
     rill__link *link = engine->link;
+    if (link->table->unhelp) link->table->unhelp(link);
     rill__shared_free(&engine->shared);
     bool shared = rill__is_subset(link) && !rill__orphans_done(engine);
     if (shared && !rill__subset_defer(link, destroy_late, comm))
