@@ -71,6 +71,7 @@ static void destroy(rill_comm *comm) {
     rill__mpi_sums_free(comm->engine.mpi_sums);
     rill__shared_free(&comm->engine.shared);
     rill__engine_free(&comm->engine);
+    rill__planner_forget(&comm->planner);
     free(comm);
 }
 
@@ -82,6 +83,7 @@ static void destroy_late(void *comm) { destroy(comm); }
 static rill_status free_revoked(rill_comm *comm) {
     rill__engine *engine = &comm->engine;
     rill__link *link = engine->link;
+    if (link->table->unhelp) link->table->unhelp(link);
     rill__shared_free(&engine->shared);
     bool shared = rill__is_subset(link) && !rill__orphans_done(engine);
     if (shared && !rill__subset_defer(link, destroy_late, comm))
@@ -162,7 +164,7 @@ rill_status rill_comm_forget(rill_comm *comm) {
     rill__lock(engine);
     bool active = engine->active != NULL;
     if (!active) {
-        memset(comm->planner.keys, 0, sizeof comm->planner.keys);
+        rill__planner_forget(&comm->planner);
         engine->first_seq = engine->seq;
     }
     rill__unlock(engine);

@@ -371,8 +371,7 @@ static rill_status start_constants(rill_comm *comm) {
 static void forget(tuning *t) {
     t->n = 0;
     memset(t->off, 0, sizeof t->off);
-    memset(t->comm->planner.keys, 0,
-           sizeof t->comm->planner.keys); /* choices of the old constants */
+    rill__planner_forget(&t->comm->planner); /* choices of the old constants */
 }
 
 /* The next measurements are under constants that fit the last ones. */

@@ -64,6 +64,7 @@ static void furnish(rill_request *r) {
     r->outside.first = r->first;
     r->outside.count = r->count;
     r->outside.may_block = r->blocking;
+    r->outside.keeps_room = r->collective == RILL_REDUCE;
 }
 
 /* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one,
@@ -117,10 +118,17 @@ static void start(rill_request *r) {
     rill__task_start(&r->task);
     r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                         rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
-    if (!r->only_agrees) rill__plan_begin(planner, &r->plan);
+    /* A rank without a key would count calls of this kind differently from then on. */
+    rill_status status = r->only_agrees ? RILL_OK : rill__plan_begin(planner, &r->plan);
+    if (status != RILL_OK) rill__task_abort(&r->task, status);
 }
 
+/* A rank that fails here takes part, and tells the others. */
 static void take_input(rill_request *r) {
+    rill__rooms_begin(r);
+    rill_status status = r->only_agrees || rill__task_failed(&r->task) ? RILL_OK
+                                                                       : rill__rooms_reserve(r);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
     r->phase = RILL__P_PLAN;
     if (r->comm->defaults.check) {
         r->phase = RILL__P_CHECK;

@@ -87,7 +87,7 @@ static rill_status enter_run(rill_request *r) {
  * dense. */
 static void end_run(rill_request *r) {
     if (rill__task_failed(&r->task)) return;
-    rill_status status = r->collective == RILL_REDUCER ? rill_stream_to_sparse(r->outside.out)
+    rill_status status = r->collective == RILL_REDUCER ? rill__finish_pairs(&r->run)
                                                        : rill__request_land(r);
     if (status == RILL_OK && r->sequel.complete && r->sequel.reserve)
         status = r->sequel.reserve(r->sequel.whom);
@@ -217,6 +217,7 @@ void rill__request_recycle(rill_request *r) {
 
 void rill__request_destroy(rill_request *r) {
     rill__stream_release(&r->outside.spare);
+    rill__stream_release(&r->outside.third);
     rill__stream_release(&r->staged[0]);
     rill__stream_release(&r->staged[1]);
     rill__piece_free(&r->run.piece[0]);

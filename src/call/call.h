@@ -121,6 +121,12 @@ void rill__request_input(rill_request *); /* in, in the form that the algorithm 
 rill_stream *rill__request_output(rill_request *);
 rill_status rill__request_land(rill_request *); /* out gets the result that stands for it */
 
+/* ---- rooms.c ---- */
+void rill__rooms_begin(rill_request *);
+rill_status rill__rooms_reserve(rill_request *); /* what a call of its kind needs when it ends */
+/* Where the call ends with an agreement, before that: learns what it needed; size: of it. */
+rill_status rill__rooms_keep(rill_request *, const rill__commits *size);
+
 /* ---- commit.c ---- */
 /* When the algorithm is through: RILL_OK, or RILL_IN_PROGRESS and the phase RILL__P_COMMIT. */
 rill_status rill__commit_start(rill_request *);

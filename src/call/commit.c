@@ -2,13 +2,13 @@
  *
  * A rank that fails puts its status into the messages that it still has to send. One that fails
  * after the last of them, for want of memory to take in what came, would be the only one to know.
- * In the steady state a call allocates nothing; so calls that may have to end with an agreement on
- * the status: the first two of a kind that go the same way (algorithm, codec, partition), and those
- * with more entries, in the result, in all inputs or in one of them, than any before. All ranks
- * know which these are: by how many have ended so, and by statistics that all have. An algorithm
- * that now and then does more says so (more_memory), alike on all ranks. A rank that fails in
- * another call, and so may not know its size, sends an abort: it reaches those who wait for its
- * word.
+ * Calls that may have to allocate then (call/rooms.c has the others' memory ready) end with an
+ * agreement on the status: the first two of a kind that go the same way (algorithm, codec,
+ * partition), and those with more entries, in the result, in all inputs or in one of them, than any
+ * before. All ranks know which these are: by how many have ended so, and by statistics that all
+ * have. An algorithm that now and then does more says so (more_memory), alike on all ranks. A rank
+ * that fails in another call, and so may not know its size, sends an abort: it reaches those who
+ * wait for its word.
  *
  * Non-blocking calls end in another order on each rank, and are known by their number alone: later
  * ones that need more memory are not agreed on; nor are those after an abort, by which ranks may
@@ -19,15 +19,10 @@
 
 enum { FIRST_CALLS = 2 };
 
-static rill__plan_key *key_of(rill_request *r) {
-    rill__plan_key *key = &r->comm->planner.keys[r->plan.key];
-    return key->born == r->plan.key_born ? key : NULL;
-}
-
 /* Of the calls of its kind that end in order; NULL: it is none of them. */
 static rill__commits *commits_of(rill_request *r) {
     if (r->persistent) return &r->commits;
-    rill__plan_key *key = r->blocking ? key_of(r) : NULL;
+    rill__plan_key *key = r->blocking ? rill__plan_key_of(&r->comm->planner, &r->plan) : NULL;
     return key ? &key->commits : NULL;
 }
 
@@ -61,6 +56,7 @@ static rill__commits sizes_of(const rill_request *r) {
     bool everybodys = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
                       r->collective == RILL_BCAST || r->collective == RILL_REDUCER;
     rill__commits size = {.result = everybodys && r->out ? r->out->nnz : 0};
+    if (size.result && r->out->form != RILL__DENSE) size.pairs = size.result;
     if (r->stats_known) {
         size.sum = r->task.nnz_sum;
         size.most = r->task.nnz_max;
@@ -70,7 +66,8 @@ static rill__commits sizes_of(const rill_request *r) {
 
 static bool grows(rill_request *r) {
     const rill__commits *c = commits_of(r), size = sizes_of(r);
-    return c && (size.result > c->result || size.sum > c->sum || size.most > c->most);
+    return c && (size.result > c->result || size.pairs > c->pairs || size.sum > c->sum ||
+                 size.most > c->most);
 }
 
 /* Buffers have a quarter to spare. */
@@ -78,14 +75,19 @@ static uint64_t raised(uint64_t mark, uint64_t size) {
     return rill__max_u64(mark, size + size / 4);
 }
 
+static void raise_marks(rill__commits *c, const rill__commits *size) {
+    c->result = raised(c->result, size->result);
+    c->pairs = raised(c->pairs, size->pairs);
+    c->sum = raised(c->sum, size->sum);
+    c->most = raised(c->most, size->most);
+}
+
 static void count_commit(rill_request *r) {
     rill__commits *c = commits_of(r), size = sizes_of(r);
     if (!c) return;
     c->twice |= c->once & way_of(r);
     c->once |= way_of(r);
-    c->result = raised(c->result, size.result);
-    c->sum = raised(c->sum, size.sum);
-    c->most = raised(c->most, size.most);
+    raise_marks(c, &size);
 }
 
 /* The algorithm is through on this rank. RILL_OK: so is the call. */
@@ -100,7 +102,13 @@ rill_status rill__commit_start(rill_request *r) {
         return RILL_OK;
     }
     if (!(!failed && grows(r)) && !first) return RILL_OK;
-    rill_status status = rill__agree_reserve(&r->task);
+    rill_status status = RILL_OK;
+    if (!failed) {
+        rill__commits size = sizes_of(r);
+        raise_marks(&size, &size);
+        status = rill__rooms_keep(r, &size);
+    }
+    if (status == RILL_OK) status = rill__agree_reserve(&r->task);
     if (status != RILL_OK) rill__task_fail(&r->task, status);
     rill__agree_start(&r->agree, 0, NULL, 0);
     r->phase = RILL__P_COMMIT;
@@ -112,7 +120,10 @@ rill_status rill__commit_start(rill_request *r) {
 rill_status rill__commit_step(rill_request *r) {
     rill_status status = rill__agree_step(&r->task, &r->agree);
     /* The abort came after this rank had begun to agree, and others may not have. */
-    if (status == RILL_IN_PROGRESS && is_lost_count(r)) status = RILL_OK;
+    if (status == RILL_IN_PROGRESS && is_lost_count(r)) {
+        rill__task_let_go(&r->task);
+        status = RILL_OK;
+    }
     if (status != RILL_OK) return status;
     /* The agreement adds up statistics that everybody has; and its messages are not the
      * algorithm's. */

@@ -141,6 +141,7 @@ static rill_status check_op(const rill_op *op) {
 void rill__run_sum(rill__run *run, uint64_t first, uint64_t range, int n, const rill__part *parts,
                    bool force_dense, rill__piece *piece) {
     if (!rill__run_failed(run)) {
+        if (n > run->outside->asked.parts) run->outside->asked.parts = n;
         rill_status status = rill__sum_parts(run->shape, run->op, first, range, n, parts,
                                              force_dense, &run->scratch, piece);
         if (status == RILL_OK) status = check_op(run->op);
@@ -169,17 +170,56 @@ rill_status rill__run_assemble(rill__run *run, int n, const rill__part *parts, r
 
 rill__part rill__run_result(const rill__run *run) { return rill__stream_part(run->outside->out); }
 
+/* The next call of this kind will ask for as much (call/rooms.c). */
+static void note_room(rill__run *run, rill__room_name name, const rill__buffer *idx,
+                      const rill__buffer *val) {
+    rill__rooms *asked = &run->outside->asked;
+    asked->used |= 1u << name;
+    asked->at[name].idx = idx->asked;
+    asked->at[name].val = val->asked;
+}
+
+/* Whether out has room for the piece, and less than it. */
+static bool would_lose(const rill__run *run, const rill__piece *piece) {
+    const rill_stream *out = run->outside->out;
+    rill__part_bytes bytes = rill__part_room(run->shape, &piece->part);
+    return bytes.idx <= out->idx.capacity && bytes.val <= out->val.capacity &&
+           (out->idx.capacity < piece->idx.capacity || out->val.capacity < piece->val.capacity);
+}
+
 rill_status rill__finish_piece(rill__run *run, rill__piece *piece) {
-    if (!rill__run_failed(run)) rill__stream_adopt(run->outside->out, run->fill, piece);
+    if (rill__run_failed(run)) return RILL_OK;
+    if (run->outside->keeps_room && would_lose(run, piece))
+        return rill__stream_set_part(run->outside->out, run->fill, &piece->part);
+    note_room(run, piece == &run->piece[0] ? RILL__ROOM_PIECE0 : RILL__ROOM_PIECE1, &piece->idx,
+              &piece->val);
+    rill__stream_adopt(run->outside->out, run->fill, piece);
     return RILL_OK;
 }
 
 rill_status rill__finish_copy(rill__run *run, const rill__part *part) {
-    return rill__run_failed(run) ? RILL_OK
-                                 : rill__stream_set_part(run->outside->out, run->fill, part);
+    if (rill__run_failed(run)) return RILL_OK;
+    rill_stream *out = run->outside->out;
+    out->idx.asked = out->val.asked = 0;
+    rill_status status = rill__stream_set_part(out, run->fill, part);
+    note_room(run, RILL__ROOM_OUT, &out->idx, &out->val);
+    return status;
 }
 
-rill_status rill__finish_dense(rill__run *run) { return rill_stream_to_dense(run->outside->out); }
+/* The result in another form: written to what the stream has to spare, which then changes places.
+ */
+static rill_status turn(rill__run *run, rill_status (*convert)(rill_stream *)) {
+    rill_stream *out = run->outside->out;
+    rill__form before = out->form;
+    out->spare_idx.asked = out->spare_val.asked = 0;
+    rill_status status = convert(out);
+    if (out->form != before) note_room(run, RILL__ROOM_TURN, &out->idx, &out->val);
+    return status;
+}
+
+rill_status rill__finish_dense(rill__run *run) { return turn(run, rill_stream_to_dense); }
+
+rill_status rill__finish_pairs(rill__run *run) { return turn(run, rill_stream_to_sparse); }
 
 static bool lies_in(const void *at, const rill__buffer *buffer) {
     uintptr_t start = (uintptr_t)buffer->data;
@@ -190,28 +230,22 @@ static bool lies_in(const void *at, const rill__buffer *buffer) {
  * together in the call's own stream and exchanged. */
 rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
     if (rill__run_failed(run)) return RILL_OK;
-    rill_stream *out = run->outside->out;
-    if (!run->in_place) return rill__stream_assemble(out, run->fill, n, parts);
-    rill_stream *temp = &run->outside->spare;
-    bool borrowed = false;
-    for (int i = 0; i < n; i++)
-        borrowed |= lies_in(parts[i].val, &temp->val);
-    rill_stream fresh;
-    if (borrowed) { /* the parts lie in temp: use a third */
-        rill__stream_init(&fresh, out->type, out->dim);
-        temp = &fresh;
-    } else {
-        temp->type = out->type;
-        temp->dim = out->dim;
-        temp->index_bytes = out->index_bytes;
+    rill_stream *out = run->outside->out, *to = out;
+    rill__room_name name = RILL__ROOM_OUT;
+    if (run->in_place) {
+        bool borrowed = false;
+        for (int i = 0; i < n; i++)
+            borrowed |= lies_in(parts[i].val, &run->outside->spare.val);
+        name = borrowed ? RILL__ROOM_THIRD : RILL__ROOM_SPARE;
+        to = borrowed ? &run->outside->third : &run->outside->spare;
+        to->type = out->type;
+        to->dim = out->dim;
+        to->index_bytes = out->index_bytes;
     }
-    rill_status status = rill__stream_assemble(temp, run->fill, n, parts);
-    if (status == RILL_OK) {
-        rill_stream swap = *out;
-        *out = *temp;
-        *temp = swap;
-    }
-    if (borrowed) rill__stream_release(&fresh);
+    to->idx.asked = to->val.asked = 0;
+    rill_status status = rill__stream_assemble(to, run->fill, n, parts);
+    note_room(run, name, &to->idx, &to->val);
+    if (status == RILL_OK && to != out) rill__stream_exchange(to, out);
     return status;
 }
 

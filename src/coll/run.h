@@ -174,7 +174,9 @@ rill_status rill__finish_parts(rill__run *, int n, const rill__part *);
 rill_status rill__finish_copy(rill__run *, const rill__part *);
 /* The same of a reduce-scatter: a range of it, which the caller learns. */
 rill_status rill__finish_range(rill__run *, uint64_t first, uint64_t count, const rill__part *);
-rill_status rill__finish_dense(rill__run *); /* the result turns dense */
+/* The result turns dense, or into pairs. */
+rill_status rill__finish_dense(rill__run *);
+rill_status rill__finish_pairs(rill__run *);
 /* The result as it is now. */
 rill__part rill__run_result(const rill__run *);
 

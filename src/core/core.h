@@ -62,11 +62,14 @@ typedef struct rill__buffer {
     void *data;
     size_t capacity;
     const rill__memory *memory; /* NULL: the host's */
+    size_t asked;               /* most bytes that were asked for since this was 0 */
 } rill__buffer;
 
 rill_status rill__buffer_allocate(rill__buffer *, size_t bytes);
+rill_status rill__buffer_allocate_exactly(rill__buffer *, size_t bytes); /* none to spare */
 /* Room for bytes; the old contents are lost if it has to grow. */
 static inline rill_status rill__buffer_reserve(rill__buffer *buffer, size_t bytes) {
+    if (bytes >= buffer->asked) buffer->asked = bytes | 1; /* also for nothing there is an array */
     return bytes <= buffer->capacity && buffer->data ? RILL_OK
                                                      : rill__buffer_allocate(buffer, bytes);
 }

@@ -75,21 +75,23 @@ static void *allocate(const rill__memory *memory, size_t capacity) {
     return mapping ? rill__map_huge(mapping) : rill__aligned_alloc(capacity);
 }
 
+rill_status rill__buffer_allocate_exactly(rill__buffer *buffer, size_t bytes) {
+    void *data = allocate(buffer->memory, bytes);
+    if (!data) return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", bytes);
+    rill__buffer_free(buffer);
+    buffer->data = data;
+    buffer->capacity = bytes;
+    return RILL_OK;
+}
+
 rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
     size_t capacity;
-    if (__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity)) capacity = bytes;
-    void *data = allocate(buffer->memory, capacity);
-    if (!data) { /* it may be the quarter that is not to be had */
-        capacity = bytes;
-        data = allocate(buffer->memory, capacity);
-    }
-    if (!data)
-        return rill__fail(RILL_ERR_MEMORY, "out of memory: %zu bytes for a buffer", capacity);
-    rill__buffer_free(buffer);
-    buffer->data = data;
-    buffer->capacity = capacity;
-    return RILL_OK;
+    if (!__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity) &&
+        rill__buffer_allocate_exactly(buffer, capacity) == RILL_OK)
+        return RILL_OK;
+    /* It may be the quarter that is not to be had. */
+    return rill__buffer_allocate_exactly(buffer, bytes);
 }
 
 rill_status rill__buffer_reserve_exact(rill__buffer *buffer, size_t bytes) {

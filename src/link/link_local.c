@@ -283,6 +283,8 @@ void rill__local_set_helper(rill__link *link, void (*advance)(void *), void *con
     pthread_mutex_unlock(&h->lock);
 }
 
+static void unhelp(rill__link *link) { rill__local_set_helper(link, NULL, NULL); }
+
 /* A thread that has several ranks would wait for ever for a rank that only it can advance. */
 static void help(rill__link *link) {
     local_link *l = local_of(link);
@@ -367,6 +369,7 @@ static const rill__link_table table = {
     .clock = clock_of,
     .idle = idle,
     .help = help,
+    .unhelp = unhelp,
     .share = rill__local_share,
     .unshare = rill__local_unshare,
     .leave = leave,

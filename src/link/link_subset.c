@@ -142,6 +142,11 @@ static void idle(rill__link *link, unsigned polls) {
     under(s)->idle(s->shared->link, polls);
 }
 
+static void unhelp(rill__link *link) {
+    subset *s = subset_of(link);
+    if (under(s)->unhelp) under(s)->unhelp(s->shared->link);
+}
+
 static void unshare_all(rill__link *link) {
     subset *s = subset_of(link);
     lock(s);
@@ -276,6 +281,7 @@ static const rill__link_table table = {
     .clock = clock_of,
     .usable = usable,
     .idle = idle,
+    .unhelp = unhelp,
     .unshare = unshare_all,
     .close = close_link,
     .failed = failed,

@@ -6,7 +6,7 @@
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static bool matches(const rill__plan_key *k, const rill__planned *c) {
-    return k->used && k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
+    return k && k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
            k->op == c->op_hash;
 }
 
@@ -18,32 +18,44 @@ static void join(rill__plan_key *k, rill__planned *c) {
 }
 
 /* All ranks call in the same order, so that all evict the same key. */
-void rill__plan_begin(rill__planner *planner, rill__planned *c) {
-    rill__plan_key *keys = planner->keys;
-    if (matches(&keys[planner->recent], c)) { /* the same kind again */
-        c->key = planner->recent;
-        join(&keys[c->key], c);
-        return;
-    }
+static int find_key(const rill__planner *planner, const rill__planned *c) {
     int oldest = 0;
+    uint64_t born = UINT64_MAX;
     for (int i = 0; i < RILL__PLAN_KEYS; i++) {
-        if (matches(&keys[i], c)) {
-            c->key = planner->recent = i;
-            join(&keys[i], c);
-            return;
-        }
-        if (keys[i].born < keys[oldest].born) oldest = i; /* unused: 0 */
+        const rill__plan_key *k = planner->keys[i];
+        if (!k) return i;
+        if (matches(k, c)) return i;
+        if (k->born < born) oldest = i, born = k->born;
     }
-    rill__plan_key *k = &keys[oldest];
+    return oldest;
+}
+
+void rill__planner_forget(rill__planner *planner) {
+    for (int i = 0; i < RILL__PLAN_KEYS; i++) {
+        free(planner->keys[i]);
+        planner->keys[i] = NULL;
+    }
+}
+
+rill_status rill__plan_begin(rill__planner *planner, rill__planned *c) {
+    if (!matches(planner->keys[planner->recent], c)) planner->recent = find_key(planner, c);
+    c->key = planner->recent;
+    rill__plan_key *k = planner->keys[c->key];
+    if (matches(k, c)) {
+        join(k, c);
+        return RILL_OK;
+    }
+    c->key_born = 0; /* nobody's */
+    if (!k) k = planner->keys[c->key] = rill__malloc(sizeof *k);
+    if (!k) return rill__fail(RILL_ERR_MEMORY, "out of memory for the planning of a call");
     memset(k, 0, sizeof *k);
-    k->used = true;
     k->born = ++planner->births;
     k->collective = c->collective;
     k->type = c->type;
     k->dim = c->dim;
     k->op = c->op_hash;
-    c->key = planner->recent = oldest;
     join(k, c);
+    return RILL_OK;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -118,8 +130,8 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
  * in another order on each. */
 static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
                                    const rill__observed *seen) {
-    rill__plan_key *k = &planner->keys[c->key];
-    if (k->born != c->key_born) return rill__plan_choose(planner, c, seen);
+    rill__plan_key *k = rill__plan_key_of(planner, c);
+    if (!k) return rill__plan_choose(planner, c, seen);
     if (!still_good(k, seen, c)) {
         RILL_TRY(rill__plan_choose(planner, c, seen));
         k->chosen = c->algorithm;
@@ -142,11 +154,11 @@ static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
 }
 
 rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status *status) {
-    rill__plan_key *k = &planner->keys[c->key];
+    rill__plan_key *k = rill__plan_key_of(planner, c);
     static const rill__observed nothing = {0};
     const rill__observed *seen = &nothing;
     c->spread = NULL;
-    if (k->born == c->key_born && !k->broken) {
+    if (k && !k->broken) {
         if (k->planned != c->call || k->over < c->blocking_before) return RILL__PLAN_WAITS;
         int slot = (int)(c->call % RILL__PLAN_LAG);
         if (k->slot[slot].pending) {
@@ -189,8 +201,8 @@ static void keep_spread(rill__spread *spread, const rill_stream *out) {
 }
 
 void rill__plan_end(rill__planner *planner, const rill__planned *c, const rill__outcome *o) {
-    rill__plan_key *k = &planner->keys[c->key];
-    if (k->born != c->key_born) return;
+    rill__plan_key *k = rill__plan_key_of(planner, c);
+    if (!k) return;
     k->over += c->blocking;
     if (k->planned <= c->call) k->broken = true; /* it failed before it was planned */
     int slot = (int)(c->call % RILL__PLAN_LAG);

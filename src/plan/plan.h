@@ -9,6 +9,7 @@
 #ifndef RILL_PLAN_PLAN_H
 #define RILL_PLAN_PLAN_H
 
+#include "coll/rooms.h"
 #include "plan/profile.h"
 
 enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8 };
@@ -30,6 +31,8 @@ typedef struct rill__settings {
 typedef struct rill__commits {
     uint64_t once, twice;       /* ways to send that so many calls went, a bit each */
     uint64_t result, sum, most; /* entries of the result, of all inputs, of one */
+    uint64_t pairs;             /* of a result that is not dense */
+    rill__rooms rooms;          /* what calls up to these sizes need when they end */
 } rill__commits;
 
 typedef struct rill__observed {
@@ -42,7 +45,6 @@ typedef struct rill__observed {
 
 /* Calls of one kind. */
 typedef struct rill__plan_key {
-    bool used;
     uint64_t born;
     rill_collective collective;
     rill_type type;
@@ -74,8 +76,8 @@ typedef struct rill__planner {
     bool sums_bits; /* every rank has kernels that sum bits and values */
     bool mpi_sums;  /* the link has MPI's own collectives */
     uint64_t births, choices;
-    int recent; /* key of the last call */
-    rill__plan_key keys[RILL__PLAN_KEYS];
+    int recent;                            /* key of the last call */
+    rill__plan_key *keys[RILL__PLAN_KEYS]; /* NULL: not used yet */
 } rill__planner;
 
 /* What is known of a call, for the estimates; its indices and values are not coded yet. */
@@ -137,8 +139,15 @@ typedef struct rill__outcome {
     uint64_t nnz_out;
 } rill__outcome;
 
-/* At the start of a call: its key and number. */
-void rill__plan_begin(rill__planner *, rill__planned *);
+/* At the start of a call: its key and number. RILL_ERR_MEMORY: it has none. */
+rill_status rill__plan_begin(rill__planner *, rill__planned *);
+/* The key of a call; NULL: it has none, or none any more. */
+static inline rill__plan_key *rill__plan_key_of(const rill__planner *planner,
+                                                const rill__planned *c) {
+    rill__plan_key *key = planner->keys[c->key];
+    return key && key->born == c->key_born ? key : NULL;
+}
+void rill__planner_forget(rill__planner *); /* all keys */
 
 typedef enum rill__planning {
     RILL__PLAN_READY, /* algorithm, problem and predicted are set */

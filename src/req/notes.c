@@ -314,6 +314,11 @@ static void orphan_transfers(rill__engine *engine, rill__transfers *transfers) {
     transfers->n = 0;
 }
 
+void rill__task_let_go(rill__task *task) {
+    orphan_transfers(task->engine, &task->sends);
+    orphan_transfers(task->engine, &task->receives);
+}
+
 bool rill__apply_notes(rill__engine *engine, rill__task *task) {
     for (rill__note *note = engine->notes; note; note = note->next) {
         const rill__header *h = &note->header;
@@ -332,8 +337,7 @@ bool rill__apply_notes(rill__engine *engine, rill__task *task) {
             task->origin = h->origin;
             snprintf(task->error, sizeof task->error, "rank %d: %s", h->origin, note->text);
         }
-        orphan_transfers(engine, &task->sends);
-        orphan_transfers(engine, &task->receives);
+        rill__task_let_go(task);
         return true;
     }
     return false;
@@ -345,8 +349,7 @@ void rill__left_alone(rill__engine *engine, rill__task *task) {
                               : rill__fail(RILL_ERR_STATE,
                                            "rank %d frees the communicator and does not take part",
                                            engine->left_rank));
-    orphan_transfers(engine, &task->sends);
-    orphan_transfers(engine, &task->receives);
+    rill__task_let_go(task);
 }
 
 bool rill__orphans_done(rill__engine *engine) {

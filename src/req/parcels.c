@@ -1,4 +1,4 @@
-/* Blocks: the memory of messages, which stays with the communicator.
+/* Parcels: the memory of messages, which stays with the communicator.
  *
  * Between ranks of a host MPI has the kernel copy a message from one process to the other, and the
  * kernel looks up every page of it: from huge pages a call takes 15 to 35 % less time than from
@@ -13,10 +13,14 @@ struct rill__slab {
     size_t used;
 };
 
+#define LEAST ((size_t)1 << LEAST_BITS)
+
 enum {
     SLAB = RILL__HUGE,
     SLAB_HEAD = 64,         /* of its own */
     LEAST_SHARED = 4 << 10, /* messages of less MPI copies through memory of its own */
+    LEAST_BITS = 9,         /* of the bytes that a parcel of the lowest tier takes */
+    SMALL = 3,              /* tier of 4 KiB */
     MOST_SHARED = SLAB - SLAB_HEAD,
 };
 
@@ -41,43 +45,59 @@ static void *from_slab(rill__engine *engine, size_t bytes) {
 
 /* Powers of two, so that sizes that creep up leave no more behind than they take; less a little, so
  * that a slab holds them, and that they do not all start at the same place in the caches. */
-static size_t room_for(size_t bytes) {
-    size_t room = LEAST_SHARED;
-    while (room - SLAB_HEAD < bytes + RILL__SLACK)
-        room *= 2;
-    return room - SLAB_HEAD;
+static size_t room_of(unsigned tier) { return (LEAST << tier) - SLAB_HEAD - RILL__SLACK; }
+
+/* The lowest whose parcels have room for bytes. */
+static unsigned tier_for(size_t bytes) {
+    size_t all = bytes + SLAB_HEAD + RILL__SLACK;
+    if (all <= LEAST) return 0;
+    unsigned tier = 64 - (unsigned)__builtin_clzll(all - 1) - LEAST_BITS;
+    return tier < RILL__PARCEL_TIERS ? tier : RILL__PARCEL_TIERS - 1;
+}
+
+/* The highest that the parcel has the room of. */
+static unsigned tier_of(const rill__parcel *parcel) {
+    size_t all = parcel->buffer.capacity + SLAB_HEAD + RILL__SLACK;
+    if (all < LEAST) return 0;
+    unsigned tier = 63 - (unsigned)__builtin_clzll(all) - LEAST_BITS;
+    return tier < RILL__PARCEL_TIERS ? tier : RILL__PARCEL_TIERS - 1;
 }
 
 static rill_status make_room(rill__engine *engine, rill__parcel *parcel, size_t bytes) {
-    size_t room = bytes > LEAST_SHARED && bytes < MOST_SHARED ? room_for(bytes) : 0;
-    void *data = room && room <= MOST_SHARED ? from_slab(engine, room) : NULL;
-    if (!data) return rill__buffer_reserve(&parcel->buffer, bytes);
-    rill__buffer_free(&parcel->buffer);
-    parcel->buffer = (rill__buffer){.data = data, .capacity = room - RILL__SLACK};
-    parcel->in_slab = true;
+    size_t room = room_of(tier_for(bytes));
+    void *data = bytes > LEAST_SHARED && room <= MOST_SHARED ? from_slab(engine, room + RILL__SLACK)
+                                                             : NULL;
+    if (data) {
+        rill__buffer_free(&parcel->buffer);
+        parcel->buffer = (rill__buffer){.data = data, .capacity = room};
+        parcel->in_slab = true;
+    } else if (room < bytes || rill__buffer_allocate_exactly(&parcel->buffer, room) != RILL_OK) {
+        RILL_TRY(rill__buffer_allocate_exactly(&parcel->buffer, bytes));
+    }
+    parcel->tier = (uint8_t)tier_of(parcel);
     return RILL_OK;
 }
 
-/* The smallest free parcel that is large enough; else the largest that can grow does, so that the
- * pool does not collect blocks that are too small. Those in slabs cannot: they stay, for smaller
- * messages. */
-static rill__parcel *from_pool(rill__engine *engine, size_t bytes) {
-    rill__parcel *head = engine->free_parcels;
-    if (head && head->buffer.capacity >= bytes && head->buffer.capacity <= 4 * bytes + 4096) {
-        engine->free_parcels = head->next;
-        return head;
-    }
-    rill__parcel **best = NULL, **largest = NULL;
-    for (rill__parcel **at = &engine->free_parcels; *at; at = &(*at)->next) {
-        size_t capacity = (*at)->buffer.capacity;
-        if (capacity >= bytes && (!best || capacity < (*best)->buffer.capacity)) best = at;
-        if (!(*at)->in_slab && (!largest || capacity > (*largest)->buffer.capacity)) largest = at;
-    }
-    rill__parcel **at = best ? best : largest;
-    if (!at) return rill__calloc(1, sizeof(rill__parcel));
-    rill__parcel *parcel = *at;
-    *at = parcel->next;
+static rill__parcel *pop(rill__engine *engine, unsigned tier) {
+    rill__parcel *parcel = engine->free_parcels[tier];
+    engine->free_parcels[tier] = parcel->next;
+    if (!parcel->next) engine->free_tiers &= ~(UINT64_C(1) << tier);
     return parcel;
+}
+
+/* One of the lowest tier that is large enough: so messages find their parcels in whatever order
+ * they come. Else the largest that can grow does, so that the pool does not collect parcels that
+ * are too small. Those in slabs cannot: they stay, for smaller messages. */
+static rill__parcel *from_pool(rill__engine *engine, size_t bytes) {
+    unsigned tier = tier_for(bytes);
+    uint64_t fit = engine->free_tiers >> tier << tier;
+    if (fit) return pop(engine, (unsigned)__builtin_ctzll(fit));
+    for (uint64_t rest = engine->free_tiers; rest;) {
+        unsigned top = 63 - (unsigned)__builtin_clzll(rest);
+        if (!engine->free_parcels[top]->in_slab) return pop(engine, top);
+        rest &= ~(UINT64_C(1) << top);
+    }
+    return rill__calloc(1, sizeof(rill__parcel));
 }
 
 rill__parcel *rill__parcel_take(rill__task *task, size_t bytes) {
@@ -88,7 +108,7 @@ rill__parcel *rill__parcel_take(rill__task *task, size_t bytes) {
     }
     parcel->users = 1;
     parcel->skip = 0;
-    parcel->bytes = bytes;
+    parcel->bytes = parcel->buffer.asked = bytes;
     parcel->next = task->held;
     task->held = parcel;
     bool fits = parcel->buffer.data && bytes <= parcel->buffer.capacity;
@@ -97,30 +117,62 @@ rill__parcel *rill__parcel_take(rill__task *task, size_t bytes) {
 
 void rill__parcel_return(rill__engine *engine, rill__parcel *parcel) {
     if (--parcel->users > 0) return;
-    rill__parcel **list = parcel->for_note ? &engine->note_parcels : &engine->free_parcels;
+    rill__parcel **list = &engine->note_parcels;
+    if (!parcel->for_note) {
+        list = &engine->free_parcels[parcel->tier];
+        engine->free_tiers |= UINT64_C(1) << parcel->tier;
+    }
     parcel->next = *list;
     *list = parcel;
 }
 
-rill_status rill__parcels_reserve(rill__engine *engine, int n, size_t bytes) {
-    for (const rill__parcel *b = engine->free_parcels; b && n > 0; b = b->next)
-        n -= b->buffer.capacity >= bytes;
-    for (; n > 0; n--) {
-        rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
-        if (!parcel || rill__buffer_reserve(&parcel->buffer, bytes) != RILL_OK) {
-            free(parcel);
-            return rill__fail(RILL_ERR_MEMORY, "out of memory for a parcel");
-        }
-        parcel->users = 1;
-        rill__parcel_return(engine, parcel);
+/* A new one for the pool. */
+static rill_status add_parcel(rill__engine *engine, size_t bytes) {
+    rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
+    if (!parcel || make_room(engine, parcel, bytes) != RILL_OK) {
+        free(parcel);
+        return rill__fail(RILL_ERR_MEMORY, "out of memory for a parcel");
     }
+    parcel->users = 1;
+    rill__parcel_return(engine, parcel);
+    return RILL_OK;
+}
+
+rill_status rill__parcels_reserve(rill__engine *engine, int n, size_t bytes) {
+    for (unsigned tier = tier_for(bytes); tier < RILL__PARCEL_TIERS && n > 0; tier++)
+        for (const rill__parcel *b = engine->free_parcels[tier]; b && n > 0; b = b->next)
+            n -= b->buffer.capacity >= bytes;
+    for (; n > 0; n--)
+        RILL_TRY(add_parcel(engine, bytes));
+    return RILL_OK;
+}
+
+rill_status rill__parcels_keep(rill__task *task) {
+    rill__engine *engine = task->engine;
+    int lack[RILL__PARCEL_TIERS] = {0}, used[RILL__PARCEL_TIERS] = {0}, more = 0;
+    for (const rill__parcel *b = task->held; b; b = b->next) {
+        size_t bytes = b->buffer.asked;
+        used[tier_for(bytes + bytes / 4)]++;
+        lack[b->tier]--;
+    }
+    /* Small ones are cheap; how many there are, and how large, depends on how they are coded. */
+    for (unsigned tier = 0; tier < RILL__PARCEL_TIERS; tier++) {
+        lack[tier] += used[tier];
+        if (used[tier] && tier <= SMALL) lack[tier + 1] += used[tier] / 4 + 2;
+    }
+    for (unsigned tier = 0; tier < RILL__PARCEL_TIERS; tier++)
+        for (const rill__parcel *b = engine->free_parcels[tier]; b; b = b->next)
+            lack[tier]--;
+    /* What a tier has too many of serves those below it. */
+    for (unsigned tier = RILL__PARCEL_TIERS; tier-- > 0;)
+        for (more += lack[tier]; more > 0; more--)
+            RILL_TRY(add_parcel(engine, room_of(tier)));
     return RILL_OK;
 }
 
 void rill__parcels_free(rill__engine *engine) {
-    while (engine->free_parcels) {
-        rill__parcel *parcel = engine->free_parcels;
-        engine->free_parcels = parcel->next;
+    while (engine->free_tiers) {
+        rill__parcel *parcel = pop(engine, (unsigned)__builtin_ctzll(engine->free_tiers));
         if (!parcel->in_slab) rill__buffer_free(&parcel->buffer);
         free(parcel);
     }

@@ -28,8 +28,11 @@ struct rill__parcel {
     int users;
     bool in_slab;  /* its memory is a part of one */
     bool for_note; /* of the notes' memory, not of the pool */
+    uint8_t tier;  /* by its room: parcels.c */
     struct rill__parcel *next;
 };
+
+enum { RILL__PARCEL_TIERS = 40 };
 
 static inline void *rill__parcel_message(const rill__parcel *parcel) {
     return (char *)parcel->buffer.data + parcel->skip;
@@ -110,7 +113,8 @@ typedef struct rill__engine {
     rill__task *driven; /* what the caller who advances requests right now waits for */
     rill__progress progress;
     rill__task *active, *active_last; /* in order of seq */
-    rill__parcel *free_parcels;
+    rill__parcel *free_parcels[RILL__PARCEL_TIERS];
+    uint64_t free_tiers; /* those that have any, a bit each */
     struct rill__slab *slabs;
     int lent;                /* calls whose parcels MPI has in a collective of its own */
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
@@ -241,6 +245,8 @@ bool rill__orphans_done(rill__engine *);
 void rill__inquire(rill__engine *);
 /* From now on this rank makes no call: those of others end with an error. */
 void rill__refuse_calls(rill__engine *);
+/* Nobody may come for the task's messages: it ends without them. */
+void rill__task_let_go(rill__task *);
 /* Ends a call that lacks a rank which has left. */
 void rill__left_alone(rill__engine *, rill__task *);
 /* Tells all ranks, this one's request included, that the call of that number is over. */
@@ -300,6 +306,8 @@ void rill__parcels_free(rill__engine *); /* when all have come back */
 
 /* Sees to it that so many parcels of that size can be taken without failing. */
 rill_status rill__parcels_reserve(rill__engine *, int n, size_t bytes);
+/* The same for another call like this one, with messages a quarter larger, once it has ended. */
+rill_status rill__parcels_keep(rill__task *);
 
 /* ---- transport.c ---- */
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);

@@ -101,7 +101,7 @@ static inline rill_status rill__space_wait(const rill__space *s) {
 
 /* An empty buffer in a space. */
 static inline rill__buffer rill__space_buffer(const rill__space *s) {
-    return (rill__buffer){NULL, 0, s->is_host ? NULL : &s->memory};
+    return (rill__buffer){.memory = s->is_host ? NULL : &s->memory};
 }
 
 /* bytes from one space to another, of which one is the host's, or both are of one device. */

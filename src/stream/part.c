@@ -7,10 +7,12 @@
 #include <string.h>
 
 enum { BLOCK = 32768 }; /* entries of a block: 128 KiB of f32 */
+enum { COUNTED = 64 };  /* entries that are counted at once */
 
 void rill__piece_free(rill__piece *piece) {
     rill__buffer_free(&piece->idx);
     rill__buffer_free(&piece->val);
+    rill__buffer_free(&piece->list);
 }
 
 const rill__space *rill__parts_space(int n, const rill__part *in) {
@@ -160,13 +162,19 @@ static void sum_block_wide(const rill__kernels *k, rill__shape shape, const rill
     rill__values_narrow(shape.type, out, wide, count);
 }
 
+/* Scratch memory: how far each part has been read; a block of f32. */
+static size_t cursor_bytes(int n) { return ((size_t)n * sizeof(uint64_t) + 63) & ~(size_t)63; }
+static size_t wide_bytes(uint64_t range) {
+    size_t bytes = rill__min_u64(BLOCK, range) * sizeof(float) + RILL__SLACK;
+    return (bytes + 63) & ~(size_t)63;
+}
+
 static rill_status sum_dense(const rill__kernels *k, rill__shape shape, const rill_op *op,
                              uint64_t first, uint64_t range, int n, const rill__part *in,
                              rill__buffer *scratch, void *out) {
     size_t size = rill__type_size(shape.type);
     bool wide = accumulates_wide(shape.type, op);
-    size_t cursors = ((size_t)n * sizeof(uint64_t) + 63) & ~(size_t)63;
-    size_t floats = wide ? BLOCK * sizeof(float) + RILL__SLACK : 0;
+    size_t cursors = cursor_bytes(n), floats = wide ? wide_bytes(range) : 0;
     RILL_TRY(rill__buffer_reserve(scratch, cursors + 2 * floats));
     uint64_t *cursor = scratch->data;
     memset(cursor, 0, (size_t)n * sizeof *cursor);
@@ -297,16 +305,25 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
         return count > limit ? densify(space, shape, op, scratch, out) : RILL_OK;
     }
     rill__pairs few[64], *pairs = few;
-    rill__buffer many = {.data = NULL};
     if (n > 64) {
-        RILL_TRY(reserve_entries(&many, (uint64_t)n, sizeof *pairs));
-        pairs = many.data;
+        RILL_TRY(reserve_entries(&out->list, (uint64_t)n, sizeof *pairs));
+        pairs = out->list.data;
     }
     for (int i = 0; i < n; i++)
         pairs[i] = rill__part_pairs(&in[i]);
-    rill_status status = sum_many(space, shape, op, first, range, n, pairs, total, scratch, out);
-    rill__buffer_free(&many);
-    return status;
+    return sum_many(space, shape, op, first, range, n, pairs, total, scratch, out);
+}
+
+rill__sum_bytes rill__sum_room(rill__shape shape, uint64_t range, int n, uint64_t pairs) {
+    size_t size = rill__type_size(shape.type);
+    rill__sum_bytes most = {pairs * shape.index_bytes, pairs * size, cursor_bytes(n)};
+    if (size == 2) most.scratch += 2 * wide_bytes(range);
+    if (n > 2) most.scratch = rill__max_u64(most.scratch, rill__pairs_scratch(shape, n));
+    if (pairs > rill__dense_switch(shape.type, range)) {
+        most.val = rill__max_u64(rill__max_u64(pairs, range) * size, most.scratch + size);
+        most.scratch = most.val;
+    }
+    return most;
 }
 
 /* ---- parts to streams ------------------------------------------------------------------------ */
@@ -347,6 +364,26 @@ static rill_status no_bits(void) {
     return rill__fail(RILL_ERR_MESSAGE, "malformed message: a result in bits");
 }
 
+/* Entries of the parts; of dense ones those that are not absent. */
+static uint64_t count_present(const rill_stream *out, int n, const rill__part *in) {
+    uint64_t total = 0;
+    size_t size = rill__type_size(out->type);
+    for (int i = 0; i < n; i++) {
+        if (in[i].form != RILL__DENSE) {
+            total += in[i].n;
+            continue;
+        }
+        for (uint64_t at = 0; at < in[i].range; at += COUNTED) {
+            char idx[COUNTED * 8 + RILL__SLACK], val[COUNTED * 8 + RILL__SLACK];
+            uint64_t m = rill__min_u64(COUNTED, in[i].range - at);
+            total += rill__part_space(&in[i])->stream->compact(rill__stream_shape(out),
+                                                               (const char *)in[i].val + at * size,
+                                                               at, m, out->fill, m, idx, val);
+        }
+    }
+    return total;
+}
+
 rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in) {
     uint64_t total = 0, block = 0;
     bool pairs = false;
@@ -365,9 +402,11 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
         return RILL_OK;
     }
     if (blocks) return rill__blocks_assemble(out, block, n, in);
-    RILL_TRY(rill__stream_reserve_pairs(out, total));
     size_t size = rill__type_size(out->type);
     rill__shape shape = rill__stream_shape(out);
+    if (total > out->idx.capacity / shape.index_bytes || total > out->val.capacity / size)
+        total = count_present(out, n, in); /* what is reserved for results of this size will do */
+    RILL_TRY(rill__stream_reserve_pairs(out, total));
     uint64_t at = 0;
     for (int i = 0; i < n; i++) {
         if (!in[i].n) continue;

@@ -24,6 +24,7 @@ typedef struct rill__part {
 typedef struct rill__piece {
     rill__part part;
     rill__buffer idx, val;
+    rill__buffer list; /* of a sum of many parts */
 } rill__piece;
 
 void rill__piece_free(rill__piece *);
@@ -52,6 +53,12 @@ static inline rill__part rill__stream_part(const rill_stream *s) {
 rill_status rill__sum_parts(rill__shape, const rill_op *, uint64_t first, uint64_t range, int n,
                             const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out);
+
+/* Most bytes that such a sum asks for, where the parts have so many pairs together. */
+typedef struct rill__sum_bytes {
+    size_t idx, val, scratch;
+} rill__sum_bytes;
+rill__sum_bytes rill__sum_room(rill__shape, uint64_t range, int n, uint64_t pairs);
 
 /* out = the parts, whose ranges follow each other from 0 to dim; absent entries stand for *fill.
  * Dense where the total of entries is above the switch; blocks if a part is, and none sparse. */

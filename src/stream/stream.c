@@ -102,6 +102,22 @@ void rill__stream_take_spare(rill_stream *s) {
     s->spare_val = val;
 }
 
+void rill__stream_exchange(rill_stream *a, rill_stream *b) {
+    rill_stream was = *a;
+    a->form = b->form;
+    a->nnz = b->nnz;
+    a->block = b->block;
+    memcpy(a->fill, b->fill, sizeof a->fill);
+    a->idx = b->idx;
+    a->val = b->val;
+    b->form = was.form;
+    b->nnz = was.nnz;
+    b->block = was.block;
+    memcpy(b->fill, was.fill, sizeof b->fill);
+    b->idx = was.idx;
+    b->val = was.val;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 bool rill__value_equal(rill_type type, const void *a, const void *b) {

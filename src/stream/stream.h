@@ -48,6 +48,8 @@ void rill__stream_init(rill_stream *, rill_type, uint64_t dim);
 void rill__stream_init_in(rill_stream *, const rill__space *, rill_type, uint64_t dim);
 rill_status rill__stream_create_in(const rill__space *, rill_type, uint64_t dim, rill_stream **out);
 void rill__stream_release(rill_stream *);
+/* Exchanges what they hold; of one type and dimension, in one memory. */
+void rill__stream_exchange(rill_stream *, rill_stream *);
 /* Exchanges the array just written to spare_idx/spare_val with the current one. */
 void rill__stream_take_spare(rill_stream *);
 rill_status rill__stream_reserve_pairs(rill_stream *, uint64_t nnz); /* becomes sparse, empty */

@@ -95,6 +95,7 @@ static rill_status sum_into(rill_stream *out, const rill_op *op, int n, const ri
     }
     out->spare_idx = piece.idx;
     out->spare_val = piece.val;
+    rill__buffer_free(&piece.list);
     return status;
 }
 

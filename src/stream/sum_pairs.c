@@ -159,6 +159,20 @@ bool rill__sum_prefers_blocks(uint64_t range, int n, const rill__pairs *in) {
 
 /* ---- sum ------------------------------------------------------------------------------------- */
 
+/* Pairs of one input in a chunk. */
+static uint64_t part_of_chunk(rill__shape shape, int n) {
+    uint64_t chunk = CHUNK_BYTES / (shape.index_bytes + rill__type_size(shape.type));
+    return rill__max_u64(chunk / (uint64_t)n, CHUNK_PART);
+}
+
+size_t rill__pairs_scratch(rill__shape shape, int n) {
+    tree t = {.shape = shape, .value_bytes = rill__type_size(shape.type)};
+    rill__pairs *live;
+    uint64_t *at;
+    return rill__max_u64(rill__tiles_workspace(shape),
+                         layout(&t, NULL, n, part_of_chunk(shape, n), &live, &at));
+}
+
 rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
                             uint64_t first, uint64_t range, int n, const rill__pairs *in,
                             rill__buffer *scratch, void *idx, void *val, uint64_t *count) {
@@ -191,8 +205,7 @@ rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, con
     }
 
     tree t = {kernels, shape, op, value_bytes, NULL, {NULL, NULL}, {NULL, NULL}};
-    uint64_t chunk = CHUNK_BYTES / (shape.index_bytes + value_bytes);
-    uint64_t part = rill__max_u64(chunk / (uint64_t)live_count, CHUNK_PART);
+    uint64_t part = part_of_chunk(shape, live_count);
     rill__pairs *live;
     uint64_t *at;
     RILL_TRY(rill__buffer_reserve(scratch, layout(&t, NULL, live_count, part, &live, &at)));

@@ -3,7 +3,7 @@
 #ifndef RILL_TESTS_WORLD_CALLS_H
 #define RILL_TESTS_WORLD_CALLS_H
 
-#include "outcome.h"
+#include "watch.h"
 
 #include "api/comm.h"
 #include "link/world.h"
@@ -34,10 +34,13 @@ typedef struct pending {
     rill_status status;
 } pending;
 
-static refusal refused; /* the hook has no argument of ours */
+/* The hook has no argument of ours. */
+static refusal refused;
+static schedule *under_way;
 
 static inline bool refuse_memory(size_t bytes) {
-    (void)bytes;
+    int rank = rill__world_rank(refused.world);
+    if (rank >= 0) watch_allocation(under_way->comms[rank], bytes);
     if (!refused.armed || rill__world_rank(refused.world) != refused.rank) return false;
     refused.count++;
     bool now = refused.from ? refused.count >= refused.at : refused.count == refused.at;
@@ -112,8 +115,11 @@ static inline rill_status begin_persistent(const script_call *c, rill_comm *comm
     }
 }
 
-/* A late call allocates nothing only where its output has room already: calls that end without an
- * agreement on the status (call/commit.c) count on that. */
+/* Who only receives (a leaf of a broadcast, the root of a reduction) tells nobody that it has no
+ * memory for its output: it must have it already. */
+static inline bool needs_room(const script_call *c) {
+    return c->collective == RILL_BCAST || c->collective == RILL_REDUCE;
+}
 static inline void make_room(schedule *x, const script_call *c, rill_stream *out) {
     model full = model_make(c->dim);
     memset(full.has, 1, c->dim);
@@ -131,8 +137,10 @@ static inline void make_streams(schedule *x, int rank, int call, pending *p) {
     must(rill_stream_create(c->type, dim, &p->in), x, "rill_stream_create");
     if (c->in_place) p->out = p->in;
     else must(rill_stream_create(c->type, dim, &p->out), x, "rill_stream_create");
-    if (call >= 2 && dim == c->dim) make_room(x, c, p->out);
-    if (call >= 2 && dim == c->dim && !c->in_place) make_room(x, c, p->in);
+    if (needs_room(c) && dim == c->dim) {
+        make_room(x, c, p->out);
+        if (!c->in_place) make_room(x, c, p->in);
+    }
     if (c->collective == RILL_BCAST && rank != c->root) return;
     model input = script_input(&x->s, c, rank);
     input.dim = c->dim;
@@ -201,11 +209,13 @@ static inline bool end_call(schedule *x, int rank, const pending *p) {
     return p->status == RILL_OK;
 }
 
-static inline rill_status run_persistent(const script_call *c, rill_comm *comm, pending *p) {
+static inline rill_status run_persistent(schedule *x, const script_call *c, rill_comm *comm,
+                                         pending *p) {
     RILL_TRY(begin_persistent(c, comm, p));
     for (int i = 0; i < (c->in_place ? 1 : c->persistents); i++) {
         RILL_TRY(rill_start(p->request));
         RILL_TRY(rill_wait(p->request));
+        watch_end(&x->o, p->call, p->request);
     }
     return RILL_OK;
 }
@@ -281,6 +291,7 @@ static inline rill_status run_reducer(schedule *x, int call, int rank, rill_comm
     float update[256];
     for (int i = 0; i < c->steps && status == RILL_OK; i++) {
         status = step(x, c, reducer, rank, i, update);
+        if (status == RILL_OK) watch_end(&x->o, call, rill_reducer_request(reducer));
         if (status != RILL_OK || x->s.fault == FAULT_MISMATCH) continue;
         uint64_t *bits = &x->o.bits[call][rank];
         *bits = hash_of(*bits + 1, update, c->dim * sizeof *update);
@@ -321,7 +332,8 @@ static inline bool make_call(schedule *x, int call, int rank, rill_comm *comm, p
     arm(x, rank, call);
     if (c->mode == MODE_BLOCKING) p->status = begin_blocking(c, comm, p);
     else if (c->mode == MODE_NONBLOCKING) p->status = begin_nonblocking(c, comm, p);
-    else p->status = run_persistent(c, comm, p);
+    else p->status = run_persistent(x, c, comm, p);
+    if (c->mode == MODE_BLOCKING && p->status == RILL_OK) watch_end(&x->o, call, comm->idle);
     p->in = in;
     if (c->mode == MODE_NONBLOCKING) {
         ++*n;
@@ -366,6 +378,7 @@ static inline void run_rank(int rank, void *context) {
         if (!make_call(x, call, rank, comm, list, &n)) break;
     if (n) wait_pending(x, rank, list, n, 0);
     x->o.at[rank] = MOST_CALLS;
+    x->comms[rank] = NULL;
     if (status == RILL_OK) must(rill_comm_free(&comm), x, "rill_comm_free");
 }
 

@@ -72,21 +72,6 @@ static inline int may_differ(const outcome *o, int call) {
     return c->collective != RILL_REDUCER && c->mode == MODE_NONBLOCKING;
 }
 
-/* A limit of the library: a call that swaps memory with a smaller output may allocate after its
- * last message, and then nobody else learns of it (src/call/commit.c). They are counted, and must
- * stay rare. */
-static long late_failures;
-
-static inline int is_late(const outcome *o, int call) {
-    const script *s = o->s;
-    if (s->ranks == 1 || (s->fault != FAULT_MEMORY && s->fault != FAULT_MEMORY_FROM)) return 0;
-    for (int rank = 0; rank < s->ranks; rank++) {
-        int expected = rank == s->fault_rank ? RILL_ERR_MEMORY : RILL_OK;
-        if (o->status[call + 1][rank] != expected) return 0;
-    }
-    return call == s->fault_call;
-}
-
 static inline void check_statuses(outcome *o, int call, int differ) {
     const script *s = o->s;
     int right = 0, made = 0;
@@ -97,10 +82,6 @@ static inline void check_statuses(outcome *o, int call, int differ) {
         right += status == RILL_OK;
         made += status != NOT_MADE;
         at += (size_t)snprintf(list + at, sizeof list - at, " %d", status);
-    }
-    if (!differ && is_late(o, call)) {
-        late_failures++;
-        return;
     }
     if (!differ && right && right < made) wrong(o, "call %d: statuses differ:%s", call, list);
     if (!differ && made && made < s->ranks)

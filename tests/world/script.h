@@ -110,6 +110,19 @@ static inline script_call script_reducer(rng *r) {
     return c;
 }
 
+/* The same call, now and then with other entries: more or fewer, in other places. What the root of
+ * a reduction gets, or the owner of a range, nobody else knows: it may not get more. */
+static inline script_call script_again(const script_call *before) {
+    script_call c = *before;
+    rng r = rng_make(c.seed, 900);
+    int same = c.collective == RILL_REDUCE || c.collective == RILL_REDUCE_SCATTER ||
+               c.collective == RILL_REDUCER || rng_below(&r, 2);
+    if (same) return c;
+    c.seed = rng_next(&r);
+    if (rng_below(&r, 2)) c.density *= 2 * rng_unit(&r);
+    return c;
+}
+
 static inline void script_fault(script *s, rng *r) {
     s->fault_rank = (int)rng_below(r, (uint64_t)s->ranks);
     s->fault_call = (int)rng_below(r, (uint64_t)s->calls + 1) - 1;
@@ -138,7 +151,7 @@ static inline script script_make(uint64_t seed, int most_ranks) {
     s.hosts = rng_below(&r, 3) == 0 ? 2 + (int)rng_below(&r, 3) : 0;
     for (int i = 0; i < s.calls; i++) {
         /* Calls that repeat take the ways of the steady state. */
-        if (i && rng_below(&r, 3) == 0) s.call[i] = s.call[i - 1];
+        if (i && rng_below(&r, 3) == 0) s.call[i] = script_again(&s.call[i - 1]);
         else s.call[i] = rng_below(&r, 4) ? script_collective(&r, s.ranks) : script_reducer(&r);
     }
     script_fault(&s, &r);

@@ -103,6 +103,8 @@ static void run_schedule(uint64_t seed, uint64_t number, int most_ranks, bool ve
         fprintf(stderr, "no world: %s\n", rill_last_error());
         exit(2);
     }
+    under_way = &x;
+    memset(watches, 0, sizeof watches);
     refused = (refusal){.world = x.world,
                         .rank = x.s.fault_rank,
                         .from = x.s.fault == FAULT_MEMORY_FROM,
@@ -160,13 +162,10 @@ int main(int argc, char **argv) {
         rill__world_free(worlds[i]);
     double seconds = now_s() - start;
     printf("%ld schedules (seed %llu), %ld calls, %ld with a fault, %ld refused allocations; "
-           "%ld that one rank learned of alone; "
            "%ld wrong, %ld waited for ever; %.1f s, %.0f schedules a second\n",
            totals.schedules, (unsigned long long)seed, totals.calls, totals.failed, totals.hits,
-           late_failures, totals.wrong, totals.stuck, seconds, (double)totals.schedules / seconds);
+           totals.wrong, totals.stuck, seconds, (double)totals.schedules / seconds);
     bool enough = totals.schedules < 1000 || (totals.calls && totals.hits && totals.failed);
     if (!enough) fprintf(stderr, "the schedules did too little\n");
-    bool rare = late_failures <= 3 + totals.hits / 1000;
-    if (!rare) fprintf(stderr, "one rank fails alone too often\n");
-    return totals.stuck || totals.wrong || !enough || !rare;
+    return totals.stuck || totals.wrong || !enough;
 }
