@@ -240,3 +240,5 @@ int rill__cuda_block(const rill__cuda_select *s, uint64_t block, uint64_t want, 
     default: return RILL_CUDA_INVALID;
     }
 }
+
+RILL_CUDA_ONE_OF_FILE(block, (norms_kernel<f32, 0>))

@@ -351,3 +351,5 @@ int rill__cuda_chunk_decode(const uint32_t *in, uint64_t n, int add, float *dens
     return launch(add ? chunk_decode_kernel<1> : chunk_decode_kernel<0>, t, div_up(n, CHUNK),
                   THREADS, stream);
 }
+
+RILL_CUDA_ONE_OF_FILE(chunk, (chunk_kernel))

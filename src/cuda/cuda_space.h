@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 2u
+#define RILL__CUDA_VERSION 3u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -248,6 +248,8 @@ typedef struct rill__cuda_table {
      * flag ---- */
     int (*allocate_on)(size_t bytes, void **, void *stream);
     int (*release_on)(void *, void *stream);
+    /* Loads all kernels for the current device, before any stream waits for a flag. May wait. */
+    int (*load)(void);
 } rill__cuda_table;
 
 #ifdef __cplusplus

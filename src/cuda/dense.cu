@@ -303,3 +303,5 @@ int rill__cuda_update(int type, void *dense, uint64_t n, const uint32_t *idx, co
     default: return RILL_CUDA_INVALID;
     }
 }
+
+RILL_CUDA_ONE_OF_FILE(dense, (loop_kernel<f32, 0>))

@@ -201,3 +201,5 @@ int rill__cuda_least_key(int type, const void *values, uint64_t n, uint64_t *key
     default: return RILL_CUDA_INVALID;
     }
 }
+
+RILL_CUDA_ONE_OF_FILE(finite, (each_kernel<f64, 0>))

@@ -298,3 +298,5 @@ int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count
     RILL_CUDA_TRY(launch(unfano_kernel, t, t.tiles, THREADS, stream));
     return launch(ascend_kernel, t, div_up(count, THREADS), THREADS, stream);
 }
+
+RILL_CUDA_ONE_OF_FILE(indices, (pack_kernel))

@@ -105,4 +105,22 @@ int rill__cuda_write_blocks(int type, void *into, uint64_t first, uint64_t n, ui
 int rill__cuda_add_blocks(int type, void *into, uint64_t block, const uint64_t *numbers,
                           const void *val, uint64_t count, void *stream);
 
+/* A kernel of each file, by which all of it are found (load in space.cu). */
+#ifdef RILL_EMULATE
+#define RILL_CUDA_ONE_OF_FILE(file, kernel)
+#else
+#define RILL_CUDA_ONE_OF_FILE(file, kernel)                                                        \
+    const void *rill__cuda_one_of_##file() { return (const void *)kernel; }
+#endif
+const void *rill__cuda_one_of_block();
+const void *rill__cuda_one_of_chunk();
+const void *rill__cuda_one_of_dense();
+const void *rill__cuda_one_of_finite();
+const void *rill__cuda_one_of_indices();
+const void *rill__cuda_one_of_methods();
+const void *rill__cuda_one_of_sketch();
+const void *rill__cuda_one_of_sparse();
+const void *rill__cuda_one_of_topk();
+const void *rill__cuda_one_of_values();
+
 #endif

@@ -452,3 +452,5 @@ int rill__cuda_random(const rill__cuda_select *s, uint64_t k, uint64_t seed, uin
     default: return RILL_CUDA_INVALID;
     }
 }
+
+RILL_CUDA_ONE_OF_FILE(methods, (threshold_kernel<f32, 0>))

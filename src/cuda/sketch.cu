@@ -165,3 +165,5 @@ int rill__cuda_sketch_estimate(const rill__cuda_sketch *s, const void *cells, ui
     t.gap = gap;
     return launch(sketch_estimate_kernel, t, div_up(n, THREADS), THREADS, stream);
 }
+
+RILL_CUDA_ONE_OF_FILE(sketch, (sketch_add_kernel))

@@ -49,6 +49,7 @@ static int wait_event(void *stream, void *event) {
 static int wait_flag(void *stream, void *flag, uint32_t value) {
     return emulate::stream_wait_flag(stream, flag, value);
 }
+static int load() { return 0; }
 #define EMULATED 1
 #else
 #include <cuda.h>
@@ -118,8 +119,12 @@ static int copy(void *to, const void *from, size_t bytes, void *stream) {
 static int fill(void *to, int byte, size_t bytes, void *stream) {
     return cudaMemsetAsync(to, byte, bytes, (cudaStream_t)stream);
 }
+/* Streams share few queues of the device, those of one priority theirs: with the highest, work of
+ * ours does not stand behind a user's stream that waits for it. */
 static int stream_create(void **stream) {
-    return cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking);
+    int least, greatest;
+    RILL_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    return cudaStreamCreateWithPriority((cudaStream_t *)stream, cudaStreamNonBlocking, greatest);
 }
 static int stream_free(void *stream) { return cudaStreamDestroy((cudaStream_t)stream); }
 static int wait(void *stream) { return cudaStreamSynchronize((cudaStream_t)stream); }
@@ -163,6 +168,45 @@ static int wait_flag(void *stream, void *flag, uint32_t value) {
                                           CU_STREAM_WAIT_VALUE_GEQ);
     return result == CUDA_SUCCESS ? 0 : (int)result;
 }
+
+template <class F> static int driver(const char *name, F *entry) {
+    cudaDriverEntryPointQueryResult found;
+    void *at = NULL;
+    RILL_CUDA_TRY(cudaGetDriverEntryPointByVersion(name, &at, 12040, cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+    *entry = (F)at;
+    return 0;
+}
+/* CUDA loads a kernel at its first launch, and waits for all streams then: for ever, if one waits
+ * for what the launch is to bring. */
+static int load() {
+    CUresult(CUDAAPI * module_of)(CUmodule *, CUfunction);
+    CUresult(CUDAAPI * count_of)(unsigned *, CUmodule);
+    CUresult(CUDAAPI * enumerate)(CUfunction *, unsigned, CUmodule);
+    CUresult(CUDAAPI * load_one)(CUfunction);
+    RILL_CUDA_TRY(driver("cuFuncGetModule", &module_of));
+    RILL_CUDA_TRY(driver("cuModuleGetFunctionCount", &count_of));
+    RILL_CUDA_TRY(driver("cuModuleEnumerateFunctions", &enumerate));
+    RILL_CUDA_TRY(driver("cuFuncLoad", &load_one));
+    const void *one[] = {rill__cuda_one_of_block(),   rill__cuda_one_of_chunk(),
+                         rill__cuda_one_of_dense(),   rill__cuda_one_of_finite(),
+                         rill__cuda_one_of_indices(), rill__cuda_one_of_methods(),
+                         rill__cuda_one_of_sketch(),  rill__cuda_one_of_sparse(),
+                         rill__cuda_one_of_topk(),    rill__cuda_one_of_values()};
+    for (const void *kernel : one) {
+        CUfunction function, all[512];
+        CUmodule module;
+        unsigned count = 0;
+        RILL_CUDA_TRY(cudaGetFuncBySymbol((cudaFunction_t *)&function, kernel));
+        RILL_CUDA_TRY((int)module_of(&module, function));
+        RILL_CUDA_TRY((int)count_of(&count, module));
+        if (count > sizeof all / sizeof *all) return cudaErrorNotSupported;
+        RILL_CUDA_TRY((int)enumerate(all, count, module));
+        for (unsigned i = 0; i < count; i++)
+            RILL_CUDA_TRY((int)load_one(all[i]));
+    }
+    return 0;
+}
 #define EMULATED 0
 #endif
 
@@ -195,6 +239,7 @@ static rill__cuda_table make_table() {
     t.stream_wait_flag = wait_flag;
     t.allocate_on = allocate_on;
     t.release_on = release_on;
+    t.load = load;
 #define KERNEL(name) t.name = rill__cuda_##name
     KERNEL(topk_workspace);
     KERNEL(topk);

@@ -143,3 +143,5 @@ int rill__cuda_add_blocks(int type, void *into, uint64_t block, const uint64_t *
     default: return RILL_CUDA_INVALID;
     }
 }
+
+RILL_CUDA_ONE_OF_FILE(sparse, (assign_kernel<u32, u32>))

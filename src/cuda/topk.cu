@@ -485,3 +485,5 @@ int rill__cuda_topk(const rill__cuda_select *s, uint64_t k, void *stream) {
     default: return RILL_CUDA_INVALID;
     }
 }
+
+RILL_CUDA_ONE_OF_FILE(topk, (kth_kernel<f32>))

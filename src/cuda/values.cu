@@ -374,3 +374,5 @@ int rill__cuda_norm2(int type, const void *from, uint64_t n, double *sum, void *
     }
     return 0;
 }
+
+RILL_CUDA_ONE_OF_FILE(values, (quantize_kernel))
