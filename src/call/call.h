@@ -17,7 +17,18 @@ typedef struct rill__sequel {
     /* Memory for the sequel, when the result is there and before ranks agree that all have got what
      * they need; NULL: none. */
     rill_status (*reserve)(void *whom);
+    /* A call whose input is not there when it is started, and whose sequel is not run here
+     * (rill__request_reserve); else NULL. Lock held, once the gate is open: gives the request its
+     * input, and the failure of this rank, if any, with its detail. */
+    rill_status (*enter)(void *whom, uint8_t *flags);
 } rill__sequel;
+
+/* What has become of the sequel of such a call. */
+typedef enum rill__ended {
+    RILL__NOT_ENDED,
+    RILL__CALL_ENDED, /* its turn */
+    RILL__ALL_ENDED
+} rill__ended;
 
 typedef struct rill__arguments {
     rill_collective collective;
@@ -32,6 +43,7 @@ typedef struct rill__arguments {
 } rill__arguments;
 
 typedef enum rill__phase {
+    RILL__P_GATE,
     RILL__P_CHECK,
     RILL__P_PLAN,
     RILL__P_AGREE,
@@ -64,6 +76,8 @@ struct rill_request {
     struct rill__feedback *feedback; /* of the reducer whose call it is; else NULL */
     rill__sequel sequel;             /* the same */
     atomic_bool told;                /* the user knows that it has ended */
+    atomic_bool open;                /* the gate, where there is one */
+    _Atomic(rill__ended) ended;      /* the same */
 
     rill__phase phase;
     rill__agree agree;
@@ -83,7 +97,13 @@ struct rill_request {
 /* The one way into all collectives. request: NULL when blocking. */
 rill_status rill__call(rill_comm *, const rill__arguments *, rill__mode, rill_request **request);
 rill_status rill__request_begin(rill_request *); /* start or restart; lock held */
-void rill__request_launch(rill_request *);       /* after begin, where nobody waits; lock held */
+/* The same where the input is not there yet: takes the call's place in the order of calls. The
+ * request goes on when it is open, and is complete when ended says so. Lock held. */
+void rill__request_reserve(rill_request *);
+void rill__request_pass_gate(rill_request *); /* open: takes the input */
+/* The planner may choose an algorithm that wants blocks: the form is known only then. */
+bool rill__request_takes_input_late(const rill_request *);
+void rill__request_launch(rill_request *); /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
 void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */
 /* rill_request_free, of any request: the user may not free a reducer's. */

@@ -243,6 +243,11 @@ typedef struct rill__cuda_table {
                         uint64_t *ended, void *stream);
     int (*add_blocks)(int type, void *into, uint64_t block, const uint64_t *numbers,
                       const void *val, uint64_t count, void *stream);
+
+    /* ---- memory in the order of a stream: neither waits for other streams, which may wait for a
+     * flag ---- */
+    int (*allocate_on)(size_t bytes, void **, void *stream);
+    int (*release_on)(void *, void *stream);
 } rill__cuda_table;
 
 #ifdef __cplusplus

@@ -182,6 +182,15 @@ int copy(void *to, const void *from, size_t bytes, void *at) {
     }
     return to_pages ? stream_wait(at) : OK;
 }
+int allocate_on(size_t bytes, void **out, void *) { return allocate(bytes, out); }
+int release_on(void *at, void *on) {
+    return enqueue(on, [=] {
+        if (!is_device(at) || !areas.count((size_t)((char *)at - arena))) return (int)INVALID;
+        areas.erase((size_t)((char *)at - arena));
+        live--;
+        return (int)OK;
+    });
+}
 int fill(void *to, int byte, size_t bytes, void *at) {
     return enqueue(at, [=] { return memset(to, byte, bytes), OK; });
 }

@@ -16,6 +16,8 @@ int enqueue(void *stream, const std::function<int()> &work);
 
 int allocate(size_t bytes, void **);
 int release(void *);
+int allocate_on(size_t bytes, void **, void *stream);
+int release_on(void *, void *stream);
 int allocate_host(size_t bytes, void **);
 int release_host(void *);
 int device_of(const void *, int *device);

@@ -15,7 +15,7 @@ struct each_task {
     u64 bits; /* of a value */
 };
 
-/* ---- values, all as space/host_dense.c computes them: 16-bit types in f32 --------------------- */
+/* ---- values, all as space/host_dense.c computes them: 16-bit types in f32 ------------------- */
 
 struct f64 {
     typedef u64 word;
@@ -146,7 +146,7 @@ int rill__cuda_fill_value(int type, void *into, uint64_t bits, uint64_t n, void 
     }
 }
 
-/* ---- momentum that is left alone by values that are not finite -------------------------------- */
+/* ---- momentum that is left alone by values that are not finite ------------------------------ */
 
 /* count: how many values in front of the first bad one's chunk; n where none is bad. */
 template <class T> __global__ void __launch_bounds__(THREADS) first_bad_kernel(each_task t) {

@@ -28,6 +28,7 @@ static int device_info(int, rill__cuda_device *d) {
 }
 using emulate::allocate;
 using emulate::allocate_host;
+using emulate::allocate_on;
 using emulate::copy;
 using emulate::device_of;
 using emulate::event_create;
@@ -35,6 +36,7 @@ using emulate::event_free;
 using emulate::fill;
 using emulate::release;
 using emulate::release_host;
+using emulate::release_on;
 using emulate::stream_create;
 using emulate::stream_free;
 static int wait(void *stream) { return emulate::stream_wait(stream); }
@@ -81,6 +83,24 @@ static int device_info(int device, rill__cuda_device *d) {
 }
 static int allocate(size_t bytes, void **at) { return cudaMalloc(at, bytes ? bytes : 1); }
 static int release(void *at) { return cudaFree(at); }
+/* Freed memory stays in the pool: to give it back would mean to wait. */
+static int keep_pool() {
+    static bool kept[64];
+    int device;
+    cudaMemPool_t pool;
+    uint64_t all = UINT64_MAX;
+    RILL_CUDA_TRY(cudaGetDevice(&device));
+    if (device < 0 || device >= 64 || kept[device]) return 0;
+    RILL_CUDA_TRY(cudaDeviceGetDefaultMemPool(&pool, device));
+    RILL_CUDA_TRY(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+    kept[device] = true;
+    return 0;
+}
+static int allocate_on(size_t bytes, void **at, void *stream) {
+    RILL_CUDA_TRY(keep_pool());
+    return cudaMallocAsync(at, bytes ? bytes : 1, (cudaStream_t)stream);
+}
+static int release_on(void *at, void *stream) { return cudaFreeAsync(at, (cudaStream_t)stream); }
 static int allocate_host(size_t bytes, void **at) {
     return cudaHostAlloc(at, bytes ? bytes : 1, cudaHostAllocMapped | cudaHostAllocPortable);
 }
@@ -173,6 +193,8 @@ static rill__cuda_table make_table() {
     t.event_done = done;
     t.stream_wait_event = wait_event;
     t.stream_wait_flag = wait_flag;
+    t.allocate_on = allocate_on;
+    t.release_on = release_on;
 #define KERNEL(name) t.name = rill__cuda_##name
     KERNEL(topk_workspace);
     KERNEL(topk);

@@ -228,7 +228,8 @@ static __device__ __forceinline__ void find_kth(const topk_task &t, finish_room 
     __syncthreads();
     if (!room.above) return;
     __threadfence();
-    finish_levels(t, room, total, low + (find_bin(bins, rank, room.find) << shift), shift, rank);
+    const u32 from = low + (find_bin(bins, rank, room.find) << shift); /* changes rank, too */
+    finish_levels(t, room, total, from, shift, rank);
 }
 
 template <class T> __global__ void __launch_bounds__(FINISHERS) kth_kernel(topk_task t) {

@@ -76,7 +76,8 @@ typedef struct rill__link_table {
     /* Advances the calls of other ranks that live in this process, and never waits. NULL: there are
      * none. */
     void (*help)(rill__link *);
-    /* Nobody advances this rank's calls any more: they go before the link does. NULL: nobody did. */
+    /* Nobody advances this rank's calls any more: they go before the link does. NULL: nobody
+     * did. */
     void (*unhelp)(rill__link *);
     /* Memory of each rank of a host that the others of it can read and write: segment[place] and
      * sizes[place], NULL on a rank that lacks the memory for these tables. Collective over the

@@ -29,6 +29,7 @@ static rill_status reserve(rill_reducer *r) {
     RILL_TRY(rill__stream_create_in(r->space, r->type, r->dim, &r->part));
     RILL_TRY(rill_stream_create(r->type, r->dim, &r->result));
     rill__stream_init_in(&r->borrowed, r->space, r->type, r->dim);
+    RILL_TRY(rill__space_wait(r->space)); /* the user may look at the residual from now on */
     if (r->space->is_host) return RILL_OK;
     RILL_TRY(rill_stream_create(r->type, r->dim, &r->staged));
     r->staged->idx.memory = r->staged->val.memory = r->space->page_locked;
@@ -46,7 +47,7 @@ static rill_status reserve_memory(rill_reducer *r) {
     return RILL_OK;
 }
 
-static rill_status create_request(rill_reducer *r) {
+rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill_request **request) {
     rill_options o = rill__reducer_call_options(r);
     const rill_stream *in = r->choice == RILL__SEND_ALL ? &r->borrowed : r->selected;
     rill__arguments a = {.collective = r->collective,
@@ -56,16 +57,20 @@ static rill_status create_request(rill_reducer *r) {
                          .root = -1,
                          .feedback = &r->feedback,
                          .sequel = {rill__reducer_complete, r, &r->stats,
-                                    r->space->is_host ? NULL : rill__reducer_reserve},
+                                    r->space->is_host ? NULL : rill__reducer_reserve,
+                                    later ? rill__reducer_enter : NULL},
                          .options = &o};
-    return rill__call(r->comm, &a, RILL__PERSISTENT, &r->request);
+    return rill__call(r->comm, &a, RILL__PERSISTENT, request);
 }
 
 rill_status rill__reducer_prepare(rill_reducer *r) {
+    rill__reducer_on_reset(r);
     if (r->request) RILL_TRY(rill__request_release(&r->request));
     r->feedback.k = r->k = rill__reducer_stage_k(r);
     RILL_TRY(reserve_memory(r));
-    return create_request(r);
+    RILL_TRY(rill__reducer_make_request(r, false, &r->request));
+    r->now = r->request;
+    return RILL_OK;
 }
 
 /* ---- create, free ------------------------------------------------------------------------- */
@@ -148,6 +153,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     if (!pointer || !*pointer) return RILL_OK;
     rill_reducer *r = *pointer;
     rill_status status = rill__reducer_is_busy(r) ? rill_reducer_wait(r) : RILL_OK;
+    rill__reducer_on_free(r);
     rill_status freed = rill__request_release(&r->request);
     if (status == RILL_OK) status = freed;
     rill__reducer_selectors_free(r);

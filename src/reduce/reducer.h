@@ -71,6 +71,8 @@ struct rill_reducer {
     rill_stream *landed;    /* that, where the user gave no stream */
     rill__piece given_back; /* a returned part, in the space */
     rill_request *request;
+    rill_request *now;   /* that of the step under way, or of the last: request, or one of on's */
+    struct rill__on *on; /* steps in the order of a stream; NULL: there was none yet */
     rill__feedback feedback;
     rill__target target;
     rill_tensor *tensors; /* the list of the last fused step */
@@ -100,9 +102,11 @@ struct rill_reducer {
 };
 
 /* ---- reducer.c ---- */
-/* rill_reducer_create with gradients, updates and residual in a space; NULL: that of the options. */
+/* rill_reducer_create with all vectors in a space; NULL: that of the options. */
 rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type, uint64_t dim,
                                     const rill_reducer_options *, rill_reducer **out);
+/* A request for steps; in the order of a stream, where later. */
+rill_status rill__reducer_make_request(rill_reducer *, bool later, rill_request **);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
 
@@ -114,8 +118,32 @@ static inline rill_status rill__reducer_follow(const rill_reducer *r, void *stre
 }
 
 /* ---- reducer_step.c ---- */
-rill__sequel_complete rill__reducer_complete;     /* the last stage of a step */
+rill__sequel_complete rill__reducer_complete;                   /* the last stage of a step */
+rill_status rill__reducer_enter(void *reducer, uint8_t *flags); /* rill__sequel.enter */
 rill_status rill__reducer_reserve(void *reducer); /* memory in the space for that stage */
+
+/* ---- reducer_on.c: steps in the order of a device's stream ---- */
+typedef struct rill__on_step {
+    struct rill__on_step *next;
+    rill_request *request;
+    void *mark; /* in the user's stream, behind which the gradient is there */
+    const void *gradient;
+    void *update;
+    rill_tensor *tensors; /* n of them, a copy; or NULL */
+    int n;
+    uint32_t number;    /* what the user's stream waits for */
+    rill_status failed; /* already when it was queued */
+    char error[200];
+} rill__on_step;
+void rill__reducer_prepare_on(rill_reducer *, const rill__on_step *); /* reducer_step.c */
+/* Steps are queued, or were, and the user has not been told of their end. */
+bool rill__reducer_on_busy(const rill_reducer *);
+rill_status rill__reducer_on_wait(rill_reducer *);
+rill_status rill__reducer_on_test(rill_reducer *, int *done);
+const rill_request *rill__reducer_on_request(const rill_reducer *); /* of the last */
+/* Forgets the requests of steps that are over: those to come have others. */
+void rill__reducer_on_reset(rill_reducer *);
+void rill__reducer_on_free(rill_reducer *);
 
 /* ---- reducer_options.c ---- */
 /* The user's options: checked, copied, and with what 0 stands for. */
@@ -180,6 +208,7 @@ rill_status rill__reducer_decide(rill_reducer *, const void *gradient);
  * doing, and not a thread's, when the reducer can be used again. */
 static inline bool rill__reducer_is_busy(const rill_reducer *r) {
     const rill_request *q = r->request;
+    if (rill__reducer_on_busy(r)) return true;
     return q && rill__task_shown(&q->task) != RILL__IDLE &&
            !atomic_load_explicit(&q->told, memory_order_relaxed);
 }

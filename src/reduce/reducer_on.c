@@ -1,24 +1,403 @@
-/* Steps in the order of a device's stream. */
+/* Steps in the order of a device's stream.
+ *
+ * Idea. The call that queues a step does what fixes its order and nothing else: it records a mark
+ * in the user's stream, takes the place of its collective in the order of calls (a request whose
+ * gate is closed), and lets the stream wait for a flag. A thread of the reducer does the rest, step
+ * by step: it polls for the mark, selects, opens the gate, advances the communicator's requests
+ * until the call has ended, writes the update, and sets the flag. It waits for the device without
+ * the communicator's lock. Whatever happens, the flag is set: a step that failed has an update of
+ * NaNs, and the first failure is kept for who waits or tests.
+ * Cost: while a step is under way, polls with naps of up to 50 us in between. */
 #include "reduce/reducer.h"
 
-static rill_status refuse(const rill_reducer *r, const char *call) {
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+enum { POLLS_WITH_YIELD = 20, SHORT_NAP = 2000, LONG_NAP = 50000 }; /* nanoseconds */
+
+typedef struct rill__on {
+    pthread_mutex_t lock;
+    pthread_cond_t queued, ended;
+    pthread_t thread;
+    bool stop;
+    rill__on_step *first, *last; /* in order; the first is under way */
+    rill__on_step *idle;         /* over, with their requests and marks */
+    uint32_t number;             /* of the last step queued */
+    bool untold;                 /* steps were queued since the user was told of an end */
+    const rill_request *latest;
+    rill_status failed; /* the first failure that nobody was told of */
+    char error[200];
+    rill_stream nothing; /* what a request is told of its input before there is one */
+} rill__on;
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+typedef struct pause {
+    int polls;
+    long nap;
+} pause_t;
+
+static void rest(pause_t *p) {
+    if (p->polls++ < POLLS_WITH_YIELD) {
+        sched_yield();
+        return;
+    }
+    struct timespec time = {.tv_nsec = p->nap};
+    nanosleep(&time, NULL);
+    p->nap = 2 * p->nap < LONG_NAP ? 2 * p->nap : LONG_NAP;
+}
+
+static void advance_until_ended(rill_request *q) {
+    rill__engine *engine = &q->comm->engine;
+    pause_t p = {0, SHORT_NAP};
+    while (atomic_load_explicit(&q->ended, memory_order_acquire) == RILL__NOT_ENDED) {
+        bool moved = false;
+        if (!atomic_load_explicit(&engine->waiting, memory_order_relaxed) &&
+            rill__trylock(engine)) {
+            moved = rill__engine_progress(engine);
+            rill__unlock(engine);
+        }
+        if (moved) p = (pause_t){0, SHORT_NAP};
+        else rest(&p);
+    }
+}
+
+static rill_status await_mark(const rill__space *space, void *mark) {
+    rill_status status;
+    pause_t p = {POLLS_WITH_YIELD, SHORT_NAP};
+    while ((status = space->order->reached(space, mark)) == RILL_IN_PROGRESS)
+        rest(&p);
+    return status == RILL_OK ? space->order->follow_mark(space, mark) : status;
+}
+
+static void keep_failure(rill__on *on, rill_status status, const char *text) {
+    if (status == RILL_OK) return;
+    pthread_mutex_lock(&on->lock);
+    if (on->failed == RILL_OK) {
+        on->failed = status;
+        snprintf(on->error, sizeof on->error, "%s", text);
+    }
+    pthread_mutex_unlock(&on->lock);
+}
+
+/* Everything is over but what the engine keeps of it. */
+static void end_request(rill_request *q, rill_status status) {
+    rill__engine *engine = &q->comm->engine;
+    rill__lock(engine);
+    if (status != RILL_OK) rill__task_fail(&q->task, status);
+    atomic_store_explicit(&q->ended, RILL__ALL_ENDED, memory_order_release);
+    while (rill__task_shown(&q->task) != RILL__COMPLETE)
+        rill__engine_progress(engine);
+    rill__unlock(engine);
+}
+
+static void run_step(rill_reducer *r, rill__on_step *step) {
+    rill_request *q = step->request;
+    if (step->failed == RILL_OK) {
+        step->failed = await_mark(r->space, step->mark);
+        if (step->failed != RILL_OK)
+            snprintf(step->error, sizeof step->error, "%s", rill_last_error());
+    }
+    r->now = q;
+    rill__reducer_prepare_on(r, step);
+    atomic_store_explicit(&q->open, true, memory_order_release);
+    advance_until_ended(q);
+    rill_status status = q->task.status;
+    if (status != RILL_OK) rill__set_error(q->task.error);
+    status = rill__reducer_complete(r, status);
+    if (status != RILL_OK) {
+        char detail[200];
+        snprintf(detail, sizeof detail, "%s", q->task.status ? q->task.error : rill_last_error());
+        keep_failure(r->on, status, detail);
+        rill__reducer_write_nan(r);
+        rill__space_wait(r->space);
+        rill__set_error(detail);
+    }
+    r->space->order->let_go(r->space, step->number);
+    end_request(q, status);
+}
+
+static void *work(void *argument) {
+    rill_reducer *r = argument;
+    rill__on *on = r->on;
+#ifdef __linux__
+    prctl(PR_SET_NAME, "rill-steps");
+    prctl(PR_SET_TIMERSLACK, 1000ul); /* else a nap of 2 us takes 50 */
+#endif
+    pthread_mutex_lock(&on->lock);
+    for (;;) {
+        while (!on->first && !on->stop)
+            pthread_cond_wait(&on->queued, &on->lock);
+        rill__on_step *step = on->first;
+        if (!step) break;
+        pthread_mutex_unlock(&on->lock);
+        run_step(r, step);
+        pthread_mutex_lock(&on->lock);
+        on->first = step->next;
+        if (!on->first) on->last = NULL;
+        step->next = on->idle;
+        on->idle = step;
+        pthread_cond_broadcast(&on->ended);
+    }
+    pthread_mutex_unlock(&on->lock);
+    return NULL;
+}
+
+/* ---- life --------------------------------------------------------------------------------- */
+
+static rill_status start_thread(const char *call, rill_reducer *r) {
+    rill__on *on = rill__calloc(1, sizeof *on);
+    if (!on) return rill__fail(RILL_ERR_MEMORY, "%s: out of memory", call);
+    pthread_mutex_init(&on->lock, NULL);
+    pthread_cond_init(&on->queued, NULL);
+    pthread_cond_init(&on->ended, NULL);
+    rill__stream_init(&on->nothing, r->type, r->dim);
+    r->on = on;
+    /* Signals are for the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&on->thread, NULL, work, r);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code == 0) return RILL_OK;
+    r->on = NULL;
+    pthread_mutex_destroy(&on->lock);
+    pthread_cond_destroy(&on->queued);
+    pthread_cond_destroy(&on->ended);
+    free(on);
+    return rill__fail(RILL_ERR_MEMORY, "%s: no thread: %s", call, strerror(code));
+}
+
+/* Not under way. */
+static void free_step(rill_reducer *r, rill__on_step *step) {
+    rill__request_release(&step->request);
+    r->space->order->mark_free(r->space, step->mark);
+    free(step->tensors);
+    free(step);
+}
+
+void rill__reducer_on_reset(rill_reducer *r) {
+    if (!r->on) return;
+    pthread_mutex_lock(&r->on->lock);
+    rill__on_step *idle = r->on->idle;
+    r->on->idle = NULL;
+    r->on->latest = NULL;
+    pthread_mutex_unlock(&r->on->lock);
+    for (rill__on_step *next; idle; idle = next) {
+        next = idle->next;
+        free_step(r, idle);
+    }
+}
+
+void rill__reducer_on_free(rill_reducer *r) {
+    rill__on *on = r->on;
+    if (!on) return;
+    pthread_mutex_lock(&on->lock);
+    on->stop = true;
+    pthread_cond_signal(&on->queued);
+    pthread_mutex_unlock(&on->lock);
+    pthread_join(on->thread, NULL);
+    rill__reducer_on_reset(r);
+    pthread_mutex_destroy(&on->lock);
+    pthread_cond_destroy(&on->queued);
+    pthread_cond_destroy(&on->ended);
+    free(on);
+    r->on = NULL;
+}
+
+/* ---- what can be asked -------------------------------------------------------------------- */
+
+static bool is_told(const rill__on *on) {
+    return !on->first && on->latest &&
+           atomic_load_explicit(&on->latest->told, memory_order_relaxed);
+}
+
+bool rill__reducer_on_busy(const rill_reducer *r) {
+    rill__on *on = r->on;
+    if (!on) return false;
+    pthread_mutex_lock(&on->lock);
+    bool busy = on->untold && !(is_told(on) && on->failed == RILL_OK);
+    pthread_mutex_unlock(&on->lock);
+    return busy;
+}
+
+/* The lock is held, and no step is under way. */
+static rill_status tell(rill__on *on) {
+    rill_status status = on->failed;
+    if (status != RILL_OK) rill__set_error(on->error);
+    on->failed = RILL_OK;
+    on->untold = false;
+    return status;
+}
+
+rill_status rill__reducer_on_wait(rill_reducer *r) {
+    rill__on *on = r->on;
+    pthread_mutex_lock(&on->lock);
+    while (on->first)
+        pthread_cond_wait(&on->ended, &on->lock);
+    rill_status status = tell(on);
+    pthread_mutex_unlock(&on->lock);
+    return status;
+}
+
+rill_status rill__reducer_on_test(rill_reducer *r, int *done) {
+    rill__on *on = r->on;
+    pthread_mutex_lock(&on->lock);
+    *done = !on->first;
+    rill_status status = *done ? tell(on) : RILL_OK;
+    pthread_mutex_unlock(&on->lock);
+    return status;
+}
+
+const rill_request *rill__reducer_on_request(const rill_reducer *r) {
+    pthread_mutex_lock(&r->on->lock);
+    const rill_request *latest = r->on->latest;
+    pthread_mutex_unlock(&r->on->lock);
+    return latest;
+}
+
+/* ---- queueing ----------------------------------------------------------------------------- */
+
+/* What is wrong on all ranks alike: nothing is started. */
+static rill_status check(const char *call, const rill_reducer *r, void *stream) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
-    return rill__fail(RILL_ERR_UNSUPPORTED, "%s: steps in the order of a stream are not there yet",
-                      call);
+    const rill__engine *engine = &r->comm->engine;
+    if (!r->space->order)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "%s: the reducer's memory is '%s', which has no streams", call,
+                          r->space->name);
+    if (engine->link->simulated || !engine->threaded)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "%s needs a thread that communicates: MPI_THREAD_MULTIPLE, and "
+                          "MPI_Init_thread gave less or was not asked for it",
+                          call);
+    if (r->choice == RILL__UNDECIDED)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "%s: select 'auto' decides in the first step, with the other ranks: that "
+                          "must be rill_reducer_step",
+                          call);
+    if (!rill__reducer_on_busy(r) && rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    bool captured = false;
+    RILL_TRY(r->space->order->capturing(r->space, stream, &captured));
+    if (captured)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "%s: the stream is being captured; a step cannot be part of a graph",
+                          call);
+    return RILL_OK;
+}
+
+static rill_status take_step(const char *call, rill_reducer *r, rill__on_step **out) {
+    rill__on *on = r->on;
+    pthread_mutex_lock(&on->lock);
+    rill__on_step *step = on->idle;
+    if (step) on->idle = step->next;
+    pthread_mutex_unlock(&on->lock);
+    *out = step;
+    if (step) return RILL_OK;
+    step = rill__calloc(1, sizeof *step);
+    if (!step) return rill__fail(RILL_ERR_MEMORY, "%s: out of memory", call);
+    rill_status status = r->space->order->mark_create(r->space, &step->mark);
+    if (status == RILL_OK) status = rill__reducer_make_request(r, true, &step->request);
+    *out = step;
+    if (status == RILL_OK) return RILL_OK;
+    free_step(r, step);
+    return status;
+}
+
+/* The call has its place in the order, but this rank cannot take part: the others must not wait. */
+static rill_status give_up(rill_reducer *r, rill_status status) {
+    rill__engine *engine = &r->comm->engine;
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    rill__lock(engine);
+    rill__abort(engine, engine->seq++, status, engine->rank, detail);
+    rill__unlock(engine);
+    rill__set_error(detail);
+    return status;
+}
+
+static rill_status copy_tensors(const char *call, rill__on_step *step, int n,
+                                const rill_tensor *tensors) {
+    rill_tensor *list = rill__realloc(step->tensors, (size_t)(n + 1) * sizeof *list);
+    if (!list) return rill__fail(RILL_ERR_MEMORY, "%s: out of memory for %d tensors", call, n);
+    step->tensors = list;
+    step->n = n;
+    memcpy(list, tensors, (size_t)n * sizeof *list);
+    return RILL_OK;
+}
+
+static void push(rill__on *on, rill__on_step *step) {
+    step->next = NULL;
+    pthread_mutex_lock(&on->lock);
+    if (on->last) on->last->next = step;
+    else on->first = step;
+    on->last = step;
+    on->latest = step->request;
+    on->untold = true;
+    pthread_cond_signal(&on->queued);
+    pthread_mutex_unlock(&on->lock);
+}
+
+static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
+                         const rill_tensor *tensors, void *stream) {
+    RILL_TRY(check(call, r, stream));
+    if (!r->on) RILL_TRY(start_thread(call, r));
+    rill__on_step *step;
+    rill_status status = take_step(call, r, &step);
+    if (status != RILL_OK) return give_up(r, status);
+    const rill__space_order *order = r->space->order;
+    step->gradient = given.gradient;
+    step->update = given.update;
+    step->number = ++r->on->number;
+    if (tensors) {
+        status = copy_tensors(call, step, given.n, tensors);
+    } else {
+        free(step->tensors);
+        step->tensors = NULL;
+        if ((!given.gradient || !given.update) && r->dim)
+            status = rill__fail(RILL_ERR_ARGUMENT, "%s: %s is NULL", call,
+                                given.gradient ? "update" : "gradient");
+    }
+    if (status == RILL_OK) status = order->record(r->space, step->mark, stream);
+    step->failed = status;
+    snprintf(step->error, sizeof step->error, "%s", status ? rill_last_error() : "");
+    rill__lock(&r->comm->engine);
+    step->request->in = &r->on->nothing;
+    step->request->out = r->result;
+    step->request->blocking = false;
+    rill__request_reserve(step->request);
+    rill__unlock(&r->comm->engine);
+    char error[200];
+    snprintf(error, sizeof error, "%s", step->error);
+    uint32_t number = step->number;
+    push(r->on, step);
+    if (status != RILL_OK) { /* the others learn of it from the step */
+        rill__set_error(error);
+        return status;
+    }
+    return order->hold(r->space, stream, number);
 }
 
 rill_status rill_reducer_step_on(rill_reducer *r, const void *gradient, void *update,
                                  void *stream) {
-    (void)gradient;
-    (void)update;
-    (void)stream;
-    return refuse(r, "rill_reducer_step_on");
+    return queue("rill_reducer_step_on", r, (rill__on_step){.gradient = gradient, .update = update},
+                 NULL, stream);
 }
 
 rill_status rill_reducer_step_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
                                          void *stream) {
-    (void)n;
-    (void)tensors;
-    (void)stream;
-    return refuse(r, "rill_reducer_step_tensors_on");
+    static const rill_tensor none;
+    bool wrong = n < 0 || (n && !tensors);
+    return queue("rill_reducer_step_tensors_on", r, (rill__on_step){.n = wrong ? 0 : n},
+                 wrong || !tensors ? &none : tensors, stream);
 }

@@ -53,14 +53,17 @@ static void stage(rill_reducer *r) {
     rill_stream_clear(r->selected);
 }
 
-static void start_call(rill_reducer *r) {
-    rill_request *q = r->request;
-    rill__engine *engine = &r->comm->engine;
-    stage(r);
+static void tell_call(rill_reducer *r) {
     /* The stage's, which all ranks know: one that has nothing to say did not come to select. */
     r->feedback.k = r->choice == RILL__SEND_SELECTED ? rill__reducer_stage_k(r) : r->k;
     r->feedback.step = r->steps;
-    q->out = r->target.stream && r->space->is_host ? r->target.stream : r->result;
+    r->now->out = r->target.stream && r->space->is_host ? r->target.stream : r->result;
+}
+
+static void start_call(rill_reducer *r) {
+    rill_request *q = r->now = r->request;
+    rill__engine *engine = &r->comm->engine;
+    tell_call(r);
     q->blocking = r->blocking;
     atomic_store_explicit(&q->told, false, memory_order_relaxed);
     rill__lock(engine);
@@ -74,24 +77,32 @@ static void start_call(rill_reducer *r) {
     rill__unlock(engine);
 }
 
-static rill_status begin(rill_reducer *r, const char *call, const void *gradient,
-                         const rill__target *target, bool blocking) {
-    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
-    if (rill__reducer_is_busy(r))
-        return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+/* Lock held, by whoever advances the requests. */
+rill_status rill__reducer_enter(void *reducer, uint8_t *flags) {
+    rill_reducer *r = reducer;
+    tell_call(r);
+    r->now->in = r->staged;
+    r->now->feedback = &r->feedback;
+    if (r->skipped && r->voids) *flags = RILL__FLAG_VOID;
+    if (r->failed != RILL_OK) rill__set_error(r->error);
+    return r->failed;
+}
+
+/* order: whether what the reducer does comes behind the user's work. */
+static rill_status prepare(rill_reducer *r, const char *call, const void *gradient,
+                           const rill__target *target, rill_status order) {
     /* What is left of a step must stay as it is until the reducer has been moved. */
     if (r->moving.interrupted && r->comm->engine.peers.revoked)
         return rill__peers_error(&r->comm->engine);
     rill__reducer_free_kept(r);
     r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
-    r->blocking = blocking;
     r->skipped = r->uses_pending = false;
     r->fed = r->taken = NULL;
-    rill_status status = check_target(r, call, target);
+    rill_status status = order;
+    if (status == RILL_OK) status = check_target(r, call, target);
     if (status == RILL_OK && !gradient && r->dim)
         status = rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is NULL", call);
-    if (status == RILL_OK) status = rill__reducer_follow(r, NULL);
     if (status != RILL_OK) fail_here(r, status);
     r->target = *target;
     if (status != RILL_OK) r->target.stream = NULL;
@@ -109,7 +120,18 @@ static rill_status begin(rill_reducer *r, const char *call, const void *gradient
         status = rill__reducer_select(r, gradient);
         if (status != RILL_OK) fail_here(r, status);
     }
+    stage(r);
     r->ticks[1] = rill__ticks(r->comm->engine.link);
+    return RILL_OK;
+}
+
+static rill_status begin(rill_reducer *r, const char *call, const void *gradient,
+                         const rill__target *target, bool blocking) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    r->blocking = blocking;
+    RILL_TRY(prepare(r, call, gradient, target, rill__reducer_follow(r, NULL)));
     start_call(r);
     return RILL_OK;
 }
@@ -152,7 +174,7 @@ static bool write_update(rill_reducer *r) {
 static void collect_stats(rill_reducer *r) {
     const rill__clock *clock = &r->comm->clock;
     uint64_t voided = r->stats.voided;
-    rill__request_statistics(r->request, &r->stats);
+    rill__request_statistics(r->now, &r->stats);
     r->stats.voided = voided;
     r->stats.voided_total = r->voided_total;
     r->stats.selected_k = r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz;
@@ -169,14 +191,14 @@ static bool is_void(rill_reducer *r) {
     const rill_stream *result = r->delivered;
     r->checks = false;
     if (!r->voids) return false;
-    if (r->request->task.flags & RILL__FLAG_VOID) return true;
+    if (r->now->task.flags & RILL__FLAG_VOID) return true;
     r->checks = r->choice == RILL__SEND_ALL && !r->fed && !r->taken;
     return !r->checks && !rill__dense_is_finite(r->space, r->type, result->val.data, result->nnz);
 }
 
 rill_status rill__reducer_reserve(void *reducer) {
     rill_reducer *r = reducer;
-    rill_stream *to = r->target.stream ? r->target.stream : r->landed, *from = r->request->out;
+    rill_stream *to = r->target.stream ? r->target.stream : r->landed, *from = r->now->out;
     rill__shape shape = rill__stream_shape(r->selected);
     if (from->form == RILL__DENSE) RILL_TRY(rill__stream_reserve_dense(to));
     else if (from->form == RILL__SPARSE) RILL_TRY(rill__stream_reserve_pairs(to, from->nnz));
@@ -187,10 +209,10 @@ rill_status rill__reducer_reserve(void *reducer) {
 
 /* The result where the reducer's other vectors lie. */
 static rill_status land(rill_reducer *r) {
-    r->delivered = r->request->out;
+    r->delivered = r->now->out;
     if (r->space->is_host) return RILL_OK;
     r->delivered = r->target.stream ? r->target.stream : r->landed;
-    return rill_stream_copy(r->delivered, r->request->out);
+    return rill_stream_copy(r->delivered, r->now->out);
 }
 
 static rill_status deliver(rill_reducer *r) {
@@ -235,19 +257,26 @@ rill_status rill_reducer_wait(rill_reducer *r) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_wait: reducer is NULL");
     if (!rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "rill_reducer_wait: no step is under way");
-    return rill_wait(r->request);
+    return rill__reducer_on_busy(r) ? rill__reducer_on_wait(r) : rill_wait(r->request);
 }
 
 rill_status rill_reducer_test(rill_reducer *r, int *done) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_test: reducer is NULL");
     if (!done) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_test: done is NULL");
     *done = 1;
+    if (rill__reducer_on_busy(r)) return rill__reducer_on_test(r, done);
     return rill__reducer_is_busy(r) ? rill_test(r->request, done) : RILL_OK;
 }
 
 rill_request *rill_reducer_request(const rill_reducer *r) {
-    bool started = r && r->request && rill__task_shown(&r->request->task) != RILL__IDLE;
-    return started ? r->request : NULL;
+    const rill_request *now = r ? r->now : NULL;
+    if (r && rill__reducer_on_busy(r)) now = rill__reducer_on_request(r);
+    bool started = now && rill__task_shown(&now->task) != RILL__IDLE;
+    union {
+        const rill_request *from;
+        rill_request *to;
+    } request = {.from = now};
+    return started ? request.to : NULL;
 }
 
 /* ---- the public forms --------------------------------------------------------------------- */
@@ -375,6 +404,26 @@ static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
         at += tensors[i].count * size;
         r->residual_is_zero = false;
     }
+}
+
+/* Behind the mark of a user's stream: all that comes before the call. The user's memory is his
+ * again only when the step is over, as in a blocking one. */
+void rill__reducer_prepare_on(rill_reducer *r, const rill__on_step *step) {
+    static const char call[] = "rill_reducer_step_on";
+    rill__target target = {.dense = step->update, .tensors = step->tensors};
+    const void *gradient = step->gradient;
+    rill_status status = step->failed;
+    r->blocking = true;
+    if (status != RILL_OK) rill__set_error(step->error);
+    if (status == RILL_OK && step->tensors) {
+        status = fuse(r, call, step->n, step->tensors, &target);
+        gradient = r->fused.data;
+        if (status == RILL_ERR_MEMORY) keep_tensors(r, step->n, step->tensors);
+    }
+    status = prepare(r, call, gradient, &target, status);
+    if (status == RILL_OK) return;
+    fail_here(r, status);
+    rill_stream_clear(r->staged);
 }
 
 static rill_status begin_tensors(rill_reducer *r, const char *call, int n,

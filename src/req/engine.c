@@ -113,12 +113,16 @@ static void complete(rill__engine *engine, rill__task *task) {
         task->held = parcel->next;
         rill__parcel_return(engine, parcel);
     }
-    task->life = RILL__COMPLETE;
+    task->life = task->ending ? RILL__ENDING : RILL__COMPLETE;
     engine->past[task->seq % RILL__REMEMBERED] = task->expect;
     if (task->completed) task->completed(task);
 }
 
 static void advance(rill__engine *engine, rill__task *task) {
+    if (task->life == RILL__ENDING) {
+        if (task->ending(task) != RILL_IN_PROGRESS) task->life = RILL__COMPLETE;
+        return;
+    }
     if (engine->notes && rill__apply_notes(engine, task)) {
         complete(engine, task);
         return;
@@ -207,7 +211,7 @@ static void count_driver(rill__engine *engine, int change) {
 void rill__engine_wait(rill__task *task) {
     rill__engine *engine = task->engine;
     count_driver(engine, 1);
-    while (task->life == RILL__ACTIVE || task->life == RILL__DRAINING) {
+    while (task->life != RILL__IDLE && task->life != RILL__COMPLETE) {
         engine->alone = !engine->crowded && engine->active == task && !task->next;
         engine->driven = task;
         bool moved = rill__engine_progress(engine);

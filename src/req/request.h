@@ -140,7 +140,14 @@ typedef struct rill__engine {
     struct rill__mpi_sums *mpi_sums; /* coll/patterns/mpi_allreduce.h; NULL: the link has no MPI */
 } rill__engine;
 
-typedef enum rill__life { RILL__IDLE = 0, RILL__ACTIVE, RILL__DRAINING, RILL__COMPLETE } rill__life;
+/* ENDING: the messages are through, and something else (task.ending) is not. */
+typedef enum rill__life {
+    RILL__IDLE = 0,
+    RILL__ACTIVE,
+    RILL__DRAINING,
+    RILL__ENDING,
+    RILL__COMPLETE
+} rill__life;
 
 typedef rill_status rill__step(rill__task *); /* RILL_OK done, RILL_IN_PROGRESS, or a failure */
 
@@ -150,9 +157,11 @@ struct rill__task {
     rill__task *next;
     rill__step *step;
     void (*completed)(rill__task *); /* may be NULL */
+    /* After that, until it gives something else than RILL_IN_PROGRESS; NULL: nothing to wait for */
+    rill__step *ending;
     rill__life life;
-    /* The same for those without the lock: never DRAINING, and COMPLETE only when the engine is
-     * through with the request. */
+    /* The same for those without the lock: never DRAINING or ENDING, and COMPLETE only when the
+     * engine is through with the request. */
     _Atomic(rill__life) shown;
     bool waited_for; /* it may block in MPI: only the caller who waits for it may advance it */
     bool inquired;   /* it has asked the others what they are in */

@@ -32,6 +32,9 @@ typedef struct rill__cuda {
     char *seen;           /* page-locked: the same, copied */
     void *workspace, *aligned;
     size_t workspace_bytes, aligned_bytes;
+    void **retired; /* page-locked memory that is freed at the end: to free it may mean to wait for
+                       a stream that waits for this instance */
+    int n_retired;
     rill__cuda_lane lane[2];
     int next_lane;
     volatile uint32_t *flag; /* page-locked: what users' streams wait for */

@@ -1,4 +1,4 @@
-/* Selection in a space that has kernels for it: what host code does with select_kernels.h elsewhere.
+/* Selection in a space that has kernels for it: what host code does elsewhere (select_kernels.h).
  * What a pick gives is defined by select/, to the bit. */
 #ifndef RILL_SPACE_PICK_H
 #define RILL_SPACE_PICK_H

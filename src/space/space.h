@@ -18,8 +18,8 @@
 
 typedef struct rill__space rill__space;
 
-/* The order of a device's work and a user's: streams of the device's own kind (a cudaStream_t; NULL:
- * the legacy one). None of it waits. */
+/* The order of a device's work and a user's: streams of the device's own kind (a cudaStream_t;
+ * NULL: the legacy one). None of it waits. */
 typedef struct rill__space_order {
     /* A mark in the user's stream, made once and recorded again and again. */
     rill_status (*mark_create)(const rill__space *, void **mark);

@@ -121,17 +121,23 @@ static void *allocate(const rill__memory *memory, size_t bytes) {
     rill__cuda *c = rill__cuda_of((const rill__space *)memory);
     void *at = NULL;
     int before = rill__cuda_enter(c);
-    if (c->table->allocate(bytes + RILL__SLACK, &at)) at = NULL;
+    int error = c->shared ? c->table->allocate(bytes + RILL__SLACK, &at)
+                          : c->table->allocate_on(bytes + RILL__SLACK, &at, c->stream);
+    if (error) at = NULL;
     rill__cuda_leave(c, before);
     return at;
 }
 
-/* CUDA waits for the work that may use it. */
+static int free_device(rill__cuda *c, void *data) {
+    return c->shared ? c->table->release(data) : c->table->release_on(data, c->stream);
+}
+
+/* Behind the work that may use it. */
 static void release(const rill__memory *memory, void *data, size_t bytes) {
     rill__cuda *c = rill__cuda_of((const rill__space *)memory);
     (void)bytes;
     int before = rill__cuda_enter(c);
-    rill__cuda_check(c, c->table->release(data), "release");
+    rill__cuda_check(c, free_device(c, data), "release");
     rill__cuda_leave(c, before);
 }
 
@@ -146,21 +152,28 @@ static void *allocate_host(const rill__memory *memory, size_t bytes) {
     rill__cuda_leave(c, before);
     return at;
 }
+static void retire(rill__cuda *c, void *data) {
+    void **more = rill__realloc(c->retired, (size_t)(c->n_retired + 1) * sizeof *more);
+    if (more) c->retired = more;
+    if (more) c->retired[c->n_retired++] = data;
+    else c->table->release_host(data);
+}
 static void release_host(const rill__memory *memory, void *data, size_t bytes) {
     rill__cuda *c = of_page_locked(memory);
     (void)bytes;
     int before = rill__cuda_enter(c);
-    rill__cuda_check(c, c->table->release_host(data), "release of page-locked memory");
+    retire(c, data);
     rill__cuda_leave(c, before);
 }
 
 /* What fails here is not sticky: the caller gives the memory back and goes on. */
 static void *grow(rill__cuda *c, void **data, size_t *have, size_t bytes) {
     if (*data && *have >= bytes) return *data;
-    if (*data) rill__cuda_check(c, c->table->release(*data), "release");
+    if (*data) rill__cuda_check(c, free_device(c, *data), "release");
     *data = NULL;
     *have = 0;
-    int error = c->table->allocate(bytes, data);
+    int error = c->shared ? c->table->allocate(bytes, data)
+                          : c->table->allocate_on(bytes, data, c->stream);
     if (error) {
         *data = NULL;
         rill__fail(RILL_ERR_MEMORY, "out of memory on device %d: %zu bytes of workspace (CUDA: %s)",
@@ -197,7 +210,7 @@ static rill__cuda_lane *free_lane(rill__cuda *c, size_t bytes) {
         if (!rill__cuda_check(c, c->table->event_done(lane->event, &done), "copy")) break;
     lane->used = false;
     if (lane->data && lane->bytes >= room) return lane;
-    if (lane->data) c->table->release_host(lane->data);
+    if (lane->data) retire(c, lane->data);
     lane->data = NULL;
     lane->bytes = 0;
     if (c->table->allocate_host(room, &lane->data)) {
@@ -309,8 +322,12 @@ static void destroy(rill__cuda *c) {
     const rill__cuda_table *t = c->table;
     int before = rill__cuda_enter(c);
     if (c->stream) t->stream_wait(c->stream);
-    if (c->workspace) t->release(c->workspace);
-    if (c->aligned) t->release(c->aligned);
+    if (c->workspace) free_device(c, c->workspace);
+    if (c->aligned) free_device(c, c->aligned);
+    if (c->stream) t->stream_wait(c->stream);
+    for (int i = 0; i < c->n_retired; i++)
+        t->release_host(c->retired[i]);
+    free(c->retired);
     if (c->words) t->release(c->words);
     if (c->seen) t->release_host(c->seen);
     for (int i = 0; i < 2; i++) {

@@ -64,7 +64,17 @@ static void topk_room(void) {
             }
 }
 
+/* Few of few values: a bound that the sample gives has many candidates for its room. */
+static void topk_small(void) {
+    for (size_t t = 0; t < 3; t++)
+        for (uint64_t n = 200; n < 9000; n += n / 3 + 7)
+            for (uint64_t k = 2; k < n; k = k * 3 + 1)
+                for (int form = 0; form < FORMS; form++)
+                    topk_case(types[t], NORMAL, n, k, (enum form)form, false);
+}
+
 void test_topk(void) {
+    topk_small();
     topk_room();
     topk_sizes();
     topk_data(20011, cuda_few);

@@ -151,7 +151,8 @@ static const struct {
 } parts[] = {{"spaces", test_spaces},
              {"selectors", test_selectors},
              {"reducers", test_reducers},
-             {"failures", test_failures}};
+             {"failures", test_failures},
+             {"streams", test_streams}};
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);

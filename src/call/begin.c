@@ -1,0 +1,173 @@
+/* The start of a call: its place in the order of calls, what is said of it to others and to the
+ * planner, and its input; at once, or (rill__request_reserve) when a gate is opened. */
+#include "call/call.h"
+#include "coll/topk/topk.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DEFAULT_BLOCK 256 /* entries, where neither the options nor the input tell */
+
+/* What all ranks must have alike, in one word. */
+static uint64_t arguments_word(const rill_request *r) {
+    uint64_t words[] = {(uint64_t)r->collective, r->task.expect.dim, (uint64_t)r->task.shape.type,
+                        r->task.expect.op, (uint64_t)(int64_t)r->root};
+    uint64_t hash = rill__hash_more(RILL__HASH_START, words, sizeof words);
+    rill_options options = rill__settings_options(&r->plan.settings);
+    options.block = r->plan.block;
+    return rill__settings_hash_options(hash, &options);
+}
+
+/* The planner may choose an algorithm that wants blocks: the form is known only then. */
+bool rill__request_takes_input_late(const rill_request *r) {
+    return !r->plan.settings.algorithm && r->plan.settings.block;
+}
+
+/* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
+static uint32_t arguments_hash(const rill_request *r) {
+    const rill__algorithm *forced = r->plan.settings.algorithm;
+    uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->plan.settings.partition == RILL__BALANCED);
+    rest ^= (uint32_t)(r->plan.block * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    return rest ^ (forced ? rill__name_hash(forced->name) : 0);
+}
+
+/* Bits of what an absent entry of the result stands for. */
+static uint64_t fill_of(const rill_request *r) {
+    uint64_t bits = 0;
+    if (r->op && r->op->neutral == 0 && !signbit(r->op->neutral)) return 0;
+    if (r->op) rill__neutral(r->op, r->in->type, &bits);
+    else memcpy(&bits, r->in->fill, sizeof bits);
+    return bits;
+}
+
+/* The room of the algorithm, as far as it is known before the planning. */
+static void furnish(rill_request *r) {
+    rill__run *run = &r->run;
+    run->op = r->op;
+    run->shape.type = r->in->type;
+    run->shape.index_bytes = r->in->index_bytes;
+    run->dim = r->in->dim;
+    run->root = r->root;
+    run->block = r->plan.settings.block        ? r->plan.settings.block
+                 : r->in->form == RILL__BLOCKS ? r->in->block
+                                               : DEFAULT_BLOCK;
+    run->coding.index = &rill__codec_raw;
+    run->coding.value = &rill__value_raw;
+    run->coding.turns_dense = false;
+    run->entries = r->nnz_in = r->in->nnz;
+    run->in_place = r->in == r->out;
+    run->feedback = r->feedback;
+    run->skew = 0;
+    run->more_memory = false;
+    run->used_codec = NULL;
+    r->outside.out = rill__request_output(r);
+    r->outside.first = r->first;
+    r->outside.count = r->count;
+    r->outside.may_block = r->blocking;
+    r->outside.keeps_room = r->collective == RILL_REDUCE;
+}
+
+/* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one,
+ * also what the input or the default gives. */
+static void introduce(rill_request *r) {
+    rill__planned *p = &r->plan;
+    const rill__algorithm *forced = p->settings.algorithm;
+    p->collective = r->collective;
+    p->type = r->in->type;
+    p->dim = r->in->dim;
+    p->op = r->op;
+    p->op_hash = r->op ? rill__name_hash(r->op->name) : 0;
+    p->block = forced && forced->takes_blocks ? r->run.block : p->settings.block;
+    p->reducer = r->feedback != NULL;
+    p->k = r->feedback ? r->feedback->k : 0;
+    p->blocking = r->blocking;
+    p->algorithm = forced;
+    p->predicted = 0;
+}
+
+/* What ranks must have alike, and what the planner is told. The fields are set one by one, here and
+ * above: a struct that is put together and then copied is read with wider loads than it was written
+ * with, and such a load waits until all stores before it have left the core, those to memory that
+ * another rank reads among them. */
+static void announce(rill_request *r) {
+    rill__task *task = &r->task;
+    r->started = rill__ticks(r->comm->engine.link);
+    furnish(r);
+    introduce(r);
+    task->waited_for = r->blocking;
+    task->shape.type = r->in->type;
+    task->shape.index_bytes = r->in->index_bytes;
+    task->expect.collective = (uint8_t)r->collective;
+    task->expect.type = (uint8_t)task->shape.type;
+    task->expect.algorithm = task->expect.memory = 0;
+    task->expect.op = r->plan.op_hash;
+    task->expect.arguments = arguments_hash(r);
+    task->expect.dim = r->in->dim;
+    task->nnz_sum = task->nnz_max = r->nnz_in;
+    task->fill = fill_of(r);
+    memcpy(r->run.fill, &task->fill, sizeof r->run.fill);
+    task->may_post = !r->plan.algorithm || r->plan.algorithm->posts_mpi_collective;
+    if (r->feedback) {
+        r->feedback->returns = 0;
+        r->feedback->collision_error = 0;
+    }
+}
+
+static void start(rill_request *r) {
+    rill__planner *planner = &r->comm->planner;
+    rill__task_start(&r->task);
+    r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
+                        rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
+    /* A rank without a key would count calls of this kind differently from then on. */
+    rill_status status = r->only_agrees ? RILL_OK : rill__plan_begin(planner, &r->plan);
+    if (status != RILL_OK) rill__task_abort(&r->task, status);
+}
+
+/* A rank that fails here takes part, and tells the others. */
+static void take_input(rill_request *r) {
+    rill__rooms_begin(r);
+    rill_status status = r->only_agrees || rill__task_failed(&r->task) ? RILL_OK
+                                                                       : rill__rooms_reserve(r);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
+    r->phase = RILL__P_PLAN;
+    if (r->comm->defaults.check) {
+        r->phase = RILL__P_CHECK;
+        rill__agree_start(&r->agree, arguments_word(r), NULL, 0);
+    }
+    if (rill__request_takes_input_late(r)) r->input = rill__part_empty(0, r->in->dim);
+    else rill__request_input(r);
+}
+
+rill_status rill__request_begin(rill_request *r) {
+    r->task.ending = NULL;
+    announce(r);
+    start(r);
+    take_input(r);
+    return RILL_OK;
+}
+
+static rill_status ending(rill__task *task) {
+    rill_request *r = (rill_request *)task;
+    bool all = atomic_load_explicit(&r->ended, memory_order_acquire) == RILL__ALL_ENDED;
+    return all ? RILL_OK : RILL_IN_PROGRESS;
+}
+
+void rill__request_reserve(rill_request *r) {
+    atomic_store_explicit(&r->open, false, memory_order_relaxed);
+    atomic_store_explicit(&r->ended, RILL__NOT_ENDED, memory_order_relaxed);
+    atomic_store_explicit(&r->told, false, memory_order_relaxed);
+    r->task.ending = ending;
+    r->feedback = NULL; /* the step before may still use it */
+    announce(r);
+    start(r);
+    r->phase = RILL__P_GATE;
+}
+
+void rill__request_pass_gate(rill_request *r) {
+    uint8_t flags = 0;
+    rill_status status = r->sequel.enter(r->sequel.whom, &flags);
+    announce(r);
+    take_input(r);
+    if (status != RILL_OK) rill__task_fail(&r->task, status);
+    r->task.flags |= flags;
+}

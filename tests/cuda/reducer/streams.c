@@ -1,0 +1,267 @@
+/* Steps in the order of a device's stream: many queued at once, without a wait of the host, against
+ * blocking steps of the host. */
+#include "device.h"
+
+enum { STEPS = 6, MOST_REDUCERS = 3 };
+
+typedef struct queue_plan {
+    rill_reducer_options options;
+    rill_type type;
+    uint64_t dim;
+    int reducers;
+    bool tensors, wild, one_stream;
+} queue_plan;
+
+/* One reducer of each kind, and the buffers of all steps. */
+typedef struct lane {
+    rill_reducer *host, *there;
+    void *stream;
+    char *gradients[STEPS], *expected[STEPS]; /* on the host */
+    void *page_locked[STEPS];
+    char *input[STEPS], *update[STEPS], *copy[STEPS]; /* on the device */
+} lane;
+
+static void make_lane(rank *r, const queue_plan *p, lane *l, int number, rng *random) {
+    rill_reducer_options o = p->options;
+    size_t bytes = p->dim * value_size(p->type);
+    CHECK_OK(rill_reducer_create(r->comm[0], p->type, p->dim, &o, &l->host));
+    o.memory = RILL_CUDA;
+    CHECK_OK(rill_reducer_create(r->comm[1], p->type, p->dim, &o, &l->there));
+    if (p->one_stream) l->stream = r->stream;
+    else CHECK(cuda->stream_create(&l->stream) == 0);
+    for (int i = 0; i < STEPS; i++) {
+        l->gradients[i] = gradient_of(p->type, p->dim, random, false);
+        if (p->wild && i == 2 && r->rank == number % r->size)
+            value_store(p->type, l->gradients[i], 7, (double)NAN);
+        l->expected[i] = calloc(p->dim + 1, value_size(p->type));
+        CHECK(cuda->allocate_host(bytes, &l->page_locked[i]) == 0);
+        memcpy(l->page_locked[i], l->gradients[i], bytes);
+        l->input[i] = device_new(NULL, bytes);
+        l->update[i] = device_new(NULL, bytes);
+        l->copy[i] = device_new(NULL, bytes);
+    }
+}
+
+static void free_lane(const queue_plan *p, lane *l) {
+    CHECK_OK(rill_reducer_free(&l->host));
+    CHECK_OK(rill_reducer_free(&l->there));
+    if (!p->one_stream) CHECK(cuda->stream_free(l->stream) == 0);
+    for (int i = 0; i < STEPS; i++) {
+        free(l->gradients[i]);
+        free(l->expected[i]);
+        CHECK(cuda->release_host(l->page_locked[i]) == 0);
+        device_free(l->input[i]);
+        device_free(l->update[i]);
+        device_free(l->copy[i]);
+    }
+}
+
+/* The gradient comes by the stream's own work before, and the update goes on by its work after. */
+static void queue_step(const queue_plan *p, lane *l, int i) {
+    size_t size = value_size(p->type), bytes = p->dim * size;
+    uint64_t cut = p->dim / 3;
+    CHECK(cuda->copy(l->input[i], l->page_locked[i], bytes, l->stream) == 0);
+    rill_tensor tensors[2] = {{l->input[i], l->update[i], cut},
+                              {l->input[i] + cut * size, l->update[i] + cut * size, p->dim - cut}};
+    if (p->tensors) CHECK_OK(rill_reducer_step_tensors_on(l->there, 2, tensors, l->stream));
+    else CHECK_OK(rill_reducer_step_on(l->there, l->input[i], l->update[i], l->stream));
+    CHECK(cuda->copy(l->copy[i], l->update[i], bytes, l->stream) == 0);
+}
+
+static void run_queues(rank *r) {
+    const queue_plan *p = r->context;
+    lane lanes[MOST_REDUCERS];
+    rng random = rng_make(21, (uint64_t)r->rank);
+    for (int j = 0; j < p->reducers; j++)
+        make_lane(r, p, &lanes[j], j, &random);
+    barrier(r);
+    for (int i = 0; i < STEPS; i++)
+        for (int j = 0; j < p->reducers; j++)
+            queue_step(p, &lanes[j], i);
+    for (int i = 0; i < STEPS; i++)
+        for (int j = 0; j < p->reducers; j++)
+            CHECK_OK(rill_reducer_step(lanes[j].host, lanes[j].gradients[i], lanes[j].expected[i]));
+    for (int j = 0; j < p->reducers; j++) {
+        lane *l = &lanes[j];
+        device_wait(l->stream);
+        for (int i = 0; i < STEPS; i++)
+            CHECK(same_there(p->type, l->expected[i], l->copy[i], p->dim));
+        rill_stats stats = RILL_STATS_INIT;
+        CHECK(rill_reducer_stats(l->there, &stats) == RILL_ERR_STATE); /* nobody was told */
+        CHECK_OK(rill_reducer_wait(l->there));
+        CHECK_OK(rill_reducer_stats(l->there, &stats));
+        CHECK(same_there(p->type, rill_reducer_residual(l->host), rill_reducer_residual(l->there),
+                         p->dim));
+        /* A blocking step may follow. */
+        CHECK_OK(rill_reducer_step(l->host, l->gradients[0], l->expected[0]));
+        CHECK_OK(rill_reducer_step(l->there, l->input[0], l->update[0]));
+        CHECK(same_there(p->type, l->expected[0], l->update[0], p->dim));
+        queue_step(p, l, 1);
+        int done = 0;
+        rill_status status = RILL_OK;
+        while (!done && status == RILL_OK)
+            status = rill_reducer_test(l->there, &done);
+        CHECK_OK(status);
+        CHECK_OK(rill_reducer_step(l->host, l->gradients[1], l->expected[1]));
+        device_wait(l->stream);
+        CHECK(same_there(p->type, l->expected[1], l->copy[1], p->dim));
+    }
+    for (int j = 0; j < p->reducers; j++)
+        free_lane(p, &lanes[j]);
+}
+
+static void test_queues(const queue_plan *p, int ranks) {
+    check_case("queued: %d ranks, %d x %s, select %s, %s[%llu]%s%s%s", ranks, p->reducers,
+               p->options.algorithm, p->options.select ? p->options.select : "default",
+               rill_type_name(p->type), (unsigned long long)p->dim, p->tensors ? ", tensors" : "",
+               p->wild ? ", with NaN" : "", p->one_stream ? ", one stream" : "");
+    on_ranks(ranks, run_queues, p);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------------ */
+
+static bool all_nan(const void *there, uint64_t n) {
+    float *copy = malloc(n * sizeof *copy);
+    device_get(copy, there, n * sizeof *copy);
+    bool all = true;
+    for (uint64_t i = 0; i < n; i++)
+        all = all && isnan(copy[i]);
+    free(copy);
+    return all;
+}
+
+/* One rank gives no gradient to the second of three steps. */
+static void run_bad_step(rank *r) {
+    enum { DIM = 3000 };
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *reducer;
+    rng random = rng_make(5, (uint64_t)r->rank);
+    void *gradient = gradient_of(RILL_F32, DIM, &random, false);
+    void *there = device_new(gradient, DIM * 4);
+    void *update[3];
+    for (int i = 0; i < 3; i++)
+        update[i] = device_new(gradient, DIM * 4);
+    o.memory = RILL_CUDA;
+    o.algorithm = "oktopk";
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
+    bool bad = r->rank == r->size - 1;
+    for (int i = 0; i < 3; i++) {
+        rill_status status = rill_reducer_step_on(reducer, bad && i == 1 ? NULL : there, update[i],
+                                                  r->stream);
+        CHECK(status == (bad && i == 1 ? RILL_ERR_ARGUMENT : RILL_OK));
+    }
+    device_wait(r->stream);
+    rill_status status = rill_reducer_wait(reducer);
+    CHECK(status == RILL_ERR_ARGUMENT && strstr(rill_last_error(), "gradient is NULL"));
+    CHECK(!all_nan(update[0], DIM) && all_nan(update[1], DIM) && !all_nan(update[2], DIM));
+    CHECK_OK(rill_reducer_step_on(reducer, there, update[0], r->stream));
+    CHECK_OK(rill_reducer_wait(reducer)); /* the failure was told once */
+    CHECK_OK(rill_reducer_free(&reducer));
+    for (int i = 0; i < 3; i++)
+        device_free(update[i]);
+    device_free(there);
+    free(gradient);
+}
+
+static void run_refusals(rank *r) {
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *host, *there;
+    float values[100] = {1};
+    void *x = device_new(values, sizeof values);
+    CHECK_OK(rill_reducer_create(r->comm[0], RILL_F32, 100, &o, &host));
+    o.memory = RILL_CUDA;
+    o.algorithm = "gtopk";
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, 100, &o, &there));
+    CHECK(rill_reducer_step_on(host, x, x, NULL) == RILL_ERR_UNSUPPORTED);
+    CHECK(strstr(rill_last_error(), "host") != NULL);
+    CHECK(rill_reducer_step_on(NULL, x, x, NULL) == RILL_ERR_ARGUMENT);
+    if (emulate_control) {
+        emulate_control("capture", (uint64_t)(uintptr_t)r->stream, 1);
+        CHECK(rill_reducer_step_on(there, x, x, r->stream) == RILL_ERR_UNSUPPORTED);
+        CHECK(strstr(rill_last_error(), "captured") != NULL);
+        emulate_control("capture", (uint64_t)(uintptr_t)r->stream, 0);
+    }
+    /* The legacy stream; ranks of one process have it in common, and would wait for each other. */
+    if (r->size == 1) CHECK_OK(rill_reducer_step_on(there, x, x, NULL));
+    CHECK_OK(rill_reducer_step_on(there, x, x, r->stream));
+    CHECK(rill_reducer_step(there, x, x) == RILL_ERR_STATE);
+    CHECK(rill_reducer_request(there) != NULL);
+    CHECK_OK(rill_wait(rill_reducer_request(there)));
+    CHECK_OK(rill_reducer_free(&there));
+    CHECK_OK(rill_reducer_free(&host));
+    device_free(x);
+}
+
+/* Steps whose device memory runs out fail on all ranks, and the next ones go on. */
+static void run_short_of_memory(rank *r) {
+    enum { DIM = 3000 };
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *reducer;
+    rng random = rng_make(6, (uint64_t)r->rank);
+    void *gradient = gradient_of(RILL_F32, DIM, &random, false);
+    void *there = device_new(gradient, DIM * 4), *update = device_new(gradient, DIM * 4);
+    o.memory = RILL_CUDA;
+    o.algorithm = "split_allgather";
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
+    barrier(r);
+    if (r->rank == 0) emulate_control("fail", *(const uint64_t *)r->context, UINT64_MAX);
+    barrier(r);
+    CHECK_OK(rill_reducer_step_on(reducer, there, update, r->stream));
+    device_wait(r->stream);
+    rill_status status = rill_reducer_wait(reducer);
+    barrier(r);
+    if (r->rank == 0) emulate_control("fail", 0, 0);
+    barrier(r);
+    CHECK(status == RILL_OK || status == RILL_ERR_MEMORY);
+    CHECK(all_nan(update, DIM) == (status != RILL_OK));
+    CHECK_OK(rill_reducer_step_on(reducer, there, update, r->stream));
+    device_wait(r->stream);
+    CHECK_OK(rill_reducer_wait(reducer));
+    CHECK(!all_nan(update, DIM));
+    CHECK_OK(rill_reducer_free(&reducer));
+    device_free(there);
+    device_free(update);
+    free(gradient);
+}
+
+void test_streams(void) {
+    static const struct {
+        const char *algorithm, *select;
+        rill_type type;
+        int reducers;
+        bool tensors, wild, one_stream;
+    } cases[] = {
+        {"oktopk", "threshold", RILL_F32, 1, false, false, true},
+        {"gtopk", "topk", RILL_F32, 3, false, true, false},
+        {"spardl", "topk", RILL_F32, 2, true, true, true},
+        {"split_allgather", "bucket", RILL_BF16, 2, false, true, true},
+        {"dense", NULL, RILL_F32, 2, true, true, false},
+        {"split_allgather", "nonzero", RILL_F32, 1, false, true, false},
+        {"auto", NULL, RILL_F32, 3, false, false, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        queue_plan p = {.options = RILL_REDUCER_OPTIONS_INIT,
+                        .type = cases[i].type,
+                        .dim = 2503,
+                        .reducers = cases[i].reducers,
+                        .tensors = cases[i].tensors,
+                        .wild = cases[i].wild,
+                        .one_stream = cases[i].one_stream};
+        p.options.algorithm = cases[i].algorithm;
+        p.options.select = cases[i].select;
+        p.options.density = 0.02;
+        p.options.warmup_steps = i % 2;
+        p.options.momentum = i % 3 ? 0 : 0.9;
+        test_queues(&p, 1 + (int)(i % 3));
+        test_queues(&p, 4 - (int)(i % 3));
+    }
+    check_case("a step without a gradient on one rank");
+    on_ranks(3, run_bad_step, NULL);
+    check_case("refusals");
+    on_ranks(2, run_refusals, NULL);
+    on_ranks(1, run_refusals, NULL);
+    for (uint64_t at = 1; emulate_control && at < 10; at++) {
+        check_case("queued, no device memory from allocation %llu on", (unsigned long long)at);
+        on_ranks(2, run_short_of_memory, &at);
+    }
+}
