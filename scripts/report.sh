@@ -78,15 +78,18 @@ report_wait() {
 
 report_count() { grep -c "^$1 " "$RILL_RESULTS" || true; }
 
-# Where the time went, when there is some. Seconds by the clock say less: cases run beside each other.
+# Where the time went, when there is some. Seconds by the clock say less: cases run beside each
+# other.
 report_slowest() {
     local total
     total=$(LC_ALL=C awk -F '\t' '{ t += $3 } END { print int(t) }' "$RILL_RESULTS")
     if ((total < 60)); then return; fi
     echo
     echo "Most costly (seconds of a processor; by the clock), of $total s of processors:"
-    LC_ALL=C sort -t $'\t' -k3,3nr "$RILL_RESULTS" | head -n 10 |
-        LC_ALL=C awk -F '\t' '{ sub(/^[a-z]+ /, "", $1); printf "  %6.1f %6.1f  %s\n", $3, $2, $1 }'
+    # All lines are read: sort would fail, and we with it, if its reader went away.
+    LC_ALL=C sort -t $'\t' -k3,3nr "$RILL_RESULTS" |
+        LC_ALL=C awk -F '\t' '
+            NR <= 10 { sub(/^[a-z]+ /, "", $1); printf "  %6.1f %6.1f  %s\n", $3, $2, $1 }'
 }
 
 # The closing line, by the script that opened the results; fails if a case failed.
