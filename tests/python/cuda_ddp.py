@@ -61,6 +61,7 @@ def run(part, ranks, limit):
     env = dict(os.environ)
     env["PYTHONPATH"] = f"{ROOT / 'python'}:{env.get('PYTHONPATH', '')}"
     env.setdefault("OMP_NUM_THREADS", "1")
+    env.setdefault("RILL_DEVICE_STEPS", "1")
     began = time.monotonic()
     job = subprocess.Popen(command, env=env, start_new_session=True)
     try:

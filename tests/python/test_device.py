@@ -23,6 +23,7 @@ BUILD = pathlib.Path(_library.lib._name).resolve().parents[1]
 EMULATED = BUILD / "tests" / "cuda" / "librill_cuda_emulated.so"
 if EMULATED.exists():
     os.environ.setdefault("RILL_CUDA_LIBRARY", str(EMULATED))
+    os.environ.setdefault("RILL_DEVICE_STEPS", "1")
 
 
 class Device:

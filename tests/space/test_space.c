@@ -89,9 +89,16 @@ static void test_public(void) {
     CHECK_OK(rill_stream_create_in(RILL_HOST, -1, RILL_F32, 10, &s));
     CHECK_INT(rill_stream_memory(s), ==, RILL_HOST);
     CHECK_OK(rill_stream_free(&s));
-    CHECK_STATUS(rill_stream_create_in(RILL_CUDA, -1, RILL_F32, 10, &s), RILL_ERR_UNSUPPORTED);
-    CHECK_DETAIL("without CUDA");
-    CHECK(!s);
+    /* A library is missing, or a device; where both are there, this is a stream. */
+    rill_status status = rill_stream_create_in(RILL_CUDA, -1, RILL_F32, 10, &s);
+    if (status == RILL_OK) {
+        CHECK_INT(rill_stream_memory(s), ==, RILL_CUDA);
+        CHECK_OK(rill_stream_free(&s));
+    } else {
+        CHECK_STATUS(status, RILL_ERR_UNSUPPORTED);
+        CHECK_DETAIL("CUDA");
+        CHECK(!s);
+    }
     CHECK_STATUS(rill_stream_create_in(RILL_HOST, 0, RILL_F32, 10, &s), RILL_ERR_ARGUMENT);
     CHECK_DETAIL("device 0");
     CHECK_STATUS(rill_stream_create_in((rill_memory)7, -1, RILL_F32, 10, &s), RILL_ERR_ARGUMENT);

@@ -13,6 +13,7 @@ all of them. What the others had sent goes back to their residuals later.
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Iterable, Mapping, Optional, Sequence
 
@@ -65,6 +66,10 @@ class Cuda:
 
 runtime = Cuda()
 
+# Steps in a device's memory are asked for until they are proven under DDP: the first launch of a
+# kernel of PyTorch's waits for all streams, also for those that wait for an exchange.
+NOT_ASKED = "RILL_DEVICE_STEPS is not 1"
+
 
 class Devices:
     """Whether gradients of a type can be reduced where they are. Else they go through the memory of
@@ -84,7 +89,7 @@ class Devices:
         if tensor.dtype not in self._usable:
             why = self._why_not(device, tensor.dtype)
             self._usable[tensor.dtype] = why is None
-            if why is not None and self._comm.rank == 0:
+            if why is not None and NOT_ASKED not in why and self._comm.rank == 0:
                 warnings.warn(
                     f"gradients on {device} go through the memory of the host: {why}", stacklevel=2
                 )
@@ -105,6 +110,8 @@ class Devices:
         """The same on all ranks."""
         mine = None
         try:
+            if os.environ.get("RILL_DEVICE_STEPS") != "1":
+                raise RillError(-4, NOT_ASKED)
             if not self._comm.threads:
                 raise RillError(-4, "MPI was not initialised with MPI_THREAD_MULTIPLE")
             Stream(1, memory="cuda", device=runtime.number(device))
