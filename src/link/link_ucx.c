@@ -12,9 +12,6 @@ enum { POLLS_BEFORE_LOOK = 256 };
 /* Probes in vain, for a look for strangers. */
 enum { VAIN_BEFORE_STRANGERS = 64 };
 
-/* Bytes of a message that UCX sends at once, whatever its thresholds are. */
-enum { SHORT = 1024 };
-
 enum { TAG_ALLGATHER, TAG_BCAST }; /* of the link itself */
 
 typedef rill__link_ucx own_link;
@@ -127,17 +124,19 @@ static void abandon(own_link *own, rill__wire *wire) {
 }
 
 /* UCX moves on only in its calls, and a rank that is through with one of rill may make none for
- * long: what the other side still waits for must be on its way by then, and not in a queue here. Of
- * short messages in shared memory nothing is ever left behind. */
-static bool may_leave_words(const own_link *own, int peer, size_t bytes) {
-    return bytes > SHORT || own->handles_errors[peer];
+ * long: what the other side still waits for must be on its way by then, and not in a queue here. On
+ * a host that is the word that a long message was taken, which its sender awaits in rill, so that
+ * its queue moves. Nothing else is ever left behind there, and a flush could stand behind a full
+ * queue of a rank that is elsewhere. */
+static bool may_leave_words(const own_link *own, int peer, size_t bytes, bool received) {
+    return own->handles_errors[peer] || (received && bytes >= RILL__UCX_LONG);
 }
 
 /* The message is through: *wire becomes that of what may be left behind, or 0. */
-static void see_off(own_link *own, int peer, size_t bytes, rill__wire *wire) {
+static void see_off(own_link *own, int peer, size_t bytes, bool received, rill__wire *wire) {
     static const ucp_request_param_t none = {.op_attr_mask = 0};
     wire->word = 0;
-    if (own->lost[peer] || !may_leave_words(own, peer, bytes)) return;
+    if (own->lost[peer] || !may_leave_words(own, peer, bytes, received)) return;
     ucs_status_ptr_t pointer = ucp_ep_flush_nbx(own->peers[peer], &none);
     if (!pointer || UCS_PTR_IS_ERR(pointer)) return; /* an error is one of the next message, too */
     rill__ucx_request *request = pointer;
@@ -155,7 +154,7 @@ static rill_status send_tagged(own_link *own, int to, uint64_t tag, const void *
         return RILL_OK;
     }
     RILL_TRY(started(sent, to, RILL__UCX_SENDS, bytes, wire, "ucp_tag_send_nbx"));
-    if (!wire->word) see_off(own, to, bytes, wire);
+    if (!wire->word) see_off(own, to, bytes, false, wire);
     return RILL_OK;
 }
 
@@ -210,7 +209,7 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     if (bytes) *bytes = was.bytes;
     if (was.kind == RILL__UCX_FLUSHES) return RILL_OK; /* the message itself had come */
     RILL_TRY(ended(&was, status));
-    see_off(own, was.peer, was.bytes, wire);
+    see_off(own, was.peer, was.bytes, was.kind == RILL__UCX_RECEIVES, wire);
     return wire->word ? RILL_IN_PROGRESS : RILL_OK;
 }
 
@@ -295,7 +294,7 @@ static rill_status receive(rill__link *link, const rill__arrival *arrival, int t
                                       full, ~UINT64_C(0), &plain),
                      arrival->source, RILL__UCX_RECEIVES, arrival->bytes, wire,
                      "ucp_tag_recv_nbx"));
-    if (!wire->word) see_off(own, arrival->source, arrival->bytes, wire);
+    if (!wire->word) see_off(own, arrival->source, arrival->bytes, true, wire);
     if (data) return soon ? wait_for(link, wire) : RILL_OK;
     wait_for(link, wire); /* it is cut, which is an error that nobody minds */
     return RILL_OK;

@@ -74,6 +74,12 @@ static rill_status start_ucx(own_link *own) {
     ucp_config_t *config = NULL;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) return rill__ucx_error(status, "ucp_config_read");
+    /* So that both sides know which messages wait for a word of the receiver (link_ucx.c). */
+    status = ucp_config_modify(config, "RNDV_THRESH", RILL__UCX_LONG_TEXT);
+    if (status != UCS_OK) {
+        ucp_config_release(config);
+        return rill__ucx_error(status, "ucp_config_modify");
+    }
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE |
                       UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,

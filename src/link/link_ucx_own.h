@@ -10,6 +10,9 @@
 
 /* UCX's 64 bits of a tag: key of the job (20), source (12), of the link itself (1), tag (31). */
 enum { RILL__UCX_TAG_BITS = 31, RILL__UCX_SOURCE_AT = 32, RILL__UCX_KEY_AT = 44 };
+/* Bytes from which a message is not sent before its receiver has asked for it. */
+enum { RILL__UCX_LONG = 16384 };
+#define RILL__UCX_LONG_TEXT "16384"
 #define RILL__UCX_INNER (UINT64_C(1) << RILL__UCX_TAG_BITS)
 #define RILL__UCX_TAG_MASK (RILL__UCX_INNER - 1)
 #define RILL__UCX_SOURCE_MASK (UINT64_C(0xfff) << RILL__UCX_SOURCE_AT)
