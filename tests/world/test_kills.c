@@ -204,7 +204,7 @@ static void live(int rank) {
     boot.allgather = meet;
     boot.context = &rank;
     rill_config config = RILL_CONFIG_INIT;
-    config.timeout_s = p.stops ? 2 : 0;
+    config.timeout_s = p.stops ? 4 : 0; /* ranks of a busy machine must answer in that time */
     must(x.s, rill_comm_create_ucx(&boot, &config, &x.comm), "create");
     x.home = x.comm;
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
@@ -295,7 +295,7 @@ static void strike(const pid_t *pids, double *struck) {
         kill(pids[p.victim[i]], p.stops ? SIGSTOP : SIGKILL);
     }
     if (!p.stops) return;
-    usleep(5000000);
+    usleep(8000000);
     kill(pids[p.victim[0]], SIGCONT);
 }
 
