@@ -100,8 +100,8 @@ typedef struct rill__link_table {
      * freed by it. Who closes has not died, and the others are not told so. */
     rill_status (*close)(rill__link *);
     /* Raises fate[rank] of each rank to what the link knows; true: of one at least. This rank's
-     * own fate is RILL__SILENT where the others have given it up. It is called often, whenever a rank has waited for some time, so it
-     * costs next to nothing while nobody dies. Of a rank that this has told of, or that was given
+     * own fate is RILL__SILENT where the others have given it up. It is called often, whenever a
+     * rank has waited for some time, so it costs next to nothing while nobody dies. Of a rank that this has told of, or that was given
      * up: sends to it are lost and through at once, wires to and from it end with RILL_ERR_PEER at
      * their next test, allgather and bcast end with that error, and what it had sent may come or
      * not. NULL: the link cannot tell; with a rank all others end. */
