@@ -101,10 +101,11 @@ typedef struct rill__link_table {
     rill_status (*close)(rill__link *);
     /* Raises fate[rank] of each rank to what the link knows; true: of one at least. This rank's
      * own fate is RILL__SILENT where the others have given it up. It is called often, whenever a
-     * rank has waited for some time, so it costs next to nothing while nobody dies. Of a rank that this has told of, or that was given
-     * up: sends to it are lost and through at once, wires to and from it end with RILL_ERR_PEER at
-     * their next test, allgather and bcast end with that error, and what it had sent may come or
-     * not. NULL: the link cannot tell; with a rank all others end. */
+     * rank has waited for some time, so it costs next to nothing while nobody dies. Of a rank that
+     * this has told of, or that was given up: sends to it are lost and through at once, wires to
+     * and from it end with RILL_ERR_PEER at their next test, allgather and bcast end with that
+     * error, and what it had sent may come or not. NULL: the link cannot tell; with a rank all
+     * others end. */
     bool (*failed)(rill__link *, uint8_t *fate);
     /* The others have given that rank up, or it did not answer for too long: as if failed had told
      * of it. It may live, and must not take this for the death of this rank. */
