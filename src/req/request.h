@@ -228,8 +228,8 @@ bool rill__sends_done(rill__task *);
 
 /* ---- notes.c ---- */
 /* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of
- * those is for notes. */
-enum { RILL__TAG_NOTE = 32767, RILL__TAG_SHRINK = 32766 };
+ * those is for notes. Those about ranks that are gone have another: see rill__tag_passes. */
+enum { RILL__TAG_NOTE = 32767, RILL__TAG_PEERS = 32766, RILL__TAG_SHRINK = 32765 };
 rill_status rill__notes_reserve(rill__engine *);
 void rill__notes_free(rill__engine *);
 void rill__send_note(rill__engine *, rill__header *, const char *text); /* to all other ranks */
