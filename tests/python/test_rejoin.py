@@ -1,9 +1,16 @@
 """Workers that leave and join again; and under one torchrun, which starts all of them again."""
 
+import os
 import re
 import sys
 
+import pytest
 from test_torchrun import alone, environment, finished, torchrun  # noqa: F401
+
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("RILL_TEST_SIZE") == "quick", reason="long: imports PyTorch ten times"
+)
 
 
 def test_a_worker_leaves_and_joins_again(repository):
