@@ -22,9 +22,6 @@ FUNCTIONS_LEFT_OUT = {
     "rill_collective_name",
     "rill_comm_create",  # its arguments depend on the MPI: rill/_mpi.py
     "rill_comm_forget",
-    "rill_indices_bound",
-    "rill_indices_decode",
-    "rill_indices_encode",
     "rill_plan",
     "rill_reducer_type",
     "rill_tune",
