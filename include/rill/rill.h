@@ -658,11 +658,12 @@ typedef struct rill_plan_query {
     uint64_t block;
     const char *profile;               /* a file or "none"; NULL: as a communicator finds it */
     double latency_s, bits_per_second; /* of the network; 0: the profile's */
+    const char *link; /* "mpi", "ucx" or "local"; NULL: mpi, or ucx where rill has no MPI */
 } rill_plan_query;
 #define RILL_PLAN_QUERY_INIT                                                                       \
     {                                                                                              \
         sizeof(rill_plan_query), (rill_collective)0, RILL_F32, 2, 1, 0, 0, 0, NULL, NULL, 0, 0, 0, \
-            NULL, 0.0, 0.0                                                                         \
+            NULL, 0.0, 0.0, NULL                                                                   \
     }
 
 typedef struct rill_plan_row {
