@@ -1,8 +1,8 @@
 """Training that meets seldom: local steps, and now and then a sparse mean of what they changed.
 
 SparseLoCo (arXiv 2508.15706). Every ``every`` steps, with D the difference to the last common
-weights, e = 0.95 e + D; send = Q(the largest of each chunk of e); e = e - send. The mean of what the
-ranks sent is applied to the common weights, and all go on from there: from the same bits. With
+weights, e = 0.95 e + D; send = Q(the largest of each chunk of e); e = e - send. The mean of what
+the ranks sent is applied to the common weights, and all go on from there: from the same bits. With
 ``keep=None`` and ``outer="nesterov"`` it is DiLoCo (arXiv 2311.08105).
 
 All ranks get all contributions, so that they can be weighed, clipped and counted one by one. Rounds
@@ -73,14 +73,14 @@ class LocalUpdates:
 
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
-    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2. decay: of what was not sent.
+    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2. decay: of what waits.
     average: "all" divides by the contributions, "senders" each entry by those who sent it. outer:
     "sgd", at ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. "
     "parts: the
     model in so many parts, one a round, so that messages are small and even; a part has a round
     every ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
-    trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes part
-    after so many seconds with the steps that it has; nobody waits longer than that and a step.
+    trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes
+    part after so many seconds with the steps that it has; nobody waits longer than that and a step.
     clip: "median" scales each tensor of a contribution to at most the median norm of all. buffers:
     average the module's buffers of floating point in each round.
 
@@ -115,8 +115,8 @@ class LocalUpdates:
         self._module = module
         self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
         options: dict[str, Any] = dict(
-            every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay, average=average,
-            outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum, parts=parts, delay=delay,
+            every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
+            average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum, parts=parts, delay=delay,
             minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
         )  # fmt: skip
         agree(

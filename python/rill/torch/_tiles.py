@@ -1,8 +1,8 @@
 """Where the entries of parameters stand in the flat vector that local updates select from.
 
 Chunks are tiles of matrices, 64 x 64 entries for a chunk of 4,096: rows and columns of a layer have
-much in common, so that a tile is a fairer sample of it than a stretch of one row. Tiles at the edges
-are smaller, and lie one after the other; each parameter starts at a new chunk.
+much in common, so that a tile is a fairer sample of it than a stretch of one row. Tiles at the
+edges are smaller, and lie one after the other; each parameter starts at a new chunk.
 """
 
 from __future__ import annotations
