@@ -402,6 +402,7 @@ const rill__link_table rill__ucx_table = {
     .cancel = cancel,
     .allgather = rill__ucx_allgather,
     .bcast = bcast,
+    .another = rill__ucx_another,
     .clock = wall_clock,
     .idle = idle,
     .share = rill__ucx_share,

@@ -256,3 +256,18 @@ rill_status rill__link_ucx_open(const rill_bootstrap *bootstrap, rill__link **ou
     *out = &o.own->link;
     return RILL_OK;
 }
+
+static int gather_together(const void *mine, size_t bytes, void *all, void *context) {
+    rill__link *together = context;
+    return together->table->allgather(together, mine, bytes, all);
+}
+
+rill_status rill__ucx_another(rill__link *link, rill__link *together, rill__link **out) {
+    (void)link;
+    rill_bootstrap bootstrap = RILL_BOOTSTRAP_INIT;
+    bootstrap.rank = together->rank;
+    bootstrap.ranks = together->ranks;
+    bootstrap.allgather = gather_together;
+    bootstrap.context = together;
+    return rill__link_ucx_open(&bootstrap, out);
+}

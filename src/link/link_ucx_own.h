@@ -135,5 +135,6 @@ void rill__ucx_unshare(rill__link *);
 
 /* ---- link_ucx_open.c ---- */
 rill_status rill__ucx_close(rill__link *);
+rill_status rill__ucx_another(rill__link *, rill__link *together, rill__link **out);
 
 #endif

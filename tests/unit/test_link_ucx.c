@@ -146,7 +146,8 @@ static void test_death(void **state) {
 
 /* One rank cannot bring what it should: all fail, and none hangs. */
 static int broken_allgather(const void *mine, size_t bytes, void *all, void *context) {
-    return meeting_allgather(mine, bytes, all, context) || 7;
+    (void)meeting_allgather(mine, bytes, all, context);
+    return 7;
 }
 
 static void fail_one(int rank, void *context) {
