@@ -12,14 +12,14 @@
 /* Seconds that the last messages have, when a rank is gone that may hold them up. */
 #define FLUSH_PATIENCE 0.1
 
-/* Unless the user says otherwise. Bytes from which messages wait for their receiver: shorter ones are
- * copied twice, in the cache, which is faster than a call of the kernel (bench/link). Places of a
- * queue in shared memory, each of 8 KiB: where ranks are few, all of them stay in a core's cache. */
+/* Unless the user says otherwise. Bytes from which messages wait for their receiver: shorter ones
+ * are copied twice, in the cache, which is faster than a call of the kernel (bench/link). Places of
+ * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. */
 enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4 };
 
 typedef rill__link_ucx own_link;
 
-/* ---- what UCX says ----------------------------------------------------------------------------- */
+/* ---- what UCX says ---------------------------------------------------------------------------- */
 
 /* What UCX would tell on standard output: what a rank that is gone has left unfinished, and that no
  * transport has a setting of ours. A library writes nothing there. The stack of UCX's handlers is
