@@ -107,11 +107,12 @@ def like_torchrun(forks, tmp_path, ranks, body):
     return max(abs(code) for code, _ in done), "".join(text for _, text in done)
 
 
-def torchrun(repository, tmp_path, ranks, body):
+def torchrun(repository, tmp_path, ranks, body, *options):
     """Status and output of a job."""
     script = tmp_path / "job.py"
     script.write_text(START + textwrap.dedent(body))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks)]
+    command += options
     if torch.__version__.startswith("1."):  # whose torchrun can't do without on Python 3.11
         command += ["-r", "1", "-t", "1", "--log_dir", str(tmp_path / "log")]
     with socket.socket() as probe:
