@@ -19,7 +19,7 @@ enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4
 
 typedef rill__link_ucx own_link;
 
-/* ---- what UCX says ---------------------------------------------------------------------------- */
+/* ---- what UCX says --------------------------------------------------------------------------- */
 
 /* What UCX would tell on standard output: what a rank that is gone has left unfinished, and that no
  * transport has a setting of ours. A library writes nothing there. The stack of UCX's handlers is
