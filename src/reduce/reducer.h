@@ -122,7 +122,7 @@ rill__sequel_complete rill__reducer_complete;                   /* the last stag
 rill_status rill__reducer_enter(void *reducer, uint8_t *flags); /* rill__sequel.enter */
 rill_status rill__reducer_reserve(void *reducer); /* memory in the space for that stage */
 
-/* ---- reducer_on.c: steps in the order of a device's stream ---- */
+/* ---- reducer_on.c: steps behind the work of a device's stream ---- */
 typedef struct rill__on_step {
     struct rill__on_step *next;
     rill_request *request;
@@ -131,11 +131,13 @@ typedef struct rill__on_step {
     void *update;
     rill_tensor *tensors; /* n of them, a copy; or NULL */
     int n;
-    uint32_t number;    /* what the user's stream waits for */
     rill_status failed; /* already when it was queued */
     char error[200];
 } rill__on_step;
 void rill__reducer_prepare_on(rill_reducer *, const rill__on_step *); /* reducer_step.c */
+/* The same in the caller's thread, and the start of the call; tensors as in queue. */
+rill_status rill__reducer_begin_on(rill_reducer *, const char *call, const rill__on_step *,
+                                   const rill_tensor *tensors, void *stream);
 /* Steps are queued, or were, and the user has not been told of their end. */
 bool rill__reducer_on_busy(const rill_reducer *);
 rill_status rill__reducer_on_wait(rill_reducer *);
