@@ -339,6 +339,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->only_agrees = NULL;
     r->takes_most = false;
     r->commits = (rill__commits){0};
+    r->joint = a->commits;
     r->task.life = RILL__IDLE;
     rill__task_show(&r->task, RILL__IDLE);
     r->task.status = RILL_OK;

@@ -39,6 +39,8 @@ typedef struct rill__arguments {
     uint64_t *first, *count;
     struct rill__feedback *feedback; /* reducers only */
     rill__sequel sequel;             /* the same */
+    rill__commits *commits; /* of several persistent requests that run one after the other, and of
+                               which another may serve a call on each rank; NULL: its own */
     const rill_options *options;
 } rill__arguments;
 
@@ -83,6 +85,7 @@ struct rill_request {
     rill__agree agree;
     bool stats_known;        /* task.nnz_sum and nnz_max are those of all ranks when it completes */
     rill__commits commits;   /* of a persistent request */
+    rill__commits *joint;    /* instead, where it shares them; else NULL */
     rill__traffic at_commit; /* while it commits */
 
     rill_stream

@@ -23,7 +23,8 @@
 #include <sys/prctl.h>
 #endif
 
-enum { POLLS_WITH_YIELD = 20, SHORT_NAP = 2000, LONG_NAP = 50000 }; /* nanoseconds */
+enum { POLLS_WITH_YIELD = 20 };
+enum { SHORT_NAP = 2000, LONG_NAP = 50000 }; /* nanoseconds */
 
 typedef struct rill__on {
     pthread_mutex_t lock;
@@ -37,6 +38,8 @@ typedef struct rill__on {
     const rill_request *latest;
     rill_status failed; /* the first failure that nobody was told of */
     char error[200];
+    /* Which request a step gets depends on when steps end, which no other rank knows. */
+    rill__commits commits;
     rill_stream nothing; /* what a request is told of its input before there is one */
 } rill__on;
 
@@ -72,14 +75,6 @@ static void advance_until_ended(rill_request *q) {
     }
 }
 
-static rill_status await_mark(const rill__space *space, void *mark) {
-    rill_status status;
-    pause_t p = {POLLS_WITH_YIELD, SHORT_NAP};
-    while ((status = space->order->reached(space, mark)) == RILL_IN_PROGRESS)
-        rest(&p);
-    return status == RILL_OK ? space->order->follow_mark(space, mark) : status;
-}
-
 static void keep_failure(rill__on *on, rill_status status, const char *text) {
     if (status == RILL_OK) return;
     pthread_mutex_lock(&on->lock);
@@ -104,7 +99,7 @@ static void end_request(rill_request *q, rill_status status) {
 static void run_step(rill_reducer *r, rill__on_step *step) {
     rill_request *q = step->request;
     if (step->failed == RILL_OK) {
-        step->failed = await_mark(r->space, step->mark);
+        step->failed = rill__reducer_await(r->space, step);
         if (step->failed != RILL_OK)
             snprintf(step->error, sizeof step->error, "%s", rill_last_error());
     }
@@ -182,6 +177,7 @@ static rill_status start_thread(const char *call, rill_reducer *r) {
 static void free_step(rill_reducer *r, rill__on_step *step) {
     rill__request_release(&step->request);
     r->space->order->mark_free(r->space, step->mark);
+    pthread_cond_destroy(&step->turn);
     free(step->tensors);
     free(step);
 }
@@ -192,6 +188,7 @@ void rill__reducer_on_reset(rill_reducer *r) {
     rill__on_step *idle = r->on->idle;
     r->on->idle = NULL;
     r->on->latest = NULL;
+    r->on->commits = (rill__commits){0};
     pthread_mutex_unlock(&r->on->lock);
     for (rill__on_step *next; idle; idle = next) {
         next = idle->next;
@@ -296,8 +293,10 @@ static rill_status take_step(const char *call, rill_reducer *r, rill__on_step **
     if (step) return RILL_OK;
     step = rill__calloc(1, sizeof *step);
     if (!step) return rill__fail(RILL_ERR_MEMORY, "%s: out of memory", call);
+    pthread_cond_init(&step->turn, NULL);
     rill_status status = r->space->order->mark_create(r->space, &step->mark);
-    if (status == RILL_OK) status = rill__reducer_make_request(r, true, &step->request);
+    if (status == RILL_OK)
+        status = rill__reducer_make_request(r, true, &r->on->commits, &step->request);
     *out = step;
     if (status == RILL_OK) return RILL_OK;
     free_step(r, step);
@@ -351,6 +350,7 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     rill__on_step *step;
     rill_status status = take_step(call, r, &step);
     if (status != RILL_OK) return give_up(r, status);
+    step->number = rill__reducer_next_number();
     step->gradient = given.gradient;
     step->update = given.update;
     if (tensors) {

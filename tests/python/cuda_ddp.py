@@ -269,7 +269,7 @@ def ddp(comm, mpi, clock):
         for staged in (False, True):
             model = network()
             density = {} if method == "dense" else {"density": 0.02}
-            state = rill.torch.State(method, module=model, comm=comm, **density)
+            state = rill.torch.State(method, module=model, comm=comm, seed=3, **density)
             if staged:
                 state._devices.of = lambda tensor: None
                 state._devices.known = lambda tensor: None

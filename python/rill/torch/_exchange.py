@@ -16,6 +16,7 @@ class Exchange(Job):
         self, pending: Pending, apply: Callable[[bool], None], flight: Optional[Flight] = None
     ) -> None:
         super().__init__([pending])
+        self.alone = flight is not None and flight.group.device is not None
         self.apply = apply  # with whether the step is void
         self.flight = flight  # of a reducer
         self.voided: Callable[[], bool] = (

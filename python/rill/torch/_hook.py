@@ -157,9 +157,9 @@ class State(Checkpointed):
         return job
 
     def _choose_progress(self, buffer: torch.Tensor) -> None:
-        self._progress.choose(
-            self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1
-        )
+        alone = self._devices.known(buffer) is not None
+        threads = torch.get_num_threads() if buffer.device.type == "cpu" else 1
+        self._progress.choose(self.comm, threads, alone)
 
     def _start_sparse(self, index: int, buffer: torch.Tensor) -> SparseJob:
         self._choose_progress(buffer)

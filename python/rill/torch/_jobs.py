@@ -85,6 +85,7 @@ class BucketJob(Job):
     def __init__(self, steps: Sequence[Step], flights: Sequence[Flight], place: Place) -> None:
         super().__init__(steps)
         self._steps, self.flights, self._place = steps, flights, place
+        self.alone = flights[0].group.device is not None
 
     def start(self, buffer: torch.Tensor) -> Any:
         """A future of the bucket's mean."""
@@ -131,6 +132,7 @@ class HeldJob(Job):
 
     def start(self, flights: list[Flight]) -> None:
         self.flights = flights
+        self.alone = any(flight.group.device is not None for flight in flights)
         self._pending = [f.group.start(f.group.prepare(f.parts)) for f in flights]
         self.begin()
 

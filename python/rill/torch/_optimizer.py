@@ -247,7 +247,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _begin(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        self._progress.choose(self.comm, torch.get_num_threads())
+        self._progress.choose(self.comm, torch.get_num_threads(), exchange.alone)
         self._progress.add(exchange)
 
     def _start_sparse(self, parameter: torch.Tensor) -> Exchange:
