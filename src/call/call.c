@@ -165,6 +165,7 @@ static void call_completed(rill__task *task) {
     if (!r->sequel.complete) return;
     if (task->ending) {
         atomic_store_explicit(&r->ended, RILL__CALL_ENDED, memory_order_release);
+        r->sequel.ended(r->sequel.whom);
         return;
     }
     rill_status status = r->sequel.complete(r->sequel.whom, task->status);

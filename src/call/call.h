@@ -21,6 +21,7 @@ typedef struct rill__sequel {
      * (rill__request_reserve); else NULL. Lock held, once the gate is open: gives the request its
      * input, and the failure of this rank, if any, with its detail. */
     rill_status (*enter)(void *whom, uint8_t *flags);
+    void (*ended)(void *whom); /* of such a call: RILL__CALL_ENDED is set; lock held */
 } rill__sequel;
 
 /* What has become of the sequel of such a call. */

@@ -59,7 +59,8 @@ rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill__commit
                          .feedback = &r->feedback,
                          .sequel = {rill__reducer_complete, r, &r->stats,
                                     r->space->is_host ? NULL : rill__reducer_reserve,
-                                    later ? rill__reducer_enter : NULL},
+                                    later ? rill__reducer_enter : NULL,
+                                    later ? rill__reducer_news : NULL},
                          .commits = commits,
                          .options = &o};
     return rill__call(r->comm, &a, RILL__PERSISTENT, request);

@@ -146,6 +146,8 @@ rill_status rill__reducer_begin_on(rill_reducer *, const char *call, const rill_
 uint64_t rill__reducer_next_number(void); /* of a step, in this process */
 /* Until the gradient is there; the reducer's operations come behind it from then on. */
 rill_status rill__reducer_await(const rill__space *, rill__on_step *);
+void rill__reducer_advance(rill_request *); /* until its call has ended */
+void rill__reducer_news(void *reducer);     /* rill__sequel.ended */
 /* ---- reducer_on.c ---- */
 /* Steps are queued, or were, and the user has not been told of their end. */
 bool rill__reducer_on_busy(const rill_reducer *);

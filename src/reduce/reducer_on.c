@@ -8,23 +8,18 @@
  * has an update of NaNs, and the first failure is kept for who waits or tests. No stream waits for
  * the host: CUDA has calls that wait for all streams with its lock held, a first launch among them,
  * and the thread's own launches would wait behind these.
- * Cost: while a step is under way, polls with naps of up to 50 us in between. */
+ * Cost: while steps are under way, one thread polls (reducer_line.c). */
 #include "reduce/reducer.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
-
-enum { POLLS_WITH_YIELD = 20 };
-enum { SHORT_NAP = 2000, LONG_NAP = 50000 }; /* nanoseconds */
 
 typedef struct rill__on {
     pthread_mutex_t lock;
@@ -44,36 +39,6 @@ typedef struct rill__on {
 } rill__on;
 
 /* ---- the thread --------------------------------------------------------------------------- */
-
-typedef struct pause {
-    int polls;
-    long nap;
-} pause_t;
-
-static void rest(pause_t *p) {
-    if (p->polls++ < POLLS_WITH_YIELD) {
-        sched_yield();
-        return;
-    }
-    struct timespec time = {.tv_nsec = p->nap};
-    nanosleep(&time, NULL);
-    p->nap = 2 * p->nap < LONG_NAP ? 2 * p->nap : LONG_NAP;
-}
-
-static void advance_until_ended(rill_request *q) {
-    rill__engine *engine = &q->comm->engine;
-    pause_t p = {0, SHORT_NAP};
-    while (atomic_load_explicit(&q->ended, memory_order_acquire) == RILL__NOT_ENDED) {
-        bool moved = false;
-        if (!atomic_load_explicit(&engine->waiting, memory_order_relaxed) &&
-            rill__trylock(engine)) {
-            moved = rill__engine_progress(engine);
-            rill__unlock(engine);
-        }
-        if (moved) p = (pause_t){0, SHORT_NAP};
-        else rest(&p);
-    }
-}
 
 static void keep_failure(rill__on *on, rill_status status, const char *text) {
     if (status == RILL_OK) return;
@@ -106,7 +71,7 @@ static void run_step(rill_reducer *r, rill__on_step *step) {
     r->now = q;
     rill__reducer_prepare_on(r, step);
     atomic_store_explicit(&q->open, true, memory_order_release);
-    advance_until_ended(q);
+    rill__reducer_advance(q);
     rill_status status = q->task.status;
     if (status != RILL_OK) rill__set_error(q->task.error);
     status = rill__reducer_complete(r, status);

@@ -394,7 +394,7 @@ def job(part, seconds):
         say_once(mpi, part=part, skipped="there is no GPU")
         return
     torch.cuda.set_device(0)
-    comm = rill.Comm(progress_thread=True)
+    comm = rill.Comm()
     rill.torch.init_process_group()
     good = {"reducers": reducers, "ddp": ddp, "steps": steps}[part](comm, mpi, Clock(mpi, seconds))
     say_once(mpi, part=part, ranks=comm.size, good=bool(good))
