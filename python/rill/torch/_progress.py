@@ -88,9 +88,9 @@ class Progress:
         """With ``last``, complete() comes next."""
         assert self._comm is not None
         self._jobs.append(job)
-        if last:
+        if last or job.alone:  # complete() delivers: meanwhile the gradients after it are computed
             return
-        if self.threaded or job.alone:
+        if self.threaded:
             self._advance(wait=False)
         else:
             self._comm.progress()
