@@ -88,8 +88,7 @@ static bool is_device(const void *p) {
 
 static bool run_some();
 
-/* As CUDA's, it waits for all work: some may still use the
- * memory. */
+/* As CUDA's, it waits for all work: some may still use the memory. */
 int release(void *at) {
     guard g(lock);
     if (!at) return OK;
