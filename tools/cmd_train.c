@@ -20,6 +20,8 @@ typedef struct train_run {
     rill_train_options options; /* with what was chosen */
     rill_dataset *data, *valid;
     rill_trainer *trainer;
+    rill_train_look look;
+    uint64_t most_epochs;
     tool_records log;
     rill_data_report data_report;
     double total_seconds, total_comm;
@@ -59,20 +61,41 @@ static rill_status choose_C(train_run *run) {
     rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options, &choice);
     run->options.C = choice.C;
     run->options.decay = choice.decay;
+    run->options.scale = choice.scale;
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
     else {
         bool decay_tried = choice.tried_decay[choice.tries - 1] != choice.tried_decay[0];
         printf("C = %g, ", choice.C);
+        if (choice.scale_loss[0] > 0) printf("scale %s, ", choice.scale);
         if (decay_tried) printf("decay = %g, ", choice.decay);
         printf("chosen in %.2f s; loss on held-out rows:", choice.seconds);
         for (int i = 0; i < choice.tries; i++)
             printf(" %.5f (%g%s)", choice.loss[i], choice.tried[i],
                    decay_tried && i == choice.tries - 1 ? ", decay 0" : "");
+        if (choice.scale_loss[0] > 0)
+            printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
+                   choice.scale_loss[1], choice.scale_loss[2]);
         printf("\n");
     }
     fflush(stdout);
     return status;
+}
+
+/* What is trained, in a line. */
+static void print_choice(const train_run *run) {
+    const rill_train_look *look = &run->look;
+    if (!tool_speaks() || run->config->quiet) return;
+    printf("%s: ", look->task);
+    if (look->labels) printf("%d labels, ", look->labels);
+    printf("loss %s, ", look->loss);
+    if (*look->multiclass) printf("%s, ", look->multiclass);
+    printf("%s, scale %s, C = %g, solver %s\n",
+           look->intercept   ? "intercept"
+           : look->bias >= 0 ? "bias"
+                             : "no bias",
+           look->scale, run->options.C, look->solver);
+    fflush(stdout);
 }
 
 static void put_number(json_t *object, const char *key, double value) {
@@ -85,8 +108,8 @@ static void log_line(train_run *run, const rill_train_report *r) {
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const rill_train_options *o = &run->options;
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
-                             run->config->file, "loss_name", o->loss ? o->loss : "logistic",
-                             "solver", o->solver ? o->solver : "sgd", "reducer",
+                             run->config->file, "loss_name", run->look.loss, "solver",
+                             run->look.solver, "reducer",
                              o->reducer ? o->reducer : "exact", "ranks", ranks, "epoch",
                              (json_int_t)r->epoch, "samples", (json_int_t)r->samples, "steps",
                              (json_int_t)r->steps, "sent_bytes", (json_int_t)r->sent_bytes,
@@ -98,6 +121,11 @@ static void log_line(train_run *run, const rill_train_report *r) {
     json_object_set_new(line, "file_bytes", json_integer((json_int_t)data->file_bytes));
     json_object_set_new(line, "data_bytes", json_integer((json_int_t)data->memory_bytes));
     json_object_set_new(line, "threads", json_integer(o->threads > 1 ? o->threads : 1));
+    json_object_set_new(line, "task", json_string(run->look.task));
+    json_object_set_new(line, "labels", json_integer(run->look.labels));
+    json_object_set_new(line, "multiclass", json_string(run->look.multiclass));
+    json_object_set_new(line, "scale", json_string(run->look.scale));
+    json_object_set_new(line, "intercept", json_boolean(run->look.intercept));
     put_number(line, "C", o->C);
     put_number(line, "decay", o->decay);
     put_number(line, "load_seconds", data->seconds);
@@ -155,7 +183,7 @@ static rill_status train_epochs(train_run *run) {
     }
     run->stopped = is_enough(run);
     while (status == RILL_OK && !run->stopped &&
-           rill_trainer_epochs(run->trainer) < config->epochs) {
+           rill_trainer_epochs(run->trainer) < run->most_epochs) {
         status = rill_trainer_epoch(run->trainer, &report);
         if (status != RILL_OK) return status;
         run->total_seconds += report.seconds;
@@ -165,7 +193,7 @@ static rill_status train_epochs(train_run *run) {
         print_epoch(run, &report);
         if (!log_is_good(run)) return RILL_OK;
         run->stopped = is_enough(run) || report.converged;
-        bool last = run->stopped || report.epoch >= config->epochs;
+        bool last = run->stopped || report.epoch >= run->most_epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
             status = rill_trainer_save(run->trainer, config->checkpoint);
     }
@@ -205,6 +233,11 @@ static int run_training(train_run *run) {
     if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)
         return failed(NULL);
+    run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
+    rill_trainer_look(run->trainer, &run->look);
+    bool to_the_optimum = !strcmp(config->options.solver, "auto") && strcmp(run->look.solver, "sgd");
+    run->most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
+    print_choice(run);
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
     if (tool_speaks()) tool_records_open(&run->log, config->resume);
     if (!log_is_good(run)) return EXIT_FAILED;

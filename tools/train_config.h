@@ -13,16 +13,17 @@ typedef struct train_config {
     rill_data_options data;
     const char *file, *valid_file, *model, *checkpoint, *log;
     int ranks, early_stop, hash_bits;
-    uint64_t epochs, checkpoint_every;
+    uint64_t epochs; /* 0: by the solver */
+    uint64_t checkpoint_every;
     bool normalize, resume, quiet, help;
     bool objective_given; /* C, l2 or l1 */
     bool choose_C;        /* from the data */
-    bool decay_given;
+    bool decay_given, sgd_meant, no_bias;
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
     {                                                                                              \
         .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .ranks = 1,            \
-        .epochs = 10, .checkpoint_every = 1                                                        \
+        .checkpoint_every = 1                                                                      \
     }
 
 /* Returns an exit status. */

@@ -227,16 +227,19 @@ RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const ril
 
 /* Minimises  C sum_i c_i loss(y_i, w x_i) + l2/2 |w|^2 + l1 |w|_1  over the rows of all ranks; c_i
  * is the weight of the row's class. With l2 = 1 and l1 = 0 this is LIBLINEAR's objective. Every
- * rank has all of the weights and its own rows. With more than two labels there is one such problem
- * per class, against the rest; objective and loss are their sums then. */
+ * rank has all of the weights and its own rows. With more than two labels the logistic loss is the
+ * cross entropy of the softmax of the classes' decision values; other losses, and "ovr", have one
+ * problem per class, against the rest: objective and loss are their sums then. */
 typedef struct rill_train_options {
     size_t size;
-    const char *loss;   /* a name from rill_loss_at; NULL: "logistic" */
-    const char *solver; /* a name from rill_solver_at; NULL: "sgd" */
-    const char *task; /* "classify", "regress"; NULL: classify, but regress under the loss "squared"
-                       * with more than two different labels */
+    const char *loss;   /* a name from rill_loss_at; NULL: "logistic", in regression "squared" */
+    const char *solver; /* a name from rill_solver_at; "auto": see rill_trainer_look; NULL: "sgd" */
+    /* "classify", "regress"; NULL: regress under the loss "squared" with more than two different
+     * labels, and where loss is NULL, too, and the labels look like numbers: some have a fraction,
+     * or there are more than 30, with fewer than 5 rows each; else classify. */
+    const char *task;
     double C, l2, l1;
-    double bias;               /* value of one more feature of every row; below 0: none */
+    double bias; /* value of one more feature of every row; below 0: none. See intercept */
     const char *class_weights; /* "balanced", or "label:weight,..."; NULL: all 1 */
     double valid_fraction; /* share of the rows to hold out, if there is no other validation set */
     uint64_t seed;
@@ -270,11 +273,20 @@ typedef struct rill_train_options {
     int threads; /* of a rank; the bits of the results do not depend on it. MPI must have been
                   * started with MPI_THREAD_FUNNELED for more than one */
     int profile; /* not 0: a barrier before each exchange tells waiting for slower ranks from it */
+
+    int intercept; /* not 0: there is a bias, 1 if it has no value, which is not regularised */
+    /* What each feature is divided by: "none" (NULL), "max": its largest magnitude, "std": its
+     * standard deviation. Weights and penalties are those of the scaled features, but in models. An
+     * intercept makes features that are the same in all rows count nothing. */
+    const char *scale;
+    const char *multiclass; /* "softmax", "ovr": one against the rest; NULL: softmax with the loss
+                             * "logistic", but ovr with the solver scd */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
-            NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0       \
+            NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0, 0,   \
+            NULL, NULL                                                                             \
     }
 
 typedef struct rill_train_report {
@@ -310,7 +322,26 @@ RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
                                          const rill_dataset *valid_or_null,
                                          const rill_train_options *or_null, rill_trainer **out);
 RILL_API rill_status rill_trainer_free(rill_trainer **);
-/* One pass over the data (sgd), over the coordinates (scd), or one step (newton). */
+/* What training does, where options have left it open. The solver "auto" is sgd with l1, with a
+ * loss without curvature, and with a reducer, staleness, local steps or coded values; else newton
+ * up to 30 million entries of a rank, times classes; else hybrid. A tolerance of 0 is 1e-4 then.
+ * Names live as long as the trainer. */
+typedef struct rill_train_look {
+    size_t size;
+    const char *task, *loss, *solver, *scale;
+    const char *multiclass; /* "softmax", "ovr"; "": two classes, or regression */
+    int labels;             /* 0 in regression */
+    uint64_t rows;          /* of all ranks, to train on */
+    uint64_t features;      /* without the bias */
+    double bias;            /* below 0: there is none */
+    int intercept;
+    uint64_t batch;
+} rill_train_look;
+#define RILL_TRAIN_LOOK_INIT                                                                       \
+    { sizeof(rill_train_look), "", "", "", "", "", 0, 0, 0, -1.0, 0, 0 }
+RILL_API rill_status rill_trainer_look(const rill_trainer *, rill_train_look *);
+/* One pass over the data (sgd, and the first of hybrid), over the coordinates (scd), or one step
+ * (newton). */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
 /* Epochs done, those before a checkpoint included. */
 RILL_API uint64_t rill_trainer_epochs(const rill_trainer *);
@@ -330,22 +361,26 @@ RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the
  * rows, each judged by its loss on another part; rows that the options hold out are not used. Where
- * the options' decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried
- * at a constant rate. With too few rows C is 1, and tries is 0. Collective, the same result on all
- * ranks. */
+ * the options' scale is "auto", which rill_trainer_create does not take, that is chosen with it.
+ * Where their decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried
+ * at a constant rate. With too few rows C is 1, the scale "max", and tries is 0. Collective, the
+ * same result on all ranks. */
 typedef struct rill_C_choice {
     size_t size;
     double C;
     int tries;
-    double tried[16], loss[16]; /* C of each try, and its loss on rows that were not trained on */
+    /* C of each try with the scale taken, and its loss on rows that were not trained on */
+    double tried[16], loss[16];
     uint64_t rows;              /* of all ranks, trained on in a try */
     double seconds;
     double decay;           /* 0 where that was better, else that of the options */
     double tried_decay[16]; /* of each try */
+    const char *scale;      /* that of the options, unless it is "auto" */
+    double scale_loss[3];   /* the lowest of "none", "max" and "std"; 0: not tried */
 } rill_C_choice;
 #define RILL_C_CHOICE_INIT                                                                         \
     {                                                                                              \
-        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, { 0.0 }                         \
+        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", { 0.0 }          \
     }
 RILL_API rill_status rill_trainer_choose_C(MPI_Comm, const rill_dataset *train,
                                            const rill_train_options *or_null, rill_C_choice *);

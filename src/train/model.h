@@ -7,6 +7,7 @@
 struct rill_model {
     char solver_type[32];
     bool regression, probability;
+    bool softmax; /* probabilities are those of all columns together */
     uint64_t features;
     int columns, labels;
     double *label;

@@ -76,9 +76,11 @@ rill_status rill_model_probabilities(const rill_model *m, const double *decision
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "a model of type %s has no probabilities: the loss must be logistic",
                                m->solver_type);
-    double sum = 0;
+    double sum = 0, most = decision[0];
+    for (int c = 1; c < m->columns; c++)
+        most = fmax(most, decision[c]);
     for (int c = 0; c < m->columns; c++)
-        sum += probability[c] = 1 / (1 + exp(-decision[c]));
+        sum += probability[c] = m->softmax ? exp(decision[c] - most) : 1 / (1 + exp(-decision[c]));
     if (m->columns == 1) probability[1] = 1 - probability[0];
     else
         for (int c = 0; c < m->columns; c++)

@@ -44,6 +44,12 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
         (unsigned long long)o->local_steps, o->staleness, o->algorithm ? o->algorithm : "auto",
         o->codec ? o->codec : "auto", o->reducer ? o->reducer : "none", o->density, o->value_bits,
         (unsigned long long)o->coordinates, (unsigned long long)t->objective.total_rows);
+    /* What came later is named where it is used, so that older checkpoints load. */
+    size_t at = strlen(text);
+    rill__print(text + at, SETTINGS - at, "%s%s%s%s", o->intercept ? " intercept=1" : "",
+                o->scale && strcmp(o->scale, "none") ? " scale=" : "",
+                o->scale && strcmp(o->scale, "none") ? o->scale : "",
+                t->objective.softmax ? " multiclass=softmax" : "");
 }
 
 static void reducer_path(const char *path, uint64_t epoch, char *name, size_t size) {
@@ -165,6 +171,10 @@ static rill_status differs(const char *path, const char *saved, const char *now)
         saved += a + (saved[a] == ' ');
         now += b + (now[b] == ' ');
     }
+    if (*saved || *now) /* one has a setting more */
+        return rill__data_fail(RILL_ERR_MISMATCH, "%s: was saved with%s%s, this run with%s%s", path,
+                               *saved ? " " : "out ", *saved ? saved : now, *now ? " " : "out ",
+                               *now ? now : saved);
     return damaged(path, "was saved with other settings");
 }
 

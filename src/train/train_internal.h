@@ -27,16 +27,17 @@ struct rill_trainer {
     rill__objective objective;
     rill__weights weights;
     rill__team team;
-    double *label;                       /* [0] is the positive one of two; else ascending */
-    rill_dataset *biased, *biased_valid; /* copies with the bias feature, if asked for */
+    double *label; /* [0] is the positive one of two; else ascending */
     rill__part_rows valid;
     bool has_valid;
     uint64_t *train_list, *valid_list;
     float *train_target, *valid_target;
     uint64_t step;                 /* done */
     double scalars[RILL__SCALARS]; /* what is kept from epoch to epoch, see below */
+    float *start;                  /* of the bias: see train_start.c */
     float *backup;                 /* bold-driver: weights of the last good epoch */
-    char *names[9];                /* copies of the options' texts */
+    bool loss_open;                /* the options leave the loss to the labels */
+    char *names[11];               /* copies of the options' texts */
     int name_count;
 };
 
@@ -49,6 +50,12 @@ enum {                      /* scalars */
 
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
+/* The solver, where the options leave it open: by the labels and the size of the data. */
+rill_status rill__train_solver(rill_trainer *);
+/* The weights that training starts from. All ranks. */
+rill_status rill__train_start(rill_trainer *);
+/* The features' factors. All ranks. */
+rill_status rill__train_scale(rill_trainer *);
 rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_weigh_alone(rill_trainer *,
                                     const char *text); /* its part that asks no other rank */
