@@ -184,8 +184,11 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     if (!epoch->converged) {
         bool moved;
         RILL_TRY_DATA(solve(s, job->objective));
+        double before = at.value;
         RILL_TRY_DATA(search_line(s, w, n, &at, &moved));
-        epoch->converged = !moved; /* at the limit of what floats can express */
+        /* At the limit of what floats can express, or as good as there. */
+        bool flat = job->options->tolerance > 0 && before - at.value <= 1e-9 * fabs(before);
+        epoch->converged = !moved || flat;
     }
     epoch->loss = at.loss / job->objective->C / job->team->ranks; /* ranks add theirs up */
     return RILL_OK;

@@ -117,7 +117,9 @@ static rill_status find_beta(rill__job *job, scd_state *s) {
     uint64_t omega = 1;
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
-        uint64_t length = d->row[row + 1] - d->row[row] + (o->bias > 0);
+        uint64_t length = o->bias > 0;
+        for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
+            length += rill__factor(o, d->index32[e]) != 0;
         if (length > omega) omega = length;
     }
     if (MPI_Allreduce(MPI_IN_PLACE, &omega, 1, MPI_UINT64_T, MPI_MAX, job->team->mpi) !=

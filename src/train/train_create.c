@@ -224,6 +224,16 @@ rill_status rill_trainer_look(const rill_trainer *t, rill_train_look *out) {
     return RILL_OK;
 }
 
+/* Softmax does not see what all columns have in common: of intercepts, that nothing penalises, it is
+ * left to chance. */
+static void centre_intercepts(const rill_trainer *t, rill_model *m) {
+    double *intercept = m->weight + t->objective.penalised, mean = 0;
+    for (int c = 0; c < m->columns; c++)
+        mean += intercept[c] / m->columns;
+    for (int c = 0; c < m->columns; c++)
+        intercept[c] -= mean;
+}
+
 rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
     if (!t || !out)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_model: %s is NULL",
@@ -244,5 +254,6 @@ rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
     for (uint64_t j = 0; j < t->objective.n; j++)
         m->weight[j] = (double)t->weights.w[j] *
                        rill__factor(&t->objective, j / (uint64_t)t->objective.columns);
+    if (t->objective.softmax && t->options.intercept) centre_intercepts(t, m);
     return RILL_OK;
 }

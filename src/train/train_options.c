@@ -158,7 +158,7 @@ rill_status rill__train_solver(rill_trainer *t) {
         double work = entries * t->objective.columns / t->team.ranks;
         o->solver = !smooth || stochastic ? "sgd" : work <= newton_entries ? "newton" : "hybrid";
         t->solver = rill__solver_find(o->solver);
-        if (o->tolerance == 0) o->tolerance = 1e-4;
+        if (o->tolerance == 0) o->tolerance = 1e-6;
     }
     RILL_TRY_DATA(check_together(t));
     bool named = o->multiclass != NULL;
