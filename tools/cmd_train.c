@@ -21,6 +21,7 @@ typedef struct train_run {
     rill_dataset *data, *valid;
     rill_trainer *trainer;
     rill_train_look look;
+    uint64_t checksum; /* of the data, for the model */
     uint64_t most_epochs;
     tool_records log;
     rill_data_report data_report;
@@ -214,7 +215,15 @@ static void print_end(const train_run *run, double objective, double loss) {
 static rill_status write_model(const train_run *run) {
     if (!run->config->model || !tool_speaks()) return RILL_OK;
     rill_model *model = NULL;
+    rill_model_about about = RILL_MODEL_ABOUT_INIT;
     rill_status status = rill_trainer_model(run->trainer, &model);
+    if (status == RILL_OK) status = rill_model_get_about(model, &about);
+    about.hash_bits = run->config->hash_bits;
+    about.hash_seed = run->config->hash_bits ? run->config->options.seed : 0;
+    about.normalize = run->config->normalize;
+    about.entries = run->data_report.entries;
+    about.checksum = run->checksum;
+    if (status == RILL_OK) status = rill_model_set_about(model, &about);
     if (status == RILL_OK) status = rill_model_save(model, run->config->model);
     rill_model_free(&model);
     return status;
@@ -238,6 +247,9 @@ static int run_training(train_run *run) {
     bool to_the_optimum = !strcmp(config->options.solver, "auto") && strcmp(run->look.solver, "sgd");
     run->most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
     print_choice(run);
+    if (config->model &&
+        rill_dataset_checksum(MPI_COMM_WORLD, run->data, &run->checksum) != RILL_OK)
+        return failed(NULL);
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
     if (tool_speaks()) tool_records_open(&run->log, config->resume);
     if (!log_is_good(run)) return EXIT_FAILED;

@@ -202,6 +202,28 @@ RILL_API rill_status rill_model_save(const rill_model *, const char *path);
 RILL_API rill_status rill_model_free(rill_model **);
 RILL_API rill_status rill_model_look(const rill_model *, rill_model_view *);
 
+/* How a model was made. Files of LIBLINEAR do not say: loss is "" then. Lines behind the weights,
+ * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash, normalize,
+ * entries and checksum, which only who prepared the data knows. */
+typedef struct rill_model_about {
+    size_t size;
+    const char *loss, *scale; /* names as in rill_train_options, as long as the model */
+    const char *multiclass;   /* "softmax", "ovr", "" */
+    double C;
+    int intercept;
+    int hash_bits; /* 0: features were not hashed */
+    uint64_t hash_seed;
+    int normalize;
+    uint64_t rows, entries; /* trained on; of the data */
+    uint64_t checksum;      /* of the data: rill_dataset_checksum */
+} rill_model_about;
+#define RILL_MODEL_ABOUT_INIT                                                                      \
+    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0 }
+RILL_API rill_status rill_model_get_about(const rill_model *, rill_model_about *);
+RILL_API rill_status rill_model_set_about(rill_model *, const rill_model_about *);
+/* Of the rows of all ranks, whatever their number. Collective. */
+RILL_API rill_status rill_dataset_checksum(MPI_Comm, const rill_dataset *, uint64_t *out);
+
 /* Of this rank's rows: columns decision values each, and the predicted labels (either may be NULL).
  * Features that the model does not know count as 0. Local. */
 RILL_API rill_status rill_model_predict(const rill_model *, const rill_dataset *, double *decision,

@@ -248,12 +248,20 @@ rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
                                      : t->objective.loss->type);
     m->regression = t->objective.regression;
     m->probability = !strcmp(t->options.loss, "logistic");
-    m->softmax = t->objective.softmax;
     for (int i = 0; i < t->objective.labels; i++)
         m->label[i] = t->label[i];
     for (uint64_t j = 0; j < t->objective.n; j++)
         m->weight[j] = (double)t->weights.w[j] *
                        rill__factor(&t->objective, j / (uint64_t)t->objective.columns);
     if (t->objective.softmax && t->options.intercept) centre_intercepts(t, m);
-    return RILL_OK;
+    rill_train_look look = RILL_TRAIN_LOOK_INIT;
+    rill_model_about about = RILL_MODEL_ABOUT_INIT;
+    rill_trainer_look(t, &look);
+    about.loss = look.loss;
+    about.scale = look.scale;
+    about.multiclass = look.multiclass;
+    about.C = t->options.C;
+    about.intercept = look.intercept;
+    about.rows = look.rows;
+    return rill_model_set_about(m, &about);
 }
