@@ -203,7 +203,8 @@ def by_vw(files, labels):
         vowpalwabbit.Workspace(f"-d {data} -f {model} {about}").finish()
 
     _, seconds = spent(work)
-    vowpalwabbit.Workspace(f"-d {check} -t -i {model} -p {out} --quiet").finish()
+    more = "--probabilities" if len(labels) > 2 else ""
+    vowpalwabbit.Workspace(f"-d {check} -t -i {model} -p {out} --quiet {more}").finish()
     said = [line.split() for line in open(out)]
     if not labels:
         return (None, [float(line[0]) for line in said], None), seconds

@@ -19,6 +19,8 @@
  * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
  * data a sample is taken, by the number of the row in the file, so that all numbers of ranks try
  * the same rows. C need not grow with the rows: it is a weight of each.
+ * Newton's tries are a rank's own: each has the whole sample, and the splits are dealt out. What is
+ * found then does not depend on the number of ranks, and a try waits for no network.
  * Restriction: exact sums, whatever the training itself will send.
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
@@ -40,7 +42,8 @@ static const char *const scales[] = {"none", "max", "std"};
 enum { SCALES = sizeof scales / sizeof *scales };
 
 typedef struct search {
-    MPI_Comm mpi;
+    MPI_Comm mpi, trial; /* trial: who makes a try together */
+    int rank, ranks;     /* tries are dealt out to; 0 of 1 where all make it together */
     rill_dataset *sample;
     rill_train_options options;
     uint64_t seed; /* of the first split */
@@ -100,6 +103,61 @@ static rill_status copy_sample(const rill_data_view *from, const rill_train_opti
     return RILL_OK;
 }
 
+/* All ranks: array becomes that of all, one after the other. counts: 2 * ranks numbers. */
+static rill_status gather(const search *s, void **array, uint64_t n, MPI_Datatype type, size_t size,
+                          int *counts) {
+    int mine = (int)n, total = 0;
+    MPI_Allgather(&mine, 1, MPI_INT, counts, 1, MPI_INT, s->mpi);
+    for (int r = 0; r < s->ranks; r++) {
+        counts[s->ranks + r] = total;
+        total += counts[r];
+    }
+    void *all = malloc(((size_t)total + 1) * size);
+    rill_status status = rill__data_agree(s->mpi, all ? RILL_OK
+                                                      : rill__data_memory("rows to choose C by"));
+    if (status == RILL_OK)
+        MPI_Allgatherv(*array, mine, type, all, counts, counts + s->ranks, type, s->mpi);
+    if (status != RILL_OK) {
+        free(all);
+        return status;
+    }
+    free(*array);
+    *array = all;
+    return RILL_OK;
+}
+
+/* Every rank gets the whole sample, in the order of the file. */
+static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4]) {
+    int *counts = malloc(2 * (size_t)s->ranks * sizeof *counts);
+    uint64_t *row = arrays[0], entries = view->rows ? row[view->rows] : 0, total = view->rows;
+    for (uint64_t i = 0; i < view->rows; i++) /* lengths, and back to places */
+        row[i] = row[i + 1] - row[i];
+    rill_status status = rill__data_agree(s->mpi, counts ? RILL_OK : rill__data_memory("counts"));
+    if (status == RILL_OK)
+        status = gather(s, &arrays[0], view->rows, MPI_UINT64_T, sizeof *row, counts);
+    if (status == RILL_OK)
+        status = gather(s, &arrays[1], entries, MPI_UINT32_T, sizeof(uint32_t), counts);
+    if (status == RILL_OK)
+        status = gather(s, &arrays[2], entries, MPI_FLOAT, sizeof(float), counts);
+    if (status == RILL_OK)
+        status = gather(s, &arrays[3], view->rows, MPI_DOUBLE, sizeof(double), counts);
+    free(counts);
+    RILL_TRY_DATA(status);
+    MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT64_T, MPI_SUM, s->mpi);
+    row = arrays[0];
+    for (uint64_t i = 0, at = 0; i <= total; i++) {
+        uint64_t length = i < total ? row[i] : 0;
+        row[i] = at;
+        at += length;
+    }
+    view->rows = total;
+    view->row = row;
+    view->index32 = arrays[1];
+    view->value = arrays[2];
+    view->label = arrays[3];
+    return RILL_OK;
+}
+
 static rill_status take_sample(search *s, const rill_dataset *train) {
     rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
     void *arrays[4] = {NULL};
@@ -113,7 +171,9 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     }
     rill_status status = copy_sample(&from, &s->options, sample_share(s, &from, train), &to, arrays);
     status = rill__data_agree(s->mpi, status);
-    if (status == RILL_OK) status = rill_dataset_create(s->mpi, &to, &s->sample);
+    if (status == RILL_OK && s->newton) status = gather_sample(s, &to, arrays);
+    if (status == RILL_OK)
+        status = rill__data_agree(s->mpi, rill_dataset_create(s->trial, &to, &s->sample));
     for (int i = 0; i < 4; i++)
         free(arrays[i]);
     return status;
@@ -145,12 +205,18 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
-    rill_status status = rill_trainer_create(s->mpi, s->sample, NULL, &s->options, &trainer);
+    rill_status status = rill_trainer_create(s->trial, s->sample, NULL, &s->options, &trainer);
     uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
-    if (status == RILL_OK) start_warm(s, split, trainer);
+    if (status == RILL_OK) {
+        start_warm(s, split, trainer);
+        trainer->has_valid = false; /* not before the end */
+    }
     for (uint64_t e = 0; status == RILL_OK && e < epochs && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
-    if (status == RILL_OK) keep_warm(s, split, trainer);
+    if (status == RILL_OK) {
+        keep_warm(s, split, trainer);
+        status = rill__train_validate(trainer, false, &report);
+    }
     if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
     *able = trainer != NULL;
     if (trainer) s->choice->rows = trainer->objective.total_rows;
@@ -162,26 +228,33 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
  * count then. */
 static rill_status try_one(search *s, double C, double decay, double *loss) {
     rill_C_choice *choice = s->choice;
-    double sum = 0;
-    int able_splits = 0;
-    rill_status first = RILL_OK;
+    double sums[3] = {0, 0, 0}; /* losses, splits that could, rows */
+    rill_status first = RILL_OK, bad = RILL_OK;
     *loss = INFINITY;
     s->options.C = C;
     s->options.decay = decay;
     if (choice->tries == MOST_TRIES) return RILL_OK;
-    for (int split = 0; split < s->splits && isfinite(sum); split++) {
+    for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
         bool able = false;
         double one;
         rill_status status = try_split(s, split, &able, &one);
-        if (able && status != RILL_OK) return status;
-        if (status == RILL_ERR_MEMORY || status == RILL_ERR_MPI) return status;
-        if (split == 0) first = status;
+        bool ours = able || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
+        if (ours && status != RILL_OK) bad = status;
+        if (split == s->rank) first = status;
         if (!able) continue;
-        sum += one;
-        able_splits++;
+        sums[0] += one;
+        sums[1]++;
     }
-    if (!able_splits) return first;
-    *loss = sum / able_splits;
+    if (s->newton) RILL_TRY_DATA(rill__data_agree(s->mpi, bad));
+    else RILL_TRY_DATA(bad);
+    sums[2] = (double)choice->rows;
+    if (s->newton) {
+        MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, s->mpi);
+        MPI_Allreduce(MPI_IN_PLACE, &sums[2], 1, MPI_DOUBLE, MPI_MAX, s->mpi);
+    }
+    if (!(sums[1] > 0)) return s->newton ? rill__data_agree(s->mpi, first) : first;
+    choice->rows = (uint64_t)sums[2];
+    *loss = sums[0] / sums[1];
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
     choice->loss[choice->tries++] = *loss;
@@ -327,6 +400,12 @@ rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
     choice.scale = s.options.scale && strcmp(s.options.scale, "auto") ? s.options.scale : "max";
     if (!s.options.scale) choice.scale = "none";
     choose_solver(&s);
+    s.trial = s.newton ? MPI_COMM_SELF : s.mpi;
+    s.ranks = 1;
+    if (s.newton) {
+        MPI_Comm_rank(s.mpi, &s.rank);
+        MPI_Comm_size(s.mpi, &s.ranks);
+    }
     double began = MPI_Wtime();
     status = take_sample(&s, train);
     s.options.valid_fraction = held_out;

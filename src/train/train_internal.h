@@ -52,6 +52,8 @@ rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
 /* The solver, where the options leave it open: by the labels and the size of the data. */
 rill_status rill__train_solver(rill_trainer *);
+/* Loss and accuracy on the validation rows. All ranks. */
+rill_status rill__train_validate(rill_trainer *, bool with_auc, rill_train_report *);
 /* The weights that training starts from. All ranks. */
 rill_status rill__train_start(rill_trainer *);
 /* The features' factors. All ranks. */

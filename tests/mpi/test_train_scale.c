@@ -287,5 +287,5 @@ int main(int argc, char **argv) {
     test_optimum();
     test_bits();
     test_open();
-    return check_finish(50);
+    return check_finish(40);
 }
