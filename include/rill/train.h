@@ -238,9 +238,13 @@ typedef struct rill_metrics {
     double accuracy; /* share of right labels; NaN in regression */
     double auc;      /* area under the ROC curve of label[0]; NaN unless there are two classes */
     double mse;      /* mean squared error; NaN in classification */
+    double log_loss; /* mean of -log of the label's probability; NaN if there are none */
+    double r2;       /* 1 - mse / variance of the targets; NaN in classification */
+    uint64_t unknown_rows; /* whose label the model does not know: they are wrong, and have no loss */
+    double unknown_label;  /* the lowest of these */
 } rill_metrics;
 #define RILL_METRICS_INIT                                                                          \
-    { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0 }
+    { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0 }
 /* Over the rows of all ranks; the same on all of them. Collective. */
 RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const rill_dataset *,
                                          rill_metrics *);

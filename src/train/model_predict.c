@@ -149,29 +149,64 @@ rill_status rill__train_auc(MPI_Comm comm, uint64_t n, const double *score, cons
     return status;
 }
 
+enum { RIGHT, ERRORS, ROWS, LOSS, TARGETS, SQUARES, UNKNOWN, SUMS };
+
+static int find_label(const rill_model *m, double label) {
+    for (int i = 0; i < m->labels; i++)
+        if (m->label[i] == label) return i;
+    return -1;
+}
+
+/* Adds a row; p has room for the probabilities. */
+static void measure_row(const rill_model *m, const double *z, double label, double *p, double *sums,
+                        double *unknown) {
+    sums[RIGHT] += !m->regression && label_of(m, z) == label;
+    sums[ERRORS] += (z[0] - label) * (z[0] - label);
+    sums[TARGETS] += label;
+    sums[SQUARES] += label * label;
+    int at = m->regression ? 0 : find_label(m, label);
+    if (at < 0) {
+        sums[UNKNOWN]++;
+        *unknown = fmin(*unknown, label);
+    } else if (m->probability && rill_model_probabilities(m, z, p) == RILL_OK)
+        sums[LOSS] -= log(fmax(p[at], 1e-300));
+}
+
+static void conclude(const rill_model *m, const double *sums, double unknown,
+                     rill_metrics *metrics) {
+    double rows = sums[ROWS], mean = sums[TARGETS] / rows, known = rows - sums[UNKNOWN];
+    double variance = sums[SQUARES] / rows - mean * mean;
+    metrics->rows = (uint64_t)rows;
+    metrics->accuracy = m->regression ? NAN : sums[RIGHT] / rows;
+    metrics->mse = m->regression ? sums[ERRORS] / rows : NAN;
+    metrics->r2 = m->regression && variance > 0 ? 1 - metrics->mse / variance : NAN;
+    metrics->log_loss = m->probability && !m->regression && known > 0 ? sums[LOSS] / known : NAN;
+    metrics->unknown_rows = (uint64_t)sums[UNKNOWN];
+    metrics->unknown_label = sums[UNKNOWN] > 0 ? unknown : NAN;
+    metrics->auc = NAN;
+}
+
 static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_dataset *set,
                            rill_metrics *metrics) {
     rill_data_view d = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(set, &d)); /* cannot fail: set is one */
-    double *z = malloc((size_t)m->columns * sizeof *z);
+    double *z = malloc(2 * ((size_t)m->columns + 2) * sizeof *z);
     double *score = malloc(((size_t)d.rows + 1) * sizeof *score);
     uint8_t *positive = malloc((size_t)d.rows + 1);
     rill_status status = z && score && positive ? RILL_OK : rill__data_memory("metrics");
-    double sums[3] = {0, 0, (double)d.rows};
+    double sums[SUMS] = {0}, unknown = INFINITY;
+    sums[ROWS] = (double)d.rows;
     for (uint64_t i = 0; status == RILL_OK && i < d.rows; i++) {
         decide(m, &d, i, z);
         score[i] = z[0];
         positive[i] = m->labels && d.label[i] == m->label[0];
-        sums[0] += !m->regression && label_of(m, z) == d.label[i];
-        sums[1] += (z[0] - d.label[i]) * (z[0] - d.label[i]);
+        measure_row(m, z, d.label[i], z + m->columns + 2, sums, &unknown);
     }
     status = rill__data_agree(comm, status);
     if (status == RILL_OK) {
-        MPI_Allreduce(MPI_IN_PLACE, sums, 3, MPI_DOUBLE, MPI_SUM, comm);
-        metrics->rows = (uint64_t)sums[2];
-        metrics->accuracy = m->regression ? NAN : sums[0] / sums[2];
-        metrics->mse = m->regression ? sums[1] / sums[2] : NAN;
-        metrics->auc = NAN;
+        MPI_Allreduce(MPI_IN_PLACE, sums, SUMS, MPI_DOUBLE, MPI_SUM, comm);
+        MPI_Allreduce(MPI_IN_PLACE, &unknown, 1, MPI_DOUBLE, MPI_MIN, comm);
+        conclude(m, sums, unknown, metrics);
         if (m->labels == 2 && m->columns == 1)
             status = rill__train_auc(comm, d.rows, score, positive, &metrics->auc);
     }
@@ -185,7 +220,7 @@ static rill_status check_evaluate(const rill_model *m, const rill_dataset *set,
                                   const rill_metrics *metrics) {
     if (!m || !set || !metrics)
         return null_argument("rill_model_evaluate", !m ? "model" : !set ? "set" : "metrics");
-    if (metrics->size != sizeof *metrics)
+    if (metrics->size < sizeof(size_t) || metrics->size > sizeof *metrics)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_evaluate: metrics.size = %zu",
                                metrics->size);
     return RILL_OK;
@@ -196,7 +231,12 @@ rill_status rill_model_evaluate(MPI_Comm parent, const rill_model *m, const rill
     MPI_Comm comm;
     RILL_TRY_DATA(rill__data_dup("rill_model_evaluate", parent, &comm));
     rill_status status = rill__data_agree(comm, check_evaluate(m, set, metrics));
-    if (status == RILL_OK) status = measure(comm, m, set, metrics);
+    rill_metrics full = RILL_METRICS_INIT;
+    if (status == RILL_OK) status = measure(comm, m, set, &full);
+    if (status == RILL_OK) {
+        full.size = metrics->size;
+        memcpy(metrics, &full, full.size);
+    }
     MPI_Comm_free(&comm);
     return status;
 }

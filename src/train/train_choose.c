@@ -5,8 +5,10 @@
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or
  * hardly moves. If ten is no better than one, the same downwards. Newton's method, which starts a
  * try from the weights of the one before, also tries C times and divided by the root of ten in the
- * end. Where the scale is open this is done for each, and the one with the lowest loss is taken; of
- * larger samples a scale that is much worse at the C of the one before is given up after a try.
+ * end. Where the scale is open this is done for each, "std" first if most features are in most rows,
+ * else "none" first; another is taken if its loss is clearly lower. Of larger samples a scale that
+ * is much worse at the C of the one before is given up after a try. Splits and sample do not depend
+ * on the options' seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
@@ -19,8 +21,8 @@
  * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
  * data a sample is taken, by the number of the row in the file, so that all numbers of ranks try
  * the same rows. C need not grow with the rows: it is a weight of each.
- * Newton's tries are a rank's own: each has the whole sample, and the splits are dealt out. What is
- * found then does not depend on the number of ranks, and a try waits for no network.
+ * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
+ * the same with any number of ranks, and no try waits for the network.
  * Restriction: exact sums, whatever the training itself will send.
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
@@ -30,26 +32,27 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 24, LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_ENTRIES = 1 << 22, NEWTON_STEPS = 20 }; /* the same, of newton */
+enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 22, LEAST_ROWS = 30, EPOCHS = 3 };
+enum { NEWTON_STEPS = 20 };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
-static const double held_out = 0.2, factor = 10, gain = 0.005, flat = 0.0005;
+static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
 enum { SCALES = sizeof scales / sizeof *scales };
 
 typedef struct search {
-    MPI_Comm mpi, trial; /* trial: who makes a try together */
-    int rank, ranks;     /* tries are dealt out to; 0 of 1 where all make it together */
+    MPI_Comm mpi;
+    int rank, ranks; /* that splits are dealt out to */
     rill_dataset *sample;
     rill_train_options options;
     uint64_t seed; /* of the first split */
     int splits;
     bool newton;              /* tries are its steps, else sgd's or scd's epochs */
     bool few;                 /* the sample is small: everything can be tried */
+    bool dense;               /* most features are in most rows */
     float *kept[MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
     rill_C_choice *choice;
     double best; /* loss */
@@ -60,14 +63,14 @@ static bool is_chosen(const rill_train_options *o, uint64_t row, double share) {
     const uint64_t other = UINT64_C(0x5bd1e995); /* another draw than the options' split */
     if (o->valid_fraction > 0 && rill_row_is_held_out(row, o->valid_fraction, o->seed))
         return false;
-    return share >= 1 || rill_row_is_held_out(row, share, o->seed ^ other);
+    return share >= 1 || rill_row_is_held_out(row, share, other);
 }
 
-static double sample_share(const search *s, const rill_data_view *view, const rill_dataset *train) {
+static double sample_share(const rill_data_view *view, const rill_dataset *train) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
     rill_dataset_report(train, &report);
     double share = MOST_ROWS / (double)(view->total_rows + 1);
-    return fmin(share, (s->newton ? NEWTON_ENTRIES : MOST_ENTRIES) / (double)(report.entries + 1));
+    return fmin(share, MOST_ENTRIES / (double)(report.entries + 1));
 }
 
 /* This rank's part of the sample; its arrays are the caller's to free. */
@@ -164,16 +167,16 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     RILL_TRY_DATA(rill_dataset_view(train, &from));
     if (from.dim >= UINT32_MAX) return RILL_OK; /* the trainer itself will complain */
     if (!s->options.batch) {                    /* as the training will have it */
-        int ranks;
-        MPI_Comm_size(s->mpi, &ranks);
         double rows = (1 - s->options.valid_fraction) * (double)from.total_rows;
-        s->options.batch = rill__train_batch((uint64_t)rows, ranks);
+        s->options.batch = rill__train_batch((uint64_t)rows, s->ranks);
     }
-    rill_status status = copy_sample(&from, &s->options, sample_share(s, &from, train), &to, arrays);
+    s->options.batch *= (uint64_t)s->ranks; /* a try's only rank makes the steps of all */
+    s->options.coordinates *= (uint64_t)s->ranks;
+    rill_status status = copy_sample(&from, &s->options, sample_share(&from, train), &to, arrays);
     status = rill__data_agree(s->mpi, status);
-    if (status == RILL_OK && s->newton) status = gather_sample(s, &to, arrays);
+    if (status == RILL_OK) status = gather_sample(s, &to, arrays);
     if (status == RILL_OK)
-        status = rill__data_agree(s->mpi, rill_dataset_create(s->trial, &to, &s->sample));
+        status = rill__data_agree(s->mpi, rill_dataset_create(MPI_COMM_SELF, &to, &s->sample));
     for (int i = 0; i < 4; i++)
         free(arrays[i]);
     return status;
@@ -205,7 +208,7 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
-    rill_status status = rill_trainer_create(s->trial, s->sample, NULL, &s->options, &trainer);
+    rill_status status = rill_trainer_create(MPI_COMM_SELF, s->sample, NULL, &s->options, &trainer);
     uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
@@ -245,14 +248,11 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
         sums[0] += one;
         sums[1]++;
     }
-    if (s->newton) RILL_TRY_DATA(rill__data_agree(s->mpi, bad));
-    else RILL_TRY_DATA(bad);
+    RILL_TRY_DATA(rill__data_agree(s->mpi, bad));
     sums[2] = (double)choice->rows;
-    if (s->newton) {
-        MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, s->mpi);
-        MPI_Allreduce(MPI_IN_PLACE, &sums[2], 1, MPI_DOUBLE, MPI_MAX, s->mpi);
-    }
-    if (!(sums[1] > 0)) return s->newton ? rill__data_agree(s->mpi, first) : first;
+    MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, s->mpi);
+    MPI_Allreduce(MPI_IN_PLACE, &sums[2], 1, MPI_DOUBLE, MPI_MAX, s->mpi);
+    if (!(sums[1] > 0)) return rill__data_agree(s->mpi, first);
     choice->rows = (uint64_t)sums[2];
     *loss = sums[0] / sums[1];
     choice->tried[choice->tries] = C;
@@ -322,7 +322,8 @@ static rill_status choose_scale(search *s) {
     if (!s->options.scale || strcmp(s->options.scale, "auto")) return walk_scale(s, INFINITY);
     rill_C_choice best = *s->choice, empty = best;
     double lowest = INFINITY;
-    for (int i = 0; i < SCALES; i++) {
+    for (int k = 0; k < SCALES; k++) {
+        int i = s->dense ? SCALES - 1 - k : k;
         *s->choice = empty;
         if (!s->few) s->choice->C = best.C;
         s->options.scale = scales[i];
@@ -331,7 +332,7 @@ static rill_status choose_scale(search *s) {
         if (!s->choice->tries) return status;
         RILL_TRY_DATA(status);
         empty.scale_loss[i] = s->best;
-        if (!(s->best < (1 - gain) * lowest)) continue;
+        if (!(s->best < (1 - (s->few ? clear_gain : gain)) * lowest)) continue;
         lowest = s->best;
         best = *s->choice;
         best.scale = scales[i];
@@ -346,12 +347,15 @@ static rill_status choose_scale(search *s) {
 
 static rill_status choose(search *s) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
+    rill_data_view view = RILL_DATA_VIEW_INIT;
     bool try_decay = may_try_decay(&s->options);
     if (s->sample) rill_dataset_report(s->sample, &report);
     if (report.rows < LEAST_ROWS) return RILL_OK;
+    RILL_TRY_DATA(rill_dataset_view(s->sample, &view));
     uint64_t splits = SPLIT_ROWS / report.rows, most = s->newton ? MOST_SPLITS : SGD_SPLITS;
     s->splits = splits < 1 ? 1 : splits > most ? (int)most : (int)splits;
     s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
+    s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = choose_scale(s);
     /* What is wrong with the options or the labels is told by the training itself. */
     if (!s->choice->tries && status != RILL_ERR_MEMORY && status != RILL_ERR_MPI) return RILL_OK;
@@ -395,17 +399,13 @@ rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
     }
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
-    s.seed = s.options.seed;
+    s.seed = 1;
     choice.decay = rill__train_decay(s.options.decay);
     choice.scale = s.options.scale && strcmp(s.options.scale, "auto") ? s.options.scale : "max";
     if (!s.options.scale) choice.scale = "none";
     choose_solver(&s);
-    s.trial = s.newton ? MPI_COMM_SELF : s.mpi;
-    s.ranks = 1;
-    if (s.newton) {
-        MPI_Comm_rank(s.mpi, &s.rank);
-        MPI_Comm_size(s.mpi, &s.ranks);
-    }
+    MPI_Comm_rank(s.mpi, &s.rank);
+    MPI_Comm_size(s.mpi, &s.ranks);
     double began = MPI_Wtime();
     status = take_sample(&s, train);
     s.options.valid_fraction = held_out;
