@@ -83,6 +83,39 @@ static rill_status choose_C(train_run *run) {
     return status;
 }
 
+/* What the first run has chosen, so that it need not be chosen again; sgd where that was the default
+ * then. */
+static rill_status take_choices(train_run *run) {
+    const train_config *config = run->config;
+    rill_train_options saved = RILL_TRAIN_OPTIONS_INIT, *o = &run->options;
+    rill_status status = rill_checkpoint_options(config->checkpoint, &saved);
+    if (status != RILL_OK) return status;
+    if (config->choose_C) {
+        o->C = saved.C;
+        if (o->decay < 0) o->decay = saved.decay;
+    }
+    if (!strcmp(o->scale, "auto")) o->scale = saved.scale;
+    if (!o->multiclass) o->multiclass = saved.multiclass;
+    if (config->bias_open) o->intercept = saved.intercept;
+    if (!strcmp(o->solver, "auto") && !strcmp(saved.solver, "sgd")) o->solver = saved.solver;
+    return RILL_OK;
+}
+
+/* All ranks fail where one does. */
+static rill_status agree(rill_status mine) {
+    char detail[512];
+    int failed = mine != RILL_OK, rank, any[2];
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    any[0] = failed ? rank : 1 << 30;
+    MPI_Allreduce(&any[0], &any[1], 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (any[1] == 1 << 30) return RILL_OK;
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    int status = mine;
+    MPI_Bcast(&status, 1, MPI_INT, any[1], MPI_COMM_WORLD);
+    MPI_Bcast(detail, sizeof detail, MPI_CHAR, any[1], MPI_COMM_WORLD);
+    return rill_error_set((rill_status)status, detail);
+}
+
 /* What is trained, in a line. */
 static void print_choice(const train_run *run) {
     const rill_train_look *look = &run->look;
@@ -238,7 +271,9 @@ static int run_training(train_run *run) {
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
     run->options = config->options;
-    if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
+    if (config->resume) {
+        if (agree(take_choices(run)) != RILL_OK) return failed(NULL);
+    } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
     if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)
         return failed(NULL);

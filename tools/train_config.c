@@ -345,7 +345,8 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (!c->choose_C && !strcmp(o->scale, "auto"))
         return tool_usage("train", "--scale auto is chosen with C: it needs --C auto");
     if (c->no_bias && o->bias >= 0) return tool_usage("train", "--bias or --no-bias?");
-    o->intercept = !c->no_bias && o->bias < 0;
+    c->bias_open = !c->no_bias && o->bias < 0;
+    o->intercept = c->bias_open;
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

@@ -19,6 +19,7 @@ typedef struct train_config {
     bool objective_given; /* C, l2 or l1 */
     bool choose_C;        /* from the data */
     bool decay_given, sgd_meant, no_bias;
+    bool bias_open; /* neither given nor left out */
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
     {                                                                                              \

@@ -385,6 +385,11 @@ RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
+/* Of a checkpoint, also of an earlier version: C, decay, scale, solver, multiclass, bias and intercept
+ * that it was trained with; other options stay. So that a run that is resumed need not choose them
+ * again. Local. */
+RILL_API rill_status rill_checkpoint_options(const char *path, rill_train_options *);
+
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the
  * rows, each judged by its loss on another part; rows that the options hold out are not used. Where
  * the options' scale is "auto", which rill_trainer_create does not take, that is chosen with it.

@@ -13,7 +13,7 @@ typedef struct rill__job {
     const float *start; /* what the bias, of each column, starts from; all other weights from 0 */
     uint64_t epoch;     /* done */
     double lr;      /* current base, which bold-driver moves */
-    double kept;    /* a number of the solver's, which checkpoints keep */
+    double kept, last; /* numbers of the solver's, which checkpoints keep */
     void *state;    /* the solver's */
 } rill__job;
 

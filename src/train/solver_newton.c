@@ -167,6 +167,11 @@ static rill_status measure_start(rill__job *job, double norm) {
     return rill__smooth_move(s->function, job->weights->w, &at, s->gradient, s->diagonal);
 }
 
+/* Whether the last step brought nothing: what it promised was lost in the weights' rounding. */
+static bool is_stuck(const rill__job *job, double value) {
+    return job->last != 0 && value >= job->last - 1e-9 * fabs(job->last);
+}
+
 static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     newton_state *s = job->state;
     uint64_t n = job->objective->n;
@@ -180,7 +185,9 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     epoch->steps = 1;
     epoch->samples = job->objective->rows.n;
     /* A step at least: weights that come from elsewhere may be good, but not of this objective. */
-    epoch->converged = job->epoch > 0 && norm <= job->options->tolerance * job->kept;
+    epoch->converged = job->epoch > 0 && (norm <= job->options->tolerance * job->kept ||
+                                          (job->options->tolerance > 0 && is_stuck(job, at.value)));
+    job->last = at.value;
     if (!epoch->converged) {
         bool moved;
         RILL_TRY_DATA(solve(s, job->objective));

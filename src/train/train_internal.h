@@ -46,6 +46,7 @@ enum {                      /* scalars */
        RILL__BOLD_BEST,     /* bold-driver: lowest objective */
        RILL__VALID_BEST,    /* lowest validation loss, */
        RILL__VALID_BEST_AT, /* and after how many epochs */
+       RILL__SOLVER_LAST,   /* in checkpoints: job.last */
 };
 
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
