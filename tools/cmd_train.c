@@ -11,9 +11,12 @@
 #include <jansson.h>
 #include <math.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct train_run {
     const train_config *config;
@@ -27,8 +30,19 @@ typedef struct train_run {
     rill_data_report data_report;
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
-    bool stopped;
+    bool stopped, interrupted;
+    int argc;
+    char **argv;
 } train_run;
+
+/* Ctrl-C: a run ends after the epoch; at once when it is pressed again. */
+static volatile sig_atomic_t asked_to_stop;
+static void ask_to_stop(int signal_number) {
+    static const char text[] = "\nrill: train: ends after this epoch; Ctrl-C again: at once\n";
+    asked_to_stop = 1;
+    if (tool_speaks() && write(STDERR_FILENO, text, sizeof text - 1) < 0) asked_to_stop = 2;
+    signal(signal_number, SIG_DFL);
+}
 
 static int failed(const char *doing) {
     tool_error("train: %s%s%s", doing ? doing : "", doing ? ": " : "", rill_last_error());
@@ -207,6 +221,13 @@ static bool is_enough(const train_run *run) {
     return most && rill_trainer_stale_epochs(run->trainer) >= most;
 }
 
+/* On any rank. */
+static bool is_interrupted(void) {
+    int asked = asked_to_stop != 0;
+    MPI_Allreduce(MPI_IN_PLACE, &asked, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    return asked;
+}
+
 static rill_status train_epochs(train_run *run) {
     const train_config *config = run->config;
     rill_train_report report = RILL_TRAIN_REPORT_INIT;
@@ -227,6 +248,8 @@ static rill_status train_epochs(train_run *run) {
         print_epoch(run, &report);
         if (!log_is_good(run)) return RILL_OK;
         run->stopped = is_enough(run) || report.converged;
+        run->interrupted = !run->stopped && is_interrupted();
+        run->stopped |= run->interrupted;
         bool last = run->stopped || report.epoch >= run->most_epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
             status = rill_trainer_save(run->trainer, config->checkpoint);
@@ -243,6 +266,41 @@ static void print_end(const train_run *run, double objective, double loss) {
            objective, loss, (unsigned long long)run->epochs, run->stopped ? " (stopped)" : "",
            run->total_seconds, run->total_comm, (double)run->total_bytes / 1e6);
     printf("memory of rank 0: at most %.1f MB resident\n", (double)usage.ru_maxrss / 1024);
+}
+
+/* What was interrupted, and how to go on. */
+static int print_interrupted(const train_run *run) {
+    if (!tool_speaks()) return EXIT_FAILED;
+    fprintf(stderr, "rill: train: interrupted after epoch %llu; ",
+            (unsigned long long)rill_trainer_epochs(run->trainer));
+    if (!run->config->checkpoint)
+        fprintf(stderr, "there is no --checkpoint to go on from\n");
+    else {
+        fprintf(stderr, "go on with: rill");
+        for (int i = 0; i < run->argc; i++)
+            fprintf(stderr, " %s", run->argv[i]);
+        fprintf(stderr, "%s\n", run->config->resume ? "" : " --resume");
+    }
+    return EXIT_FAILED;
+}
+
+/* Whether files that will be written can be: said before the first epoch, not after the last. Rank 0
+ * asks; what is not a regular file is left alone. */
+static bool check_outputs(const train_config *config) {
+    const char *paths[] = {config->model, config->checkpoint};
+    int good = 1;
+    for (int i = 0; i < 2 && tool_speaks(); i++) {
+        struct stat about;
+        rill__outfile out;
+        if (!paths[i] || (!stat(paths[i], &about) && !S_ISREG(about.st_mode))) continue;
+        int error = rill__outfile_open(paths[i], &out);
+        if (!error) error = rill__outfile_close(&out, false);
+        if (!error) continue;
+        tool_error("train: %s: cannot be written: %s", paths[i], strerror(error));
+        good = 0;
+    }
+    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return good;
 }
 
 static rill_status write_model(const train_run *run) {
@@ -264,6 +322,7 @@ static rill_status write_model(const train_run *run) {
 
 static int run_training(train_run *run) {
     const train_config *config = run->config;
+    if (!check_outputs(config)) return EXIT_FAILED;
     if (load(config, config->file, &run->data) != RILL_OK) return failed(NULL);
     if (config->valid_file && load(config, config->valid_file, &run->valid) != RILL_OK)
         return failed(NULL);
@@ -288,6 +347,7 @@ static int run_training(train_run *run) {
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
     if (tool_speaks()) tool_records_open(&run->log, config->resume);
     if (!log_is_good(run)) return EXIT_FAILED;
+    signal(SIGINT, ask_to_stop);
     if (train_epochs(run) != RILL_OK) return failed(NULL);
     if (run->log.failed) return EXIT_FAILED;
     double objective, loss;
@@ -296,6 +356,7 @@ static int run_training(train_run *run) {
     int written = write_model(run) == RILL_OK;
     if (!written) failed(NULL);
     MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (run->interrupted) return print_interrupted(run);
     return written ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -309,7 +370,7 @@ int cmd_train(int argc, char **argv) {
     }
     if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
     tool_mpi_begin(MPI_THREAD_FUNNELED);
-    train_run run = {.config = &config};
+    train_run run = {.config = &config, .argc = argc, .argv = argv};
     status = run_training(&run);
     rill_trainer_free(&run.trainer);
     rill_dataset_free(&run.data);

@@ -106,6 +106,8 @@ typedef struct rill__file {
 
 /* With MPI-IO, collective, or by this process alone. */
 rill_status rill__file_open(MPI_Comm, const char *path, rill__file *);
+/* Whether it can be data: not a folder or a pipe, with what to do instead. */
+rill_status rill__file_check(const char *path);
 rill_status rill__file_open_alone(const char *path, rill__file *);
 void rill__file_close(rill__file *);
 /* Exactly n bytes. */

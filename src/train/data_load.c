@@ -207,7 +207,7 @@ static rill_status map_binary(const rill__file *file, int rank, int size,
 
 static rill_status load_binary(MPI_Comm comm, const char *path, const rill_data_options *options,
                                rill_dataset *set) {
-    rill__file file;
+    rill__file file = {.path = path, .fd = -1};
     int rank, size;
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
@@ -220,10 +220,11 @@ static rill_status load_binary(MPI_Comm comm, const char *path, const rill_data_
 
 static rill_status load(MPI_Comm comm, const char *path, const rill_data_options *options,
                         rill_dataset *set) {
-    rill__file file;
+    rill__file file = {.path = path, .fd = -1};
     rill__format format = RILL__TEXT;
     double start = MPI_Wtime();
-    rill_status status = rill__data_agree(comm, rill__file_open(comm, path, &file));
+    rill_status status = rill__data_agree(comm, rill__file_check(path));
+    if (status == RILL_OK) status = rill__data_agree(comm, rill__file_open(comm, path, &file));
     if (status == RILL_OK) {
         set->report.file_bytes = file.size;
         status = rill__data_agree(comm, rill__file_format(&file, &format));

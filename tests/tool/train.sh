@@ -113,6 +113,29 @@ for way in "" "--reducer oktopk --density 0.2" "--normalize --solver sgd"; do
     rm -f "$tmp"/check*
 done
 
+# Resumed, nothing is chosen again. Ctrl-C ends a run after the epoch, with a checkpoint, and says how to go on.
+run 0 "$RILL" train "$tmp/train" --epochs 2 --checkpoint "$tmp/check" --log "$tmp/log"
+chosen=$(grep -oE '"C":[^,]+' "$tmp/log" | tail -n 1)
+run 0 "$RILL" train "$tmp/train" --epochs 3 --checkpoint "$tmp/check" --resume --log "$tmp/log"
+if grep -q "held-out rows" "$tmp/out"; then fail "C was chosen again by a resumed run"; fi
+[[ $(grep -oE '"C":[^,]+' "$tmp/log" | tail -n 1) == "$chosen" ]] || fail "the resumed run has another C"
+rm -f "$tmp/log"
+setsid "$RILL" train "$tmp/train" --C 1 --solver sgd --epochs 1000000 --checkpoint "$tmp/check" --log "$tmp/log" >"$tmp/out" 2>"$tmp/err" &
+job=$!
+for ((i = 0; i < 300; i++)); do
+    if [[ -s $tmp/log ]]; then break; fi
+    sleep 0.1
+done
+kill -INT "$job"
+status=0
+wait "$job" || status=$?
+[[ $status == 1 ]] || fail "status $status of an interrupted run, not 1"
+has "$tmp/err" "ends after this epoch" "interrupted after epoch" "go on with: rill train" "--resume"
+epochs=$(($(wc -l <"$tmp/log") + 1))
+run 0 "$RILL" train "$tmp/train" --C 1 --solver sgd --epochs "$epochs" --checkpoint "$tmp/check" --resume --log "$tmp/log" --quiet
+[[ $(wc -l <"$tmp/log") == "$epochs" ]] || fail "the interrupted run was not resumed after its last epoch"
+rm -f "$tmp/check" "$tmp/log"
+
 # Early stopping goes on counting after a resume, and a run that has stopped stays so.
 stop=(--valid "$tmp/test" --C 1000 --lr 2 --schedule constant --early-stop 2)
 run 0 "$RILL" train "$tmp/train" --epochs 200 "${stop[@]}" --model "$tmp/whole" --log "$tmp/log"
@@ -150,7 +173,17 @@ for ranks in 1 3; do
     [[ $(grep -c "bad:400" "$tmp/err") == 1 ]] || fail "the error is told more than once"
 done
 run 1 "$RILL" train "$tmp/nowhere"
-run 1 "$RILL" train "$tmp/train" --model /nowhere/x --epochs 1
+for option in --model --checkpoint; do # said before the first epoch
+    run 1 "$RILL" train "$tmp/train" $option /nowhere/x
+    has "$tmp/err" "/nowhere/x: cannot be written"
+    if grep -q epoch "$tmp/out"; then fail "$option: trained before it was opened"; fi
+done
+run 1 "$RILL" train "$tmp"
+has "$tmp/err" "is a folder"
+run 1 "$RILL" train /dev/null
+has "$tmp/err" "is not a regular file"
+run 1 "$RILL" train -
+has "$tmp/err" "save them first"
 run 1 "$RILL" train "$tmp/train" --loss nothing
 has "$tmp/err" 'loss "nothing" is unknown'
 run 1 "$RILL" train "$tmp/train" --resume --checkpoint "$tmp/none"
