@@ -18,17 +18,21 @@ static uint64_t arguments_word(const rill_request *r) {
     return rill__settings_hash_options(hash, &options);
 }
 
-/* The planner may choose an algorithm that wants blocks: the form is known only then. */
-bool rill__request_takes_input_late(const rill_request *r) {
-    return !r->plan.settings.algorithm && r->plan.settings.block;
+/* A name that is a constant is mostly that of the last call. */
+static inline uint32_t hash_of(rill_request *r, int which, const char *name, bool constant) {
+    if (r->hashed[which] != name || !constant) {
+        r->hashed[which] = name;
+        r->hash[which] = rill__name_hash(name);
+    }
+    return r->hash[which];
 }
 
 /* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
-static uint32_t arguments_hash(const rill_request *r) {
+static uint32_t arguments_hash(rill_request *r) {
     const rill__algorithm *forced = r->plan.settings.algorithm;
     uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->plan.settings.partition == RILL__BALANCED);
     rest ^= (uint32_t)(r->plan.block * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-    return rest ^ (forced ? rill__name_hash(forced->name) : 0);
+    return rest ^ (forced ? hash_of(r, 1, forced->name, true) : 0);
 }
 
 /* Bits of what an absent entry of the result stands for. */
@@ -76,7 +80,7 @@ static void introduce(rill_request *r) {
     p->type = r->in->type;
     p->dim = r->in->dim;
     p->op = r->op;
-    p->op_hash = r->op ? rill__name_hash(r->op->name) : 0;
+    p->op_hash = r->op ? hash_of(r, 0, r->op->name, r->op->kind != RILL__USER) : 0;
     p->block = forced && forced->takes_blocks ? r->run.block : p->settings.block;
     p->reducer = r->feedback != NULL;
     p->k = r->feedback ? r->feedback->k : 0;

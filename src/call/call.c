@@ -15,34 +15,35 @@ enum { FEW_ENTRIES = 4096 };
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static rill_status check_streams(const rill_comm *comm, const rill__arguments *a,
-                                 const char *name) {
-    if (!a->in) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in is NULL", name);
+static const char *name_of(const rill__arguments *a) { return rill_collective_name(a->collective); }
+
+static rill_status check_streams(const rill_comm *comm, const rill__arguments *a) {
+    if (!a->in) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in is NULL", name_of(a));
     bool needs_out = a->collective != RILL_REDUCE || a->root == comm->engine.rank;
-    if (needs_out && !a->out) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: out is NULL", name);
+    if (needs_out && !a->out)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: out is NULL", name_of(a));
     if (!needs_out || a->in == a->out) return RILL_OK;
     if (a->in->dim != a->out->dim)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in has dimension %llu, out %llu", name,
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in has dimension %llu, out %llu", name_of(a),
                           (unsigned long long)a->in->dim, (unsigned long long)a->out->dim);
     if (a->in->type != a->out->type)
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in has type %s, out %s", name,
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: in has type %s, out %s", name_of(a),
                           rill_type_name(a->in->type), rill_type_name(a->out->type));
     return RILL_OK;
 }
 
 static rill_status check_arguments(const rill_comm *comm, const rill__arguments *a) {
-    const char *name = rill_collective_name(a->collective);
     bool reduces = a->collective <= RILL_REDUCE_SCATTER || a->collective == RILL_REDUCER;
     bool rooted = a->collective == RILL_REDUCE || a->collective == RILL_BCAST;
     if (rooted && (a->root < 0 || a->root >= comm->engine.size))
-        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: root = %d is not a rank (0 to %d)", name,
-                          a->root, comm->engine.size - 1);
-    RILL_TRY(check_streams(comm, a, name));
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: root = %d is not a rank (0 to %d)",
+                          name_of(a), a->root, comm->engine.size - 1);
+    RILL_TRY(check_streams(comm, a));
     if (!reduces) return RILL_OK;
-    if (!a->op) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: op is NULL", name);
+    if (!a->op) return rill__fail(RILL_ERR_ARGUMENT, "rill_%s: op is NULL", name_of(a));
     if (!(a->op->types & RILL_TYPE_BIT(a->in->type)))
-        return rill__fail(RILL_ERR_UNSUPPORTED, "rill_%s: op '%s' does not serve type %s", name,
-                          a->op->name, rill_type_name(a->in->type));
+        return rill__fail(RILL_ERR_UNSUPPORTED, "rill_%s: op '%s' does not serve type %s",
+                          name_of(a), a->op->name, rill_type_name(a->in->type));
     return RILL_OK;
 }
 
@@ -69,8 +70,8 @@ static rill_status enter_run(rill_request *r) {
     coding->key.hop = RILL__NEXT_HOP;
     coding->forced = r->plan.settings.codec != NULL;
     r->run.spread = r->plan.spread;
-    r->stats_known = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
-                     r->collective == RILL_REDUCE_SCATTER;
+    enum { COUNTED = 1 << RILL_ALLREDUCE | 1 << RILL_ALLGATHER | 1 << RILL_REDUCE_SCATTER };
+    r->stats_known = COUNTED >> r->collective & 1;
     /* What the planner has no use for need not travel: headers are shorter then. */
     r->task.nnz_sum = r->task.nnz_max = r->stats_known ? r->nnz_in : 0;
     if (r->feedback) {
@@ -94,14 +95,14 @@ static void end_run(rill_request *r) {
     if (status != RILL_OK) rill__task_fail(&r->task, status);
 }
 
-static rill_status step_call(rill__task *task) {
-    rill_request *r = (rill_request *)task;
+/* To the run, unless something comes before: a gate, agreements. */
+static rill_status approach(rill_request *r) {
     rill_comm *comm = r->comm;
     rill_status status;
     if (r->phase == RILL__P_GATE) {
         if (!atomic_load_explicit(&r->open, memory_order_acquire)) return RILL_IN_PROGRESS;
         rill__request_pass_gate(r);
-        task->moved = true;
+        r->task.moved = true;
     }
     if (r->phase == RILL__P_CHECK) {
         status = rill__agree_step(&r->task, &r->agree);
@@ -139,6 +140,16 @@ static rill_status step_call(rill__task *task) {
                                .nnz_max = r->task.nnz_max};
         RILL_TRY(rill__plan_choose(&comm->planner, &r->plan, &seen));
         RILL_TRY(enter_run(r));
+    }
+    return RILL_OK;
+}
+
+static rill_status step_call(rill__task *task) {
+    rill_request *r = (rill_request *)task;
+    rill_status status;
+    if (r->phase < RILL__P_RUN) {
+        status = approach(r);
+        if (status != RILL_OK || r->phase < RILL__P_RUN) return status;
     }
     if (r->phase == RILL__P_RUN) {
         status = r->task.engine->size == 1 ? run_alone(r) : r->plan.algorithm->step(&r->run);
@@ -333,12 +344,13 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->first = a->first;
     r->count = a->count;
     r->feedback = a->feedback;
-    r->sequel = a->sequel;
+    if (a->sequel) r->sequel = *a->sequel;
+    else r->sequel.complete = NULL;
     r->blocking = mode == RILL__BLOCKING;
     r->persistent = mode == RILL__PERSISTENT;
     r->only_agrees = NULL;
     r->takes_most = false;
-    r->commits = (rill__commits){0};
+    if (r->persistent) r->commits = (rill__commits){0};
     r->task.life = RILL__IDLE;
     rill__task_show(&r->task, RILL__IDLE);
     r->task.status = RILL_OK;

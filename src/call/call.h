@@ -38,7 +38,7 @@ typedef struct rill__arguments {
     int root;          /* -1: the collective has none */
     uint64_t *first, *count;
     struct rill__feedback *feedback; /* reducers only */
-    rill__sequel sequel;             /* the same */
+    const rill__sequel *sequel;      /* the same; NULL: none */
     const rill_options *options;
 } rill__arguments;
 
@@ -80,6 +80,8 @@ struct rill_request {
     _Atomic(rill__ended) ended;      /* the same */
 
     rill__phase phase;
+    const char *hashed[2]; /* names of an operation and an algorithm, which are constants, */
+    uint32_t hash[2];      /* and their hashes */
     rill__agree agree;
     bool stats_known;        /* task.nnz_sum and nnz_max are those of all ranks when it completes */
     rill__commits commits;   /* of a persistent request */
@@ -102,7 +104,9 @@ rill_status rill__request_begin(rill_request *); /* start or restart; lock held 
 void rill__request_reserve(rill_request *);
 void rill__request_pass_gate(rill_request *); /* open: takes the input */
 /* The planner may choose an algorithm that wants blocks: the form is known only then. */
-bool rill__request_takes_input_late(const rill_request *);
+static inline bool rill__request_takes_input_late(const rill_request *r) {
+    return !r->plan.settings.algorithm && r->plan.settings.block;
+}
 void rill__request_launch(rill_request *); /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
 void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */
@@ -117,15 +121,21 @@ rill_request *rill__agreement_begin(rill_comm *, const rill_stream *nothing, con
 
 /* ---- input.c ---- */
 void rill__request_input(rill_request *); /* in, in the form that the algorithm wants */
-/* Where the algorithm's result goes: out, or what stands for it on the host; NULL: nowhere. */
-rill_stream *rill__request_output(rill_request *);
-rill_status rill__request_land(rill_request *); /* out gets the result that stands for it */
+rill_stream *rill__request_stage_output(rill_request *); /* what stands for out on the host */
+/* Where the algorithm's result goes: out, or what stands for it; NULL: nowhere. */
+static inline rill_stream *rill__request_output(rill_request *r) {
+    return r->out && rill__stream_is_foreign(r->out) ? rill__request_stage_output(r) : r->out;
+}
+/* out gets the result that stands for it. */
+static inline rill_status rill__request_land(rill_request *r) {
+    return r->outside.out == r->out ? RILL_OK : rill_stream_copy(r->out, r->outside.out);
+}
 
 /* ---- rooms.c ---- */
 void rill__rooms_begin(rill_request *);
 rill_status rill__rooms_reserve(rill_request *); /* what a call of its kind needs when it ends */
 /* Where the call ends with an agreement, before that: learns what it needed; size: of it. */
-rill_status rill__rooms_keep(rill_request *, const rill__commits *size);
+rill_status rill__rooms_keep(rill_request *, const rill__sizes *size);
 
 /* ---- commit.c ---- */
 /* When the algorithm is through: RILL_OK, or RILL_IN_PROGRESS and the phase RILL__P_COMMIT. */

@@ -31,43 +31,33 @@ static bool is_lost_count(const rill_request *r) {
     return !r->blocking && !r->persistent && r->task.seq > r->task.engine->derailed;
 }
 
-/* A way to send needs memory of its own. Two that share a bit are taken for one. */
-static uint64_t way_of(const rill_request *r) {
-    const rill__problem *p = &r->plan.problem;
-    uint64_t way = r->plan.algorithm_hash;
-    way = way * 31 + (p->codec ? p->codec->id + 1u : 0);
-    way = way * 31 + (uint64_t)p->value_bits;
-    way = way * 31 + (uint64_t)p->partition;
-    return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
-}
-
-static bool is_first(rill_request *r) {
+static bool is_first(const rill_request *r, const rill__commits *c) {
     if (r->run.more_memory) return true;
     /* Where a rank can be gone: who completes the call knows that all know what they keep. */
     if (r->plan.algorithm && r->plan.algorithm->keeps_late && r->task.engine->table->failed)
         return true;
-    const rill__commits *c = commits_of(r);
-    if (c) return !(c->twice & way_of(r));
+    if (c) return !(c->twice & r->plan.way);
     return !r->blocking && r->plan.call < FIRST_CALLS && !is_lost_count(r);
 }
 
 /* What all ranks know of the call's size, when it has ended well. */
-static rill__commits sizes_of(const rill_request *r) {
-    bool everybodys = r->collective == RILL_ALLREDUCE || r->collective == RILL_ALLGATHER ||
-                      r->collective == RILL_BCAST || r->collective == RILL_REDUCER;
-    rill__commits size = {.result = everybodys && r->out ? r->out->nnz : 0};
-    if (size.result && r->out->form != RILL__DENSE) size.pairs = size.result;
-    if (r->stats_known) {
-        size.sum = r->task.nnz_sum;
-        size.most = r->task.nnz_max;
-    }
-    return size;
+static inline void sizes_of(const rill_request *r, rill__sizes *size) {
+    enum {
+        EVERYBODYS = 1 << RILL_ALLREDUCE | 1 << RILL_ALLGATHER | 1 << RILL_BCAST | 1 << RILL_REDUCER
+    };
+    bool everybodys = EVERYBODYS >> r->collective & 1;
+    size->result = everybodys && r->out ? r->out->nnz : 0;
+    size->pairs = size->result && r->out->form != RILL__DENSE ? size->result : 0;
+    size->sum = r->stats_known ? r->task.nnz_sum : 0;
+    size->most = r->stats_known ? r->task.nnz_max : 0;
 }
 
-static bool grows(rill_request *r) {
-    const rill__commits *c = commits_of(r), size = sizes_of(r);
-    return c && (size.result > c->result || size.pairs > c->pairs || size.sum > c->sum ||
-                 size.most > c->most);
+static bool grows(const rill_request *r, const rill__commits *c) {
+    rill__sizes size;
+    if (!c) return false;
+    sizes_of(r, &size);
+    return size.result > c->sizes.result || size.pairs > c->sizes.pairs ||
+           size.sum > c->sizes.sum || size.most > c->sizes.most;
 }
 
 /* Buffers have a quarter to spare. */
@@ -75,19 +65,21 @@ static uint64_t raised(uint64_t mark, uint64_t size) {
     return rill__max_u64(mark, size + size / 4);
 }
 
-static void raise_marks(rill__commits *c, const rill__commits *size) {
-    c->result = raised(c->result, size->result);
-    c->pairs = raised(c->pairs, size->pairs);
-    c->sum = raised(c->sum, size->sum);
-    c->most = raised(c->most, size->most);
+static void raise_marks(rill__sizes *marks, const rill__sizes *size) {
+    marks->result = raised(marks->result, size->result);
+    marks->pairs = raised(marks->pairs, size->pairs);
+    marks->sum = raised(marks->sum, size->sum);
+    marks->most = raised(marks->most, size->most);
 }
 
 static void count_commit(rill_request *r) {
-    rill__commits *c = commits_of(r), size = sizes_of(r);
+    rill__commits *c = commits_of(r);
+    rill__sizes size;
     if (!c) return;
-    c->twice |= c->once & way_of(r);
-    c->once |= way_of(r);
-    raise_marks(c, &size);
+    sizes_of(r, &size);
+    c->twice |= c->once & r->plan.way;
+    c->once |= r->plan.way;
+    raise_marks(&c->sizes, &size);
 }
 
 /* The algorithm is through on this rank. RILL_OK: so is the call. */
@@ -95,16 +87,18 @@ rill_status rill__commit_start(rill_request *r) {
     rill__task *task = &r->task;
     r->task.may_post = false;
     if (task->engine->size == 1) return RILL_OK;
-    bool first = is_first(r), failed = rill__task_failed(&r->task);
+    const rill__commits *c = commits_of(r);
+    bool first = is_first(r, c), failed = rill__task_failed(&r->task);
     if (failed && !first) {
         if (task->origin == task->engine->rank)
             rill__abort(task->engine, task->seq, task->status, task->origin, task->error);
         return RILL_OK;
     }
-    if (!(!failed && grows(r)) && !first) return RILL_OK;
+    if (!(!failed && grows(r, c)) && !first) return RILL_OK;
     rill_status status = RILL_OK;
     if (!failed) {
-        rill__commits size = sizes_of(r);
+        rill__sizes size;
+        sizes_of(r, &size);
         raise_marks(&size, &size);
         status = rill__rooms_keep(r, &size);
     }

@@ -14,22 +14,14 @@ static void empty_like(rill_stream *stream, const rill_stream *in) {
 
 /* ---- streams in another memory ------------------------------------------------------------ */
 
-rill_stream *rill__request_output(rill_request *r) {
-    if (!r->out || !rill__stream_is_foreign(r->out)) return r->out;
+rill_stream *rill__request_stage_output(rill_request *r) {
     rill_stream *staged = &r->staged[r->in != r->out];
     empty_like(staged, r->out);
     return staged;
 }
 
-rill_status rill__request_land(rill_request *r) {
-    return r->outside.out == r->out ? RILL_OK : rill_stream_copy(r->out, r->outside.out);
-}
-
-/* in, or what stands for it. */
-static rill_status near_input(rill_request *r, const rill_stream **in) {
-    *in = r->in;
-    if (!rill__stream_is_foreign(r->in)) return RILL_OK;
-    *in = &r->staged[0];
+/* What stands for in. */
+static __attribute__((noinline)) rill_status stage_input(rill_request *r) {
     empty_like(&r->staged[0], r->in);
     return rill_stream_copy(&r->staged[0], r->in);
 }
@@ -37,7 +29,8 @@ static rill_status near_input(rill_request *r, const rill_stream **in) {
 /* ---- form --------------------------------------------------------------------------------- */
 
 /* The input in blocks, or in pairs where block is 0; dense where that is cheaper. */
-static rill_status prepare_form(rill_request *r, const rill_stream *in, uint64_t block) {
+static __attribute__((noinline)) rill_status prepare_form(rill_request *r, const rill_stream *in,
+                                                          uint64_t block) {
     rill_type type = in->type;
     if (block && in->form == RILL__BLOCKS && in->block == block &&
         rill__value_equal(type, in->fill, r->run.fill))
@@ -52,24 +45,10 @@ static rill_status prepare_form(rill_request *r, const rill_stream *in, uint64_t
     return RILL_OK;
 }
 
-/* The input with absent entries as the algorithms want them: neutral, or none at all. */
-static rill_status prepare_input(rill_request *r) {
-    const rill_stream *in;
-    rill_type type = r->task.shape.type;
-    RILL_TRY(near_input(r, &in));
-    r->input = rill__stream_part(in);
+/* A dense input with absent entries as the algorithms want them: neutral, or none at all. */
+static __attribute__((noinline)) rill_status prepare_dense(rill_request *r, const rill_stream *in) {
     bool gather = r->collective == RILL_ALLGATHER;
-    if (r->collective == RILL_BCAST) return RILL_OK;
-    bool to_blocks = r->plan.algorithm && r->plan.algorithm->takes_blocks;
-    if (to_blocks || in->form == RILL__BLOCKS)
-        return prepare_form(r, in, to_blocks ? r->run.block : 0);
-    if (in->form == RILL__SPARSE) {
-        /* Pairs that the user gave may be more than the dense form would take. */
-        r->run.coding.turns_dense = !gather && r->collective != RILL_REDUCER &&
-                                    in->nnz > rill__dense_switch(type, in->dim);
-        return RILL_OK;
-    }
-    if (!gather && rill__value_equal(type, in->fill, r->run.fill)) return RILL_OK;
+    if (!gather && rill__value_equal(in->type, in->fill, r->run.fill)) return RILL_OK;
     rill_stream *changed = &r->outside.spare;
     empty_like(changed, in);
     if (gather) {
@@ -82,8 +61,26 @@ static rill_status prepare_input(rill_request *r) {
     return RILL_OK;
 }
 
+/* Pairs of an allreduce that lie in the host's memory are what small calls have: nothing else is on
+ * their way. */
 void rill__request_input(rill_request *r) {
-    rill_status status = prepare_input(r);
+    const rill_stream *in = r->in;
+    rill_status status = RILL_OK;
+    if (rill__stream_is_foreign(in)) {
+        status = stage_input(r);
+        in = &r->staged[0];
+    }
+    r->input = rill__stream_part(in);
+    bool to_blocks = r->plan.algorithm && r->plan.algorithm->takes_blocks;
+    if (status != RILL_OK || r->collective == RILL_BCAST) {
+    } else if (to_blocks || in->form == RILL__BLOCKS) {
+        status = prepare_form(r, in, to_blocks ? r->run.block : 0);
+    } else if (in->form == RILL__DENSE) {
+        status = prepare_dense(r, in);
+    } else { /* pairs that the user gave may be more than the dense form would take */
+        r->run.coding.turns_dense = r->collective <= RILL_REDUCE_SCATTER &&
+                                    in->nnz > rill__dense_switch(in->type, in->dim);
+    }
     if (status == RILL_OK) return;
     rill__task_fail(&r->task, status);
     r->input = rill__part_empty(0, r->in->dim);

@@ -38,7 +38,7 @@ static rill_status resolve_partition(rill_collective collective, const char *nam
 
 static rill_status resolve_bits(rill_collective collective, const char *name, int bits, int *out) {
     *out = bits < 0 ? 0 : bits;
-    if (rill__setting_bits(*out)) return RILL_OK;
+    if (!*out || rill__setting_bits(*out)) return RILL_OK;
     return rill__fail(RILL_ERR_ARGUMENT, "%s: %s = %d %s", rill_collective_name(collective), name,
                       bits, rill__setting_named(name)->otherwise);
 }

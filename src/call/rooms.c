@@ -54,11 +54,22 @@ static rill_status widen(rill__buffer *buffer, size_t bytes, bool own) {
     return RILL_OK;
 }
 
-rill_status rill__rooms_reserve(rill_request *r) {
-    const rill__rooms *rooms = rooms_of(r);
+/* Pieces and scratch memory are all that small calls need, and are mostly there. */
+static bool has_pieces(const rill_request *r, const rill__rooms *rooms) {
+    const rill__run *run = &r->run;
+    unsigned these = 1u << RILL__ROOM_PIECE0 | 1u << RILL__ROOM_PIECE1 | 1u << RILL__ROOM_SCRATCH;
+    return !(rooms->used & ~these) &&
+           run->piece[0].idx.capacity >= rooms->at[RILL__ROOM_PIECE0].idx &&
+           run->piece[0].val.capacity >= rooms->at[RILL__ROOM_PIECE0].val &&
+           run->piece[1].idx.capacity >= rooms->at[RILL__ROOM_PIECE1].idx &&
+           run->piece[1].val.capacity >= rooms->at[RILL__ROOM_PIECE1].val &&
+           run->scratch.capacity >= rooms->at[RILL__ROOM_SCRATCH].val &&
+           r->task.receives.capacity >= rooms->receives;
+}
+
+static __attribute__((noinline)) rill_status reserve(rill_request *r, const rill__rooms *rooms) {
     /* Who only receives tells nobody of a failure: then only what must be, must be. */
     bool one_way = r->collective == RILL_BCAST || r->collective == RILL_REDUCE;
-    if (!rooms) return RILL_OK;
     for (unsigned rest = rooms->used; rest; rest &= rest - 1) {
         rill__room_name name = (rill__room_name)__builtin_ctz(rest);
         if (one_way && !is_own(name)) continue;
@@ -69,6 +80,11 @@ rill_status rill__rooms_reserve(rill_request *r) {
     return rooms->receives > r->task.receives.capacity
                ? rill__transfers_reserve(&r->task.receives, rooms->receives)
                : RILL_OK;
+}
+
+rill_status rill__rooms_reserve(rill_request *r) {
+    const rill__rooms *rooms = rooms_of(r);
+    return !rooms || has_pieces(r, rooms) ? RILL_OK : reserve(r, rooms);
 }
 
 /* ---- before an agreement ------------------------------------------------------------------ */
@@ -117,7 +133,7 @@ static void learn(rill_request *r, rill__rooms *rooms) {
 /* What a call of these sizes may ask for instead. A sum that is given away is the last: of inputs
  * that overlap less it has more entries, and it may turn dense. Two parts have no more than the
  * result each. */
-static void foresee(rill_request *r, const rill__commits *size, rill__rooms *rooms) {
+static void foresee(rill_request *r, const rill__sizes *size, rill__rooms *rooms) {
     const rill__rooms *asked = &r->outside.asked;
     rill__shape shape = r->run.shape;
     uint64_t dim = r->run.dim, limit = rill__dense_switch(shape.type, dim), pairs = size->sum;
@@ -141,7 +157,7 @@ static void foresee(rill_request *r, const rill__commits *size, rill__rooms *roo
     }
 }
 
-rill_status rill__rooms_keep(rill_request *r, const rill__commits *size) {
+rill_status rill__rooms_keep(rill_request *r, const rill__sizes *size) {
     rill__rooms *rooms = rooms_of(r);
     if (!rooms) return RILL_OK;
     learn(r, rooms);

@@ -179,22 +179,26 @@ static void note_room(rill__run *run, rill__room_name name, const rill__buffer *
     asked->at[name].val = val->asked;
 }
 
-/* Whether out has room for the piece, and less than it. */
-static bool would_lose(const rill__run *run, const rill__piece *piece) {
-    const rill_stream *out = run->outside->out;
-    rill__part_bytes bytes = rill__part_room(run->shape, &piece->part);
-    return bytes.idx <= out->idx.capacity && bytes.val <= out->val.capacity &&
-           (out->idx.capacity < piece->idx.capacity || out->val.capacity < piece->val.capacity);
-}
-
-rill_status rill__finish_piece(rill__run *run, rill__piece *piece) {
-    if (rill__run_failed(run)) return RILL_OK;
-    if (run->outside->keeps_room && would_lose(run, piece))
-        return rill__stream_set_part(run->outside->out, run->fill, &piece->part);
+static rill_status hand_over(rill__run *run, rill__piece *piece) {
     note_room(run, piece == &run->piece[0] ? RILL__ROOM_PIECE0 : RILL__ROOM_PIECE1, &piece->idx,
               &piece->val);
     rill__stream_adopt(run->outside->out, run->fill, piece);
     return RILL_OK;
+}
+
+/* Where the piece would fit into out, and has more room than out, a copy. */
+static __attribute__((noinline)) rill_status finish_with_room(rill__run *run, rill__piece *piece) {
+    rill_stream *out = run->outside->out;
+    rill__part_bytes bytes = rill__part_room(run->shape, &piece->part);
+    bool loses = bytes.idx <= out->idx.capacity && bytes.val <= out->val.capacity &&
+                 (out->idx.capacity < piece->idx.capacity ||
+                  out->val.capacity < piece->val.capacity);
+    return loses ? rill__stream_set_part(out, run->fill, &piece->part) : hand_over(run, piece);
+}
+
+rill_status rill__finish_piece(rill__run *run, rill__piece *piece) {
+    if (rill__run_failed(run)) return RILL_OK;
+    return run->outside->keeps_room ? finish_with_room(run, piece) : hand_over(run, piece);
 }
 
 rill_status rill__finish_copy(rill__run *run, const rill__part *part) {

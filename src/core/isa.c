@@ -39,21 +39,20 @@ bool rill__isa_find(const char *name, rill__isa *isa) {
 
 /* RILL__ISAS: not chosen yet. Threads that race here find the same answer, so the last store does
  * no harm. */
-static _Atomic(rill__isa) chosen = RILL__ISAS;
+_Atomic(rill__isa) rill__isa_chosen = RILL__ISAS;
 
-rill__isa rill__isa_get(void) {
-    rill__isa isa = atomic_load_explicit(&chosen, memory_order_relaxed);
-    if (isa != RILL__ISAS) return isa;
+rill__isa rill__isa_choose(void) {
+    rill__isa isa;
     if (!rill__isa_find(getenv("RILL_ISA"), &isa) && !rill__isa_find("avx512", &isa) &&
         !rill__isa_find("avx2", &isa))
         isa = RILL__SCALAR;
-    atomic_store_explicit(&chosen, isa, memory_order_relaxed);
+    atomic_store_explicit(&rill__isa_chosen, isa, memory_order_relaxed);
     return isa;
 }
 
 bool rill__isa_force(const char *name) {
     rill__isa isa = RILL__ISAS;
     if (name && !rill__isa_find(name, &isa)) return false;
-    atomic_store_explicit(&chosen, isa, memory_order_relaxed);
+    atomic_store_explicit(&rill__isa_chosen, isa, memory_order_relaxed);
     return true;
 }

@@ -7,11 +7,18 @@
 
 #include "core/core.h"
 
+#include <stdatomic.h>
+
 typedef enum rill__isa { RILL__SCALAR, RILL__AVX2, RILL__AVX512, RILL__ISAS } rill__isa;
 
 /* The best that is built and that CPU and operating system support, or the one that RILL_ISA names
  * (scalar, avx2, avx512) if supported. Thread-safe. */
-rill__isa rill__isa_get(void);
+extern _Atomic(rill__isa) rill__isa_chosen; /* RILL__ISAS: not yet */
+rill__isa rill__isa_choose(void);
+static inline rill__isa rill__isa_get(void) {
+    rill__isa isa = atomic_load_explicit(&rill__isa_chosen, memory_order_relaxed);
+    return isa != RILL__ISAS ? isa : rill__isa_choose();
+}
 /* False: unknown, not built, or not supported here. */
 bool rill__isa_find(const char *name, rill__isa *);
 /* For tests: this one from now on, in the whole process; false as above. NULL undoes it. */

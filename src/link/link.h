@@ -10,7 +10,9 @@
  * (the engine holds its lock), and from any thread where the link has threads.
  *
  * Where a link can tell who has died, survivors go on over the same link (rill_comm_shrink), in a
- * later epoch: tags there are 32768 * epoch higher, and RILL__ANY - epoch is any tag of it. */
+ * later epoch: tags there are 32768 * epoch higher, and RILL__ANY - epoch is any tag of it.
+ * Messages of later epochs, and under two tags of the first, must reach whoever lives even where a
+ * rank that has died blocks a way that others use, too: rill__tag_passes. */
 #ifndef RILL_LINK_LINK_H
 #define RILL_LINK_LINK_H
 
@@ -18,6 +20,10 @@
 
 enum { RILL__ANY = -1 }; /* source: whoever comes first; tag: whatever it is (of epoch 0) */
 enum { RILL__EPOCH_TAGS = 32768, RILL__EPOCHS = 65536 };
+/* What survivors tell each other (req/request.h). */
+static inline bool rill__tag_passes(int tag) {
+    return tag >= RILL__EPOCH_TAGS || tag == RILL__EPOCH_TAGS - 2 || tag == RILL__EPOCH_TAGS - 3;
+}
 
 /* What is known of a rank. It only grows. */
 typedef enum rill__fate {
@@ -93,12 +99,13 @@ typedef struct rill__link_table {
     /* Collective, but after leave, and after a rank has died: then it waits for nobody. The link is
      * freed by it. Who closes has not died, and the others are not told so. */
     rill_status (*close)(rill__link *);
-    /* Raises fate[rank] of each rank to what the link knows; true: of one at least. This rank
-     * itself always lives. It is called often, whenever a rank has waited for some time, so it
-     * costs next to nothing while nobody dies. Of a rank that this has told of, or that was given
-     * up: sends to it are lost and through at once, wires to and from it end with RILL_ERR_PEER at
-     * their next test, allgather and bcast end with that error, and what it had sent may come or
-     * not. NULL: the link cannot tell; with a rank all others end. */
+    /* Raises fate[rank] of each rank to what the link knows; true: of one at least. This rank's
+     * own fate is RILL__SILENT where the others have given it up. It is called often, whenever a
+     * rank has waited for some time, so it costs next to nothing while nobody dies. Of a rank that
+     * this has told of, or that was given up: sends to it are lost and through at once, wires to
+     * and from it end with RILL_ERR_PEER at their next test, allgather and bcast end with that
+     * error, and what it had sent may come or not. NULL: the link cannot tell; with a rank all
+     * others end. */
     bool (*failed)(rill__link *, uint8_t *fate);
     /* The others have given that rank up, or it did not answer for too long: as if failed had told
      * of it. It may live, and must not take this for the death of this rank. */

@@ -70,7 +70,7 @@ static rill_status send(rill__link *link, int to, int tag, const void *data, siz
     rill__local_group *group = l->group;
     wire->word = 0;
     if (l->lost && l->fate[to]) return RILL_OK;
-    bool lent = bytes > l->copied && tag % RILL__EPOCH_TAGS != RILL__LOCAL_URGENT;
+    bool lent = bytes > l->copied && tag % RILL__EPOCH_TAGS < RILL__LOCAL_URGENT;
     rill__local_message *m = message_new(group, lent ? 0 : bytes);
     if (!m) return rill__fail(RILL_ERR_MEMORY, "out of memory for a message of %zu bytes", bytes);
     m->source = link->rank;

@@ -20,54 +20,9 @@ rill_status rill__ucx_error(ucs_status_t status, const char *call) {
     return rill__fail(RILL_ERR_IO, "%s: %s", call, ucs_status_string(status));
 }
 
-rill_status rill__ucx_lost(int rank) { return rill__fail(RILL_ERR_PEER, "rank %d is gone", rank); }
-
 uint64_t rill__link_ucx_strangers(const rill__link *link) {
     return ((const own_link *)link)->strangers;
 }
-
-/* ---- who is gone ----------------------------------------------------------------------------- */
-
-/* Nothing reaches it any more. Where its endpoint handles errors, that ends what is under way: no
- * late bytes go to memory that has another use by then. */
-static void lose(own_link *own, int rank) {
-    static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
-                                              .flags = UCP_EP_CLOSE_FLAG_FORCE};
-    if (own->lost[rank]) return;
-    own->lost[rank] = 1;
-    if (own->first_lost < 0) own->first_lost = rank;
-    if (!own->handles_errors[rank]) return;
-    ucs_status_ptr_t closing = ucp_ep_close_nbx(own->peers[rank], &force);
-    if (closing && !UCS_PTR_IS_ERR(closing)) ucp_request_free(closing);
-    own->peers[rank] = NULL;
-}
-
-bool rill__ucx_look(own_link *own) {
-    if (rill__watch_poll(own->watch) > own->watched_lost) {
-        own->watched_lost = 0;
-        for (int i = 0; i < own->link.ranks; i++) {
-            if (rill__watch_state(own->watch, i) < RILL__WATCH_SILENT) continue;
-            own->watched_lost++;
-            lose(own, i);
-        }
-    }
-    return own->first_lost >= 0;
-}
-
-static bool failed(rill__link *link, uint8_t *fate) {
-    own_link *own = rill__ucx_of(link);
-    if (!rill__ucx_look(own)) return false;
-    for (int i = 0; i < link->ranks; i++) {
-        if (!own->lost[i]) continue;
-        bool dead = rill__watch_state(own->watch, i) == RILL__WATCH_GONE;
-        uint8_t is = dead ? RILL__DEAD : RILL__SILENT;
-        if (fate[i] < is) fate[i] = is;
-    }
-    return true;
-}
-
-/* Its connection stays open: its end would look like the death of this rank. */
-static void give_up(rill__link *link, int rank) { lose(rill__ucx_of(link), rank); }
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
@@ -97,13 +52,13 @@ static inline rill__ucx_request *request_of(const rill__wire *wire) {
 }
 
 /* What UCX gave back: NULL is through. */
-static inline rill_status started(ucs_status_ptr_t pointer, int peer, rill__ucx_kind kind,
-                                  size_t bytes, rill__wire *wire, const char *call) {
+static inline rill_status started(ucs_status_ptr_t pointer, rill__ucx_request what,
+                                  rill__wire *wire, const char *call) {
     wire->word = 0;
     if (!pointer) return RILL_OK;
     if (UCS_PTR_IS_ERR(pointer)) return rill__ucx_error(UCS_PTR_STATUS(pointer), call);
     rill__ucx_request *request = pointer;
-    *request = (rill__ucx_request){.peer = peer, .kind = kind, .bytes = bytes};
+    *request = what;
     wire->word = (uint64_t)(uintptr_t)request;
     return RILL_OK;
 }
@@ -117,9 +72,10 @@ static bool is_broken(ucs_status_t status) {
 
 /* The request is UCX's alone from now on: it ends it when it can. */
 static void abandon(own_link *own, rill__wire *wire) {
-    if (request_of(wire)->kind == RILL__UCX_RECEIVES)
-        ucp_request_cancel(own->worker, request_of(wire));
-    ucp_request_free(request_of(wire));
+    rill__ucx_request *request = request_of(wire);
+    if (request->kind == RILL__UCX_RECEIVES)
+        ucp_request_cancel(own->ways[request->pace].worker, request);
+    ucp_request_free(request);
     wire->word = 0;
 }
 
@@ -128,52 +84,72 @@ static void abandon(own_link *own, rill__wire *wire) {
  * a host that is the word that a long message was taken, which its sender awaits in rill, so that
  * its queue moves. Nothing else is ever left behind there, and a flush could stand behind a full
  * queue of a rank that is elsewhere. */
-static bool may_leave_words(const own_link *own, int peer, size_t bytes, bool received) {
-    return own->handles_errors[peer] || (received && bytes >= RILL__UCX_LONG);
+static bool may_leave_words(const own_link *own, const rill__ucx_request *done) {
+    return done->pace == RILL__UCX_CALM || own->elsewhere[done->peer] ||
+           (done->kind == RILL__UCX_RECEIVES && done->bytes >= own->long_from);
 }
 
 /* The message is through: *wire becomes that of what may be left behind, or 0. */
-static void see_off(own_link *own, int peer, size_t bytes, bool received, rill__wire *wire) {
+static void see_off(own_link *own, const rill__ucx_request *done, rill__wire *wire) {
     static const ucp_request_param_t none = {.op_attr_mask = 0};
     wire->word = 0;
-    if (own->lost[peer] || !may_leave_words(own, peer, bytes, received)) return;
-    ucs_status_ptr_t pointer = ucp_ep_flush_nbx(own->peers[peer], &none);
+    if (own->lost[done->peer] || rill__ucx_rests(own, done->pace) || !may_leave_words(own, done))
+        return;
+    ucp_ep_h peer = own->ways[done->pace].peers[done->peer];
+    ucs_status_ptr_t pointer = peer ? ucp_ep_flush_nbx(peer, &none) : NULL;
     if (!pointer || UCS_PTR_IS_ERR(pointer)) return; /* an error is one of the next message, too */
     rill__ucx_request *request = pointer;
-    *request = (rill__ucx_request){.peer = peer, .kind = RILL__UCX_FLUSHES, .bytes = bytes};
+    *request = *done;
+    request->kind = RILL__UCX_FLUSHES;
     wire->word = (uint64_t)(uintptr_t)request;
 }
 
-static rill_status send_tagged(own_link *own, int to, uint64_t tag, const void *data, size_t bytes,
-                               rill__wire *wire) {
+static inline rill__ucx_pace pace_of(int tag) {
+    return rill__tag_passes(tag) ? RILL__UCX_CALM : RILL__UCX_FAST;
+}
+
+/* What would go the fast way is lost once that rests, as all who wait for it will know. */
+static rill_status send_tagged(own_link *own, rill__ucx_pace pace, int to, uint64_t tag,
+                               const void *data, size_t bytes, rill__wire *wire) {
+    const rill__ucx_request what = {.peer = to,
+                                    .kind = RILL__UCX_SENDS,
+                                    .pace = (uint8_t)pace,
+                                    .bytes = bytes};
     wire->word = 0;
-    if (own->lost[to]) return RILL_OK;
-    ucs_status_ptr_t sent = ucp_tag_send_nbx(own->peers[to], data, bytes, tag, &plain);
+    if (own->lost[to] || rill__ucx_rests(own, pace)) return RILL_OK;
+    ucp_ep_h peer = rill__ucx_endpoint(own, pace, to);
+    ucs_status_ptr_t sent = peer ? ucp_tag_send_nbx(peer, data, bytes, tag, &plain)
+                                 : UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
     if (UCS_PTR_IS_ERR(sent) && is_broken(UCS_PTR_STATUS(sent))) {
-        lose(own, to); /* before the watch says why */
+        rill__ucx_broke(own, to);
         return RILL_OK;
     }
-    RILL_TRY(started(sent, to, RILL__UCX_SENDS, bytes, wire, "ucp_tag_send_nbx"));
-    if (!wire->word) see_off(own, to, bytes, false, wire);
+    RILL_TRY(started(sent, what, wire, "ucp_tag_send_nbx"));
+    if (!wire->word) see_off(own, &what, wire);
     return RILL_OK;
 }
 
 static rill_status send_message(rill__link *link, int to, int tag, const void *data, size_t bytes,
                                 rill__wire *wire) {
     own_link *own = rill__ucx_of(link);
-    return send_tagged(own, to, full_tag(own, link->rank, tag), data, bytes, wire);
+    return send_tagged(own, pace_of(tag), to, full_tag(own, link->rank, tag), data, bytes, wire);
 }
 
-static rill_status post_tagged(own_link *own, int source, uint64_t tag, void *data, size_t room,
-                               rill__wire *wire) {
-    return started(ucp_tag_recv_nbx(own->worker, data, room, tag, ~UINT64_C(0), &with_request),
-                   source, RILL__UCX_RECEIVES, room, wire, "ucp_tag_recv_nbx");
+static rill_status post_tagged(own_link *own, rill__ucx_pace pace, int source, uint64_t tag,
+                               void *data, size_t room, rill__wire *wire) {
+    const rill__ucx_request what = {.peer = source,
+                                    .kind = RILL__UCX_RECEIVES,
+                                    .pace = (uint8_t)pace,
+                                    .bytes = room};
+    return started(ucp_tag_recv_nbx(own->ways[pace].worker, data, room, tag, ~UINT64_C(0),
+                                    &with_request),
+                   what, wire, "ucp_tag_recv_nbx");
 }
 
 static rill_status post(rill__link *link, int source, int tag, void *data, size_t room,
                         rill__wire *wire) {
     own_link *own = rill__ucx_of(link);
-    return post_tagged(own, source, full_tag(own, source, tag), data, room, wire);
+    return post_tagged(own, pace_of(tag), source, full_tag(own, source, tag), data, room, wire);
 }
 
 static rill_status ended(const rill__ucx_request *request, ucs_status_t status) {
@@ -190,7 +166,7 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     rill__ucx_request *request = request_of(wire);
     ucs_status_t status = ucp_request_check_status(request);
     if (status == UCS_INPROGRESS) {
-        ucp_worker_progress(own->worker);
+        rill__ucx_progress(own, request->pace);
         status = ucp_request_check_status(request);
     }
     rill__ucx_request was = *request;
@@ -208,18 +184,25 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     wire->word = 0;
     if (bytes) *bytes = was.bytes;
     if (was.kind == RILL__UCX_FLUSHES) return RILL_OK; /* the message itself had come */
+    if (was.kind == RILL__UCX_SENDS && is_broken(status)) rill__ucx_broke(own, was.peer);
     RILL_TRY(ended(&was, status));
-    see_off(own, was.peer, was.bytes, was.kind == RILL__UCX_RECEIVES, wire);
+    see_off(own, &was, wire);
     return wire->word ? RILL_IN_PROGRESS : RILL_OK;
 }
 
 static void idle(rill__link *link, unsigned polls);
 
+/* A way that rests brings nothing any more. */
 static rill_status wait_for(rill__link *link, rill__wire *wire) {
+    own_link *own = rill__ucx_of(link);
     rill_status status;
     for (unsigned polls = 1; (status = test(link, wire, NULL)) == RILL_IN_PROGRESS; polls++) {
+        if (rill__ucx_rests(own, request_of(wire)->pace)) {
+            abandon(own, wire);
+            return rill__ucx_lost(own->first_lost);
+        }
         if (polls % POLLS_BEFORE_LOOK) continue;
-        rill__ucx_look(rill__ucx_of(link));
+        rill__ucx_look(own);
         idle(link, polls);
     }
     return status;
@@ -229,17 +212,19 @@ static void cancel(rill__link *link, rill__wire *wire, bool *came) {
     own_link *own = rill__ucx_of(link);
     *came = false;
     if (!wire->word) return;
-    if (request_of(wire)->kind == RILL__UCX_RECEIVES)
-        ucp_request_cancel(own->worker, request_of(wire));
+    rill__ucx_request *request = request_of(wire);
+    if (request->kind == RILL__UCX_RECEIVES)
+        ucp_request_cancel(own->ways[request->pace].worker, request);
     *came = wait_for(link, wire) == RILL_OK; /* it was cancelled, or a message is coming in */
 }
 
 /* ---- probing --------------------------------------------------------------------------------- */
 
 /* A message that nobody may have: it is received into nothing. */
-static void drop(own_link *own, uint64_t tag) {
+static void drop(own_link *own, rill__ucx_pace pace, uint64_t tag) {
     static char none[1];
-    ucs_status_ptr_t pointer = ucp_tag_recv_nbx(own->worker, none, 0, tag, ~UINT64_C(0), &plain);
+    ucs_status_ptr_t pointer = ucp_tag_recv_nbx(own->ways[pace].worker, none, 0, tag, ~UINT64_C(0),
+                                                &plain);
     own->strangers++;
     if (pointer && !UCS_PTR_IS_ERR(pointer)) ucp_request_free(pointer);
 }
@@ -248,12 +233,39 @@ static void drop(own_link *own, uint64_t tag) {
 static void look_for_strangers(own_link *own) {
     uint64_t bit = UINT64_C(1) << (RILL__UCX_KEY_AT + own->bit++ % (64 - RILL__UCX_KEY_AT));
     ucp_tag_recv_info_t info;
-    if (ucp_tag_probe_nb(own->worker, ~own->key & bit, bit, 0, &info)) drop(own, info.sender_tag);
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++)
+        if (ucp_tag_probe_nb(own->ways[pace].worker, ~own->key & bit, bit, 0, &info))
+            drop(own, (rill__ucx_pace)pace, info.sender_tag);
+}
+
+/* Fills the arrival: RILL_IN_PROGRESS: it is nobody's. */
+static rill_status found(own_link *own, rill__ucx_pace pace, const ucp_tag_recv_info_t *info,
+                         rill__arrival *arrival) {
+    if (source_of(info->sender_tag) >= own->link.ranks) { /* somebody has guessed the key */
+        drop(own, pace, info->sender_tag);
+        return RILL_IN_PROGRESS;
+    }
+    arrival->source = source_of(info->sender_tag);
+    arrival->tag = (int)(info->sender_tag & RILL__UCX_TAG_MASK);
+    arrival->bytes = info->length;
+    return RILL_OK;
+}
+
+static rill_status probe_way(own_link *own, rill__ucx_pace pace, uint64_t wanted, uint64_t mask,
+                             int tries, rill__arrival *arrival) {
+    ucp_worker_h worker = own->ways[pace].worker;
+    ucp_tag_recv_info_t info;
+    if (rill__ucx_rests(own, pace)) return RILL_IN_PROGRESS;
+    ucp_tag_message_h there = ucp_tag_probe_nb(worker, wanted, mask, 0, &info);
+    while (!there && tries-- > 0)
+        if (ucp_worker_progress(worker)) there = ucp_tag_probe_nb(worker, wanted, mask, 0, &info);
+    return there ? found(own, pace, &info, arrival) : RILL_IN_PROGRESS;
 }
 
 static rill_status probe(rill__link *link, int source, int tag, int tries, rill__arrival *arrival) {
     own_link *own = rill__ucx_of(link);
     uint64_t mask = RILL__UCX_KEY_MASK | RILL__UCX_INNER, wanted = own->key;
+    rill__ucx_pace pace = tag == RILL__ANY ? RILL__UCX_FAST : RILL__UCX_CALM;
     if (source != RILL__ANY) {
         mask |= RILL__UCX_SOURCE_MASK;
         wanted |= (uint64_t)source << RILL__UCX_SOURCE_AT;
@@ -261,40 +273,34 @@ static rill_status probe(rill__link *link, int source, int tag, int tries, rill_
     if (tag > RILL__ANY) {
         mask |= RILL__UCX_TAG_MASK;
         wanted |= (uint32_t)tag;
+        pace = pace_of(tag);
     } else { /* any of an epoch */
         mask |= RILL__UCX_TAG_MASK & ~(uint64_t)(RILL__EPOCH_TAGS - 1);
         wanted |= (uint64_t)(RILL__ANY - tag) * RILL__EPOCH_TAGS;
     }
-    ucp_tag_recv_info_t info;
-    ucp_tag_message_h found = ucp_tag_probe_nb(own->worker, wanted, mask, 0, &info);
-    while (!found && tries-- > 0)
-        if (ucp_worker_progress(own->worker))
-            found = ucp_tag_probe_nb(own->worker, wanted, mask, 0, &info);
-    if (!found) {
-        if (++own->vain % VAIN_BEFORE_STRANGERS == 0) look_for_strangers(own);
-        return RILL_IN_PROGRESS;
-    }
-    if (source_of(info.sender_tag) >= link->ranks) { /* somebody has guessed the key */
-        drop(own, info.sender_tag);
-        return RILL_IN_PROGRESS;
-    }
-    arrival->source = source_of(info.sender_tag);
-    arrival->tag = (int)(info.sender_tag & RILL__UCX_TAG_MASK);
-    arrival->bytes = info.length;
-    return RILL_OK;
+    rill_status status = probe_way(own, pace, wanted, mask, tries, arrival);
+    if (status == RILL_IN_PROGRESS && tag == RILL__ANY)
+        status = probe_way(own, RILL__UCX_CALM, wanted, mask, 1, arrival);
+    if (status == RILL_IN_PROGRESS && ++own->vain % VAIN_BEFORE_STRANGERS == 0)
+        look_for_strangers(own);
+    return status;
 }
 
 /* The first message of that tag is the one that was found. */
 static rill_status receive(rill__link *link, const rill__arrival *arrival, int tag, void *data,
                            bool soon, rill__wire *wire) {
     own_link *own = rill__ucx_of(link);
+    rill__ucx_pace pace = pace_of(tag);
+    const rill__ucx_request what = {.peer = arrival->source,
+                                    .kind = RILL__UCX_RECEIVES,
+                                    .pace = (uint8_t)pace,
+                                    .bytes = arrival->bytes};
     char none[1];
-    uint64_t full = full_tag(own, arrival->source, tag);
-    RILL_TRY(started(ucp_tag_recv_nbx(own->worker, data ? data : none, data ? arrival->bytes : 0,
-                                      full, ~UINT64_C(0), &plain),
-                     arrival->source, RILL__UCX_RECEIVES, arrival->bytes, wire,
-                     "ucp_tag_recv_nbx"));
-    if (!wire->word) see_off(own, arrival->source, arrival->bytes, true, wire);
+    RILL_TRY(started(ucp_tag_recv_nbx(own->ways[pace].worker, data ? data : none,
+                                      data ? arrival->bytes : 0,
+                                      full_tag(own, arrival->source, tag), ~UINT64_C(0), &plain),
+                     what, wire, "ucp_tag_recv_nbx"));
+    if (!wire->word) see_off(own, &what, wire);
     if (data) return soon ? wait_for(link, wire) : RILL_OK;
     wait_for(link, wire); /* it is cut, which is an error that nobody minds */
     return RILL_OK;
@@ -341,13 +347,13 @@ rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes
     if (rill__ucx_look(own)) return rill__ucx_lost(own->first_lost);
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int from = (link->rank + i) % link->ranks;
-        status = post_tagged(own, from, inner_tag(own, from, TAG_ALLGATHER),
+        status = post_tagged(own, RILL__UCX_FAST, from, inner_tag(own, from, TAG_ALLGATHER),
                              (char *)all + (size_t)from * bytes, bytes, &own->wires[n++]);
     }
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int to = (link->rank + i) % link->ranks;
-        status = send_tagged(own, to, inner_tag(own, link->rank, TAG_ALLGATHER), mine, bytes,
-                             &own->wires[n++]);
+        status = send_tagged(own, RILL__UCX_FAST, to, inner_tag(own, link->rank, TAG_ALLGATHER),
+                             mine, bytes, &own->wires[n++]);
     }
     if (bytes) memmove((char *)all + (size_t)link->rank * bytes, mine, bytes);
     rill_status waited = wait_all(own, own->wires, n);
@@ -361,10 +367,11 @@ static rill_status bcast(rill__link *link, void *data, size_t bytes, int root) {
     int n = 0;
     if (rill__ucx_look(own)) return rill__ucx_lost(own->first_lost);
     if (link->rank != root) {
-        status = post_tagged(own, root, tag, data, bytes, &own->wires[n++]);
+        status = post_tagged(own, RILL__UCX_FAST, root, tag, data, bytes, &own->wires[n++]);
     } else {
         for (int i = 0; i < link->ranks && status == RILL_OK; i++)
-            if (i != root) status = send_tagged(own, i, tag, data, bytes, &own->wires[n++]);
+            if (i != root)
+                status = send_tagged(own, RILL__UCX_FAST, i, tag, data, bytes, &own->wires[n++]);
     }
     rill_status waited = wait_all(own, own->wires, n);
     return status != RILL_OK ? status : waited;
@@ -400,6 +407,6 @@ const rill__link_table rill__ucx_table = {
     .share = rill__ucx_share,
     .unshare = rill__ucx_unshare,
     .close = rill__ucx_close,
-    .failed = failed,
-    .give_up = give_up,
+    .failed = rill__ucx_failed,
+    .give_up = rill__ucx_give_up,
 };

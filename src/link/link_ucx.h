@@ -1,8 +1,9 @@
 /* The link over UCX: ranks that find each other by any means, without MPI.
  *
- * Messages are UCX's tagged ones, on a worker of the link's own. All endpoints are connected when
- * the link is opened. Those to ranks of one host have no handling of errors, which UCX's shared
- * memory lacks; who is dead is known by the watch (link/watch.h). */
+ * Messages are UCX's tagged ones, on workers of the link's own. Endpoints are connected when the
+ * link is opened. Those to ranks of one host have no handling of errors, which UCX's shared memory
+ * lacks; who is dead is known by the watch (link/watch.h). Survivors speak over endpoints without
+ * shared memory (link_ucx_own.h has the reason). */
 #ifndef RILL_LINK_LINK_UCX_H
 #define RILL_LINK_LINK_UCX_H
 

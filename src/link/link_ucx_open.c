@@ -4,25 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <ucs/debug/log_def.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 /* Seconds until ranks that do not connect are an error. */
 #define CONNECT_PATIENCE 60.0
-/* Seconds that the last messages have, when a rank is gone that may hold them up. */
-#define FLUSH_PATIENCE 0.1
-
-enum { MAGIC = 0x58554c52, VERSION = 1 };
-/* Of a worker's address. Hosts with many devices have long ones, of some hundred bytes. */
-enum { ADDRESS_ROOM = 4000 };
+enum { MAGIC = 0x58554c52, VERSION = 2 };
 
 typedef rill__link_ucx own_link;
 
@@ -34,7 +27,7 @@ typedef struct intro {
     uint64_t host[2];
     uint8_t key[RILL__JOB_KEY]; /* rank 0's becomes the job's */
     rill__watch_address watch;
-    char address[ADDRESS_ROOM];
+    rill__ucx_address addresses[RILL__UCX_PACES];
 } intro;
 
 /* One that is being opened. */
@@ -70,34 +63,6 @@ static void find_host(uint64_t host[2]) {
     host[1] = XXH64(text, n, 1);
 }
 
-static rill_status start_ucx(own_link *own) {
-    ucp_config_t *config = NULL;
-    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
-    if (status != UCS_OK) return rill__ucx_error(status, "ucp_config_read");
-    /* So that both sides know which messages wait for a word of the receiver (link_ucx.c). */
-    status = ucp_config_modify(config, "RNDV_THRESH", RILL__UCX_LONG_TEXT);
-    if (status != UCS_OK) {
-        ucp_config_release(config);
-        return rill__ucx_error(status, "ucp_config_modify");
-    }
-    const ucp_params_t params = {
-        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE |
-                      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
-        .features = UCP_FEATURE_TAG,
-        .request_size = sizeof(rill__ucx_request),
-        .estimated_num_eps = (size_t)own->link.ranks,
-        .name = "rill",
-    };
-    status = ucp_init(&params, config, &own->context);
-    ucp_config_release(config);
-    if (status != UCS_OK) return rill__ucx_error(status, "ucp_init");
-    /* The engine's lock lets one thread in at a time. */
-    const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    status = ucp_worker_create(own->context, &worker, &own->worker);
-    return status == UCS_OK ? RILL_OK : rill__ucx_error(status, "ucp_worker_create");
-}
-
 static rill_status reserve(opening *o, int ranks) {
     own_link *own = o->own = rill__calloc(1, sizeof *own);
     size_t n = (size_t)ranks;
@@ -106,13 +71,19 @@ static rill_status reserve(opening *o, int ranks) {
     o->same_host = rill__calloc(n, sizeof *o->same_host);
     if (own) {
         own->link.values = rill__calloc(n * RILL__LINK_VALUES, sizeof *own->link.values);
-        own->peers = rill__calloc(n, sizeof *own->peers);
+        ucp_ep_h *peers = rill__calloc(n * RILL__UCX_PACES, sizeof *peers);
+        for (int pace = 0; peers && pace < RILL__UCX_PACES; pace++)
+            own->ways[pace].peers = peers + n * (size_t)pace;
+        own->calm_addresses = rill__calloc(n, sizeof *own->calm_addresses);
         own->wires = rill__calloc(2 * n, sizeof *own->wires);
-        own->lost = rill__calloc(2 * n, sizeof *own->lost);
-        own->handles_errors = own->lost ? own->lost + n : NULL;
+        own->broken = rill__calloc(n, sizeof *own->broken);
+        own->lost = rill__calloc(3 * n, sizeof *own->lost);
+        own->elsewhere = own->lost ? own->lost + n : NULL;
+        own->given_up = own->lost ? own->lost + 2 * n : NULL;
         own->first_lost = -1;
     }
-    if (own && o->all && o->same_host && own->link.values && own->peers && own->wires && own->lost)
+    if (own && o->all && o->same_host && own->link.values && own->ways[0].peers &&
+        own->calm_addresses && own->wires && own->broken && own->lost)
         return RILL_OK;
     return rill__fail(RILL_ERR_MEMORY, "out of memory for %d ranks", ranks);
 }
@@ -134,23 +105,12 @@ static void describe(rill__link *link, const rill_bootstrap *b) {
 static rill_status prepare(opening *o) {
     const rill_bootstrap *b = o->bootstrap;
     own_link *own = o->own;
-    size_t bytes = 0;
     describe(&own->link, b);
     memcpy(o->mine->host, own->link.host, sizeof o->mine->host);
     if (getrandom(o->mine->key, sizeof o->mine->key, 0) != (ssize_t)sizeof o->mine->key)
         return rill__fail(RILL_ERR_IO, "no random key: %s", strerror(errno));
     RILL_TRY(rill__watch_create(b->rank, b->ranks, &own->watch, &o->mine->watch));
-    RILL_TRY(start_ucx(own));
-    ucp_address_t *address;
-    ucs_status_t status = ucp_worker_get_address(own->worker, &address, &bytes);
-    if (status != UCS_OK) return rill__ucx_error(status, "ucp_worker_get_address");
-    if (bytes <= sizeof o->mine->address) memcpy(o->mine->address, address, bytes);
-    ucp_worker_release_address(own->worker, address);
-    if (bytes <= sizeof o->mine->address) return RILL_OK;
-    return rill__fail(RILL_ERR_UNSUPPORTED,
-                      "UCX's address of this rank has %zu bytes, more than %d: UCX_NET_DEVICES "
-                      "names the devices to use",
-                      bytes, ADDRESS_ROOM);
+    return rill__ucx_start(own, o->mine->addresses);
 }
 
 /* ---- together -------------------------------------------------------------------------------- */
@@ -202,37 +162,15 @@ static rill_status introduce(opening *o, rill_status status) {
     return RILL_OK;
 }
 
-static void peer_failed(void *argument, ucp_ep_h peer, ucs_status_t status) {
-    (void)argument, (void)peer, (void)status; /* the watch tells; requests end with errors */
-}
-
-/* Endpoints to other hosts handle errors: it costs nothing there, and without it UCX would end the
- * process with the first of its peers. */
-static rill_status connect_peers(opening *o) {
-    own_link *own = o->own;
-    for (int i = 0; i < own->link.ranks; i++) {
-        ucp_ep_params_t params = {
-            .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                          UCP_EP_PARAM_FIELD_ERR_HANDLER,
-            .address = (const ucp_address_t *)o->all[i].address,
-            .err_mode = o->same_host[i] ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
-            .err_handler = {.cb = peer_failed, .arg = NULL},
-        };
-        own->handles_errors[i] = !o->same_host[i];
-        ucs_status_t status = ucp_ep_create(own->worker, &params, &own->peers[i]);
-        if (status != UCS_OK)
-            return rill__fail(RILL_ERR_PEER, "rank %d cannot reach rank %d: ucp_ep_create: %s",
-                              own->link.rank, i, ucs_status_string(status));
-    }
-    return RILL_OK;
-}
-
 static rill_status connect_all(opening *o) {
     own_link *own = o->own;
     own->until = rill__tcp_clock() + CONNECT_PATIENCE;
     RILL_TRY(rill__watch_connect(own->watch, &o->all[0].watch, sizeof *o->all, own->job,
                                  o->same_host, own->until));
-    RILL_TRY(connect_peers(o));
+    for (int i = 0; i < own->link.ranks; i++) {
+        own->elsewhere[i] = !o->same_host[i];
+        RILL_TRY(rill__ucx_connect(own, i, o->all[i].addresses));
+    }
     /* A message each way on every connection: UCX makes them only then. */
     RILL_TRY(rill__link_most(&own->link, NULL, 0));
     own->until = 0;
@@ -251,58 +189,26 @@ static rill_status agree(opening *o, rill_status status) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* What was sent is on its way, unless somebody who is gone holds it up. */
-static void flush(own_link *own) {
-    const ucp_request_param_t none = {.op_attr_mask = 0};
-    ucs_status_ptr_t flushed = ucp_worker_flush_nbx(own->worker, &none);
-    if (!flushed || UCS_PTR_IS_ERR(flushed)) return;
-    double lost_since = 0;
-    for (unsigned polls = 1; ucp_request_check_status(flushed) == UCS_INPROGRESS; polls++) {
-        ucp_worker_progress(own->worker);
-        if (polls % 64) continue;
-        sched_yield();
-        double now = rill__tcp_clock();
-        if (rill__ucx_look(own) && lost_since == 0) lost_since = now;
-        if (lost_since > 0 && now - lost_since > FLUSH_PATIENCE) break;
-    }
-    ucp_request_free(flushed);
-}
-
 /* Nobody takes its worker away while another still needs it; but nobody waits where a rank is gone,
  * since the others may never come here then. */
 static void part(own_link *own) {
-    flush(own);
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++)
+        rill__ucx_flush(own, (rill__ucx_pace)pace);
     rill__watch_leave(own->watch);
     while (!rill__ucx_look(own) && !rill__watch_all_left(own->watch)) {
-        ucp_worker_progress(own->worker);
+        rill__ucx_progress_all(own);
         sched_yield();
     }
-}
-
-/* What a rank that is gone has left unfinished UCX would tell on standard output. A library writes
- * nothing there. The stack of UCX's handlers is the process's, and nobody else's lock. */
-static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
-
-static ucs_log_func_rc_t say_nothing(const char *file, unsigned line, const char *function,
-                                     ucs_log_level_t level,
-                                     const ucs_log_component_config_t *config, const char *message,
-                                     va_list arguments) {
-    (void)file, (void)line, (void)function, (void)config, (void)message, (void)arguments;
-    return level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
 }
 
 static void destroy(own_link *own) {
     if (!own) return;
-    pthread_mutex_lock(&silence);
-    ucs_log_push_handler(say_nothing);
-    if (own->worker) ucp_worker_destroy(own->worker); /* with its endpoints */
-    if (own->context) ucp_cleanup(own->context);
-    ucs_log_pop_handler();
-    pthread_mutex_unlock(&silence);
+    rill__ucx_stop(own);
     rill__watch_free(own->watch);
     free(own->link.values);
-    free(own->peers);
+    free(own->ways[0].peers);
     free(own->wires);
+    free(own->broken);
     free(own->lost);
     free(own);
 }

@@ -1,5 +1,14 @@
-/* Inside of the link over UCX: link_ucx.c has its messages, link_ucx_open.c its life,
- * link_ucx_share.c its memory. */
+/* Inside of the link over UCX: link_ucx.c has its messages, link_ucx_gone.c who is gone,
+ * link_ucx_ways.c its workers and endpoints, link_ucx_open.c its life, link_ucx_share.c its
+ * memory.
+ *
+ * Two ways. Between ranks of a host UCX passes messages through queues in shared memory. A process
+ * that is killed while it writes to such a queue blocks it for all others, and what waits for room
+ * in the queue of a dead process is tried again and again: nobody can mend that from outside. So a
+ * link has two workers. The fast one is for everything while nobody is gone; then it rests: it
+ * makes no progress any more, and what it holds stays as it is until the link is closed. The calm
+ * one has no shared memory, and its endpoints handle errors. It is for what survivors tell each
+ * other, and for later epochs (rill__tag_passes). */
 #ifndef RILL_LINK_LINK_UCX_OWN_H
 #define RILL_LINK_LINK_UCX_OWN_H
 
@@ -10,28 +19,42 @@
 
 /* UCX's 64 bits of a tag: key of the job (20), source (12), of the link itself (1), tag (31). */
 enum { RILL__UCX_TAG_BITS = 31, RILL__UCX_SOURCE_AT = 32, RILL__UCX_KEY_AT = 44 };
-/* Bytes from which a message is not sent before its receiver has asked for it. */
-enum { RILL__UCX_LONG = 16384 };
-#define RILL__UCX_LONG_TEXT "16384"
 #define RILL__UCX_INNER (UINT64_C(1) << RILL__UCX_TAG_BITS)
 #define RILL__UCX_TAG_MASK (RILL__UCX_INNER - 1)
 #define RILL__UCX_SOURCE_MASK (UINT64_C(0xfff) << RILL__UCX_SOURCE_AT)
 #define RILL__UCX_KEY_MASK (~UINT64_C(0) << RILL__UCX_KEY_AT)
 
-typedef struct rill__link_ucx {
-    rill__link link; /* first */
+typedef enum rill__ucx_pace { RILL__UCX_FAST, RILL__UCX_CALM, RILL__UCX_PACES } rill__ucx_pace;
+
+typedef struct rill__ucx_way {
     ucp_context_h context;
     ucp_worker_h worker;
-    ucp_ep_h *peers; /* of each rank */
+    ucp_ep_h *peers; /* of each rank; NULL: none yet, or none any more */
+} rill__ucx_way;
+
+/* Bytes of a worker's address. Hosts with many devices have long ones, of some hundred bytes. */
+enum { RILL__UCX_ADDRESS = 4000 };
+typedef struct rill__ucx_address {
+    uint32_t bytes;
+    char text[RILL__UCX_ADDRESS];
+} rill__ucx_address;
+
+typedef struct rill__link_ucx {
+    rill__link link; /* first */
+    rill__ucx_way ways[RILL__UCX_PACES];
+    char **calm_addresses; /* of each rank: endpoints of the calm way are made when needed */
+    size_t long_from;      /* bytes from which a message waits until its receiver asks for it */
     rill__watch *watch;
     uint64_t key; /* in place */
     uint8_t job[RILL__JOB_KEY];
-    rill__wire *wires;    /* room for 2 of each rank: allgather */
-    bool *handles_errors; /* of each endpoint */
-    bool *lost;           /* of each rank: no message reaches it */
-    int first_lost;       /* one of them; -1: none */
-    int watched_lost;     /* those that the watch has told of */
-    double until;         /* while it is opened: when to give up; else 0 */
+    rill__wire *wires; /* room for 2 of each rank: allgather */
+    bool *elsewhere;   /* of each rank: on another host, where the fast way handles errors, too */
+    bool *lost;        /* of each rank: no message reaches it */
+    bool *given_up;    /* of each rank: lost because others say so */
+    double *broken;    /* of each rank: when a message to it failed; 0: never */
+    int first_lost;    /* one of them; -1: none */
+    int watched_lost;  /* those that the watch has told of */
+    double until;      /* while it is opened: when to give up; else 0 */
     uint64_t strangers;
     unsigned vain; /* probes */
     unsigned bit;  /* of the key, where strangers are looked for next */
@@ -49,21 +72,55 @@ typedef enum rill__ucx_kind {
 } rill__ucx_kind;
 typedef struct rill__ucx_request {
     int peer;
-    rill__ucx_kind kind;
+    uint8_t kind, pace;
     size_t bytes;
 } rill__ucx_request;
 
 static inline rill__link_ucx *rill__ucx_of(rill__link *link) { return (rill__link_ucx *)link; }
 
+/* A way that rests makes no progress. */
+static inline bool rill__ucx_rests(const rill__link_ucx *own, rill__ucx_pace pace) {
+    return pace == RILL__UCX_FAST && own->first_lost >= 0;
+}
+static inline unsigned rill__ucx_progress(rill__link_ucx *own, rill__ucx_pace pace) {
+    return rill__ucx_rests(own, pace) ? 0 : ucp_worker_progress(own->ways[pace].worker);
+}
+
+/* Both ways: others may wait for an answer on the one that this rank does not wait for. */
+static inline void rill__ucx_progress_all(rill__link_ucx *own) {
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++)
+        rill__ucx_progress(own, (rill__ucx_pace)pace);
+}
+
 extern const rill__link_table rill__ucx_table;
 
 /* ---- link_ucx.c ---- */
 rill_status rill__ucx_error(ucs_status_t, const char *call);
-/* Looks who is gone; true: somebody is. */
-bool rill__ucx_look(rill__link_ucx *);
-rill_status rill__ucx_lost(int rank); /* the error that names it */
 /* Each rank gives the others bytes. */
 rill_status rill__ucx_allgather(rill__link *, const void *mine, size_t bytes, void *all);
+
+/* ---- link_ucx_gone.c ---- */
+/* Looks who is gone; true: somebody is. */
+bool rill__ucx_look(rill__link_ucx *);
+/* A message to that rank has failed. The watch may say why in a moment. */
+void rill__ucx_broke(rill__link_ucx *, int rank);
+rill_status rill__ucx_lost(int rank); /* the error that names it */
+bool rill__ucx_failed(rill__link *, uint8_t *fate);
+void rill__ucx_give_up(rill__link *, int rank);
+
+/* ---- link_ucx_ways.c ---- */
+/* Both workers, and their addresses. */
+rill_status rill__ucx_start(rill__link_ucx *, rill__ucx_address addresses[RILL__UCX_PACES]);
+/* To a rank of these addresses, whose first message makes the connection. */
+rill_status rill__ucx_connect(rill__link_ucx *, int rank,
+                              const rill__ucx_address addresses[RILL__UCX_PACES]);
+/* NULL: that rank can't be reached. */
+ucp_ep_h rill__ucx_endpoint(rill__link_ucx *, rill__ucx_pace, int rank);
+/* Ends what is under way there, where its endpoints handle errors. */
+void rill__ucx_disconnect(rill__link_ucx *, int rank);
+/* What was sent is on its way, unless somebody holds it up. */
+void rill__ucx_flush(rill__link_ucx *, rill__ucx_pace);
+void rill__ucx_stop(rill__link_ucx *);
 
 /* ---- link_ucx_share.c ---- */
 rill_status rill__ucx_share(rill__link *, const struct rill__hosts *, uint64_t bytes,

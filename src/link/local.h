@@ -44,9 +44,9 @@ typedef struct rill__local_world {
 /* One link per rank in links[0..ranks). world NULL: threads. The group is freed with the last of
  * them. */
 rill_status rill__local_create(int ranks, const rill__local_world *, rill__link **links);
-/* Messages of up to so many bytes are copied, others lent; those with the tag of notes are always
- * copied. */
-enum { RILL__LOCAL_URGENT = 32767 };
+/* Messages of up to so many bytes are copied, others lent; those with the tags of notes are
+ * always copied. */
+enum { RILL__LOCAL_URGENT = 32766 };
 void rill__local_set_copied(rill__link *, size_t most);
 /* Before the links are in use by threads: what a rank does while it waits in a collective of the
  * link's own, in place of a yield; NULL: a yield. */

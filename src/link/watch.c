@@ -14,7 +14,8 @@ _Static_assert(KEEP_IDLE + KEEP_COUNT * KEEP_EVERY == RILL__WATCH_SILENCE, "as d
 
 enum { EVENTS = 16 };
 
-static const char goodbye = 'L';
+/* All that a connection ever says. */
+static const char goodbye = 'L', stay_out = 'G';
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
@@ -127,12 +128,13 @@ static void end(rill__watch *w, int rank, int state) {
 static void look_at(rill__watch *w, int rank) {
     char text[EVENTS];
     ssize_t n = w->fds[rank] < 0 ? 0 : recv(w->fds[rank], text, sizeof text, MSG_DONTWAIT);
-    if (n > 0) {
-        if (text[0] != goodbye || w->states[rank] != RILL__WATCH_THERE) return;
+    for (ssize_t i = 0; i < n; i++) {
+        w->told_out |= text[i] == stay_out;
+        if (text[i] != goodbye || w->states[rank] != RILL__WATCH_THERE) continue;
         w->states[rank] = RILL__WATCH_LEFT;
         w->there--;
-        return;
     }
+    if (n > 0) return;
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     bool reset = n == 0 || errno == ECONNRESET || errno == EPIPE; /* its host has told */
     end(w, rank, reset ? RILL__WATCH_GONE : RILL__WATCH_SILENT);
@@ -154,5 +156,11 @@ void rill__watch_leave(rill__watch *w) {
         if (w->fds[i] >= 0) rill__tcp_write(w->fds[i], &goodbye, 1);
     w->said_left = true;
 }
+
+void rill__watch_tell_out(rill__watch *w, int rank) {
+    if (w->fds[rank] >= 0) rill__tcp_write(w->fds[rank], &stay_out, 1);
+}
+
+bool rill__watch_told_out(const rill__watch *w) { return w->told_out; }
 
 bool rill__watch_all_left(const rill__watch *w) { return w->there == 0; }

@@ -38,6 +38,9 @@ int rill__watch_state(const rill__watch *, int rank);
 /* Tells all peers that this rank closes; whether all of them have said so, or are gone. */
 void rill__watch_leave(rill__watch *);
 bool rill__watch_all_left(const rill__watch *);
+/* Tells a peer that the others go on without it; whether this rank has been told so. */
+void rill__watch_tell_out(rill__watch *, int rank);
+bool rill__watch_told_out(const rill__watch *);
 void rill__watch_free(rill__watch *); /* without rill__watch_leave the others see a death */
 
 #endif

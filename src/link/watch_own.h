@@ -13,6 +13,7 @@ struct rill__watch {
     int lost;          /* silent or gone */
     int there;         /* neither left nor lost */
     bool said_left;    /* all have been told */
+    bool told_out;     /* a peer has told this rank so */
     rill__watch *next; /* of this process: see rill__watch_create */
 };
 

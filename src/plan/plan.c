@@ -95,6 +95,15 @@ static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
     return rill__fail(RILL_ERR_UNSUPPORTED, "algorithm '%s' %s", a->name, why);
 }
 
+static uint64_t way_of(const rill__planned *c) {
+    const rill__problem *p = &c->problem;
+    uint64_t way = c->algorithm_hash;
+    way = way * 31 + (p->codec ? p->codec->id + 1u : 0);
+    way = way * 31 + (uint64_t)p->value_bits;
+    way = way * 31 + (uint64_t)p->partition;
+    return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+}
+
 rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
                               const rill__observed *seen) {
     rill__problem p = problem_of(planner, c, seen), best_way = p;
@@ -121,6 +130,7 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
     c->algorithm_hash = rill__algorithm_hash(best->name);
     c->problem = best_way;
     c->choice = ++planner->choices;
+    c->way = way_of(c);
     c->predicted = least;
     return RILL_OK;
 }
@@ -140,6 +150,7 @@ static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
         k->chosen_for = c->settings;
         k->problem = c->problem;
         k->choice = c->choice;
+        k->way = c->way;
         k->predicted = c->predicted;
         return RILL_OK;
     }
@@ -149,6 +160,7 @@ static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
     if (c->choice != k->choice) { /* else it is there from the last call of its request */
         c->problem = k->problem;
         c->choice = k->choice;
+        c->way = k->way;
     }
     return RILL_OK;
 }

@@ -28,11 +28,14 @@ typedef struct rill__settings {
 
 /* Calls that ended with an agreement (call/commit.c), and the largest that all ranks had room for.
  */
+typedef struct rill__sizes {
+    uint64_t result, pairs; /* entries of the result; and where it is not dense */
+    uint64_t sum, most;     /* of all inputs, of one */
+} rill__sizes;
 typedef struct rill__commits {
-    uint64_t once, twice;       /* ways to send that so many calls went, a bit each */
-    uint64_t result, sum, most; /* entries of the result, of all inputs, of one */
-    uint64_t pairs;             /* of a result that is not dense */
-    rill__rooms rooms;          /* what calls up to these sizes need when they end */
+    uint64_t once, twice; /* ways to send that so many calls went, a bit each */
+    rill__sizes sizes;
+    rill__rooms rooms; /* what calls up to these sizes need when they end */
 } rill__commits;
 
 typedef struct rill__observed {
@@ -67,6 +70,7 @@ typedef struct rill__plan_key {
     uint16_t chosen_hash;
     rill__problem problem;
     uint64_t choice; /* its number */
+    uint64_t way;
     double predicted;
 } rill__plan_key;
 
@@ -126,6 +130,9 @@ typedef struct rill__planned {
     uint16_t algorithm_hash;
     rill__problem problem;
     uint64_t choice; /* its number */
+    /* A bit for the way to send, which needs memory of its own. Two that share it are taken for
+     * one. */
+    uint64_t way;
     double predicted;
     const rill__spread *spread; /* of the last result, where the call may go by it; else NULL */
 } rill__planned;

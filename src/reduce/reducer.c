@@ -50,15 +50,16 @@ static rill_status reserve_memory(rill_reducer *r) {
 rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill_request **request) {
     rill_options o = rill__reducer_call_options(r);
     const rill_stream *in = r->choice == RILL__SEND_ALL ? &r->borrowed : r->selected;
+    rill__sequel sequel = {rill__reducer_complete, r, &r->stats,
+                           r->space->is_host ? NULL : rill__reducer_reserve,
+                           later ? rill__reducer_enter : NULL};
     rill__arguments a = {.collective = r->collective,
                          .in = r->space->is_host ? in : r->staged,
                          .out = r->result,
                          .op = RILL_SUM,
                          .root = -1,
                          .feedback = &r->feedback,
-                         .sequel = {rill__reducer_complete, r, &r->stats,
-                                    r->space->is_host ? NULL : rill__reducer_reserve,
-                                    later ? rill__reducer_enter : NULL},
+                         .sequel = &sequel,
                          .options = &o};
     return rill__call(r->comm, &a, RILL__PERSISTENT, request);
 }

@@ -100,7 +100,7 @@ bool rill__sends_done(rill__task *task) {
             i++;
             continue;
         }
-        task->sends.at[i] = task->sends.at[--task->sends.n];
+        if (i < --task->sends.n) task->sends.at[i] = task->sends.at[task->sends.n];
         task->moved = true;
     }
     return task->sends.n == 0;

@@ -11,7 +11,7 @@ static rill_status discard_one(rill__engine *engine, rill__buffer *sink) {
     rill__wire wire;
     rill__receive_notes(engine);
     rill_status status = engine->table->probe(engine->link, RILL__ANY, RILL__ANY, 1, &came);
-    if (status == RILL_IN_PROGRESS || (status == RILL_OK && came.tag == RILL__TAG_NOTE))
+    if (status == RILL_IN_PROGRESS || (status == RILL_OK && came.tag >= RILL__TAG_PEERS))
         return RILL_OK;
     if (status != RILL_OK) return status;
     /* Without room for it the link throws it away. */

@@ -63,13 +63,17 @@ size_t rill__header_write(const rill__header *h, void *out) {
     return sizeof *s;
 }
 
+static __attribute__((noinline)) uint64_t coded_size(uint8_t id, rill_type type, uint64_t count) {
+    const rill__value_codec *codec = rill__value_codec_by_id(id);
+    return codec && codec->supports(type) ? codec->bound(type, count) : 0;
+}
+
 /* 0 where there is no such codec: who checks the header finds that. */
 static uint64_t value_size(const short_header *s) {
     rill_type type = (rill_type)s->type;
     if (!s->count || !rill__type_size(type)) return 0;
-    if (s->value_codec == rill__value_raw.id) return s->count * rill__type_size(type);
-    const rill__value_codec *codec = rill__value_codec_by_id(s->value_codec);
-    return codec && codec->supports(type) ? codec->bound(type, s->count) : 0;
+    return s->value_codec == rill__value_raw.id ? s->count * rill__type_size(type)
+                                                : coded_size(s->value_codec, type, s->count);
 }
 
 bool rill__header_read(const void *bytes, size_t size, rill__header *h) {

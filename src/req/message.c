@@ -42,7 +42,7 @@ size_t rill__message_bound(rill__shape shape, const rill__coding *coding, const 
 
 /* Pads what an index codec wrote; returns the bytes then. */
 static uint64_t pad(char *at, size_t used) {
-    memset(at + used, 0, rill__align8(used) - used);
+    if (used % 8) memset(at + used, 0, 8 - used % 8);
     return rill__align8(used);
 }
 
@@ -193,22 +193,21 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
 }
 
 /* The usual message, whole, expected, sparse and raw: all of what the checks above would find
- * right, in one expression. */
+ * right. Branches that always go the same way cost less than to compute with each answer. */
 static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) {
+    bool kind = h->magic == RILL__MAGIC && h->version == RILL__VERSION &&
+                h->layout <= RILL__LAYOUT_WORDS && h->form == RILL__M_SPARSE &&
+                h->index_codec == RAW && h->value_codec == RAW && h->status == 0 &&
+                h->flags <= RILL__FLAGS && h->tells <= RILL__TELLS_WORDS;
+    bool call = h->type == e->type && h->collective == e->collective && h->op == e->op &&
+                h->algorithm == e->algorithm && h->memory == e->memory &&
+                h->arguments == e->arguments && h->seq == e->seq && h->dim == e->dim &&
+                h->index_bytes == rill__index_bytes(e->dim);
+    if (!kind || !call || h->count > size || h->count > h->range) return false;
     uint64_t values = (uint64_t)rill__type_size((rill_type)e->type) * h->count;
     uint64_t indices = rill__align8(h->index_bytes * h->count);
-    bool kind = (h->magic == RILL__MAGIC) & (h->version == RILL__VERSION) &
-                (h->layout <= RILL__LAYOUT_WORDS) & (h->form == RILL__M_SPARSE) &
-                (h->index_codec == RAW) & (h->value_codec == RAW) &
-                (h->index_bytes == rill__index_bytes(e->dim)) & (h->status == 0) &
-                (h->flags <= RILL__FLAGS) & (h->tells <= RILL__TELLS_WORDS);
-    bool call = (h->type == e->type) & (h->collective == e->collective) & (h->op == e->op) &
-                (h->algorithm == e->algorithm) & (h->memory == e->memory) &
-                (h->arguments == e->arguments) & (h->seq == e->seq) & (h->dim == e->dim);
-    bool sizes = (h->count <= size) & (h->count <= h->range) & (h->range <= h->dim) &
-                 (h->first <= h->dim - h->range) & (h->index_size == indices) &
-                 (h->value_size == values) & (size == rill__header_bytes(h) + indices + values);
-    return kind & call & sizes;
+    return h->range <= h->dim && h->first <= h->dim - h->range && h->index_size == indices &&
+           h->value_size == values && size == rill__header_bytes(h) + indices + values;
 }
 
 rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *expect,
@@ -265,23 +264,22 @@ static rill_status numbers_of(const rill__message *m, numbers *n) {
 static size_t index_room(const rill__message *m) {
     const rill__header *h = &m->header;
     numbers n;
-    if (h->form == RILL__M_DENSE || h->index_codec == rill__codec_raw.id ||
-        numbers_of(m, &n) != RILL_OK)
-        return 0;
+    if (h->form == RILL__M_DENSE || h->index_codec == RAW || numbers_of(m, &n) != RILL_OK) return 0;
     return (n.count * h->index_bytes + RILL__SLACK + 63) & ~(size_t)63;
 }
 
 size_t rill__message_room(const rill__message *m) {
     const rill__header *h = &m->header;
+    bool raw = h->value_codec == RAW;
+    if (raw && h->index_codec == RAW) return 0;
     if (!rill__form_has_entries(h->form)) return 0;
-    bool raw = h->value_codec == rill__value_raw.id;
     return index_room(m) + (raw ? 0 : h->count * rill__type_size((rill_type)h->type) + RILL__SLACK);
 }
 
 static rill_status decode_indices(const rill__header *h, const numbers *n, void *room,
                                   const void **idx) {
     size_t used;
-    if (h->index_codec == rill__codec_raw.id) {
+    if (h->index_codec == RAW) {
         if (n->size != rill__align8(n->count * h->index_bytes))
             return malformed("size of the indices does not fit the count");
         *idx = n->bytes;
@@ -308,7 +306,8 @@ static rill_status decode_values(const rill__message *m, void *room, const void 
     const rill__header *h = &m->header;
     size_t used;
     *val = m->payload + h->index_size;
-    if (h->value_codec == rill__value_raw.id) return RILL_OK;
+    if (h->value_codec == RAW) return RILL_OK;
+    room = (char *)room + index_room(m);
     RILL_TRY(rill__value_codec_by_id(h->value_codec)
                  ->decode((rill_type)h->type, *val, h->value_size, h->count, room, &used));
     *val = room;
@@ -362,7 +361,7 @@ rill_status rill__message_part(const rill__message *m, void *room, rill__part *p
         if (h->count != rill__block_entries(n.block, n.count, last, h->first + h->range))
             return malformed("the count does not fit the blocks");
     }
-    return decode_values(m, (char *)room + index_room(m), &part->val);
+    return decode_values(m, room, &part->val);
 }
 
 rill_status rill__message_next(const rill__message *bundle, const rill__expect *expect,

@@ -137,7 +137,7 @@ static void send_note_to(rill__engine *engine, int to, int tag, rill__parcel *pa
     engine->table->send(engine->link, to, tag, parcel->buffer.data, parcel->bytes,
                         &engine->orphans.at[engine->orphans.n - 1].wire);
     engine->sent[to]++;
-    if (!engine->link->notes_at_once || tag != RILL__TAG_NOTE) return;
+    if (!engine->link->notes_at_once || tag < RILL__TAG_PEERS) return;
     engine->orphans.n--;
     rill__parcel_return(engine, parcel);
 }
@@ -160,13 +160,15 @@ bool rill__send_aside(rill__engine *engine, int to, int tag, const void *data, s
 /* The same for all but a farewell, which tells each rank how many messages it has to expect. */
 void rill__send_note(rill__engine *engine, rill__header *header, const char *text) {
     bool farewell = header->form == RILL__M_FAREWELL;
+    bool of_peers = header->form == RILL__M_GONE || header->form == RILL__M_PING;
+    int tag = of_peers ? RILL__TAG_PEERS : RILL__TAG_NOTE;
     rill__parcel *parcel = NULL;
     for (int i = 1; i < engine->size; i++) {
         int to = (engine->rank + i) % engine->size;
         if (farewell) header->count = engine->sent[to] + 1;
         if (!parcel) parcel = write_note(engine, header, text);
         if (!parcel) return;
-        send_note_to(engine, to, RILL__TAG_NOTE, parcel);
+        send_note_to(engine, to, tag, parcel);
         if (!farewell) continue;
         rill__parcel_return(engine, parcel);
         parcel = NULL;
@@ -265,16 +267,14 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
 }
 
 /* Who leaves has no call that an abort could be about: it needs no room for one. */
-void rill__receive_notes(rill__engine *engine) {
+static void receive_under(rill__engine *engine, int tag) {
     while (engine->leaving || have_spare_note(engine)) {
         rill__arrival came;
-        if (engine->table->probe(engine->link, RILL__ANY, RILL__TAG_NOTE, 1, &came) != RILL_OK)
-            return;
+        if (engine->table->probe(engine->link, RILL__ANY, tag, 1, &came) != RILL_OK) return;
         char buffer[NOTE_BYTES];
         rill__wire wire;
         if (came.bytes > sizeof buffer) return;
-        if (engine->table->receive(engine->link, &came, RILL__TAG_NOTE, buffer, true, &wire) !=
-                RILL_OK ||
+        if (engine->table->receive(engine->link, &came, tag, buffer, true, &wire) != RILL_OK ||
             rill__link_wait(engine->link, &wire) != RILL_OK)
             return;
         engine->received[came.source]++;
@@ -282,6 +282,11 @@ void rill__receive_notes(rill__engine *engine) {
         if (rill__message_parse(buffer, came.bytes, NULL, false, &m) == RILL_OK)
             take_note(engine, &m, came.source);
     }
+}
+
+void rill__receive_notes(rill__engine *engine) {
+    receive_under(engine, RILL__TAG_NOTE);
+    if (engine->table->failed) receive_under(engine, RILL__TAG_PEERS);
 }
 
 /* ---- what they do ---------------------------------------------------------------------------- */

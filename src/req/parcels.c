@@ -85,45 +85,39 @@ static rill__parcel *pop(rill__engine *engine, unsigned tier) {
     return parcel;
 }
 
-/* One of the lowest tier that is large enough: so messages find their parcels in whatever order
- * they come. Else the largest that can grow does, so that the pool does not collect parcels that
- * are too small. Those in slabs cannot: they stay, for smaller messages. */
-static rill__parcel *from_pool(rill__engine *engine, size_t bytes) {
-    unsigned tier = tier_for(bytes);
-    uint64_t fit = engine->free_tiers >> tier << tier;
-    if (fit) return pop(engine, (unsigned)__builtin_ctzll(fit));
+/* None is large enough: the largest that can grow does, so that the pool does not collect parcels
+ * that are too small. Those in slabs cannot: they stay, for smaller messages. */
+static __attribute__((noinline)) rill__parcel *too_small(rill__engine *engine) {
     for (uint64_t rest = engine->free_tiers; rest;) {
         unsigned top = 63 - (unsigned)__builtin_clzll(rest);
         if (!engine->free_parcels[top]->in_slab) return pop(engine, top);
         rest &= ~(UINT64_C(1) << top);
     }
-    return rill__calloc(1, sizeof(rill__parcel));
+    rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
+    if (!parcel) rill__fail(RILL_ERR_MEMORY, "out of memory for a parcel");
+    return parcel;
 }
 
+static __attribute__((noinline)) rill__parcel *grown(rill__engine *engine, rill__parcel *parcel,
+                                                     size_t bytes) {
+    return make_room(engine, parcel, bytes) == RILL_OK ? parcel : NULL;
+}
+
+/* One of the lowest tier that is large enough: so messages find their parcels in whatever order
+ * they come. What is rare is out of line: small calls take two parcels. */
 rill__parcel *rill__parcel_take(rill__task *task, size_t bytes) {
-    rill__parcel *parcel = from_pool(task->engine, bytes);
-    if (!parcel) {
-        rill__fail(RILL_ERR_MEMORY, "out of memory for a parcel");
-        return NULL;
-    }
+    rill__engine *engine = task->engine;
+    unsigned tier = tier_for(bytes);
+    uint64_t fit = engine->free_tiers >> tier << tier;
+    rill__parcel *parcel = fit ? pop(engine, (unsigned)__builtin_ctzll(fit)) : too_small(engine);
+    if (!parcel) return NULL;
     parcel->users = 1;
     parcel->skip = 0;
     parcel->bytes = parcel->buffer.asked = bytes;
     parcel->next = task->held;
     task->held = parcel;
     bool fits = parcel->buffer.data && bytes <= parcel->buffer.capacity;
-    return fits || make_room(task->engine, parcel, bytes) == RILL_OK ? parcel : NULL;
-}
-
-void rill__parcel_return(rill__engine *engine, rill__parcel *parcel) {
-    if (--parcel->users > 0) return;
-    rill__parcel **list = &engine->note_parcels;
-    if (!parcel->for_note) {
-        list = &engine->free_parcels[parcel->tier];
-        engine->free_tiers |= UINT64_C(1) << parcel->tier;
-    }
-    parcel->next = *list;
-    *list = parcel;
+    return fits ? parcel : grown(engine, parcel, bytes);
 }
 
 /* A new one for the pool. */

@@ -80,6 +80,9 @@ void rill__peers_leave(rill__engine *engine) {
 
 rill_status rill__peers_error(const rill__engine *engine) {
     const rill__peers *p = &engine->peers;
+    if (p->excluded && p->excluder == RILL__ANY)
+        return rill__fail(RILL_ERR_STATE,
+                          "the others go on without this rank, which did not answer them");
     if (p->excluded)
         return rill__fail(RILL_ERR_STATE,
                           "rank %d and others go on without this rank, which did not answer them",
@@ -133,7 +136,7 @@ static void answer_all(rill__engine *engine) {
     p->owes = false;
     for (int i = 0; i < engine->size; i++) {
         if (!p->owed[i]) continue;
-        p->owed[i] = !rill__send_aside(engine, i, RILL__TAG_NOTE, &answer, sizeof answer);
+        p->owed[i] = !rill__send_aside(engine, i, RILL__TAG_PEERS, &answer, sizeof answer);
         p->owes |= p->owed[i];
     }
 }
@@ -144,6 +147,12 @@ void rill__peers_poll(rill__engine *engine) {
     answer_all(engine);
     unsigned before = engine->peers.revoked ? known(engine) : 0;
     if (!engine->table->failed(engine->link, engine->peers.fate)) return;
+    if (engine->peers.fate[engine->rank]) {
+        engine->peers.fate[engine->rank] = RILL__LIVES;
+        if (!engine->peers.excluded) engine->peers.excluder = RILL__ANY;
+        engine->peers.excluded = true;
+        rill__peers_revoke(engine, false);
+    }
     if (known(engine) > before) rill__peers_revoke(engine, true);
 }
 

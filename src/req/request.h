@@ -228,8 +228,8 @@ bool rill__sends_done(rill__task *);
 
 /* ---- notes.c ---- */
 /* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of
- * those is for notes. */
-enum { RILL__TAG_NOTE = 32767, RILL__TAG_SHRINK = 32766 };
+ * those is for notes. Those about ranks that are gone have another: see rill__tag_passes. */
+enum { RILL__TAG_NOTE = 32767, RILL__TAG_PEERS = 32766, RILL__TAG_SHRINK = 32765 };
 rill_status rill__notes_reserve(rill__engine *);
 void rill__notes_free(rill__engine *);
 void rill__send_note(rill__engine *, rill__header *, const char *text); /* to all other ranks */
@@ -301,7 +301,16 @@ static inline void rill__task_show(rill__task *r, rill__life life) {
 /* ---- parcels.c ---- */
 /* A parcel with room for bytes, held by the request. NULL: out of memory. */
 rill__parcel *rill__parcel_take(rill__task *, size_t bytes);
-void rill__parcel_return(rill__engine *, rill__parcel *);
+static inline void rill__parcel_return(rill__engine *engine, rill__parcel *parcel) {
+    if (--parcel->users > 0) return;
+    rill__parcel **list = &engine->note_parcels;
+    if (!parcel->for_note) {
+        list = &engine->free_parcels[parcel->tier];
+        engine->free_tiers |= UINT64_C(1) << parcel->tier;
+    }
+    parcel->next = *list;
+    *list = parcel;
+}
 void rill__parcels_free(rill__engine *); /* when all have come back */
 
 /* Sees to it that so many parcels of that size can be taken without failing. */

@@ -261,6 +261,20 @@ static rill_status sum_many(const rill__space *space, rill__shape shape, const r
     return count > limit ? densify(space, shape, op, scratch, out) : RILL_OK;
 }
 
+static rill_status sum_two(const rill__space *space, rill__shape shape, const rill_op *op,
+                           uint64_t first, uint64_t range, const rill__part *in, uint64_t limit,
+                           rill__buffer *scratch, rill__piece *out) {
+    size_t size = rill__type_size(shape.type);
+    uint64_t total = in[0].n + in[1].n;
+    RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
+    if (total > limit) RILL_TRY(reserve_turn(scratch, out, total, range, size, 0));
+    else RILL_TRY(reserve_entries(&out->val, total, size));
+    uint64_t count = space->stream->merge(shape, op, rill__part_pairs(&in[0]),
+                                          rill__part_pairs(&in[1]), out->idx.data, out->val.data);
+    set_sparse(space, out, first, range, count);
+    return count > limit ? densify(space, shape, op, scratch, out) : RILL_OK;
+}
+
 rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first, uint64_t range,
                             int n, const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out) {
@@ -269,6 +283,9 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     uint64_t limit = rill__dense_switch(shape.type, range), total = 0, most = 0;
     uint64_t block = 0;
     bool dense = force_dense;
+    if (n == 2 && !dense && in[0].form == RILL__SPARSE && in[1].form == RILL__SPARSE &&
+        rill__max_u64(in[0].n, in[1].n) <= limit)
+        return sum_two(space, shape, op, first, range, in, limit, scratch, out);
     for (int i = 0; i < n; i++) {
         if (in[i].form == RILL__BITS && (in[i].first != first || in[i].range != range))
             return rill__fail(RILL_ERR_MESSAGE, "a bitmap has another range than expected");
@@ -293,16 +310,6 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
         RILL_TRY(sum_dense(space->stream, shape, op, first, range, n, in, scratch, out->val.data));
         out->part = (rill__part){RILL__DENSE, first, range, range, NULL, out->val.data, 0, space};
         return RILL_OK;
-    }
-    if (n == 2) {
-        RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
-        if (total > limit) RILL_TRY(reserve_turn(scratch, out, total, range, size, 0));
-        else RILL_TRY(reserve_entries(&out->val, total, size));
-        uint64_t count = space->stream->merge(shape, op, rill__part_pairs(&in[0]),
-                                              rill__part_pairs(&in[1]), out->idx.data,
-                                              out->val.data);
-        set_sparse(space, out, first, range, count);
-        return count > limit ? densify(space, shape, op, scratch, out) : RILL_OK;
     }
     rill__pairs few[64], *pairs = few;
     if (n > 64) {

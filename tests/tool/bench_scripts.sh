@@ -5,7 +5,8 @@ not_simulated
 bench=$root/bench
 export RILL PYTHONDONTWRITEBYTECODE=1
 
-for script in run network conditions volume convergence/run paper/{balancing,block_sparse,scaling} \
+for script in run network conditions volume instructions convergence/run \
+    paper/{balancing,block_sparse,scaling} \
     paper/{dsar_ceiling,expected_union,gtopk_time,time_density,time_ranks,volumes}; do
     run 0 "$bench/$script" --help
     has "$tmp/out" "usage: bench/$script"

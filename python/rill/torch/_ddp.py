@@ -22,9 +22,12 @@ from ._groups import Flight
 
 _ADAM = (
     "{name} with momentum of its own loses accuracy behind a sparse exchange: entries that come rarely and all at once count as large ones in its "
-    "second moment. Give the momentum to the reducers: {name}(..., betas=(0, {beta})) and {where}(..., momentum={momentum}, "
-    "warmup_steps=100, small=16384); see docs/guide/pytorch.md, Method and density"
+    "second moment. Give the momentum to the reducers: {cure}; see docs/guide/pytorch.md, Method and density"
 )
+_BY_HAND = "{name}(..., betas=(0, {beta})) and {where}(..., momentum={momentum}, warmup_steps=100, small=16384)"
+_BY_ATTACH = "rill.torch.attach(..., optimizer=optimizer)"
+# What wrappers put before the names of parameters.
+_WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 
 
 class Wrapper:
@@ -99,8 +102,8 @@ def look_around(
 ) -> tuple[Optional[Wrapper], Sequence[torch.optim.Optimizer]]:
     """The wrapper of a module with this parameter, and its optimizers. ``given``: a module that may
     be the wrapper."""
-    if isinstance(given, DistributedDataParallel):
-        wrappers = [given]
+    if isinstance(unwrapped(given), DistributedDataParallel):
+        wrappers = [unwrapped(given)]
     else:
         wrappers = _with_parameter(parameter)
     optimizers = [
@@ -118,6 +121,44 @@ def look_around(
         )  # fmt: skip
         return None, optimizers
     return (Wrapper(wrappers[0]) if wrappers else None), optimizers
+
+
+def find_scalers() -> list[Any]:
+    """All GradScalers in use."""
+    places = [getattr(torch, "amp", None), torch.cuda.amp]
+    kinds = {getattr(place, "GradScaler") for place in places if hasattr(place, "GradScaler")}
+    found = {id(one): one for kind in kinds for one in _instances(kind)}
+    return [one for one in found.values() if one.is_enabled()]
+
+
+def unwrapped(module: Any) -> Any:
+    """The module that a compiled one is of."""
+    return getattr(module, "_orig_mod", module)
+
+
+def named_parameters(module: Optional[torch.nn.Module]) -> dict[str, torch.Tensor]:
+    """Names as the model has them without wrappers, so that rules and checkpoints fit with and
+    without these."""
+    inner: Any = unwrapped(module)
+    if isinstance(inner, DistributedDataParallel):
+        inner = unwrapped(inner.module)
+    named = {}
+    for name, parameter in inner.named_parameters() if inner is not None else ():
+        for wrapper in _WRAPPERS:
+            name = name.replace(wrapper, "")
+        named[name] = parameter
+    return named
+
+
+def counts_of(module: Optional[torch.nn.Module]) -> dict[str, int]:
+    """Sizes of the parameters that have residuals: not of those whose gradients are sparse."""
+    parts: Any = module.modules() if module is not None else ()
+    rows = {id(part.weight) for part in parts if getattr(part, "sparse", False) is True}
+    return {
+        name: parameter.numel()
+        for name, parameter in named_parameters(module).items()
+        if parameter.requires_grad and id(parameter) not in rows
+    }
 
 
 def _with_parameter(parameter: torch.Tensor) -> list[Any]:
@@ -146,11 +187,10 @@ def warn_of_adam(optimizers: Iterable[Any], options: Any, where: str = "State") 
             betas = group.get("betas")
             if isinstance(betas, (tuple, list)) and len(betas) > 1 and float(betas[0]) > 0:
                 name = type(optimizer).__name__
-                warnings.warn(
-                    _ADAM.format(
-                        name=name, where=where, beta=float(betas[1]), momentum=float(betas[0])
-                    ),
-                    stacklevel=3,
+                cure = _BY_ATTACH if where == "attach" else _BY_HAND
+                cure = cure.format(
+                    name=name, where=where, beta=float(betas[1]), momentum=float(betas[0])
                 )
+                warnings.warn(_ADAM.format(name=name, cure=cure), stacklevel=3)
                 return True
     return False

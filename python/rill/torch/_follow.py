@@ -29,6 +29,9 @@ class _Value:
             self.value = self._present()
         self._unknown = False
 
+    def followed(self) -> bool:
+        return self._read is not None
+
     def load(self, value: Optional[float]) -> None:
         self.value, self._unknown = value, False
 
@@ -72,6 +75,12 @@ class Followed:
             raise TypeError(
                 f"can't follow a {type(what).__name__}: an optimizer or a GradScaler is needed"
             )
+
+    def has_rate(self) -> bool:
+        return self._rate.followed()
+
+    def has_scale(self) -> bool:
+        return self._scale.followed()
 
     def factor(self) -> float:
         """What residuals are to be multiplied by before the next step."""

@@ -100,6 +100,12 @@ class Chooser:
             ] = f"{match if isinstance(match, str) else ''} {sorted(options.items())}"
         return {**described, "small": repr(self.small)}
 
+    def shown(self) -> dict[str, Any]:
+        """What was asked for."""
+        given = {name: value for name, value in self.general.items() if value not in (None, 0)}
+        small = {"small": self.small} if self.small else {}
+        return {**given, **small, **({"rules": len(self.rules)} if self.rules else {})}
+
     def warn_of_unmatched(self, parameters: Mapping[str, torch.Tensor]) -> None:
         """Rules that are for none of the parameters are likely a mistake."""
         matched = {self.number(name, p) for name, p in parameters.items()}
@@ -267,6 +273,7 @@ class Checkpointed:
     comm: Comm
     _kept: dict[str, torch.Tensor]  # what new groups are to take over
     _names: dict[int, str]
+    _counts: Mapping[str, int] = {}  # values of parameters that state_dict always has
     _followed: Followed
     steps: int
 
@@ -339,7 +346,7 @@ class Checkpointed:
 
     def _residuals(self) -> dict[str, torch.Tensor]:
         """Of this rank, by parameter; including what no group has taken over yet."""
-        residuals = {name: part.clone() for name, part in self._kept.items()}
+        residuals = {name: part.clone().reshape(-1) for name, part in self._kept.items()}
         for _, group in self._all_groups():
             for name, part in group.residuals().items():
                 residuals[name] = residuals[name] + part if name in residuals else part
@@ -349,9 +356,12 @@ class Checkpointed:
         """What has not been sent yet, by parameter. Collective."""
         self._need_names("state_dict")
         self._settle()
+        mine = self._residuals()
+        for name, count in self._counts.items():  # torch.distributed.checkpoint loads what is there
+            mine.setdefault(name, torch.zeros(count))
         return {
             "format": _FORMAT,
-            "residuals": self._summed(self._residuals()),
+            "residuals": self._summed(mine),
             **self._followed.state(),
         }
 

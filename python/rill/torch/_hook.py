@@ -30,12 +30,17 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
 from .._buffers import type_of
 from .._comm import Comm
 from .._structs import Stats
-from ._ddp import Wrapper, after_backward, look_around, warn_of_adam
+from ._ddp import (
+    Wrapper,
+    after_backward,
+    counts_of,
+    look_around,
+    named_parameters,
+    warn_of_adam,
+)
 from ._device import Devices, land
 from ._follow import Followed
 from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
@@ -45,6 +50,7 @@ from ._progress import Progress
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
+    from ._attach import Attached
 
 
 class State(Checkpointed):
@@ -94,11 +100,9 @@ class State(Checkpointed):
         self._chooser = Chooser.agreed(self.comm, general, rules, small, own, check)
         self._check_size = comm is None
         self.steps = 0  # backward passes so far
-        inner: Any = module
-        if isinstance(module, DistributedDataParallel):
-            inner = module.module
-        named = dict(inner.named_parameters()) if inner is not None else {}
+        named = named_parameters(module)
         self._names = {id(p): name for name, p in named.items()}
+        self._counts = counts_of(module)
         if self.comm.rank == 0 and module is not None:
             self._chooser.warn_of_unmatched(named)
         self._module: Any = weakref.ref(module) if module is not None else lambda: None
@@ -118,6 +122,12 @@ class State(Checkpointed):
         self._wrapper: Optional[Wrapper] = None
         # Of a step whose unused parameters are not yet known.
         self._due: Optional[Callable[[], None]] = None
+        self._attached: Optional[Attached] = None  # by rill.torch.attach
+
+    def __repr__(self) -> str:
+        options = " ".join(f"{name}={value}" for name, value in self._chooser.shown().items())
+        attached = "" if self._attached is None else self._attached.shown()
+        return f"<rill.torch.{type(self).__name__} {options} ranks={self.comm.size}{attached}>"
 
     # ---- the hook ----
 
@@ -184,7 +194,9 @@ class State(Checkpointed):
         if not self._looked:
             self._looked = True
             self._wrapper, optimizers = look_around(parameters[0], self._module())
-            self._warn_of(optimizers)
+            self._see(optimizers)
+        if self._attached is not None:
+            self._attached.keep()
         self._follow()
         self._held = HeldJob() if self._loaded and self.steps >= self._dense_steps else None
 
@@ -350,9 +362,16 @@ class State(Checkpointed):
 
     follow.__doc__ = Checkpointed.follow.__doc__
 
+    def _see(self, optimizers: Sequence[Any]) -> None:
+        """Before the first step: these have the parameters."""
+        if self._attached is not None:
+            self._attached.look(self, optimizers)
+        self._warn_of(optimizers)
+
     def _warn_of(self, optimizers: Sequence[Any]) -> None:
         if not self._warned and self.comm.rank == 0:
-            self._warned = warn_of_adam(optimizers, self._chooser.general)
+            where = "State" if self._attached is None else "attach"
+            self._warned = warn_of_adam(optimizers, self._chooser.general, where)
 
     # ---- buckets ----
 
@@ -402,10 +421,13 @@ class State(Checkpointed):
         """The layout has changed: residuals of the buckets from here on wait for the parameters'
         new buckets. Buckets before were found unchanged or made anew in this step."""
         for number in [n for n in self._buckets if n >= index]:
-            for group in self._buckets.pop(number).groups:
-                for name, part in group.residuals().items():
-                    self._kept[name] = self._kept[name] + part if name in self._kept else part
-                group.reducer.free()
+            self._move_to_kept(self._buckets.pop(number))
+
+    def _move_to_kept(self, bucket: Bucket) -> None:
+        for group in bucket.groups:
+            for name, part in group.residuals().items():
+                self._kept[name] = self._kept[name] + part if name in self._kept else part
+            group.reducer.free()
 
     # ---- checkpoints ----
 

@@ -1,0 +1,234 @@
+/* The link over UCX: workers and endpoints. See link/link_ucx_own.h. */
+#include "link/link_ucx_own.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <ucs/debug/log_def.h>
+
+/* Seconds that the last messages have, when a rank is gone that may hold them up. */
+#define FLUSH_PATIENCE 0.1
+
+/* Bytes from which messages wait for their receiver, unless the user says otherwise. */
+enum { LONG = 16384 };
+
+typedef rill__link_ucx own_link;
+
+/* ---- settings of UCX ------------------------------------------------------------------------- */
+
+/* What a user has set stays. Else both sides know which messages wait for a word of the receiver
+ * (link_ucx.c). A value that only UCX understands is taken for ours. */
+static ucs_status_t set_long(own_link *own, ucp_config_t *config) {
+    const char *text = getenv("UCX_RNDV_THRESH");
+    char value[32], *rest;
+    own->long_from = LONG;
+    if (!text || !*text) {
+        snprintf(value, sizeof value, "%d", LONG);
+        return ucp_config_modify(config, "RNDV_THRESH", value);
+    }
+    if (strncasecmp(text, "inf", 3) == 0) own->long_from = SIZE_MAX;
+    double number = strtod(text, &rest);
+    if (rest == text || !(number >= 0 && number < 1e15)) return UCS_OK;
+    static const char units[] = "bkmgt";
+    const char *unit = *rest ? strchr(units, *rest | 0x20) : units;
+    for (long i = unit ? unit - units : 0; i > 0; i--)
+        number *= 1024;
+    own->long_from = (size_t)number;
+    return UCS_OK;
+}
+
+static bool is_shared_memory(const char *name, size_t n) {
+    static const char *const names[] = {"sm", "shm", "mm", "posix", "sysv", "xpmem", "cma", "knem"};
+    if (n && *name == '\\') name++, n--;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == n && memcmp(name, names[i], n) == 0) return true;
+    return false;
+}
+
+/* The transports of UCX_TLS but shared memory; TCP where no other is left. */
+static void calm_transports(const char *all, char *text, size_t room) {
+    bool other = false;
+    size_t n = 0;
+    if (!all || !*all || strcmp(all, "all") == 0) all = "^sm";
+    if (*all == '^') {
+        snprintf(text, room, "%s%s", all, strcmp(all, "^sm") == 0 ? "" : ",sm");
+        return;
+    }
+    for (const char *at = all; *at;) {
+        size_t length = strcspn(at, ",");
+        if (!is_shared_memory(at, length) && n + length + 2 < room) {
+            n += (size_t)snprintf(text + n, room - n, "%.*s,", (int)length, at);
+            other |= length && strncmp(at, "self", length) != 0;
+        }
+        at += length + (at[length] == ',');
+    }
+    snprintf(text + n, room - n, other ? "self" : "tcp,self");
+}
+
+static ucs_status_t set_calm(ucp_config_t *config) {
+    char text[512] = "";
+    calm_transports(getenv("UCX_TLS"), text, sizeof text - sizeof ",tcp,self");
+    return ucp_config_modify(config, "TLS", text);
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+static rill_status start_way(own_link *own, rill__ucx_pace pace) {
+    rill__ucx_way *way = &own->ways[pace];
+    ucp_config_t *config = NULL;
+    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
+    if (status != UCS_OK) return rill__ucx_error(status, "ucp_config_read");
+    status = set_long(own, config);
+    if (status == UCS_OK && pace == RILL__UCX_CALM) status = set_calm(config);
+    if (status != UCS_OK) {
+        ucp_config_release(config);
+        return rill__ucx_error(status, "ucp_config_modify");
+    }
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE |
+                      UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
+        .features = UCP_FEATURE_TAG,
+        .request_size = sizeof(rill__ucx_request),
+        .estimated_num_eps = (size_t)own->link.ranks,
+        .name = "rill",
+    };
+    status = ucp_init(&params, config, &way->context);
+    ucp_config_release(config);
+    if (status != UCS_OK) return rill__ucx_error(status, "ucp_init");
+    /* The engine's lock lets one thread in at a time. */
+    const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    status = ucp_worker_create(way->context, &worker, &way->worker);
+    return status == UCS_OK ? RILL_OK : rill__ucx_error(status, "ucp_worker_create");
+}
+
+static rill_status write_address(const rill__ucx_way *way, rill__ucx_address *out) {
+    ucp_address_t *address;
+    size_t bytes = 0;
+    ucs_status_t status = ucp_worker_get_address(way->worker, &address, &bytes);
+    if (status != UCS_OK) return rill__ucx_error(status, "ucp_worker_get_address");
+    bool fits = bytes <= sizeof out->text;
+    if (fits) memcpy(out->text, address, bytes);
+    ucp_worker_release_address(way->worker, address);
+    out->bytes = (uint32_t)bytes;
+    if (fits) return RILL_OK;
+    return rill__fail(RILL_ERR_UNSUPPORTED,
+                      "UCX's address of this rank has %zu bytes, more than %d: UCX_NET_DEVICES "
+                      "names the devices to use",
+                      bytes, RILL__UCX_ADDRESS);
+}
+
+rill_status rill__ucx_start(own_link *own, rill__ucx_address addresses[RILL__UCX_PACES]) {
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
+        RILL_TRY(start_way(own, (rill__ucx_pace)pace));
+        RILL_TRY(write_address(&own->ways[pace], &addresses[pace]));
+    }
+    return RILL_OK;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+static void peer_failed(void *argument, ucp_ep_h peer, ucs_status_t status) {
+    (void)argument, (void)peer, (void)status; /* the watch tells; requests end with errors */
+}
+
+static ucs_status_t make_endpoint(ucp_worker_h worker, const char *address, bool handles_errors,
+                                  ucp_ep_h *out) {
+    const ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = (const ucp_address_t *)address,
+        .err_mode = handles_errors ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
+        .err_handler = {.cb = peer_failed, .arg = NULL},
+    };
+    return ucp_ep_create(worker, &params, out);
+}
+
+/* Fast endpoints to other hosts handle errors: it costs nothing there, and without it UCX would end
+ * the process with the first of its peers. */
+rill_status rill__ucx_connect(own_link *own, int rank,
+                              const rill__ucx_address addresses[RILL__UCX_PACES]) {
+    const rill__ucx_address *calm = &addresses[RILL__UCX_CALM];
+    rill__ucx_way *fast = &own->ways[RILL__UCX_FAST];
+    if (calm->bytes > RILL__UCX_ADDRESS || addresses[RILL__UCX_FAST].bytes > RILL__UCX_ADDRESS)
+        return rill__fail(RILL_ERR_MESSAGE, "rank %d has an address that is too long", rank);
+    char *kept = rill__malloc(calm->bytes + 1);
+    if (!kept) return rill__fail(RILL_ERR_MEMORY, "out of memory for the address of a rank");
+    memcpy(kept, calm->text, calm->bytes);
+    own->calm_addresses[rank] = kept;
+    ucs_status_t status = make_endpoint(fast->worker, addresses[RILL__UCX_FAST].text,
+                                        own->elsewhere[rank], &fast->peers[rank]);
+    if (status == UCS_OK) return RILL_OK;
+    return rill__fail(RILL_ERR_PEER, "rank %d cannot reach rank %d: ucp_ep_create: %s",
+                      own->link.rank, rank, ucs_status_string(status));
+}
+
+ucp_ep_h rill__ucx_endpoint(own_link *own, rill__ucx_pace pace, int rank) {
+    rill__ucx_way *way = &own->ways[pace];
+    if (way->peers[rank] || pace == RILL__UCX_FAST || own->lost[rank]) return way->peers[rank];
+    if (make_endpoint(way->worker, own->calm_addresses[rank], true, &way->peers[rank]) != UCS_OK)
+        way->peers[rank] = NULL;
+    return way->peers[rank];
+}
+
+void rill__ucx_disconnect(own_link *own, int rank) {
+    static const ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                              .flags = UCP_EP_CLOSE_FLAG_FORCE};
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
+        ucp_ep_h *peer = &own->ways[pace].peers[rank];
+        if (!*peer || (pace == RILL__UCX_FAST && !own->elsewhere[rank])) continue;
+        ucs_status_ptr_t closing = ucp_ep_close_nbx(*peer, &force);
+        if (closing && !UCS_PTR_IS_ERR(closing)) ucp_request_free(closing);
+        *peer = NULL;
+    }
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void rill__ucx_flush(own_link *own, rill__ucx_pace pace) {
+    const ucp_request_param_t none = {.op_attr_mask = 0};
+    if (rill__ucx_rests(own, pace)) return;
+    ucs_status_ptr_t flushed = ucp_worker_flush_nbx(own->ways[pace].worker, &none);
+    if (!flushed || UCS_PTR_IS_ERR(flushed)) return;
+    double lost_since = 0;
+    for (unsigned polls = 1; ucp_request_check_status(flushed) == UCS_INPROGRESS; polls++) {
+        rill__ucx_progress_all(own);
+        if (polls % 64) continue;
+        sched_yield();
+        double now = rill__tcp_clock();
+        if (rill__ucx_look(own) && lost_since == 0) lost_since = now;
+        if (rill__ucx_rests(own, pace) || (lost_since > 0 && now - lost_since > FLUSH_PATIENCE))
+            break;
+    }
+    ucp_request_free(flushed);
+}
+
+/* What a rank that is gone has left unfinished UCX would tell on standard output. A library writes
+ * nothing there. The stack of UCX's handlers is the process's, and nobody else's lock. */
+static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
+
+static ucs_log_func_rc_t say_nothing(const char *file, unsigned line, const char *function,
+                                     ucs_log_level_t level,
+                                     const ucs_log_component_config_t *config, const char *message,
+                                     va_list arguments) {
+    (void)file, (void)line, (void)function, (void)config, (void)message, (void)arguments;
+    return level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+void rill__ucx_stop(own_link *own) {
+    pthread_mutex_lock(&silence);
+    ucs_log_push_handler(say_nothing);
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
+        rill__ucx_way *way = &own->ways[pace];
+        if (way->worker) ucp_worker_destroy(way->worker); /* with its endpoints */
+        if (way->context) ucp_cleanup(way->context);
+    }
+    ucs_log_pop_handler();
+    pthread_mutex_unlock(&silence);
+    for (int i = 0; own->calm_addresses && i < own->link.ranks; i++)
+        free(own->calm_addresses[i]);
+    free(own->calm_addresses);
+}
