@@ -2,9 +2,10 @@
 scikit-learn and Vowpal Wabbit, each with what its users would do for quality.
 
 LIBLINEAR: -s 0 -B 1 (regression: -s 11), C by its own -C. scikit-learn: logistic regression or
-ridge, C by cross-validation and the log loss, columns by StandardScaler, sparse ones by MaxAbsScaler
-or not at all, whichever its cross-validation likes. Vowpal Wabbit: 20 passes. Means over folds; one
-split where a set is large. Times are processor seconds of training with the search for C.
+ridge, C by cross-validation and the log loss, columns by StandardScaler, sparse ones by
+MaxAbsScaler or not at all, whichever its cross-validation likes. Vowpal Wabbit: 20 passes. Means
+over folds; one split where a set is large. Times are processor seconds of training with the
+search for C.
 """
 import math
 import os
@@ -261,10 +262,10 @@ def judge(bench, name, found, majority, spread):
         bench.record(
             set=name, who=who, splits=len(all_), **mean[who], loss_error=error, cpu_s=seconds
         )
-        share = f"accuracy {100 * mean[who]['accuracy']:6.2f} %  " if "accuracy" in mean[who] else ""
+        share = 100 * mean[who].get("accuracy", math.nan)
         bench.say(
-            f"  {name:18} {who:10} {share}loss {mean[who]['loss']:.5g} (+- {error:.2g})  "
-            f"{seconds:.2f} s of a processor"
+            f"  {name:18} {who:10} accuracy {share:6.2f} %  loss {mean[who]['loss']:.5g} "
+            f"(+- {error:.2g})  {seconds:.2f} s of a processor"
         )
         if who == "rill":
             ours_error = error
@@ -272,7 +273,7 @@ def judge(bench, name, found, majority, spread):
     loss = min(mean[who]["loss"] for who in peers)
     ours = mean["rill"]["loss"]
     bench.goal(
-        f"{name}: loss {100 * (ours / loss - 1):+.1f} % of the best peer's; 3 % or a standard error",
+        f"{name}: loss {100 * (ours / loss - 1):+.1f} % of the best peer's: 3 % or its error",
         ours <= 1.03 * loss or ours <= loss + ours_error,
     )
     if "accuracy" in mean["rill"]:

@@ -174,8 +174,10 @@ static int show(const model_config *c) {
 }
 
 int cmd_model(int argc, char **argv) {
-    static const struct option options[] = {
-        {"top", 1, NULL, 't'}, {"names", 1, NULL, 'n'}, {"help", 0, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"top", 1, NULL, 't'},
+                                            {"names", 1, NULL, 'n'},
+                                            {"help", 0, NULL, 'h'},
+                                            {0}};
     model_config config = {.top = 10};
     const char *words[1];
     int n = 0, status = tool_words("model", argc, argv, options, 1, words, &n, set_option, &config);

@@ -22,24 +22,25 @@ typedef struct predict_config {
 } predict_config;
 
 void cmd_predict_help(FILE *out) {
-    fputs("usage: rill predict FILE --model MODEL [OPTION...]\n"
-          "\n"
-          "Applies a model to svmlight text or binary data, prepared as the model says, and prints,\n"
-          "as they apply, 'accuracy', 'log_loss', 'auc', 'mse', 'rmse' and 'r2'.\n"
-          "\n"
-          "  --model FILE          from 'rill train' or LIBLINEAR's train\n"
-          "  -o, --output FILE     write the predicted label of each row\n"
-          "  --probability         and the probabilities of all labels, as LIBLINEAR's predict -b 1\n"
-          "  --scores FILE         write the decision values of each row\n"
-          "  --probabilities FILE  write the probabilities of each row, in the order of the labels\n"
-          "  --normalize           scale rows to norm 1, if the model does not say\n"
-          "  --hash BITS           hash features, with --seed N (1), if the model does not say\n"
-          "  --base B              index of the first feature in text: 0 or 1; default: found\n"
-          "  --ranks P             ranks to start (1)\n"
-          "  -h, --help            this text\n"
-          "\n"
-          "A FILE to write may be '-': standard output; figures then go to standard error.\n",
-          out);
+    fputs(
+        "usage: rill predict FILE --model MODEL [OPTION...]\n"
+        "\n"
+        "Applies a model to svmlight text or binary data, prepared as the model says, and prints,\n"
+        "as they apply, 'accuracy', 'log_loss', 'auc', 'mse', 'rmse' and 'r2'.\n"
+        "\n"
+        "  --model FILE          from 'rill train' or LIBLINEAR's train\n"
+        "  -o, --output FILE     write the predicted label of each row\n"
+        "  --probability         and the probabilities of all labels, as LIBLINEAR's predict -b 1\n"
+        "  --scores FILE         write the decision values of each row\n"
+        "  --probabilities FILE  write the probabilities of each row, in the order of the labels\n"
+        "  --normalize           scale rows to norm 1, if the model does not say\n"
+        "  --hash BITS           hash features, with --seed N (1), if the model does not say\n"
+        "  --base B              index of the first feature in text: 0 or 1; default: found\n"
+        "  --ranks P             ranks to start (1)\n"
+        "  -h, --help            this text\n"
+        "\n"
+        "A FILE to write may be '-': standard output; figures then go to standard error.\n",
+        out);
 }
 
 static int set_option(void *context, int option, const char *value) {
@@ -77,12 +78,10 @@ static int set_option(void *context, int option, const char *value) {
 
 static int read_options(int argc, char **argv, predict_config *c) {
     static const struct option options[] = {
-        {"model", 1, NULL, 'm'},         {"output", 1, NULL, 'o'},
-        {"probability", 0, NULL, 'p'},   {"scores", 1, NULL, 'S'},
-        {"probabilities", 1, NULL, 'P'}, {"normalize", 0, NULL, 'n'},
-        {"hash", 1, NULL, 'H'},          {"seed", 1, NULL, 's'},
-        {"base", 1, NULL, 'b'},          {"ranks", 1, NULL, 'r'},
-        {"help", 0, NULL, 'h'},          {0}};
+        {"model", 1, NULL, 'm'},  {"output", 1, NULL, 'o'},        {"probability", 0, NULL, 'p'},
+        {"scores", 1, NULL, 'S'}, {"probabilities", 1, NULL, 'P'}, {"normalize", 0, NULL, 'n'},
+        {"hash", 1, NULL, 'H'},   {"seed", 1, NULL, 's'},          {"base", 1, NULL, 'b'},
+        {"ranks", 1, NULL, 'r'},  {"help", 0, NULL, 'h'},          {0}};
     const char *words[1];
     int n = 0, status = tool_words("predict", argc, argv, options, 1, words, &n, set_option, c);
     if (status != EXIT_OK || c->help) return status;

@@ -97,8 +97,8 @@ static rill_status choose_C(train_run *run) {
     return status;
 }
 
-/* What the first run has chosen, so that it need not be chosen again; sgd where that was the default
- * then. */
+/* What the first run has chosen, so that it need not be chosen again; sgd where that was the
+ * default then. */
 static rill_status take_choices(train_run *run) {
     const train_config *config = run->config;
     rill_train_options saved = RILL_TRAIN_OPTIONS_INIT, *o = &run->options;
@@ -157,12 +157,11 @@ static void log_line(train_run *run, const rill_train_report *r) {
     const rill_train_options *o = &run->options;
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
                              run->config->file, "loss_name", run->look.loss, "solver",
-                             run->look.solver, "reducer",
-                             o->reducer ? o->reducer : "exact", "ranks", ranks, "epoch",
-                             (json_int_t)r->epoch, "samples", (json_int_t)r->samples, "steps",
-                             (json_int_t)r->steps, "sent_bytes", (json_int_t)r->sent_bytes,
-                             "memory_bytes", (json_int_t)r->memory_bytes, "algorithm",
-                             r->algorithm);
+                             run->look.solver, "reducer", o->reducer ? o->reducer : "exact",
+                             "ranks", ranks, "epoch", (json_int_t)r->epoch, "samples",
+                             (json_int_t)r->samples, "steps", (json_int_t)r->steps, "sent_bytes",
+                             (json_int_t)r->sent_bytes, "memory_bytes", (json_int_t)r->memory_bytes,
+                             "algorithm", r->algorithm);
     const rill_data_report *data = &run->data_report;
     json_object_set_new(line, "rows", json_integer((json_int_t)data->rows));
     json_object_set_new(line, "entries", json_integer((json_int_t)data->entries));
@@ -273,8 +272,7 @@ static int print_interrupted(const train_run *run) {
     if (!tool_speaks()) return EXIT_FAILED;
     fprintf(stderr, "rill: train: interrupted after epoch %llu; ",
             (unsigned long long)rill_trainer_epochs(run->trainer));
-    if (!run->config->checkpoint)
-        fprintf(stderr, "there is no --checkpoint to go on from\n");
+    if (!run->config->checkpoint) fprintf(stderr, "there is no --checkpoint to go on from\n");
     else {
         fprintf(stderr, "go on with: rill");
         for (int i = 0; i < run->argc; i++)
@@ -284,8 +282,8 @@ static int print_interrupted(const train_run *run) {
     return EXIT_FAILED;
 }
 
-/* Whether files that will be written can be: said before the first epoch, not after the last. Rank 0
- * asks; what is not a regular file is left alone. */
+/* Whether files that will be written can be: said before the first epoch, not after the last. Rank
+ * 0 asks; what is not a regular file is left alone. */
 static bool check_outputs(const train_config *config) {
     const char *paths[] = {config->model, config->checkpoint};
     int good = 1;
@@ -338,7 +336,8 @@ static int run_training(train_run *run) {
         return failed(NULL);
     run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
     rill_trainer_look(run->trainer, &run->look);
-    bool to_the_optimum = !strcmp(config->options.solver, "auto") && strcmp(run->look.solver, "sgd");
+    bool to_the_optimum = !strcmp(config->options.solver, "auto") &&
+                          strcmp(run->look.solver, "sgd");
     run->most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
     print_choice(run);
     if (config->model &&

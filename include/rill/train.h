@@ -203,8 +203,8 @@ RILL_API rill_status rill_model_free(rill_model **);
 RILL_API rill_status rill_model_look(const rill_model *, rill_model_view *);
 
 /* How a model was made. Files of LIBLINEAR do not say: loss is "" then. Lines behind the weights,
- * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash, normalize,
- * entries and checksum, which only who prepared the data knows. */
+ * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash,
+ * normalize, entries and checksum, which only who prepared the data knows. */
 typedef struct rill_model_about {
     size_t size;
     const char *loss, *scale; /* names as in rill_train_options, as long as the model */
@@ -240,8 +240,9 @@ typedef struct rill_metrics {
     double mse;      /* mean squared error; NaN in classification */
     double log_loss; /* mean of -log of the label's probability; NaN if there are none */
     double r2;       /* 1 - mse / variance of the targets; NaN in classification */
-    uint64_t unknown_rows; /* whose label the model does not know: they are wrong, and have no loss */
-    double unknown_label;  /* the lowest of these */
+    uint64_t
+        unknown_rows; /* whose label the model does not know: they are wrong, and have no loss */
+    double unknown_label; /* the lowest of these */
 } rill_metrics;
 #define RILL_METRICS_INIT                                                                          \
     { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0 }
@@ -385,9 +386,9 @@ RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
-/* Of a checkpoint, also of an earlier version: C, decay, scale, solver, multiclass, bias and intercept
- * that it was trained with; other options stay. So that a run that is resumed need not choose them
- * again. Local. */
+/* Of a checkpoint, also of an earlier version: C, decay, scale, solver, multiclass, bias and
+ * intercept that it was trained with; other options stay. So that a run that is resumed need not
+ * choose them again. Local. */
 RILL_API rill_status rill_checkpoint_options(const char *path, rill_train_options *);
 
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the
@@ -402,7 +403,7 @@ typedef struct rill_C_choice {
     int tries;
     /* C of each try with the scale taken, and its loss on rows that were not trained on */
     double tried[16], loss[16];
-    uint64_t rows;              /* of all ranks, trained on in a try */
+    uint64_t rows; /* of all ranks, trained on in a try */
     double seconds;
     double decay;           /* 0 where that was better, else that of the options */
     double tried_decay[16]; /* of each try */

@@ -56,11 +56,13 @@ rill_status rill__file_check(const char *path) {
                                             "read a file from several places: save them first");
     if (stat(path, &info) || S_ISREG(info.st_mode)) return RILL_OK; /* to open tells why not */
     if (S_ISDIR(info.st_mode))
-        return rill__data_fail(RILL_ERR_IO, "%s: is a folder: name a file in it, or put its files "
-                                            "together (cat %s/* > FILE)",
+        return rill__data_fail(RILL_ERR_IO,
+                               "%s: is a folder: name a file in it, or put its files "
+                               "together (cat %s/* > FILE)",
                                path, path);
-    return rill__data_fail(RILL_ERR_IO, "%s: is not a regular file, and ranks read one from several "
-                                        "places: save it first (cat %s > FILE)",
+    return rill__data_fail(RILL_ERR_IO,
+                           "%s: is not a regular file, and ranks read one from several "
+                           "places: save it first (cat %s > FILE)",
                            path, path);
 }
 

@@ -14,7 +14,7 @@ struct rill_model {
     int columns, labels;
     double *label;
     double bias;
-    double *weight; /* (features + (bias >= 0)) * columns */
+    double *weight;         /* (features + (bias >= 0)) * columns */
     rill_model_about about; /* but for the names, which follow; "": unknown */
     char loss[RILL__MODEL_WORD], scale[RILL__MODEL_WORD], multiclass[RILL__MODEL_WORD];
 };

@@ -60,8 +60,7 @@ rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const 
     s->of_bias = malloc((size_t)(2 + rill__pool_threads(o->pool)) * (size_t)o->columns *
                         sizeof *s->of_bias);
     if (o->factor) s->folded = malloc((size_t)o->n * sizeof *s->folded);
-    if (!s->z || !s->along || !s->curvature || !s->loss || !s->of_bias ||
-        (o->factor && !s->folded))
+    if (!s->z || !s->along || !s->curvature || !s->loss || !s->of_bias || (o->factor && !s->folded))
         return rill__data_memory("the solver");
     return rill_stream_create(RILL_F32, o->n, &s->stream);
 }

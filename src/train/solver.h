@@ -12,9 +12,9 @@ typedef struct rill__job {
     const rill_train_options *options;
     const float *start; /* what the bias, of each column, starts from; all other weights from 0 */
     uint64_t epoch;     /* done */
-    double lr;      /* current base, which bold-driver moves */
-    double kept, last; /* numbers of the solver's, which checkpoints keep */
-    void *state;    /* the solver's */
+    double lr;          /* current base, which bold-driver moves */
+    double kept, last;  /* numbers of the solver's, which checkpoints keep */
+    void *state;        /* the solver's */
 } rill__job;
 
 /* What an epoch was, on this rank. */

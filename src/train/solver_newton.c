@@ -86,7 +86,8 @@ static double precondition(const rill__objective *o, const float *diagonal, cons
     uint64_t columns = (uint64_t)o->columns, last = (o->features - 1) * columns;
     double product = 0;
     for (uint64_t j = 0; j < o->n; j++)
-        z[j] = (o->shift && j < last ? r[j] - o->shift[j / columns] * r[last + j % columns] : r[j]) /
+        z[j] = (o->shift && j < last ? r[j] - o->shift[j / columns] * r[last + j % columns]
+                                     : r[j]) /
                diagonal[j];
     for (uint64_t c = 0; o->shift && c < columns; c++) {
         double moved = 0;

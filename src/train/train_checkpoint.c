@@ -296,8 +296,9 @@ static bool read_settings(const char *settings, rill_train_options *o) {
 
 rill_status rill_checkpoint_options(const char *path, rill_train_options *o) {
     if (!path || !o || o->size != sizeof *o)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_checkpoint_options: an argument is NULL, or "
-                                                  "the options' size is wrong");
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "rill_checkpoint_options: an argument is NULL, or "
+                               "the options' size is wrong");
     rill__file file;
     checkpoint_head head = {.version = 0};
     char settings[SETTINGS] = "";

@@ -5,9 +5,9 @@
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or
  * hardly moves. If ten is no better than one, the same downwards. Newton's method, which starts a
  * try from the weights of the one before, also tries C times and divided by the root of ten in the
- * end. Where the scale is open this is done for each, "std" first if most features are in most rows,
- * else "none" first; another is taken if its loss is clearly lower. Of larger samples a scale that
- * is much worse at the C of the one before is given up after a try. Splits and sample do not depend
+ * end. Where the scale is open this is done for each, "std" first if most features are in most
+ * rows, else "none" first; another is taken if its loss is clearly lower. Of larger samples one
+ * that is much worse at the C of the one before is given up after a try. Splits and sample do not depend
  * on the options' seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
@@ -116,8 +116,8 @@ static rill_status gather(const search *s, void **array, uint64_t n, MPI_Datatyp
         total += counts[r];
     }
     void *all = malloc(((size_t)total + 1) * size);
-    rill_status status = rill__data_agree(s->mpi, all ? RILL_OK
-                                                      : rill__data_memory("rows to choose C by"));
+    rill_status status = rill__data_agree(s->mpi,
+                                          all ? RILL_OK : rill__data_memory("rows to choose C by"));
     if (status == RILL_OK)
         MPI_Allgatherv(*array, mine, type, all, counts, counts + s->ranks, type, s->mpi);
     if (status != RILL_OK) {
@@ -272,8 +272,8 @@ static rill_status walk(search *s, double by) {
     for (double C = s->choice->C * by; C > 0.5 * least_C && C < 2 * most_C; C *= by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
-        bool goes_on = loss < (1 - gain) * s->best || (s->newton && loss < (1 + flat) * before &&
-                                                       loss > (1 - flat) * before);
+        bool goes_on = loss < (1 - gain) * s->best ||
+                       (s->newton && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
         if (!goes_on) break;
         before = loss;

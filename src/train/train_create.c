@@ -224,8 +224,8 @@ rill_status rill_trainer_look(const rill_trainer *t, rill_train_look *out) {
     return RILL_OK;
 }
 
-/* Softmax does not see what all columns have in common: of intercepts, that nothing penalises, it is
- * left to chance. */
+/* Softmax does not see what all columns have in common: of intercepts, that nothing penalises, it
+ * is left to chance. */
 static void centre_intercepts(const rill_trainer *t, rill_model *m) {
     double *intercept = m->weight + t->objective.penalised, mean = 0;
     for (int c = 0; c < m->columns; c++)

@@ -60,8 +60,7 @@ static rill_status add_ranks(rill_trainer *t, columns *c) {
     if (t->team.ranks == 1) return RILL_OK;
     RILL_TRY_DATA(rill__team_comm(&t->team));
     rill_status status = rill_allreduce(t->team.comm, c->magnitudes, c->magnitudes, RILL_MAX, NULL);
-    if (status == RILL_OK)
-        status = rill_allreduce(t->team.comm, c->sums, c->sums, RILL_SUM, NULL);
+    if (status == RILL_OK) status = rill_allreduce(t->team.comm, c->sums, c->sums, RILL_SUM, NULL);
     if (status == RILL_OK) status = rill_stream_get_dense(c->magnitudes, c->most);
     if (status == RILL_OK) status = rill_stream_get_dense(c->sums, c->sum);
     if (status != RILL_OK) rill__team_refuse(&t->team, 2);
@@ -100,8 +99,7 @@ static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
     if (scaled) o->factor = malloc(n * sizeof *o->factor);
     if (centred) o->shift = malloc(n * sizeof *o->shift);
     if (centred) o->spread = malloc(n * sizeof *o->spread);
-    if (status == RILL_OK &&
-        ((scaled && !o->factor) || (centred && (!o->shift || !o->spread))))
+    if (status == RILL_OK && ((scaled && !o->factor) || (centred && (!o->shift || !o->spread))))
         status = rill__data_memory("the columns' scale");
     status = rill__data_agree(t->team.mpi, status);
     if (status == RILL_OK) status = add_ranks(t, &c);

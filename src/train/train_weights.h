@@ -11,7 +11,7 @@ typedef enum rill__optimizer { RILL__PLAIN, RILL__MOMENTUM, RILL__ADAGRAD } rill
 
 typedef struct rill__weights {
     uint64_t n;
-    float *w;          /* plain: to be multiplied by scale */
+    float *w;           /* plain: to be multiplied by scale */
     uint64_t penalised; /* the first of them, which alone decay */
     double lambda, mu;  /* of the mean loss: lambda/2 |w|^2 + mu |w|_1 */
     rill__optimizer kind;

@@ -108,7 +108,7 @@ static void test_units(void) {
         double within;
     } cases[] = {{"newton", "max", 2, 40, 1e-4}, {"newton", "std", 2, 40, 1e-3},
                  {"newton", "max", 3, 40, 1e-4}, {"newton", "max", 0, 40, 1e-4},
-                 {"hybrid", "max", 2, 40, 1e-4},  {"sgd", "max", 2, 6, 1e-4},
+                 {"hybrid", "max", 2, 40, 1e-4}, {"sgd", "max", 2, 6, 1e-4},
                  {"scd", "max", 2, 6, 1e-4}};
     static const change changes[] = {{1, 1000, 0}, {DENSE + 3, 1e-6, 0}, {0, 1, -0.001}};
     static double before[ROWS * 8], after[ROWS * 8];
@@ -132,7 +132,8 @@ static void test_units(void) {
     }
 }
 
-/* Newton and the hybrid agree, and the others, slow where columns are not centred, come near; where there is an intercept, probabilities have the shares of the labels. */
+/* Newton and the hybrid agree, and the others, slow where columns are not centred, come near; where
+ * there is an intercept, probabilities have the shares of the labels. */
 static void test_optimum(void) {
     static const struct {
         const char *solver, *multiclass;

@@ -1,10 +1,11 @@
-# rill predict and rill model: models say how data are prepared, figures, outputs, unknown labels, what is in a model.
+# rill predict and rill model: models say how data are prepared, figures, outputs, unknown labels.
 . "$(dirname "$0")/common.bash"
 not_simulated
 
 run 0 "$RILL" model --help
 grep -oE -- '--[A-Za-z][A-Za-z0-9-]+' "$tmp/out" | sort -u | while read -r option; do
-    grep -qE -- "Fl (h , )?-${option#--}( |\$)" "$root/man/rill-model.1" || fail "$option is not in the manual of model"
+    grep -qE -- "Fl (h , )?-${option#--}( |\$)" "$root/man/rill-model.1" ||
+        fail "$option is not in the manual of model"
 done
 
 awk 'BEGIN { srand(5); for (i = 0; i < 300; i++) { a = rand(); b = rand(); c = int(3 * rand())
@@ -29,9 +30,12 @@ run 2 "$RILL" predict "$tmp/data" --model "$tmp/plain" --hash 5
 has "$tmp/err" "were not hashed"
 
 # Outputs: a line a row, to files or standard output, where figures make room.
-run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores "$tmp/scores" --probabilities "$tmp/p" -o "$tmp/labels"
-paste "$tmp/scores" "$tmp/p" "$tmp/labels" | awk '{ q = 1 / (1 + exp(-$1)); if ((q - $2) ^ 2 + ($2 + $3 - 1) ^ 2 > 1e-12) exit 1
-    if (($1 > 0) != ($4 == 1)) exit 1; n++ } END { exit n != 300 }' || fail "scores, probabilities and labels differ"
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores "$tmp/scores" \
+    --probabilities "$tmp/p" -o "$tmp/labels"
+paste "$tmp/scores" "$tmp/p" "$tmp/labels" | awk '{ q = 1 / (1 + exp(-$1))
+    if ((q - $2) ^ 2 + ($2 + $3 - 1) ^ 2 > 1e-12) bad = 1
+    if (($1 > 0) != ($4 == 1)) bad = 1; n++ } END { exit bad || n != 300 }' ||
+    fail "scores, probabilities and labels differ"
 run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores -
 cmp -s "$tmp/out" "$tmp/scores" || fail "--scores - is not what --scores FILE has"
 has "$tmp/err" "accuracy" "log_loss" "auc"
@@ -55,8 +59,8 @@ has "$tmp/err" "probabilities need a model of logistic regression"
 # What is in a model; LIBLINEAR's models know nothing of their making.
 printf 'length\nwidth\n' >"$tmp/names"
 run 0 "$RILL" model "$tmp/plain" --names "$tmp/names" --top 2
-has "$tmp/out" "labels        1 -1" "features      7" "scale         max" "loss          logistic" "intercept" \
-    "trained on    300 rows" "largest weights, for label 1:" "length"
+has "$tmp/out" "labels        1 -1" "features      7" "scale         max" "intercept" \
+    "loss          logistic" "trained on    300 rows" "largest weights, for label 1:" "length"
 run 0 "$RILL" model "$tmp/model" --top 0
 has "$tmp/out" "hash          6 bits, seed 3" "normalize     yes"
 sed '/^# rill/,$d' "$tmp/plain" >"$tmp/liblinear"
