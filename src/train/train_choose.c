@@ -7,8 +7,8 @@
  * try from the weights of the one before, also tries C times and divided by the root of ten in the
  * end. Where the scale is open this is done for each, "std" first if most features are in most
  * rows, else "none" first; another is taken if its loss is clearly lower. Of larger samples one
- * that is much worse at the C of the one before is given up after a try. Splits and sample do not depend
- * on the options' seed: it is no reason for another model.
+ * that is much worse at the C of the one before is given up after a try. Splits and sample do not
+ * depend on the options' seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
