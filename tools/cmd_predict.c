@@ -2,21 +2,21 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "launch.h"
 #include "parse.h"
 #include "tool.h"
 #include "tool_output.h"
 #include "tool_progress.h"
+#include "world_train.h"
 
 #include <math.h>
-#include <mpi.h>
 #include <rill/train.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct predict_config {
     const char *file, *model, *output, *scores, *probabilities;
-    int ranks, hash_bits, base;
+    world_options where;
+    int hash_bits, base;
     uint64_t seed;
     bool normalize, probability, seed_given, help;
 } predict_config;
@@ -37,6 +37,8 @@ void cmd_predict_help(FILE *out) {
         "  --hash BITS           hash features, with --seed N (1), if the model does not say\n"
         "  --base B              index of the first feature in text: 0 or 1; default: found\n"
         "  --ranks P             ranks to start (1)\n"
+        "  --link L              what carries messages: mpi, ucx or local, as in 'rill train'\n"
+        "  --hostfile FILE       hosts to start them on, as in 'rill train'\n"
         "  -h, --help            this text\n"
         "\n"
         "A FILE to write may be '-': standard output; figures then go to standard error.\n",
@@ -45,6 +47,8 @@ void cmd_predict_help(FILE *out) {
 
 static int set_option(void *context, int option, const char *value) {
     predict_config *c = context;
+    int status;
+    if (world_option("predict", option, value, &c->where, &status)) return status;
     switch (option) {
     case 'm': c->model = value; break;
     case 'o': c->output = value; break;
@@ -66,10 +70,6 @@ static int set_option(void *context, int option, const char *value) {
         if (!parse_int(value, 0, 1, &c->base))
             return tool_usage("predict", "--base: '%s' is not 0 or 1", value);
         break;
-    case 'r':
-        if (!parse_int(value, 1, 65536, &c->ranks))
-            return tool_usage("predict", "--ranks: '%s' is not a number of ranks", value);
-        break;
     case 'h': c->help = true; break;
     default: return EXIT_USAGE;
     }
@@ -77,11 +77,18 @@ static int set_option(void *context, int option, const char *value) {
 }
 
 static int read_options(int argc, char **argv, predict_config *c) {
-    static const struct option options[] = {
-        {"model", 1, NULL, 'm'},  {"output", 1, NULL, 'o'},        {"probability", 0, NULL, 'p'},
-        {"scores", 1, NULL, 'S'}, {"probabilities", 1, NULL, 'P'}, {"normalize", 0, NULL, 'n'},
-        {"hash", 1, NULL, 'H'},   {"seed", 1, NULL, 's'},          {"base", 1, NULL, 'b'},
-        {"ranks", 1, NULL, 'r'},  {"help", 0, NULL, 'h'},          {0}};
+    static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                            {"output", 1, NULL, 'o'},
+                                            {"probability", 0, NULL, 'p'},
+                                            {"scores", 1, NULL, 'S'},
+                                            {"probabilities", 1, NULL, 'P'},
+                                            {"normalize", 0, NULL, 'n'},
+                                            {"hash", 1, NULL, 'H'},
+                                            {"seed", 1, NULL, 's'},
+                                            {"base", 1, NULL, 'b'},
+                                            {"help", 0, NULL, 'h'},
+                                            WORLD_OPTIONS,
+                                            {0}};
     const char *words[1];
     int n = 0, status = tool_words("predict", argc, argv, options, 1, words, &n, set_option, c);
     if (status != EXIT_OK || c->help) return status;
@@ -159,54 +166,58 @@ static char *make_lines(const predicted *r, what kind, size_t *size) {
     return NULL;
 }
 
-/* Rank after rank sends its lines to rank 0, which writes them. 0 or an errno, on all. */
-static int write_lines(const char *path, const char *head, char *text, size_t size) {
-    enum { TAG = 7, CHUNK = 1 << 20 };
-    static char chunk[CHUNK];
-    int rank, ranks, error = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (rank) {
-        uint64_t n = size;
-        MPI_Send(&n, 1, MPI_UINT64_T, 0, TAG, MPI_COMM_WORLD);
-        for (size_t at = 0; at < size; at += CHUNK)
-            MPI_Send(text + at, (int)(size - at < CHUNK ? size - at : CHUNK), MPI_CHAR, 0, TAG,
-                     MPI_COMM_WORLD);
-    } else {
-        rill__outfile out;
+/* Rank after rank tells its lines, and rank 0 writes them. 0 or an errno, on all. */
+static int write_lines(const tool_world *w, const char *path, const char *head, char *text,
+                       size_t size) {
+    enum { CHUNK = 1 << 16 };
+    char chunk[CHUNK];
+    int error = 0;
+    rill__outfile out;
+    if (w->rank == 0) {
         error = rill__outfile_open(path, &out);
         if (!error) error = rill__outfile_write(&out, head, strlen(head));
         if (!error) error = rill__outfile_write(&out, text, size);
-        for (int r = 1; r < ranks; r++) {
-            uint64_t n;
-            MPI_Recv(&n, 1, MPI_UINT64_T, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            for (uint64_t at = 0; at < n; at += CHUNK) {
-                int part = (int)(n - at < CHUNK ? n - at : CHUNK);
-                MPI_Recv(chunk, part, MPI_CHAR, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                if (!error) error = rill__outfile_write(&out, chunk, (size_t)part);
-            }
+    }
+    for (int r = 1; r < w->size; r++) {
+        uint64_t n = size;
+        world_bcast(w, &n, sizeof n, r);
+        for (uint64_t at = 0; at < n; at += CHUNK) {
+            size_t part = (size_t)(n - at < CHUNK ? n - at : CHUNK);
+            if (w->rank == r) memcpy(chunk, text + at, part);
+            world_bcast(w, chunk, part, r);
+            if (w->rank == 0 && !error) error = rill__outfile_write(&out, chunk, part);
         }
+    }
+    if (w->rank == 0) {
         int closed = rill__outfile_close(&out, !error);
         if (!error) error = closed;
     }
-    MPI_Bcast(&error, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    world_bcast(w, &error, sizeof error, 0);
     return error;
 }
 
-/* The others would wait. */
-static void abort_memory(void) {
-    fprintf(stderr, "rill: predict: out of memory\n");
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILED);
+/* All ranks get the failure of the lowest rank that has one: where only some can read the model,
+ * too. */
+static rill_status agree(const tool_world *w, rill_status mine) {
+    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
+    if (first == w->size) return RILL_OK;
+    char detail[512];
+    int status = mine;
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    world_bcast(w, &status, sizeof status, first);
+    world_bcast(w, detail, sizeof detail, first);
+    return rill_error_set((rill_status)status, detail);
 }
 
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
-static rill_status write_one(const predicted *r, what kind, const char *path) {
+static rill_status write_one(const tool_world *w, const predicted *r, what kind, const char *path) {
     if (!path) return RILL_OK;
     char head[4096] = "";
     size_t size = 0, at = 0;
     char *text = make_lines(r, kind, &size);
-    if (!text) abort_memory();
+    rill_status status = text ? RILL_OK : rill_error_set(RILL_ERR_MEMORY, "out of memory");
+    status = agree(w, status);
     if (kind == LABELS_PROBABILITIES) {
         at = (size_t)snprintf(head, sizeof head, "labels");
         for (int k = 0; k < r->view.labels && at < sizeof head - 32; k++)
@@ -214,14 +225,16 @@ static rill_status write_one(const predicted *r, what kind, const char *path) {
         snprintf(head + at, sizeof head - at, "\n");
     }
     fflush(stdout);
-    int error = write_lines(is_stdout(path) ? "/dev/stdout" : path, head, text, size);
+    const char *to = is_stdout(path) ? "/dev/stdout" : path;
+    int error = status == RILL_OK ? write_lines(w, to, head, text, size) : 0;
     free(text);
-    if (!error) return RILL_OK;
+    if (!error) return status;
     snprintf(head, sizeof head, "%s: cannot be written: %s", path, strerror(error));
     return rill_error_set(RILL_ERR_IO, head);
 }
 
-static rill_status output(const predict_config *c, const rill_model *m, const rill_dataset *set) {
+static rill_status output(const tool_world *w, const predict_config *c, const rill_model *m,
+                          const rill_dataset *set) {
     predicted r = {.model = m, .view = RILL_MODEL_VIEW_INIT};
     rill_data_view data = RILL_DATA_VIEW_INIT;
     rill_model_look(m, &r.view);
@@ -232,11 +245,13 @@ static rill_status output(const predict_config *c, const rill_model *m, const ri
     r.rows = data.rows;
     r.decision = malloc((size_t)(r.rows * (uint64_t)r.view.columns + 1) * sizeof *r.decision);
     r.label = malloc(((size_t)r.rows + 1) * sizeof *r.label);
-    if (!r.decision || !r.label || rill_model_predict(m, set, r.decision, r.label) != RILL_OK)
-        abort_memory();
-    rill_status status = write_one(&r, c->probability ? LABELS_PROBABILITIES : LABELS, c->output);
-    if (status == RILL_OK) status = write_one(&r, SCORES, c->scores);
-    if (status == RILL_OK) status = write_one(&r, PROBABILITIES, c->probabilities);
+    rill_status status = r.decision && r.label ? rill_model_predict(m, set, r.decision, r.label)
+                                               : rill_error_set(RILL_ERR_MEMORY, "out of memory");
+    status = agree(w, status);
+    if (status == RILL_OK)
+        status = write_one(w, &r, c->probability ? LABELS_PROBABILITIES : LABELS, c->output);
+    if (status == RILL_OK) status = write_one(w, &r, SCORES, c->scores);
+    if (status == RILL_OK) status = write_one(w, &r, PROBABILITIES, c->probabilities);
     free(r.decision);
     free(r.label);
     return status;
@@ -257,43 +272,27 @@ static void print_metrics(const predict_config *c, const rill_metrics *m) {
                 (unsigned long long)m->unknown_rows, m->unknown_label);
 }
 
-/* All ranks get the failure of the lowest rank that has one: where only some can read the model,
- * too. */
-static rill_status agree(rill_status mine) {
-    struct {
-        int good, rank;
-    } first = {mine == RILL_OK, 0};
-    MPI_Comm_rank(MPI_COMM_WORLD, &first.rank);
-    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
-    if (first.good) return RILL_OK;
-    char detail[512];
-    int status = mine;
-    snprintf(detail, sizeof detail, "%s", rill_last_error());
-    MPI_Bcast(&status, 1, MPI_INT, first.rank, MPI_COMM_WORLD);
-    MPI_Bcast(detail, sizeof detail, MPI_CHAR, first.rank, MPI_COMM_WORLD);
-    return rill_error_set((rill_status)status, detail);
-}
-
-static rill_status predict(const predict_config *c, const rill_model *model) {
+static rill_status predict(const tool_world *w, const predict_config *c, const rill_model *model) {
     rill_dataset *set = NULL;
     rill_data_options options = RILL_DATA_OPTIONS_INIT;
     rill_metrics metrics = RILL_METRICS_INIT;
     options.base = c->base;
-    rill_status status = rill_dataset_load(MPI_COMM_WORLD, c->file, &options, &set);
+    rill_status status = world_dataset_load(w, c->file, &options, &set);
     if (status == RILL_OK && c->hash_bits) status = rill_dataset_hash(set, c->hash_bits, c->seed);
     if (status == RILL_OK && c->normalize) status = rill_dataset_normalize(set);
-    if (status == RILL_OK) status = rill_model_evaluate(MPI_COMM_WORLD, model, set, &metrics);
-    if (status == RILL_OK) status = output(c, model, set);
+    if (status == RILL_OK) status = world_model_evaluate(w, model, set, &metrics);
+    if (status == RILL_OK) status = output(w, c, model, set);
     if (status == RILL_OK) print_metrics(c, &metrics);
     rill_dataset_free(&set);
     return status;
 }
 
-static int run(predict_config *c) {
+static int run_all(const tool_world *w, const void *context) {
+    predict_config c = *(const predict_config *)context; /* ranks may be threads */
     rill_model *model = NULL;
-    rill_status done = agree(rill_model_load(c->model, &model));
-    int status = done == RILL_OK ? follow_model(c, model) : EXIT_FAILED;
-    if (status == EXIT_OK) done = predict(c, model);
+    rill_status done = agree(w, rill_model_load(c.model, &model));
+    int status = done == RILL_OK ? follow_model(&c, model) : EXIT_FAILED;
+    if (status == EXIT_OK) done = predict(w, &c, model);
     rill_model_free(&model);
     if (done == RILL_OK) return status;
     tool_error("predict: %s", rill_last_error());
@@ -301,14 +300,19 @@ static int run(predict_config *c) {
 }
 
 int cmd_predict(int argc, char **argv) {
-    predict_config config = {.ranks = 1, .base = -1, .seed = 1};
+    predict_config config = {.base = -1, .seed = 1};
     int status = read_options(argc, argv, &config);
     if (status != EXIT_OK) return status;
     if (config.help) {
         if (tool_speaks()) cmd_predict_help(stdout);
         return EXIT_OK;
     }
-    if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
-    tool_mpi_begin(MPI_THREAD_SINGLE);
-    return run(&config);
+    return world_run(&(world_job){.command = "predict",
+                                  .options = &config.where,
+                                  .ranks = 1,
+                                  .argc = argc,
+                                  .argv = argv,
+                                  .tune_malloc = true,
+                                  .run = run_all,
+                                  .context = &config});
 }

@@ -2,15 +2,14 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "launch.h"
 #include "table.h"
 #include "tool.h"
 #include "tool_output.h"
 #include "train_config.h"
+#include "world_train.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 typedef struct train_run {
+    const tool_world *world;
     const train_config *config;
     rill_train_options options; /* with what was chosen */
     rill_dataset *data, *valid;
@@ -49,8 +49,9 @@ static int failed(const char *doing) {
     return EXIT_FAILED;
 }
 
-static rill_status load(const train_config *config, const char *path, rill_dataset **out) {
-    rill_status status = rill_dataset_load(MPI_COMM_WORLD, path, &config->data, out);
+static rill_status load(const train_run *run, const char *path, rill_dataset **out) {
+    const train_config *config = run->config;
+    rill_status status = world_dataset_load(run->world, path, &config->data, out);
     if (status == RILL_OK && config->hash_bits)
         status = rill_dataset_hash(*out, config->hash_bits, config->options.seed);
     if (status == RILL_OK && config->normalize) status = rill_dataset_normalize(*out);
@@ -73,7 +74,7 @@ static void print_data(const train_run *run) {
 
 static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options, &choice);
+    rill_status status = world_choose_C(run->world, run->data, &run->options, &choice);
     run->options.C = choice.C;
     run->options.decay = choice.decay;
     run->options.scale = choice.scale;
@@ -116,17 +117,14 @@ static rill_status take_choices(train_run *run) {
 }
 
 /* All ranks fail where one does. */
-static rill_status agree(rill_status mine) {
+static rill_status agree(const tool_world *w, rill_status mine) {
+    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
+    if (first == w->size) return RILL_OK;
     char detail[512];
-    int failed = mine != RILL_OK, rank, any[2];
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    any[0] = failed ? rank : 1 << 30;
-    MPI_Allreduce(&any[0], &any[1], 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (any[1] == 1 << 30) return RILL_OK;
-    snprintf(detail, sizeof detail, "%s", rill_last_error());
     int status = mine;
-    MPI_Bcast(&status, 1, MPI_INT, any[1], MPI_COMM_WORLD);
-    MPI_Bcast(detail, sizeof detail, MPI_CHAR, any[1], MPI_COMM_WORLD);
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    world_bcast(w, &status, sizeof status, first);
+    world_bcast(w, detail, sizeof detail, first);
     return rill_error_set((rill_status)status, detail);
 }
 
@@ -152,13 +150,11 @@ static void put_number(json_t *object, const char *key, double value) {
 
 static void log_line(train_run *run, const rill_train_report *r) {
     if (!tool_records_wanted(&run->log)) return;
-    int ranks;
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const rill_train_options *o = &run->options;
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
                              run->config->file, "loss_name", run->look.loss, "solver",
                              run->look.solver, "reducer", o->reducer ? o->reducer : "exact",
-                             "ranks", ranks, "epoch", (json_int_t)r->epoch, "samples",
+                             "ranks", run->world->size, "epoch", (json_int_t)r->epoch, "samples",
                              (json_int_t)r->samples, "steps", (json_int_t)r->steps, "sent_bytes",
                              (json_int_t)r->sent_bytes, "memory_bytes", (json_int_t)r->memory_bytes,
                              "algorithm", r->algorithm);
@@ -195,7 +191,7 @@ static void log_line(train_run *run, const rill_train_report *r) {
  * stop. */
 static bool log_is_good(train_run *run) {
     int bad = run->log.failed;
-    if (run->config->log) MPI_Bcast(&bad, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (run->config->log) world_bcast(run->world, &bad, sizeof bad, 0);
     run->log.failed = bad;
     return !bad;
 }
@@ -221,10 +217,8 @@ static bool is_enough(const train_run *run) {
 }
 
 /* On any rank. */
-static bool is_interrupted(void) {
-    int asked = asked_to_stop != 0;
-    MPI_Allreduce(MPI_IN_PLACE, &asked, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return asked;
+static bool is_interrupted(const train_run *run) {
+    return world_int(run->world, asked_to_stop != 0, WORLD_MAX);
 }
 
 static rill_status train_epochs(train_run *run) {
@@ -247,7 +241,7 @@ static rill_status train_epochs(train_run *run) {
         print_epoch(run, &report);
         if (!log_is_good(run)) return RILL_OK;
         run->stopped = is_enough(run) || report.converged;
-        run->interrupted = !run->stopped && is_interrupted();
+        run->interrupted = !run->stopped && is_interrupted(run);
         run->stopped |= run->interrupted;
         bool last = run->stopped || report.epoch >= run->most_epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
@@ -284,7 +278,8 @@ static int print_interrupted(const train_run *run) {
 
 /* Whether files that will be written can be: said before the first epoch, not after the last. Rank
  * 0 asks; what is not a regular file is left alone. */
-static bool check_outputs(const train_config *config) {
+static bool check_outputs(const train_run *run) {
+    const train_config *config = run->config;
     const char *paths[] = {config->model, config->checkpoint};
     int good = 1;
     for (int i = 0; i < 2 && tool_speaks(); i++) {
@@ -297,7 +292,7 @@ static bool check_outputs(const train_config *config) {
         tool_error("train: %s: cannot be written: %s", paths[i], strerror(error));
         good = 0;
     }
-    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    world_bcast(run->world, &good, sizeof good, 0);
     return good;
 }
 
@@ -320,18 +315,18 @@ static rill_status write_model(const train_run *run) {
 
 static int run_training(train_run *run) {
     const train_config *config = run->config;
-    if (!check_outputs(config)) return EXIT_FAILED;
-    if (load(config, config->file, &run->data) != RILL_OK) return failed(NULL);
-    if (config->valid_file && load(config, config->valid_file, &run->valid) != RILL_OK)
+    if (!check_outputs(run)) return EXIT_FAILED;
+    if (load(run, config->file, &run->data) != RILL_OK) return failed(NULL);
+    if (config->valid_file && load(run, config->valid_file, &run->valid) != RILL_OK)
         return failed(NULL);
     run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
     run->options = config->options;
     if (config->resume) {
-        if (agree(take_choices(run)) != RILL_OK) return failed(NULL);
+        if (agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
     } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
-    if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &run->options, &run->trainer) !=
+    if (world_trainer_create(run->world, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)
         return failed(NULL);
     run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
@@ -340,9 +335,9 @@ static int run_training(train_run *run) {
                           strcmp(run->look.solver, "sgd");
     run->most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
     print_choice(run);
-    if (config->model &&
-        rill_dataset_checksum(MPI_COMM_WORLD, run->data, &run->checksum) != RILL_OK)
+    if (config->model && rill_dataset_checksum(run->data, &run->checksum) != RILL_OK)
         return failed(NULL);
+    world_u64(run->world, &run->checksum, 1, WORLD_SUM);
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
     if (tool_speaks()) tool_records_open(&run->log, config->resume);
     if (!log_is_good(run)) return EXIT_FAILED;
@@ -354,9 +349,26 @@ static int run_training(train_run *run) {
     print_end(run, objective, loss);
     int written = write_model(run) == RILL_OK;
     if (!written) failed(NULL);
-    MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    world_bcast(run->world, &written, sizeof written, 0);
     if (run->interrupted) return print_interrupted(run);
     return written ? EXIT_OK : EXIT_FAILED;
+}
+
+typedef struct context_of_run {
+    const train_config *config;
+    int argc;
+    char **argv;
+} context_of_run;
+
+static int run_all(const tool_world *w, const void *context) {
+    const context_of_run *c = context;
+    train_run run = {.world = w, .config = c->config, .argc = c->argc, .argv = c->argv};
+    int status = run_training(&run);
+    rill_trainer_free(&run.trainer);
+    rill_dataset_free(&run.data);
+    rill_dataset_free(&run.valid);
+    if (!tool_records_close(&run.log, status == EXIT_OK)) status = EXIT_FAILED;
+    return status;
 }
 
 int cmd_train(int argc, char **argv) {
@@ -367,13 +379,14 @@ int cmd_train(int argc, char **argv) {
         if (tool_speaks()) cmd_train_help(stdout);
         return EXIT_OK;
     }
-    if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
-    tool_mpi_begin(MPI_THREAD_FUNNELED);
-    train_run run = {.config = &config, .argc = argc, .argv = argv};
-    status = run_training(&run);
-    rill_trainer_free(&run.trainer);
-    rill_dataset_free(&run.data);
-    rill_dataset_free(&run.valid);
-    if (!tool_records_close(&run.log, status == EXIT_OK)) status = EXIT_FAILED;
-    return status;
+    context_of_run context = {&config, argc, argv};
+    return world_run(&(world_job){.command = "train",
+                                  .options = &config.where,
+                                  .ranks = 1,
+                                  .argc = argc,
+                                  .argv = argv,
+                                  .tune_malloc = true,
+                                  .threads = TOOL_FUNNELED,
+                                  .run = run_all,
+                                  .context = &context});
 }

@@ -17,8 +17,8 @@ void cmd_train_help(FILE *out) {
         "\n"
         "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
         "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1, with an intercept that is\n"
-        "not penalised. What is left open is chosen from the data and printed. Started without\n"
-        "mpirun it starts mpirun itself.\n"
+        "not penalised. What is left open is chosen from the data and printed. It starts its\n"
+        "ranks itself (1), unless a launcher has.\n"
         "\n"
         "What is trained:\n"
         "  --loss L            a name from 'rill info' (logistic; squared in regression)\n"
@@ -43,6 +43,10 @@ void cmd_train_help(FILE *out) {
         "\n"
         "How:\n"
         "  --ranks P           ranks to start (1)\n"
+        "  --link L            what carries messages: mpi (ranks by mpirun), ucx (processes that\n"
+        "                      rill starts), local (threads); default: mpi if it was built with "
+        "it\n"
+        "  --hostfile FILE     hosts to start them on, HOST slots=N a line: by ssh, or mpirun\n"
         "  --threads N         threads of each rank; the results do not depend on it (1)\n"
         "  --solver S          a name from 'rill info'; auto (default): sgd if one of its options\n"
         "                      is given, else newton, or hybrid for large data\n"
@@ -62,7 +66,7 @@ void cmd_train_help(FILE *out) {
         "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
         "\n"
         "What travels:\n"
-        "  --dense             whole vectors, by MPI\n"
+        "  --dense             whole vectors, by MPI where it is there\n"
         "  --algorithm A       of the exact sum; a name from 'rill info'\n"
         "  --codec C           of indices; a name from 'rill info'\n"
         "  --reducer R         instead of the exact sum: a reducer from 'rill info', or topk\n"
@@ -122,7 +126,6 @@ enum {
     OPT_REDUCER,
     OPT_ALGORITHM,
     OPT_CODEC,
-    OPT_RANKS,
     OPT_EARLY,
     OPT_HASH,
     OPT_BASE,
@@ -169,7 +172,7 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"reducer", 1, NULL, OPT_REDUCER},
                                         {"algorithm", 1, NULL, OPT_ALGORITHM},
                                         {"codec", 1, NULL, OPT_CODEC},
-                                        {"ranks", 1, NULL, OPT_RANKS},
+                                        WORLD_OPTIONS,
                                         {"early-stop", 1, NULL, OPT_EARLY},
                                         {"hash", 1, NULL, OPT_HASH},
                                         {"base", 1, NULL, OPT_BASE},
@@ -249,15 +252,13 @@ static const char **text_option(train_config *c, int option) {
 }
 
 static int set_rest(train_config *c, int option, const char *value) {
+    int status;
+    if (world_option("train", option, value, &c->where, &status)) return status;
     switch (option) {
     case OPT_SEED:
         if (strcmp(value, "0") && !parse_count(value, &c->options.seed))
             return usage("seed", value, "a number");
         if (!strcmp(value, "0")) c->options.seed = 0;
-        break;
-    case OPT_RANKS:
-        if (!parse_int(value, 1, 65536, &c->ranks))
-            return usage("ranks", value, "a number of ranks");
         break;
     case OPT_THREADS:
         if (!parse_int(value, 1, 256, &c->options.threads))

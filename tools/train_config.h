@@ -5,6 +5,8 @@
 #ifndef RILL_TOOL_TRAIN_CONFIG_H
 #define RILL_TOOL_TRAIN_CONFIG_H
 
+#include "world.h"
+
 #include <rill/train.h>
 #include <stdbool.h>
 
@@ -12,7 +14,8 @@ typedef struct train_config {
     rill_train_options options;
     rill_data_options data;
     const char *file, *valid_file, *model, *checkpoint, *log;
-    int ranks, early_stop, hash_bits;
+    world_options where;
+    int early_stop, hash_bits;
     uint64_t epochs; /* 0: by the solver */
     uint64_t checkpoint_every;
     bool normalize, resume, quiet, help;
@@ -22,10 +25,7 @@ typedef struct train_config {
     bool bias_open; /* neither given nor left out */
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
-    {                                                                                              \
-        .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .ranks = 1,            \
-        .checkpoint_every = 1                                                                      \
-    }
+    { .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .checkpoint_every = 1 }
 
 /* Returns an exit status. */
 int train_config_read(int argc, char **argv, train_config *);

@@ -69,8 +69,12 @@ typedef struct rill_data_report {
  *
  * Binary. Rank r has the rows [r R/P, (r+1) R/P). Values are used in the mapped file, which must
  * therefore stay as it is while the data set lives; the options' base has no effect. */
+RILL_API rill_status rill_dataset_load_on(rill_comm *, const char *path,
+                                          const rill_data_options *or_null, rill_dataset **out);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_dataset_load(MPI_Comm, const char *path, const rill_data_options *or_null,
                                        rill_dataset **out);
+#endif
 RILL_API rill_status rill_dataset_free(rill_dataset **); /* NULL and pointer to NULL are fine */
 RILL_API rill_status rill_dataset_report(const rill_dataset *, rill_data_report *);
 
@@ -94,7 +98,11 @@ RILL_API rill_status rill_dataset_view(const rill_dataset *, rill_data_view *);
 
 /* A data set from arrays, which are checked and copied. dim is the least dimension; entries,
  * first_row and total_rows are not read. index32 or index64 may be given. Collective. */
+RILL_API rill_status rill_dataset_create_on(rill_comm *, const rill_data_view *,
+                                            rill_dataset **out);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_dataset_create(MPI_Comm, const rill_data_view *, rill_dataset **out);
+#endif
 
 /* The following are local; all ranks make the same calls. */
 
@@ -221,8 +229,9 @@ typedef struct rill_model_about {
     { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0 }
 RILL_API rill_status rill_model_get_about(const rill_model *, rill_model_about *);
 RILL_API rill_status rill_model_set_about(rill_model *, const rill_model_about *);
-/* Of the rows of all ranks, whatever their number. Collective. */
-RILL_API rill_status rill_dataset_checksum(MPI_Comm, const rill_dataset *, uint64_t *out);
+/* Of this rank's rows, by their numbers in the file: the sum over the ranks, modulo 2^64, does not
+ * depend on their number. Local. */
+RILL_API rill_status rill_dataset_checksum(const rill_dataset *, uint64_t *out);
 
 /* Of this rank's rows: columns decision values each, and the predicted labels (either may be NULL).
  * Features that the model does not know count as 0. Local. */
@@ -247,8 +256,12 @@ typedef struct rill_metrics {
 #define RILL_METRICS_INIT                                                                          \
     { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0 }
 /* Over the rows of all ranks; the same on all of them. Collective. */
+RILL_API rill_status rill_model_evaluate_on(rill_comm *, const rill_model *, const rill_dataset *,
+                                            rill_metrics *);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const rill_dataset *,
                                          rill_metrics *);
+#endif
 
 /* ---- training ------------------------------------------------------------------------------- */
 
@@ -345,9 +358,14 @@ typedef struct rill_train_report {
 /* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must
  * stay as they are while it lives. */
 typedef struct rill_trainer rill_trainer;
+RILL_API rill_status rill_trainer_create_on(rill_comm *, const rill_dataset *train,
+                                            const rill_dataset *valid_or_null,
+                                            const rill_train_options *or_null, rill_trainer **out);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
                                          const rill_dataset *valid_or_null,
                                          const rill_train_options *or_null, rill_trainer **out);
+#endif
 RILL_API rill_status rill_trainer_free(rill_trainer **);
 /* What training does, where options have left it open. The solver "auto" is sgd with l1, with a
  * loss without curvature, and with a reducer, staleness, local steps or coded values; else newton
@@ -414,8 +432,12 @@ typedef struct rill_C_choice {
     {                                                                                              \
         sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", { 0.0 }          \
     }
+RILL_API rill_status rill_trainer_choose_C_on(rill_comm *, const rill_dataset *train,
+                                              const rill_train_options *or_null, rill_C_choice *);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_trainer_choose_C(MPI_Comm, const rill_dataset *train,
                                            const rill_train_options *or_null, rill_C_choice *);
+#endif
 
 /* The i-th of each: NULL past the end. */
 RILL_API const char *rill_loss_at(int i, const char **description);

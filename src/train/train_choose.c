@@ -44,8 +44,8 @@ static const char *const scales[] = {"none", "max", "std"};
 enum { SCALES = sizeof scales / sizeof *scales };
 
 typedef struct search {
-    MPI_Comm mpi;
-    int rank, ranks; /* that splits are dealt out to */
+    rill_comm *comm, *alone; /* alone: of one rank, for tries */
+    int rank, ranks;         /* that splits are dealt out to */
     rill_dataset *sample;
     rill_train_options options;
     uint64_t seed; /* of the first split */
@@ -106,20 +106,16 @@ static rill_status copy_sample(const rill_data_view *from, const rill_train_opti
     return RILL_OK;
 }
 
-/* All ranks: array becomes that of all, one after the other. counts: 2 * ranks numbers. */
-static rill_status gather(const search *s, void **array, uint64_t n, MPI_Datatype type, size_t size,
-                          int *counts) {
-    int mine = (int)n, total = 0;
-    MPI_Allgather(&mine, 1, MPI_INT, counts, 1, MPI_INT, s->mpi);
-    for (int r = 0; r < s->ranks; r++) {
-        counts[s->ranks + r] = total;
+/* All ranks: array becomes that of all, one after the other. counts: room for one of each rank. */
+static rill_status gather(const search *s, void **array, uint64_t bytes, uint64_t *counts) {
+    uint64_t total = 0;
+    RILL_TRY_DATA(rill_comm_gather_bytes(s->comm, &bytes, sizeof bytes, counts));
+    for (int r = 0; r < s->ranks; r++)
         total += counts[r];
-    }
-    void *all = malloc(((size_t)total + 1) * size);
-    rill_status status = rill__data_agree(s->mpi,
+    void *all = malloc((size_t)total + sizeof(uint64_t));
+    rill_status status = rill__data_agree(s->comm,
                                           all ? RILL_OK : rill__data_memory("rows to choose C by"));
-    if (status == RILL_OK)
-        MPI_Allgatherv(*array, mine, type, all, counts, counts + s->ranks, type, s->mpi);
+    if (status == RILL_OK) status = rill__gather_all(s->comm, *array, counts, all);
     if (status != RILL_OK) {
         free(all);
         return status;
@@ -131,22 +127,18 @@ static rill_status gather(const search *s, void **array, uint64_t n, MPI_Datatyp
 
 /* Every rank gets the whole sample, in the order of the file. */
 static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4]) {
-    int *counts = malloc(2 * (size_t)s->ranks * sizeof *counts);
-    uint64_t *row = arrays[0], entries = view->rows ? row[view->rows] : 0, total = view->rows;
+    uint64_t *counts = malloc((size_t)s->ranks * sizeof *counts);
+    uint64_t *row = arrays[0], entries = row[view->rows], total = view->rows;
     for (uint64_t i = 0; i < view->rows; i++) /* lengths, and back to places */
         row[i] = row[i + 1] - row[i];
-    rill_status status = rill__data_agree(s->mpi, counts ? RILL_OK : rill__data_memory("counts"));
-    if (status == RILL_OK)
-        status = gather(s, &arrays[0], view->rows, MPI_UINT64_T, sizeof *row, counts);
-    if (status == RILL_OK)
-        status = gather(s, &arrays[1], entries, MPI_UINT32_T, sizeof(uint32_t), counts);
-    if (status == RILL_OK)
-        status = gather(s, &arrays[2], entries, MPI_FLOAT, sizeof(float), counts);
-    if (status == RILL_OK)
-        status = gather(s, &arrays[3], view->rows, MPI_DOUBLE, sizeof(double), counts);
+    rill_status status = rill__data_agree(s->comm, counts ? RILL_OK : rill__data_memory("counts"));
+    if (status == RILL_OK) status = gather(s, &arrays[0], view->rows * sizeof *row, counts);
+    if (status == RILL_OK) status = gather(s, &arrays[1], entries * sizeof(uint32_t), counts);
+    if (status == RILL_OK) status = gather(s, &arrays[2], entries * sizeof(float), counts);
+    if (status == RILL_OK) status = gather(s, &arrays[3], view->rows * sizeof(double), counts);
     free(counts);
+    if (status == RILL_OK) status = rill__sum_u64(s->comm, &total, 1);
     RILL_TRY_DATA(status);
-    MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT64_T, MPI_SUM, s->mpi);
     row = arrays[0];
     for (uint64_t i = 0, at = 0; i <= total; i++) {
         uint64_t length = i < total ? row[i] : 0;
@@ -173,10 +165,10 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     s->options.batch *= (uint64_t)s->ranks; /* a try's only rank makes the steps of all */
     s->options.coordinates *= (uint64_t)s->ranks;
     rill_status status = copy_sample(&from, &s->options, sample_share(&from, train), &to, arrays);
-    status = rill__data_agree(s->mpi, status);
+    status = rill__data_agree(s->comm, status);
     if (status == RILL_OK) status = gather_sample(s, &to, arrays);
     if (status == RILL_OK)
-        status = rill__data_agree(s->mpi, rill_dataset_create(MPI_COMM_SELF, &to, &s->sample));
+        status = rill__data_agree(s->comm, rill_dataset_create_on(s->alone, &to, &s->sample));
     for (int i = 0; i < 4; i++)
         free(arrays[i]);
     return status;
@@ -208,7 +200,7 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
-    rill_status status = rill_trainer_create(MPI_COMM_SELF, s->sample, NULL, &s->options, &trainer);
+    rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
     uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
@@ -248,11 +240,11 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
         sums[0] += one;
         sums[1]++;
     }
-    RILL_TRY_DATA(rill__data_agree(s->mpi, bad));
+    RILL_TRY_DATA(rill__data_agree(s->comm, bad));
     sums[2] = (double)choice->rows;
-    MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_DOUBLE, MPI_SUM, s->mpi);
-    MPI_Allreduce(MPI_IN_PLACE, &sums[2], 1, MPI_DOUBLE, MPI_MAX, s->mpi);
-    if (!(sums[1] > 0)) return rill__data_agree(s->mpi, first);
+    RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 2));
+    RILL_TRY_DATA(rill__most_f64(s->comm, &sums[2], 1));
+    if (!(sums[1] > 0)) return rill__data_agree(s->comm, first);
     choice->rows = (uint64_t)sums[2];
     *loss = sums[0] / sums[1];
     choice->tried[choice->tries] = C;
@@ -387,16 +379,12 @@ static void choose_solver(search *s) {
     if (s->newton) o->tolerance = 1e-3;
 }
 
-rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
-                                  const rill_train_options *given, rill_C_choice *out) {
+rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
+                                     const rill_train_options *given, rill_C_choice *out) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    search s = {.choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
-    RILL_TRY_DATA(rill__data_dup("rill_trainer_choose_C", parent, &s.mpi));
-    rill_status status = rill__data_agree(s.mpi, check_choose(train, given, out));
-    if (status != RILL_OK) {
-        MPI_Comm_free(&s.mpi);
-        return status;
-    }
+    search s = {.comm = comm, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
+    rill_status status = rill__data_agree(comm, check_choose(train, given, out));
+    RILL_TRY_DATA(status);
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
     s.seed = 1;
@@ -404,9 +392,12 @@ rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
     choice.scale = s.options.scale && strcmp(s.options.scale, "auto") ? s.options.scale : "max";
     if (!s.options.scale) choice.scale = "none";
     choose_solver(&s);
-    MPI_Comm_rank(s.mpi, &s.rank);
-    MPI_Comm_size(s.mpi, &s.ranks);
-    double began = MPI_Wtime();
+    s.rank = rill_comm_rank(comm);
+    s.ranks = rill_comm_size(comm);
+    rill_config config = RILL_CONFIG_INIT;
+    config.check = 0;
+    RILL_TRY_DATA(rill__data_agree(comm, rill_comm_create_local(1, &config, &s.alone)));
+    double began = rill__now();
     status = take_sample(&s, train);
     s.options.valid_fraction = held_out;
     s.options.algorithm = s.options.codec = s.options.reducer = NULL;
@@ -415,8 +406,8 @@ rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
     if (status == RILL_OK) status = choose(&s);
     cool_down(&s);
     rill_dataset_free(&s.sample);
-    MPI_Comm_free(&s.mpi);
-    choice.seconds = MPI_Wtime() - began;
+    rill_comm_free(&s.alone);
+    choice.seconds = rill__now() - began;
     choice.size = out->size;
     memcpy(out, &choice, choice.size);
     return status;

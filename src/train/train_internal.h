@@ -49,6 +49,11 @@ enum {                      /* scalars */
        RILL__SOLVER_LAST,   /* in checkpoints: job.last */
 };
 
+/* As the public calls, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
+rill_status rill__trainer_create(rill_comm *, const void *mpi, const rill_dataset *train,
+                                 const rill_dataset *valid, const rill_train_options *,
+                                 rill_trainer **);
+
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
 /* The solver, where the options leave it open: by the labels and the size of the data. */

@@ -101,7 +101,7 @@ static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
     if (centred) o->spread = malloc(n * sizeof *o->spread);
     if (status == RILL_OK && ((scaled && !o->factor) || (centred && (!o->shift || !o->spread))))
         status = rill__data_memory("the columns' scale");
-    status = rill__data_agree(t->team.mpi, status);
+    status = rill__data_agree(t->team.talk, status);
     if (status == RILL_OK) status = add_ranks(t, &c);
     for (uint64_t j = 0; scaled && status == RILL_OK && j < o->features; j++)
         o->factor[j] = o->bias >= 0 && j + 1 == o->features ? 1 : factor_of(t, &c, j, std);

@@ -48,7 +48,7 @@ rill_status rill__train_start(rill_trainer *t) {
         if (o->regression) sums[0] += target;
         else sums[(int)target] += rill__row_weight(o, target);
     }
-    status = rill__data_agree(t->team.mpi, status);
+    status = rill__data_agree(t->team.talk, status);
     if (status == RILL_OK) status = rill__team_sum(&t->team, RILL_OK, sums, n);
     if (status == RILL_OK && t->options.intercept) start_intercept(t, sums);
     free(sums);
