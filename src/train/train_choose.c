@@ -32,8 +32,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 22, LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_STEPS = 20 };
+enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 21, LEAST_ROWS = 30, EPOCHS = 3 };
+enum { NEWTON_STEPS = 20, FEWER_STEPS = 6 }; /* fewer: of larger samples */
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
@@ -153,6 +153,22 @@ static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4
     return RILL_OK;
 }
 
+/* Features that no row of the sample has go: most of wide data, and weights of them cost passes. */
+static rill_status compact(rill_data_view *view, uint32_t *index) {
+    uint64_t entries = view->row[view->rows], used = 0;
+    uint32_t *place = calloc((size_t)view->dim + 1, sizeof *place);
+    if (!place) return rill__data_memory("rows to choose C by");
+    for (uint64_t e = 0; e < entries; e++)
+        place[index[e]] = 1;
+    for (uint64_t j = 0; j < view->dim; j++)
+        if (place[j]) place[j] = (uint32_t)used++;
+    for (uint64_t e = 0; e < entries; e++)
+        index[e] = place[index[e]];
+    free(place);
+    view->dim = used ? used : 1;
+    return RILL_OK;
+}
+
 static rill_status take_sample(search *s, const rill_dataset *train) {
     rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
     void *arrays[4] = {NULL};
@@ -167,6 +183,7 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     rill_status status = copy_sample(&from, &s->options, sample_share(&from, train), &to, arrays);
     status = rill__data_agree(s->comm, status);
     if (status == RILL_OK) status = gather_sample(s, &to, arrays);
+    if (status == RILL_OK) status = rill__data_agree(s->comm, compact(&to, arrays[1]));
     if (status == RILL_OK)
         status = rill__data_agree(s->comm, rill_dataset_create_on(s->alone, &to, &s->sample));
     for (int i = 0; i < 4; i++)
@@ -201,7 +218,7 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
     rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
-    uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
+    uint64_t epochs = !s->newton ? EPOCHS : s->few ? NEWTON_STEPS : FEWER_STEPS;
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
         trainer->has_valid = false; /* not before the end */
