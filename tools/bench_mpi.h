@@ -1,5 +1,5 @@
-/* The baseline: MPI's own collectives on dense buffers. bench_mpi.c, or mpi_none.c in a tool without
- * MPI.
+/* The baseline: MPI's own collectives on dense buffers. bench_mpi.c, or mpi_none.c in a tool
+ * without MPI.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */

@@ -1,14 +1,14 @@
 /* The dense oracle: every result is compared with a reduction of the inputs that shares no code
  * with the library.
  *
- * In chunks of 2^20 indices, so that memory stays bounded for any dimension, each rank spreads its
- * contributions over the neutral element in double precision, and they are reduced (world.h). The values are
- * such that every order of reduction is exact in the type (bench_values.c), so the comparison is
- * exact. All cases of a group are checked in one pass. If all results are sparse, the pass jumps
- * from entry to entry of any rank, and only looks at small chunks: what lies between is absent on
- * all ranks, in inputs and results alike. Also checked: the invariants of the result
- * (rill_stream_validate), its fill, that all ranks have the same bits, and for reduce_scatter that
- * the ranges tile the dimension and nothing lies outside of them.
+ * In chunks of 2^20 indices, so that memory stays bounded for any dimension, each rank spreads
+ * its contributions over the neutral element in double precision, and they are reduced (world.h).
+ * The values are such that every order of reduction is exact in the type (bench_values.c), so the
+ * comparison is exact. All cases of a group are checked in one pass. If all results are sparse,
+ * the pass jumps from entry to entry of any rank, and only looks at small chunks: what lies
+ * between is absent on all ranks, in inputs and results alike. Also checked: the invariants of
+ * the result (rill_stream_validate), its fill, that all ranks have the same bits, and for
+ * reduce_scatter that the ranges tile the dimension and nothing lies outside of them.
  *
  * Lossy values (value_bits): one rounding moves a value by at most q times the largest magnitude in
  * its bucket; q = 2^-8 for 16 bits (bf16's spacing) and 1/(2^(b-1) - 1) for b-bit QSGD levels. The

@@ -1,5 +1,5 @@
-/* Starting the tool on several ranks by mpirun: finds the launcher that belongs to the MPI library at
- * hand, runs it with this very program, and explains how it ended. And what has started this
+/* Starting the tool on several ranks by mpirun: finds the launcher that belongs to the MPI library
+ * at hand, runs it with this very program, and explains how it ended. And what has started this
  * process.
  *
  * SPDX-License-Identifier: BSD-3-Clause

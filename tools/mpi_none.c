@@ -1,5 +1,5 @@
-/* tool_mpi.h, bench_mpi.h and world_train.h in a tool that was built without MPI (RILL_MPI=OFF). Nobody gets to
- * most of this: world_run refuses the link, and no world is MPI's.
+/* tool_mpi.h, bench_mpi.h and world_train.h in a tool that was built without MPI (RILL_MPI=OFF).
+ * Nobody gets to most of this: world_run refuses the link, and no world is MPI's.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
