@@ -285,7 +285,9 @@ static bool check_outputs(const train_run *run) {
     for (int i = 0; i < 2 && tool_speaks(); i++) {
         struct stat about;
         rill__outfile out;
-        if (!paths[i] || (!stat(paths[i], &about) && !S_ISREG(about.st_mode))) continue;
+        if (!paths[i] || !strcmp(paths[i], "-") ||
+            (!stat(paths[i], &about) && !S_ISREG(about.st_mode)))
+            continue;
         int error = rill__outfile_open(paths[i], &out);
         if (!error) error = rill__outfile_close(&out, false);
         if (!error) continue;
