@@ -33,8 +33,8 @@ typedef struct rill__codec_kernels {
     bool (*unpack_gaps)(unsigned index_bytes, const uint8_t *widths, const uint8_t *in,
                         uint64_t count, uint64_t first, uint64_t range, void *idx);
 
-    /* With x[i] = idx[i] - first - i, whose high parts never fall: the lower `low` bits of each x to
-     * low_out, and bit (x[i] >> low) + i of a bitmap to high_out. Returns the end of high_out.
+    /* With x[i] = idx[i] - first - i, whose high parts never fall: the lower `low` bits of each x
+     * to low_out, and bit (x[i] >> low) + i of a bitmap to high_out. Returns the end of high_out.
      * low_out has (count * low + 7) / 8 bytes and high_out may follow it at once. */
     uint8_t *(*pack_high_low)(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first,
                               unsigned low, uint8_t *low_out, uint8_t *high_out);
