@@ -1,6 +1,6 @@
 # Finds MPI for C, unless rill is to be built without it: then MPI::MPI_C stands for "no MPI", and
 # all see rill.h without what needs it.
-option(RILL_MPI "Communicators over MPI (rill_comm_create), the tool and librill_train" ON)
+option(RILL_MPI "Communicators over MPI (rill_comm_create)" ON)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 set(RILL_SMPI OFF)

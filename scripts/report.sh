@@ -104,6 +104,8 @@ report_close() {
             sed -n 's/^fail \([^\t]*\).*/  \1/p' "$RILL_RESULTS"
         fi
         report_slowest
+        # What each case took, to be looked at later.
+        if [[ -d build/test-logs ]]; then cp "$RILL_RESULTS" build/test-logs/results.tsv; fi
         echo
         echo "$(report_count pass) passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
     fi

@@ -15,8 +15,8 @@
 #include "table.h"
 #include "tool.h"
 #include "tool_output.h"
+#include "world.h"
 
-#include <mpi.h>
 #include <rill/rill.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,8 +57,7 @@ typedef struct bench_choices {
 } bench_choices;
 
 typedef struct bench_config {
-    int ranks; /* 0: not given */
-    bool ucx;  /* communicators over UCX; MPI starts the ranks and is the baseline all the same */
+    world_options where;
     rill_collective collective;
     rill_type type;
     bench_operation operation;
@@ -79,11 +78,15 @@ typedef struct bench_config {
     const char *json_path, *dump_prefix;
 } bench_config;
 
+/* Why there is no baseline. */
+const char *bench_why_no_mpi(void);
+
 /* Returns EXIT_OK, or the status to leave with after the message. *help: only help is wanted. */
 int bench_options(int argc, char **argv, bench_config *, bool *help);
 void bench_config_free(bench_config *);
 
 typedef struct bench_world {
+    const tool_world *all;
     int rank, size, hosts, ranks_per_host;
     uint64_t memory; /* bytes available on the host that has least */
     bool malloc_tuned;
@@ -115,20 +118,16 @@ double bench_value(rill_type, bench_operation, int ranks, int rank, uint64_t ind
 double bench_value_bound(rill_type, bench_operation, int ranks);
 double bench_neutral(bench_operation);
 const rill_op *bench_rill_op(bench_operation);
-MPI_Op bench_mpi_op_double(bench_operation);
 
 void bench_store(rill_type, void *array, uint64_t i, double value);
 void bench_fill(rill_type, void *array, uint64_t n, double value);
 void bench_to_double(rill_type, const void *array, uint64_t n, double *out);
 
-/* MPI's type and operation for the baseline. MPI has no 16-bit floats: there it moves the same
- * bytes as MPI_UINT16_T with a (vectorised) operation of ours. */
-void bench_mpi_type_op(rill_type, bench_operation, MPI_Datatype *, MPI_Op *);
-void bench_mpi_op_free(rill_type, MPI_Op *);
-
 /* ---- cases: bench_case.c ------------------------------------------------------------------- */
 
 typedef enum bench_state { CASE_READY, CASE_UNSUPPORTED, CASE_FAILED } bench_state;
+
+typedef struct bench_mpi bench_mpi; /* bench_mpi.h */
 
 typedef struct bench_case {
     const char *requested, *codec, *partition; /* as asked for; NULL: not given */
@@ -143,8 +142,7 @@ typedef struct bench_case {
     rill_request *request;
     uint64_t first, count; /* reduce_scatter: this rank's range */
     void *send, *receive;  /* mpi */
-    MPI_Datatype mpi_type;
-    MPI_Op mpi_op;
+    bench_mpi *mpi;
 
     rill_stats stats; /* of this rank's last run */
     double *times;    /* per repetition; of this rank, then of the slowest */
@@ -158,7 +156,7 @@ typedef struct bench_case {
 /* All cases of a group. *n = 0 and a message in error on failure. Collective. */
 bench_case *bench_cases_make(const bench_config *, const bench_world *, const bench_input *, int *n,
                              char *error, size_t size);
-void bench_cases_free(const bench_config *, bench_case *, int n);
+void bench_cases_free(bench_case *, int n);
 
 /* One call of the collective, with the time it took on this rank. Collective. */
 rill_status bench_case_run(const bench_config *, const bench_world *, const bench_input *,

@@ -1,72 +1,33 @@
-/* The cases of one group, and one run of one: a rill collective, or MPI's dense one.
- *
- * The baseline `mpi` is MPI's own collective on dense buffers that were written before, and
- * nothing else: no conversion of streams, no allocation. By collective: MPI_Allreduce, MPI_Reduce,
- * MPI_Reduce_scatter (equal ranges), MPI_Allgatherv (equal ranges: what ranks with contiguous
- * supports would do), MPI_Bcast.
+/* The cases of one group, and one run of one: a rill collective, or MPI's dense one (bench_mpi.h).
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "bench.h"
+#include "bench_mpi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI 3 counts in int: more values go in several calls. */
-#define MPI_CHUNK ((uint64_t)1 << 30)
-
 /* ---- the baseline -------------------------------------------------------------------------- */
 
-static void equal_range(uint64_t dim, int ranks, int rank, uint64_t *first, uint64_t *count) {
+void bench_equal_range(uint64_t dim, int ranks, int rank, uint64_t *first, uint64_t *count) {
     uint64_t each = dim / (uint64_t)ranks, rest = dim % (uint64_t)ranks, r = (uint64_t)rank;
     *first = each * r + (r < rest ? r : rest);
     *count = each + (r < rest);
 }
 
-static void mpi_ranges(const bench_world *world, const bench_input *input, int *counts,
-                       int *displacements) {
-    for (int r = 0; r < world->size; r++) {
-        uint64_t first, count;
-        equal_range(input->dim, world->size, r, &first, &count);
-        counts[r] = (int)count;
-        displacements[r] = (int)first;
-    }
-}
-
-static int mpi_run(const bench_config *config, const bench_world *world, const bench_input *input,
-                   bench_case *c, double *seconds) {
-    MPI_Comm comm = MPI_COMM_WORLD;
-    size_t size = rill_type_size(config->type);
-    int *counts = NULL, error = MPI_SUCCESS;
-    if (config->collective == RILL_REDUCE_SCATTER || config->collective == RILL_ALLGATHER) {
-        counts = malloc(2 * (size_t)world->size * sizeof *counts);
-        if (!counts) return MPI_ERR_NO_MEM;
-        mpi_ranges(world, input, counts, counts + world->size);
-    }
-    MPI_Barrier(comm);
-    double start = MPI_Wtime();
-    switch (config->collective) {
-    case RILL_REDUCE_SCATTER:
-        error = MPI_Reduce_scatter(c->send, c->receive, counts, c->mpi_type, c->mpi_op, comm);
-        break;
-    case RILL_ALLGATHER:
-        error = MPI_Allgatherv((char *)c->send + c->first * size, (int)c->count, c->mpi_type,
-                               c->receive, counts, counts + world->size, c->mpi_type, comm);
-        break;
-    default:
-        for (uint64_t at = 0; at < input->dim && !error; at += MPI_CHUNK) {
-            int n = (int)(input->dim - at < MPI_CHUNK ? input->dim - at : MPI_CHUNK);
-            char *send = (char *)c->send + at * size, *receive = (char *)c->receive + at * size;
-            if (config->collective == RILL_ALLREDUCE)
-                error = MPI_Allreduce(send, receive, n, c->mpi_type, c->mpi_op, comm);
-            else if (config->collective == RILL_REDUCE)
-                error = MPI_Reduce(send, receive, n, c->mpi_type, c->mpi_op, ROOT, comm);
-            else error = MPI_Bcast(receive, n, c->mpi_type, ROOT, comm);
-        }
-    }
-    *seconds = MPI_Wtime() - start;
-    free(counts);
-    return error;
+static bool mpi_run(const bench_config *config, const bench_world *world, const bench_input *input,
+                    bench_case *c, double *seconds) {
+    bench_mpi_call call = {.collective = config->collective,
+                           .rank = world->rank,
+                           .size = world->size,
+                           .dim = input->dim,
+                           .first = c->first,
+                           .count = c->count,
+                           .value_bytes = rill_type_size(config->type),
+                           .send = c->send,
+                           .receive = c->receive};
+    return bench_mpi_run(c->mpi, &call, seconds);
 }
 
 /* What a good dense algorithm moves per rank (ring or scatter-allgather), as rill_stats has it for
@@ -91,7 +52,7 @@ static bool mpi_prepare(const bench_config *config, const bench_world *world,
     c->first = 0;
     c->count = input->dim;
     bool ranges = config->collective == RILL_REDUCE_SCATTER || config->collective == RILL_ALLGATHER;
-    if (ranges) equal_range(input->dim, world->size, world->rank, &c->first, &c->count);
+    if (ranges) bench_equal_range(input->dim, world->size, world->rank, &c->first, &c->count);
     if (input->dim > UINT64_MAX / 64 ||
         2 * bytes > world->memory / 10 * 6 / (uint64_t)world->ranks_per_host) {
         snprintf(c->detail, sizeof c->detail, "needs %.3g GB per rank, of %.3g GB on the host",
@@ -105,7 +66,7 @@ static bool mpi_prepare(const bench_config *config, const bench_world *world,
     /* On cache lines, as the library's own: the baseline must not be slow by accident. */
     c->send = aligned_alloc(64, (bytes + 64) & ~(uint64_t)63);
     c->receive = aligned_alloc(64, (bytes + 64) & ~(uint64_t)63);
-    if (!c->send || !c->receive) {
+    if (!c->send || !c->receive || !bench_mpi_make(config->type, config->operation, &c->mpi)) {
         snprintf(c->detail, sizeof c->detail, "out of memory");
         return false;
     }
@@ -181,8 +142,8 @@ static rill_status rill_run(const bench_config *config, const bench_world *world
                             const bench_input *input, bench_case *c, double *seconds) {
     rill_status status = RILL_OK;
     if (config->mode == MODE_PERSISTENT && !c->request) status = request(config, world, input, c);
-    MPI_Barrier(MPI_COMM_WORLD);
-    double start = MPI_Wtime();
+    world_barrier(world->all);
+    double start = world_clock();
     switch (config->mode) {
     case MODE_BLOCKING: status = blocking(config, world, input, c); break;
     case MODE_NONBLOCKING:
@@ -196,7 +157,7 @@ static rill_status rill_run(const bench_config *config, const bench_world *world
         if (status == RILL_OK) status = rill_wait(c->request);
         break;
     }
-    *seconds = MPI_Wtime() - start;
+    *seconds = world_clock() - start;
     if (status != RILL_OK) return status;
     if (config->mode == MODE_BLOCKING) return rill_comm_stats(c->comm, &c->stats);
     return c->request ? rill_request_stats(c->request, &c->stats) : RILL_OK;
@@ -205,29 +166,12 @@ static rill_status rill_run(const bench_config *config, const bench_world *world
 rill_status bench_case_run(const bench_config *config, const bench_world *world,
                            const bench_input *input, bench_case *c, double *seconds) {
     if (!c->is_mpi) return rill_run(config, world, input, c, seconds);
-    return mpi_run(config, world, input, c, seconds) ? RILL_ERR_MPI : RILL_OK;
-}
-
-/* MPI has started the ranks, so that it can introduce them to each other. */
-static int gather(const void *mine, size_t bytes, void *all, void *context) {
-    (void)context;
-    return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD) !=
-           MPI_SUCCESS;
-}
-
-static rill_status create_comm(const bench_config *config, const bench_world *world,
-                               rill_comm **comm) {
-    if (!config->ucx) return rill_comm_create(MPI_COMM_WORLD, NULL, comm);
-    rill_bootstrap bootstrap = RILL_BOOTSTRAP_INIT;
-    bootstrap.rank = world->rank;
-    bootstrap.ranks = world->size;
-    bootstrap.allgather = gather;
-    return rill_comm_create_ucx(&bootstrap, NULL, comm);
+    return mpi_run(config, world, input, c, seconds) ? RILL_OK : RILL_ERR_MPI;
 }
 
 static bool rill_prepare(const bench_config *config, const bench_world *world,
                          const bench_input *input, bench_case *c) {
-    rill_status status = create_comm(config, world, &c->comm);
+    rill_status status = world_comm(world->all, NULL, &c->comm);
     if (status == RILL_OK) status = rill_stream_create(config->type, input->dim, &c->out);
     if (status == RILL_OK && config->collective == RILL_BCAST && world->rank == ROOT)
         status = rill_stream_copy(c->out, input->stream);
@@ -244,7 +188,6 @@ static void prepare(const bench_config *config, const bench_world *world, const 
     c->state = CASE_READY;
     c->times = calloc((size_t)config->reps, sizeof *c->times);
     if (c->is_mpi) {
-        bench_mpi_type_op(config->type, config->operation, &c->mpi_type, &c->mpi_op);
         mpi_traffic(config, world, input, &c->stats);
     }
     bool ok = c->is_mpi ? mpi_prepare(config, world, input, c)
@@ -273,7 +216,7 @@ bench_case *bench_cases_make(const bench_config *config, const bench_world *worl
     bool mpi = config->baseline;
     for (int a = 0; a < config->algorithms.n; a++)
         mpi |= !strcmp(config->algorithms.item[a].name, "mpi");
-    if (mpi) {
+    if (mpi && world->all->mpi) {
         bench_case *c = &cases[(*n)++];
         *c = (bench_case){.requested = "mpi", .is_mpi = true, .may_be_unsupported = true};
         prepare(config, world, input, c);
@@ -300,10 +243,10 @@ bench_case *bench_cases_make(const bench_config *config, const bench_world *worl
     return cases;
 }
 
-void bench_cases_free(const bench_config *config, bench_case *cases, int n) {
+void bench_cases_free(bench_case *cases, int n) {
     for (int i = 0; i < n; i++) {
         bench_case *c = &cases[i];
-        if (c->is_mpi) bench_mpi_op_free(config->type, &c->mpi_op);
+        bench_mpi_free(&c->mpi);
         rill_request_free(&c->request);
         if (c->comm) rill_comm_free(&c->comm);
         rill_stream_free(&c->out);

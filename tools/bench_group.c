@@ -15,7 +15,7 @@
 void bench_progress(const bench_config *config, const char *format, ...) {
     static double last;
     if (!tool_speaks() || config->quiet || !launch_progress()) return;
-    double now = MPI_Wtime();
+    double now = world_clock();
     if (format && now - last < 0.1) return;
     last = now;
     if (!format) { /* wipe it off */
@@ -48,8 +48,7 @@ double bench_quantile(double *values, int n, double q) {
 static void run(const bench_config *config, const bench_world *world, const bench_input *input,
                 bench_case *c, double *seconds) {
     rill_status status = bench_case_run(config, world, input, c, seconds);
-    int mine = status, worst;
-    MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    int worst = world_int(world->all, status, WORLD_MIN);
     if (worst == RILL_OK) return;
     char text[sizeof c->detail] = "";
     if (status != RILL_OK)
@@ -57,8 +56,7 @@ static void run(const bench_config *config, const bench_world *world, const benc
                  *rill_last_error() ? rill_last_error() : rill_strerror(status));
     bench_agree(world, status == RILL_OK, text, sizeof text);
     memcpy(c->detail, text, sizeof text);
-    int least;
-    MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    int least = world_int(world->all, status, WORLD_MAX);
     /* Unsupported or too large must be what every rank says. */
     bool unsupported = worst == least &&
                        (worst == RILL_ERR_UNSUPPORTED || worst == RILL_ERR_MEMORY);
@@ -73,8 +71,7 @@ static void check(const bench_config *config, const bench_world *world, const be
 
 /* What the ranks measured and counted, put together. */
 static void gather(const bench_config *config, const bench_world *world, bench_case *c) {
-    (void)world;
-    MPI_Allreduce(MPI_IN_PLACE, c->times, config->reps, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    world_f64(world->all, c->times, config->reps, WORLD_MAX);
     double *sorted = malloc((size_t)config->reps * sizeof *sorted);
     if (sorted) {
         memcpy(sorted, c->times, (size_t)config->reps * sizeof *sorted);
@@ -91,7 +88,7 @@ static void gather(const bench_config *config, const bench_world *world, bench_c
                           c->stats.nnz_out,
                           c->is_mpi || (c->out && rill_stream_is_dense(c->out)),
                           c->out && rill_stream_block(c->out)};
-    MPI_Allreduce(MPI_IN_PLACE, counts, 8, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    world_u64(world->all, counts, 8, WORLD_MAX);
     c->sent = counts[0];
     c->received = counts[1];
     c->messages = counts[2];

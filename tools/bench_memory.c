@@ -3,8 +3,8 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "bench_memory.h"
+#include "world.h"
 
-#include <mpi.h>
 #include <rill/rill.h>
 #include <stdint.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static void update(char *into, const char *from, size_t bytes) {
 }
 
 double bench_bound_pass(const bench_memory *m, size_t reads, size_t writes, bench_bound kind) {
-    double start = MPI_Wtime();
+    double start = world_clock();
     if (kind == BOUND_IN_PLACE) {
         /* What is written is read as well; the rest of the reads comes from elsewhere. */
         size_t other = reads > writes ? reads - writes : 0,
@@ -97,14 +97,14 @@ double bench_bound_pass(const bench_memory *m, size_t reads, size_t writes, benc
         update(m->into, m->from, paired);
         update(m->into + paired, m->into + paired, writes - paired);
         if (other > paired) bench_read_pass(m->from + paired, (other - paired) & ~(size_t)63);
-        return MPI_Wtime() - start;
+        return world_clock() - start;
     }
     size_t both = reads < writes ? reads : writes;
     if (kind == BOUND_STREAM) copy_stream(m->into, m->from, both);
     else copy_plain(m->into, m->from, both);
     if (reads > both) bench_read_pass(m->from + (both & ~(size_t)63), (reads - both) & ~(size_t)63);
     if (writes > both) memset(m->into + both, 1, writes - both);
-    return MPI_Wtime() - start;
+    return world_clock() - start;
 }
 
 void bench_evict(const bench_memory *m) { bench_read_pass(m->evict, EVICTION); }

@@ -16,9 +16,7 @@ const char *const bench_type_names[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const order_names[] = {"interleaved", "blocks", NULL};
 
 enum {
-    OPT_RANKS = 256,
-    OPT_LINK,
-    OPT_COLLECTIVE,
+    OPT_COLLECTIVE = 256,
     OPT_DIM,
     OPT_DENSITY,
     OPT_NNZ,
@@ -46,8 +44,7 @@ enum {
 };
 
 static const struct option options[] = {
-    {"ranks", required_argument, NULL, OPT_RANKS},
-    {"link", required_argument, NULL, OPT_LINK},
+    WORLD_OPTIONS,
     {"collective", required_argument, NULL, OPT_COLLECTIVE},
     {"dim", required_argument, NULL, OPT_DIM},
     {"density", required_argument, NULL, OPT_DENSITY},
@@ -230,16 +227,8 @@ static int expand_all(bench_config *c) {
 
 static int set_option(bench_config *c, int option, const char *name, const char *value) {
     int index = 0, status;
+    if (world_option("bench", option, value, &c->where, &status)) return status;
     switch (option) {
-    case OPT_RANKS:
-        return parse_int(value, 1, 1 << 20, &c->ranks) ? EXIT_OK
-                                                       : bad(name, value, "a number of ranks");
-    case OPT_LINK: {
-        static const char *const names[] = {"mpi", "ucx", NULL};
-        status = one_of(name, value, names, &index);
-        c->ucx = index == 1;
-        return status;
-    }
     case OPT_COLLECTIVE: {
         const char *names[RILL_COLLECTIVES + 1] = {0};
         for (int i = 0; i < RILL_COLLECTIVES; i++)

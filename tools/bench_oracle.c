@@ -1,14 +1,14 @@
 /* The dense oracle: every result is compared with a reduction of the inputs that shares no code
  * with the library.
  *
- * In chunks of 2^20 indices, so that memory stays bounded for any dimension, each rank spreads its
- * contributions over the neutral element in double precision and MPI reduces them. The values are
- * such that every order of reduction is exact in the type (bench_values.c), so the comparison is
- * exact. All cases of a group are checked in one pass. If all results are sparse, the pass jumps
- * from entry to entry of any rank, and only looks at small chunks: what lies between is absent on
- * all ranks, in inputs and results alike. Also checked: the invariants of the result
- * (rill_stream_validate), its fill, that all ranks have the same bits, and for reduce_scatter that
- * the ranges tile the dimension and nothing lies outside of them.
+ * In chunks of 2^20 indices, so that memory stays bounded for any dimension, each rank spreads
+ * its contributions over the neutral element in double precision, and they are reduced (world.h).
+ * The values are such that every order of reduction is exact in the type (bench_values.c), so the
+ * comparison is exact. All cases of a group are checked in one pass. If all results are sparse,
+ * the pass jumps from entry to entry of any rank, and only looks at small chunks: what lies
+ * between is absent on all ranks, in inputs and results alike. Also checked: the invariants of
+ * the result (rill_stream_validate), its fill, that all ranks have the same bits, and for
+ * reduce_scatter that the ranges tile the dimension and nothing lies outside of them.
  *
  * Lossy values (value_bits): one rounding moves a value by at most q times the largest magnitude in
  * its bucket; q = 2^-8 for 16 bits (bf16's spacing) and 1/(2^(b-1) - 1) for b-bit QSGD levels. The
@@ -29,10 +29,9 @@
 #define SMALL_CHUNK ((uint64_t)1 << 12)
 
 bool bench_agree(const bench_world *world, bool ok, char *text, size_t size) {
-    int mine = ok ? world->size : world->rank, lowest;
-    MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    int lowest = world_int(world->all, ok ? world->size : world->rank, WORLD_MIN);
     if (lowest == world->size) return true;
-    MPI_Bcast(text, (int)size, MPI_CHAR, lowest, MPI_COMM_WORLD);
+    world_bcast(world->all, text, size, lowest);
     return false;
 }
 
@@ -177,7 +176,7 @@ static bool ranges_tile(const bench_world *world, const view *v, uint64_t dim) {
     uint64_t mine[2] = {v->first, v->count}, covered = 0, total = 0;
     uint64_t(*all)[2] = malloc((size_t)world->size * sizeof *all);
     if (!all) return false;
-    MPI_Allgather(mine, 2, MPI_UINT64_T, all, 2, MPI_UINT64_T, MPI_COMM_WORLD);
+    world_gather(world->all, mine, sizeof mine, all);
     /* Each turn takes the range that starts where the last ended; empty ranges are anywhere. */
     for (int turn = 0; turn < world->size && covered < dim; turn++)
         for (int r = 0; r < world->size; r++)
@@ -195,8 +194,8 @@ static void conclude(const bench_config *config, const bench_world *world, const
                      bench_case *c, view *v) {
     bool ok = bench_agree(world, v->ok, c->detail, sizeof c->detail);
     if (same_everywhere(config->collective)) {
-        uint64_t mine[2] = {v->hash, ~v->hash}, least[2];
-        MPI_Allreduce(mine, least, 2, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+        uint64_t least[2] = {v->hash, ~v->hash};
+        world_u64(world->all, least, 2, WORLD_MIN);
         if (ok && least[0] != ~least[1]) {
             snprintf(c->detail, sizeof c->detail, "the results of the ranks differ in their bits");
             ok = false;
@@ -215,16 +214,17 @@ static void conclude(const bench_config *config, const bench_world *world, const
 }
 
 /* The first index from start on that is in the input or in a result of any rank. Collective. */
-static uint64_t next_entry(const bench_input *input, uint64_t cursor, const view *views, int n) {
-    uint64_t mine = cursor < input->nnz ? input->index[cursor] : UINT64_MAX, next;
+static uint64_t next_entry(const bench_world *world, const bench_input *input, uint64_t cursor,
+                           const view *views, int n) {
+    uint64_t mine = cursor < input->nnz ? input->index[cursor] : UINT64_MAX;
     for (int i = 0; i < n; i++) {
         const view *v = &views[i];
         if (!v->ok || !v->values || v->cursor >= v->entries) continue;
         uint64_t index = index_at(v, v->cursor);
         if (index < mine) mine = index;
     }
-    MPI_Allreduce(&mine, &next, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
-    return next;
+    world_u64(world->all, &mine, 1, WORLD_MIN);
+    return mine;
 }
 
 /* For the test of this very check: RILL_BENCH_FAULT makes the last rank's results wrong. */
@@ -234,8 +234,9 @@ static void inject(const bench_world *world, size_t size, char *raw) {
 
 /* The pass over the dimension. Buffers are of chunk elements. */
 static void pass(const bench_config *config, const bench_world *world, const bench_input *input,
-                 bench_case *cases, view *views, int n, uint64_t chunk, bool jump, double *mine,
-                 double *expected, double *got, char *raw) {
+                 bench_case *cases, view *views, int n, uint64_t chunk, bool jump, double *expected,
+                 double *got, char *raw) {
+    static const world_op ops[] = {WORLD_SUM, WORLD_MIN, WORLD_MAX, WORLD_PROD};
     /* A broadcast is the root's input alone. An allgather by MPI is of dense ranges, not of these
      * inputs: there only the sameness of the bits is checked. */
     bool contributes = config->collective != RILL_BCAST || world->rank == ROOT;
@@ -243,16 +244,15 @@ static void pass(const bench_config *config, const bench_world *world, const ben
     uint64_t cursor = contributes ? 0 : input->nnz, start = 0;
     double neutral = bench_neutral(config->operation);
     for (bool first = true;; first = false, start += chunk) {
-        if (jump) start = next_entry(input, cursor, views, n);
+        if (jump) start = next_entry(world, input, cursor, views, n);
         if (start >= input->dim) break;
         uint64_t m = input->dim - start < chunk ? input->dim - start : chunk;
         for (uint64_t i = 0; i < m; i++)
-            mine[i] = neutral;
+            expected[i] = neutral;
         for (; cursor < input->nnz && input->index[cursor] < start + m; cursor++)
             bench_to_double(config->type, (char *)input->value + cursor * size, 1,
-                            &mine[input->index[cursor] - start]);
-        MPI_Allreduce(mine, expected, (int)m, MPI_DOUBLE, bench_mpi_op_double(config->operation),
-                      MPI_COMM_WORLD);
+                            &expected[input->index[cursor] - start]);
+        world_f64(world->all, expected, (int)m, ops[config->operation]);
         for (int i = 0; i < n; i++) {
             if (!views[i].ok || !views[i].values) continue;
             read_chunk(&views[i], size, start, m, raw);
@@ -278,15 +278,14 @@ bool bench_oracle(const bench_config *config, const bench_world *world, const be
         else open_rill(config, world, input, &cases[i], &views[i]);
         dense |= views[i].dense;
     }
-    MPI_Allreduce(MPI_IN_PLACE, &dense, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    dense = world_int(world->all, dense, WORLD_MAX);
     uint64_t chunk = dense ? CHUNK : SMALL_CHUNK;
     if (input->dim < chunk) chunk = input->dim;
-    double *numbers = malloc(3 * chunk * sizeof *numbers);
+    double *numbers = malloc(2 * chunk * sizeof *numbers);
     char *raw = malloc(chunk * rill_type_size(config->type));
     bool enough = bench_agree(world, views && numbers && raw, text, sizeof text);
     if (enough && views && numbers) {
-        pass(config, world, input, cases, views, n, chunk, !dense, numbers, numbers + chunk,
-             numbers + 2 * chunk, raw);
+        pass(config, world, input, cases, views, n, chunk, !dense, numbers, numbers + chunk, raw);
         for (int i = 0; i < n; i++)
             if (cases[i].state == CASE_READY) conclude(config, world, input, &cases[i], &views[i]);
     } else {

@@ -56,9 +56,9 @@ static double step_seconds(void) {
     double best = 1;
     uint64_t x = 1;
     for (int i = 0; i < CALIBRATIONS; i++) {
-        double start = MPI_Wtime();
+        double start = world_clock();
         x = arithmetic(calibration_steps, x);
-        double seconds = MPI_Wtime() - start;
+        double seconds = world_clock() - start;
         if (seconds < best) best = seconds;
     }
     volatile uint64_t sink = x;
@@ -67,19 +67,20 @@ static double step_seconds(void) {
 }
 
 /* One turn: w NULL: pure; request-less where start is false: compute alone. */
-static rill_status turn(const overlap_config *config, const bench_input *input, bench_case *c,
-                        bool start, computation *w, double *seconds) {
+static rill_status turn(const overlap_config *config, const bench_world *world,
+                        const bench_input *input, bench_case *c, bool start, computation *w,
+                        double *seconds) {
     rill_options o = RILL_OPTIONS_INIT;
     rill_status status = RILL_OK;
     o.algorithm = c->requested;
     o.codec = config->codec;
     o.value_bits = config->value_bits;
-    MPI_Barrier(MPI_COMM_WORLD);
-    double begin = MPI_Wtime();
+    world_barrier(world->all);
+    double begin = world_clock();
     if (start) status = rill_iallreduce(c->comm, input->stream, c->out, RILL_SUM, &o, &c->request);
     if (w) compute(w);
     if (start && status == RILL_OK) status = rill_wait(c->request);
-    *seconds = MPI_Wtime() - begin;
+    *seconds = world_clock() - begin;
     if (start && status == RILL_OK) status = rill_request_stats(c->request, &c->stats);
     if (c->request) {
         rill_status freed = rill_request_free(&c->request);
@@ -92,7 +93,7 @@ static rill_status turn(const overlap_config *config, const bench_input *input, 
 static bool turn_all(const overlap_config *config, const bench_world *world,
                      const bench_input *input, bench_case *c, bool start, computation *w,
                      double *seconds) {
-    rill_status status = turn(config, input, c, start, w, seconds);
+    rill_status status = turn(config, world, input, c, start, w, seconds);
     char text[sizeof c->detail] = "";
     if (status != RILL_OK) snprintf(text, sizeof text, "%s", rill_last_error());
     if (!bench_agree(world, status == RILL_OK, text, sizeof text)) {
@@ -100,7 +101,7 @@ static bool turn_all(const overlap_config *config, const bench_world *world,
         c->state = CASE_FAILED;
         return false;
     }
-    MPI_Allreduce(MPI_IN_PLACE, seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    world_f64(world->all, seconds, 1, WORLD_MAX);
     return true;
 }
 
@@ -153,7 +154,7 @@ void overlap_measure(const overlap_config *config, const bench_world *world,
     rill_config settings = RILL_CONFIG_INIT;
     settings.progress_thread = progress == PROGRESS_THREAD;
     c->times = calloc(3 * (size_t)config->bench.reps, sizeof *c->times);
-    rill_status status = rill_comm_create(MPI_COMM_WORLD, &settings, &c->comm);
+    rill_status status = world_comm(world->all, &settings, &c->comm);
     if (status == RILL_OK) status = rill_stream_create(config->bench.type, input->dim, &c->out);
     if (status != RILL_OK) snprintf(c->detail, sizeof c->detail, "%s", rill_last_error());
     else if (!c->times) snprintf(c->detail, sizeof c->detail, "out of memory");

@@ -5,7 +5,7 @@
 #ifndef RILL_TOOL_BENCH_REDUCER_H
 #define RILL_TOOL_BENCH_REDUCER_H
 
-#include "tool.h"
+#include "world.h"
 
 #include <rill/rill.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@ typedef enum reducer_support { SUPPORT_UNIFORM, SUPPORT_SKEWED, SUPPORT_ROWS } r
 extern const char *const reducer_support_names[];
 
 typedef struct reducer_config {
-    int ranks; /* 0: not given */
+    world_options where;
     uint64_t dim, k, seed, block;
     double density;
     rill_type type;
@@ -40,10 +40,11 @@ typedef struct reducer_result {
 } reducer_result;
 
 /* bench_reducer_run.c. Collective. */
-void reducer_measure(const reducer_config *, const char *algorithm, bool stream, reducer_result *);
-void reducer_measure_mpi(const reducer_config *, reducer_result *);
+void reducer_measure(const tool_world *, const reducer_config *, const char *algorithm, bool stream,
+                     reducer_result *);
+void reducer_measure_mpi(const tool_world *, const reducer_config *, reducer_result *);
 /* Seconds for the memory traffic that a step needs: gradient read, residual read and written, and
  * the update written where it is dense; all ranks of a host at once. */
-double reducer_traffic(const reducer_config *, bool stream);
+double reducer_traffic(const tool_world *, const reducer_config *, bool stream);
 
 #endif

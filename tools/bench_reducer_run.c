@@ -5,6 +5,7 @@
  */
 #include "bench.h"
 #include "bench_memory.h"
+#include "bench_mpi.h"
 #include "bench_reducer.h"
 
 #include <math.h>
@@ -18,6 +19,7 @@ const char *const reducer_support_names[] = {"uniform", "skewed", "rows", NULL};
 
 typedef struct run {
     const reducer_config *config;
+    const tool_world *world;
     int rank, size;
     size_t bytes;
     void *gradient[GRADIENTS], *update;
@@ -55,10 +57,12 @@ static double entry(const reducer_config *c, int rank, int which, uint64_t i) {
     }
 }
 
-static bool prepare(run *r, const reducer_config *config) {
-    *r = (run){.config = config, .bytes = config->dim * rill_type_size(config->type)};
-    MPI_Comm_rank(MPI_COMM_WORLD, &r->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &r->size);
+static bool prepare(run *r, const tool_world *w, const reducer_config *config) {
+    *r = (run){.config = config,
+               .world = w,
+               .rank = w->rank,
+               .size = w->size,
+               .bytes = config->dim * rill_type_size(config->type)};
     bool ok = (r->update = bench_huge_alloc(r->bytes)) != NULL;
     for (int g = 0; g < GRADIENTS; g++) {
         ok &= (r->gradient[g] = bench_huge_alloc(r->bytes)) != NULL;
@@ -69,9 +73,7 @@ static bool prepare(run *r, const reducer_config *config) {
     r->balance = calloc(config->dim + 1, sizeof *r->balance);
     r->rounding = calloc(config->dim + 1, sizeof *r->rounding);
     ok &= r->balance && r->rounding;
-    int mine = ok, all;
-    MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    return all;
+    return world_int(w, ok, WORLD_MIN);
 }
 
 static void release(run *r) {
@@ -107,8 +109,8 @@ static void audit(run *r, const rill_reducer *reducer, reducer_result *out) {
     out->correct = true;
     for (uint64_t at = 0; at < c->dim; at += CHUNK) {
         int n = (int)(c->dim - at < CHUNK ? c->dim - at : CHUNK);
-        MPI_Allreduce(MPI_IN_PLACE, r->balance + at, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-        MPI_Allreduce(MPI_IN_PLACE, r->rounding + at, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        world_f64(r->world, r->balance + at, n, WORLD_SUM);
+        world_f64(r->world, r->rounding + at, n, WORLD_SUM);
         for (int i = 0; i < n && out->correct; i++) {
             double most = epsilon[c->type] * (each_step * r->rounding[at + (uint64_t)i] + 1e-3);
             if (fabs(r->balance[at + (uint64_t)i]) <= most) continue;
@@ -122,19 +124,19 @@ static void audit(run *r, const rill_reducer *reducer, reducer_result *out) {
 /* ---- measuring ---------------------------------------------------------------------------- */
 
 /* The slowest rank of each step, then quartiles. */
-static void summarize(const reducer_config *c, reducer_result *out) {
-    MPI_Allreduce(MPI_IN_PLACE, out->times, c->steps, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+static void summarize(const tool_world *w, const reducer_config *c, reducer_result *out) {
+    world_f64(w, out->times, c->steps, WORLD_MAX);
     out->p25 = bench_quantile(out->times, c->steps, 0.25);
     out->median = bench_quantile(out->times, c->steps, 0.5);
     out->p75 = bench_quantile(out->times, c->steps, 0.75);
     double mean[4] = {out->select, out->exchange, out->finish, out->selected};
-    MPI_Allreduce(MPI_IN_PLACE, mean, 4, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    world_f64(w, mean, 4, WORLD_MAX);
     out->select = mean[0] / c->steps;
     out->exchange = mean[1] / c->steps;
     out->finish = mean[2] / c->steps;
     out->selected = mean[3] / c->steps;
     uint64_t most[4] = {out->sent, out->received, out->messages, out->rounds};
-    MPI_Allreduce(MPI_IN_PLACE, most, 4, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    world_u64(w, most, 4, WORLD_MAX);
     uint64_t steps = (uint64_t)c->steps;
     out->sent = most[0] / steps;
     out->received = most[1] / steps;
@@ -173,11 +175,11 @@ static rill_reducer_options options_of(const reducer_config *c, const char *algo
 static rill_status one_step(run *r, rill_reducer *reducer, rill_stream *stream, int step,
                             double *seconds) {
     void *gradient = r->gradient[step % GRADIENTS];
-    MPI_Barrier(MPI_COMM_WORLD);
-    double start = MPI_Wtime();
+    world_barrier(r->world);
+    double start = world_clock();
     rill_status status = stream ? rill_reducer_step_stream(reducer, gradient, stream)
                                 : rill_reducer_step(reducer, gradient, r->update);
-    *seconds = MPI_Wtime() - start;
+    *seconds = world_clock() - start;
     return status;
 }
 
@@ -200,8 +202,8 @@ static rill_status steps(run *r, rill_reducer *reducer, rill_stream *stream, red
     return RILL_OK;
 }
 
-void reducer_measure(const reducer_config *c, const char *algorithm, bool stream,
-                     reducer_result *out) {
+void reducer_measure(const tool_world *w, const reducer_config *c, const char *algorithm,
+                     bool stream, reducer_result *out) {
     *out = (reducer_result){.requested = algorithm,
                             .update = stream ? "stream" : "dense",
                             .stats = RILL_STATS_INIT,
@@ -210,13 +212,13 @@ void reducer_measure(const reducer_config *c, const char *algorithm, bool stream
     rill_comm *comm = NULL;
     rill_reducer *reducer = NULL;
     rill_stream *update = NULL;
-    if (!prepare(&r, c) || !out->times) {
+    if (!prepare(&r, w, c) || !out->times) {
         snprintf(out->detail, sizeof out->detail, "out of memory");
         release(&r);
         return;
     }
     rill_reducer_options o = options_of(c, algorithm);
-    rill_status status = rill_comm_create(MPI_COMM_WORLD, NULL, &comm);
+    rill_status status = world_comm(w, NULL, &comm);
     if (status == RILL_OK) status = rill_reducer_create(comm, c->type, c->dim, &o, &reducer);
     if (status == RILL_OK && stream) status = rill_stream_create(c->type, c->dim, &update);
     if (status == RILL_OK) status = steps(&r, reducer, update, out);
@@ -226,7 +228,7 @@ void reducer_measure(const reducer_config *c, const char *algorithm, bool stream
         out->ran = true;
         if (c->feedback) audit(&r, reducer, out);
         else out->correct = true;
-        summarize(c, out);
+        summarize(w, c, out);
     }
     rill_stream_free(&update);
     rill_reducer_free(&reducer);
@@ -234,53 +236,50 @@ void reducer_measure(const reducer_config *c, const char *algorithm, bool stream
     release(&r);
 }
 
-void reducer_measure_mpi(const reducer_config *c, reducer_result *out) {
+void reducer_measure_mpi(const tool_world *w, const reducer_config *c, reducer_result *out) {
     *out = (reducer_result){.requested = "mpi",
                             .update = "dense",
                             .stats = RILL_STATS_INIT,
                             .times = calloc((size_t)c->steps, sizeof(double))};
     run r;
-    MPI_Datatype type;
-    MPI_Op op;
-    bool ok = prepare(&r, c) && out->times;
-    bench_mpi_type_op(c->type, OPERATION_SUM, &type, &op);
+    bench_mpi *mpi = NULL;
+    bool made = bench_mpi_make(c->type, OPERATION_SUM, &mpi);
+    bool ok = prepare(&r, w, c) && world_int(w, made && out->times, WORLD_MIN);
     for (int step = -c->warmup; ok && step < c->steps; step++) {
-        void *gradient = r.gradient[(step + c->warmup) % GRADIENTS];
-        size_t size = rill_type_size(c->type);
-        MPI_Barrier(MPI_COMM_WORLD);
-        double start = MPI_Wtime();
-        for (uint64_t at = 0; at < c->dim; at += (uint64_t)1 << 30) {
-            uint64_t left = c->dim - at;
-            int n = (int)(left < (uint64_t)1 << 30 ? left : (uint64_t)1 << 30);
-            MPI_Allreduce((char *)gradient + at * size, (char *)r.update + at * size, n, type, op,
-                          MPI_COMM_WORLD);
-        }
-        if (step >= 0) out->times[step] = MPI_Wtime() - start;
+        bench_mpi_call call = {.collective = RILL_ALLREDUCE,
+                               .rank = w->rank,
+                               .size = w->size,
+                               .dim = c->dim,
+                               .value_bytes = rill_type_size(c->type),
+                               .send = r.gradient[(step + c->warmup) % GRADIENTS],
+                               .receive = r.update};
+        double seconds;
+        bench_mpi_run(mpi, &call, &seconds);
+        if (step >= 0) out->times[step] = seconds;
     }
-    if (ok) summarize(c, out);
+    if (ok) summarize(w, c, out);
     out->sent = out->received = 2 * (r.bytes / (unsigned)r.size) * (unsigned)(r.size - 1);
     out->ran = out->correct = ok;
     out->stats.algorithm = "mpi";
     out->stats.codec = "raw";
     out->exchange = out->median;
-    bench_mpi_op_free(c->type, &op);
+    bench_mpi_free(&mpi);
     release(&r);
 }
 
-double reducer_traffic(const reducer_config *c, bool stream) {
+double reducer_traffic(const tool_world *w, const reducer_config *c, bool stream) {
     enum { PASSES = 5 };
     bench_memory memory;
     double times[PASSES] = {0};
     size_t bytes = c->dim * rill_type_size(c->type);
-    int ok = bench_memory_make(2 * bytes, &memory), all;
-    MPI_Allreduce(&ok, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    int all = world_int(w, bench_memory_make(2 * bytes, &memory), WORLD_MIN);
     for (int i = 0; all && i < PASSES; i++) {
         bench_evict(&memory);
-        MPI_Barrier(MPI_COMM_WORLD);
+        world_barrier(w);
         times[i] = bench_bound_pass(&memory, 2 * bytes, bytes, BOUND_IN_PLACE);
         if (!stream) times[i] += bench_bound_pass(&memory, 0, bytes, BOUND_STREAM);
     }
     bench_memory_free(&memory);
-    MPI_Allreduce(MPI_IN_PLACE, times, PASSES, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    world_f64(w, times, PASSES, WORLD_MAX);
     return all ? bench_quantile(times, PASSES, 0.5) : 0;
 }

@@ -3,14 +3,16 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "bench.h"
+#include "tool_mpi.h"
 
 #include <jansson.h>
 #include <string.h>
 
 void bench_report_head(const bench_config *config, const bench_world *world, FILE *out) {
     fprintf(out, "rill %s  %s  %s%s  %d rank%s on %d host%s  %s\n", rill_version(), rill_isa(),
-            tool_mpi_library(), world->malloc_tuned ? " (malloc tuned)" : "", world->size,
-            world->size == 1 ? "" : "s", world->hosts, world->hosts == 1 ? "" : "s", world->cpu);
+            world->all->mpi ? tool_mpi_library() : world_link_names[world->all->link - 1],
+            world->malloc_tuned ? " (malloc tuned)" : "", world->size, world->size == 1 ? "" : "s",
+            world->hosts, world->hosts == 1 ? "" : "s", world->cpu);
     fprintf(out, "%s", rill_collective_name(config->collective));
     if (config->collective != RILL_ALLGATHER && config->collective != RILL_BCAST)
         fprintf(out, " %s", bench_operation_names[config->operation]);
@@ -132,7 +134,7 @@ static json_t *record(const bench_config *config, const bench_world *world,
     json_object_update(o, more);
     json_object_update(o, extra);
     if (!c->correct) json_object_set_new(o, "detail", json_string(c->detail));
-    if (config->ucx) json_object_set_new(o, "link", json_string("ucx"));
+    json_object_set_new(o, "link", json_string(world_link_names[world->all->link - 1]));
     json_decref(more);
     json_decref(extra);
     return o;

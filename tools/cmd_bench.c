@@ -4,6 +4,7 @@
  */
 #include "bench.h"
 #include "launch.h"
+#include "tool_mpi.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 void cmd_bench_help(FILE *out) {
     fputs(
@@ -20,12 +22,17 @@ void cmd_bench_help(FILE *out) {
         "       rill bench overlap [OPTION...]\n"
         "\n"
         "Times sparse collectives against MPI's own on dense vectors (the row 'mpi', on which\n"
-        "the speedups are based) and checks every result against a dense oracle. Started\n"
-        "without mpirun it starts mpirun itself.\n"
+        "the speedups are based) and checks every result against a dense oracle. It starts its\n"
+        "ranks itself (2), unless a launcher has. 'mpi' runs where MPI has started them.\n"
+        "\n"
+        "On which ranks:\n"
+        "  --ranks P              ranks to start (2)\n"
+        "  --link L               what carries rill's messages: mpi (ranks by mpirun), ucx\n"
+        "                         (processes that rill starts), local (threads of one process);\n"
+        "                         default: mpi where rill was built with it, else ucx\n"
+        "  --hostfile FILE        hosts to start them on, HOST slots=N a line: by ssh, or mpirun\n"
         "\n"
         "What runs (lists are separated by commas):\n"
-        "  --ranks P              ranks to start (2)\n"
-        "  --link L               what carries rill's messages: mpi (default), ucx\n"
         "  --collective C         allreduce (default), reduce, reduce_scatter, allgather, bcast\n"
         "  --algorithm LIST       names from 'rill info', auto, mpi, or all (default)\n"
         "  --codec LIST           names from 'rill info', auto, or all\n"
@@ -61,7 +68,8 @@ void cmd_bench_help(FILE *out) {
         "  --quiet                no table, no progress line\n"
         "  -h, --help             this text\n"
         "\n"
-        "Environment: RILL_MPIRUN, a launcher and its options instead of the one found.\n"
+        "Environment: RILL_MPIRUN, a launcher and its options instead of the one found; RILL_SSH,\n"
+        "the same for ssh.\n"
         "Exit status: 0, 1 if a case failed or was incorrect, 2 for wrong usage.\n"
         "\n"
         "Example: rill bench --ranks 4 --dim 2^24 --density 0.1%,1% --json out.jsonl\n",
@@ -94,7 +102,7 @@ static uint64_t available_memory(void) {
 /* What does not fit shall fail in malloc, where it is one case's error, and not meet the kernel's
  * killer. Sanitizers map terabytes in advance: no limit for those. */
 static void limit_memory(uint64_t bytes) {
-#if defined(RLIMIT_DATA) && !defined(SMPI_H)
+#if defined(RLIMIT_DATA) && !defined(RILL_TOOL_SMPI)
     char text[64];
     proc_value("/proc/self/status", "VmData", text, sizeof text);
     uint64_t used = strtoull(text, NULL, 10) << 10;
@@ -107,16 +115,14 @@ static void limit_memory(uint64_t bytes) {
 #endif
 }
 
-static bool world_make(const bench_config *config, bench_world *world) {
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
-    char name[MPI_MAX_PROCESSOR_NAME + 1] = "";
-    int length;
-    MPI_Get_processor_name(name, &length);
-    size_t ranks = (size_t)world->size;
-    char(*names)[sizeof name] = calloc(ranks, sizeof name);
+/* Hosts, and the most ranks that one has. */
+static bool count_hosts(bench_world *world) {
+    char name[256] = "";
+    if (world->all->mpi) tool_mpi_host(name, sizeof name);
+    else gethostname(name, sizeof name - 1);
+    char(*names)[sizeof name] = calloc((size_t)world->size, sizeof name);
     if (!names) return false;
-    MPI_Allgather(name, sizeof name, MPI_CHAR, names, sizeof name, MPI_CHAR, MPI_COMM_WORLD);
+    world_gather(world->all, name, sizeof name, names);
     int first = 1, here = 0;
     for (int r = 0; r < world->size; r++) {
         if (strcmp(names[r], name) != 0) continue;
@@ -124,12 +130,23 @@ static bool world_make(const bench_config *config, bench_world *world) {
         if (r < world->rank) first = 0;
     }
     free(names);
-    MPI_Allreduce(&first, &world->hosts, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Allreduce(&here, &world->ranks_per_host, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    world->hosts = world_int(world->all, first, WORLD_SUM);
+    world->ranks_per_host = world_int(world->all, here, WORLD_MAX);
+    return true;
+}
+
+static bool world_make(const bench_config *config, const tool_world *all, bench_world *world) {
+    world->all = all;
+    world->rank = all->rank;
+    world->size = all->size;
+    if (!count_hosts(world)) return false;
     uint64_t memory = available_memory();
-    MPI_Allreduce(&memory, &world->memory, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
-    if (world->memory < UINT64_MAX / 2)
-        limit_memory(world->memory / 10 * 9 / (uint64_t)world->ranks_per_host);
+    world_u64(all, &memory, 1, WORLD_MIN);
+    world->memory = memory;
+    int processes = all->link == LINK_LOCAL ? 1 : world->ranks_per_host;
+    bool limits = all->link != LINK_LOCAL || all->rank == 0;
+    if (world->memory < UINT64_MAX / 2 && limits)
+        limit_memory(world->memory / 10 * 9 / (uint64_t)processes);
     world->malloc_tuned = config->tune_malloc && launch_tune_malloc();
     proc_value("/proc/cpuinfo", "model name", world->cpu, sizeof world->cpu);
     time_t now = time(NULL);
@@ -173,8 +190,8 @@ static int run_group(const bench_config *config, const bench_world *world, uint6
     if (!bench_agree(world, cases != NULL, error, sizeof error) || !cases) {
         tool_error("bench: %s: %s", label, error);
     } else if (bench_group_run(config, world, &input, cases, n, label)) {
-        uint64_t most = 0;
-        MPI_Allreduce(&input.nnz, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+        uint64_t most = input.nnz;
+        world_u64(world->all, &most, 1, WORLD_MAX);
         if (table_out) {
             bench_report_group(config, &input, cases, n, most, table_out);
             fflush(table_out);
@@ -182,9 +199,15 @@ static int run_group(const bench_config *config, const bench_world *world, uint6
         status = judge(cases, n);
         if (!bench_report_json(config, world, &input, cases, n, json)) status = EXIT_FAILED;
     }
-    bench_cases_free(config, cases, n);
+    bench_cases_free(cases, n);
     bench_input_free(&input);
     return status;
+}
+
+const char *bench_why_no_mpi(void) {
+    return tool_mpi_built()
+               ? "MPI is there only where it has started the ranks: --link mpi, or mpirun"
+               : "this rill was built without MPI";
 }
 
 /* The non-zeros of a group; checks what depends on the number of ranks. */
@@ -212,12 +235,15 @@ static bool group_nnz(const bench_config *config, const bench_world *world, uint
     return false;
 }
 
-static int run_all(const bench_config *config) {
+static int run_all(const tool_world *all, const void *context) {
+    const bench_config *config = context;
     bench_world world = {0};
-    if (!world_make(config, &world)) return EXIT_FAILED;
-    if (config->ranks && config->ranks != world.size)
-        return tool_usage("bench", "--ranks: %d were asked for, the launcher started %d",
-                          config->ranks, world.size);
+    if (!world_make(config, all, &world)) return EXIT_FAILED;
+    for (int a = 0; a < config->algorithms.n && !all->mpi; a++) {
+        const bench_choice *choice = &config->algorithms.item[a];
+        if (!strcmp(choice->name, "mpi") && !choice->from_all)
+            return tool_usage("bench", "--algorithm: mpi: %s", bench_why_no_mpi());
+    }
     double density;
     uint64_t nnz;
     int kinds = config->nnzs ? config->nnzs : config->densities;
@@ -228,7 +254,7 @@ static int run_all(const bench_config *config) {
     bool to_stdout = config->json_path && !strcmp(config->json_path, "-");
     tool_records json = {.command = "bench", .option = "json", .path = config->json_path};
     int opened = world.rank != ROOT || tool_records_open(&json, false);
-    MPI_Bcast(&opened, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
+    world_bcast(all, &opened, sizeof opened, ROOT);
     if (!opened) return EXIT_USAGE;
     FILE *table_out = world.rank == ROOT && !config->quiet && !to_stdout ? stdout : NULL;
     if (table_out) bench_report_head(config, &world, table_out);
@@ -241,7 +267,7 @@ static int run_all(const bench_config *config) {
             if (one > status) status = one;
         }
     if (!tool_records_close(&json, status == EXIT_OK)) status = EXIT_FAILED;
-    MPI_Bcast(&status, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
+    world_bcast(all, &status, sizeof status, ROOT);
     return status;
 }
 
@@ -254,11 +280,15 @@ int cmd_bench(int argc, char **argv) {
     int status = bench_options(argc, argv, &config, &help);
     if (status == EXIT_OK && help) {
         if (tool_speaks()) cmd_bench_help(stdout);
-    } else if (status == EXIT_OK && !launch_is_under()) {
-        status = launch_ranks(config.ranks ? config.ranks : 2, argc, argv, config.tune_malloc);
     } else if (status == EXIT_OK) {
-        tool_mpi_begin(MPI_THREAD_SINGLE);
-        status = run_all(&config);
+        status = world_run(&(world_job){.command = "bench",
+                                        .options = &config.where,
+                                        .ranks = 2,
+                                        .argc = argc,
+                                        .argv = argv,
+                                        .tune_malloc = config.tune_malloc,
+                                        .run = run_all,
+                                        .context = &config});
     }
     bench_config_free(&config);
     return status;

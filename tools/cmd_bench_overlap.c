@@ -4,6 +4,7 @@
  */
 #include "bench_overlap.h"
 #include "launch.h"
+#include "tool_mpi.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -17,10 +18,11 @@ void cmd_bench_overlap_help(FILE *out) {
         "\n"
         "Starts a non-blocking allreduce, computes for as long as the allreduce alone takes, and\n"
         "waits: overlap = 1 - (both - compute) / pure. The computation is arithmetic without\n"
-        "memory traffic. Results are checked. Started without mpirun it starts mpirun itself,\n"
-        "without binding: a progress thread needs a core of its own.\n"
+        "memory traffic. Results are checked. It starts its ranks itself, by mpirun without\n"
+        "binding: a progress thread needs a core of its own.\n"
         "\n"
         "  --ranks P              ranks to start (2)\n"
+        "  --link L               mpi, ucx, local; and --hostfile FILE: see rill bench --help\n"
         "  --dim N                dimension: 16777216, 2^24, 16M, 1e6 (2^24)\n"
         "  --nnz K                non-zeros of a rank (2^20, or the dimension)\n"
         "  --density D            or their share: 0.01, 1%\n"
@@ -44,8 +46,7 @@ void cmd_bench_overlap_help(FILE *out) {
 }
 
 enum {
-    OPT_RANKS = 256,
-    OPT_DIM,
+    OPT_DIM = 256,
     OPT_NNZ,
     OPT_DENSITY,
     OPT_ALGORITHM,
@@ -62,7 +63,7 @@ enum {
 };
 
 static const struct option options[] = {
-    {"ranks", required_argument, NULL, OPT_RANKS},
+    WORLD_OPTIONS,
     {"dim", required_argument, NULL, OPT_DIM},
     {"nnz", required_argument, NULL, OPT_NNZ},
     {"density", required_argument, NULL, OPT_DENSITY},
@@ -98,8 +99,8 @@ static int set_option(void *config, int option, const char *name, const char *va
     bool ok = true;
     int index;
     const char *wanted = "a count over 0";
+    if (world_option("bench overlap", option, value, &c->bench.where, &index)) return index;
     switch (option) {
-    case OPT_RANKS: ok = parse_int(value, 1, 1 << 20, &c->bench.ranks); break;
     case OPT_DIM: ok = parse_count(value, &c->dim) && c->dim; break;
     case OPT_NNZ: ok = parse_count(value, &c->nnz) && c->nnz; break;
     case OPT_DENSITY:
@@ -271,38 +272,37 @@ static void run_list(report *p) {
     list_free(&list);
 }
 
-static int count_cpus(void) {
-    int mine = 1, least;
+static int count_cpus(const tool_world *all) {
+    int mine = 1;
 #ifdef CPU_COUNT
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) mine = CPU_COUNT(&set);
 #endif
-    MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    return least;
+    return world_int(all, mine, WORLD_MIN);
 }
 
-static int run_all(const overlap_config *c) {
+static int run_all(const tool_world *all, const void *context) {
+    const overlap_config *c = context;
     const bench_config *b = &c->bench;
     bool to_stdout = b->json_path && !strcmp(b->json_path, "-");
     int opened = 1;
     char error[256] = "";
     report p = {.config = c,
-                .world = {.hosts = 1, .memory = UINT64_MAX / 2},
+                .world = {.all = all,
+                          .rank = all->rank,
+                          .size = all->size,
+                          .hosts = 1,
+                          .ranks_per_host = all->size,
+                          .memory = UINT64_MAX / 2},
                 .rows = {.columns = 8,
                          .left = 3,
                          .head = {"requested", "ran", "progress", "pure", "compute", "both",
                                   "overlap", "ok"}}};
-    MPI_Comm_rank(MPI_COMM_WORLD, &p.world.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &p.world.size);
-    p.world.ranks_per_host = p.world.size;
-    if (b->ranks && b->ranks != p.world.size)
-        return tool_usage("bench overlap", "--ranks: %d were asked for, the launcher started %d",
-                          b->ranks, p.world.size);
     p.world.malloc_tuned = launch_tune_malloc();
-    p.cpus = count_cpus();
+    p.cpus = count_cpus(all);
     p.json = (tool_records){.command = "bench overlap", .option = "json", .path = b->json_path};
     if (p.world.rank == ROOT) opened = tool_records_open(&p.json, false);
-    MPI_Bcast(&opened, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
+    world_bcast(all, &opened, sizeof opened, ROOT);
     if (!opened) return EXIT_USAGE;
     bool ok = bench_input_make(b, &p.world, c->dim, c->density, c->nnz, &p.input, error,
                                sizeof error);
@@ -320,7 +320,7 @@ static int run_all(const overlap_config *c) {
     table_free(&p.rows);
     bench_input_free(&p.input);
     if (!tool_records_close(&p.json, p.status == EXIT_OK)) p.status = EXIT_FAILED;
-    MPI_Bcast(&p.status, 1, MPI_INT, ROOT, MPI_COMM_WORLD);
+    world_bcast(all, &p.status, sizeof p.status, ROOT);
     return p.status;
 }
 
@@ -330,15 +330,18 @@ int cmd_bench_overlap(int argc, char **argv) {
     int status = read_options(argc, argv, &config, &help);
     if (status == EXIT_OK && help) {
         if (tool_speaks()) cmd_bench_overlap_help(stdout);
-    } else if (status == EXIT_OK && !launch_is_under()) {
-        /* A rank that is bound to one core has none for its progress thread. Open MPI 4, and 5. */
-        setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-        setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
-        status = launch_ranks(config.bench.ranks ? config.bench.ranks : 2, argc + 1, argv - 1,
-                              true);
     } else if (status == EXIT_OK) {
-        tool_mpi_begin(MPI_THREAD_MULTIPLE);
-        status = run_all(&config);
+        /* A rank that is bound to one core has none for its progress thread. */
+        status = world_run(&(world_job){.command = "bench overlap",
+                                        .options = &config.bench.where,
+                                        .ranks = 2,
+                                        .argc = argc + 1,
+                                        .argv = argv - 1,
+                                        .tune_malloc = true,
+                                        .unbound = true,
+                                        .threads = TOOL_MULTIPLE,
+                                        .run = run_all,
+                                        .context = &config});
     }
     return status;
 }

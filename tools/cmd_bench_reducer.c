@@ -18,9 +18,10 @@ void cmd_bench_reducer_help(FILE *out) {
         "\n"
         "Times steps of reducers (feedback, selection, exchange, update) against MPI_Allreduce of\n"
         "the dense gradient (the row 'mpi'), and checks that nothing was lost: ranks x mean\n"
-        "updates + residuals = gradients. Started without mpirun it starts mpirun itself.\n"
+        "updates + residuals = gradients. It starts its ranks itself, unless a launcher has.\n"
         "\n"
         "  --ranks P              ranks to start (2)\n"
+        "  --link L               mpi, ucx, local; and --hostfile FILE: see rill bench --help\n"
         "  --dim N                dimension: 16777216, 2^24, 16M, 1e6 (2^20)\n"
         "  --density D            share that is selected: 0.01, 1% (1%)\n"
         "  --k K                  or the number of entries\n"
@@ -52,8 +53,7 @@ void cmd_bench_reducer_help(FILE *out) {
 }
 
 enum {
-    OPT_RANKS = 256,
-    OPT_DIM,
+    OPT_DIM = 256,
     OPT_DENSITY,
     OPT_K,
     OPT_ALGORITHM,
@@ -77,7 +77,7 @@ enum {
 };
 
 static const struct option options[] = {
-    {"ranks", required_argument, NULL, OPT_RANKS},
+    WORLD_OPTIONS,
     {"dim", required_argument, NULL, OPT_DIM},
     {"density", required_argument, NULL, OPT_DENSITY},
     {"k", required_argument, NULL, OPT_K},
@@ -126,8 +126,8 @@ static int set_option(void *config, int option, const char *name, const char *va
     int index = 0;
     bool ok = true;
     const char *wanted = "a count";
+    if (world_option("bench reducer", option, value, &c->where, &index)) return index;
     switch (option) {
-    case OPT_RANKS: ok = parse_int(value, 1, 1 << 20, &c->ranks); break;
     case OPT_DIM: ok = parse_count(value, &c->dim) && c->dim; break;
     case OPT_DENSITY:
         wanted = "a fraction above 0, such as 0.01 or 1%";
@@ -191,6 +191,7 @@ static int read_options(int argc, char **argv, reducer_config *c, bool *help) {
 /* ---- report ------------------------------------------------------------------------------- */
 
 typedef struct report {
+    const tool_world *world;
     table rows;
     tool_records json;
     double mpi, traffic[2]; /* seconds: of the baseline; for a dense update, for a stream */
@@ -261,7 +262,7 @@ static void run_algorithm(report *p, const reducer_config *c, const char *name, 
     reducer_result r;
     for (int stream = 0; stream < 2; stream++) {
         if (!(stream ? c->stream_updates : c->dense_updates)) continue;
-        reducer_measure(c, name, stream, &r);
+        reducer_measure(p->world, c, name, stream, &r);
         take(p, c, &r, may_fail);
         if (!r.ran) break;
     }
@@ -285,37 +286,37 @@ static void run_list(report *p, const reducer_config *c) {
     list_free(&list);
 }
 
-static int run_all(const reducer_config *c) {
-    int rank, opened = 1;
+static int run_all(const tool_world *w, const void *context) {
+    const reducer_config *c = context;
+    int opened = 1;
     bool to_stdout = c->json_path && !strcmp(c->json_path, "-");
-    report p = {
-        .rows = {.columns = 13,
-                 .left = 3,
-                 .head = {"requested", "ran", "update", "step", "vs mpi", "select", "exchange",
-                          "update", "vs memory", "selected", "sent", "received", "conserves"}}};
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &p.ranks);
-    if (c->ranks && c->ranks != p.ranks)
-        return tool_usage("bench reducer", "--ranks: %d were asked for, the launcher started %d",
-                          c->ranks, p.ranks);
+    report p = {.world = w,
+                .ranks = w->size,
+                .rows = {.columns = 13,
+                         .left = 3,
+                         .head = {"requested", "ran", "update", "step", "vs mpi", "select",
+                                  "exchange", "update", "vs memory", "selected", "sent", "received",
+                                  "conserves"}}};
     launch_tune_malloc();
     p.json = (tool_records){.command = "bench reducer", .option = "json", .path = c->json_path};
-    if (rank == 0) opened = tool_records_open(&p.json, false);
-    MPI_Bcast(&opened, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (w->rank == 0) opened = tool_records_open(&p.json, false);
+    world_bcast(w, &opened, sizeof opened, 0);
     if (!opened) return EXIT_USAGE;
     if (c->baseline) {
         reducer_result r;
-        p.traffic[0] = reducer_traffic(c, false);
-        p.traffic[1] = reducer_traffic(c, true);
-        reducer_measure_mpi(c, &r);
-        p.mpi = r.ran ? r.median : 0;
-        take(&p, c, &r, false);
+        p.traffic[0] = reducer_traffic(w, c, false);
+        p.traffic[1] = reducer_traffic(w, c, true);
+        if (w->mpi) {
+            reducer_measure_mpi(w, c, &r);
+            p.mpi = r.ran ? r.median : 0;
+            take(&p, c, &r, false);
+        }
     }
     run_list(&p, c);
-    if (rank == 0 && !c->quiet && !to_stdout) table_print(&p.rows, stdout);
+    if (w->rank == 0 && !c->quiet && !to_stdout) table_print(&p.rows, stdout);
     table_free(&p.rows);
     if (!tool_records_close(&p.json, p.status == EXIT_OK)) p.status = EXIT_FAILED;
-    MPI_Bcast(&p.status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    world_bcast(w, &p.status, sizeof p.status, 0);
     return p.status;
 }
 
@@ -325,12 +326,16 @@ int cmd_bench_reducer(int argc, char **argv) {
     int status = read_options(argc, argv, &config, &help);
     if (status == EXIT_OK && help) {
         if (tool_speaks()) cmd_bench_reducer_help(stdout);
-    } else if (status == EXIT_OK && !launch_is_under()) {
-        /* argv[0] is the word after "bench", which the new process needs as well. */
-        status = launch_ranks(config.ranks ? config.ranks : 2, argc + 1, argv - 1, true);
     } else if (status == EXIT_OK) {
-        tool_mpi_begin(MPI_THREAD_SINGLE);
-        status = run_all(&config);
+        /* argv[0] is the word after "bench", which a new process needs as well. */
+        status = world_run(&(world_job){.command = "bench reducer",
+                                        .options = &config.where,
+                                        .ranks = 2,
+                                        .argc = argc + 1,
+                                        .argv = argv - 1,
+                                        .tune_malloc = true,
+                                        .run = run_all,
+                                        .context = &config});
     }
     free(config.algorithms);
     return status;

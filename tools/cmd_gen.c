@@ -7,7 +7,6 @@
 #include "tool.h"
 #include "tool_progress.h"
 
-#include <mpi.h>
 #include <rill/train.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "tool.h"
+#include "tool_mpi.h"
 
 #include <jansson.h>
-#include <mpi.h>
 #include <rill/rill.h>
 #include <rill/train.h>
 #include <stdlib.h>
@@ -30,24 +30,6 @@ static bool variable_at(int i, rill_setting *setting) {
 
 enum { OPERATIONS = 4 };
 static const rill_op *const operations[OPERATIONS] = {RILL_SUM, RILL_MIN, RILL_MAX, RILL_PROD};
-
-static const struct {
-    int level;
-    const char *name;
-} levels[] = {
-    {MPI_THREAD_SINGLE, "single"},
-    {MPI_THREAD_FUNNELED, "funneled"},
-    {MPI_THREAD_SERIALIZED, "serialized"},
-    {MPI_THREAD_MULTIPLE, "multiple"},
-};
-
-static const char *thread_level(void) {
-    int level = 0;
-    MPI_Query_thread(&level);
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (levels[i].level == level) return levels[i].name;
-    return "unknown";
-}
 
 void cmd_info_help(FILE *out) {
     fprintf(out, "usage: rill info [--settings | --json]\n"
@@ -74,12 +56,10 @@ static const struct {
 enum { TABLES = sizeof tables / sizeof *tables };
 
 static void print_text(void) {
-    int version, subversion;
-    MPI_Get_version(&version, &subversion);
     printf("rill               %s (commit %s)\n", rill_version(), tool_commit());
     printf("MPI library        %s\n", tool_mpi_library());
-    printf("MPI standard       %d.%d\n", version, subversion);
-    printf("MPI threads        %s\n", thread_level());
+    printf("MPI standard       %s\n", tool_mpi_standard());
+    printf("MPI threads        %s\n", tool_mpi_threads());
     printf("instruction set    %s\n", rill_isa());
     printf("types             ");
     for (int t = 0; rill_type_size((rill_type)t); t++)
@@ -155,8 +135,6 @@ static json_t *settings_array(void) {
 }
 
 static int print_json(void) {
-    int version, subversion;
-    MPI_Get_version(&version, &subversion);
     json_t *types = json_array(), *ops = json_array(), *collectives = json_object();
     json_t *environment = json_object();
     const char *name, *text;
@@ -176,13 +154,11 @@ static int print_json(void) {
         json_object_set_new(environment, variable.environment,
                             value ? json_string(value) : json_null());
     }
-    char standard[32];
-    snprintf(standard, sizeof standard, "%d.%d", version, subversion);
     json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version",
                              rill_version(), "commit", tool_commit(), "mpi_library",
-                             tool_mpi_library(), "mpi_standard", standard, "mpi_threads",
-                             thread_level(), "isa", rill_isa(), "types", types, "operations", ops,
-                             "algorithms", collectives, "environment", environment, "settings",
+                             tool_mpi_library(), "mpi_standard", tool_mpi_standard(), "mpi_threads",
+                             tool_mpi_threads(), "isa", rill_isa(), "types", types, "operations",
+                             ops, "algorithms", collectives, "environment", environment, "settings",
                              settings_array());
     for (int t = 0; root && t < TABLES; t++) {
         json_t *rows = json_array();
@@ -214,7 +190,7 @@ int cmd_info(int argc, char **argv) {
     }
     if (json && settings) return tool_usage("info", "--settings is a part of --json");
     if (optind < argc) return tool_usage("info", "unexpected argument '%s'", argv[optind]);
-    tool_mpi_begin(MPI_THREAD_MULTIPLE);
+    tool_mpi_begin(TOOL_MULTIPLE);
     if (!tool_speaks()) return EXIT_OK;
     if (json) return print_json();
     if (settings) print_settings();

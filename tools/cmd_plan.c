@@ -52,6 +52,7 @@ void cmd_plan_help(FILE *out) {
         "  --profile FILE       instead of the one that programs would find; none: built in\n"
         "  --rate R             rate of the network per host, such as 100mbit, 1gbit\n"
         "  --latency S          of a message, in seconds, such as 25e-6\n"
+        "  --link L             how ranks are connected: mpi (default), ucx, local\n"
         "  --json               one JSON object instead of the table\n"
         "  -h, --help           this text\n"
         "\n"
@@ -116,6 +117,7 @@ enum option_id {
     PROFILE,
     RATE,
     LATENCY,
+    LINK,
     JSON
 };
 
@@ -135,6 +137,7 @@ static bool take(config *c, int option, const char *text) {
     case BLOCK: return parse_count(text, &q->block);
     case RATE: return parse_rate(text, &q->bits_per_second);
     case LATENCY: return parse_seconds(text, &q->latency_s);
+    case LINK: q->link = text; return true;
     case CODEC: q->codec = text; return true;
     case PARTITION: q->partition = text; return true;
     case PROFILE: q->profile = text; return true;
@@ -159,6 +162,7 @@ static int parse(int argc, char **argv, config *c, bool *help) {
                                             {"profile", required_argument, NULL, PROFILE},
                                             {"rate", required_argument, NULL, RATE},
                                             {"latency", required_argument, NULL, LATENCY},
+                                            {"link", required_argument, NULL, LINK},
                                             {"json", no_argument, NULL, JSON},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};

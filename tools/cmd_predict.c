@@ -2,21 +2,21 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "launch.h"
 #include "parse.h"
 #include "tool.h"
 #include "tool_output.h"
 #include "tool_progress.h"
+#include "world_train.h"
 
 #include <math.h>
-#include <mpi.h>
 #include <rill/train.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct predict_config {
     const char *file, *model, *output;
-    int ranks, hash_bits, base;
+    world_options where;
+    int hash_bits, base;
     uint64_t seed;
     bool normalize, probability, help;
 } predict_config;
@@ -34,12 +34,15 @@ void cmd_predict_help(FILE *out) {
           "  --hash BITS         hash features, as in training, with the --seed N of it (1)\n"
           "  --base B            index of the first feature in text: 0 or 1; default: found\n"
           "  --ranks P           ranks to start (1)\n"
+          "  --link L            mpi, ucx, local; and --hostfile FILE: see rill train --help\n"
           "  -h, --help          this text\n",
           out);
 }
 
 static int set_option(void *context, int option, const char *value) {
     predict_config *c = context;
+    int status;
+    if (world_option("predict", option, value, &c->where, &status)) return status;
     switch (option) {
     case 'm': c->model = value; break;
     case 'o': c->output = value; break;
@@ -58,10 +61,6 @@ static int set_option(void *context, int option, const char *value) {
         if (!parse_int(value, 0, 1, &c->base))
             return tool_usage("predict", "--base: '%s' is not 0 or 1", value);
         break;
-    case 'r':
-        if (!parse_int(value, 1, 65536, &c->ranks))
-            return tool_usage("predict", "--ranks: '%s' is not a number of ranks", value);
-        break;
     case 'h': c->help = true; break;
     default: return EXIT_USAGE;
     }
@@ -69,12 +68,16 @@ static int set_option(void *context, int option, const char *value) {
 }
 
 static int read_options(int argc, char **argv, predict_config *c) {
-    static const struct option options[] = {
-        {"model", 1, NULL, 'm'},       {"output", 1, NULL, 'o'},
-        {"probability", 0, NULL, 'p'}, {"normalize", 0, NULL, 'n'},
-        {"hash", 1, NULL, 'H'},        {"seed", 1, NULL, 's'},
-        {"base", 1, NULL, 'b'},        {"ranks", 1, NULL, 'r'},
-        {"help", 0, NULL, 'h'},        {0}};
+    static const struct option options[] = {{"model", 1, NULL, 'm'},
+                                            {"output", 1, NULL, 'o'},
+                                            {"probability", 0, NULL, 'p'},
+                                            {"normalize", 0, NULL, 'n'},
+                                            {"hash", 1, NULL, 'H'},
+                                            {"seed", 1, NULL, 's'},
+                                            {"base", 1, NULL, 'b'},
+                                            {"help", 0, NULL, 'h'},
+                                            WORLD_OPTIONS,
+                                            {0}};
     const char *words[1];
     int n = 0, status = tool_words("predict", argc, argv, options, 1, words, &n, set_option, c);
     if (status != EXIT_OK || c->help) return status;
@@ -109,41 +112,51 @@ static char *make_lines(const rill_model *m, const rill_model_view *view, const 
     return NULL;
 }
 
-/* Rank after rank sends its lines to rank 0, which writes them. 0 or an errno, on all. */
-static int write_lines(const char *path, const char *head, char *text, size_t size) {
-    enum { TAG = 7, CHUNK = 1 << 20 };
-    static char chunk[CHUNK];
-    int rank, ranks, error = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (rank) {
-        uint64_t n = size;
-        MPI_Send(&n, 1, MPI_UINT64_T, 0, TAG, MPI_COMM_WORLD);
-        for (size_t at = 0; at < size; at += CHUNK)
-            MPI_Send(text + at, (int)(size - at < CHUNK ? size - at : CHUNK), MPI_CHAR, 0, TAG,
-                     MPI_COMM_WORLD);
-    } else {
-        rill__outfile out;
+/* Rank after rank tells its lines, and rank 0 writes them. 0 or an errno, on all. */
+static int write_lines(const tool_world *w, const char *path, const char *head, char *text,
+                       size_t size) {
+    enum { CHUNK = 1 << 16 };
+    char chunk[CHUNK];
+    int error = 0;
+    rill__outfile out;
+    if (w->rank == 0) {
         error = rill__outfile_open(path, &out);
         if (!error) error = rill__outfile_write(&out, head, strlen(head));
         if (!error) error = rill__outfile_write(&out, text, size);
-        for (int r = 1; r < ranks; r++) {
-            uint64_t n;
-            MPI_Recv(&n, 1, MPI_UINT64_T, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            for (uint64_t at = 0; at < n; at += CHUNK) {
-                int part = (int)(n - at < CHUNK ? n - at : CHUNK);
-                MPI_Recv(chunk, part, MPI_CHAR, r, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-                if (!error) error = rill__outfile_write(&out, chunk, (size_t)part);
-            }
+    }
+    for (int r = 1; r < w->size; r++) {
+        uint64_t n = size;
+        world_bcast(w, &n, sizeof n, r);
+        for (uint64_t at = 0; at < n; at += CHUNK) {
+            size_t part = (size_t)(n - at < CHUNK ? n - at : CHUNK);
+            if (w->rank == r) memcpy(chunk, text + at, part);
+            world_bcast(w, chunk, part, r);
+            if (w->rank == 0 && !error) error = rill__outfile_write(&out, chunk, part);
         }
+    }
+    if (w->rank == 0) {
         int closed = rill__outfile_close(&out, !error);
         if (!error) error = closed;
     }
-    MPI_Bcast(&error, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    world_bcast(w, &error, sizeof error, 0);
     return error;
 }
 
-static rill_status output(const predict_config *c, const rill_model *m, const rill_dataset *set) {
+/* All ranks get the failure of the lowest rank that has one: where only some can read the model,
+ * too. */
+static rill_status agree(const tool_world *w, rill_status mine) {
+    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
+    if (first == w->size) return RILL_OK;
+    char detail[512];
+    int status = mine;
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    world_bcast(w, &status, sizeof status, first);
+    world_bcast(w, detail, sizeof detail, first);
+    return rill_error_set((rill_status)status, detail);
+}
+
+static rill_status output(const tool_world *w, const predict_config *c, const rill_model *m,
+                          const rill_dataset *set) {
     rill_model_view view = RILL_MODEL_VIEW_INIT;
     rill_data_view data = RILL_DATA_VIEW_INIT;
     rill_model_look(m, &view);
@@ -159,17 +172,15 @@ static rill_status output(const predict_config *c, const rill_model *m, const ri
     if (decision && predicted) status = rill_model_predict(m, set, decision, predicted);
     if (status == RILL_OK && decision && predicted)
         text = make_lines(m, &view, c, data.rows, decision, predicted, &size);
-    if (!text) { /* the others would wait */
-        fprintf(stderr, "rill: predict: out of memory\n");
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILED);
-    }
+    if (status == RILL_OK && !text) status = rill_error_set(RILL_ERR_MEMORY, "out of memory");
+    status = agree(w, status);
     if (c->probability) {
         size_t at = (size_t)snprintf(head, sizeof head, "labels");
         for (int k = 0; k < view.labels && at < sizeof head - 32; k++)
             at += (size_t)snprintf(head + at, sizeof head - at, " %.17g", view.label[k]);
         snprintf(head + at, sizeof head - at, "\n");
     }
-    int error = write_lines(c->output, head, text, size);
+    int error = status == RILL_OK ? write_lines(w, c->output, head, text, size) : 0;
     if (error) {
         snprintf(head, sizeof head, "%s: cannot be written: %s", c->output, strerror(error));
         status = rill_error_set(RILL_ERR_IO, head);
@@ -180,35 +191,18 @@ static rill_status output(const predict_config *c, const rill_model *m, const ri
     return status;
 }
 
-/* All ranks get the failure of the lowest rank that has one: where only some can read the model,
- * too. */
-static rill_status agree(rill_status mine) {
-    struct {
-        int good, rank;
-    } first = {mine == RILL_OK, 0};
-    MPI_Comm_rank(MPI_COMM_WORLD, &first.rank);
-    MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
-    if (first.good) return RILL_OK;
-    char detail[512];
-    int status = mine;
-    snprintf(detail, sizeof detail, "%s", rill_last_error());
-    MPI_Bcast(&status, 1, MPI_INT, first.rank, MPI_COMM_WORLD);
-    MPI_Bcast(detail, sizeof detail, MPI_CHAR, first.rank, MPI_COMM_WORLD);
-    return rill_error_set((rill_status)status, detail);
-}
-
-static rill_status predict(const predict_config *c) {
+static rill_status predict(const tool_world *w, const predict_config *c) {
     rill_model *model = NULL;
     rill_dataset *set = NULL;
     rill_data_options options = RILL_DATA_OPTIONS_INIT;
     rill_metrics metrics = RILL_METRICS_INIT;
     options.base = c->base;
-    rill_status status = agree(rill_model_load(c->model, &model));
-    if (status == RILL_OK) status = rill_dataset_load(MPI_COMM_WORLD, c->file, &options, &set);
+    rill_status status = agree(w, rill_model_load(c->model, &model));
+    if (status == RILL_OK) status = world_dataset_load(w, c->file, &options, &set);
     if (status == RILL_OK && c->hash_bits) status = rill_dataset_hash(set, c->hash_bits, c->seed);
     if (status == RILL_OK && c->normalize) status = rill_dataset_normalize(set);
-    if (status == RILL_OK) status = rill_model_evaluate(MPI_COMM_WORLD, model, set, &metrics);
-    if (status == RILL_OK && c->output) status = output(c, model, set);
+    if (status == RILL_OK) status = world_model_evaluate(w, model, set, &metrics);
+    if (status == RILL_OK && c->output) status = output(w, c, model, set);
     if (status == RILL_OK && tool_speaks()) {
         printf("rows %llu\n", (unsigned long long)metrics.rows);
         if (!isnan(metrics.accuracy)) printf("accuracy %.6f\n", metrics.accuracy);
@@ -220,17 +214,26 @@ static rill_status predict(const predict_config *c) {
     return status;
 }
 
+static int run_all(const tool_world *w, const void *context) {
+    if (predict(w, context) == RILL_OK) return EXIT_OK;
+    tool_error("predict: %s", rill_last_error());
+    return EXIT_FAILED;
+}
+
 int cmd_predict(int argc, char **argv) {
-    predict_config config = {.ranks = 1, .base = -1, .seed = 1};
+    predict_config config = {.base = -1, .seed = 1};
     int status = read_options(argc, argv, &config);
     if (status != EXIT_OK) return status;
     if (config.help) {
         if (tool_speaks()) cmd_predict_help(stdout);
         return EXIT_OK;
     }
-    if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
-    tool_mpi_begin(MPI_THREAD_SINGLE);
-    if (predict(&config) == RILL_OK) return EXIT_OK;
-    tool_error("predict: %s", rill_last_error());
-    return EXIT_FAILED;
+    return world_run(&(world_job){.command = "predict",
+                                  .options = &config.where,
+                                  .ranks = 1,
+                                  .argc = argc,
+                                  .argv = argv,
+                                  .tune_malloc = true,
+                                  .run = run_all,
+                                  .context = &config});
 }

@@ -2,20 +2,20 @@
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
-#include "launch.h"
 #include "table.h"
 #include "tool.h"
 #include "tool_output.h"
 #include "train_config.h"
+#include "world_train.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 typedef struct train_run {
+    const tool_world *world;
     const train_config *config;
     rill_train_options options; /* with what was chosen */
     rill_dataset *data, *valid;
@@ -32,8 +32,9 @@ static int failed(const char *doing) {
     return EXIT_FAILED;
 }
 
-static rill_status load(const train_config *config, const char *path, rill_dataset **out) {
-    rill_status status = rill_dataset_load(MPI_COMM_WORLD, path, &config->data, out);
+static rill_status load(const train_run *run, const char *path, rill_dataset **out) {
+    const train_config *config = run->config;
+    rill_status status = world_dataset_load(run->world, path, &config->data, out);
     if (status == RILL_OK && config->hash_bits)
         status = rill_dataset_hash(*out, config->hash_bits, config->options.seed);
     if (status == RILL_OK && config->normalize) status = rill_dataset_normalize(*out);
@@ -56,7 +57,7 @@ static void print_data(const train_run *run) {
 
 static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    rill_status status = rill_trainer_choose_C(MPI_COMM_WORLD, run->data, &run->options, &choice);
+    rill_status status = world_choose_C(run->world, run->data, &run->options, &choice);
     run->options.C = choice.C;
     run->options.decay = choice.decay;
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
@@ -81,13 +82,11 @@ static void put_number(json_t *object, const char *key, double value) {
 
 static void log_line(train_run *run, const rill_train_report *r) {
     if (!tool_records_wanted(&run->log)) return;
-    int ranks;
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const rill_train_options *o = &run->options;
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
                              run->config->file, "loss_name", o->loss ? o->loss : "logistic",
                              "solver", o->solver ? o->solver : "sgd", "reducer",
-                             o->reducer ? o->reducer : "exact", "ranks", ranks, "epoch",
+                             o->reducer ? o->reducer : "exact", "ranks", run->world->size, "epoch",
                              (json_int_t)r->epoch, "samples", (json_int_t)r->samples, "steps",
                              (json_int_t)r->steps, "sent_bytes", (json_int_t)r->sent_bytes,
                              "memory_bytes", (json_int_t)r->memory_bytes, "algorithm",
@@ -120,7 +119,7 @@ static void log_line(train_run *run, const rill_train_report *r) {
  * stop. */
 static bool log_is_good(train_run *run) {
     int bad = run->log.failed;
-    if (run->config->log) MPI_Bcast(&bad, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (run->config->log) world_bcast(run->world, &bad, sizeof bad, 0);
     run->log.failed = bad;
     return !bad;
 }
@@ -194,15 +193,15 @@ static rill_status write_model(const train_run *run) {
 
 static int run_training(train_run *run) {
     const train_config *config = run->config;
-    if (load(config, config->file, &run->data) != RILL_OK) return failed(NULL);
-    if (config->valid_file && load(config, config->valid_file, &run->valid) != RILL_OK)
+    if (load(run, config->file, &run->data) != RILL_OK) return failed(NULL);
+    if (config->valid_file && load(run, config->valid_file, &run->valid) != RILL_OK)
         return failed(NULL);
     run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
     run->options = config->options;
     if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
-    if (rill_trainer_create(MPI_COMM_WORLD, run->data, run->valid, &run->options, &run->trainer) !=
+    if (world_trainer_create(run->world, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)
         return failed(NULL);
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
@@ -215,8 +214,18 @@ static int run_training(train_run *run) {
     print_end(run, objective, loss);
     int written = write_model(run) == RILL_OK;
     if (!written) failed(NULL);
-    MPI_Bcast(&written, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    world_bcast(run->world, &written, sizeof written, 0);
     return written ? EXIT_OK : EXIT_FAILED;
+}
+
+static int run_all(const tool_world *w, const void *context) {
+    train_run run = {.world = w, .config = context};
+    int status = run_training(&run);
+    rill_trainer_free(&run.trainer);
+    rill_dataset_free(&run.data);
+    rill_dataset_free(&run.valid);
+    if (!tool_records_close(&run.log, status == EXIT_OK)) status = EXIT_FAILED;
+    return status;
 }
 
 int cmd_train(int argc, char **argv) {
@@ -227,13 +236,13 @@ int cmd_train(int argc, char **argv) {
         if (tool_speaks()) cmd_train_help(stdout);
         return EXIT_OK;
     }
-    if (config.ranks > 1 && !launch_is_under()) return launch_ranks(config.ranks, argc, argv, true);
-    tool_mpi_begin(MPI_THREAD_FUNNELED);
-    train_run run = {.config = &config};
-    status = run_training(&run);
-    rill_trainer_free(&run.trainer);
-    rill_dataset_free(&run.data);
-    rill_dataset_free(&run.valid);
-    if (!tool_records_close(&run.log, status == EXIT_OK)) status = EXIT_FAILED;
-    return status;
+    return world_run(&(world_job){.command = "train",
+                                  .options = &config.where,
+                                  .ranks = 1,
+                                  .argc = argc,
+                                  .argv = argv,
+                                  .tune_malloc = true,
+                                  .threads = TOOL_FUNNELED,
+                                  .run = run_all,
+                                  .context = &config});
 }

@@ -5,8 +5,8 @@
 #include "launch.h"
 #include "parse.h"
 #include "tool.h"
+#include "world.h"
 
-#include <mpi.h>
 #include <rill/rill.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@ enum { MOST_RANKS = 65536 };
 
 typedef struct config {
     text_list ranks;
+    world_options where;
     rill_tune_options tune;
 } config;
 
@@ -30,7 +31,8 @@ void cmd_tune_help(FILE *out) {
             "for each number of ranks and hosts that was tuned; the nearest serves for others.\n"
             "Run it as the programs will run that use it: on the same hosts, with as many ranks.\n"
             "\n"
-            "  --ranks P,...   start mpirun on so many ranks, one after the other (default 2,4)\n"
+            "  --ranks P,...   start so many ranks, one after the other (default 2,4)\n"
+            "  --link L        mpi, ucx, local; and --hostfile FILE: see rill bench --help\n"
             "  --seconds S     time for each (default 50)\n"
             "  --profile FILE  the profile to write; default: RILL_PROFILE, else rill/profile in\n"
             "                  the user's configuration folder (XDG_CONFIG_HOME or ~/.config)\n"
@@ -44,6 +46,9 @@ void cmd_tune_help(FILE *out) {
 
 static int parse(int argc, char **argv, config *c, bool *help) {
     static const struct option options[] = {{"ranks", required_argument, NULL, 'r'},
+                                            {"link", required_argument, NULL, WORLD_OPT_LINK},
+                                            {"hostfile", required_argument, NULL,
+                                             WORLD_OPT_HOSTFILE},
                                             {"seconds", required_argument, NULL, 's'},
                                             {"profile", required_argument, NULL, 'p'},
                                             {"help", no_argument, NULL, 'h'},
@@ -52,6 +57,11 @@ static int parse(int argc, char **argv, config *c, bool *help) {
     tool_getopt_reset();
     for (int o; (o = tool_getopt("tune", argc, argv, options)) != -1;) {
         char *end;
+        int status;
+        if (world_option("tune", o, optarg, &c->where, &status)) {
+            if (status != EXIT_OK) return status;
+            continue;
+        }
         switch (o) {
         case '?': return EXIT_USAGE;
         case 'h': *help = true; return EXIT_OK;
@@ -80,22 +90,21 @@ static void show(double share, const char *what, void *context) {
     if (launch_progress()) fprintf(stderr, "\r%3.0f %%  %s\033[K", share * 100, what);
 }
 
-static int tune(config *c) {
+static int tune(const tool_world *w, const void *context) {
+    const config *c = context;
+    rill_tune_options options = c->tune;
     rill_comm *comm = NULL;
     rill_tune_report report = RILL_TUNE_REPORT_INIT;
     launch_tune_malloc();
-    c->tune.progress = show;
+    options.progress = show;
     /* RILL_PROFILE may name the file that is to be written. */
     const char *named = getenv("RILL_PROFILE");
-    if (!c->tune.profile && named && *named && strcmp(named, "none") != 0) c->tune.profile = named;
-    MPI_Info info;
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "rill_profile", "none");
-    rill_config with = RILL_CONFIG_INIT;
-    with.info = &info;
-    rill_status status = rill_comm_create(MPI_COMM_WORLD, &with, &comm);
-    MPI_Info_free(&info);
-    if (status == RILL_OK) status = rill_tune(comm, &c->tune, &report);
+    char kept[4096] = "";
+    if (named && strcmp(named, "none") != 0) snprintf(kept, sizeof kept, "%s", named);
+    if (!options.profile && *kept) options.profile = kept;
+    if (w->rank == 0) setenv("RILL_PROFILE", "none", 1);
+    rill_status status = world_comm(w, NULL, &comm);
+    if (status == RILL_OK) status = rill_tune(comm, &options, &report);
     if (launch_progress() && tool_speaks()) fprintf(stderr, "\r\033[K");
     int ranks = rill_comm_size(comm);
     if (status != RILL_OK) tool_error("%s", rill_last_error());
@@ -109,19 +118,34 @@ static int tune(config *c) {
     return status == RILL_OK ? EXIT_OK : EXIT_FAILED;
 }
 
+/* Under a launcher once, else for each number of ranks. */
+static int tune_all(config *c, int argc, char **argv) {
+    int status = EXIT_OK;
+    for (int i = 0; i < c->ranks.n && status == EXIT_OK; i++) {
+        bool started = launch_under() != UNDER_NOTHING;
+        c->where.ranks = 0;
+        if (!started) parse_int(c->ranks.item[i], 2, MOST_RANKS, &c->where.ranks);
+        status = world_run(&(world_job){.command = "tune",
+                                        .options = &c->where,
+                                        .ranks = 2,
+                                        .argc = argc,
+                                        .argv = argv,
+                                        .tune_malloc = true,
+                                        .run = tune,
+                                        .context = c});
+        if (started) break;
+    }
+    return status;
+}
+
 int cmd_tune(int argc, char **argv) {
     config c = {.tune = RILL_TUNE_OPTIONS_INIT};
     bool help = false;
     int status = parse(argc, argv, &c, &help);
     if (help) {
         if (tool_speaks()) cmd_tune_help(stdout);
-    } else if (status == EXIT_OK && launch_is_under()) {
-        tool_mpi_begin(MPI_THREAD_SINGLE);
-        status = tune(&c);
     } else if (status == EXIT_OK) {
-        for (int i = 0, ranks; i < c.ranks.n && status == EXIT_OK; i++)
-            if (parse_int(c.ranks.item[i], 2, MOST_RANKS, &ranks))
-                status = launch_ranks(ranks, argc, argv, true);
+        status = tune_all(&c, argc, argv);
     }
     list_free(&c.ranks);
     return status;

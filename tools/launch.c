@@ -1,19 +1,20 @@
-/* Starting the tool on several ranks: finds the launcher that belongs to the MPI library at hand,
- * runs it with this very program, and explains how it ended.
+/* Starting the tool on several ranks by mpirun: finds the launcher that belongs to the MPI library
+ * at hand, runs it with this very program, and explains how it ended. And what has started this
+ * process.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "launch.h"
 #include "parse.h"
 #include "tool.h"
+#include "tool_mpi.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__GLIBC__) && !defined(SMPI_H) /* SimGrid makes malloc a macro */
+#if defined(__GLIBC__) && !defined(RILL_TOOL_SMPI) /* SimGrid makes malloc a macro */
 #include <malloc.h>
 #endif
 
@@ -23,7 +24,7 @@
 
 bool launch_tune_malloc(void) {
     if (getenv("MALLOC_MMAP_THRESHOLD_")) return true;
-#if defined(__GLIBC__) && !defined(SMPI_H)
+#if defined(__GLIBC__) && !defined(RILL_TOOL_SMPI)
     /* As the environment would, where a launcher of the user's started us without it. */
     return mallopt(M_MMAP_THRESHOLD, 1 << 30) && mallopt(M_TRIM_THRESHOLD, -1);
 #else
@@ -31,15 +32,20 @@ bool launch_tune_malloc(void) {
 #endif
 }
 
+void launch_tune_environment(void) {
+    setenv("MALLOC_MMAP_THRESHOLD_", MMAP_THRESHOLD, 0);
+    setenv("MALLOC_TRIM_THRESHOLD_", TRIM_THRESHOLD, 0);
+}
+
 bool launch_progress(void) { return isatty(STDERR_FILENO) || getenv(PROGRESS); }
 
-#ifdef SMPI_H
+#ifdef RILL_TOOL_SMPI
 /* In SimGrid all ranks are contexts of one process: there is nothing to start. */
-bool launch_is_under(void) { return true; }
-
-int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
-    (void)ranks, (void)argc, (void)argv, (void)tune_malloc;
-    return EXIT_FAILED;
+launch_kind launch_under(void) { return UNDER_MPI; }
+void launch_look(int argc, char **argv) { (void)argc, (void)argv; }
+bool launch_here(int argc, char **argv, int *status) {
+    (void)argc, (void)argv, (void)status;
+    return false;
 }
 #else
 
@@ -52,27 +58,51 @@ int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
 #include <sys/prctl.h>
 #endif
 
-bool launch_is_under(void) {
-    static const char *const marks[] = {
-        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD", NULL};
-    for (int i = 0; marks[i]; i++)
-        if (getenv(marks[i])) return true;
-    return false;
+static launch_kind kind;
+
+launch_kind launch_under(void) { return kind; }
+
+/* --link mpi is among the words. */
+static bool asks_for_mpi(int argc, char **argv) {
+    bool asks = false;
+    for (int i = 1; i < argc; i++) {
+        const char *value = !strncmp(argv[i], "--link=", 7) ? argv[i] + 7
+                            : !strcmp(argv[i], "--link") && argv[i + 1] ? argv[i + 1]
+                                                                        : NULL;
+        if (value) asks = !strcmp(value, "mpi");
+    }
+    return asks;
 }
 
-#if defined(OPEN_MPI)
-static char *const launchers[] = {"mpirun.openmpi", "mpirun", NULL};
-static const char *const library = "Open MPI";
-static const char *const package = "openmpi-bin";
-#elif defined(MPICH_VERSION)
-static char *const launchers[] = {"mpirun.mpich", "mpiexec.hydra", "mpirun", NULL};
-static const char *const library = "MPICH";
-static const char *const package = "mpich";
-#else
-static char *const launchers[] = {"mpiexec", "mpirun", NULL};
-static const char *const library = "this MPI library";
-static const char *const package = "its launcher";
-#endif
+void launch_look(int argc, char **argv) {
+    static const char *const marks[] = {
+        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD", NULL};
+    /* Those that rill_bootstrap_create knows. */
+    static const char *const places[][2] = {{"RANK", "WORLD_SIZE"},
+                                            {"SLURM_PROCID", "SLURM_NTASKS"},
+                                            {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                            {"PMI_RANK", "PMI_SIZE"}};
+    bool mpi = tool_mpi_built() && asks_for_mpi(argc, argv);
+    for (size_t i = 0; !mpi && getenv("RILL_RENDEZVOUS") && i < sizeof places / sizeof *places; i++)
+        if (getenv(places[i][0]) && getenv(places[i][1])) {
+            kind = UNDER_RENDEZVOUS;
+            tool_set_speaks(atoi(getenv(places[i][0])) == 0);
+            return;
+        }
+    for (int i = 0; tool_mpi_built() && marks[i]; i++)
+        if (getenv(marks[i])) kind = UNDER_MPI;
+}
+
+bool launch_self(char *path, int size) {
+    ssize_t n = readlink("/proc/self/exe", path, (size_t)size - 1);
+    if (n >= 0) {
+        path[n] = '\0';
+        return true;
+    }
+    tool_error("cannot find this program (/proc/self/exe): %s; start its ranks by yourself",
+               strerror(errno));
+    return false;
+}
 
 static bool in_path(const char *program) {
     const char *path = getenv("PATH");
@@ -173,63 +203,64 @@ static int spawn(char **words) {
     return unwritten && code == EXIT_OK ? EXIT_FAILED : code;
 }
 
-int launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n < 0) {
-        tool_error("cannot find this program (/proc/self/exe): %s; start it under mpirun",
-                   strerror(errno));
-        return EXIT_FAILED;
-    }
-    self[n] = '\0';
-
-    text_list user = {0};
-    const char *override = getenv("RILL_MPIRUN");
-    if (override && !list_split(override, " \t", &user)) return EXIT_FAILED;
-    char **words = calloc((size_t)user.n + (size_t)argc + 16, sizeof *words);
-    if (!words) {
-        tool_error("out of memory");
-        return EXIT_FAILED;
-    }
+/* The launcher and its options; how many words. 0: there is none. */
+static int choose_launcher(const launch_job *job, const text_list *user, char **words) {
+    const char *library, *package;
+    char *const *launchers = tool_mpi_launchers(&library, &package);
     int k = 0;
-    char count[16];
-    snprintf(count, sizeof count, "%d", ranks);
-    for (int i = 0; i < user.n; i++)
-        words[k++] = user.item[i];
+    for (int i = 0; i < user->n; i++)
+        words[k++] = user->item[i];
     for (int i = 0; !k && launchers[i]; i++)
         if (in_path(launchers[i])) words[k++] = launchers[i];
     if (!k) {
-        tool_error("no launcher for %s in PATH (looked for %s, %s): install %s, or set RILL_MPIRUN",
-                   library, launchers[0], launchers[1], package);
-        free(words);
-        return EXIT_FAILED;
+        tool_error(
+            "no launcher for %s in PATH (looked for %s, %s): install %s, set RILL_MPIRUN, or "
+            "do without MPI: --link ucx",
+            library, launchers[0], launchers[1], package);
+        return 0;
     }
-#ifdef OPEN_MPI
-    if (!user.n) {
+    if (tool_mpi_is_open() && !user->n) {
         words[k++] = "-q"; /* explain() says what is to be said */
         words[k++] = "--oversubscribe";
         if (geteuid() == 0) words[k++] = "--allow-run-as-root";
-        if (ranks > cores()) {
+        if (job->ranks > cores() && !job->hostfile) {
             words[k++] = "--bind-to";
             words[k++] = "none";
         }
     }
-#else
-    (void)cores;
-#endif
-    words[k++] = "-n";
-    words[k++] = count;
-    words[k++] = self;
-    for (int i = 0; i < argc; i++)
-        words[k++] = argv[i];
-
-    if (tune_malloc) {
-        setenv("MALLOC_MMAP_THRESHOLD_", MMAP_THRESHOLD, 0);
-        setenv("MALLOC_TRIM_THRESHOLD_", TRIM_THRESHOLD, 0);
+    if (job->hostfile) {
+        words[k++] = tool_mpi_is_open() ? "--hostfile" : "-f";
+        words[k++] = (char *)(uintptr_t)job->hostfile;
     }
-    if (isatty(STDERR_FILENO)) setenv(PROGRESS, "1", 0);
-    fflush(NULL);
-    int status = spawn(words);
+    return k;
+}
+
+int launch_mpirun(const launch_job *job) {
+    char self[PATH_MAX], count[16];
+    text_list user = {0};
+    const char *override = getenv("RILL_MPIRUN");
+    if (!launch_self(self, sizeof self)) return EXIT_FAILED;
+    if (override && !list_split(override, " \t", &user)) return EXIT_FAILED;
+    char **words = calloc((size_t)user.n + (size_t)job->argc + 16, sizeof *words);
+    int k = words ? choose_launcher(job, &user, words) : 0, status = EXIT_FAILED;
+    if (!words) tool_error("out of memory");
+    if (k) {
+        snprintf(count, sizeof count, "%d", job->ranks);
+        if (job->ranks) {
+            words[k++] = "-n";
+            words[k++] = count;
+        }
+        words[k++] = self;
+        for (int i = 0; i < job->argc; i++)
+            words[k++] = job->argv[i];
+        if (job->unbound) { /* Open MPI 4, and 5 */
+            setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+            setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
+        }
+        if (isatty(STDERR_FILENO)) setenv(PROGRESS, "1", 0);
+        fflush(NULL);
+        status = spawn(words);
+    }
     free(words);
     list_free(&user);
     return status;

@@ -4,31 +4,31 @@
  */
 #include "launch.h"
 #include "tool.h"
+#include "tool_mpi.h"
 
 #include <errno.h>
-#include <mpi.h>
 #include <rill/rill.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const tool_command commands[] = {
     {"info", "algorithms, codecs, instruction set, MPI and environment", cmd_info, cmd_info_help,
-     MPI_THREAD_MULTIPLE},
+     TOOL_MULTIPLE},
     {"bench", "time collectives against MPI, every result checked", cmd_bench, cmd_bench_help,
-     MPI_THREAD_SINGLE},
+     TOOL_SINGLE},
     {"tune", "measure this machine and network for the planner", cmd_tune, cmd_tune_help,
-     MPI_THREAD_SINGLE},
+     TOOL_SINGLE},
     {"plan", "what the planner expects each algorithm to take", cmd_plan, cmd_plan_help,
-     MPI_THREAD_SINGLE},
-    {"gen", "write data in the shape of published sets", cmd_gen, cmd_gen_help, MPI_THREAD_SINGLE},
+     TOOL_SINGLE},
+    {"gen", "write data in the shape of published sets", cmd_gen, cmd_gen_help, TOOL_SINGLE},
     {"convert", "data sets from svmlight text to the binary form and back", cmd_convert,
-     cmd_convert_help, MPI_THREAD_SINGLE},
+     cmd_convert_help, TOOL_SINGLE},
     {"train", "train linear models on sparse data, on one rank or many", cmd_train, cmd_train_help,
-     MPI_THREAD_FUNNELED},
+     TOOL_FUNNELED},
     {"predict", "apply a model: accuracy, AUC, labels, probabilities", cmd_predict,
-     cmd_predict_help, MPI_THREAD_SINGLE},
+     cmd_predict_help, TOOL_SINGLE},
     {"report", "one page with plots of what bench and train have written", cmd_report,
-     cmd_report_help, MPI_THREAD_SINGLE},
+     cmd_report_help, TOOL_SINGLE},
 };
 #define COMMANDS ((int)(sizeof commands / sizeof *commands))
 
@@ -117,17 +117,20 @@ static int dispatch(int argc, char **argv) {
 }
 
 /* What MPI is to give: more where a progress thread is measured. */
-static int thread_level(int argc, char **argv) {
+static tool_threads threads_of(int argc, char **argv) {
     const tool_command *c = argc > 1 ? find_command(argv[1]) : NULL;
     bool overlap = argc > 2 && !strcmp(argv[1], "bench") && !strcmp(argv[2], "overlap");
-    if (overlap) return MPI_THREAD_MULTIPLE;
-    return c ? c->thread_level : MPI_THREAD_SINGLE;
+    if (overlap) return TOOL_MULTIPLE;
+    return c ? c->threads : TOOL_SINGLE;
 }
 
 int main(int argc, char **argv) {
-    /* Under a launcher MPI comes first, so that usage errors are reported by one rank only. */
-    if (launch_is_under()) tool_mpi_begin(thread_level(argc, argv));
-    int status = dispatch(argc, argv);
+    int status;
+    if (launch_here(argc, argv, &status)) return status;
+    /* Under a launcher the rank comes first, so that usage errors are reported by one only. */
+    launch_look(argc, argv);
+    if (launch_under() == UNDER_MPI) tool_mpi_begin(threads_of(argc, argv));
+    status = dispatch(argc, argv);
     errno = 0;
     if (fflush(stdout) || ferror(stdout)) {
         int why = errno; /* 0: it failed before */
@@ -135,8 +138,6 @@ int main(int argc, char **argv) {
         tool_error("standard output: cannot be written%s%s", why ? ": " : "",
                    why ? strerror(why) : "");
     }
-    int initialized = 0;
-    MPI_Initialized(&initialized);
-    if (initialized) MPI_Finalize();
+    tool_mpi_end();
     return status;
 }

@@ -1,11 +1,10 @@
-/* Messages, option scanning, suggestions, and what the build and MPI are called.
+/* Messages, option scanning, suggestions, and the commit of the build.
  *
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "tool.h"
 
 #include <ctype.h>
-#include <mpi.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,19 +13,16 @@
 #define RILL_COMMIT "unknown"
 #endif
 
+/* Ranks are processes, or threads of one. In SimGrid they are neither, and have statics of their
+ * own. */
+#ifdef RILL_TOOL_SMPI
 static bool silent;
+#else
+static _Thread_local bool silent;
+#endif
 
 bool tool_speaks(void) { return !silent; }
-
-void tool_mpi_begin(int thread_level) {
-    int initialized = 0, provided, rank;
-    const char *thread = getenv("RILL_PROGRESS_THREAD"); /* which MPI must allow; 0: to compare */
-    if (thread && *thread) thread_level = MPI_THREAD_MULTIPLE;
-    MPI_Initialized(&initialized);
-    if (!initialized) MPI_Init_thread(NULL, NULL, thread_level, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    silent = rank != 0;
-}
+void tool_set_speaks(bool speaks) { silent = !speaks; }
 
 void tool_error(const char *format, ...) {
     if (silent) return;
@@ -138,20 +134,6 @@ const char *tool_suggest(const char *given, const char *const *candidates) {
         }
     }
     return best;
-}
-
-const char *tool_mpi_library(void) {
-    static char name[64];
-    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    text[strcspn(text, ",\n")] = '\0';
-    const char *version = strstr(text, "Version:");
-    if (version) /* "MPICH Version:<tab>4.0.2" */
-        snprintf(name, sizeof name, "%.*s%s", (int)(version - text), text,
-                 version + 8 + strspn(version + 8, " \t"));
-    else snprintf(name, sizeof name, "%.63s", text);
-    return name;
 }
 
 const char *tool_commit(void) { return RILL_COMMIT; }

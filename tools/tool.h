@@ -15,12 +15,20 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
+/* What threads of a rank may call MPI; more than needed makes it slower. */
+typedef enum tool_threads {
+    TOOL_SINGLE,
+    TOOL_FUNNELED,
+    TOOL_SERIALIZED,
+    TOOL_MULTIPLE
+} tool_threads;
+
 typedef struct tool_command {
     const char *name;
     const char *summary;
     int (*run)(int argc, char **argv);
     void (*help)(FILE *);
-    int thread_level; /* asked of MPI_Init_thread; more than needed makes MPI slower */
+    tool_threads threads;
 } tool_command;
 
 int cmd_info(int argc, char **argv);
@@ -48,12 +56,9 @@ void cmd_bench_reducer_help(FILE *);
 int cmd_bench_overlap(int argc, char **argv);
 void cmd_bench_overlap_help(FILE *);
 
-/* MPI is initialised at most once: by main under a launcher, else by the command that needs it.
- * main finalises. */
-void tool_mpi_begin(int thread_level);
-
-/* Whether this process prints: false on ranks other than 0. */
+/* Whether this rank prints: false on those other than 0. */
 bool tool_speaks(void);
+void tool_set_speaks(bool);
 /* "rill: " and the text on stderr, on the rank that speaks. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with a hint at the command's help; returns EXIT_USAGE. */
@@ -73,8 +78,6 @@ void tool_getopt_reset(void);
 /* The name among candidates (NULL-terminated) that was probably meant, or NULL. */
 const char *tool_suggest(const char *given, const char *const *candidates);
 
-/* "Open MPI v4.1.4", "MPICH 4.0.2": the first words of MPI_Get_library_version. */
-const char *tool_mpi_library(void);
 /* The commit that the tool was built from, or "unknown". */
 const char *tool_commit(void);
 

@@ -12,65 +12,70 @@
 #include <string.h>
 
 void cmd_train_help(FILE *out) {
-    fputs("usage: rill train FILE [OPTION...]\n"
-          "\n"
-          "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
-          "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1. With more than two labels,\n"
-          "each against the rest. Started without mpirun it starts mpirun itself.\n"
-          "\n"
-          "What is trained:\n"
-          "  --loss L            a name from 'rill info' (logistic)\n"
-          "  --C X               of the objective; auto: chosen from the data: the default with\n"
-          "                      sgd, unless --l2 or --l1 is given; else 1\n"
-          "  --l2 X, --l1 X      of the objective (1, 0)\n"
-          "  --bias X            one more feature of that value in every row\n"
-          "  --class-weights W   balanced, or label:weight,...\n"
-          "  --task T            classify or regress; default: by loss and labels\n"
-          "  --normalize         scale rows to norm 1\n"
-          "  --hash BITS         hash features to 2^BITS\n"
-          "  --base B            index of the first feature in text: 0 or 1; default: found\n"
-          "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
-          "  --seed N            of order, split and rounding (1)\n"
-          "\n"
-          "How:\n"
-          "  --ranks P           ranks to start (1)\n"
-          "  --threads N         threads of each rank; the results do not depend on it (1)\n"
-          "  --solver S          a name from 'rill info' (sgd)\n"
-          "  --epochs N          passes over the data; steps of newton (10)\n"
-          "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
-          "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
-          "  --momentum X        its factor (0.9)\n"
-          "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
-          "  --schedule S        1/t (default), constant, step, bold-driver\n"
-          "  --decay X           1/t: lr / (1 + X epochs); default: 0.25, or 0 where C is chosen\n"
-          "                      and that does better on held-out rows\n"
-          "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
-          "  --batch N           rows of a rank in a step; default: its rows / 250, from 1 to 100\n"
-          "  --coordinates N     scd: of a rank in a step (100)\n"
-          "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
-          "\n"
-          "What travels:\n"
-          "  --dense             whole vectors, by MPI\n"
-          "  --algorithm A       of the exact sum; a name from 'rill info'\n"
-          "  --codec C           of indices; a name from 'rill info'\n"
-          "  --reducer R         instead of the exact sum: a reducer from 'rill info', or topk\n"
-          "  --density X         share of the gradient that a reducer sends (1%)\n"
-          "  --value-bits B      0 (as they are), 16, 8, 4, 2\n"
-          "  --async N           sums are applied N steps later, and travel meanwhile\n"
-          "  --local-steps N     average the ranks' models every N steps (optimizer plain)\n"
-          "\n"
-          "What comes out:\n"
-          "  --model FILE        the model, in LIBLINEAR's format\n"
-          "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
-          "  --resume            go on from the checkpoint\n"
-          "  --log FILE          one JSON object per epoch and line\n"
-          "  --profile           a barrier before each exchange, to tell waiting for slower ranks\n"
-          "                      from communication\n"
-          "  --quiet             print nothing\n"
-          "  -h, --help          this text\n"
-          "\n"
-          "Example: rill train url.svm --ranks 4 --valid 20% --normalize --model url.model\n",
-          out);
+    fputs(
+        "usage: rill train FILE [OPTION...]\n"
+        "\n"
+        "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
+        "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1. With more than two labels,\n"
+        "each against the rest. It starts its ranks itself (1), unless a launcher has.\n"
+        "\n"
+        "What is trained:\n"
+        "  --loss L            a name from 'rill info' (logistic)\n"
+        "  --C X               of the objective; auto: chosen from the data: the default with\n"
+        "                      sgd, unless --l2 or --l1 is given; else 1\n"
+        "  --l2 X, --l1 X      of the objective (1, 0)\n"
+        "  --bias X            one more feature of that value in every row\n"
+        "  --class-weights W   balanced, or label:weight,...\n"
+        "  --task T            classify or regress; default: by loss and labels\n"
+        "  --normalize         scale rows to norm 1\n"
+        "  --hash BITS         hash features to 2^BITS\n"
+        "  --base B            index of the first feature in text: 0 or 1; default: found\n"
+        "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
+        "  --seed N            of order, split and rounding (1)\n"
+        "\n"
+        "How:\n"
+        "  --ranks P           ranks to start (1)\n"
+        "  --link L            what carries messages: mpi (ranks by mpirun), ucx (processes that\n"
+        "                      rill starts), local (threads); default: mpi if it was built with "
+        "it\n"
+        "  --hostfile FILE     hosts to start them on, HOST slots=N a line: by ssh, or mpirun\n"
+        "  --threads N         threads of each rank; the results do not depend on it (1)\n"
+        "  --solver S          a name from 'rill info' (sgd)\n"
+        "  --epochs N          passes over the data; steps of newton (10)\n"
+        "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
+        "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
+        "  --momentum X        its factor (0.9)\n"
+        "  --lr X              learning rate; default: 0.5 with adagrad, else from the data\n"
+        "  --schedule S        1/t (default), constant, step, bold-driver\n"
+        "  --decay X           1/t: lr / (1 + X epochs); default: 0.25, or 0 where C is chosen\n"
+        "                      and that does better on held-out rows\n"
+        "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
+        "  --batch N           rows of a rank in a step; default: its rows / 250, from 1 to 100\n"
+        "  --coordinates N     scd: of a rank in a step (100)\n"
+        "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
+        "\n"
+        "What travels:\n"
+        "  --dense             whole vectors, by MPI where it is there\n"
+        "  --algorithm A       of the exact sum; a name from 'rill info'\n"
+        "  --codec C           of indices; a name from 'rill info'\n"
+        "  --reducer R         instead of the exact sum: a reducer from 'rill info', or topk\n"
+        "  --density X         share of the gradient that a reducer sends (1%)\n"
+        "  --value-bits B      0 (as they are), 16, 8, 4, 2\n"
+        "  --async N           sums are applied N steps later, and travel meanwhile\n"
+        "  --local-steps N     average the ranks' models every N steps (optimizer plain)\n"
+        "\n"
+        "What comes out:\n"
+        "  --model FILE        the model, in LIBLINEAR's format\n"
+        "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
+        "  --resume            go on from the checkpoint\n"
+        "  --log FILE          one JSON object per epoch and line\n"
+        "  --profile           a barrier before each exchange, to tell waiting for slower ranks\n"
+        "                      from communication\n"
+        "  --quiet             print nothing\n"
+        "  -h, --help          this text\n"
+        "\n"
+        "Example: rill train url.svm --ranks 4 --valid 20% --normalize --model url.model\n",
+        out);
 }
 
 static int usage(const char *option, const char *value, const char *wanted) {
@@ -110,7 +115,6 @@ enum {
     OPT_REDUCER,
     OPT_ALGORITHM,
     OPT_CODEC,
-    OPT_RANKS,
     OPT_EARLY,
     OPT_HASH,
     OPT_BASE,
@@ -154,7 +158,7 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"reducer", 1, NULL, OPT_REDUCER},
                                         {"algorithm", 1, NULL, OPT_ALGORITHM},
                                         {"codec", 1, NULL, OPT_CODEC},
-                                        {"ranks", 1, NULL, OPT_RANKS},
+                                        WORLD_OPTIONS,
                                         {"early-stop", 1, NULL, OPT_EARLY},
                                         {"hash", 1, NULL, OPT_HASH},
                                         {"base", 1, NULL, OPT_BASE},
@@ -229,15 +233,13 @@ static const char **text_option(train_config *c, int option) {
 }
 
 static int set_rest(train_config *c, int option, const char *value) {
+    int status;
+    if (world_option("train", option, value, &c->where, &status)) return status;
     switch (option) {
     case OPT_SEED:
         if (strcmp(value, "0") && !parse_count(value, &c->options.seed))
             return usage("seed", value, "a number");
         if (!strcmp(value, "0")) c->options.seed = 0;
-        break;
-    case OPT_RANKS:
-        if (!parse_int(value, 1, 65536, &c->ranks))
-            return usage("ranks", value, "a number of ranks");
         break;
     case OPT_THREADS:
         if (!parse_int(value, 1, 256, &c->options.threads))

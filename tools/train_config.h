@@ -5,6 +5,8 @@
 #ifndef RILL_TOOL_TRAIN_CONFIG_H
 #define RILL_TOOL_TRAIN_CONFIG_H
 
+#include "world.h"
+
 #include <rill/train.h>
 #include <stdbool.h>
 
@@ -12,7 +14,8 @@ typedef struct train_config {
     rill_train_options options;
     rill_data_options data;
     const char *file, *valid_file, *model, *checkpoint, *log;
-    int ranks, early_stop, hash_bits;
+    world_options where;
+    int early_stop, hash_bits;
     uint64_t epochs, checkpoint_every;
     bool normalize, resume, quiet, help;
     bool objective_given; /* C, l2 or l1 */
@@ -21,8 +24,8 @@ typedef struct train_config {
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
     {                                                                                              \
-        .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .ranks = 1,            \
-        .epochs = 10, .checkpoint_every = 1                                                        \
+        .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .epochs = 10,          \
+        .checkpoint_every = 1                                                                      \
     }
 
 /* Returns an exit status. */

@@ -256,6 +256,15 @@ RILL_API void rill_bootstrap_free(rill_bootstrap *); /* only what rill_bootstrap
  * config->info is not read. RILL_ERR_UNSUPPORTED where rill was built without UCX. */
 RILL_API rill_status rill_comm_create_ucx(const rill_bootstrap *, const rill_config *or_null,
                                           rill_comm **out);
+/* One more communicator of the same ranks, over a link of the same kind, with settings of its own
+ * (config, and rank 0's environment; config->info is not read). Collective; ranks of one process
+ * must each be in a thread of their own. */
+RILL_API rill_status rill_comm_dup(rill_comm *, const rill_config *or_null, rill_comm **out);
+/* Bytes, for what ranks have to tell each other besides streams. Collective and blocking, in the
+ * same order as other calls and with the same number of bytes on all ranks; no request may be
+ * active. all has room for ranks * bytes, in the order of the ranks. Meant for short messages. */
+RILL_API rill_status rill_comm_gather_bytes(rill_comm *, const void *mine, size_t bytes, void *all);
+RILL_API rill_status rill_comm_bcast_bytes(rill_comm *, void *, size_t bytes, int root);
 /* Collective; also after a failed call. All requests must be freed first. Local communicators are
  * freed one by one, in any order: whoever is in a call that the rank would have to take part in
  * gets RILL_ERR_STATE. */
@@ -658,11 +667,12 @@ typedef struct rill_plan_query {
     uint64_t block;
     const char *profile;               /* a file or "none"; NULL: as a communicator finds it */
     double latency_s, bits_per_second; /* of the network; 0: the profile's */
+    const char *link; /* "mpi", "ucx" or "local"; NULL: mpi, or ucx where rill has no MPI */
 } rill_plan_query;
 #define RILL_PLAN_QUERY_INIT                                                                       \
     {                                                                                              \
         sizeof(rill_plan_query), (rill_collective)0, RILL_F32, 2, 1, 0, 0, 0, NULL, NULL, 0, 0, 0, \
-            NULL, 0.0, 0.0                                                                         \
+            NULL, 0.0, 0.0, NULL                                                                   \
     }
 
 typedef struct rill_plan_row {

@@ -69,8 +69,12 @@ typedef struct rill_data_report {
  *
  * Binary. Rank r has the rows [r R/P, (r+1) R/P). Values are used in the mapped file, which must
  * therefore stay as it is while the data set lives; the options' base has no effect. */
+RILL_API rill_status rill_dataset_load_on(rill_comm *, const char *path,
+                                          const rill_data_options *or_null, rill_dataset **out);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_dataset_load(MPI_Comm, const char *path, const rill_data_options *or_null,
                                        rill_dataset **out);
+#endif
 RILL_API rill_status rill_dataset_free(rill_dataset **); /* NULL and pointer to NULL are fine */
 RILL_API rill_status rill_dataset_report(const rill_dataset *, rill_data_report *);
 
@@ -94,7 +98,11 @@ RILL_API rill_status rill_dataset_view(const rill_dataset *, rill_data_view *);
 
 /* A data set from arrays, which are checked and copied. dim is the least dimension; entries,
  * first_row and total_rows are not read. index32 or index64 may be given. Collective. */
+RILL_API rill_status rill_dataset_create_on(rill_comm *, const rill_data_view *,
+                                            rill_dataset **out);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_dataset_create(MPI_Comm, const rill_data_view *, rill_dataset **out);
+#endif
 
 /* The following are local; all ranks make the same calls. */
 
@@ -220,8 +228,12 @@ typedef struct rill_metrics {
 #define RILL_METRICS_INIT                                                                          \
     { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0 }
 /* Over the rows of all ranks; the same on all of them. Collective. */
+RILL_API rill_status rill_model_evaluate_on(rill_comm *, const rill_model *, const rill_dataset *,
+                                            rill_metrics *);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const rill_dataset *,
                                          rill_metrics *);
+#endif
 
 /* ---- training ------------------------------------------------------------------------------- */
 
@@ -306,9 +318,14 @@ typedef struct rill_train_report {
 /* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must
  * stay as they are while it lives. */
 typedef struct rill_trainer rill_trainer;
+RILL_API rill_status rill_trainer_create_on(rill_comm *, const rill_dataset *train,
+                                            const rill_dataset *valid_or_null,
+                                            const rill_train_options *or_null, rill_trainer **out);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
                                          const rill_dataset *valid_or_null,
                                          const rill_train_options *or_null, rill_trainer **out);
+#endif
 RILL_API rill_status rill_trainer_free(rill_trainer **);
 /* One pass over the data (sgd), over the coordinates (scd), or one step (newton). */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
@@ -347,8 +364,12 @@ typedef struct rill_C_choice {
     {                                                                                              \
         sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, { 0.0 }                         \
     }
+RILL_API rill_status rill_trainer_choose_C_on(rill_comm *, const rill_dataset *train,
+                                              const rill_train_options *or_null, rill_C_choice *);
+#ifndef RILL_NO_MPI
 RILL_API rill_status rill_trainer_choose_C(MPI_Comm, const rill_dataset *train,
                                            const rill_train_options *or_null, rill_C_choice *);
+#endif
 
 /* The i-th of each: NULL past the end. */
 RILL_API const char *rill_loss_at(int i, const char **description);

@@ -212,6 +212,11 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_reducer_stats": (pointer, pointer),
         "rill_reducer_save": (pointer, text),
         "rill_reducer_load": (pointer, text),
+        "rill_indices_bound": (text, ctypes.c_uint, u64, u64, pointer),
+        "rill_indices_encode": (text, ctypes.c_uint, pointer, u64, u64, u64, pointer, pointer),
+        "rill_indices_decode": (
+            text, ctypes.c_uint, pointer, ctypes.c_size_t, u64, u64, u64, pointer,
+        ),
         "rill_selector_create": (c_int, u64, pointer, pointer),
         "rill_selector_free": (pointer,),
         "rill_select": (pointer, pointer, pointer),

@@ -1,5 +1,6 @@
 /* rill_plan: what the planner would do, without a communicator. */
 #include "api/comm.h"
+#include "coll/patterns/mpi_allreduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ static rill_status check(const rill_plan_query *q) {
                           (unsigned long long)q->nnz, (unsigned long long)q->dim);
     if (q->latency_s < 0 || q->bits_per_second < 0)
         return rill__fail(RILL_ERR_ARGUMENT, CALL "latency or rate of the network is negative");
+    if (q->link && strcmp(q->link, "mpi") && strcmp(q->link, "ucx") && strcmp(q->link, "local"))
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "link = '%s' is not mpi, ucx or local", q->link);
     return RILL_OK;
 }
 
@@ -111,7 +114,7 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
     rill__planner *planner = &comm->planner;
     planner->hosts = query->hosts;
     planner->sums_bits = rill__space_adds_bits(rill__host());
-    planner->mpi_sums = true;
+    planner->mpi_sums = query->link ? strcmp(query->link, "mpi") == 0 : rill__mpi_is_built_in();
     planner->most_per_host = (query->ranks + query->hosts - 1) / query->hosts;
     rill__settings settings;
     rill_status status = load(query, planner);

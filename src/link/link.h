@@ -73,6 +73,9 @@ typedef struct rill__link_table {
     /* Collective: all has ranks * bytes. */
     rill_status (*allgather)(rill__link *, const void *mine, size_t bytes, void *all);
     rill_status (*bcast)(rill__link *, void *, size_t bytes, int root);
+    /* Collective over the ranks of together, whose link is of this kind, or over such a one: opens
+     * one more link of it for them. A failure is one on all ranks. NULL: there can be none. */
+    rill_status (*another)(rill__link *, rill__link *together, rill__link **out);
     double (*clock)(rill__link *); /* seconds */
     /* A failure: why it cannot be used any more, not even closed. NULL: it always can. */
     rill_status (*usable)(rill__link *);

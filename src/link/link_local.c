@@ -366,6 +366,7 @@ static const rill__link_table table = {
     .cancel = cancel,
     .allgather = rill__local_allgather,
     .bcast = rill__local_bcast,
+    .another = rill__local_another,
     .clock = clock_of,
     .idle = idle,
     .help = help,

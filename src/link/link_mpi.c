@@ -179,6 +179,11 @@ static rill_status bcast(rill__link *link, void *data, size_t bytes, int root) {
     return checked(MPI_Bcast(data, (int)bytes, MPI_BYTE, root, comm_of(link)), "MPI_Bcast");
 }
 
+static rill_status another(rill__link *link, rill__link *together, rill__link **out) {
+    (void)together; /* the same: over MPI nobody shrinks */
+    return rill__link_mpi_open(comm_of(link), out);
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 static double wall_clock(rill__link *link) {
@@ -330,6 +335,7 @@ static const rill__link_table mpi_table = {
     .cancel = cancel,
     .allgather = allgather,
     .bcast = bcast,
+    .another = another,
     .clock = wall_clock,
     .usable = usable,
     .idle = idle,

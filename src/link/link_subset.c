@@ -268,6 +268,13 @@ static rill_status close_link(rill__link *link) {
     return status;
 }
 
+static rill_status another(rill__link *link, rill__link *together, rill__link **out) {
+    subset *s = subset_of(link);
+    if (under(s)->another) return under(s)->another(s->shared->link, together, out);
+    return rill__fail(RILL_ERR_UNSUPPORTED, "the link %s can't be opened once more",
+                      under(s)->name);
+}
+
 static const rill__link_table table = {
     .name = "subset",
     .send = send,
@@ -278,6 +285,7 @@ static const rill__link_table table = {
     .cancel = cancel,
     .allgather = allgather,
     .bcast = bcast,
+    .another = another,
     .clock = clock_of,
     .usable = usable,
     .idle = idle,

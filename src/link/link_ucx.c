@@ -80,13 +80,13 @@ static void abandon(own_link *own, rill__wire *wire) {
 }
 
 /* UCX moves on only in its calls, and a rank that is through with one of rill may make none for
- * long: what the other side still waits for must be on its way by then, and not in a queue here. On
- * a host that is the word that a long message was taken, which its sender awaits in rill, so that
- * its queue moves. Nothing else is ever left behind there, and a flush could stand behind a full
- * queue of a rank that is elsewhere. */
+ * long: what the other side still waits for must be on its way by then, and not in a queue here.
+ * Who has received a long message leaves the word behind that it was taken. Its sender awaits that
+ * in rill, so that its queue moves. Sockets may hold back a message that was sent; queues in shared
+ * memory do not, and a flush could stand behind a full queue of a rank that is elsewhere. */
 static bool may_leave_words(const own_link *own, const rill__ucx_request *done) {
-    return done->pace == RILL__UCX_CALM || own->elsewhere[done->peer] ||
-           (done->kind == RILL__UCX_RECEIVES && done->bytes >= own->long_from);
+    if (done->kind == RILL__UCX_RECEIVES) return done->bytes >= own->long_from;
+    return done->pace == RILL__UCX_CALM || own->elsewhere[done->peer];
 }
 
 /* The message is through: *wire becomes that of what may be left behind, or 0. */
@@ -402,6 +402,7 @@ const rill__link_table rill__ucx_table = {
     .cancel = cancel,
     .allgather = rill__ucx_allgather,
     .bcast = bcast,
+    .another = rill__ucx_another,
     .clock = wall_clock,
     .idle = idle,
     .share = rill__ucx_share,

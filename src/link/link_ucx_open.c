@@ -74,7 +74,7 @@ static rill_status reserve(opening *o, int ranks) {
         ucp_ep_h *peers = rill__calloc(n * RILL__UCX_PACES, sizeof *peers);
         for (int pace = 0; peers && pace < RILL__UCX_PACES; pace++)
             own->ways[pace].peers = peers + n * (size_t)pace;
-        own->calm_addresses = rill__calloc(n, sizeof *own->calm_addresses);
+        own->kept = rill__calloc(n, sizeof *own->kept);
         own->wires = rill__calloc(2 * n, sizeof *own->wires);
         own->broken = rill__calloc(n, sizeof *own->broken);
         own->lost = rill__calloc(3 * n, sizeof *own->lost);
@@ -82,8 +82,8 @@ static rill_status reserve(opening *o, int ranks) {
         own->given_up = own->lost ? own->lost + 2 * n : NULL;
         own->first_lost = -1;
     }
-    if (own && o->all && o->same_host && own->link.values && own->ways[0].peers &&
-        own->calm_addresses && own->wires && own->broken && own->lost)
+    if (own && o->all && o->same_host && own->link.values && own->ways[0].peers && own->kept &&
+        own->wires && own->broken && own->lost)
         return RILL_OK;
     return rill__fail(RILL_ERR_MEMORY, "out of memory for %d ranks", ranks);
 }
@@ -208,6 +208,7 @@ static void destroy(own_link *own) {
     free(own->link.values);
     free(own->ways[0].peers);
     free(own->wires);
+    free(own->kept);
     free(own->broken);
     free(own->lost);
     free(own);
@@ -221,13 +222,27 @@ rill_status rill__ucx_close(rill__link *link) {
     return RILL_OK;
 }
 
+/* Whether all have room for what allgather brings. This needs no memory but the stack's. */
+static rill_status enter(const opening *o, rill_status mine) {
+    int16_t word = (int16_t)mine, words[RILL__UCX_MOST_RANKS];
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s", mine == RILL_OK ? "" : rill_last_error());
+    RILL_TRY(gather(o, &word, sizeof word, words));
+    rill__set_error(detail);
+    if (mine != RILL_OK) return mine;
+    for (int i = 0; i < o->bootstrap->ranks; i++) {
+        rill_status status = words[i] > 0 ? RILL_ERR_MISMATCH : (rill_status)words[i];
+        if (status != RILL_OK)
+            return rill__fail(status, "rank %d failed: %s", i, rill_strerror(status));
+    }
+    return RILL_OK;
+}
+
 rill_status rill__link_ucx_open(const rill_bootstrap *bootstrap, rill__link **out) {
     opening o = {.bootstrap = bootstrap};
-    rill_status status = reserve(&o, bootstrap->ranks);
-    bool together = o.all != NULL; /* else this rank has no room for what allgather brings */
-    if (status == RILL_OK) status = prepare(&o);
-    if (together) status = introduce(&o, status);
-    if (together && status == RILL_OK) {
+    rill_status status = enter(&o, reserve(&o, bootstrap->ranks));
+    if (status == RILL_OK) status = introduce(&o, prepare(&o));
+    if (status == RILL_OK) {
         status = connect_all(&o);
         status = agree(&o, status);
     }
@@ -240,4 +255,19 @@ rill_status rill__link_ucx_open(const rill_bootstrap *bootstrap, rill__link **ou
     }
     *out = &o.own->link;
     return RILL_OK;
+}
+
+static int gather_together(const void *mine, size_t bytes, void *all, void *context) {
+    rill__link *together = context;
+    return together->table->allgather(together, mine, bytes, all);
+}
+
+rill_status rill__ucx_another(rill__link *link, rill__link *together, rill__link **out) {
+    (void)link;
+    rill_bootstrap bootstrap = RILL_BOOTSTRAP_INIT;
+    bootstrap.rank = together->rank;
+    bootstrap.ranks = together->ranks;
+    bootstrap.allgather = gather_together;
+    bootstrap.context = together;
+    return rill__link_ucx_open(&bootstrap, out);
 }

@@ -39,11 +39,17 @@ typedef struct rill__ucx_address {
     char text[RILL__UCX_ADDRESS];
 } rill__ucx_address;
 
+/* The calm way has fewer transports. */
+enum { RILL__UCX_KEPT = 1024 };
+typedef struct rill__ucx_kept {
+    char address[RILL__UCX_KEPT];
+} rill__ucx_kept;
+
 typedef struct rill__link_ucx {
     rill__link link; /* first */
     rill__ucx_way ways[RILL__UCX_PACES];
-    char **calm_addresses; /* of each rank: endpoints of the calm way are made when needed */
-    size_t long_from;      /* bytes from which a message waits until its receiver asks for it */
+    rill__ucx_kept *kept; /* of each rank: endpoints of the calm way are made when needed */
+    size_t long_from;     /* bytes from which a message waits until its receiver asks for it */
     rill__watch *watch;
     uint64_t key; /* in place */
     uint8_t job[RILL__JOB_KEY];
@@ -129,5 +135,6 @@ void rill__ucx_unshare(rill__link *);
 
 /* ---- link_ucx_open.c ---- */
 rill_status rill__ucx_close(rill__link *);
+rill_status rill__ucx_another(rill__link *, rill__link *together, rill__link **out);
 
 #endif

@@ -105,26 +105,29 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     return status == UCS_OK ? RILL_OK : rill__ucx_error(status, "ucp_worker_create");
 }
 
-static rill_status write_address(const rill__ucx_way *way, rill__ucx_address *out) {
+static rill_status write_address(const rill__ucx_way *way, size_t room, rill__ucx_address *out) {
     ucp_address_t *address;
     size_t bytes = 0;
     ucs_status_t status = ucp_worker_get_address(way->worker, &address, &bytes);
     if (status != UCS_OK) return rill__ucx_error(status, "ucp_worker_get_address");
-    bool fits = bytes <= sizeof out->text;
+    bool fits = bytes <= room;
     if (fits) memcpy(out->text, address, bytes);
     ucp_worker_release_address(way->worker, address);
     out->bytes = (uint32_t)bytes;
     if (fits) return RILL_OK;
     return rill__fail(RILL_ERR_UNSUPPORTED,
-                      "UCX's address of this rank has %zu bytes, more than %d: UCX_NET_DEVICES "
+                      "UCX's address of this rank has %zu bytes, more than %zu: UCX_NET_DEVICES "
                       "names the devices to use",
-                      bytes, RILL__UCX_ADDRESS);
+                      bytes, room);
 }
 
 rill_status rill__ucx_start(own_link *own, rill__ucx_address addresses[RILL__UCX_PACES]) {
     for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
         RILL_TRY(start_way(own, (rill__ucx_pace)pace));
-        RILL_TRY(write_address(&own->ways[pace], &addresses[pace]));
+        RILL_TRY(write_address(&own->ways[pace],
+                               pace == RILL__UCX_CALM ? sizeof own->kept->address
+                                                      : sizeof addresses->text,
+                               &addresses[pace]));
     }
     return RILL_OK;
 }
@@ -153,12 +156,9 @@ rill_status rill__ucx_connect(own_link *own, int rank,
                               const rill__ucx_address addresses[RILL__UCX_PACES]) {
     const rill__ucx_address *calm = &addresses[RILL__UCX_CALM];
     rill__ucx_way *fast = &own->ways[RILL__UCX_FAST];
-    if (calm->bytes > RILL__UCX_ADDRESS || addresses[RILL__UCX_FAST].bytes > RILL__UCX_ADDRESS)
+    if (calm->bytes > sizeof own->kept->address)
         return rill__fail(RILL_ERR_MESSAGE, "rank %d has an address that is too long", rank);
-    char *kept = rill__malloc(calm->bytes + 1);
-    if (!kept) return rill__fail(RILL_ERR_MEMORY, "out of memory for the address of a rank");
-    memcpy(kept, calm->text, calm->bytes);
-    own->calm_addresses[rank] = kept;
+    memcpy(own->kept[rank].address, calm->text, calm->bytes);
     ucs_status_t status = make_endpoint(fast->worker, addresses[RILL__UCX_FAST].text,
                                         own->elsewhere[rank], &fast->peers[rank]);
     if (status == UCS_OK) return RILL_OK;
@@ -169,7 +169,7 @@ rill_status rill__ucx_connect(own_link *own, int rank,
 ucp_ep_h rill__ucx_endpoint(own_link *own, rill__ucx_pace pace, int rank) {
     rill__ucx_way *way = &own->ways[pace];
     if (way->peers[rank] || pace == RILL__UCX_FAST || own->lost[rank]) return way->peers[rank];
-    if (make_endpoint(way->worker, own->calm_addresses[rank], true, &way->peers[rank]) != UCS_OK)
+    if (make_endpoint(way->worker, own->kept[rank].address, true, &way->peers[rank]) != UCS_OK)
         way->peers[rank] = NULL;
     return way->peers[rank];
 }
@@ -228,7 +228,4 @@ void rill__ucx_stop(own_link *own) {
     }
     ucs_log_pop_handler();
     pthread_mutex_unlock(&silence);
-    for (int i = 0; own->calm_addresses && i < own->link.ranks; i++)
-        free(own->calm_addresses[i]);
-    free(own->calm_addresses);
 }

@@ -120,6 +120,31 @@ rill_status rill__local_bcast(rill__link *link, void *data, size_t bytes, int ro
     return meet(l, false, NULL);
 }
 
+/* Rank 0 makes all of them; they are of one process. */
+rill_status rill__local_another(rill__link *link, rill__link *together, rill__link **out) {
+    rill__link **links = NULL;
+    if (rill__local_of(link)->group->in_world)
+        return rill__fail(RILL_ERR_UNSUPPORTED, "ranks of a world have one link");
+    if (together->rank == 0) {
+        links = rill__calloc((size_t)together->ranks, sizeof(rill__link *));
+        if (links && rill__local_create(together->ranks, NULL, links) != RILL_OK) {
+            free(links);
+            links = NULL;
+        }
+    }
+    RILL_TRY(together->table->bcast(together, &links, sizeof links, 0));
+    if (!links)
+        return rill__fail(RILL_ERR_MEMORY, "out of memory for %d local ranks", together->ranks);
+    *out = links[together->rank];
+    rill_status status = rill__link_most(together, NULL, 0); /* all have taken theirs */
+    if (together->rank == 0) free(links);
+    if (status == RILL_OK) return RILL_OK;
+    (*out)->table->leave(*out);
+    (*out)->table->close(*out);
+    *out = NULL;
+    return status;
+}
+
 /* ---- shared memory: it is all shared --------------------------------------------------------- */
 
 /* Segments stay until the last rank leaves, so that nobody reads what is gone. */

@@ -70,8 +70,9 @@ rill_status rill__watch_create(int rank, int ranks, rill__watch **out, rill__wat
     rill__watch *w = rill__calloc(1, sizeof *w);
     if (w) w->fds = rill__malloc((size_t)ranks * sizeof *w->fds);
     if (w) w->states = rill__calloc((size_t)ranks, sizeof *w->states);
-    if (!w || !w->fds || !w->states) {
-        if (w) free(w->fds), free(w->states);
+    if (w) w->connecting = rill__watch_connecting_new(ranks);
+    if (!w || !w->fds || !w->states || !w->connecting) {
+        if (w) free(w->fds), free(w->states), rill__watch_connecting_free(w->connecting);
         free(w);
         return rill__fail(RILL_ERR_MEMORY, "out of memory for the watch of %d ranks", ranks);
     }
@@ -98,6 +99,7 @@ void rill__watch_free(rill__watch *w) {
     close_all(w);
     free(w->fds);
     free(w->states);
+    rill__watch_connecting_free(w->connecting);
     free(w);
 }
 

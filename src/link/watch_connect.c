@@ -34,7 +34,7 @@ typedef struct attempt {
     greeting text;
 } attempt;
 
-typedef struct connecting {
+typedef struct rill__watch_connecting {
     rill__watch *w;
     const char *all; /* addresses */
     size_t stride;
@@ -206,33 +206,40 @@ static rill_status not_reached(const connecting *c) {
                       c->w->rank, rank);
 }
 
+rill__watch_connecting *rill__watch_connecting_new(int ranks) {
+    connecting *c = rill__calloc(1, sizeof *c);
+    if (c) c->peers = rill__calloc((size_t)ranks, sizeof *c->peers);
+    if (c) c->polls = rill__calloc((size_t)ranks + CALLERS + 1, sizeof *c->polls);
+    if (c && c->peers && c->polls) return c;
+    rill__watch_connecting_free(c);
+    return NULL;
+}
+
+void rill__watch_connecting_free(rill__watch_connecting *c) {
+    if (c) free(c->peers), free(c->polls);
+    free(c);
+}
+
 rill_status rill__watch_connect(rill__watch *w, const rill__watch_address *all, size_t stride,
                                 const uint8_t key[RILL__JOB_KEY], const bool *same_host,
                                 double until) {
-    connecting *c = rill__calloc(1, sizeof *c);
-    if (c) c->peers = rill__calloc((size_t)w->ranks, sizeof *c->peers);
-    if (c) c->polls = rill__calloc((size_t)w->ranks + CALLERS + 1, sizeof *c->polls);
-    rill_status status = c && c->peers && c->polls
-                             ? RILL_OK
-                             : rill__fail(RILL_ERR_MEMORY, "out of memory for connections");
-    if (status == RILL_OK) {
-        c->w = w, c->all = (const char *)all, c->stride = stride;
-        c->key = key, c->same_host = same_host;
-        c->missing = w->ranks - 1;
-        for (int i = 0; i < CALLERS; i++)
-            c->callers[i].fd = -1;
-        for (int i = 0; i < w->ranks; i++)
-            c->peers[i].fd = -1;
-    }
-    while (status == RILL_OK && c->missing) {
+    connecting *c = w->connecting;
+    rill_status status = RILL_OK;
+    c->w = w, c->all = (const char *)all, c->stride = stride;
+    c->key = key, c->same_host = same_host;
+    c->missing = w->ranks - 1;
+    for (int i = 0; i < CALLERS; i++)
+        c->callers[i].fd = -1;
+    for (int i = 0; i < w->ranks; i++)
+        c->peers[i].fd = -1;
+    while (status == RILL_OK && c->missing)
         status = rill__tcp_clock() < until ? step(c) : not_reached(c);
-    }
-    for (int i = 0; c && c->peers && c->polls && i < CALLERS; i++)
+    for (int i = 0; i < CALLERS; i++)
         give_up(&c->callers[i]);
-    for (int i = 0; c && c->peers && c->polls && i < w->ranks; i++)
+    for (int i = 0; i < w->ranks; i++)
         if (c->peers[i].stage != DONE) give_up(&c->peers[i]);
-    if (c) free(c->peers), free(c->polls);
-    free(c);
+    rill__watch_connecting_free(c);
+    w->connecting = NULL;
     close(w->listener);
     w->listener = -1;
     return status;

@@ -273,13 +273,14 @@ static void receive_under(rill__engine *engine, int tag) {
         if (engine->table->probe(engine->link, RILL__ANY, tag, 1, &came) != RILL_OK) return;
         char buffer[NOTE_BYTES];
         rill__wire wire;
-        if (came.bytes > sizeof buffer) return;
-        if (engine->table->receive(engine->link, &came, tag, buffer, true, &wire) != RILL_OK ||
+        bool fits = came.bytes <= sizeof buffer; /* else it is no note of ours */
+        if (engine->table->receive(engine->link, &came, tag, fits ? buffer : NULL, true, &wire) !=
+                RILL_OK ||
             rill__link_wait(engine->link, &wire) != RILL_OK)
             return;
         engine->received[came.source]++;
         rill__message m;
-        if (rill__message_parse(buffer, came.bytes, NULL, false, &m) == RILL_OK)
+        if (fits && rill__message_parse(buffer, came.bytes, NULL, false, &m) == RILL_OK)
             take_note(engine, &m, came.source);
     }
 }

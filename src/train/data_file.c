@@ -49,63 +49,18 @@ rill_status rill__file_open_alone(const char *path, rill__file *file) {
     return RILL_OK;
 }
 
-#ifdef SMPI_H /* SimGrid's MPI-IO is that of simulated disks */
-rill_status rill__file_open(MPI_Comm comm, const char *path, rill__file *file) {
-    (void)comm;
-    return rill__file_open_alone(path, file);
+rill_status rill__file_open(const void *mpi, const char *path, rill__file *file) {
+    return mpi ? rill__mpi_file_open(mpi, path, file) : rill__file_open_alone(path, file);
 }
-static rill_status read_mpi(const rill__file *file, uint64_t offset, void *into, size_t n) {
-    (void)offset, (void)into, (void)n;
-    return rill__data_fail(RILL_ERR_IO, "%s: no MPI-IO", file->path);
-}
-static void close_mpi(rill__file *file) { (void)file; }
-#else
-
-static rill_status fail_mpi(const char *path, const char *what, int code) {
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    return rill__data_fail(RILL_ERR_IO, "%s: %s: %.300s", path, what, text);
-}
-
-rill_status rill__file_open(MPI_Comm comm, const char *path, rill__file *file) {
-    MPI_Offset size = 0;
-    *file = (rill__file){.path = path, .fd = -1};
-    int code = MPI_File_open(comm, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &file->mpi);
-    if (code != MPI_SUCCESS) return fail_mpi(path, "cannot be opened", code);
-    file->is_mpi = true;
-    code = MPI_File_get_size(file->mpi, &size);
-    if (code != MPI_SUCCESS) return fail_mpi(path, "its size is unknown", code);
-    file->size = (uint64_t)size;
-    return RILL_OK;
-}
-
-static rill_status read_mpi(const rill__file *file, uint64_t offset, void *into, size_t n) {
-    MPI_Status status;
-    int got = 0;
-    /* The caller's buffers are far below 2 GiB, which is what a count can say. */
-    int code = MPI_File_read_at(file->mpi, (MPI_Offset)offset, into, (int)n, MPI_BYTE, &status);
-    if (code != MPI_SUCCESS) return fail_mpi(file->path, "cannot be read", code);
-    MPI_Get_count(&status, MPI_BYTE, &got);
-    if ((size_t)got != n)
-        return rill__data_fail(RILL_ERR_IO, "%s: ends at byte %llu of %llu: changed while reading?",
-                               file->path, (unsigned long long)(offset + (uint64_t)got),
-                               (unsigned long long)file->size);
-    return RILL_OK;
-}
-
-static void close_mpi(rill__file *file) { MPI_File_close(&file->mpi); }
-#endif
 
 void rill__file_close(rill__file *file) {
-    if (file->is_mpi) close_mpi(file);
+    if (file->mpi) rill__mpi_file_close(file);
     if (file->fd >= 0) close(file->fd);
-    file->is_mpi = false;
     file->fd = -1;
 }
 
 rill_status rill__file_read(const rill__file *file, uint64_t offset, void *into, size_t n) {
-    if (file->is_mpi) return n ? read_mpi(file, offset, into, n) : RILL_OK;
+    if (file->mpi) return n ? rill__mpi_file_read(file, offset, into, n) : RILL_OK;
     char *at = into;
     while (n) {
         ssize_t got = pread(file->fd, at, n, (off_t)offset);

@@ -99,13 +99,12 @@ rill_status rill__parse_lines(rill__parser *, const char *text, const char *end)
 typedef struct rill__file {
     const char *path;
     uint64_t size;
-    MPI_File mpi;
-    bool is_mpi;
+    void *mpi; /* NULL: by fd */
     int fd;
 } rill__file;
 
-/* With MPI-IO, collective, or by this process alone. */
-rill_status rill__file_open(MPI_Comm, const char *path, rill__file *);
+/* With MPI-IO, collective, where the ranks have MPI; else by this process alone. */
+rill_status rill__file_open(const void *mpi, const char *path, rill__file *);
 rill_status rill__file_open_alone(const char *path, rill__file *);
 void rill__file_close(rill__file *);
 /* Exactly n bytes. */
@@ -253,9 +252,40 @@ struct rill_dataset {
     rill_data_report report;
 };
 
+/* As the public calls of these names, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
+rill_status rill__dataset_load(rill_comm *, const void *mpi, const char *path,
+                               const rill_data_options *, rill_dataset **);
+
+/* ---- what ranks tell each other: data_talk.c ------------------------------------------------ */
+
 /* All ranks get the failure of the lowest rank that failed by itself: its status and detail. */
-rill_status rill__data_agree(MPI_Comm, rill_status mine);
-/* A communicator of our own, which reports errors; the call's name is for messages. Collective. */
-rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *);
+rill_status rill__data_agree(rill_comm *, rill_status mine);
+/* Over all ranks, in place; sums in the order of the ranks, whatever the link. No memory is asked
+ * for. */
+rill_status rill__sum_u64(rill_comm *, uint64_t *values, int n);
+rill_status rill__most_u64(rill_comm *, uint64_t *values, int n);
+rill_status rill__sum_f64(rill_comm *, double *values, int n);
+rill_status rill__most_f64(rill_comm *, double *values, int n);
+rill_status rill__sum_before(rill_comm *, uint64_t mine, uint64_t *sum); /* of lower ranks */
+/* bytes[r] of each rank r, one after the other in all; NULL: this rank does not want them. */
+rill_status rill__gather_all(rill_comm *, const void *mine, const uint64_t *bytes, void *all);
+
+double rill__now(void); /* seconds; in a simulation those that count */
+
+/* ---- MPI's own: train_mpi.c, or mpi_none.c -------------------------------------------------- */
+
+rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *);
+rill_status rill__mpi_file_read(const rill__file *, uint64_t offset, void *into, size_t n);
+void rill__mpi_file_close(rill__file *);
+/* A communicator of our own, which reports errors. Collective. */
+rill_status rill__mpi_dup(const void *mpi, void **out);
+/* NULL is fine. */
+void rill__mpi_free(void **mpi);
+rill_status rill__mpi_comm(const void *mpi, const rill_config *, rill_comm **);
+/* Whether it was started for several threads. */
+bool rill__mpi_threads(void);
+rill_status rill__mpi_sum(const void *mpi, const float *mine, float *all, uint64_t n);
+/* counts and offsets of all ranks. */
+rill_status rill__mpi_gather(const void *mpi, float *values, const int *counts, const int *offsets);
 
 #endif

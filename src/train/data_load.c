@@ -14,48 +14,6 @@
 
 enum { DETAIL = 512 };
 
-static rill_status fail_mpi(const char *what) {
-    return rill__data_fail(RILL_ERR_MPI, "%s failed", what);
-}
-
-/* What MPI would answer with the end of the program. */
-rill_status rill__data_dup(const char *call, MPI_Comm parent, MPI_Comm *comm) {
-    int up = 0, down = 0, inter = 0;
-    MPI_Initialized(&up);
-    MPI_Finalized(&down);
-    if (!up || down)
-        return rill__data_fail(RILL_ERR_STATE, "%s: MPI %s", call,
-                               up ? "has been finalised" : "is not initialised");
-    if (parent == MPI_COMM_NULL)
-        return rill__data_fail(RILL_ERR_ARGUMENT, "%s: the communicator is MPI_COMM_NULL", call);
-    MPI_Comm_test_inter(parent, &inter);
-    if (inter) return rill__data_fail(RILL_ERR_ARGUMENT, "%s: this is an intercommunicator", call);
-    if (MPI_Comm_dup(parent, comm) != MPI_SUCCESS) return fail_mpi("MPI_Comm_dup");
-    MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
-    return RILL_OK;
-}
-
-rill_status rill__data_agree(MPI_Comm comm, rill_status mine) {
-    enum { FIRST_HAND, TOLD, NONE };
-    struct {
-        int order, rank;
-    } me, first;
-    char text[DETAIL];
-    int status = mine;
-    MPI_Comm_rank(comm, &me.rank);
-    /* A text that begins with a rank is what that rank told: its own words are better. */
-    me.order = mine == RILL_OK ? NONE : strncmp(rill_last_error(), "rank ", 5) ? FIRST_HAND : TOLD;
-    if (MPI_Allreduce(&me, &first, 1, MPI_2INT, MPI_MINLOC, comm) != MPI_SUCCESS)
-        return fail_mpi("MPI_Allreduce");
-    if (first.order == NONE) return RILL_OK;
-    snprintf(text, sizeof text, "%s", rill_last_error());
-    if (MPI_Bcast(&status, 1, MPI_INT, first.rank, comm) != MPI_SUCCESS ||
-        MPI_Bcast(text, DETAIL, MPI_CHAR, first.rank, comm) != MPI_SUCCESS)
-        return fail_mpi("MPI_Bcast");
-    text[DETAIL - 1] = '\0';
-    return rill_error_set((rill_status)status, text);
-}
-
 /* What a rank tells of its part. */
 typedef struct part_facts {
     uint64_t failed, lines, rows, first, last; /* first, last: range of the text */
@@ -63,20 +21,18 @@ typedef struct part_facts {
 
 /* The bad line's number over all ranks goes before the message of the rank that found it; checks
  * that the parts meet; gives this data set its place among the rows. */
-static rill_status join_parts(MPI_Comm comm, const char *path, const rill__parser *parser,
+static rill_status join_parts(rill_comm *comm, const char *path, const rill__parser *parser,
                               rill_status status, part_facts mine, rill_dataset *set) {
-    int rank, size;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &size);
+    int rank = rill_comm_rank(comm), size = rill_comm_size(comm);
     part_facts *all = malloc((size_t)size * sizeof *all);
     RILL_TRY_DATA(rill__data_agree(comm, all ? RILL_OK
                                              : rill__data_fail(RILL_ERR_MEMORY,
                                                                "out of memory: %d parts", size)));
     mine.failed = status != RILL_OK;
-    int words = (int)(sizeof mine / sizeof(uint64_t));
-    if (MPI_Allgather(&mine, words, MPI_UINT64_T, all, words, MPI_UINT64_T, comm) != MPI_SUCCESS) {
+    rill_status told = rill_comm_gather_bytes(comm, &mine, sizeof mine, all);
+    if (told != RILL_OK) {
         free(all);
-        return fail_mpi("MPI_Allgather");
+        return told;
     }
     uint64_t lines = 0, rows = 0;
     bool failed = false, apart = false;
@@ -121,7 +77,7 @@ static rill_status settle_indices(rill__rows *rows, uint64_t shift, uint64_t dim
     return RILL_OK;
 }
 
-static rill_status sum_report(MPI_Comm comm, const rill__parser *parser, rill_dataset *set) {
+static rill_status sum_report(rill_comm *comm, const rill__parser *parser, rill_dataset *set) {
     uint64_t sums[6] = {set->rows.entries};
     if (parser) {
         sums[1] = parser->lines;
@@ -130,8 +86,7 @@ static rill_status sum_report(MPI_Comm comm, const rill__parser *parser, rill_da
         sums[4] = parser->unsorted_rows;
         sums[5] = parser->duplicates;
     }
-    if (MPI_Allreduce(MPI_IN_PLACE, sums, 6, MPI_UINT64_T, MPI_SUM, comm) != MPI_SUCCESS)
-        return fail_mpi("MPI_Allreduce");
+    RILL_TRY_DATA(rill__sum_u64(comm, sums, 6));
     rill_data_report *report = &set->report;
     report->rows = set->total_rows;
     report->entries = sums[0];
@@ -143,21 +98,19 @@ static rill_status sum_report(MPI_Comm comm, const rill__parser *parser, rill_da
     return RILL_OK;
 }
 
-static rill_status load_text(MPI_Comm comm, const rill__file *file, rill__format format,
+static rill_status load_text(rill_comm *comm, const rill__file *file, rill__format format,
                              const rill_data_options *options, rill_dataset *set) {
     rill__reader reader = {.file = file, .format = format, .buffer_bytes = options->read_bytes};
     rill__parser parser;
-    MPI_Comm_rank(comm, &reader.part);
-    MPI_Comm_size(comm, &reader.parts);
+    reader.part = rill_comm_rank(comm);
+    reader.parts = rill_comm_size(comm);
     rill_status status = rill__parser_init(&parser, options->base);
     if (status == RILL_OK) status = rill__reader_run(&reader, &parser);
     part_facts facts = {0, parser.lines, parser.rows.rows, reader.first, reader.last};
     status = join_parts(comm, file->path, &parser, status, facts, set);
     /* Largest index written, whether there is an entry at all, whether one is 0. */
     uint64_t most[3] = {parser.largest, parser.rows.entries > 0, parser.saw_zero};
-    if (status == RILL_OK &&
-        MPI_Allreduce(MPI_IN_PLACE, most, 3, MPI_UINT64_T, MPI_MAX, comm) != MPI_SUCCESS)
-        status = fail_mpi("MPI_Allreduce");
+    if (status == RILL_OK) status = rill__most_u64(comm, most, 3);
     if (status == RILL_OK) {
         int base = options->base >= 0 ? options->base : most[2] ? 0 : 1;
         set->report.base = base;
@@ -205,12 +158,10 @@ static rill_status map_binary(const rill__file *file, int rank, int size,
     return RILL_OK;
 }
 
-static rill_status load_binary(MPI_Comm comm, const char *path, const rill_data_options *options,
+static rill_status load_binary(rill_comm *comm, const char *path, const rill_data_options *options,
                                rill_dataset *set) {
     rill__file file;
-    int rank, size;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &size);
+    int rank = rill_comm_rank(comm), size = rill_comm_size(comm);
     rill_status status = rill__file_open_alone(path, &file);
     if (status == RILL_OK) status = map_binary(&file, rank, size, options, set);
     rill__file_close(&file);
@@ -218,12 +169,12 @@ static rill_status load_binary(MPI_Comm comm, const char *path, const rill_data_
     return sum_report(comm, NULL, set);
 }
 
-static rill_status load(MPI_Comm comm, const char *path, const rill_data_options *options,
-                        rill_dataset *set) {
+static rill_status load(rill_comm *comm, const void *mpi, const char *path,
+                        const rill_data_options *options, rill_dataset *set) {
     rill__file file;
     rill__format format = RILL__TEXT;
-    double start = MPI_Wtime();
-    rill_status status = rill__data_agree(comm, rill__file_open(comm, path, &file));
+    double start = rill__now();
+    rill_status status = rill__data_agree(comm, rill__file_open(mpi, path, &file));
     if (status == RILL_OK) {
         set->report.file_bytes = file.size;
         status = rill__data_agree(comm, rill__file_format(&file, &format));
@@ -234,11 +185,8 @@ static rill_status load(MPI_Comm comm, const char *path, const rill_data_options
     if (status == RILL_OK && format == RILL__BINARY) status = load_binary(comm, path, options, set);
     RILL_TRY_DATA(status);
     set->report.format = rill__format_name(format);
-    set->report.seconds = MPI_Wtime() - start;
-    if (MPI_Allreduce(MPI_IN_PLACE, &set->report.seconds, 1, MPI_DOUBLE, MPI_MAX, comm) !=
-        MPI_SUCCESS)
-        return fail_mpi("MPI_Allreduce");
-    return RILL_OK;
+    set->report.seconds = rill__now() - start;
+    return rill__most_f64(comm, &set->report.seconds, 1);
 }
 
 static rill_status check_arguments(const char *path, const rill_data_options *given,
@@ -264,12 +212,10 @@ static rill_status check_arguments(const char *path, const rill_data_options *gi
     return RILL_OK;
 }
 
-rill_status rill_dataset_load(MPI_Comm parent, const char *path, const rill_data_options *given,
-                              rill_dataset **out) {
+rill_status rill__dataset_load(rill_comm *comm, const void *mpi, const char *path,
+                               const rill_data_options *given, rill_dataset **out) {
     rill_data_options options;
-    MPI_Comm comm;
     if (out) *out = NULL;
-    RILL_TRY_DATA(rill__data_dup("rill_dataset_load", parent, &comm));
     rill_dataset *set = calloc(1, sizeof *set);
     rill_status status = check_arguments(path, given, &options);
     if (!out) status = rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_load: out is NULL");
@@ -277,10 +223,14 @@ rill_status rill_dataset_load(MPI_Comm parent, const char *path, const rill_data
     status = rill__data_agree(comm, status);
     if (status == RILL_OK) {
         set->report = (rill_data_report)RILL_DATA_REPORT_INIT;
-        status = load(comm, path, &options, set);
+        status = load(comm, mpi, path, &options, set);
     }
-    MPI_Comm_free(&comm);
     if (status == RILL_OK) *out = set;
     else rill_dataset_free(&set);
     return status;
+}
+
+rill_status rill_dataset_load_on(rill_comm *comm, const char *path, const rill_data_options *given,
+                                 rill_dataset **out) {
+    return rill__dataset_load(comm, NULL, path, given, out);
 }

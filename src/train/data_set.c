@@ -98,15 +98,11 @@ static rill_status check_view(const rill_data_view *view) {
 }
 
 /* sums: dimension, rows of all ranks, rows of lower ranks, entries of all. */
-static rill_status place(MPI_Comm comm, rill_dataset *set) {
-    uint64_t sums[2] = {set->rows.rows, set->rows.entries}, before = 0;
-    int rank;
-    MPI_Comm_rank(comm, &rank);
-    if (MPI_Allreduce(MPI_IN_PLACE, &set->dim, 1, MPI_UINT64_T, MPI_MAX, comm) != MPI_SUCCESS ||
-        MPI_Exscan(sums, &before, 1, MPI_UINT64_T, MPI_SUM, comm) != MPI_SUCCESS ||
-        MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_UINT64_T, MPI_SUM, comm) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "rill_dataset_create: a reduction failed");
-    set->first_row = rank ? before : 0;
+static rill_status place(rill_comm *comm, rill_dataset *set) {
+    uint64_t sums[2] = {set->rows.rows, set->rows.entries};
+    RILL_TRY_DATA(rill__most_u64(comm, &set->dim, 1));
+    RILL_TRY_DATA(rill__sum_before(comm, set->rows.rows, &set->first_row));
+    RILL_TRY_DATA(rill__sum_u64(comm, sums, 2));
     set->total_rows = set->report.rows = sums[0];
     set->report.entries = sums[1];
     if (!set->dim) set->dim = 1;
@@ -132,10 +128,9 @@ static rill_status copy_rows(const rill_data_view *view, rill_dataset *set) {
     return RILL_OK;
 }
 
-rill_status rill_dataset_create(MPI_Comm parent, const rill_data_view *view, rill_dataset **out) {
-    MPI_Comm comm;
+rill_status rill_dataset_create_on(rill_comm *comm, const rill_data_view *view,
+                                   rill_dataset **out) {
     if (out) *out = NULL;
-    RILL_TRY_DATA(rill__data_dup("rill_dataset_create", parent, &comm));
     rill_dataset *set = calloc(1, sizeof *set);
     rill_status status = out ? check_view(view) : null_argument("rill_dataset_create", "out");
     if (!set) status = rill__data_fail(RILL_ERR_MEMORY, "out of memory: a data set");
@@ -156,7 +151,6 @@ rill_status rill_dataset_create(MPI_Comm parent, const rill_data_view *view, ril
         set->rows.rows = set->rows.entries = 0;
     }
     if (status == RILL_OK) status = rill__data_agree(comm, copy_rows(view, set));
-    MPI_Comm_free(&comm);
     if (status == RILL_OK) *out = set;
     else rill_dataset_free(&set);
     return status;

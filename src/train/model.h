@@ -18,7 +18,7 @@ rill_status rill__model_read(FILE *, const char *path, uint64_t bytes, rill_mode
 rill_status rill__model_create(uint64_t features, int columns, int labels, double bias,
                                rill_model **out);
 /* Area under the ROC curve over all ranks; positive[i] != 0 marks label[0]. */
-rill_status rill__train_auc(MPI_Comm, uint64_t n, const double *score, const uint8_t *positive,
+rill_status rill__train_auc(rill_comm *, uint64_t n, const double *score, const uint8_t *positive,
                             double *auc);
 
 #endif

@@ -116,30 +116,26 @@ static double area(scored *all, uint64_t n) {
     return (sum - positives * (positives + 1) / 2) / (positives * negatives);
 }
 
-rill_status rill__train_auc(MPI_Comm comm, uint64_t n, const double *score, const uint8_t *positive,
-                            double *auc) {
-    int rank, ranks, mine = (int)(2 * n);
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    uint64_t total = n;
-    MPI_Allreduce(MPI_IN_PLACE, &total, 1, MPI_UINT64_T, MPI_SUM, comm);
+rill_status rill__train_auc(rill_comm *comm, uint64_t n, const double *score,
+                            const uint8_t *positive, double *auc) {
+    int rank = rill_comm_rank(comm), ranks = rill_comm_size(comm);
+    uint64_t total = n, bytes = n * sizeof(scored);
+    RILL_TRY_DATA(rill__sum_u64(comm, &total, 1));
     *auc = NAN;
-    if (total > INT32_MAX / 2) /* scores meet on rank 0, in one message each */
+    if (total > INT32_MAX / 2) /* scores meet on rank 0 */
         return RILL_OK;
     scored *pairs = malloc(((size_t)n + 1) * sizeof *pairs), *all = NULL;
-    int *counts = malloc(2 * (size_t)ranks * sizeof *counts);
+    uint64_t *counts = malloc((size_t)ranks * sizeof *counts);
     if (rank == 0) all = malloc(((size_t)total + 1) * sizeof *all);
     rill_status status = pairs && counts && (all || rank) ? RILL_OK : rill__data_memory("the AUC");
     status = rill__data_agree(comm, status);
     if (status == RILL_OK) {
         for (uint64_t i = 0; i < n; i++)
             pairs[i] = (scored){score[i], positive[i] ? 1 : 0};
-        MPI_Gather(&mine, 1, MPI_INT, counts, 1, MPI_INT, 0, comm);
-        for (int r = 0, at = 0; rank == 0 && r < ranks; at += counts[r++])
-            counts[ranks + r] = at;
-        MPI_Gatherv(pairs, mine, MPI_DOUBLE, all, counts, counts + ranks, MPI_DOUBLE, 0, comm);
-        if (rank == 0) *auc = area(all, total);
-        MPI_Bcast(auc, 1, MPI_DOUBLE, 0, comm);
+        status = rill_comm_gather_bytes(comm, &bytes, sizeof bytes, counts);
+        if (status == RILL_OK) status = rill__gather_all(comm, pairs, counts, all);
+        if (status == RILL_OK && rank == 0) *auc = area(all, total);
+        if (status == RILL_OK) status = rill_comm_bcast_bytes(comm, auc, sizeof *auc, 0);
     }
     free(pairs);
     free(all);
@@ -147,7 +143,7 @@ rill_status rill__train_auc(MPI_Comm comm, uint64_t n, const double *score, cons
     return status;
 }
 
-static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_dataset *set,
+static rill_status measure(rill_comm *comm, const rill_model *m, const rill_dataset *set,
                            rill_metrics *metrics) {
     rill_data_view d = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(set, &d)); /* cannot fail: set is one */
@@ -164,8 +160,8 @@ static rill_status measure(MPI_Comm comm, const rill_model *m, const rill_datase
         sums[1] += (z[0] - d.label[i]) * (z[0] - d.label[i]);
     }
     status = rill__data_agree(comm, status);
+    if (status == RILL_OK) status = rill__sum_f64(comm, sums, 3);
     if (status == RILL_OK) {
-        MPI_Allreduce(MPI_IN_PLACE, sums, 3, MPI_DOUBLE, MPI_SUM, comm);
         metrics->rows = (uint64_t)sums[2];
         metrics->accuracy = m->regression ? NAN : sums[0] / sums[2];
         metrics->mse = m->regression ? sums[1] / sums[2] : NAN;
@@ -189,12 +185,8 @@ static rill_status check_evaluate(const rill_model *m, const rill_dataset *set,
     return RILL_OK;
 }
 
-rill_status rill_model_evaluate(MPI_Comm parent, const rill_model *m, const rill_dataset *set,
-                                rill_metrics *metrics) {
-    MPI_Comm comm;
-    RILL_TRY_DATA(rill__data_dup("rill_model_evaluate", parent, &comm));
-    rill_status status = rill__data_agree(comm, check_evaluate(m, set, metrics));
-    if (status == RILL_OK) status = measure(comm, m, set, metrics);
-    MPI_Comm_free(&comm);
-    return status;
+rill_status rill_model_evaluate_on(rill_comm *comm, const rill_model *m, const rill_dataset *set,
+                                   rill_metrics *metrics) {
+    RILL_TRY_DATA(rill__data_agree(comm, check_evaluate(m, set, metrics)));
+    return measure(comm, m, set, metrics);
 }

@@ -75,9 +75,8 @@ static rill_status measure(const rill__objective *o, double *lambda, double *nor
 rill_status rill__objective_rate(const rill__objective *o, const rill__team *team, uint64_t batch,
                                  double *lr) {
     double found[2], curvature = o->loss->most_curvature > 0 ? o->loss->most_curvature : 1;
-    RILL_TRY_DATA(rill__data_agree(team->mpi, measure(o, &found[0], &found[1])));
-    if (MPI_Allreduce(MPI_IN_PLACE, found, 2, MPI_DOUBLE, MPI_MAX, team->mpi) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
+    RILL_TRY_DATA(rill__data_agree(team->talk, measure(o, &found[0], &found[1])));
+    RILL_TRY_DATA(rill__most_f64(team->talk, found, 2));
     double heaviest = o->class_weight ? 0 : 1;
     for (int c = 0; o->class_weight && c < o->labels; c++)
         heaviest = fmax(heaviest, o->class_weight[c]);

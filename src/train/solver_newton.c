@@ -38,7 +38,7 @@ static rill_status open_alone(rill__job *job) {
 }
 
 static rill_status newton_open(rill__job *job) {
-    RILL_TRY_DATA(rill__data_agree(job->team->mpi, open_alone(job)));
+    RILL_TRY_DATA(rill__data_agree(job->team->talk, open_alone(job)));
     return rill__team_comm(job->team);
 }
 

@@ -109,9 +109,7 @@ static rill_status find_beta(rill__job *job, scd_state *s) {
         uint64_t row = rill__row_at(&o->rows, i), length = d->row[row + 1] - d->row[row];
         if (length > omega) omega = length;
     }
-    if (MPI_Allreduce(MPI_IN_PLACE, &omega, 1, MPI_UINT64_T, MPI_MAX, job->team->mpi) !=
-        MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
+    RILL_TRY_DATA(rill__most_u64(job->team->talk, &omega, 1));
     /* Columns of weights do not interact: those of one class are drawn from its active features. */
     double crowd = (double)s->together / o->columns;
     if (crowd < 1) crowd = 1;
@@ -181,10 +179,10 @@ static rill_status scd_open(rill__job *job) {
     float *square = take((size_t)o->features, sizeof *square);
     uint32_t *place = malloc((size_t)o->features * sizeof *place);
     rill_status status = s && square && place ? RILL_OK : rill__data_memory("the solver");
-    status = rill__data_agree(job->team->mpi, status);
+    status = rill__data_agree(job->team->talk, status);
     if (status == RILL_OK) status = find_active(job, s, square);
     if (status == RILL_OK)
-        status = rill__data_agree(job->team->mpi, open_coordinates(job, s, square, place));
+        status = rill__data_agree(job->team->talk, open_coordinates(job, s, square, place));
     if (status == RILL_OK) status = find_beta(job, s);
     free(square);
     free(place);
@@ -320,7 +318,7 @@ static rill_status sum_slopes(rill__job *job, scd_state *s, uint64_t n, uint64_t
     }
     RILL_TRY_DATA(rill_stream_set_pairs(s->part, pairs, s->idx, s->val));
     RILL_TRY_DATA(rill__team_meet(job->team));
-    double began = MPI_Wtime();
+    double began = rill__now();
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(
         rill_reduce_scatter(job->team->comm, s->part, s->sums, RILL_SUM, first, count, NULL));
@@ -333,14 +331,13 @@ static rill_status sum_slopes(rill__job *job, scd_state *s, uint64_t n, uint64_t
     return RILL_OK;
 }
 
-/* As a program without sparse collectives would: whole slices by MPI. */
+/* As a program without sparse collectives would: whole slices, by MPI where it is there. */
 static rill_status gather_dense(rill__job *job, scd_state *s, uint64_t pairs, uint64_t first,
                                 uint64_t count) {
     RILL_TRY_DATA(rill__team_agree(job->team, RILL_OK)); /* of the sum of slopes */
     if (!s->placed) {
         int mine[2] = {(int)first, (int)count}, *all = s->places + 2 * (size_t)job->team->ranks;
-        if (MPI_Allgather(mine, 2, MPI_INT, all, 2, MPI_INT, job->team->mpi) != MPI_SUCCESS)
-            return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
+        RILL_TRY_DATA(rill_comm_gather_bytes(job->team->talk, mine, sizeof mine, all));
         for (int r = 0; r < job->team->ranks; r++) { /* counts, then offsets */
             s->places[r] = all[2 * r + 1];
             s->places[job->team->ranks + r] = all[2 * r];
@@ -348,13 +345,11 @@ static rill_status gather_dense(rill__job *job, scd_state *s, uint64_t pairs, ui
         s->placed = true;
     }
     RILL_TRY_DATA(rill__team_meet(job->team));
-    double began = MPI_Wtime();
+    double began = rill__now();
     memset(s->dense + first, 0, (size_t)count * sizeof *s->dense);
     for (uint64_t i = 0; i < pairs; i++)
         s->dense[s->idx[i]] = s->val[i];
-    if (MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, s->dense, s->places,
-                       s->places + job->team->ranks, MPI_FLOAT, job->team->mpi) != MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Allgatherv failed");
+    RILL_TRY_DATA(rill__team_gather(job->team, s->dense, s->places, s->places + job->team->ranks));
     rill_stats stats = RILL_STATS_INIT;
     stats.sent_bytes = count * sizeof(float) * (uint64_t)(job->team->ranks - 1);
     stats.algorithm = "dense";
@@ -370,7 +365,7 @@ static rill_status gather_sparse(rill__job *job, scd_state *s, uint64_t pairs) {
     options.algorithm = job->options->algorithm;
     options.codec = job->options->codec;
     RILL_TRY_DATA(rill__team_meet(job->team));
-    double began = MPI_Wtime();
+    double began = rill__now();
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(rill_allgather(job->team->comm, s->mine, s->changes, &options));
     rill_comm_stats(job->team->comm, &stats);

@@ -49,8 +49,8 @@ static rill_status open_reducer(rill__job *job, sgd_state *s) {
     r.value_bits = o->value_bits;
     r.average = 0;
     r.seed = o->seed;
-    RILL_TRY_DATA(rill_comm_create(job->team->mpi, NULL, &s->comm));
-    RILL_TRY_DATA(rill__data_agree(job->team->mpi,
+    RILL_TRY_DATA(rill__team_another(job->team, NULL, &s->comm));
+    RILL_TRY_DATA(rill__data_agree(job->team->talk,
                                    rill_stream_create(RILL_F32, job->objective->n, &s->update)));
     return rill_reducer_create(s->comm, RILL_F32, job->objective->n, &r, &s->reducer);
 }
@@ -69,17 +69,15 @@ static rill_status sgd_open(rill__job *job) {
     if (s) s->order = malloc(((size_t)o->rows.n + 1) * sizeof *s->order);
     bool good = s && s->counts && s->order;
     RILL_TRY_DATA(
-        rill__data_agree(job->team->mpi, good ? RILL_OK : rill__data_memory("the solver")));
-    if (MPI_Allgather(&o->rows.n, 1, MPI_UINT64_T, s->counts, 1, MPI_UINT64_T, job->team->mpi) !=
-        MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Allgather failed");
+        rill__data_agree(job->team->talk, good ? RILL_OK : rill__data_memory("the solver")));
+    RILL_TRY_DATA(rill_comm_gather_bytes(job->team->talk, &o->rows.n, sizeof o->rows.n, s->counts));
     for (int r = 0; r < job->team->ranks; r++) {
         uint64_t steps = (s->counts[r] + job->options->batch - 1) / job->options->batch;
         if (steps > s->steps) s->steps = steps;
     }
     RILL_TRY_DATA(
-        rill__data_agree(job->team->mpi, rill__batch_open(&s->batch, o, job->weights,
-                                                          job->options->reducer != NULL)));
+        rill__data_agree(job->team->talk, rill__batch_open(&s->batch, o, job->weights,
+                                                           job->options->reducer != NULL)));
     if (job->options->lr == 0 && !strcmp(job->options->optimizer, "adagrad")) job->lr = 0.5;
     else if (job->options->lr == 0) {
         /* Steps of their own are made with a rank's batch, and a velocity adds up steps. */
@@ -90,7 +88,7 @@ static rill_status sgd_open(rill__job *job) {
         job->lr /= 1 + job->options->staleness;
     }
     if (job->options->local_steps)
-        RILL_TRY_DATA(rill__data_agree(job->team->mpi, open_local(job, s)));
+        RILL_TRY_DATA(rill__data_agree(job->team->talk, open_local(job, s)));
     return job->options->reducer ? open_reducer(job, s)
                                  : rill__exchange_prepare(job->team, job->options);
 }
@@ -155,7 +153,7 @@ static void apply(rill__job *job, double eta, const rill__sum_view *sum) {
 
 static rill_status finish_reducer(rill__job *job, sgd_state *s, double eta) {
     if (!s->pending) return RILL_OK;
-    double began = MPI_Wtime();
+    double began = rill__now();
     rill_stats stats = RILL_STATS_INIT;
     s->pending = false;
     RILL_TRY_DATA(rill_reducer_wait(s->reducer));
@@ -183,7 +181,7 @@ static rill_status step_reducer(rill__job *job, sgd_state *s, rill_status mine, 
     if (job->options->staleness) RILL_TRY_DATA(finish_reducer(job, s, eta));
     if (mine != RILL_OK) return refuse_reducer(job, s, mine);
     RILL_TRY_DATA(rill__team_meet(job->team));
-    double began = MPI_Wtime();
+    double began = rill__now();
     RILL_TRY_DATA(rill_reducer_start_stream(s->reducer, s->batch.gradient, s->update));
     s->pending = true;
     rill__team_account(job->team, began, NULL);

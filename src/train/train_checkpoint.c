@@ -140,13 +140,13 @@ static rill_status check_path(const rill_trainer *t, const char *path) {
 
 rill_status rill_trainer_save(rill_trainer *t, const char *path) {
     if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: trainer is NULL");
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, check_path(t, path)));
+    RILL_TRY_DATA(rill__data_agree(t->team.talk, check_path(t, path)));
     if (t->options.reducer) {
         char name[4096];
         reducer_path(path, t->job.epoch, name, sizeof name);
-        RILL_TRY_DATA(rill__data_agree(t->team.mpi, t->solver->save(&t->job, name)));
+        RILL_TRY_DATA(rill__data_agree(t->team.talk, t->solver->save(&t->job, name)));
     }
-    return rill__data_agree(t->team.mpi, t->team.rank == 0 ? save_alone(t, path) : RILL_OK);
+    return rill__data_agree(t->team.talk, t->team.rank == 0 ? save_alone(t, path) : RILL_OK);
 }
 
 /* ---- loading -------------------------------------------------------------------------------- */
@@ -250,13 +250,13 @@ static rill_status read_checkpoint(const rill_trainer *t, const char *path, uint
 rill_status rill_trainer_load(rill_trainer *t, const char *path) {
     if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_load: trainer is NULL");
     uint8_t *data = NULL;
-    rill_status status = rill__data_agree(t->team.mpi, read_checkpoint(t, path, &data));
+    rill_status status = rill__data_agree(t->team.talk, read_checkpoint(t, path, &data));
     if (status == RILL_OK && t->options.reducer) {
         char name[4096];
         checkpoint_head head;
         memcpy(&head, data, sizeof head);
         reducer_path(path, head.epoch, name, sizeof name);
-        status = rill__data_agree(t->team.mpi, t->solver->load(&t->job, name));
+        status = rill__data_agree(t->team.talk, t->solver->load(&t->job, name));
     }
     if (status == RILL_OK) take_over(t, data);
     free(data);

@@ -31,7 +31,8 @@ enum { MOST_SPLITS = 5, SPLIT_ROWS = 5000 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, least_C = 1e-4, most_C = 1e6;
 
 typedef struct search {
-    MPI_Comm mpi;
+    rill_comm *comm;
+    const void *mpi;
     rill_dataset *sample;
     rill_train_options options;
     uint64_t seed; /* of the first split */
@@ -94,14 +95,12 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     RILL_TRY_DATA(rill_dataset_view(train, &from));
     if (from.dim >= UINT32_MAX) return RILL_OK; /* the trainer itself will complain */
     if (!s->options.batch) {                    /* as the training will have it */
-        int ranks;
-        MPI_Comm_size(s->mpi, &ranks);
         double rows = (1 - s->options.valid_fraction) * (double)from.total_rows;
-        s->options.batch = rill__train_batch((uint64_t)rows, ranks);
+        s->options.batch = rill__train_batch((uint64_t)rows, rill_comm_size(s->comm));
     }
     rill_status status = copy_sample(&from, &s->options, sample_share(&from, train), &to, arrays);
-    status = rill__data_agree(s->mpi, status);
-    if (status == RILL_OK) status = rill_dataset_create(s->mpi, &to, &s->sample);
+    status = rill__data_agree(s->comm, status);
+    if (status == RILL_OK) status = rill_dataset_create_on(s->comm, &to, &s->sample);
     for (int i = 0; i < 4; i++)
         free(arrays[i]);
     return status;
@@ -115,7 +114,8 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
-    rill_status status = rill_trainer_create(s->mpi, s->sample, NULL, &s->options, &trainer);
+    rill_status status = rill__trainer_create(s->comm, s->mpi, s->sample, NULL, &s->options,
+                                              &trainer);
     for (uint64_t e = 0; status == RILL_OK && e < EPOCHS && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
     if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
@@ -204,21 +204,17 @@ static rill_status check_choose(const rill_dataset *train, const rill_train_opti
     return RILL_OK;
 }
 
-rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
-                                  const rill_train_options *given, rill_C_choice *out) {
+rill_status rill__choose_C(rill_comm *comm, const void *mpi, const rill_dataset *train,
+                           const rill_train_options *given, rill_C_choice *out) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    search s = {.choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
-    RILL_TRY_DATA(rill__data_dup("rill_trainer_choose_C", parent, &s.mpi));
-    rill_status status = rill__data_agree(s.mpi, check_choose(train, given, out));
-    if (status != RILL_OK) {
-        MPI_Comm_free(&s.mpi);
-        return status;
-    }
+    search s = {.comm = comm, .mpi = mpi, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
+    rill_status status = rill__data_agree(comm, check_choose(train, given, out));
+    RILL_TRY_DATA(status);
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
     s.seed = s.options.seed;
     choice.decay = rill__train_decay(s.options.decay);
-    double began = MPI_Wtime();
+    double began = rill__now();
     status = take_sample(&s, train);
     s.options.valid_fraction = held_out;
     s.options.algorithm = s.options.codec = s.options.reducer = NULL;
@@ -226,9 +222,13 @@ rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
     s.options.local_steps = 0;
     if (status == RILL_OK) status = choose(&s);
     rill_dataset_free(&s.sample);
-    MPI_Comm_free(&s.mpi);
-    choice.seconds = MPI_Wtime() - began;
+    choice.seconds = rill__now() - began;
     choice.size = out->size;
     memcpy(out, &choice, choice.size);
     return status;
+}
+
+rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
+                                     const rill_train_options *given, rill_C_choice *out) {
+    return rill__choose_C(comm, NULL, train, given, out);
 }

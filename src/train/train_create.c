@@ -8,12 +8,12 @@ void rill__train_recover(rill_trainer *t) {
     char detail[512];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     rill_comm_free(&t->team.comm);
-    rill__weights_share(&t->weights, t->team.mpi);
+    rill__weights_share(&t->weights, t->team.talk); /* a failure has said so before */
     rill_error_set(RILL_ERR_STATE, detail);
 }
 
 /* A copy of the data in which every row ends with one more feature. */
-static rill_status add_bias(MPI_Comm comm, const rill_dataset *set, uint64_t feature, double bias,
+static rill_status add_bias(rill_comm *comm, const rill_dataset *set, uint64_t feature, double bias,
                             rill_dataset **out) {
     rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(set, &from));
@@ -41,7 +41,7 @@ static rill_status add_bias(MPI_Comm comm, const rill_dataset *set, uint64_t fea
         to.index32 = index;
         to.value = value;
         to.label = from.label;
-        status = rill_dataset_create(comm, &to, out);
+        status = rill_dataset_create_on(comm, &to, out);
     }
     free(row);
     free(index);
@@ -66,9 +66,9 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
                                (unsigned long long)t->objective.features);
     if (t->options.bias >= 0) {
         RILL_TRY_DATA(
-            add_bias(t->team.mpi, train, t->objective.features, t->options.bias, &t->biased));
+            add_bias(t->team.talk, train, t->objective.features, t->options.bias, &t->biased));
         if (valid)
-            RILL_TRY_DATA(add_bias(t->team.mpi, valid, t->objective.features, t->options.bias,
+            RILL_TRY_DATA(add_bias(t->team.talk, valid, t->objective.features, t->options.bias,
                                    &t->biased_valid));
         t->objective.features++;
         train = t->biased;
@@ -152,26 +152,23 @@ static rill_status make_weights(rill_trainer *t) {
 
 static rill_status start_threads(rill_trainer *t) {
     if (t->options.threads <= 1) return RILL_OK;
-#ifndef SMPI_H /* where there are none: train_pool.c */
-    int level = MPI_THREAD_SINGLE;
-    if (MPI_Query_thread(&level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
+    if (t->team.mpi && !rill__mpi_threads())
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "threads = %d: MPI was not started with MPI_THREAD_FUNNELED",
                                t->options.threads);
-#endif
     RILL_TRY_DATA(rill__pool_open(t->options.threads, &t->objective.pool));
     return rill__objective_cut_features(&t->objective);
 }
 
 static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_dataset *valid) {
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, take_data(t, train, valid)));
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, split(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.talk, take_data(t, train, valid)));
+    RILL_TRY_DATA(rill__data_agree(t->team.talk, split(t)));
     RILL_TRY_DATA(count_rows(t));
     RILL_TRY_DATA(rill__train_labels(t));
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, make_targets(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.talk, make_targets(t)));
     RILL_TRY_DATA(rill__train_weigh(t));
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, make_weights(t)));
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, start_threads(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.talk, make_weights(t)));
+    RILL_TRY_DATA(rill__data_agree(t->team.talk, start_threads(t)));
     t->job.objective = &t->objective;
     t->job.weights = &t->weights;
     t->job.team = &t->team;
@@ -179,12 +176,24 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     return t->solver->open(&t->job);
 }
 
-rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
-                                const rill_dataset *valid, const rill_train_options *options,
-                                rill_trainer **out) {
-    MPI_Comm comm;
+/* Communicators of its own: the caller may use and free the parent meanwhile. */
+static rill_status open_team(rill_trainer *t, rill_comm *parent, const void *mpi) {
+    rill_config config = RILL_CONFIG_INIT;
+    config.check = 0;
+    t->team.rank = rill_comm_rank(parent);
+    t->team.ranks = rill_comm_size(parent);
+    t->team.algorithm = "";
+    t->team.profiled = t->options.profile;
+    RILL_TRY_DATA(rill_comm_dup(parent, &config, &t->team.talk));
+    if (!mpi) return RILL_OK;
+    rill_status status = rill__mpi_dup(mpi, &t->team.mpi);
+    return rill__data_agree(t->team.talk, status);
+}
+
+rill_status rill__trainer_create(rill_comm *parent, const void *mpi, const rill_dataset *train,
+                                 const rill_dataset *valid, const rill_train_options *options,
+                                 rill_trainer **out) {
     if (out) *out = NULL;
-    RILL_TRY_DATA(rill__data_dup("rill_trainer_create", parent, &comm));
     rill_trainer *t = calloc(1, sizeof *t);
     rill_status status = RILL_OK;
     if (!t) status = rill__data_memory("the trainer");
@@ -192,17 +201,10 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
         status = rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_create: %s is NULL",
                                  out ? "train" : "out");
     else status = rill__train_options(t, options);
-    status = rill__data_agree(comm, status);
-    if (status != RILL_OK && !t) {
-        MPI_Comm_free(&comm);
-        return status;
-    }
-    t->team.mpi = comm;
-    MPI_Comm_rank(comm, &t->team.rank);
-    MPI_Comm_size(comm, &t->team.ranks);
-    t->team.algorithm = "";
-    t->team.profiled = t->options.profile;
-    if (status == RILL_OK) status = rill__data_agree(comm, build(t, train, valid));
+    status = rill__data_agree(parent, status);
+    if (status != RILL_OK && !t) return status;
+    if (status == RILL_OK) status = open_team(t, parent, mpi);
+    if (status == RILL_OK) status = rill__data_agree(t->team.talk, build(t, train, valid));
     if (status == RILL_OK) *out = t;
     else {
         char detail[512];
@@ -211,6 +213,12 @@ rill_status rill_trainer_create(MPI_Comm parent, const rill_dataset *train,
         rill_error_set(status, detail);
     }
     return status;
+}
+
+rill_status rill_trainer_create_on(rill_comm *parent, const rill_dataset *train,
+                                   const rill_dataset *valid, const rill_train_options *options,
+                                   rill_trainer **out) {
+    return rill__trainer_create(parent, NULL, train, valid, options, out);
 }
 
 rill_status rill_trainer_free(rill_trainer **trainer) {
@@ -232,7 +240,8 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     for (int i = 0; i < t->name_count; i++)
         free(t->names[i]);
     rill_comm_free(&t->team.comm);
-    MPI_Comm_free(&t->team.mpi);
+    rill_comm_free(&t->team.talk);
+    rill__mpi_free(&t->team.mpi);
     free(t);
     *trainer = NULL;
     return RILL_OK;

@@ -42,7 +42,7 @@ static rill_status validate(rill_trainer *t, rill_train_report *report) {
         }
         if (!t->objective.regression) report->valid_accuracy = sums[1] / sums[2];
         if (!t->objective.regression && t->objective.columns == 1)
-            status = rill__train_auc(t->team.mpi, t->valid.n, score, positive, &report->valid_auc);
+            status = rill__train_auc(t->team.talk, t->valid.n, score, positive, &report->valid_auc);
     }
     free(score);
     free(best_column);
@@ -76,9 +76,7 @@ static rill_status add_up(rill_trainer *t, rill_status mine, const rill__epoch *
     double sums[5] = {epoch->loss, (double)epoch->samples, t->team.exchange_seconds,
                       (double)t->team.sent_bytes, t->team.wait_seconds};
     RILL_TRY_DATA(rill__team_sum(&t->team, mine, sums, 5));
-    if (MPI_Allreduce(MPI_IN_PLACE, &report->seconds, 1, MPI_DOUBLE, MPI_MAX, t->team.mpi) !=
-        MPI_SUCCESS)
-        return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
+    RILL_TRY_DATA(rill__most_f64(t->team.talk, &report->seconds, 1));
     report->samples = (uint64_t)sums[1];
     report->loss = sums[0] / sums[1];
     report->comm_seconds = sums[2] / t->team.ranks;
@@ -88,12 +86,12 @@ static rill_status add_up(rill_trainer *t, rill_status mine, const rill__epoch *
 }
 
 static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
-    double began = MPI_Wtime();
+    double began = rill__now();
     rill__epoch epoch = {0};
     t->team.exchange_seconds = t->team.wait_seconds = 0;
     t->team.sent_bytes = 0;
     rill_status status = t->solver->epoch(&t->job, &epoch);
-    report->seconds = MPI_Wtime() - began;
+    report->seconds = rill__now() - began;
     status = add_up(t, status, &epoch, report);
     if (status != RILL_OK) {
         rill__train_recover(t);
@@ -101,13 +99,13 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
     }
     t->job.epoch++;
     t->step += epoch.steps;
-    began = MPI_Wtime();
+    began = rill__now();
     if (t->backup) RILL_TRY_DATA(drive_boldly(t, report));
     else if (t->solver->plain_weights) /* its loss is that of the weights reached */
         report->objective = t->options.C * report->loss * (double)t->objective.total_rows +
                             rill__objective_penalty(&t->objective, t->weights.w);
     if (t->has_valid) RILL_TRY_DATA(validate(t, report));
-    report->eval_seconds = MPI_Wtime() - began;
+    report->eval_seconds = rill__now() - began;
     report->epoch = t->job.epoch;
     report->steps = epoch.steps;
     report->converged = epoch.converged;

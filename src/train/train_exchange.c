@@ -6,7 +6,7 @@
  * network, so that runs repeat to the bit, while s sums travel as the next batches are computed.
  * An exchange lives for one epoch, and its planner knows nothing of earlier ones (rill__team_comm).
  * The algorithm "dense" at staleness 0 is the program that knows no sparse sums: MPI_Allreduce of
- * whole vectors, and nothing of ours around it.
+ * whole vectors, and nothing of ours around it. Where there is no MPI it is rill's own.
  * Memory: 2 (staleness + 1) streams, each as large as a sum; dense 2 n floats. On one rank nothing
  * is sent or copied.
  */
@@ -32,13 +32,14 @@ struct rill__exchange {
     float *dense;         /* by MPI_Allreduce: n of this rank, 0 between calls, and n of the sum */
 };
 
-static bool is_by_mpi(const rill_train_options *o) {
-    return o->algorithm && !strcmp(o->algorithm, "dense") && !o->staleness && !o->value_bits;
+static bool is_by_mpi(const rill__team *t, const rill_train_options *o) {
+    return t->mpi && o->algorithm && !strcmp(o->algorithm, "dense") && !o->staleness &&
+           !o->value_bits;
 }
 
 rill_status rill__exchange_prepare(rill__team *t, const rill_train_options *o) {
     bool alone = t->ranks == 1 && !o->staleness;
-    return alone || is_by_mpi(o) ? RILL_OK : rill__team_comm(t);
+    return alone || is_by_mpi(t, o) ? RILL_OK : rill__team_comm(t);
 }
 
 /* Once the team has its communicator. */
@@ -50,7 +51,7 @@ static rill_status open_alone(rill__team *t, const rill_train_options *o, uint64
     x->team = t;
     x->n = n;
     if (t->ranks == 1 && !o->staleness) return RILL_OK;
-    if (is_by_mpi(o)) {
+    if (is_by_mpi(t, o)) {
         x->dense = calloc(2 * (size_t)n + 2, sizeof *x->dense);
         return x->dense ? RILL_OK : rill__data_memory("the exchange");
     }
@@ -95,23 +96,18 @@ void rill__exchange_close(rill__exchange **exchange) {
 
 uint64_t rill__exchange_bytes(const rill__exchange *x) { return x ? x->bytes : 0; }
 
-/* Whole vectors by MPI, in pieces that its counts can express. One more value tells how many ranks
+/* Whole vectors by MPI. One more value tells how many ranks
  * have failed. */
 static rill_status sum_dense(rill__exchange *x, bool failed, uint64_t n, const uint32_t *idx,
                              const float *value) {
     rill__team *t = x->team;
     float *mine = x->dense, *all = x->dense + x->n + 1;
-    const uint64_t most = UINT64_C(1) << 30, values = x->n + 1;
     for (uint64_t i = 0; i < n; i++)
         mine[idx[i]] = value[i];
     mine[x->n] = failed;
     RILL_TRY_DATA(rill__team_meet(t));
-    double began = MPI_Wtime();
-    for (uint64_t at = 0; at < values; at += most) {
-        int count = (int)(values - at < most ? values - at : most);
-        if (MPI_Allreduce(mine + at, all + at, count, MPI_FLOAT, MPI_SUM, t->mpi) != MPI_SUCCESS)
-            return rill__data_fail(RILL_ERR_MPI, "MPI_Allreduce failed");
-    }
+    double began = rill__now();
+    RILL_TRY_DATA(rill__mpi_sum(t->mpi, mine, all, x->n + 1));
     rill_stats stats = RILL_STATS_INIT; /* what the best algorithms send */
     stats.sent_bytes = 2 * x->n * sizeof(float) / (uint64_t)t->ranks * (uint64_t)(t->ranks - 1);
     stats.algorithm = "dense";
@@ -136,7 +132,7 @@ rill_status rill__exchange_put(rill__exchange *x, uint64_t n, const uint32_t *id
     exchange_slot *s = &x->slot[(x->first + x->busy) % x->slots];
     RILL_TRY_DATA(rill_stream_set_pairs(s->in, n, idx, value));
     RILL_TRY_DATA(rill__team_meet(x->team));
-    double began = MPI_Wtime();
+    double began = rill__now();
     rill_status status;
     rill_stats stats = RILL_STATS_INIT;
     if (x->slots == 1) {
@@ -176,7 +172,7 @@ rill_status rill__exchange_take(rill__exchange *x, int pending, bool *has, rill_
     exchange_slot *s = &x->slot[x->first];
     x->first = (x->first + 1) % x->slots;
     if (s->request) {
-        double began = MPI_Wtime();
+        double began = rill__now();
         rill_stats stats = RILL_STATS_INIT;
         RILL_TRY_DATA(rill_wait(s->request));
         rill_request_stats(s->request, &stats);
@@ -193,7 +189,7 @@ rill_status rill__exchange_dense(rill__team *t, const rill_options *how, rill_st
     rill_stats stats = RILL_STATS_INIT;
     RILL_TRY_DATA(rill_stream_set_dense(stream, vector));
     RILL_TRY_DATA(rill__team_meet(t));
-    double began = MPI_Wtime();
+    double began = rill__now();
     RILL_TRY_DATA(rill_allreduce(t->comm, stream, stream, RILL_SUM, how));
     rill_comm_stats(t->comm, &stats);
     rill__team_account(t, began, &stats);

@@ -47,6 +47,13 @@ enum {                      /* scalars */
        RILL__VALID_BEST_AT, /* and after how many epochs */
 };
 
+/* As the public calls, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
+rill_status rill__trainer_create(rill_comm *, const void *mpi, const rill_dataset *train,
+                                 const rill_dataset *valid, const rill_train_options *,
+                                 rill_trainer **);
+rill_status rill__choose_C(rill_comm *, const void *mpi, const rill_dataset *train,
+                           const rill_train_options *, rill_C_choice *);
+
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
 rill_status rill__train_weigh(rill_trainer *);

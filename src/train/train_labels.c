@@ -44,26 +44,23 @@ static int local_labels(const rill_trainer *t, double *label) {
 /* All ranks: the union of the lists. */
 static rill_status gather_labels(const rill_trainer *t, double *mine, int n, double **all,
                                  int *total) {
-    int *counts = malloc(2 * (size_t)t->team.ranks * sizeof *counts);
+    uint64_t *counts = malloc((size_t)t->team.ranks * sizeof *counts);
+    uint64_t bytes = (uint64_t)n * sizeof *mine, sum = 0;
     rill_status status = counts ? RILL_OK : rill__data_memory("labels");
-    status = rill__data_agree(t->team.mpi, status);
+    status = rill__data_agree(t->team.talk, status);
     if (status != RILL_OK) {
         free(counts);
         return status;
     }
-    int *offsets = counts + t->team.ranks;
-    MPI_Allgather(&n, 1, MPI_INT, counts, 1, MPI_INT, t->team.mpi);
-    *total = 0;
-    for (int r = 0; r < t->team.ranks; r++) {
-        offsets[r] = *total;
-        *total += counts[r];
-    }
+    status = rill_comm_gather_bytes(t->team.talk, &bytes, sizeof bytes, counts);
+    for (int r = 0; status == RILL_OK && r < t->team.ranks; r++)
+        sum += counts[r];
+    *total = (int)(sum / sizeof *mine);
     *all = malloc(((size_t)*total + 1) * sizeof **all);
-    status = rill__data_agree(t->team.mpi, *all ? RILL_OK : rill__data_memory("labels"));
-    if (status == RILL_OK) {
-        MPI_Allgatherv(mine, n, MPI_DOUBLE, *all, counts, offsets, MPI_DOUBLE, t->team.mpi);
-        *total = unique(*all, *total);
-    }
+    if (status == RILL_OK && !*all) status = rill__data_memory("labels");
+    status = rill__data_agree(t->team.talk, status);
+    if (status == RILL_OK) status = rill__gather_all(t->team.talk, mine, counts, *all);
+    if (status == RILL_OK) *total = unique(*all, *total);
     free(counts);
     return status;
 }
@@ -71,7 +68,7 @@ static rill_status gather_labels(const rill_trainer *t, double *mine, int n, dou
 rill_status rill__train_labels(rill_trainer *t) {
     double *mine = malloc((2 * MOST_LABELS + 2) * sizeof *mine), *all = NULL;
     int total = 0;
-    rill_status status = rill__data_agree(t->team.mpi,
+    rill_status status = rill__data_agree(t->team.talk,
                                           mine ? RILL_OK : rill__data_memory("labels"));
     if (status == RILL_OK) status = gather_labels(t, mine, local_labels(t, mine), &all, &total);
     free(mine);
@@ -160,7 +157,8 @@ rill_status rill__train_weigh_alone(rill_trainer *t, const char *text) {
 
 rill_status rill__train_weigh(rill_trainer *t) {
     const char *text = t->options.class_weights;
-    RILL_TRY_DATA(rill__data_agree(t->team.mpi, text ? rill__train_weigh_alone(t, text) : RILL_OK));
+    RILL_TRY_DATA(
+        rill__data_agree(t->team.talk, text ? rill__train_weigh_alone(t, text) : RILL_OK));
     if (!text || strcmp(text, "balanced")) return RILL_OK;
     RILL_TRY_DATA(
         rill__team_sum(&t->team, RILL_OK, t->objective.class_weight, t->objective.labels));

@@ -12,7 +12,8 @@
 #include "train/data_internal.h"
 
 typedef struct rill__team {
-    MPI_Comm mpi;
+    rill_comm *talk; /* agreements, and what else is not summed */
+    void *mpi;       /* the same as a pointer to an MPI_Comm, where they are MPI's; or NULL */
     int rank, ranks;
     rill_comm *comm;     /* of exact sums; NULL: not needed yet */
     bool told;           /* all ranks know that this call has failed */
@@ -30,6 +31,10 @@ rill_status rill__team_sum(rill__team *, rill_status mine, double *values, int n
 /* comm, as if it were new: an epoch that follows a checkpoint is then planned as one that follows
  * another epoch. All ranks. */
 rill_status rill__team_comm(rill__team *);
+/* One more communicator of these ranks; over MPI with the settings of its own. */
+rill_status rill__team_another(rill__team *, const rill_config *or_null, rill_comm **out);
+/* Slices of a vector, whole: counts and offsets of all ranks. */
+rill_status rill__team_gather(rill__team *, float *values, const int *counts, const int *offsets);
 /* Before an exchange: waits for all ranks, if it is profiled; a failure of one ends it then. */
 rill_status rill__team_meet(rill__team *);
 /* Accounts for an exchange that began at that time. */

@@ -143,25 +143,25 @@ void rill__weights_apply(rill__weights *s, uint64_t n, const uint32_t *idx, cons
         if (idx || gradient[i] != 0) write_one(s, idx ? idx[i] : i, gradient[i]);
 }
 
-static void share(MPI_Comm comm, void *array, uint64_t n) {
-    const uint64_t most = UINT64_C(1) << 29;
-    for (uint64_t at = 0; array && at < n; at += most)
-        MPI_Bcast((char *)array + at * 4, (int)(n - at < most ? n - at : most), MPI_FLOAT, 0, comm);
+/* 4 bytes each. */
+static rill_status share(rill_comm *comm, void *array, uint64_t n) {
+    return array ? rill_comm_bcast_bytes(comm, array, (size_t)n * 4, 0) : RILL_OK;
 }
 
-void rill__weights_share(rill__weights *s, MPI_Comm comm) {
+rill_status rill__weights_share(rill__weights *s, rill_comm *comm) {
     double numbers[5] = {s->scale, s->shrink, s->path, s->eta, s->step};
-    MPI_Bcast(numbers, 5, MPI_DOUBLE, 0, comm);
+    RILL_TRY_DATA(rill_comm_bcast_bytes(comm, numbers, sizeof numbers, 0));
     s->scale = numbers[0];
     s->shrink = numbers[1];
     s->path = numbers[2];
     s->eta = numbers[3];
     s->step = (uint32_t)numbers[4];
-    share(comm, s->w, s->n);
-    share(comm, s->last, s->n);
-    share(comm, s->state, s->n);
-    share(comm, s->last_step, s->n);
+    RILL_TRY_DATA(share(comm, s->w, s->n));
+    RILL_TRY_DATA(share(comm, s->last, s->n));
+    RILL_TRY_DATA(share(comm, s->state, s->n));
+    RILL_TRY_DATA(share(comm, s->last_step, s->n));
     rill__weights_settle(s);
+    return RILL_OK;
 }
 
 void rill__weights_settle(rill__weights *s) {

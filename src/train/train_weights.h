@@ -37,7 +37,7 @@ void rill__weights_apply(rill__weights *, uint64_t n, const uint32_t *idx, const
 /* Does what was put off: w is then the weights themselves. */
 void rill__weights_settle(rill__weights *);
 /* All ranks: those of rank 0, settled. */
-void rill__weights_share(rill__weights *, MPI_Comm);
+rill_status rill__weights_share(rill__weights *, rill_comm *);
 /* Whether w times scale is the weight. */
 static inline bool rill__weights_scaled(const rill__weights *s) { return !s->last; }
 

@@ -1,7 +1,7 @@
 /* Data sets on several ranks: every line belongs to one rank, whatever the buffer, the compression
  * and the number of ranks; failures are the same on all; hashing, splits and orders. */
+#include "../support/plain_train.h"
 #include "check.h"
-#include "rill/train.h"
 
 #include <math.h>
 #include <sys/stat.h>

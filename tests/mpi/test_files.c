@@ -3,7 +3,7 @@
 #include "../support/limits.h"
 #include "check.h"
 
-#include "rill/train.h"
+#include "../support/plain_train.h"
 
 #include <dirent.h>
 

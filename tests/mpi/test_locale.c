@@ -3,7 +3,7 @@
 #include "../support/comma.h"
 #include "check.h"
 
-#include "rill/train.h"
+#include "../support/plain_train.h"
 
 static char folder[200];
 

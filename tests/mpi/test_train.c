@@ -1,10 +1,10 @@
 /* Training on several ranks: losses do not depend on what travels and hardly on the number of
  * ranks, weights are the same on all ranks and for any number of threads, checkpoints go on bit by
  * bit, wrong arguments are everybody's error. --rows N. */
+#include "../support/plain_train.h"
 #include "check.h"
 
 #include <math.h>
-#include <rill/train.h>
 #include <stdlib.h>
 
 enum { FEATURES = 400, PER_ROW = 12 };

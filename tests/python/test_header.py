@@ -21,10 +21,10 @@ STRUCTS_LEFT_OUT = {"rill_plan_query", "rill_plan_row", "rill_tune_options", "ri
 FUNCTIONS_LEFT_OUT = {
     "rill_collective_name",
     "rill_comm_create",  # its arguments depend on the MPI: rill/_mpi.py
+    "rill_comm_bcast_bytes",
+    "rill_comm_dup",
     "rill_comm_forget",
-    "rill_indices_bound",
-    "rill_indices_decode",
-    "rill_indices_encode",
+    "rill_comm_gather_bytes",
     "rill_plan",
     "rill_reducer_type",
     "rill_tune",

@@ -8,7 +8,9 @@ import sys
 import textwrap
 
 import pytest
+import ranks as processes
 import torch
+import torch.distributed as dist
 
 START = """
 import os, sys, time
@@ -84,11 +86,35 @@ def finished(command, env):
     return job.returncode, output
 
 
-def torchrun(repository, tmp_path, ranks, body):
+@pytest.fixture(scope="module")
+def forks(alone):
+    repository = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    made = processes.Ranks(environment(repository))
+    yield made
+    made.close()
+
+
+def like_torchrun(forks, tmp_path, ranks, body):
+    """Status and output of a job whose processes have what torchrun gives them."""
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    script = tmp_path / "job.py"
+    script.write_text(START + textwrap.dedent(body))
+    common = dict(
+        WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks), GROUP_RANK="0", MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(store.port), TORCHELASTIC_RUN_ID="test", TORCHELASTIC_RESTART_COUNT="0",
+        TORCHELASTIC_USE_AGENT_STORE="True",
+    )  # fmt: skip
+    places = [dict(common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(ranks)]
+    done = forks.run(script, places, LIMIT_S)
+    return max(abs(code) for code, _ in done), "".join(text for _, text in done)
+
+
+def torchrun(repository, tmp_path, ranks, body, *options):
     """Status and output of a job."""
     script = tmp_path / "job.py"
     script.write_text(START + textwrap.dedent(body))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks)]
+    command += options
     if torch.__version__.startswith("1."):  # whose torchrun can't do without on Python 3.11
         command += ["-r", "1", "-t", "1", "--log_dir", str(tmp_path / "log")]
     with socket.socket() as probe:
@@ -99,7 +125,7 @@ def torchrun(repository, tmp_path, ranks, body):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_the_lines_of_the_readme(repository, tmp_path, ranks):
+def test_the_lines_of_the_readme(repository, forks, tmp_path, ranks):
     body = """
         assert "mpi4py" not in sys.modules
         rill.torch.set_environment()
@@ -126,11 +152,14 @@ def test_the_lines_of_the_readme(repository, tmp_path, ranks):
         assert rill.world().size == ranks and "mpi4py" not in sys.modules
         print("good", rank)
     """.replace("TMP", repr(str(tmp_path / "saved")))
-    code, output = torchrun(repository, tmp_path, ranks, body)
+    if ranks == 2:
+        code, output = torchrun(repository, tmp_path, ranks, body)
+    else:
+        code, output = like_torchrun(forks, tmp_path, ranks, body)
     assert code == 0 and output.count("good") == ranks, output
 
 
-def test_sums_optimizer_and_groups(repository, tmp_path):
+def test_sums_optimizer_and_groups(forks, tmp_path):
     body = """
         rill.torch.init_process_group()
         total = rill.torch.allreduce(torch.arange(5.0) * (rank + 1))
@@ -169,11 +198,11 @@ def test_sums_optimizer_and_groups(repository, tmp_path):
             pass
         print("good", rank)
     """
-    code, output = torchrun(repository, tmp_path, 3, body)
+    code, output = like_torchrun(forks, tmp_path, 3, body)
     assert code == 0 and output.count("good") == 3 and "no error" not in output, output
 
 
-def test_before_there_is_a_process_group(repository, tmp_path):
+def test_before_there_is_a_process_group(forks, tmp_path):
     body = """
         comm = rill.world()
         total = comm.allreduce(np.full(4, rank + 1, np.float32))
@@ -182,7 +211,7 @@ def test_before_there_is_a_process_group(repository, tmp_path):
         assert rill.torch.allreduce(torch.ones(1)) == 2
         print("good", rank)
     """
-    code, output = torchrun(repository, tmp_path, 2, body)
+    code, output = like_torchrun(forks, tmp_path, 2, body)
     assert code == 0 and output.count("good") == 2, output
 
 
@@ -199,7 +228,7 @@ def test_a_rank_that_fails_ends_the_job(repository, tmp_path):
     assert code != 0 and "of rank 1" in output and "no error" not in output, output
 
 
-def test_workers_of_a_data_loader(repository, tmp_path):
+def test_workers_of_a_data_loader(forks, tmp_path):
     body = """
         from torch.utils.data import DataLoader, TensorDataset
         rill.torch.init_process_group()
@@ -214,41 +243,26 @@ def test_workers_of_a_data_loader(repository, tmp_path):
         assert state.steps == 8
         print("good", rank)
     """
-    code, output = torchrun(repository, tmp_path, 2, body)
+    code, output = like_torchrun(forks, tmp_path, 2, body)
     assert code == 0 and output.count("good") == 2, output
 
 
 # ---- plain processes ----
 
 
-def plain(repository, tmp_path, ranks, body, **more):
+def plain(forks, tmp_path, ranks, body, **more):
+    """Status and output of each process."""
     script = tmp_path / "plain.py"
     script.write_text(START + textwrap.dedent(body))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    return [
-        subprocess.Popen(
-            [sys.executable, str(script)],
-            env=environment(
-                repository, RANK=str(rank), WORLD_SIZE=str(ranks),
-                RILL_RENDEZVOUS=f"127.0.0.1:{port}", **more,
-            ),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(ranks)
-    ]  # fmt: skip
+    common = dict(WORLD_SIZE=str(ranks), RILL_RENDEZVOUS=f"127.0.0.1:{port}", **more)
+    places = [dict(common, RANK=str(rank)) for rank in range(ranks)]
+    return forks.run(script, places, LIMIT_S)
 
 
-def outputs(jobs, seconds=LIMIT_S):
-    try:
-        return [job.communicate(timeout=seconds)[0] for job in jobs]
-    finally:
-        for job in jobs:
-            job.kill()
-
-
-def test_plain_processes(repository, tmp_path):
+def test_plain_processes(forks, tmp_path):
     body = """
         comm = rill.init()
         assert comm is rill.world() and (comm.rank, comm.size) == (rank, ranks)
@@ -259,12 +273,10 @@ def test_plain_processes(repository, tmp_path):
         if rank == 0:
             time.sleep(1)  # the others wait for it at their end
     """
-    jobs = plain(repository, tmp_path, 3, body)
-    assert outputs(jobs) == ["good\n"] * 3
-    assert [job.returncode for job in jobs] == [0] * 3
+    assert plain(forks, tmp_path, 3, body) == [(0, "good\n")] * 3
 
 
-def test_a_rank_that_ends_early_is_an_error_for_the_others(repository, tmp_path):
+def test_a_rank_that_ends_early_is_an_error_for_the_others(forks, tmp_path):
     body = """
         comm = rill.init()
         comm.allreduce(np.ones(3, np.float32))
@@ -276,11 +288,10 @@ def test_a_rank_that_ends_early_is_an_error_for_the_others(repository, tmp_path)
         except rill.RillError as error:
             print("ended" if "ended" in str(error) else error)
     """
-    jobs = plain(repository, tmp_path, 2, body)
-    assert outputs(jobs) == ["ended\n", ""]
+    assert [text for _, text in plain(forks, tmp_path, 2, body)] == ["ended\n", ""]
 
 
-def test_a_rank_that_dies(repository, tmp_path):
+def test_a_rank_that_dies(forks, tmp_path):
     body = """
         comm = rill.init()
         reducer = rill.Reducer(comm, 1000, density=0.1, algorithm="oktopk")
@@ -308,10 +319,9 @@ def test_a_rank_that_dies(repository, tmp_path):
         print("good", len(comm._gather(update.tobytes().hex())))
         assert len(set(comm._gather(update.tobytes().hex()))) == 1
     """
-    jobs = plain(repository, tmp_path, 3, body)
-    first, dead, last = outputs(jobs)
+    (_, first), dead, (_, last) = plain(forks, tmp_path, 3, body)
     assert "good 2" in first and "good 2" in last, first + last
-    assert jobs[1].returncode == -signal.SIGKILL and dead == ""
+    assert dead == (-signal.SIGKILL, "")
 
 
 def test_the_example_that_loses_a_rank(repository):
@@ -322,7 +332,7 @@ def test_the_example_that_loses_a_rank(repository):
     assert output.count("rank 1 is gone") == 2, output
 
 
-def test_ddp_goes_on_without_a_rank(repository, tmp_path):
+def test_ddp_goes_on_without_a_rank(forks, tmp_path):
     body = """
         comm = rill.init()
         model, me, people, meeting = network(), rank, ranks, 0
@@ -367,7 +377,34 @@ def test_ddp_goes_on_without_a_rank(repository, tmp_path):
         comm.allreduce(np.ones(1, np.float32))
         os._exit(0)
     """.replace("TMP", repr(str(tmp_path / "store")))
-    jobs = plain(repository, tmp_path, 3, body)
-    first, dead, last = outputs(jobs)
+    (_, first), dead, (_, last) = plain(forks, tmp_path, 3, body)
     assert "good" in first and "good" in last, first + last
-    assert jobs[1].returncode == -signal.SIGKILL
+    assert dead[0] == -signal.SIGKILL
+
+
+def test_local_updates_go_on_without_a_rank(forks, tmp_path):
+    """It dies in a round. The others have the same weights after the round, and go on."""
+    body = """
+        comm = rill.init()
+        model = network()
+        local = rill.torch.LocalUpdates(model, every=2, keep=4, chunk=64, small=50)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for step in range(12):
+            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            if rank == 1 and step == 5:
+                os.kill(os.getpid(), 9)
+            local.step()
+        weights = local.comm._gather(flat(model).numpy().tobytes().hex())
+        assert local.comm.size == 2 and len(set(weights)) == 1 and local.rounds == 6
+        assert local.last.contributions == 2
+        print("good")
+        sys.stdout.flush()
+        local.comm.allreduce(np.ones(1, np.float32))
+        os._exit(0)
+    """
+    (_, first), dead, (_, last) = plain(forks, tmp_path, 3, body)
+    assert "good" in first and "good" in last, first + last
+    assert dead[0] == -signal.SIGKILL

@@ -18,7 +18,7 @@ typedef int MPI_Comm, MPI_Datatype, MPI_Op;
 enum { MPI_COMM_NULL, MPI_COMM_WORLD };
 enum { MPI_SUCCESS, MPI_MAX_INFO_KEY = 64 };
 enum { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
-enum { MPI_BYTE, MPI_INT, MPI_LONG, MPI_UINT64_T, MPI_FLOAT, MPI_DOUBLE };
+enum { MPI_BYTE, MPI_CHAR = MPI_BYTE, MPI_INT, MPI_LONG, MPI_UINT64_T, MPI_FLOAT, MPI_DOUBLE };
 enum { MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BOR };
 #define MPI_IN_PLACE ((void *)1)
 #define MPI_INFO_NULL ((MPI_Info)NULL)
@@ -141,6 +141,18 @@ static inline int MPI_Allreduce(const void *mine, void *out, int n, MPI_Datatype
     const char *all = plain_gather(mine == MPI_IN_PLACE ? out : mine, bytes);
     memcpy(out, all, bytes);
     for (int rank = 1; rank < plain_world.bootstrap.ranks; rank++)
+        plain_fold(out, all + (size_t)rank * bytes, n, type, op);
+    return MPI_SUCCESS;
+}
+
+/* As with MPI, rank 0 gets nothing. */
+static inline int MPI_Exscan(const void *mine, void *out, int n, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm) {
+    size_t bytes = (size_t)n * plain_size(type);
+    (void)comm;
+    const char *all = plain_gather(mine, bytes);
+    if (plain_world.bootstrap.rank) memcpy(out, all, bytes);
+    for (int rank = 1; rank < plain_world.bootstrap.rank; rank++)
         plain_fold(out, all + (size_t)rank * bytes, n, type, op);
     return MPI_SUCCESS;
 }

@@ -12,7 +12,7 @@ has "$tmp/err" "usage: rill COMMAND"
 run 0 "$RILL" --version
 grep -qE '^rill [0-9]+\.[0-9]+\.[0-9]+$' "$tmp/out" || fail "no version"
 
-for command in info bench "bench kernels" "bench overlap" gen convert; do
+for command in info bench "bench kernels" "bench overlap" gen convert train predict; do
     read -ra words <<<"$command"
     run 0 "$RILL" "${words[@]}" --help
     cp "$tmp/out" "$tmp/long"

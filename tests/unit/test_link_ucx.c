@@ -146,7 +146,8 @@ static void test_death(void **state) {
 
 /* One rank cannot bring what it should: all fail, and none hangs. */
 static int broken_allgather(const void *mine, size_t bytes, void *all, void *context) {
-    return meeting_allgather(mine, bytes, all, context) || 7;
+    (void)meeting_allgather(mine, bytes, all, context);
+    return 7;
 }
 
 static void fail_one(int rank, void *context) {
@@ -181,6 +182,39 @@ static void test_failures(void **state) {
     assert_int_equal(w.status[1], RILL_ERR_MISMATCH);
 }
 
+/* Rank 1 lacks the memory for one thing after the other: both fail, and none hangs. */
+static _Thread_local int allowed = -1; /* allocations; -1: all */
+static int nth;
+
+static bool refuse(size_t bytes) {
+    (void)bytes;
+    return allowed >= 0 && allowed-- == 0;
+}
+
+static void lack_memory(int rank, void *context) {
+    world *w = context;
+    meeting_seat seat = {&w->met, rank};
+    rill_bootstrap b = meeting_bootstrap(&seat);
+    rill__link *link = NULL;
+    allowed = rank == 1 ? nth : -1;
+    w->status[rank] = rill__link_ucx_open(&b, &link);
+    allowed = -1;
+    if (w->status[rank] == RILL_OK) assert_ok(link->table->close(link));
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    world w = {.status = {RILL_ERR_MEMORY}};
+    rill__memory_refuses = refuse;
+    for (nth = 0; nth < 100 && w.status[0] != RILL_OK; nth++) {
+        run(2, lack_memory, &w);
+        assert_int_equal(w.status[0], w.status[1]);
+        assert_true(w.status[0] == RILL_OK || w.status[0] == RILL_ERR_MEMORY);
+    }
+    rill__memory_refuses = NULL;
+    assert_in_range(nth, 10, 99);
+}
+
 static void test_arguments(void **state) {
     (void)state;
     rill_comm *comm = NULL;
@@ -201,7 +235,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages),  cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_death),     cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

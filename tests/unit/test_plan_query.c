@@ -68,6 +68,28 @@ static void too_many_ranks_are_named(void **state) {
     assert_fails(rill_plan(&q, &row, 1, &n), RILL_ERR_ARGUMENT, "16777216");
 }
 
+/* Without MPI the dense sum is our own: it takes another time, and operations of users too. */
+static void links_have_sums_of_their_own(void **state) {
+    (void)state;
+    double seconds[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        rill_plan_query q = RILL_PLAN_QUERY_INIT;
+        rill_plan_row rows[64];
+        int n;
+        q.profile = "none";
+        q.dim = 1 << 20;
+        q.nnz = 1 << 10;
+        q.ranks = q.hosts = 7;
+        q.link = i ? "ucx" : "mpi";
+        assert_ok(rill_plan(&q, rows, 64, &n));
+        for (int k = 0; k < n; k++)
+            if (strcmp(rows[k].algorithm, "dense") == 0) seconds[i] = rows[k].seconds;
+        q.link = "pigeons";
+        assert_fails(rill_plan(&q, rows, 64, &n), RILL_ERR_ARGUMENT, "pigeons");
+    }
+    assert_true(seconds[0] > 0 && seconds[1] > 0 && seconds[0] != seconds[1]);
+}
+
 /* Beyond a thousand ranks the ring's steps are taken together: the sum hardly shows it. */
 static void long_rings_are_estimated(void **state) {
     (void)state;
@@ -92,6 +114,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_query_returns),
         cmocka_unit_test(too_many_ranks_are_named),
+        cmocka_unit_test(links_have_sums_of_their_own),
         cmocka_unit_test(long_rings_are_estimated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,12 +10,14 @@ or torchrun's.
 
 from ._attach import attach, detach
 from ._hook import State, hook
+from ._local import LocalUpdates
 from ._optimizer import DistributedOptimizer
 from ._process_group import broadcast_parameters, init_process_group, set_environment
 from ._tensors import allreduce, from_stream, to_stream
 
 __all__ = [
     "DistributedOptimizer",
+    "LocalUpdates",
     "State",
     "allreduce",
     "attach",

@@ -7,6 +7,8 @@
 #include "coll/run.h"
 #include "link/link.h"
 
+bool rill__mpi_is_built_in(void);
+
 struct rill__mpi_sums;
 /* Operations that MPI has not, or not as we promise them; engine.mpi_sums. Local. Free takes NULL,
  * too. */

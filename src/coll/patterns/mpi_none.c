@@ -7,6 +7,8 @@ static rill_status none(void) {
     return rill__fail(RILL_ERR_UNSUPPORTED, "this rill was built without MPI");
 }
 
+bool rill__mpi_is_built_in(void) { return false; }
+
 rill_status rill__mpi_sums_create(struct rill__mpi_sums **out) {
     *out = NULL;
     return none();

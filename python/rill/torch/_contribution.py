@@ -1,0 +1,114 @@
+"""What a rank sends in a round of local updates, and what all make of it.
+
+Of each chunk the entries that are largest, at a few bits; the rest of the vector at 16 bits. What
+coding loses the sender keeps, like all that it did not send.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, Optional, Sequence
+
+import numpy as np
+import torch
+
+from .._codes import decode_indices, decode_values, encode_indices, encode_values, index_codec
+from ._tiles import Layout
+
+_HEAD = struct.Struct("<IIQQ")  # round, steps, bytes of indices, of values
+
+
+class Sent(NamedTuple):
+    message: bytes
+    values: torch.Tensor  # the vector as the others will see it
+
+
+class Coding:
+    """How vectors of a layout are sent."""
+
+    def __init__(self, layout: Layout, keep: int, value_bits: int) -> None:
+        self.layout, self.value_bits = layout, value_bits
+        self.keep = min(keep, layout.chunk)
+        self.codec = index_codec()
+        self.count = sum(layout.chunks) * self.keep
+
+    def encode(self, vector: torch.Tensor, number: int, steps: int, buffers: torch.Tensor) -> Sent:
+        """number: of the round. steps: that this contribution is of; 0: there is none."""
+        if steps == 0:
+            return Sent(_HEAD.pack(number, 0, 0, 0), torch.zeros_like(vector))
+        layout, sent = self.layout, torch.zeros_like(vector)
+        indices = values = b""
+        if self.count:
+            chunks = vector[: layout.chunked_size].view(-1, layout.chunk)
+            places = chunks.abs().topk(self.keep, dim=1).indices.sort(dim=1).values
+            first = torch.arange(len(chunks), device=places.device) * layout.chunk
+            places = (places + first[:, None]).reshape(-1)
+            values = encode_values(vector[places].cpu().numpy(), self.value_bits)
+            indices = encode_indices(self.codec, places.cpu().numpy(), layout.chunked_size)
+            seen = decode_values(values, self.count, self.value_bits)
+            sent[places] = torch.from_numpy(seen).to(vector.device)
+        rest = vector[layout.chunked_size :].cpu().numpy()
+        dense = encode_values(rest, 16)
+        seen = decode_values(dense, rest.size, 16)
+        sent[layout.chunked_size :] = torch.from_numpy(seen).to(vector.device)
+        head = _HEAD.pack(number, steps, len(indices), len(values))
+        tail = encode_values(buffers.numpy(), 0)
+        return Sent(head + indices + values + dense + tail, sent)
+
+    def decode(self, message: bytes) -> "Optional[Contribution]":
+        """None where the rank had nothing to give."""
+        _, steps, n_indices, n_values = _HEAD.unpack_from(message)
+        if steps == 0:
+            return None
+        layout, at = self.layout, _HEAD.size
+        coded, values = message[at : at + n_indices], message[at + n_indices :]
+        places = decode_indices(self.codec, coded, self.count, layout.chunked_size)
+        dense = layout.size - layout.chunked_size
+        found = decode_values(values[:n_values], self.count, self.value_bits)
+        rest = decode_values(values[n_values:], dense, 16)
+        tail = values[n_values + 2 * dense :]
+        buffers = decode_values(tail, len(tail) // 4, 0)
+        return Contribution(*map(torch.from_numpy, (places, found, rest, buffers)))
+
+    def tensors(self, made: "Contribution") -> list[torch.Tensor]:
+        """Its values for each parameter, which are views."""
+        counts = [n * self.keep for n in self.layout.chunks]
+        rest = [p.numel() for p in self.layout.dense]
+        return [*made.values.split(counts), *made.rest.split(rest)]
+
+
+class Contribution(NamedTuple):
+    places: torch.Tensor
+    values: torch.Tensor
+    rest: torch.Tensor
+    buffers: torch.Tensor
+
+
+def clip_to_median(coding: Coding, all_of_them: Sequence[Contribution]) -> None:
+    """Scales down what has a larger norm than the median of its tensor."""
+    by_rank = [coding.tensors(one) for one in all_of_them]
+    for parts in zip(*by_rank):
+        norms = np.array([float(part.double().norm()) for part in parts])
+        limit = float(np.median(norms))
+        for part, norm in zip(parts, norms):
+            if norm > limit:
+                part.mul_(limit / norm)
+
+
+def mean_of(
+    coding: Coding, all_of_them: Sequence[Contribution], senders: bool, device: torch.device
+) -> torch.Tensor:
+    """In the order of the ranks, so that all get the same bits. senders: each entry is divided by
+    the number of those who sent it, else by the number of contributions."""
+    layout = coding.layout
+    total = torch.zeros(layout.size, dtype=torch.float32)
+    chunked, rest = total[: layout.chunked_size], total[layout.chunked_size :]
+    count = torch.zeros(layout.chunked_size if senders else 0, dtype=torch.float32)
+    for one in all_of_them:
+        chunked[one.places] += one.values
+        rest += one.rest
+        if senders:
+            count[one.places] += 1
+    chunked /= count.clamp_(min=1) if senders else len(all_of_them)
+    rest /= len(all_of_them)
+    return total.to(device)

@@ -1,0 +1,452 @@
+"""Training that meets seldom: local steps, and now and then a sparse mean of what they changed.
+
+SparseLoCo (arXiv 2508.15706). Every ``every`` steps, with D the difference to the last common
+weights, e = 0.95 e + D; send = Q(the largest of each chunk of e); e = e - send. The mean of what
+the ranks sent is applied to the common weights, and all go on from there: from the same bits. With
+``keep=None`` and ``outer="nesterov"`` it is DiLoCo (arXiv 2311.08105).
+
+All ranks get all contributions, so that they can be weighed, clipped and counted one by one. Rounds
+are numbered, and parts of the model take turns. Nothing changes before a round is complete: a round
+without enough contributions leaves all as it was, and what was trained goes into the next one.
+
+When a rank dies in a round, some may have completed it and others not. The living meet, and those
+who have it tell the others; or all repeat it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable, Mapping, NamedTuple, Optional
+
+import torch
+
+from .._codes import VALUE_BITS, gather
+from .._comm import Comm
+from .._library import PeerError
+from .._stream import as_stream
+from ._checks import agree
+from ._contribution import Coding, Sent, clip_to_median, mean_of
+from ._ddp import named_parameters
+from ._groups import default_comm
+from ._process_group import broadcast_parameters
+from ._tiles import Layout
+
+_FORMAT = 1
+
+
+class Round(NamedTuple):
+    """What the last round was like on this rank."""
+
+    number: int
+    contributions: int  # 0: too few
+    sent_bytes: int  # this rank's coded contribution
+    received_bytes: int  # those of the others
+    dense_bytes: int  # of the parameters that took part, in 4 bytes each
+
+
+class _Part:
+    """Parameters that are exchanged together."""
+
+    def __init__(self, layout: Layout, keep: Optional[int], value_bits: int) -> None:
+        self.layout = layout
+        self.coding = None if keep is None else Coding(layout, keep, value_bits)
+        self.common = layout.read(layout.parameters)
+        self.error = torch.zeros_like(self.common)
+        self.velocity: Optional[torch.Tensor] = None
+
+
+class _Flight(NamedTuple):
+    """A round under way."""
+
+    part: _Part
+    start: torch.Tensor  # the parameters when it began
+    error: torch.Tensor  # once it is complete
+    sent: Sent
+    steps: int
+
+
+class LocalUpdates:
+    """Local training with seldom and sparse exchanges: ``local = "
+    "rill.torch.LocalUpdates(model)``,
+    and ``local.step()`` after each step of the optimizer, which stays local.
+
+    every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
+    chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
+    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2. decay: of what waits.
+    average: "all" divides by the contributions, "senders" each entry by those who sent it. outer:
+    "sgd", at ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. "
+    "parts: the
+    model in so many parts, one a round, so that messages are small and even; a part has a round
+    every ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
+    trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes
+    part after so many seconds with the steps that it has; nobody waits longer than that and a step.
+    clip: "median" scales each tensor of a contribution to at most the median norm of all. buffers:
+    average the module's buffers of floating point in each round.
+
+    All ranks begin with rank 0's parameters. With ``delay=0`` all have the same parameters, to the
+    bit, after each round: where ``step()`` has returned True. Buffers are averaged, but not
+    integers. After a rank's death the others go on (not over MPI). Collective, as are rounds.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        every: int = 30,
+        keep: Optional[int] = 64,
+        chunk: int = 4096,
+        value_bits: int = 2,
+        *,
+        decay: float = 0.95,
+        average: str = "all",
+        outer: str = "sgd",
+        outer_lr: Optional[float] = None,
+        outer_momentum: float = 0.9,
+        parts: int = 1,
+        delay: int = 0,
+        minimum: int = 1,
+        deadline_s: Optional[float] = None,
+        clip: Optional[str] = None,
+        small: int = 4096,
+        buffers: bool = True,
+        comm: Any = None,
+    ) -> None:
+        self.comm = default_comm(comm)
+        self._module = module
+        self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
+        options: dict[str, Any] = dict(
+            every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
+            average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum, parts=parts, delay=delay,
+            minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
+        )  # fmt: skip
+        agree(
+            self.comm,
+            lambda: _check(options, len(self._named), self.comm),
+            lambda _: {name: repr(value) for name, value in options.items()},
+        )
+        self._keep, self._decay, self._senders = keep, decay, average == "senders"
+        self._momentum = outer_momentum if outer == "nesterov" else 0.0
+        self._lr = outer_lr if outer_lr is not None else (0.7 if self._momentum else 1.0)
+        self._interval = max(every // parts, 1)
+        self._delay, self._minimum, self._deadline = delay, minimum, deadline_s
+        self._clip = clip is not None
+        self._buffers = [
+            b for b in module.buffers() if buffers and b.dtype.is_floating_point and b.numel()
+        ]
+        broadcast_parameters(module, comm=self.comm)
+        self._parts = [
+            _Part(Layout(own, chunk, small, keep is None), keep, value_bits)
+            for own in _shared_out(list(self._named.values()), parts)
+        ]
+        self.rounds = 0  # complete ones
+        self.steps = 0
+        self.last: Optional[Round] = None
+        self._since = 0  # steps since the last round began
+        self._steps_of = [0] * parts  # steps that each part has not given yet
+        self._flight: Optional[_Flight] = None
+        self._thread: Optional[_Behind] = None
+        self._began = time.monotonic()
+
+    def __getstate__(self) -> Any:
+        raise TypeError("LocalUpdates can't be copied or pickled; save its state_dict()")
+
+    # ---- steps and rounds ----
+
+    def step(self) -> bool:
+        """After each step of the optimizer. Whether a round was completed and applied."""
+        self.steps += 1
+        self._since += 1
+        self._steps_of = [n + 1 for n in self._steps_of]
+        if self._flight is not None:
+            return self._end() if self._since >= self._delay else False
+        late = self._deadline is not None and time.monotonic() - self._began > self._deadline
+        if self._since < self._interval and not late:
+            return False
+        return self.synchronize()
+
+    def synchronize(self) -> bool:
+        """Has a round now; with ``delay=`` it is completed by later steps. Collective."""
+        if self._flight is not None:
+            self._end()
+        self._begin()
+        return self._end() if self._delay == 0 else False
+
+    @torch.no_grad()
+    def _begin(self) -> None:
+        number = self.rounds % len(self._parts)
+        part = self._parts[number]
+        now = part.layout.read(part.layout.parameters)
+        difference = now - part.common
+        steps = self._steps_of[number]
+        if not bool(torch.isfinite(difference).all()):
+            steps = 0  # the others need not know why
+        error = part.error * self._decay + difference if steps else part.error
+        if part.coding is None:
+            sent = Sent(b"", error.clone() if steps else torch.zeros_like(error))
+        else:
+            sent = part.coding.encode(error, self.rounds, steps, self._read_buffers())
+        if steps:
+            error = error - sent.values
+        self._flight = _Flight(part, now, error, sent, steps)
+        self._since = 0
+        if self._delay and self.comm.size > 1:
+            self._thread = _Behind(lambda: gather(self.comm, sent.message))
+
+    def _end(self) -> bool:
+        flight = self._flight
+        assert flight is not None
+        try:
+            messages, mean = self._exchange(flight)
+        except PeerError:
+            thread, self._thread = self._thread, None
+            del thread
+            self._meet()
+            if self._flight is None:
+                return True  # from one who had completed it
+            return self._end()
+        self._finish(flight, messages, mean)
+        return self.last is not None and self.last.contributions > 0
+
+    def _exchange(self, flight: _Flight) -> "tuple[list[bytes], Optional[torch.Tensor]]":
+        """All messages; and the mean, where it is summed on the way."""
+        if flight.part.coding is not None:
+            if self._thread is not None:
+                messages = self._thread.result()
+                self._thread = None
+            else:
+                messages = gather(self.comm, flight.sent.message)
+            return messages, None
+        if self._thread is not None:
+            self._thread.result()
+            self._thread = None
+        givers = sum(bool(steps) for steps in self.comm._gather(flight.steps))
+        buffers = self._read_buffers() * bool(flight.steps)
+        total = _summed(self.comm, torch.cat([flight.sent.values.cpu(), buffers]))
+        mean = total / max(givers, 1)
+        if givers >= self._minimum:
+            self._write_buffers(mean[flight.start.numel() :])
+        return [b""] * givers, mean[: flight.start.numel()].to(flight.start.device)
+
+    @torch.no_grad()
+    def _finish(self, flight: _Flight, messages: list[bytes], mean: Optional[torch.Tensor]) -> None:
+        part, device = flight.part, flight.start.device
+        if mean is None:
+            assert part.coding is not None
+            decoded = [part.coding.decode(message) for message in messages]
+            given = [one for one in decoded if one is not None]
+            if len(given) >= max(self._minimum, 1):
+                if self._clip:
+                    clip_to_median(part.coding, given)
+                mean = mean_of(part.coding, given, self._senders, device)
+                self._write_buffers(torch.stack([one.buffers for one in given]).mean(0))
+            count = len(given)
+        else:
+            count = len(messages)
+        enough = count >= max(self._minimum, 1) and mean is not None
+        number, self.rounds = self.rounds, self.rounds + 1
+        size = 4 * sum(p.numel() for p in part.layout.parameters)
+        coded = part.coding is not None
+        self.last = Round(
+            number,
+            count if enough else 0,
+            len(flight.sent.message) if coded else size,
+            sum(map(len, messages)) - len(flight.sent.message) if coded else size,
+            size,
+        )
+        if enough:
+            assert mean is not None
+            if self._momentum:
+                if part.velocity is None:
+                    part.velocity = torch.zeros_like(mean)
+                part.velocity.mul_(self._momentum).add_(mean)
+                mean = mean + self._momentum * part.velocity
+            part.common = part.common + self._lr * mean
+            self._adopt(flight)
+        self._flight, self._began = None, time.monotonic()
+
+    def _adopt(self, flight: _Flight) -> None:
+        """The parameters become the common ones."""
+        part = flight.part
+        part.error = flight.error
+        now = part.common
+        if self._delay and flight.steps:  # what was trained meanwhile stays
+            now = now + (part.layout.read(part.layout.parameters) - flight.start)
+        part.layout.write(now, part.layout.parameters)
+        self._steps_of[self._parts.index(part)] = self._since if self._delay else 0
+
+    def _read_buffers(self) -> torch.Tensor:
+        parts = [b.detach().to("cpu", torch.float32).reshape(-1) for b in self._buffers]
+        return torch.cat(parts) if parts else torch.empty(0)
+
+    @torch.no_grad()
+    def _write_buffers(self, mean: torch.Tensor) -> None:
+        for buffer, part in zip(self._buffers, mean.split([b.numel() for b in self._buffers])):
+            buffer.copy_(part.reshape(buffer.shape))
+
+    # ---- other ranks ----
+
+    def _meet(self) -> None:
+        """A rank has died in a round, which some have completed and others have not."""
+        self.comm = self.comm.shrink()
+        self._agree_on_rounds()
+
+    @torch.no_grad()
+    def _agree_on_rounds(self) -> None:
+        rounds = self.comm._gather(self.rounds)
+        ahead = max(rounds)
+        if min(rounds) == ahead:
+            return
+        leader = rounds.index(ahead)
+        applied = self.comm._gather(self.last is not None and self.last.contributions > 0)[leader]
+        part = self._parts[(ahead - 1) % len(self._parts)]
+        if applied:
+            self._take(part, leader)
+        flight = self._flight
+        if self.rounds == ahead or flight is None:
+            return
+        self.rounds = ahead
+        if applied:  # with this rank's contribution
+            self._adopt(flight)
+        self._flight, self._began = None, time.monotonic()
+
+    def _take(self, part: _Part, leader: int) -> None:
+        """The leader's common weights of a part. Collective."""
+        moves = bool(self.comm._gather(part.velocity is not None)[leader])
+        if moves and part.velocity is None:
+            part.velocity = torch.zeros_like(part.common)
+        for vector in (part.common, part.velocity) if moves else (part.common,):
+            assert vector is not None
+            memory = vector.cpu().contiguous()
+            self.comm._bcast_bytes(memory.view(torch.uint8).numpy(), leader)
+            vector.copy_(memory)
+
+    @torch.no_grad()
+    def move(self, comm: Comm) -> None:
+        """Goes on on another communicator: ranks have joined, or left. Who is behind, or "
+        "new, takes
+        the weights of the rank that is ahead. Between rounds; collective on it."""
+        if self._flight is not None:
+            raise RuntimeError("a round is under way: move after step() has returned True")
+        self.comm = comm
+        rounds = comm._gather(self.rounds)
+        leader = rounds.index(max(rounds))
+        for part in self._parts:
+            self._take(part, leader)
+            if self.rounds < rounds[leader]:
+                part.error.zero_()
+                part.layout.write(part.common, part.layout.parameters)
+        if self.rounds < rounds[leader]:
+            self.rounds, self._steps_of = rounds[leader], [0] * len(self._parts)
+        self._since, self._began = 0, time.monotonic()
+
+    # ---- checkpoints ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """The common weights, and the sum of what all ranks have not sent: the same on all ranks,
+        and good for any number of them. What was trained since the last round is not in it: save
+        where ``step()`` has returned True. Collective."""
+        if self._flight is not None:
+            self._end()
+        state: dict[str, Any] = {"format": _FORMAT, "rounds": self.rounds, "steps": self.steps}
+        for kind in ("common", "error", "velocity"):
+            state[kind] = {}
+        names = {id(p): name for name, p in self._named.items()}
+        for part in self._parts:
+            total = _summed(self.comm, part.error.cpu().clone())
+            velocity = torch.zeros_like(part.common) if part.velocity is None else part.velocity
+            for kind, vector in ("common", part.common), ("error", total), ("velocity", velocity):
+                made = [torch.empty(p.shape) for p in part.layout.parameters]
+                part.layout.write(vector.cpu(), made)
+                own = [names[id(p)] for p in part.layout.parameters]
+                state[kind].update(zip(own, made))
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with the weights of a state_dict, which the parameters get. Collective."""
+        if state.get("format") != _FORMAT:
+            raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
+        names = {id(p): name for name, p in self._named.items()}
+        for part in self._parts:
+            own, device = [names[id(p)] for p in part.layout.parameters], part.common.device
+            read: Callable[[str], torch.Tensor] = lambda kind: part.layout.read(
+                [state[kind][name].to(device) for name in own]
+            )
+            part.common, part.velocity = read("common"), read("velocity")
+            part.error = read("error") / self.comm.size
+            part.layout.write(part.common, part.layout.parameters)
+        self.rounds, self.steps = int(state["rounds"]), int(state["steps"])
+        self._since, self._steps_of, self._flight = 0, [0] * len(self._parts), None
+        self._began = time.monotonic()
+
+
+def _summed(comm: Comm, vector: torch.Tensor) -> torch.Tensor:
+    """Over all ranks, in place."""
+    stream = as_stream(vector.numpy())
+    comm.allreduce(stream, stream, algorithm="dense", value_bits=0, allow_bits=0)
+    stream.dense(vector.numpy())
+    return vector
+
+
+class _Behind:
+    """A call in a thread."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._result: Any = None
+        self._failure: Optional[BaseException] = None
+        self._call = call
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:
+            self._failure = error
+
+    def result(self) -> Any:
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self._result
+
+
+def _check(options: Mapping[str, Any], parameters: int, comm: Comm) -> None:
+    def need(good: bool, name: str, what: str) -> None:
+        if not good:
+            raise ValueError(f"{name} = {options[name]!r}: {what}")
+
+    need(options["every"] >= 1, "every", "at least one step is needed")
+    keep, parts = options["keep"], options["parts"]
+    need(options["chunk"] >= 1, "chunk", "a number of entries is needed")
+    need(keep is None or 1 <= keep <= options["chunk"], "keep", "entries of a chunk, or None")
+    need(options["value_bits"] in VALUE_BITS, "value_bits", "0, 16, 8, 4 or 2")
+    need(0 <= options["decay"] <= 1, "decay", "a share in [0, 1] is needed")
+    need(options["average"] in ("all", "senders"), "average", "'all' or 'senders'")
+    need(options["outer"] in ("sgd", "nesterov"), "outer", "'sgd' or 'nesterov'")
+    need(options["clip"] in (None, "median"), "clip", "None or 'median'")
+    need(1 <= parts <= max(parameters, 1), "parts", f"there are {parameters} parameters")
+    need(parts <= options["every"], "parts", "each needs a step of its own")
+    need(0 <= options["delay"] < max(options["every"] // parts, 1), "delay", "rounds overlap")
+    need(not options["delay"] or comm.threads, "delay", "MPI allows no threads here")
+    need(0 < options["minimum"] <= comm.size, "minimum", f"there are {comm.size} ranks")
+    deadline = options["deadline_s"]
+    need(deadline is None or deadline > 0, "deadline_s", "seconds are needed")
+    if keep is None:
+        need(options["clip"] is None, "clip", "contributions are summed on the way with keep=None")
+        need(options["average"] == "all", "average", "all entries are sent with keep=None")
+
+
+def _shared_out(parameters: list[torch.Tensor], parts: int) -> list[list[torch.Tensor]]:
+    """Parameters in parts of about the same size, in their order: each has one at least."""
+    total = sum(p.numel() for p in parameters)
+    shared: list[list[torch.Tensor]] = [[] for _ in range(parts)]
+    number = done = 0
+    for i, parameter in enumerate(parameters):
+        shared[number].append(parameter)
+        done += parameter.numel()
+        left = len(parameters) - i - 1
+        if number < parts - 1 and (
+            done * parts >= total * (number + 1) or left == parts - number - 1
+        ):
+            number += 1
+    return shared

@@ -1,0 +1,355 @@
+"""rill.torch.LocalUpdates. Ranks are threads of this process (rill.local), but for one test."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rill
+import rill.torch
+from rill import _codes
+from rill.torch._contribution import Coding
+from rill.torch._tiles import Layout, tiled, untiled
+
+CHUNK, KEEP = 64, 4
+
+
+@pytest.fixture(scope="module")
+def alone(comm):
+    if comm.size > 1:
+        pytest.skip("ranks are threads")
+
+
+class Net(nn.Module):
+    def __init__(self, seed=0):
+        super().__init__()
+        made = torch.Generator().manual_seed(seed)
+        self.first = nn.Parameter(torch.randn(20, 30, generator=made) * 0.2)
+        self.last = nn.Parameter(torch.randn(30, 17, generator=made) * 0.2)
+        self.bias = nn.Parameter(torch.zeros(17))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        return (x @ self.first).tanh() @ self.last + self.bias
+
+
+def target(x):
+    return torch.stack([x[:, :5].sum(1), x[:, 5:].sum(1)], 1).repeat(1, 9)[:, :17].sin()
+
+
+def train(model, local, rank, steps, lr=0.05, seed=0):
+    """The loss of each step, and what step() returned."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    losses, applied = [], []
+    for step in range(steps):
+        made = torch.Generator().manual_seed(1000 * seed + 100 * step + rank)
+        x = torch.randn(16, 20, generator=made)
+        optimizer.zero_grad()
+        loss = (model(x) - target(x)).square().mean()
+        loss.backward()
+        optimizer.step()
+        model.mean += rank
+        losses.append(loss.item())
+        applied.append(local.step())
+    return losses, applied
+
+
+def run(ranks, work):
+    """work(comm, rank) in a thread for each rank; what they return."""
+    comms, results, failures = rill.local(ranks), [None] * ranks, []
+
+    def one(rank):
+        try:
+            results[rank] = work(comms[rank], rank)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(40)
+    if failures:
+        raise failures[0]
+    assert not any(thread.is_alive() for thread in threads)
+    return results
+
+
+def flat(model):
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def made(comm, rank, **options):
+    model = Net(rank)  # rank 0's are taken
+    options = {"every": 3, "keep": KEEP, "chunk": CHUNK, "small": 100, "comm": comm, **options}
+    return model, rill.torch.LocalUpdates(model, **options)
+
+
+# ---- what is sent ----
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (128, 192), (70, 65), (3, 200), (130, 1)])
+def test_tiles(shape):
+    matrix = torch.arange(shape[0] * shape[1], dtype=torch.float32).reshape(shape)
+    there = tiled(matrix, 64)
+    assert torch.equal(untiled(there, *shape, 64), matrix)
+    first = matrix[: min(64, shape[0]), : min(64, shape[1])]
+    if shape[0] >= 64 and shape[1] >= 64:
+        assert torch.equal(there[:4096], first.reshape(-1))  # a chunk is a tile
+
+
+@pytest.mark.parametrize("bits", _codes.VALUE_BITS)
+def test_values(bits):
+    noise = np.random.default_rng(1)
+    values = (noise.uniform(1, 3, 2500) * noise.choice([-1, 1], 2500)).astype(np.float32)
+    coded = _codes.encode_values(values, bits)
+    seen = _codes.decode_values(coded, values.size, bits)
+    assert len(coded) * 8 <= values.size * (bits or 32) * 1.03
+    assert np.abs(seen - values).max() <= {0: 0, 16: 0.01, 8: 0.02, 4: 0.3, 2: 0.6}[bits]
+    if bits == 2:
+        assert len(np.unique(seen[:1024])) == 4  # all levels are used
+    assert _codes.decode_values(_codes.encode_values(values[:0], bits), 0, bits).size == 0
+
+
+def test_the_identity_and_the_bits_of_an_entry():
+    """e = decay e + D; send = Q(the largest); e = e - send, and what is sent is what "
+    "others see."""
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.randn(512, 512))
+    layout = Layout([weight, nn.Parameter(torch.randn(10))], 4096, 4096, False)
+    coding = Coding(layout, 64, 2)
+    vector = layout.read(layout.parameters)
+    sent = coding.encode(vector, 0, 1, torch.empty(0))
+    seen = coding.decode(sent.message)
+    there = torch.zeros(layout.size)
+    there[seen.places], there[layout.chunked_size :] = seen.values, seen.rest
+    assert torch.equal(there, sent.values)
+    chunks = vector[: layout.chunked_size].view(-1, 4096).abs()
+    counts = (sent.values[: layout.chunked_size].view(-1, 4096) != 0).sum(1)
+    assert (counts == 64).all()
+    least = torch.where(sent.values[: layout.chunked_size].view(-1, 4096) != 0, chunks, 9e9)
+    most = torch.where(sent.values[: layout.chunked_size].view(-1, 4096) == 0, chunks, 0.0)
+    assert (least.min(1).values >= most.max(1).values).all()
+    bits = 8 * len(sent.message) / (64 * sum(layout.chunks))
+    assert bits < 10.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 195
+
+
+def test_nothing_is_lost(alone):
+    """The identity over a whole run: common weights and errors hold all that was trained."""
+
+    def work(comm, rank):
+        model, local = made(comm, rank, decay=1.0)
+        begin, fed = local._parts[0].common.clone(), 0
+        for _ in range(4):
+            before = local._parts[0].common.clone()
+            now = []
+            original = local._exchange
+
+            def seen(flight, original=original, now=now):
+                now.append(flight.start)
+                return original(flight)
+
+            local._exchange = seen
+            train(model, local, rank, 3)
+            local._exchange = original
+            fed = fed + (now[0] - before).double()
+        return local._parts[0].common - begin, local._parts[0].error, fed
+
+    results = run(3, work)
+    moved = 3 * results[0][0].double()
+    kept, fed = sum(r[1].double() for r in results), sum(r[2] for r in results)
+    assert torch.allclose(moved + kept, fed, atol=1e-4) and kept.abs().max() > 0.01
+
+
+# ---- training ----
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"average": "senders"},
+        {"clip": "median"},
+        {"value_bits": 0, "outer": "nesterov"},
+        {"keep": None, "outer": "nesterov"},
+        {"parts": 3},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())) or "plain",
+)
+def test_all_go_on_from_the_same_bits(alone, options):
+    def work(comm, rank):
+        model, local = made(comm, rank, **options)
+        assert torch.equal(flat(model), flat(Net(0)))
+        losses, applied = train(model, local, rank, 30)
+        commons = [part.common for part in local._parts]
+        return losses, sum(applied), flat(model), commons, model.mean, local.last
+
+    results = run(4, work)
+    parts = options.get("parts", 1)
+    for losses, applied, weights, commons, mean, last in results:
+        assert applied == 10 * parts and np.mean(losses[-6:]) < 0.9 * np.mean(losses[:6])
+        if parts == 1:
+            assert torch.equal(weights, results[0][2])
+        assert all(map(torch.equal, commons, results[0][3]))
+        assert torch.equal(mean, results[0][4]) and mean.any()
+        assert last.contributions == 4
+        if parts == 1 and options.get("keep", 1):
+            assert 0 < last.sent_bytes < last.dense_bytes / 4 and last.received_bytes > 0
+
+
+def test_senders_and_all_differ_as_they_should(alone):
+    """Two ranks that send other coordinates: "senders" applies all of an entry, "all" half."""
+
+    def work(average):
+        def one(comm, rank):
+            model, local = made(
+                comm, rank, average=average, every=1, value_bits=0, keep=1, chunk=16
+            )
+            before = model.first.detach().clone()
+            with torch.no_grad():
+                model.first.view(-1)[rank] += 1.0
+            assert local.step()
+            return (model.first.detach() - before).view(-1)[:2]
+
+        return run(2, one)[0]
+
+    assert torch.allclose(work("all"), torch.tensor([0.5, 0.5]), atol=1e-5)
+    assert torch.allclose(work("senders"), torch.tensor([1.0, 1.0]), atol=1e-5)
+
+
+def test_a_contribution_that_is_too_large(alone):
+    def work(comm, rank):
+        model, local = made(comm, rank, clip="median", every=1, value_bits=0, keep=CHUNK)
+        before = model.first.detach().clone()
+        with torch.no_grad():
+            model.first.add_(1000.0 if rank == 1 else 1.0)
+        assert local.step()
+        return (model.first.detach() - before).mean().item()
+
+    assert run(3, work) == [pytest.approx(1.0, rel=1e-3)] * 3
+
+
+def test_behind_training(alone):
+    """With a delay what is trained meanwhile stays, and nothing is lost."""
+
+    def work(comm, rank):
+        model, local = made(comm, rank, every=6, delay=2)
+        losses, applied = train(model, local, rank, 30)
+        return losses, applied, local._parts[0].common
+
+    results = run(3, work)
+    for losses, applied, common in results:
+        assert torch.equal(common, results[0][2])
+        assert [i for i, good in enumerate(applied) if good] == [7, 13, 19, 25]
+        assert np.mean(losses[-6:]) < 0.9 * np.mean(losses[:6])
+
+
+def test_too_few_contributions(alone):
+    """A rank without a finite difference gives none; with too few nothing changes."""
+
+    def work(comm, rank):
+        model, local = made(comm, rank, minimum=2)
+        train(model, local, rank, 3)
+        before = local._parts[0].common.clone(), local._parts[0].error.clone()
+        with torch.no_grad():
+            if rank > 0:
+                model.first.fill_(float("nan"))
+        mine = flat(model).clone()
+        assert not local.synchronize() and local.last.contributions == 0
+        assert torch.equal(local._parts[0].common, before[0])
+        assert torch.equal(local._parts[0].error, before[1])
+        assert rank or torch.equal(flat(model), mine)
+        with torch.no_grad():
+            if rank == 1:
+                model.first.copy_(torch.zeros(20, 30))
+        local._steps_of[0] = 1
+        assert (local.synchronize(), local.last.contributions) == (True, 2)
+        return flat(model)
+
+    results = run(3, work)
+    assert torch.isfinite(results[2]).all() and torch.equal(results[0], results[2])
+
+
+def test_a_deadline(alone):
+    """Nobody waits for a slow rank's last steps."""
+    import time
+
+    def work(comm, rank):
+        model, local = made(comm, rank, every=1000 if rank else 1000, deadline_s=0.2)
+        rounds = 0
+        while rounds < 2:
+            if rank:
+                time.sleep(0.05)
+            rounds += train(model, local, rank, 1)[1][0]
+        return local.steps, flat(model)
+
+    results = run(2, work)
+    assert results[0][0] > results[1][0] and torch.equal(results[0][1], results[1][1])
+    assert results[1][0] < 40
+
+
+# ---- checkpoints and other ranks ----
+
+
+def test_checkpoints(alone):
+    """Another number of ranks goes on from the same weights, and nothing is lost."""
+
+    def first(comm, rank):
+        model, local = made(comm, rank, outer="nesterov")
+        train(model, local, rank, 6)
+        return local.state_dict(), local._parts[0].error, flat(model)
+
+    saved = run(3, first)
+    state, kept = saved[0][0], sum(r[1] for r in saved)
+
+    def second(comm, rank):
+        model, local = made(comm, rank, outer="nesterov", parts=2)
+        local.load_state_dict(state)
+        start = flat(model).clone()
+        again = local.state_dict()
+        train(model, local, rank, 6)
+        return start, again, local.rounds
+
+    for start, again, rounds in run(2, second):
+        assert torch.equal(start, saved[0][2]) and rounds > 2
+        for kind in ("common", "error", "velocity"):
+            for name, part in state[kind].items():
+                assert torch.allclose(again[kind][name], part, atol=1e-6), (kind, name)
+    assert kept.any() and state["rounds"] == 2
+
+
+def test_a_rank_that_is_behind_catches_up(alone):
+    first, later = rill.local(2), rill.local(3)
+
+    def work(comm, rank):
+        if rank < 2:
+            model, local = made(first[rank], rank)
+            train(model, local, rank, 6)
+        else:
+            model, local = made(rill.local(1)[0], rank)
+        local.move(later[rank])
+        start = flat(model).clone()
+        train(model, local, rank, 3)
+        return start, flat(model), local.rounds
+
+    results = run(3, work)
+    assert torch.equal(results[2][0], results[0][0])
+    assert all(torch.equal(r[1], results[0][1]) and r[2] == 3 for r in results)
+
+
+def test_on_the_ranks_of_the_job(comm):
+    model, local = made(comm, comm.rank)
+    losses, applied = train(model, local, comm.rank, 9)
+    assert applied == [False, False, True] * 3
+    assert len(set(comm.mpi.allgather(flat(model).numpy().tobytes()))) == 1
+
+
+def test_bad_arguments(comm):
+    for options in (
+        {"keep": 100}, {"value_bits": 3}, {"average": "some"}, {"outer": "adam"}, {"delay": 3},
+        {"parts": 9}, {"minimum": 99}, {"clip": "mean"}, {"keep": None, "clip": "median"},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=next(reversed(options))):
+            made(comm, 0, **options)

@@ -1,0 +1,30 @@
+/* See world_train.h.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#include "world_train.h"
+
+rill_status world_dataset_load(const tool_world *w, const char *path,
+                               const rill_data_options *options, rill_dataset **out) {
+    return w->comm ? rill_dataset_load_on(w->comm, path, options, out)
+                   : mpi_dataset_load(path, options, out);
+}
+
+rill_status world_model_evaluate(const tool_world *w, const rill_model *model,
+                                 const rill_dataset *set, rill_metrics *metrics) {
+    return w->comm ? rill_model_evaluate_on(w->comm, model, set, metrics)
+                   : mpi_model_evaluate(model, set, metrics);
+}
+
+rill_status world_trainer_create(const tool_world *w, const rill_dataset *train,
+                                 const rill_dataset *valid, const rill_train_options *options,
+                                 rill_trainer **out) {
+    return w->comm ? rill_trainer_create_on(w->comm, train, valid, options, out)
+                   : mpi_trainer_create(train, valid, options, out);
+}
+
+rill_status world_choose_C(const tool_world *w, const rill_dataset *set,
+                           const rill_train_options *options, rill_C_choice *choice) {
+    return w->comm ? rill_trainer_choose_C_on(w->comm, set, options, choice)
+                   : mpi_choose_C(set, options, choice);
+}
