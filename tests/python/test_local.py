@@ -135,3 +135,12 @@ print("fine")
         timeout=110,
     )
     assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_what_an_installation_says(comm):
+    """python -m rill"""
+    from rill.__main__ import lines
+
+    said = "\n".join(lines())
+    assert rill.__version__ in said and rill._library.lib._name in said
+    assert "oktopk" in said and "elias_fano" in said and rill.isa() in said

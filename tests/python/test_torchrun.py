@@ -59,9 +59,7 @@ def environment(repository, **more):
         for name, value in os.environ.items()
         if not name.startswith(("OMPI_", "PMIX", "PMI_", "ORTE", "SLURM"))
     }
-    env.update(
-        PYTHONPATH=f"{repository}/python", OMP_NUM_THREADS="1", RILL_PROFILE="none", **more
-    )
+    env.update(PYTHONPATH=f"{repository}/python", OMP_NUM_THREADS="1", RILL_PROFILE="none", **more)
     return env
 
 
@@ -151,7 +149,9 @@ def test_the_lines_of_the_readme(repository, forks, tmp_path, ranks):
         state.load(folder)
         assert rill.world().size == ranks and "mpi4py" not in sys.modules
         print("good", rank)
-    """.replace("TMP", repr(str(tmp_path / "saved")))
+    """.replace(
+        "TMP", repr(str(tmp_path / "saved"))
+    )
     if ranks == 2:
         code, output = torchrun(repository, tmp_path, ranks, body)
     else:
@@ -209,6 +209,22 @@ def test_before_there_is_a_process_group(forks, tmp_path):
         assert total.dense().tolist() == [3] * 4 and comm.size == 2
         dist.init_process_group("gloo")
         assert rill.torch.allreduce(torch.ones(1)) == 2
+        print("good", rank)
+    """
+    code, output = like_torchrun(forks, tmp_path, 2, body)
+    assert code == 0 and output.count("good") == 2, output
+
+
+def test_a_process_group_of_rill(forks, tmp_path):
+    body = """
+        dist.init_process_group("rill")
+        assert dist.get_world_size() == 2 and rill.world().size == 2
+        tensor = torch.sparse_coo_tensor([[rank, 2]], [1.0, 2.0], (4,))
+        dist.all_reduce(tensor)
+        assert tensor.to_dense().tolist() == [1, 1, 4, 0], tensor
+        dense = torch.ones(2)
+        dist.all_reduce(dense)
+        assert dense.tolist() == [2, 2]
         print("good", rank)
     """
     code, output = like_torchrun(forks, tmp_path, 2, body)
@@ -376,7 +392,9 @@ def test_ddp_goes_on_without_a_rank(forks, tmp_path):
         sys.stdout.flush()
         comm.allreduce(np.ones(1, np.float32))
         os._exit(0)
-    """.replace("TMP", repr(str(tmp_path / "store")))
+    """.replace(
+        "TMP", repr(str(tmp_path / "store"))
+    )
     (_, first), dead, (_, last) = plain(forks, tmp_path, 3, body)
     assert "good" in first and "good" in last, first + last
     assert dead[0] == -signal.SIGKILL

@@ -9,6 +9,7 @@ or torchrun's.
 """
 
 from ._attach import attach, detach
+from ._backend import register as _register_backend
 from ._hook import State, hook
 from ._local import LocalUpdates
 from ._optimizer import DistributedOptimizer
@@ -29,3 +30,5 @@ __all__ = [
     "set_environment",
     "to_stream",
 ]
+
+_register_backend()
