@@ -71,13 +71,13 @@ rill_status rill__file_open(const void *mpi, const char *path, rill__file *file)
 }
 
 void rill__file_close(rill__file *file) {
-    if (file->mpi) rill__mpi_file_close(file);
+    if (file->is_mpi) rill__mpi_file_close(file);
     if (file->fd >= 0) close(file->fd);
     file->fd = -1;
 }
 
 rill_status rill__file_read(const rill__file *file, uint64_t offset, void *into, size_t n) {
-    if (file->mpi) return n ? rill__mpi_file_read(file, offset, into, n) : RILL_OK;
+    if (file->is_mpi) return n ? rill__mpi_file_read(file, offset, into, n) : RILL_OK;
     char *at = into;
     while (n) {
         ssize_t got = pread(file->fd, at, n, (off_t)offset);

@@ -99,7 +99,8 @@ rill_status rill__parse_lines(rill__parser *, const char *text, const char *end)
 typedef struct rill__file {
     const char *path;
     uint64_t size;
-    void *mpi; /* NULL: by fd */
+    bool is_mpi;
+    uint64_t mpi; /* an MPI_File: where there is MPI it needs no memory of its own */
     int fd;
 } rill__file;
 
