@@ -25,7 +25,7 @@ COMMANDS = {  # of the files that several scripts or none write; others: see com
     " --algorithm oktopk --support skewed",
     "peers_select.jsonl": "bench/peers_select --json FILE",
 }
-SCRIPTS = ("conditions", "grid", "network", "scalar", "volume")
+SCRIPTS = ("conditions", "grid", "link", "network", "scalar", "volume")
 
 
 def command_of(path):

@@ -12,10 +12,46 @@
 /* Seconds that the last messages have, when a rank is gone that may hold them up. */
 #define FLUSH_PATIENCE 0.1
 
-/* Bytes from which messages wait for their receiver, unless the user says otherwise. */
-enum { LONG = 16384 };
+/* Unless the user says otherwise. Bytes from which messages wait for their receiver: shorter ones
+ * are copied twice, in the cache, which is faster than a call of the kernel (bench/link). Places of
+ * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. */
+enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4 };
 
 typedef rill__link_ucx own_link;
+
+/* ---- what UCX says --------------------------------------------------------------------------- */
+
+/* What UCX would tell on standard output: what a rank that is gone has left unfinished, and that no
+ * transport has a setting of ours. A library writes nothing there. The stack of UCX's handlers is
+ * the process's, and nobody else's lock. */
+static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
+
+static ucs_log_func_rc_t say_nothing(const char *file, unsigned line, const char *function,
+                                     ucs_log_level_t level,
+                                     const ucs_log_component_config_t *config, const char *message,
+                                     va_list arguments) {
+    (void)file, (void)line, (void)function, (void)config, (void)message, (void)arguments;
+    return level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+static ucs_log_func_rc_t skip_settings(const char *file, unsigned line, const char *function,
+                                       ucs_log_level_t level,
+                                       const ucs_log_component_config_t *config,
+                                       const char *message, va_list arguments) {
+    (void)file, (void)line, (void)function, (void)config, (void)arguments;
+    bool ours = level == UCS_LOG_LEVEL_WARN && strstr(message, "invalid configuration");
+    return ours ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
+}
+
+static void filter(ucs_log_func_t handler) {
+    pthread_mutex_lock(&silence);
+    ucs_log_push_handler(handler);
+}
+
+static void filter_no_more(void) {
+    ucs_log_pop_handler();
+    pthread_mutex_unlock(&silence);
+}
 
 /* ---- settings of UCX ------------------------------------------------------------------------- */
 
@@ -37,6 +73,20 @@ static ucs_status_t set_long(own_link *own, ucp_config_t *config) {
     for (long i = unit ? unit - units : 0; i > 0; i--)
         number *= 1024;
     own->long_from = (size_t)number;
+    return UCS_OK;
+}
+
+static ucs_status_t set_places(const own_link *own, ucp_config_t *config) {
+    static const char *const names[] = {"UCX_MM_FIFO_SIZE", "UCX_POSIX_FIFO_SIZE",
+                                        "UCX_SYSV_FIFO_SIZE", "UCX_XPMEM_FIFO_SIZE"};
+    char value[32];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i])) return UCS_OK;
+    int places = LEAST_PLACES;
+    while (places < MOST_PLACES && places < PLACES_OF_RANK * own->link.ranks)
+        places *= 2;
+    snprintf(value, sizeof value, "%d", places);
+    ucp_config_modify(config, "MM_FIFO_SIZE", value); /* a help where there is such a setting */
     return UCS_OK;
 }
 
@@ -82,7 +132,8 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) return rill__ucx_error(status, "ucp_config_read");
     status = set_long(own, config);
-    if (status == UCS_OK && pace == RILL__UCX_CALM) status = set_calm(config);
+    if (status == UCS_OK)
+        status = pace == RILL__UCX_CALM ? set_calm(config) : set_places(own, config);
     if (status != UCS_OK) {
         ucp_config_release(config);
         return rill__ucx_error(status, "ucp_config_modify");
@@ -101,7 +152,9 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     /* The engine's lock lets one thread in at a time. */
     const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    filter(skip_settings);
     status = ucp_worker_create(way->context, &worker, &way->worker);
+    filter_no_more();
     return status == UCS_OK ? RILL_OK : rill__ucx_error(status, "ucp_worker_create");
 }
 
@@ -206,26 +259,12 @@ void rill__ucx_flush(own_link *own, rill__ucx_pace pace) {
     ucp_request_free(flushed);
 }
 
-/* What a rank that is gone has left unfinished UCX would tell on standard output. A library writes
- * nothing there. The stack of UCX's handlers is the process's, and nobody else's lock. */
-static pthread_mutex_t silence = PTHREAD_MUTEX_INITIALIZER;
-
-static ucs_log_func_rc_t say_nothing(const char *file, unsigned line, const char *function,
-                                     ucs_log_level_t level,
-                                     const ucs_log_component_config_t *config, const char *message,
-                                     va_list arguments) {
-    (void)file, (void)line, (void)function, (void)config, (void)message, (void)arguments;
-    return level > UCS_LOG_LEVEL_FATAL ? UCS_LOG_FUNC_RC_STOP : UCS_LOG_FUNC_RC_CONTINUE;
-}
-
 void rill__ucx_stop(own_link *own) {
-    pthread_mutex_lock(&silence);
-    ucs_log_push_handler(say_nothing);
+    filter(say_nothing);
     for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
         rill__ucx_way *way = &own->ways[pace];
         if (way->worker) ucp_worker_destroy(way->worker); /* with its endpoints */
         if (way->context) ucp_cleanup(way->context);
     }
-    ucs_log_pop_handler();
-    pthread_mutex_unlock(&silence);
+    filter_no_more();
 }
