@@ -31,7 +31,9 @@ enum { DENSITIES = sizeof densities / sizeof *densities };
 
 /* Of the codec at a row of the library's table; most have none. */
 static index_goals goals_of(int row) {
-    static const index_goals known[] = {{"bitpack", 1.6, 4, 4}, {"elias_fano", 0.6, 2, 1.5}};
+    static const index_goals known[] = {{"bitpack", 1.6, 4, 4},
+                                        {"elias_fano", 0.6, 2, 1.5},
+                                        {"rice", 0.13, 0.5, 0.5}};
     index_goals none = {.codec = rill_codec_at(row, NULL)};
     for (size_t i = 0; none.codec && i < sizeof known / sizeof *known; i++)
         if (strcmp(none.codec, known[i].codec) == 0) return known[i];

@@ -14,29 +14,35 @@
 #include <string.h>
 
 typedef struct predict_config {
-    const char *file, *model, *output;
+    const char *file, *model, *output, *scores, *probabilities;
     world_options where;
     int hash_bits, base;
     uint64_t seed;
-    bool normalize, probability, help;
+    bool normalize, probability, seed_given, help;
 } predict_config;
 
 void cmd_predict_help(FILE *out) {
-    fputs("usage: rill predict FILE --model MODEL [OPTION...]\n"
-          "\n"
-          "Applies a model in LIBLINEAR's format to svmlight text or binary data, and prints\n"
-          "'accuracy' and, for two classes, 'auc'; in regression 'mse'.\n"
-          "\n"
-          "  --model FILE        from 'rill train' or LIBLINEAR's train\n"
-          "  -o, --output FILE   write the predicted label of each row\n"
-          "  --probability       and the probabilities of all labels, as LIBLINEAR's predict -b 1\n"
-          "  --normalize         scale rows to norm 1, as in training\n"
-          "  --hash BITS         hash features, as in training, with the --seed N of it (1)\n"
-          "  --base B            index of the first feature in text: 0 or 1; default: found\n"
-          "  --ranks P           ranks to start (1)\n"
-          "  --link L            mpi, ucx, local; and --hostfile FILE: see rill train --help\n"
-          "  -h, --help          this text\n",
-          out);
+    fputs(
+        "usage: rill predict FILE --model MODEL [OPTION...]\n"
+        "\n"
+        "Applies a model to svmlight text or binary data, prepared as the model says, and prints,\n"
+        "as they apply, 'accuracy', 'log_loss', 'auc', 'mse', 'rmse' and 'r2'.\n"
+        "\n"
+        "  --model FILE          from 'rill train' or LIBLINEAR's train\n"
+        "  -o, --output FILE     write the predicted label of each row\n"
+        "  --probability         and the probabilities of all labels, as LIBLINEAR's predict -b 1\n"
+        "  --scores FILE         write the decision values of each row\n"
+        "  --probabilities FILE  write the probabilities of each row, in the order of the labels\n"
+        "  --normalize           scale rows to norm 1, if the model does not say\n"
+        "  --hash BITS           hash features, with --seed N (1), if the model does not say\n"
+        "  --base B              index of the first feature in text: 0 or 1; default: found\n"
+        "  --ranks P             ranks to start (1)\n"
+        "  --link L              what carries messages: mpi, ucx or local, as in 'rill train'\n"
+        "  --hostfile FILE       hosts to start them on, as in 'rill train'\n"
+        "  -h, --help            this text\n"
+        "\n"
+        "A FILE to write may be '-': standard output; figures then go to standard error.\n",
+        out);
 }
 
 static int set_option(void *context, int option, const char *value) {
@@ -46,6 +52,8 @@ static int set_option(void *context, int option, const char *value) {
     switch (option) {
     case 'm': c->model = value; break;
     case 'o': c->output = value; break;
+    case 'S': c->scores = value; break;
+    case 'P': c->probabilities = value; break;
     case 'p': c->probability = true; break;
     case 'n': c->normalize = true; break;
     case 'H':
@@ -56,6 +64,7 @@ static int set_option(void *context, int option, const char *value) {
     case 's':
         if (!parse_count(value, &c->seed))
             return tool_usage("predict", "--seed: '%s' is not a number", value);
+        c->seed_given = true;
         break;
     case 'b':
         if (!parse_int(value, 0, 1, &c->base))
@@ -71,6 +80,8 @@ static int read_options(int argc, char **argv, predict_config *c) {
     static const struct option options[] = {{"model", 1, NULL, 'm'},
                                             {"output", 1, NULL, 'o'},
                                             {"probability", 0, NULL, 'p'},
+                                            {"scores", 1, NULL, 'S'},
+                                            {"probabilities", 1, NULL, 'P'},
                                             {"normalize", 0, NULL, 'n'},
                                             {"hash", 1, NULL, 'H'},
                                             {"seed", 1, NULL, 's'},
@@ -89,21 +100,64 @@ static int read_options(int argc, char **argv, predict_config *c) {
     return EXIT_OK;
 }
 
+/* Takes from the model how data are prepared. What was given and differs is wrong usage. */
+static int follow_model(predict_config *c, const rill_model *model) {
+    rill_model_about about = RILL_MODEL_ABOUT_INIT;
+    rill_model_get_about(model, &about);
+    if (!*about.loss) return EXIT_OK;
+    if (c->hash_bits && c->hash_bits != about.hash_bits) {
+        if (!about.hash_bits)
+            return tool_usage("predict", "--hash %d: the model's features were not hashed",
+                              c->hash_bits);
+        return tool_usage("predict", "--hash %d: the model was trained with --hash %d",
+                          c->hash_bits, about.hash_bits);
+    }
+    if (c->seed_given && about.hash_bits && c->seed != about.hash_seed)
+        return tool_usage("predict", "--seed %llu: the model's features were hashed with %llu",
+                          (unsigned long long)c->seed, (unsigned long long)about.hash_seed);
+    if (c->normalize && !about.normalize)
+        return tool_usage("predict", "--normalize: the model was trained without");
+    c->hash_bits = about.hash_bits;
+    if (about.hash_bits) c->seed = about.hash_seed;
+    c->normalize = about.normalize;
+    return EXIT_OK;
+}
+
+/* ---- what is written ------------------------------------------------------------------------ */
+
+typedef enum what { LABELS, LABELS_PROBABILITIES, SCORES, PROBABILITIES } what;
+
+typedef struct predicted {
+    const rill_model *model;
+    rill_model_view view;
+    uint64_t rows;
+    double *decision, *label;
+} predicted;
+
+static void print_row(FILE *out, const predicted *r, what kind, uint64_t row, double *p) {
+    const double *z = r->decision + row * (uint64_t)r->view.columns;
+    const char *before = "";
+    if (kind == LABELS || kind == LABELS_PROBABILITIES) {
+        fprintf(out, "%.17g", r->label[row]);
+        before = " ";
+    }
+    if (kind == SCORES)
+        for (int c = 0; c < r->view.columns; c++)
+            fprintf(out, "%s%.9g", c ? " " : "", z[c]);
+    if ((kind == PROBABILITIES || kind == LABELS_PROBABILITIES) &&
+        rill_model_probabilities(r->model, z, p) == RILL_OK)
+        for (int k = 0; k < r->view.labels; k++, before = " ")
+            fprintf(out, "%s%.9g", before, p[k]);
+    fputc('\n', out);
+}
+
 /* The rows of this rank as lines, or NULL. */
-static char *make_lines(const rill_model *m, const rill_model_view *view, const predict_config *c,
-                        uint64_t rows, const double *decision, const double *predicted,
-                        size_t *size) {
+static char *make_lines(const predicted *r, what kind, size_t *size) {
     char *text = NULL;
     FILE *out = open_memstream(&text, size);
-    double *p = malloc(((size_t)view->labels + 2) * sizeof *p);
-    for (uint64_t i = 0; out && p && i < rows; i++) {
-        fprintf(out, "%.17g", predicted[i]);
-        if (c->probability &&
-            rill_model_probabilities(m, decision + i * (uint64_t)view->columns, p) == RILL_OK)
-            for (int k = 0; k < view->labels; k++)
-                fprintf(out, " %.9g", p[k]);
-        fputc('\n', out);
-    }
+    double *p = malloc(((size_t)r->view.labels + 2) * sizeof *p);
+    for (uint64_t i = 0; out && p && i < r->rows; i++)
+        print_row(out, r, kind, i, p);
     bool good = out && p;
     if (out && fclose(out)) good = false;
     free(p);
@@ -155,67 +209,92 @@ static rill_status agree(const tool_world *w, rill_status mine) {
     return rill_error_set((rill_status)status, detail);
 }
 
-static rill_status output(const tool_world *w, const predict_config *c, const rill_model *m,
-                          const rill_dataset *set) {
-    rill_model_view view = RILL_MODEL_VIEW_INIT;
-    rill_data_view data = RILL_DATA_VIEW_INIT;
-    rill_model_look(m, &view);
-    rill_dataset_view(set, &data);
-    if (c->probability && !view.probability)
-        return rill_error_set(RILL_ERR_UNSUPPORTED,
-                              "--probability needs a model of logistic regression");
-    size_t size = 0;
-    double *decision = malloc((size_t)(data.rows * (uint64_t)view.columns + 1) * sizeof *decision);
-    double *predicted = malloc(((size_t)data.rows + 1) * sizeof *predicted);
-    char *text = NULL, head[4096] = "";
-    rill_status status = RILL_OK;
-    if (decision && predicted) status = rill_model_predict(m, set, decision, predicted);
-    if (status == RILL_OK && decision && predicted)
-        text = make_lines(m, &view, c, data.rows, decision, predicted, &size);
-    if (status == RILL_OK && !text) status = rill_error_set(RILL_ERR_MEMORY, "out of memory");
+static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
+
+static rill_status write_one(const tool_world *w, const predicted *r, what kind, const char *path) {
+    if (!path) return RILL_OK;
+    char head[4096] = "";
+    size_t size = 0, at = 0;
+    char *text = make_lines(r, kind, &size);
+    rill_status status = text ? RILL_OK : rill_error_set(RILL_ERR_MEMORY, "out of memory");
     status = agree(w, status);
-    if (c->probability) {
-        size_t at = (size_t)snprintf(head, sizeof head, "labels");
-        for (int k = 0; k < view.labels && at < sizeof head - 32; k++)
-            at += (size_t)snprintf(head + at, sizeof head - at, " %.17g", view.label[k]);
+    if (kind == LABELS_PROBABILITIES) {
+        at = (size_t)snprintf(head, sizeof head, "labels");
+        for (int k = 0; k < r->view.labels && at < sizeof head - 32; k++)
+            at += (size_t)snprintf(head + at, sizeof head - at, " %.17g", r->view.label[k]);
         snprintf(head + at, sizeof head - at, "\n");
     }
-    int error = status == RILL_OK ? write_lines(w, c->output, head, text, size) : 0;
-    if (error) {
-        snprintf(head, sizeof head, "%s: cannot be written: %s", c->output, strerror(error));
-        status = rill_error_set(RILL_ERR_IO, head);
-    }
+    fflush(stdout);
+    const char *to = is_stdout(path) ? "/dev/stdout" : path;
+    int error = status == RILL_OK ? write_lines(w, to, head, text, size) : 0;
     free(text);
-    free(decision);
-    free(predicted);
+    if (!error) return status;
+    snprintf(head, sizeof head, "%s: cannot be written: %s", path, strerror(error));
+    return rill_error_set(RILL_ERR_IO, head);
+}
+
+static rill_status output(const tool_world *w, const predict_config *c, const rill_model *m,
+                          const rill_dataset *set) {
+    predicted r = {.model = m, .view = RILL_MODEL_VIEW_INIT};
+    rill_data_view data = RILL_DATA_VIEW_INIT;
+    rill_model_look(m, &r.view);
+    rill_dataset_view(set, &data);
+    if ((c->probability || c->probabilities) && !r.view.probability)
+        return rill_error_set(RILL_ERR_UNSUPPORTED,
+                              "probabilities need a model of logistic regression");
+    r.rows = data.rows;
+    r.decision = malloc((size_t)(r.rows * (uint64_t)r.view.columns + 1) * sizeof *r.decision);
+    r.label = malloc(((size_t)r.rows + 1) * sizeof *r.label);
+    rill_status status = r.decision && r.label ? rill_model_predict(m, set, r.decision, r.label)
+                                               : rill_error_set(RILL_ERR_MEMORY, "out of memory");
+    status = agree(w, status);
+    if (status == RILL_OK)
+        status = write_one(w, &r, c->probability ? LABELS_PROBABILITIES : LABELS, c->output);
+    if (status == RILL_OK) status = write_one(w, &r, SCORES, c->scores);
+    if (status == RILL_OK) status = write_one(w, &r, PROBABILITIES, c->probabilities);
+    free(r.decision);
+    free(r.label);
     return status;
 }
 
-static rill_status predict(const tool_world *w, const predict_config *c) {
-    rill_model *model = NULL;
+static void print_metrics(const predict_config *c, const rill_metrics *m) {
+    bool taken = is_stdout(c->output) || is_stdout(c->scores) || is_stdout(c->probabilities);
+    FILE *out = taken ? stderr : stdout;
+    if (!tool_speaks()) return;
+    fprintf(out, "rows %llu\n", (unsigned long long)m->rows);
+    if (!isnan(m->accuracy)) fprintf(out, "accuracy %.6f\n", m->accuracy);
+    if (!isnan(m->log_loss)) fprintf(out, "log_loss %.6f\n", m->log_loss);
+    if (!isnan(m->auc)) fprintf(out, "auc %.6f\n", m->auc);
+    if (!isnan(m->mse)) fprintf(out, "mse %.9g\nrmse %.9g\n", m->mse, sqrt(m->mse));
+    if (!isnan(m->r2)) fprintf(out, "r2 %.6f\n", m->r2);
+    if (m->unknown_rows)
+        fprintf(out, "note: %llu rows have labels that the model does not know, such as %g\n",
+                (unsigned long long)m->unknown_rows, m->unknown_label);
+}
+
+static rill_status predict(const tool_world *w, const predict_config *c, const rill_model *model) {
     rill_dataset *set = NULL;
     rill_data_options options = RILL_DATA_OPTIONS_INIT;
     rill_metrics metrics = RILL_METRICS_INIT;
     options.base = c->base;
-    rill_status status = agree(w, rill_model_load(c->model, &model));
-    if (status == RILL_OK) status = world_dataset_load(w, c->file, &options, &set);
+    rill_status status = world_dataset_load(w, c->file, &options, &set);
     if (status == RILL_OK && c->hash_bits) status = rill_dataset_hash(set, c->hash_bits, c->seed);
     if (status == RILL_OK && c->normalize) status = rill_dataset_normalize(set);
     if (status == RILL_OK) status = world_model_evaluate(w, model, set, &metrics);
-    if (status == RILL_OK && c->output) status = output(w, c, model, set);
-    if (status == RILL_OK && tool_speaks()) {
-        printf("rows %llu\n", (unsigned long long)metrics.rows);
-        if (!isnan(metrics.accuracy)) printf("accuracy %.6f\n", metrics.accuracy);
-        if (!isnan(metrics.auc)) printf("auc %.6f\n", metrics.auc);
-        if (!isnan(metrics.mse)) printf("mse %.9g\n", metrics.mse);
-    }
+    if (status == RILL_OK) status = output(w, c, model, set);
+    if (status == RILL_OK) print_metrics(c, &metrics);
     rill_dataset_free(&set);
-    rill_model_free(&model);
     return status;
 }
 
 static int run_all(const tool_world *w, const void *context) {
-    if (predict(w, context) == RILL_OK) return EXIT_OK;
+    predict_config c = *(const predict_config *)context; /* ranks may be threads */
+    rill_model *model = NULL;
+    rill_status done = agree(w, rill_model_load(c.model, &model));
+    int status = done == RILL_OK ? follow_model(&c, model) : EXIT_FAILED;
+    if (status == EXIT_OK) done = predict(w, &c, model);
+    rill_model_free(&model);
+    if (done == RILL_OK) return status;
     tool_error("predict: %s", rill_last_error());
     return EXIT_FAILED;
 }

@@ -10,9 +10,12 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct train_run {
     const tool_world *world;
@@ -20,12 +23,26 @@ typedef struct train_run {
     rill_train_options options; /* with what was chosen */
     rill_dataset *data, *valid;
     rill_trainer *trainer;
+    rill_train_look look;
+    uint64_t checksum; /* of the data, for the model */
+    uint64_t most_epochs;
     tool_records log;
     rill_data_report data_report;
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
-    bool stopped;
+    bool stopped, interrupted;
+    int argc;
+    char **argv;
 } train_run;
+
+/* Ctrl-C: a run ends after the epoch; at once when it is pressed again. */
+static volatile sig_atomic_t asked_to_stop;
+static void ask_to_stop(int signal_number) {
+    static const char text[] = "\nrill: train: ends after this epoch; Ctrl-C again: at once\n";
+    asked_to_stop = 1;
+    if (tool_speaks() && write(STDERR_FILENO, text, sizeof text - 1) < 0) asked_to_stop = 2;
+    signal(signal_number, SIG_DFL);
+}
 
 static int failed(const char *doing) {
     tool_error("train: %s%s%s", doing ? doing : "", doing ? ": " : "", rill_last_error());
@@ -60,20 +77,71 @@ static rill_status choose_C(train_run *run) {
     rill_status status = world_choose_C(run->world, run->data, &run->options, &choice);
     run->options.C = choice.C;
     run->options.decay = choice.decay;
+    run->options.scale = choice.scale;
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
     else {
         bool decay_tried = choice.tried_decay[choice.tries - 1] != choice.tried_decay[0];
         printf("C = %g, ", choice.C);
+        if (choice.scale_loss[0] > 0) printf("scale %s, ", choice.scale);
         if (decay_tried) printf("decay = %g, ", choice.decay);
         printf("chosen in %.2f s; loss on held-out rows:", choice.seconds);
         for (int i = 0; i < choice.tries; i++)
             printf(" %.5f (%g%s)", choice.loss[i], choice.tried[i],
                    decay_tried && i == choice.tries - 1 ? ", decay 0" : "");
+        if (choice.scale_loss[0] > 0)
+            printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
+                   choice.scale_loss[1], choice.scale_loss[2]);
         printf("\n");
     }
     fflush(stdout);
     return status;
+}
+
+/* What the first run has chosen, so that it need not be chosen again; sgd where that was the
+ * default then. */
+static rill_status take_choices(train_run *run) {
+    const train_config *config = run->config;
+    rill_train_options saved = RILL_TRAIN_OPTIONS_INIT, *o = &run->options;
+    rill_status status = rill_checkpoint_options(config->checkpoint, &saved);
+    if (status != RILL_OK) return status;
+    if (config->choose_C) {
+        o->C = saved.C;
+        if (o->decay < 0) o->decay = saved.decay;
+    }
+    if (!strcmp(o->scale, "auto")) o->scale = saved.scale;
+    if (!o->multiclass) o->multiclass = saved.multiclass;
+    if (config->bias_open) o->intercept = saved.intercept;
+    if (!strcmp(o->solver, "auto") && !strcmp(saved.solver, "sgd")) o->solver = saved.solver;
+    return RILL_OK;
+}
+
+/* All ranks fail where one does. */
+static rill_status agree(const tool_world *w, rill_status mine) {
+    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
+    if (first == w->size) return RILL_OK;
+    char detail[512];
+    int status = mine;
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    world_bcast(w, &status, sizeof status, first);
+    world_bcast(w, detail, sizeof detail, first);
+    return rill_error_set((rill_status)status, detail);
+}
+
+/* What is trained, in a line. */
+static void print_choice(const train_run *run) {
+    const rill_train_look *look = &run->look;
+    if (!tool_speaks() || run->config->quiet) return;
+    printf("%s: ", look->task);
+    if (look->labels) printf("%d labels, ", look->labels);
+    printf("loss %s, ", look->loss);
+    if (*look->multiclass) printf("%s, ", look->multiclass);
+    printf("%s, scale %s, C = %g, solver %s\n",
+           look->intercept   ? "intercept"
+           : look->bias >= 0 ? "bias"
+                             : "no bias",
+           look->scale, run->options.C, look->solver);
+    fflush(stdout);
 }
 
 static void put_number(json_t *object, const char *key, double value) {
@@ -84,19 +152,23 @@ static void log_line(train_run *run, const rill_train_report *r) {
     if (!tool_records_wanted(&run->log)) return;
     const rill_train_options *o = &run->options;
     json_t *line = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s}", "file",
-                             run->config->file, "loss_name", o->loss ? o->loss : "logistic",
-                             "solver", o->solver ? o->solver : "sgd", "reducer",
-                             o->reducer ? o->reducer : "exact", "ranks", run->world->size, "epoch",
-                             (json_int_t)r->epoch, "samples", (json_int_t)r->samples, "steps",
-                             (json_int_t)r->steps, "sent_bytes", (json_int_t)r->sent_bytes,
-                             "memory_bytes", (json_int_t)r->memory_bytes, "algorithm",
-                             r->algorithm);
+                             run->config->file, "loss_name", run->look.loss, "solver",
+                             run->look.solver, "reducer", o->reducer ? o->reducer : "exact",
+                             "ranks", run->world->size, "epoch", (json_int_t)r->epoch, "samples",
+                             (json_int_t)r->samples, "steps", (json_int_t)r->steps, "sent_bytes",
+                             (json_int_t)r->sent_bytes, "memory_bytes", (json_int_t)r->memory_bytes,
+                             "algorithm", r->algorithm);
     const rill_data_report *data = &run->data_report;
     json_object_set_new(line, "rows", json_integer((json_int_t)data->rows));
     json_object_set_new(line, "entries", json_integer((json_int_t)data->entries));
     json_object_set_new(line, "file_bytes", json_integer((json_int_t)data->file_bytes));
     json_object_set_new(line, "data_bytes", json_integer((json_int_t)data->memory_bytes));
     json_object_set_new(line, "threads", json_integer(o->threads > 1 ? o->threads : 1));
+    json_object_set_new(line, "task", json_string(run->look.task));
+    json_object_set_new(line, "labels", json_integer(run->look.labels));
+    json_object_set_new(line, "multiclass", json_string(run->look.multiclass));
+    json_object_set_new(line, "scale", json_string(run->look.scale));
+    json_object_set_new(line, "intercept", json_boolean(run->look.intercept));
     put_number(line, "C", o->C);
     put_number(line, "decay", o->decay);
     put_number(line, "load_seconds", data->seconds);
@@ -144,6 +216,11 @@ static bool is_enough(const train_run *run) {
     return most && rill_trainer_stale_epochs(run->trainer) >= most;
 }
 
+/* On any rank. */
+static bool is_interrupted(const train_run *run) {
+    return world_int(run->world, asked_to_stop != 0, WORLD_MAX);
+}
+
 static rill_status train_epochs(train_run *run) {
     const train_config *config = run->config;
     rill_train_report report = RILL_TRAIN_REPORT_INIT;
@@ -154,7 +231,7 @@ static rill_status train_epochs(train_run *run) {
     }
     run->stopped = is_enough(run);
     while (status == RILL_OK && !run->stopped &&
-           rill_trainer_epochs(run->trainer) < config->epochs) {
+           rill_trainer_epochs(run->trainer) < run->most_epochs) {
         status = rill_trainer_epoch(run->trainer, &report);
         if (status != RILL_OK) return status;
         run->total_seconds += report.seconds;
@@ -164,7 +241,9 @@ static rill_status train_epochs(train_run *run) {
         print_epoch(run, &report);
         if (!log_is_good(run)) return RILL_OK;
         run->stopped = is_enough(run) || report.converged;
-        bool last = run->stopped || report.epoch >= config->epochs;
+        run->interrupted = !run->stopped && is_interrupted(run);
+        run->stopped |= run->interrupted;
+        bool last = run->stopped || report.epoch >= run->most_epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
             status = rill_trainer_save(run->trainer, config->checkpoint);
     }
@@ -182,10 +261,55 @@ static void print_end(const train_run *run, double objective, double loss) {
     printf("memory of rank 0: at most %.1f MB resident\n", (double)usage.ru_maxrss / 1024);
 }
 
+/* What was interrupted, and how to go on. */
+static int print_interrupted(const train_run *run) {
+    if (!tool_speaks()) return EXIT_FAILED;
+    fprintf(stderr, "rill: train: interrupted after epoch %llu; ",
+            (unsigned long long)rill_trainer_epochs(run->trainer));
+    if (!run->config->checkpoint) fprintf(stderr, "there is no --checkpoint to go on from\n");
+    else {
+        fprintf(stderr, "go on with: rill");
+        for (int i = 0; i < run->argc; i++)
+            fprintf(stderr, " %s", run->argv[i]);
+        fprintf(stderr, "%s\n", run->config->resume ? "" : " --resume");
+    }
+    return EXIT_FAILED;
+}
+
+/* Whether files that will be written can be: said before the first epoch, not after the last. Rank
+ * 0 asks; what is not a regular file is left alone. */
+static bool check_outputs(const train_run *run) {
+    const train_config *config = run->config;
+    const char *paths[] = {config->model, config->checkpoint};
+    int good = 1;
+    for (int i = 0; i < 2 && tool_speaks(); i++) {
+        struct stat about;
+        rill__outfile out;
+        if (!paths[i] || !strcmp(paths[i], "-") ||
+            (!stat(paths[i], &about) && !S_ISREG(about.st_mode)))
+            continue;
+        int error = rill__outfile_open(paths[i], &out);
+        if (!error) error = rill__outfile_close(&out, false);
+        if (!error) continue;
+        tool_error("train: %s: cannot be written: %s", paths[i], strerror(error));
+        good = 0;
+    }
+    world_bcast(run->world, &good, sizeof good, 0);
+    return good;
+}
+
 static rill_status write_model(const train_run *run) {
     if (!run->config->model || !tool_speaks()) return RILL_OK;
     rill_model *model = NULL;
+    rill_model_about about = RILL_MODEL_ABOUT_INIT;
     rill_status status = rill_trainer_model(run->trainer, &model);
+    if (status == RILL_OK) status = rill_model_get_about(model, &about);
+    about.hash_bits = run->config->hash_bits;
+    about.hash_seed = run->config->hash_bits ? run->config->options.seed : 0;
+    about.normalize = run->config->normalize;
+    about.entries = run->data_report.entries;
+    about.checksum = run->checksum;
+    if (status == RILL_OK) status = rill_model_set_about(model, &about);
     if (status == RILL_OK) status = rill_model_save(model, run->config->model);
     rill_model_free(&model);
     return status;
@@ -193,6 +317,7 @@ static rill_status write_model(const train_run *run) {
 
 static int run_training(train_run *run) {
     const train_config *config = run->config;
+    if (!check_outputs(run)) return EXIT_FAILED;
     if (load(run, config->file, &run->data) != RILL_OK) return failed(NULL);
     if (config->valid_file && load(run, config->valid_file, &run->valid) != RILL_OK)
         return failed(NULL);
@@ -200,13 +325,25 @@ static int run_training(train_run *run) {
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
     run->options = config->options;
-    if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
+    if (config->resume) {
+        if (agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
+    } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
     if (world_trainer_create(run->world, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)
         return failed(NULL);
+    run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
+    rill_trainer_look(run->trainer, &run->look);
+    bool to_the_optimum = !strcmp(config->options.solver, "auto") &&
+                          strcmp(run->look.solver, "sgd");
+    run->most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
+    print_choice(run);
+    if (config->model && rill_dataset_checksum(run->data, &run->checksum) != RILL_OK)
+        return failed(NULL);
+    world_u64(run->world, &run->checksum, 1, WORLD_SUM);
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
     if (tool_speaks()) tool_records_open(&run->log, config->resume);
     if (!log_is_good(run)) return EXIT_FAILED;
+    signal(SIGINT, ask_to_stop);
     if (train_epochs(run) != RILL_OK) return failed(NULL);
     if (run->log.failed) return EXIT_FAILED;
     double objective, loss;
@@ -215,11 +352,19 @@ static int run_training(train_run *run) {
     int written = write_model(run) == RILL_OK;
     if (!written) failed(NULL);
     world_bcast(run->world, &written, sizeof written, 0);
+    if (run->interrupted) return print_interrupted(run);
     return written ? EXIT_OK : EXIT_FAILED;
 }
 
+typedef struct context_of_run {
+    const train_config *config;
+    int argc;
+    char **argv;
+} context_of_run;
+
 static int run_all(const tool_world *w, const void *context) {
-    train_run run = {.world = w, .config = context};
+    const context_of_run *c = context;
+    train_run run = {.world = w, .config = c->config, .argc = c->argc, .argv = c->argv};
     int status = run_training(&run);
     rill_trainer_free(&run.trainer);
     rill_dataset_free(&run.data);
@@ -236,6 +381,7 @@ int cmd_train(int argc, char **argv) {
         if (tool_speaks()) cmd_train_help(stdout);
         return EXIT_OK;
     }
+    context_of_run context = {&config, argc, argv};
     return world_run(&(world_job){.command = "train",
                                   .options = &config.where,
                                   .ranks = 1,
@@ -244,5 +390,5 @@ int cmd_train(int argc, char **argv) {
                                   .tune_malloc = true,
                                   .threads = TOOL_FUNNELED,
                                   .run = run_all,
-                                  .context = &config});
+                                  .context = &context});
 }

@@ -25,8 +25,10 @@ static const tool_command commands[] = {
      cmd_convert_help, TOOL_SINGLE},
     {"train", "train linear models on sparse data, on one rank or many", cmd_train, cmd_train_help,
      TOOL_FUNNELED},
-    {"predict", "apply a model: accuracy, AUC, labels, probabilities", cmd_predict,
+    {"predict", "apply a model: accuracy, losses, AUC, labels, probabilities", cmd_predict,
      cmd_predict_help, TOOL_SINGLE},
+    {"model", "what is in a model: how it was made, its largest weights", cmd_model, cmd_model_help,
+     TOOL_SINGLE},
     {"report", "one page with plots of what bench and train have written", cmd_report,
      cmd_report_help, TOOL_SINGLE},
 };

@@ -49,6 +49,8 @@ int cmd_train(int argc, char **argv);
 void cmd_train_help(FILE *);
 int cmd_predict(int argc, char **argv);
 void cmd_predict_help(FILE *);
+int cmd_model(int argc, char **argv);
+void cmd_model_help(FILE *);
 int cmd_report(int argc, char **argv);
 void cmd_report_help(FILE *);
 int cmd_bench_reducer(int argc, char **argv);

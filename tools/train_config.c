@@ -16,17 +16,25 @@ void cmd_train_help(FILE *out) {
         "usage: rill train FILE [OPTION...]\n"
         "\n"
         "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
-        "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1. With more than two labels,\n"
-        "each against the rest. It starts its ranks itself (1), unless a launcher has.\n"
+        "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1, with an intercept that is\n"
+        "not penalised. What is left open is chosen from the data and printed. It starts its\n"
+        "ranks itself (1), unless a launcher has.\n"
         "\n"
         "What is trained:\n"
-        "  --loss L            a name from 'rill info' (logistic)\n"
-        "  --C X               of the objective; auto: chosen from the data: the default with\n"
-        "                      sgd, unless --l2 or --l1 is given; else 1\n"
+        "  --loss L            a name from 'rill info' (logistic; squared in regression)\n"
+        "  --C X               of the objective; auto: chosen from the data: the default, unless\n"
+        "                      --l2, --l1, or the solver scd or newton is given; then 1\n"
         "  --l2 X, --l1 X      of the objective (1, 0)\n"
-        "  --bias X            one more feature of that value in every row\n"
+        "  --scale S           divide each feature by its largest magnitude (max), by its "
+        "standard\n"
+        "                      deviation (std), by nothing (none); auto: chosen with C; default:\n"
+        "                      auto where C is chosen, else none\n"
+        "  --bias X            instead of the intercept one more feature of that value in every\n"
+        "                      row, penalised as others; --no-bias: neither\n"
         "  --class-weights W   balanced, or label:weight,...\n"
-        "  --task T            classify or regress; default: by loss and labels\n"
+        "  --multiclass M      more than two labels: softmax (default with the logistic loss) or\n"
+        "                      ovr: each against the rest\n"
+        "  --task T            classify, regress or auto (default): by loss and labels\n"
         "  --normalize         scale rows to norm 1\n"
         "  --hash BITS         hash features to 2^BITS\n"
         "  --base B            index of the first feature in text: 0 or 1; default: found\n"
@@ -40,8 +48,11 @@ void cmd_train_help(FILE *out) {
         "it\n"
         "  --hostfile FILE     hosts to start them on, HOST slots=N a line: by ssh, or mpirun\n"
         "  --threads N         threads of each rank; the results do not depend on it (1)\n"
-        "  --solver S          a name from 'rill info' (sgd)\n"
-        "  --epochs N          passes over the data; steps of newton (10)\n"
+        "  --solver S          a name from 'rill info'; auto (default): sgd if one of its options\n"
+        "                      is given, else newton, or hybrid for large data\n"
+        "  --epochs N          passes over the data; steps of newton (10; to the optimum where "
+        "the\n"
+        "                      solver is chosen)\n"
         "  --early-stop N      stop when the validation loss has not fallen for N epochs\n"
         "  --optimizer O       of sgd: adagrad (default), plain, momentum\n"
         "  --momentum X        its factor (0.9)\n"
@@ -130,7 +141,10 @@ enum {
     OPT_LOG,
     OPT_QUIET,
     OPT_THREADS,
-    OPT_PROFILE
+    OPT_PROFILE,
+    OPT_SCALE,
+    OPT_MULTICLASS,
+    OPT_NO_BIAS
 };
 
 static const struct option options[] = {{"C", 1, NULL, OPT_C},
@@ -175,6 +189,9 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"quiet", 0, NULL, OPT_QUIET},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"profile", 0, NULL, OPT_PROFILE},
+                                        {"scale", 1, NULL, OPT_SCALE},
+                                        {"multiclass", 1, NULL, OPT_MULTICLASS},
+                                        {"no-bias", 0, NULL, OPT_NO_BIAS},
                                         {"help", 0, NULL, 'h'},
                                         {0}};
 
@@ -225,6 +242,8 @@ static const char **text_option(train_config *c, int option) {
     case OPT_REDUCER: return &o->reducer;
     case OPT_ALGORITHM: return &o->algorithm;
     case OPT_CODEC: return &o->codec;
+    case OPT_SCALE: return &o->scale;
+    case OPT_MULTICLASS: return &o->multiclass;
     case OPT_MODEL: return &c->model;
     case OPT_CHECKPOINT: return &c->checkpoint;
     case OPT_LOG: return &c->log;
@@ -276,10 +295,21 @@ static int set_rest(train_config *c, int option, const char *value) {
     case OPT_RESUME: c->resume = true; break;
     case OPT_QUIET: c->quiet = true; break;
     case OPT_PROFILE: c->options.profile = 1; break;
+    case OPT_NO_BIAS: c->no_bias = true; break;
     case 'h': c->help = true; break;
     default: return EXIT_USAGE;
     }
     return EXIT_OK;
+}
+
+/* What only sgd does; naming it names the solver. */
+static bool is_of_sgd(int option) {
+    static const int all[] = {OPT_LR,       OPT_DECAY,       OPT_FACTOR, OPT_MOMENTUM,
+                              OPT_BATCH,    OPT_STEP_EPOCHS, OPT_LOCAL,  OPT_OPTIMIZER,
+                              OPT_SCHEDULE, OPT_REDUCER,     OPT_BITS,   OPT_ASYNC};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] == option) return true;
+    return false;
 }
 
 static int set_option(void *context, int option, const char *value) {
@@ -288,6 +318,8 @@ static int set_option(void *context, int option, const char *value) {
     uint64_t *count = count_option(c, option);
     const char **text = text_option(c, option);
     if (option == OPT_DECAY) c->decay_given = true;
+    if (is_of_sgd(option)) c->sgd_meant = true;
+    if (option == OPT_TASK && !strcmp(value, "auto")) return EXIT_OK;
     if (option == OPT_C || option == OPT_L2 || option == OPT_L1) c->objective_given = true;
     if (option == OPT_C) {
         c->choose_C = !strcmp(value, "auto");
@@ -307,10 +339,18 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (status != EXIT_OK || c->help) return status;
     if (!n) return tool_usage("train", "which file?");
     c->file = words[0];
-    /* sgd is for predictions; the others are for the optimum of a given objective. */
-    if (!c->objective_given && (!c->options.solver || !strcmp(c->options.solver, "sgd")))
+    rill_train_options *o = &c->options;
+    if (!o->solver) o->solver = c->sgd_meant ? "sgd" : "auto";
+    /* Named solvers but sgd and hybrid are for the optimum of a given objective. */
+    if (!c->objective_given && strcmp(o->solver, "scd") && strcmp(o->solver, "newton"))
         c->choose_C = true;
-    if (c->choose_C && !c->decay_given) c->options.decay = -1; /* chosen with it */
+    if (c->choose_C && !c->decay_given) o->decay = -1; /* chosen with it */
+    if (!o->scale) o->scale = c->choose_C ? "auto" : "none";
+    if (!c->choose_C && !strcmp(o->scale, "auto"))
+        return tool_usage("train", "--scale auto is chosen with C: it needs --C auto");
+    if (c->no_bias && o->bias >= 0) return tool_usage("train", "--bias or --no-bias?");
+    c->bias_open = !c->no_bias && o->bias < 0;
+    o->intercept = c->bias_open;
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

@@ -16,17 +16,16 @@ typedef struct train_config {
     const char *file, *valid_file, *model, *checkpoint, *log;
     world_options where;
     int early_stop, hash_bits;
-    uint64_t epochs, checkpoint_every;
+    uint64_t epochs; /* 0: by the solver */
+    uint64_t checkpoint_every;
     bool normalize, resume, quiet, help;
     bool objective_given; /* C, l2 or l1 */
     bool choose_C;        /* from the data */
-    bool decay_given;
+    bool decay_given, sgd_meant, no_bias;
+    bool bias_open; /* neither given nor left out */
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
-    {                                                                                              \
-        .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .epochs = 10,          \
-        .checkpoint_every = 1                                                                      \
-    }
+    { .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .checkpoint_every = 1 }
 
 /* Returns an exit status. */
 int train_config_read(int argc, char **argv, train_config *);

@@ -496,16 +496,25 @@ typedef struct rill_tensor {
 RILL_API rill_status rill_reducer_step_tensors(rill_reducer *, int n, const rill_tensor *);
 RILL_API rill_status rill_reducer_start_tensors(rill_reducer *, int n, const rill_tensor *);
 
-/* A step in the order of a device's stream (a cudaStream_t; NULL: the legacy one), as users know it
- * from NCCL; memory is RILL_CUDA. Returns at once: the gradient is read after all work that was
- * given to the stream before, and the update is there for all work that is given to it later. The
- * host waits nowhere; a thread of the communicator moves the step on. Steps may be queued one after
- * the other, on several reducers and streams; their order among the ranks is the order of the
- * calls, as with collectives. A step that fails after the call has returned has an update of NaNs,
- * and the first such failure is what the next rill_reducer_wait or rill_reducer_test that finds all
- * steps complete returns. That call comes before any other use of the reducer but more such steps.
- * RILL_ERR_UNSUPPORTED: the link has no threads (MPI_THREAD_MULTIPLE), or the stream is being
- * captured. */
+/* A step behind the work of a device's stream (a cudaStream_t; NULL: the legacy one); memory is
+ * RILL_CUDA. Returns at once. The gradient is read after all work that was given to the stream
+ * before; a thread of the reducer moves the step on. When rill_reducer_wait has returned, or the
+ * rill_reducer_test that says done, the update is there for all streams: the gradient and the
+ * update stay untouched until then. No stream of the device waits for the step. Steps may be queued
+ * one after the other, on several reducers; their order among the ranks is the order of the calls,
+ * as with collectives. A step that fails has an update of NaNs, and the first failure is what the
+ * wait or test that finds all steps complete returns. That call comes before any other use of the
+ * reducer but more such steps. Where threads may not communicate (no MPI_THREAD_MULTIPLE), and in
+ * the first step of select "auto", the call itself waits for the gradient and selects.
+ * RILL_ERR_UNSUPPORTED: the stream is being captured. */
+RILL_API rill_status rill_reducer_start_on(rill_reducer *, const void *gradient, void *update,
+                                           void *stream);
+RILL_API rill_status rill_reducer_start_tensors_on(rill_reducer *, int n, const rill_tensor *,
+                                                   void *stream);
+/* The same in the order of the stream: the update is there for all work that is given to it when
+ * the call has returned. The host waits in the call: a stream that waited for the host could keep
+ * CUDA from doing the step's own work. What fails is told by rill_reducer_wait, as above.
+ * RILL_ERR_UNSUPPORTED: threads may not communicate, too. */
 RILL_API rill_status rill_reducer_step_on(rill_reducer *, const void *gradient, void *update,
                                           void *stream);
 RILL_API rill_status rill_reducer_step_tensors_on(rill_reducer *, int n, const rill_tensor *,

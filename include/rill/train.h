@@ -210,6 +210,29 @@ RILL_API rill_status rill_model_save(const rill_model *, const char *path);
 RILL_API rill_status rill_model_free(rill_model **);
 RILL_API rill_status rill_model_look(const rill_model *, rill_model_view *);
 
+/* How a model was made. Files of LIBLINEAR do not say: loss is "" then. Lines behind the weights,
+ * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash,
+ * normalize, entries and checksum, which only who prepared the data knows. */
+typedef struct rill_model_about {
+    size_t size;
+    const char *loss, *scale; /* names as in rill_train_options, as long as the model */
+    const char *multiclass;   /* "softmax", "ovr", "" */
+    double C;
+    int intercept;
+    int hash_bits; /* 0: features were not hashed */
+    uint64_t hash_seed;
+    int normalize;
+    uint64_t rows, entries; /* trained on; of the data */
+    uint64_t checksum;      /* of the data: rill_dataset_checksum */
+} rill_model_about;
+#define RILL_MODEL_ABOUT_INIT                                                                      \
+    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0 }
+RILL_API rill_status rill_model_get_about(const rill_model *, rill_model_about *);
+RILL_API rill_status rill_model_set_about(rill_model *, const rill_model_about *);
+/* Of this rank's rows, by their numbers in the file: the sum over the ranks, modulo 2^64, does not
+ * depend on their number. Local. */
+RILL_API rill_status rill_dataset_checksum(const rill_dataset *, uint64_t *out);
+
 /* Of this rank's rows: columns decision values each, and the predicted labels (either may be NULL).
  * Features that the model does not know count as 0. Local. */
 RILL_API rill_status rill_model_predict(const rill_model *, const rill_dataset *, double *decision,
@@ -224,9 +247,14 @@ typedef struct rill_metrics {
     double accuracy; /* share of right labels; NaN in regression */
     double auc;      /* area under the ROC curve of label[0]; NaN unless there are two classes */
     double mse;      /* mean squared error; NaN in classification */
+    double log_loss; /* mean of -log of the label's probability; NaN if there are none */
+    double r2;       /* 1 - mse / variance of the targets; NaN in classification */
+    uint64_t
+        unknown_rows; /* whose label the model does not know: they are wrong, and have no loss */
+    double unknown_label; /* the lowest of these */
 } rill_metrics;
 #define RILL_METRICS_INIT                                                                          \
-    { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0 }
+    { sizeof(rill_metrics), 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0.0 }
 /* Over the rows of all ranks; the same on all of them. Collective. */
 RILL_API rill_status rill_model_evaluate_on(rill_comm *, const rill_model *, const rill_dataset *,
                                             rill_metrics *);
@@ -239,16 +267,19 @@ RILL_API rill_status rill_model_evaluate(MPI_Comm, const rill_model *, const ril
 
 /* Minimises  C sum_i c_i loss(y_i, w x_i) + l2/2 |w|^2 + l1 |w|_1  over the rows of all ranks; c_i
  * is the weight of the row's class. With l2 = 1 and l1 = 0 this is LIBLINEAR's objective. Every
- * rank has all of the weights and its own rows. With more than two labels there is one such problem
- * per class, against the rest; objective and loss are their sums then. */
+ * rank has all of the weights and its own rows. With more than two labels the logistic loss is the
+ * cross entropy of the softmax of the classes' decision values; other losses, and "ovr", have one
+ * problem per class, against the rest: objective and loss are their sums then. */
 typedef struct rill_train_options {
     size_t size;
-    const char *loss;   /* a name from rill_loss_at; NULL: "logistic" */
-    const char *solver; /* a name from rill_solver_at; NULL: "sgd" */
-    const char *task; /* "classify", "regress"; NULL: classify, but regress under the loss "squared"
-                       * with more than two different labels */
+    const char *loss;   /* a name from rill_loss_at; NULL: "logistic", in regression "squared" */
+    const char *solver; /* a name from rill_solver_at; "auto": see rill_trainer_look; NULL: "sgd" */
+    /* "classify", "regress"; NULL: regress under the loss "squared" with more than two different
+     * labels, and where loss is NULL, too, and the labels look like numbers: some have a fraction,
+     * or there are more than 30, with fewer than 5 rows each; else classify. */
+    const char *task;
     double C, l2, l1;
-    double bias;               /* value of one more feature of every row; below 0: none */
+    double bias; /* value of one more feature of every row; below 0: none. See intercept */
     const char *class_weights; /* "balanced", or "label:weight,..."; NULL: all 1 */
     double valid_fraction; /* share of the rows to hold out, if there is no other validation set */
     uint64_t seed;
@@ -282,11 +313,20 @@ typedef struct rill_train_options {
     int threads; /* of a rank; the bits of the results do not depend on it. MPI must have been
                   * started with MPI_THREAD_FUNNELED for more than one */
     int profile; /* not 0: a barrier before each exchange tells waiting for slower ranks from it */
+
+    int intercept; /* not 0: there is a bias, 1 if it has no value, which is not regularised */
+    /* What each feature is divided by: "none" (NULL), "max": its largest magnitude, "std": its
+     * standard deviation. Weights and penalties are those of the scaled features, but in models. An
+     * intercept makes features that are the same in all rows count nothing. */
+    const char *scale;
+    const char *multiclass; /* "softmax", "ovr": one against the rest; NULL: softmax with the loss
+                             * "logistic", but ovr with the solver scd */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
-            NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0       \
+            NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0, 0,   \
+            NULL, NULL                                                                             \
     }
 
 typedef struct rill_train_report {
@@ -327,7 +367,26 @@ RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
                                          const rill_train_options *or_null, rill_trainer **out);
 #endif
 RILL_API rill_status rill_trainer_free(rill_trainer **);
-/* One pass over the data (sgd), over the coordinates (scd), or one step (newton). */
+/* What training does, where options have left it open. The solver "auto" is sgd with l1, with a
+ * loss without curvature, and with a reducer, staleness, local steps or coded values; else newton
+ * up to 30 million entries of a rank, times classes; else hybrid. A tolerance of 0 is 1e-6 then.
+ * Names live as long as the trainer. */
+typedef struct rill_train_look {
+    size_t size;
+    const char *task, *loss, *solver, *scale;
+    const char *multiclass; /* "softmax", "ovr"; "": two classes, or regression */
+    int labels;             /* 0 in regression */
+    uint64_t rows;          /* of all ranks, to train on */
+    uint64_t features;      /* without the bias */
+    double bias;            /* below 0: there is none */
+    int intercept;
+    uint64_t batch;
+} rill_train_look;
+#define RILL_TRAIN_LOOK_INIT                                                                       \
+    { sizeof(rill_train_look), "", "", "", "", "", 0, 0, 0, -1.0, 0, 0 }
+RILL_API rill_status rill_trainer_look(const rill_trainer *, rill_train_look *);
+/* One pass over the data (sgd, and the first of hybrid), over the coordinates (scd), or one step
+ * (newton). */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
 /* Epochs done, those before a checkpoint included. */
 RILL_API uint64_t rill_trainer_epochs(const rill_trainer *);
@@ -345,24 +404,33 @@ RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
+/* Of a checkpoint, also of an earlier version: C, decay, scale, solver, multiclass, bias and
+ * intercept that it was trained with; other options stay. So that a run that is resumed need not
+ * choose them again. Local. */
+RILL_API rill_status rill_checkpoint_options(const char *path, rill_train_options *);
+
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the
  * rows, each judged by its loss on another part; rows that the options hold out are not used. Where
- * the options' decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried
- * at a constant rate. With too few rows C is 1, and tries is 0. Collective, the same result on all
- * ranks. */
+ * the options' scale is "auto", which rill_trainer_create does not take, that is chosen with it.
+ * Where their decay is below 0 and the optimizer is adagrad under "1/t", the C found is also tried
+ * at a constant rate. With too few rows C is 1, the scale "max", and tries is 0. Collective, the
+ * same result on all ranks. */
 typedef struct rill_C_choice {
     size_t size;
     double C;
     int tries;
-    double tried[16], loss[16]; /* C of each try, and its loss on rows that were not trained on */
-    uint64_t rows;              /* of all ranks, trained on in a try */
+    /* C of each try with the scale taken, and its loss on rows that were not trained on */
+    double tried[16], loss[16];
+    uint64_t rows; /* of all ranks, trained on in a try */
     double seconds;
     double decay;           /* 0 where that was better, else that of the options */
     double tried_decay[16]; /* of each try */
+    const char *scale;      /* that of the options, unless it is "auto" */
+    double scale_loss[3];   /* the lowest of "none", "max" and "std"; 0: not tried */
 } rill_C_choice;
 #define RILL_C_CHOICE_INIT                                                                         \
     {                                                                                              \
-        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, { 0.0 }                         \
+        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", { 0.0 }          \
     }
 RILL_API rill_status rill_trainer_choose_C_on(rill_comm *, const rill_dataset *train,
                                               const rill_train_options *or_null, rill_C_choice *);

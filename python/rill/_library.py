@@ -196,6 +196,8 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_reducer_free": (pointer,),
         "rill_reducer_step": (pointer, pointer, pointer),
         "rill_reducer_step_stream": (pointer, pointer, pointer),
+        "rill_reducer_start_on": (pointer, pointer, pointer, pointer),
+        "rill_reducer_start_tensors_on": (pointer, c_int, pointer, pointer),
         "rill_reducer_step_on": (pointer, pointer, pointer, pointer),
         "rill_reducer_step_tensors_on": (pointer, c_int, pointer, pointer),
         "rill_reducer_move": (pointer, pointer, pointer),

@@ -76,8 +76,17 @@ class Step(Pending):
         return int(lib.rill_reducer_wait(self._reducer._live()))
 
 
+class BehindStep(Step):
+    """A step behind a stream, whose handle comes with each start."""
+
+    def start(self, stream: Optional[int] = None) -> "Step":
+        check(self._call(self._reducer._live(), *self._arguments, stream))
+        self._began()
+        return self
+
+
 class QueuedStep(Step):
-    """A step of ``step_on``. Waiting for one waits for all of its reducer."""
+    """A step of ``start_on`` or ``step_on``. Waiting for one waits for all of its reducer."""
 
     def test(self) -> bool:
         return self not in self._reducer._queue or self._end(super().test)
@@ -109,7 +118,8 @@ class Reducer:
 
     With ``memory="cuda"`` (and ``device=0``; the current one by default) they are in the memory of
     a CUDA device: tensors of PyTorch, and whatever has the CUDA array interface or DLPack. So are
-    residuals and the work. ``step_on`` is ordered by a stream of the device.
+    residuals and the work. ``start_on`` and ``step_on`` read the gradient behind the work of a
+    stream of the device.
     """
 
     def __init__(
@@ -138,7 +148,7 @@ class Reducer:
             )
         )
         comm._children.add(self)
-        self._queue: list[QueuedStep] = []  # of step_on, not known to be complete
+        self._queue: list[QueuedStep] = []  # of start_on and step_on, not known to be complete
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -197,17 +207,26 @@ class Reducer:
             lambda: update,
         )
 
-    def step_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
-        """A step in the order of a stream of the CUDA device (``memory="cuda"``), as NCCL has it:
-        returns at once, reads the gradient after what was given to the stream before, and the
-        update is there for what is given to it later. The host waits nowhere.
+    def start_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
+        """Starts a step behind the work of a stream of the CUDA device (``memory="cuda"``): returns
+        at once, and reads the gradient after what was given to the stream before. When what this
+        returns is complete the update is there for all streams. No stream waits for it.
 
         ``stream`` is a ``torch.cuda.Stream``, one of CuPy's, or the number of a cudaStream_t; by
         default PyTorch's current one for its tensors, else the legacy stream. Steps queue up. A
-        failure that comes late is raised by the next ``step_on``, or by ``wait()`` of what this
-        returns; the update is NaN then. ``wait()`` comes before any other use of the reducer. Needs
+        failure is raised by the next ``start_on``, or by ``wait()`` of what this returns; the
+        update is NaN then. ``wait()`` comes before any other use of the reducer. Collective.
+        """
+        return self._queue_step(lib.rill_reducer_start_on, gradient, update, stream)
+
+    def step_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
+        """As ``start_on``, in the order of the stream: the update is there for what is given to the
+        stream after the call. The call waits for it. Failures are told as by ``start_on``. Needs
         threads: ``comm.threads``. Collective.
         """
+        return self._queue_step(lib.rill_reducer_step_on, gradient, update, stream)
+
+    def _queue_step(self, call: Any, gradient: Any, update: Any, stream: Any) -> Step:
         self._see_queue()
         update = gradient if update is None else update
         with self._shares_errors:
@@ -215,28 +234,26 @@ class Reducer:
             target = buffer_of(update, "update", self.type, self.dim, True, self.device)
             arguments = (source.address, target.address, stream_handle(stream, gradient))
         kept = (source, target, stream)
-        step = QueuedStep(self, lib.rill_reducer_step_on, arguments, kept, lambda: update)
+        step = QueuedStep(self, call, arguments, kept, lambda: update)
         step.start()
         self._queue.append(step)
         return step
 
     def _see_queue(self) -> None:
-        """Lets go of what complete steps of step_on hold, and raises what they failed by."""
+        """Lets go of what complete steps of the queue hold, and raises what they failed by."""
         if self._queue:
             self._queue[-1].test()
 
-    def _prepare_on(self, tensors: Sequence[Any], stream: Any) -> Step:
-        """A step in place, on one tensor or several, that start() begins."""
+    def _prepare_on(self, tensors: Sequence[Any]) -> BehindStep:
+        """A step in place, on one tensor or several, that start() begins behind a stream."""
         with self._shares_errors:
             list_, kept, updates = self._tensors(tensors, None, ordered=False)
-            handle = stream_handle(stream, tensors[0])
         if len(list_) == 1 and list_[0].count == self.dim:
-            one = (list_[0].gradient, list_[0].update, handle)
-            return Step(self, lib.rill_reducer_step_on, one, (kept, stream), lambda: updates)
-        several = (len(list_), list_, handle)
-        return Step(
-            self, lib.rill_reducer_step_tensors_on, several, (kept, stream), lambda: updates
-        )
+            one = (list_[0].gradient, list_[0].update)
+            return BehindStep(self, lib.rill_reducer_start_on, one, kept, lambda: updates)
+        several = (len(list_), list_)
+        call = lib.rill_reducer_start_tensors_on
+        return BehindStep(self, call, several, kept, lambda: updates)
 
     def move(self, comm: Comm) -> bool:
         """Goes on on another communicator, after a rank died (``comm.shrink()``) or others joined,

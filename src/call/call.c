@@ -176,6 +176,7 @@ static void call_completed(rill__task *task) {
     if (!r->sequel.complete) return;
     if (task->ending) {
         atomic_store_explicit(&r->ended, RILL__CALL_ENDED, memory_order_release);
+        r->sequel.ended(r->sequel.whom);
         return;
     }
     rill_status status = r->sequel.complete(r->sequel.whom, task->status);
@@ -351,6 +352,7 @@ static rill_status prepare(rill_comm *comm, const rill__arguments *a, rill__mode
     r->only_agrees = NULL;
     r->takes_most = false;
     if (r->persistent) r->commits = (rill__commits){0};
+    r->joint = a->commits;
     r->task.life = RILL__IDLE;
     rill__task_show(&r->task, RILL__IDLE);
     r->task.status = RILL_OK;

@@ -21,6 +21,7 @@ typedef struct rill__sequel {
      * (rill__request_reserve); else NULL. Lock held, once the gate is open: gives the request its
      * input, and the failure of this rank, if any, with its detail. */
     rill_status (*enter)(void *whom, uint8_t *flags);
+    void (*ended)(void *whom); /* of such a call: RILL__CALL_ENDED is set; lock held */
 } rill__sequel;
 
 /* What has become of the sequel of such a call. */
@@ -39,6 +40,8 @@ typedef struct rill__arguments {
     uint64_t *first, *count;
     struct rill__feedback *feedback; /* reducers only */
     const rill__sequel *sequel;      /* the same; NULL: none */
+    rill__commits *commits; /* of several persistent requests that run one after the other, and of
+                               which another may serve a call on each rank; NULL: its own */
     const rill_options *options;
 } rill__arguments;
 
@@ -85,6 +88,7 @@ struct rill_request {
     rill__agree agree;
     bool stats_known;        /* task.nnz_sum and nnz_max are those of all ranks when it completes */
     rill__commits commits;   /* of a persistent request */
+    rill__commits *joint;    /* instead, where it shares them; else NULL */
     rill__traffic at_commit; /* while it commits */
 
     rill_stream

@@ -21,7 +21,7 @@ enum { FIRST_CALLS = 2 };
 
 /* Of the calls of its kind that end in order; NULL: it is none of them. */
 static rill__commits *commits_of(rill_request *r) {
-    if (r->persistent) return &r->commits;
+    if (r->persistent) return r->joint ? r->joint : &r->commits;
     rill__plan_key *key = r->blocking ? rill__plan_key_of(&r->comm->planner, &r->plan) : NULL;
     return key ? &key->commits : NULL;
 }

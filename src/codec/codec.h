@@ -49,5 +49,6 @@ extern const rill__index_codec rill__codec_raw;
 extern const rill__index_codec rill__codec_bitpack;
 extern const rill__index_codec rill__codec_elias_fano;
 extern const rill__index_codec rill__codec_bitmap;
+extern const rill__index_codec rill__codec_rice;
 
 #endif

@@ -43,7 +43,7 @@ static rill_status decode(unsigned index_bytes, const void *in, size_t bytes, ui
     if (count > range)
         return rill__fail(RILL_ERR_MESSAGE, "bitmap indices: more indices than the range");
     if (!rill__host()->codec->unpack_high_low(index_bytes, in, in, bytes, count, first, range, 0,
-                                              idx, used))
+                                              false, idx, used))
         return rill__fail(RILL_ERR_MESSAGE,
                           "bitmap indices: %zu bytes do not have %llu bits set, "
                           "or have them out of range",

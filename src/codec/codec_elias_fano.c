@@ -92,8 +92,8 @@ static rill_status decode(unsigned index_bytes, const void *in, size_t bytes, ui
     if (low_bits % 8 && at[low_bytes] >> low_bits % 8)
         return malformed("bits are set after the low bits");
     if (!rill__host()->codec->unpack_high_low(index_bytes, at + 1, at + 1 + low_bytes,
-                                              bytes - 1 - low_bytes, count, first, range, low, idx,
-                                              &high_used))
+                                              bytes - 1 - low_bytes, count, first, range, low,
+                                              false, idx, &high_used))
         return malformed("the high bits don't give ascending indices in range");
     *used = 1 + low_bytes + high_used;
     return RILL_OK;

@@ -4,8 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-static const rill__index_codec *const table[] = {&rill__codec_raw, &rill__codec_bitpack,
+static const rill__index_codec *const table[] = {&rill__codec_raw,        &rill__codec_bitpack,
                                                  &rill__codec_elias_fano, &rill__codec_bitmap,
+                                                 &rill__codec_rice,
 #ifdef RILL_TEST_CODECS /* rows of a test, which compiles this file itself */
                                                  RILL_TEST_CODECS
 #endif

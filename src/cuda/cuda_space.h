@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 3u
+#define RILL__CUDA_VERSION 4u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -124,8 +124,6 @@ typedef struct rill__cuda_table {
     int (*event_record)(void *event, void *stream);
     int (*event_done)(void *event, int *done);
     int (*stream_wait_event)(void *stream, void *event);
-    /* The stream goes on when *flag (4 bytes, page-locked or device memory) is at least value. */
-    int (*stream_wait_flag)(void *stream, void *flag, uint32_t value);
 
     /* ---- selection ---- */
     size_t (*topk_workspace)(int type, uint64_t n, uint64_t k);
@@ -244,11 +242,10 @@ typedef struct rill__cuda_table {
     int (*add_blocks)(int type, void *into, uint64_t block, const uint64_t *numbers,
                       const void *val, uint64_t count, void *stream);
 
-    /* ---- memory in the order of a stream: neither waits for other streams, which may wait for a
-     * flag ---- */
+    /* ---- memory in the order of a stream: neither waits for other streams ---- */
     int (*allocate_on)(size_t bytes, void **, void *stream);
     int (*release_on)(void *, void *stream);
-    /* Loads all kernels for the current device, before any stream waits for a flag. May wait. */
+    /* Loads all kernels for the current device: a first launch would wait for all streams. */
     int (*load)(void);
 } rill__cuda_table;
 

@@ -88,8 +88,7 @@ static bool is_device(const void *p) {
 
 static bool run_some();
 
-/* As CUDA's, it waits for all work that does not wait for a flag itself: some may still use the
- * memory. */
+/* As CUDA's, it waits for all work: some may still use the memory. */
 int release(void *at) {
     guard g(lock);
     if (!at) return OK;
@@ -227,7 +226,7 @@ int stream_capturing(void *at, int *out) {
     return *out = stream_at(at)->captured, OK;
 }
 
-/* ---- events and flags --------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------- */
 
 int event_create(void **out) { return *out = new event(), OK; }
 int event_free(void *at) { return delete (event *)at, OK; }
@@ -249,9 +248,6 @@ int stream_wait_event(void *on, void *at) {
     event *e = (event *)at;
     uint64_t number = e->recorded;
     return add(on, item{nullptr, [=] { return e->done >= number; }});
-}
-int stream_wait_flag(void *on, void *flag, uint32_t value) {
-    return add(on, item{nullptr, [=] { return *(volatile uint32_t *)flag >= value; }});
 }
 } // namespace emulate
 

@@ -1,4 +1,4 @@
-/* Streams, events, flags and memory of the emulated device (emulate_queue.cpp).
+/* Streams, events and memory of the emulated device (emulate_queue.cpp).
  *
  * What is given to a stream waits there in order. It runs as soon as it can be; or, where the
  * emulation is late (RILL_EMULATE_LATE=1), one piece at a time and only while somebody asks for an
@@ -32,7 +32,6 @@ int event_free(void *);
 int event_record(void *event, void *stream);
 int event_done(void *event, int *done);
 int stream_wait_event(void *stream, void *event);
-int stream_wait_flag(void *stream, void *flag, uint32_t value);
 } // namespace emulate
 
 #endif

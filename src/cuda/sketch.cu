@@ -73,8 +73,9 @@ __global__ void __launch_bounds__(THREADS) sketch_add_kernel(sketch_task t) {
     else ((float *)t.cells)[at] = narrow;
 }
 
-/* The bits of a double in an integer of the same order. */
+/* The bits of a double in an integer of the same order. All NaNs are at the upper end. */
 static __device__ __forceinline__ long long order_key(double x) {
+    if (x != x) return 0x7ff8000000000000;
     long long bits;
     memcpy(&bits, &x, 8);
     return bits < 0 ? bits ^ 0x7fffffffffffffffll : bits;

@@ -46,9 +46,6 @@ static int done(void *event, int *out) { return emulate::event_done(event, out);
 static int wait_event(void *stream, void *event) {
     return emulate::stream_wait_event(stream, event);
 }
-static int wait_flag(void *stream, void *flag, uint32_t value) {
-    return emulate::stream_wait_flag(stream, flag, value);
-}
 static int load() { return 0; }
 #define EMULATED 1
 #else
@@ -120,7 +117,7 @@ static int fill(void *to, int byte, size_t bytes, void *stream) {
     return cudaMemsetAsync(to, byte, bytes, (cudaStream_t)stream);
 }
 /* Streams share few queues of the device, those of one priority theirs: with the highest, work of
- * ours does not stand behind a user's stream that waits for it. */
+ * ours does not stand behind a user's. */
 static int stream_create(void **stream) {
     int least, greatest;
     RILL_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -149,26 +146,7 @@ static int done(void *event, int *out) {
 static int wait_event(void *stream, void *event) {
     return cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
 }
-/* The one call of the driver; asked for at run time, so that the library loads without one. */
-static int wait_flag(void *stream, void *flag, uint32_t value) {
-    typedef CUresult(CUDAAPI * wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-    static void *entry;
-    cudaDriverEntryPointQueryResult found;
-    if (!entry) {
-        RILL_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &entry, 12000,
-                                                       cudaEnableDefault, &found));
-        if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-    }
-    void *seen;
-    cudaPointerAttributes a;
-    RILL_CUDA_TRY(cudaPointerGetAttributes(&a, flag));
-    seen = a.devicePointer;
-    if (!seen) return cudaErrorInvalidValue;
-    CUresult result = ((wait_value)entry)((CUstream)stream, (CUdeviceptr)seen, value,
-                                          CU_STREAM_WAIT_VALUE_GEQ);
-    return result == CUDA_SUCCESS ? 0 : (int)result;
-}
-
+/* Calls of the driver are asked for at run time, so that the library loads without one. */
 template <class F> static int driver(const char *name, F *entry) {
     cudaDriverEntryPointQueryResult found;
     void *at = NULL;
@@ -177,8 +155,7 @@ template <class F> static int driver(const char *name, F *entry) {
     *entry = (F)at;
     return 0;
 }
-/* CUDA loads a kernel at its first launch, and waits for all streams then: for ever, if one waits
- * for what the launch is to bring. */
+/* CUDA loads a kernel at its first launch, and waits for all streams then. */
 static int load() {
     CUresult(CUDAAPI * module_of)(CUmodule *, CUfunction);
     CUresult(CUDAAPI * count_of)(unsigned *, CUmodule);
@@ -236,7 +213,6 @@ static rill__cuda_table make_table() {
     t.event_record = record;
     t.event_done = done;
     t.stream_wait_event = wait_event;
-    t.stream_wait_flag = wait_flag;
     t.allocate_on = allocate_on;
     t.release_on = release_on;
     t.load = load;

@@ -47,12 +47,16 @@ static rill_status reserve_memory(rill_reducer *r) {
     return RILL_OK;
 }
 
-rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill_request **request) {
+rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill__commits *commits,
+                                       rill_request **request) {
     rill_options o = rill__reducer_call_options(r);
     const rill_stream *in = r->choice == RILL__SEND_ALL ? &r->borrowed : r->selected;
-    rill__sequel sequel = {rill__reducer_complete, r, &r->stats,
+    rill__sequel sequel = {rill__reducer_complete,
+                           r,
+                           &r->stats,
                            r->space->is_host ? NULL : rill__reducer_reserve,
-                           later ? rill__reducer_enter : NULL};
+                           later ? rill__reducer_enter : NULL,
+                           later ? rill__reducer_news : NULL};
     rill__arguments a = {.collective = r->collective,
                          .in = r->space->is_host ? in : r->staged,
                          .out = r->result,
@@ -60,6 +64,7 @@ rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill_request
                          .root = -1,
                          .feedback = &r->feedback,
                          .sequel = &sequel,
+                         .commits = commits,
                          .options = &o};
     return rill__call(r->comm, &a, RILL__PERSISTENT, request);
 }
@@ -69,7 +74,7 @@ rill_status rill__reducer_prepare(rill_reducer *r) {
     if (r->request) RILL_TRY(rill__request_release(&r->request));
     r->feedback.k = r->k = rill__reducer_stage_k(r);
     RILL_TRY(reserve_memory(r));
-    RILL_TRY(rill__reducer_make_request(r, false, &r->request));
+    RILL_TRY(rill__reducer_make_request(r, false, NULL, &r->request));
     r->now = r->request;
     return RILL_OK;
 }

@@ -105,8 +105,9 @@ struct rill_reducer {
 /* rill_reducer_create with all vectors in a space; NULL: that of the options. */
 rill_status rill__reducer_create_in(rill_comm *, const rill__space *, rill_type, uint64_t dim,
                                     const rill_reducer_options *, rill_reducer **out);
-/* A request for steps; in the order of a stream, where later. */
-rill_status rill__reducer_make_request(rill_reducer *, bool later, rill_request **);
+/* A request for steps; behind a stream, where later. commits: see rill__arguments. */
+rill_status rill__reducer_make_request(rill_reducer *, bool later, rill__commits *commits,
+                                       rill_request **);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
 
@@ -122,7 +123,7 @@ rill__sequel_complete rill__reducer_complete;                   /* the last stag
 rill_status rill__reducer_enter(void *reducer, uint8_t *flags); /* rill__sequel.enter */
 rill_status rill__reducer_reserve(void *reducer); /* memory in the space for that stage */
 
-/* ---- reducer_on.c: steps in the order of a device's stream ---- */
+/* ---- reducer_on.c: steps behind the work of a device's stream ---- */
 typedef struct rill__on_step {
     struct rill__on_step *next;
     rill_request *request;
@@ -131,11 +132,23 @@ typedef struct rill__on_step {
     void *update;
     rill_tensor *tensors; /* n of them, a copy; or NULL */
     int n;
-    uint32_t number;    /* what the user's stream waits for */
-    rill_status failed; /* already when it was queued */
+    uint64_t number;              /* in the order of the calls */
+    struct rill__on_step *behind; /* whose gradient is to come as well (reducer_line.c) */
+    pthread_cond_t turn;          /* to be the first of them */
+    rill_status failed;           /* already when it was queued */
     char error[200];
 } rill__on_step;
 void rill__reducer_prepare_on(rill_reducer *, const rill__on_step *); /* reducer_step.c */
+/* The same in the caller's thread, and the start of the call; tensors as in queue. */
+rill_status rill__reducer_begin_on(rill_reducer *, const char *call, const rill__on_step *,
+                                   const rill_tensor *tensors, void *stream);
+/* ---- reducer_line.c ---- */
+uint64_t rill__reducer_next_number(void); /* of a step, in this process */
+/* Until the gradient is there; the reducer's operations come behind it from then on. */
+rill_status rill__reducer_await(const rill__space *, rill__on_step *);
+void rill__reducer_advance(rill_request *); /* until its call has ended */
+void rill__reducer_news(void *reducer);     /* rill__sequel.ended */
+/* ---- reducer_on.c ---- */
 /* Steps are queued, or were, and the user has not been told of their end. */
 bool rill__reducer_on_busy(const rill_reducer *);
 rill_status rill__reducer_on_wait(rill_reducer *);

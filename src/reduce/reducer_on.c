@@ -1,28 +1,25 @@
-/* Steps in the order of a device's stream.
+/* Steps behind the work of a device's stream.
  *
  * Idea. The call that queues a step does what fixes its order and nothing else: it records a mark
- * in the user's stream, takes the place of its collective in the order of calls (a request whose
- * gate is closed), and lets the stream wait for a flag. A thread of the reducer does the rest, step
- * by step: it polls for the mark, selects, opens the gate, advances the communicator's requests
- * until the call has ended, writes the update, and sets the flag. It waits for the device without
- * the communicator's lock. Whatever happens, the flag is set: a step that failed has an update of
- * NaNs, and the first failure is kept for who waits or tests.
- * Cost: while a step is under way, polls with naps of up to 50 us in between. */
+ * in the user's stream, and takes the place of its collective in the order of calls (a request
+ * whose gate is closed). A thread of the reducer does the rest, step by step: it polls for the
+ * mark, selects, opens the gate, advances the communicator's requests until the call has ended, and
+ * writes the update. It waits for the device without the communicator's lock. A step that failed
+ * has an update of NaNs, and the first failure is kept for who waits or tests. No stream waits for
+ * the host: CUDA has calls that wait for all streams with its lock held, a first launch among them,
+ * and the thread's own launches would wait behind these.
+ * Cost: while steps are under way, one thread polls (reducer_line.c). */
 #include "reduce/reducer.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
-
-enum { POLLS_WITH_YIELD = 20, SHORT_NAP = 2000, LONG_NAP = 50000 }; /* nanoseconds */
 
 typedef struct rill__on {
     pthread_mutex_t lock;
@@ -31,53 +28,17 @@ typedef struct rill__on {
     bool stop;
     rill__on_step *first, *last; /* in order; the first is under way */
     rill__on_step *idle;         /* over, with their requests and marks */
-    uint32_t number;             /* of the last step queued */
+    uint64_t number, over;       /* of the last step queued, and of the last that is over */
     bool untold;                 /* steps were queued since the user was told of an end */
     const rill_request *latest;
     rill_status failed; /* the first failure that nobody was told of */
     char error[200];
+    /* Which request a step gets depends on when steps end, which no other rank knows. */
+    rill__commits commits;
     rill_stream nothing; /* what a request is told of its input before there is one */
 } rill__on;
 
 /* ---- the thread --------------------------------------------------------------------------- */
-
-typedef struct pause {
-    int polls;
-    long nap;
-} pause_t;
-
-static void rest(pause_t *p) {
-    if (p->polls++ < POLLS_WITH_YIELD) {
-        sched_yield();
-        return;
-    }
-    struct timespec time = {.tv_nsec = p->nap};
-    nanosleep(&time, NULL);
-    p->nap = 2 * p->nap < LONG_NAP ? 2 * p->nap : LONG_NAP;
-}
-
-static void advance_until_ended(rill_request *q) {
-    rill__engine *engine = &q->comm->engine;
-    pause_t p = {0, SHORT_NAP};
-    while (atomic_load_explicit(&q->ended, memory_order_acquire) == RILL__NOT_ENDED) {
-        bool moved = false;
-        if (!atomic_load_explicit(&engine->waiting, memory_order_relaxed) &&
-            rill__trylock(engine)) {
-            moved = rill__engine_progress(engine);
-            rill__unlock(engine);
-        }
-        if (moved) p = (pause_t){0, SHORT_NAP};
-        else rest(&p);
-    }
-}
-
-static rill_status await_mark(const rill__space *space, void *mark) {
-    rill_status status;
-    pause_t p = {POLLS_WITH_YIELD, SHORT_NAP};
-    while ((status = space->order->reached(space, mark)) == RILL_IN_PROGRESS)
-        rest(&p);
-    return status == RILL_OK ? space->order->follow_mark(space, mark) : status;
-}
 
 static void keep_failure(rill__on *on, rill_status status, const char *text) {
     if (status == RILL_OK) return;
@@ -103,14 +64,14 @@ static void end_request(rill_request *q, rill_status status) {
 static void run_step(rill_reducer *r, rill__on_step *step) {
     rill_request *q = step->request;
     if (step->failed == RILL_OK) {
-        step->failed = await_mark(r->space, step->mark);
+        step->failed = rill__reducer_await(r->space, step);
         if (step->failed != RILL_OK)
             snprintf(step->error, sizeof step->error, "%s", rill_last_error());
     }
     r->now = q;
     rill__reducer_prepare_on(r, step);
     atomic_store_explicit(&q->open, true, memory_order_release);
-    advance_until_ended(q);
+    rill__reducer_advance(q);
     rill_status status = q->task.status;
     if (status != RILL_OK) rill__set_error(q->task.error);
     status = rill__reducer_complete(r, status);
@@ -122,7 +83,6 @@ static void run_step(rill_reducer *r, rill__on_step *step) {
         rill__space_wait(r->space);
         rill__set_error(detail);
     }
-    r->space->order->let_go(r->space, step->number);
     end_request(q, status);
 }
 
@@ -144,6 +104,7 @@ static void *work(void *argument) {
         pthread_mutex_lock(&on->lock);
         on->first = step->next;
         if (!on->first) on->last = NULL;
+        on->over++;
         step->next = on->idle;
         on->idle = step;
         pthread_cond_broadcast(&on->ended);
@@ -181,6 +142,7 @@ static rill_status start_thread(const char *call, rill_reducer *r) {
 static void free_step(rill_reducer *r, rill__on_step *step) {
     rill__request_release(&step->request);
     r->space->order->mark_free(r->space, step->mark);
+    pthread_cond_destroy(&step->turn);
     free(step->tensors);
     free(step);
 }
@@ -191,6 +153,7 @@ void rill__reducer_on_reset(rill_reducer *r) {
     rill__on_step *idle = r->on->idle;
     r->on->idle = NULL;
     r->on->latest = NULL;
+    r->on->commits = (rill__commits){0};
     pthread_mutex_unlock(&r->on->lock);
     for (rill__on_step *next; idle; idle = next) {
         next = idle->next;
@@ -270,21 +233,10 @@ const rill_request *rill__reducer_on_request(const rill_reducer *r) {
 /* What is wrong on all ranks alike: nothing is started. */
 static rill_status check(const char *call, const rill_reducer *r, void *stream) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
-    const rill__engine *engine = &r->comm->engine;
     if (!r->space->order)
         return rill__fail(RILL_ERR_UNSUPPORTED,
                           "%s: the reducer's memory is '%s', which has no streams", call,
                           r->space->name);
-    if (engine->link->simulated || !engine->threaded)
-        return rill__fail(RILL_ERR_UNSUPPORTED,
-                          "%s needs a thread that communicates: MPI_THREAD_MULTIPLE, and "
-                          "MPI_Init_thread gave less or was not asked for it",
-                          call);
-    if (r->choice == RILL__UNDECIDED)
-        return rill__fail(RILL_ERR_UNSUPPORTED,
-                          "%s: select 'auto' decides in the first step, with the other ranks: that "
-                          "must be rill_reducer_step",
-                          call);
     if (!rill__reducer_on_busy(r) && rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     bool captured = false;
@@ -306,8 +258,10 @@ static rill_status take_step(const char *call, rill_reducer *r, rill__on_step **
     if (step) return RILL_OK;
     step = rill__calloc(1, sizeof *step);
     if (!step) return rill__fail(RILL_ERR_MEMORY, "%s: out of memory", call);
+    pthread_cond_init(&step->turn, NULL);
     rill_status status = r->space->order->mark_create(r->space, &step->mark);
-    if (status == RILL_OK) status = rill__reducer_make_request(r, true, &step->request);
+    if (status == RILL_OK)
+        status = rill__reducer_make_request(r, true, &r->on->commits, &step->request);
     *out = step;
     if (status == RILL_OK) return RILL_OK;
     free_step(r, step);
@@ -342,23 +296,28 @@ static void push(rill__on *on, rill__on_step *step) {
     if (on->last) on->last->next = step;
     else on->first = step;
     on->last = step;
+    on->number++;
     on->latest = step->request;
     on->untold = true;
     pthread_cond_signal(&on->queued);
     pthread_mutex_unlock(&on->lock);
 }
 
+/* A thread of this process can do the rest. */
+static bool has_thread(const rill_reducer *r) {
+    const rill__engine *engine = &r->comm->engine;
+    return !engine->link->simulated && engine->threaded;
+}
+
 static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
                          const rill_tensor *tensors, void *stream) {
-    RILL_TRY(check(call, r, stream));
     if (!r->on) RILL_TRY(start_thread(call, r));
     rill__on_step *step;
     rill_status status = take_step(call, r, &step);
     if (status != RILL_OK) return give_up(r, status);
-    const rill__space_order *order = r->space->order;
+    step->number = rill__reducer_next_number();
     step->gradient = given.gradient;
     step->update = given.update;
-    step->number = ++r->on->number;
     if (tensors) {
         status = copy_tensors(call, step, given.n, tensors);
     } else {
@@ -368,7 +327,7 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
             status = rill__fail(RILL_ERR_ARGUMENT, "%s: %s is NULL", call,
                                 given.gradient ? "update" : "gradient");
     }
-    if (status == RILL_OK) status = order->record(r->space, step->mark, stream);
+    if (status == RILL_OK) status = r->space->order->record(r->space, step->mark, stream);
     step->failed = status;
     snprintf(step->error, sizeof step->error, "%s", status ? rill_last_error() : "");
     rill__lock(&r->comm->engine);
@@ -379,25 +338,82 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     rill__unlock(&r->comm->engine);
     char error[200];
     snprintf(error, sizeof error, "%s", step->error);
-    uint32_t number = step->number;
     push(r->on, step);
-    if (status != RILL_OK) { /* the others learn of it from the step */
-        rill__set_error(error);
-        return status;
-    }
-    return order->hold(r->space, stream, number);
+    if (status != RILL_OK) rill__set_error(error); /* the others learn of it from the step */
+    return status;
+}
+
+/* Where no thread may communicate, or the ranks have still to decide what they send, the call
+ * itself waits for the gradient and selects. */
+static rill_status start(const char *call, rill_reducer *r, rill__on_step given,
+                         const rill_tensor *tensors, void *stream) {
+    RILL_TRY(check(call, r, stream));
+    if (has_thread(r) && r->choice != RILL__UNDECIDED)
+        return queue(call, r, given, tensors, stream);
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
+    return rill__reducer_begin_on(r, call, &given, tensors, stream);
+}
+
+rill_status rill_reducer_start_on(rill_reducer *r, const void *gradient, void *update,
+                                  void *stream) {
+    return start("rill_reducer_start_on", r,
+                 (rill__on_step){.gradient = gradient, .update = update}, NULL, stream);
+}
+
+static rill_status start_tensors(const char *call, rill_reducer *r, int n,
+                                 const rill_tensor *tensors, void *stream) {
+    static const rill_tensor none;
+    bool wrong = n < 0 || (n && !tensors);
+    return start(call, r, (rill__on_step){.n = wrong ? 0 : n}, wrong || !tensors ? &none : tensors,
+                 stream);
+}
+
+rill_status rill_reducer_start_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
+                                          void *stream) {
+    return start_tensors("rill_reducer_start_tensors_on", r, n, tensors, stream);
+}
+
+/* The host waits for the step, but nobody is told of its end. */
+static rill_status finish(rill_reducer *r, rill_status status) {
+    rill__on *on = r->on;
+    if (!on) return status;
+    char error[200];
+    snprintf(error, sizeof error, "%s", status == RILL_OK ? "" : rill_last_error());
+    pthread_mutex_lock(&on->lock);
+    for (uint64_t number = on->number; on->over < number;)
+        pthread_cond_wait(&on->ended, &on->lock);
+    pthread_mutex_unlock(&on->lock);
+    if (status != RILL_OK) rill__set_error(error);
+    return status;
+}
+
+static rill_status check_step(const char *call, const rill_reducer *r) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
+    if (!has_thread(r))
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "%s needs a thread that communicates: MPI_THREAD_MULTIPLE, and "
+                          "MPI_Init_thread gave less or was not asked for it",
+                          call);
+    if (r->space->order && r->choice == RILL__UNDECIDED)
+        return rill__fail(RILL_ERR_UNSUPPORTED,
+                          "%s: select 'auto' decides in the first step, with the other ranks: that "
+                          "must be rill_reducer_step or rill_reducer_start_on",
+                          call);
+    return RILL_OK;
 }
 
 rill_status rill_reducer_step_on(rill_reducer *r, const void *gradient, void *update,
                                  void *stream) {
-    return queue("rill_reducer_step_on", r, (rill__on_step){.gradient = gradient, .update = update},
-                 NULL, stream);
+    static const char call[] = "rill_reducer_step_on";
+    RILL_TRY(check_step(call, r));
+    rill__on_step given = {.gradient = gradient, .update = update};
+    return finish(r, start(call, r, given, NULL, stream));
 }
 
 rill_status rill_reducer_step_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
                                          void *stream) {
-    static const rill_tensor none;
-    bool wrong = n < 0 || (n && !tensors);
-    return queue("rill_reducer_step_tensors_on", r, (rill__on_step){.n = wrong ? 0 : n},
-                 wrong || !tensors ? &none : tensors, stream);
+    static const char call[] = "rill_reducer_step_tensors_on";
+    RILL_TRY(check_step(call, r));
+    return finish(r, start_tensors(call, r, n, tensors, stream));
 }

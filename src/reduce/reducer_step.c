@@ -125,15 +125,21 @@ static rill_status prepare(rill_reducer *r, const char *call, const void *gradie
     return RILL_OK;
 }
 
-static rill_status begin(rill_reducer *r, const char *call, const void *gradient,
-                         const rill__target *target, bool blocking) {
+/* Behind what a stream of the device has been given. */
+static rill_status begin_behind(rill_reducer *r, const char *call, const void *gradient,
+                                const rill__target *target, bool blocking, void *stream) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     r->blocking = blocking;
-    RILL_TRY(prepare(r, call, gradient, target, rill__reducer_follow(r, NULL)));
+    RILL_TRY(prepare(r, call, gradient, target, rill__reducer_follow(r, stream)));
     start_call(r);
     return RILL_OK;
+}
+
+static rill_status begin(rill_reducer *r, const char *call, const void *gradient,
+                         const rill__target *target, bool blocking) {
+    return begin_behind(r, call, gradient, target, blocking, NULL);
 }
 
 /* ---- complete ----------------------------------------------------------------------------- */
@@ -409,7 +415,7 @@ static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
 /* Behind the mark of a user's stream: all that comes before the call. The user's memory is his
  * again only when the step is over, as in a blocking one. */
 void rill__reducer_prepare_on(rill_reducer *r, const rill__on_step *step) {
-    static const char call[] = "rill_reducer_step_on";
+    static const char call[] = "rill_reducer_start_on";
     rill__target target = {.dense = step->update, .tensors = step->tensors};
     const void *gradient = step->gradient;
     rill_status status = step->failed;
@@ -427,14 +433,14 @@ void rill__reducer_prepare_on(rill_reducer *r, const rill__on_step *step) {
 }
 
 static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
-                                 const rill_tensor *tensors, bool blocking) {
+                                 const rill_tensor *tensors, bool blocking, void *stream) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     rill__target target = {.tensors = tensors};
-    rill_status status = rill__reducer_follow(r, NULL);
+    rill_status status = rill__reducer_follow(r, stream);
     if (status == RILL_OK) status = fuse(r, call, n, tensors, &target);
-    if (status == RILL_OK) return begin(r, call, r->fused.data, &target, blocking);
+    if (status == RILL_OK) return begin_behind(r, call, r->fused.data, &target, blocking, stream);
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     if (status == RILL_ERR_MEMORY) keep_tensors(r, n, tensors);
@@ -444,11 +450,18 @@ static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
     return status;
 }
 
+rill_status rill__reducer_begin_on(rill_reducer *r, const char *call, const rill__on_step *step,
+                                   const rill_tensor *tensors, void *stream) {
+    if (tensors) return begin_tensors(r, call, step->n, tensors, false, stream);
+    return begin_behind(r, call, step->gradient, &(rill__target){.dense = step->update}, false,
+                        stream);
+}
+
 rill_status rill_reducer_start_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
-    return begin_tensors(r, "rill_reducer_start_tensors", n, tensors, false);
+    return begin_tensors(r, "rill_reducer_start_tensors", n, tensors, false, NULL);
 }
 
 rill_status rill_reducer_step_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
-    RILL_TRY(begin_tensors(r, "rill_reducer_step_tensors", n, tensors, true));
+    RILL_TRY(begin_tensors(r, "rill_reducer_step_tensors", n, tensors, true, NULL));
     return rill_reducer_wait(r);
 }

@@ -192,6 +192,10 @@ bool rill__engine_progress(rill__engine *engine) {
             before = task;
         }
         task = next;
+        /* Somebody wants to start a request, and a sweep over many may compute for long. */
+        if (moved && !engine->driven &&
+            atomic_load_explicit(&engine->waiting, memory_order_relaxed))
+            break;
     }
     if (moved) {
         engine->idle_polls = 0;

@@ -108,9 +108,10 @@ typedef struct rill__engine {
     uint64_t first_seq;   /* what random rounding counts from */
     pthread_mutex_t lock;
     bool threaded;
-    atomic_int waiting; /* callers that want the lock and did not get it at once */
-    atomic_int drivers; /* callers in rill__engine_wait; written under the lock */
-    rill__task *driven; /* what the caller who advances requests right now waits for */
+    atomic_bool stepping; /* a thread of a reducer's steps moves the requests on */
+    atomic_int waiting;   /* callers that want the lock and did not get it at once */
+    atomic_int drivers;   /* callers in rill__engine_wait; written under the lock */
+    rill__task *driven;   /* what the caller who advances requests right now waits for */
     rill__progress progress;
     rill__task *active, *active_last; /* in order of seq */
     rill__parcel *free_parcels[RILL__PARCEL_TIERS];

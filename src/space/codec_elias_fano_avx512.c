@@ -236,13 +236,14 @@ static inline bool emit_8(const uint16_t *position, unsigned n, uint64_t i, uint
 
 bool rill__unpack_high_low_avx512(unsigned index_bytes, const uint8_t *low_in,
                                   const uint8_t *high_in, size_t high_bytes, uint64_t count,
-                                  uint64_t first, uint64_t range, unsigned low, void *idx,
-                                  size_t *high_used) {
+                                  uint64_t first, uint64_t range, unsigned low, bool may_fall,
+                                  void *idx, size_t *high_used) {
     if (low > RILL__PACK_SIMD)
-        return index_bytes == 4 ? rill__unpack_high_low(4, low_in, high_in, high_bytes, count,
-                                                        first, range, low, idx, high_used)
-                                : rill__unpack_high_low(8, low_in, high_in, high_bytes, count,
-                                                        first, range, low, idx, high_used);
+        return index_bytes == 4
+                   ? rill__unpack_high_low(4, low_in, high_in, high_bytes, count, first, range, low,
+                                           may_fall, idx, high_used)
+                   : rill__unpack_high_low(8, low_in, high_in, high_bytes, count, first, range, low,
+                                           may_fall, idx, high_used);
     uint16_t position[64 * CHUNK_WORDS + 64];
     uint64_t i = 0, last = 0;
     bool falls = false;
@@ -256,7 +257,7 @@ bool rill__unpack_high_low_avx512(unsigned index_bytes, const uint8_t *low_in,
         if (i == count)
             return rill__high_low_end(high_in, 8 * at + position[n - 1], last, count, range, low,
                                       high_used) &&
-                   !falls;
+                   (may_fall || !falls);
     }
     return false;
 }

@@ -231,7 +231,8 @@ RILL__EACH_WIDTH bool rill__window_indices(unsigned index_bytes, const uint8_t *
 RILL__EACH_WIDTH bool rill__unpack_high_low(unsigned index_bytes, const uint8_t *low_in,
                                             const uint8_t *high_in, size_t high_bytes,
                                             uint64_t count, uint64_t first, uint64_t range,
-                                            unsigned low, void *idx, size_t *high_used) {
+                                            unsigned low, bool may_fall, void *idx,
+                                            size_t *high_used) {
     rill__high_low s = {0, 0, 0, 0};
     uint8_t position[RILL__WINDOW + 4];
     uint32_t part[RILL__WINDOW + 4];
@@ -256,7 +257,7 @@ RILL__EACH_WIDTH bool rill__unpack_high_low(unsigned index_bytes, const uint8_t 
         if (s.i == count)
             return rill__high_low_end(high_in, 8 * at + bit, s.last, count, range, low,
                                       high_used) &&
-                   !s.fallen;
+                   (may_fall || !s.fallen);
     }
     return false;
 }

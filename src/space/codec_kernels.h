@@ -33,16 +33,17 @@ typedef struct rill__codec_kernels {
     bool (*unpack_gaps)(unsigned index_bytes, const uint8_t *widths, const uint8_t *in,
                         uint64_t count, uint64_t first, uint64_t range, void *idx);
 
-    /* With x[i] = idx[i] - first - i, which never falls: the lower `low` bits of each x to
-     * low_out, and bit (x[i] >> low) + i of a bitmap to high_out. Returns the end of high_out.
+    /* With x[i] = idx[i] - first - i, whose high parts never fall: the lower `low` bits of each x
+     * to low_out, and bit (x[i] >> low) + i of a bitmap to high_out. Returns the end of high_out.
      * low_out has (count * low + 7) / 8 bytes and high_out may follow it at once. */
     uint8_t *(*pack_high_low)(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first,
                               unsigned low, uint8_t *low_out, uint8_t *high_out);
     /* The way back; the bitmap ends with the byte of its count-th bit, at most high_bytes. False
-     * when it does not, when x falls, or when an index leaves [first, first + range). */
+     * when it does not, when x falls (unless it may, within equal high parts), or when the last
+     * index leaves [first, first + range). */
     bool (*unpack_high_low)(unsigned index_bytes, const uint8_t *low_in, const uint8_t *high_in,
                             size_t high_bytes, uint64_t count, uint64_t first, uint64_t range,
-                            unsigned low, void *idx, size_t *high_used);
+                            unsigned low, bool may_fall, void *idx, size_t *high_used);
 
     /* n values of a type from and to f32; to nearest even. */
     void (*to_f32)(rill_type, const void *in, uint64_t n, float *out);

@@ -13,8 +13,8 @@ uint8_t *rill__pack_high_low_avx512(unsigned index_bytes, const void *idx, uint6
                                     uint8_t *high_out);
 bool rill__unpack_high_low_avx512(unsigned index_bytes, const uint8_t *low_in,
                                   const uint8_t *high_in, size_t high_bytes, uint64_t count,
-                                  uint64_t first, uint64_t range, unsigned low, void *idx,
-                                  size_t *high_used);
+                                  uint64_t first, uint64_t range, unsigned low, bool may_fall,
+                                  void *idx, size_t *high_used);
 
 void rill__to_f32_avx512(rill_type, const void *in, uint64_t n, float *out);
 void rill__from_f32_avx512(rill_type, const float *in, uint64_t n, void *out);

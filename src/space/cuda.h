@@ -37,8 +37,7 @@ typedef struct rill__cuda {
     int n_retired;
     rill__cuda_lane lane[2];
     int next_lane;
-    volatile uint32_t *flag; /* page-locked: what users' streams wait for */
-    rill_status failed;      /* sticky */
+    rill_status failed; /* sticky */
     char error[160];
 } rill__cuda;
 

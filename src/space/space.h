@@ -29,9 +29,6 @@ typedef struct rill__space_order {
     /* Operations from now on run behind what the stream has been given so far, or the mark. */
     rill_status (*follow)(const rill__space *, void *stream);
     rill_status (*follow_mark)(const rill__space *, void *mark);
-    /* The stream waits until let_go has been called with at least this number. */
-    rill_status (*hold)(const rill__space *, void *stream, uint32_t number);
-    void (*let_go)(const rill__space *, uint32_t number);
     rill_status (*capturing)(const rill__space *, void *stream, bool *);
 } rill__space_order;
 

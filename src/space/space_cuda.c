@@ -39,7 +39,7 @@ void rill__cuda_leave(const rill__cuda *c, int before) {
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
 static const rill__cuda_table *library; /* under the lock; loaded once, never unloaded */
 static rill__cuda *shared[MOST_DEVICES];
-static bool loaded[MOST_DEVICES]; /* all kernels: nothing of ours waits for a user's stream */
+static bool loaded[MOST_DEVICES]; /* all kernels: a first launch would wait for all streams */
 
 /* Beside this library, or in lib/ beside the program's folder. */
 static void *open_beside(const char *folder_of, const char *name) {
@@ -367,13 +367,12 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
                              .state = c};
     int before = rill__cuda_enter(c), error = 0;
     void *words = NULL, *seen = NULL;
-    if (!loaded[device]) loaded[device] = t->load() == 0;
-    if (!loaded[device]) c->space.order = NULL; /* a driver that cannot: no steps in its order */
+    if (!loaded[device]) loaded[device] = t->load() == 0; /* else at their first launch */
     if (!for_all) error = t->stream_create(&c->stream);
     if (!error) error = t->event_create(&c->follows);
     if (!error) error = t->allocate(WORDS, &words);
     c->words = words;
-    if (!error) error = t->allocate_host(2 * WORDS, &seen);
+    if (!error) error = t->allocate_host(WORDS, &seen);
     c->seen = seen;
     rill__cuda_leave(c, before);
     if (error) {
@@ -383,8 +382,6 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
         destroy(c);
         return status;
     }
-    memset(c->seen, 0, 2 * WORDS);
-    c->flag = (volatile uint32_t *)(void *)(c->seen + WORDS);
     *out = c;
     return RILL_OK;
 }

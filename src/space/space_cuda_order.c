@@ -1,8 +1,6 @@
 /* The order of an instance's work and that of users' streams. */
 #include "space/cuda.h"
 
-#include <stdatomic.h>
-
 static rill_status report(rill__cuda *c, int error, const char *what) {
     if (!error) return RILL_OK;
     return rill__fail(error == 2 ? RILL_ERR_MEMORY : RILL_ERR_IO, "CUDA: %s (%s, device %d)",
@@ -50,22 +48,6 @@ static rill_status follow(const rill__space *s, void *stream) {
     return follow_mark(s, rill__cuda_of(s)->follows);
 }
 
-static rill_status hold(const rill__space *s, void *stream, uint32_t number) {
-    rill__cuda *c = rill__cuda_of(s);
-    int before = rill__cuda_enter(c);
-    int error = c->table->stream_wait_flag(stream, (void *)(uintptr_t)c->flag, number);
-    rill__cuda_leave(c, before);
-    return report(c, error, "a flag in the user's stream");
-}
-
-/* After the work that the flag stands for: the caller has waited for it. */
-static void let_go(const rill__space *s, uint32_t number) {
-    rill__cuda *c = rill__cuda_of(s);
-    atomic_thread_fence(memory_order_release);
-    *c->flag = number;
-    atomic_thread_fence(memory_order_seq_cst);
-}
-
 static rill_status capturing(const rill__space *s, void *stream, bool *yes) {
     rill__cuda *c = rill__cuda_of(s);
     int answer = 0, before = rill__cuda_enter(c);
@@ -75,5 +57,5 @@ static rill_status capturing(const rill__space *s, void *stream, bool *yes) {
     return report(c, error, "the user's stream");
 }
 
-const rill__space_order rill__cuda_order = {mark_create, mark_free, record, reached,  follow,
-                                            follow_mark, hold,      let_go, capturing};
+const rill__space_order rill__cuda_order = {mark_create, mark_free,   record,   reached,
+                                            follow,      follow_mark, capturing};

@@ -49,18 +49,35 @@ rill_status rill__file_open_alone(const char *path, rill__file *file) {
     return RILL_OK;
 }
 
+rill_status rill__file_check(const char *path) {
+    struct stat info;
+    if (!strcmp(path, "-"))
+        return rill__data_fail(RILL_ERR_IO, "-: data are not read from standard input, since ranks "
+                                            "read a file from several places: save them first");
+    if (stat(path, &info) || S_ISREG(info.st_mode)) return RILL_OK; /* to open tells why not */
+    if (S_ISDIR(info.st_mode))
+        return rill__data_fail(RILL_ERR_IO,
+                               "%s: is a folder: name a file in it, or put its files "
+                               "together (cat %s/* > FILE)",
+                               path, path);
+    return rill__data_fail(RILL_ERR_IO,
+                           "%s: is not a regular file, and ranks read one from several "
+                           "places: save it first (cat %s > FILE)",
+                           path, path);
+}
+
 rill_status rill__file_open(const void *mpi, const char *path, rill__file *file) {
     return mpi ? rill__mpi_file_open(mpi, path, file) : rill__file_open_alone(path, file);
 }
 
 void rill__file_close(rill__file *file) {
-    if (file->mpi) rill__mpi_file_close(file);
+    if (file->is_mpi) rill__mpi_file_close(file);
     if (file->fd >= 0) close(file->fd);
     file->fd = -1;
 }
 
 rill_status rill__file_read(const rill__file *file, uint64_t offset, void *into, size_t n) {
-    if (file->mpi) return n ? rill__mpi_file_read(file, offset, into, n) : RILL_OK;
+    if (file->is_mpi) return n ? rill__mpi_file_read(file, offset, into, n) : RILL_OK;
     char *at = into;
     while (n) {
         ssize_t got = pread(file->fd, at, n, (off_t)offset);

@@ -99,12 +99,15 @@ rill_status rill__parse_lines(rill__parser *, const char *text, const char *end)
 typedef struct rill__file {
     const char *path;
     uint64_t size;
-    void *mpi; /* NULL: by fd */
+    bool is_mpi;
+    uint64_t mpi; /* an MPI_File: where there is MPI it needs no memory of its own */
     int fd;
 } rill__file;
 
 /* With MPI-IO, collective, where the ranks have MPI; else by this process alone. */
 rill_status rill__file_open(const void *mpi, const char *path, rill__file *);
+/* Whether it can be data: not a folder or a pipe, with what to do instead. */
+rill_status rill__file_check(const char *path);
 rill_status rill__file_open_alone(const char *path, rill__file *);
 void rill__file_close(rill__file *);
 /* Exactly n bytes. */

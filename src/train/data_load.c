@@ -171,10 +171,11 @@ static rill_status load_binary(rill_comm *comm, const char *path, const rill_dat
 
 static rill_status load(rill_comm *comm, const void *mpi, const char *path,
                         const rill_data_options *options, rill_dataset *set) {
-    rill__file file;
+    rill__file file = {.path = path, .fd = -1};
     rill__format format = RILL__TEXT;
     double start = rill__now();
-    rill_status status = rill__data_agree(comm, rill__file_open(mpi, path, &file));
+    rill_status status = rill__data_agree(comm, rill__file_check(path));
+    if (status == RILL_OK) status = rill__data_agree(comm, rill__file_open(mpi, path, &file));
     if (status == RILL_OK) {
         set->report.file_bytes = file.size;
         status = rill__data_agree(comm, rill__file_format(&file, &format));

@@ -4,15 +4,24 @@
 
 #include "train/data_internal.h"
 
+enum { RILL__MODEL_WORD = 24, RILL__ABOUT = 1024 };
+
 struct rill_model {
     char solver_type[32];
     bool regression, probability;
+    bool softmax; /* probabilities are those of all columns together */
     uint64_t features;
     int columns, labels;
     double *label;
     double bias;
-    double *weight; /* (features + (bias >= 0)) * columns */
+    double *weight;         /* (features + (bias >= 0)) * columns */
+    rill_model_about about; /* but for the names, which follow; "": unknown */
+    char loss[RILL__MODEL_WORD], scale[RILL__MODEL_WORD], multiclass[RILL__MODEL_WORD];
 };
+/* The lines behind the weights: model_about.c. Nothing is printed of a model that knows nothing; a
+ * line is changed in reading, and false means that it is wrong. */
+void rill__model_print_about(const rill_model *, char *text, size_t size);
+bool rill__model_read_about(rill_model *, char *line);
 /* A model of so many bytes of text at most. */
 rill_status rill__model_read(FILE *, const char *path, uint64_t bytes, rill_model **out);
 rill_status rill__model_create(uint64_t features, int columns, int labels, double bias,

@@ -1,5 +1,5 @@
-/* LIBLINEAR's model files: a few lines "name value...", then "w" and a line of weights per
- * feature. */
+/* LIBLINEAR's model files: a few lines "name value...", then "w" and a line of weights per feature;
+ * and behind them lines of our own, which it does not read. */
 #include "core/text.h"
 #include "train/data_number.h"
 #include "train/model.h"
@@ -21,6 +21,7 @@ rill_status rill__model_create(uint64_t features, int columns, int labels, doubl
         m->columns = columns;
         m->labels = labels;
         m->bias = bias;
+        m->about = (rill_model_about)RILL_MODEL_ABOUT_INIT;
         m->label = calloc((size_t)labels + 1, sizeof *m->label);
         if (!__builtin_mul_overflow(features + (bias >= 0), (uint64_t)columns, &cells) &&
             cells < SIZE_MAX / sizeof(double))
@@ -91,6 +92,9 @@ rill_status rill_model_save(const rill_model *m, const char *path) {
         }
         if (status == RILL_OK) status = rill__output_write(out, "\n", 1);
     }
+    char about[RILL__ABOUT];
+    rill__model_print_about(m, about, sizeof about);
+    if (status == RILL_OK) status = write_text(out, about);
     rill_status closed = rill__output_close(out, status == RILL_OK);
     return status == RILL_OK ? closed : status;
 }
@@ -224,8 +228,16 @@ static rill_status read_weights(model_reader *r, rill_model *m) {
                 return bad(r, "not a weight", at);
         if (at[strspn(at, " \t")]) return bad(r, "more weights than columns", at);
     }
-    while (next_line(r))
-        if (r->line[0]) return bad(r, "more lines than features", r->line);
+    bool described = false;
+    while (next_line(r)) {
+        if (!described && r->line[0] && strcmp(r->line, "# rill"))
+            return bad(r, "more lines than features", r->line);
+        char line[96];
+        snprintf(line, sizeof line, "%s", r->line);
+        if (described && line[0] && !rill__model_read_about(m, line))
+            return bad(r, "not a setting of a model", r->line);
+        described |= !strcmp(r->line, "# rill");
+    }
     return RILL_OK;
 }
 

@@ -76,9 +76,11 @@ rill_status rill_model_probabilities(const rill_model *m, const double *decision
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "a model of type %s has no probabilities: the loss must be logistic",
                                m->solver_type);
-    double sum = 0;
+    double sum = 0, most = decision[0];
+    for (int c = 1; c < m->columns; c++)
+        most = fmax(most, decision[c]);
     for (int c = 0; c < m->columns; c++)
-        sum += probability[c] = 1 / (1 + exp(-decision[c]));
+        sum += probability[c] = m->softmax ? exp(decision[c] - most) : 1 / (1 + exp(-decision[c]));
     if (m->columns == 1) probability[1] = 1 - probability[0];
     else
         for (int c = 0; c < m->columns; c++)
@@ -143,29 +145,65 @@ rill_status rill__train_auc(rill_comm *comm, uint64_t n, const double *score,
     return status;
 }
 
+enum { RIGHT, ERRORS, ROWS, LOSS, TARGETS, SQUARES, UNKNOWN, SUMS };
+
+static int find_label(const rill_model *m, double label) {
+    for (int i = 0; i < m->labels; i++)
+        if (m->label[i] == label) return i;
+    return -1;
+}
+
+/* Adds a row; p has room for the probabilities. */
+static void measure_row(const rill_model *m, const double *z, double label, double *p, double *sums,
+                        double *unknown) {
+    sums[RIGHT] += !m->regression && label_of(m, z) == label;
+    sums[ERRORS] += (z[0] - label) * (z[0] - label);
+    sums[TARGETS] += label;
+    sums[SQUARES] += label * label;
+    int at = m->regression ? 0 : find_label(m, label);
+    if (at < 0) {
+        sums[UNKNOWN]++;
+        *unknown = fmin(*unknown, label);
+    } else if (m->probability && rill_model_probabilities(m, z, p) == RILL_OK)
+        sums[LOSS] -= log(fmax(p[at], 1e-300));
+}
+
+static void conclude(const rill_model *m, const double *sums, double unknown,
+                     rill_metrics *metrics) {
+    double rows = sums[ROWS], mean = sums[TARGETS] / rows, known = rows - sums[UNKNOWN];
+    double variance = sums[SQUARES] / rows - mean * mean;
+    metrics->rows = (uint64_t)rows;
+    metrics->accuracy = m->regression ? NAN : sums[RIGHT] / rows;
+    metrics->mse = m->regression ? sums[ERRORS] / rows : NAN;
+    metrics->r2 = m->regression && variance > 0 ? 1 - metrics->mse / variance : NAN;
+    metrics->log_loss = m->probability && !m->regression && known > 0 ? sums[LOSS] / known : NAN;
+    metrics->unknown_rows = (uint64_t)sums[UNKNOWN];
+    metrics->unknown_label = sums[UNKNOWN] > 0 ? unknown : NAN;
+    metrics->auc = NAN;
+}
+
 static rill_status measure(rill_comm *comm, const rill_model *m, const rill_dataset *set,
                            rill_metrics *metrics) {
     rill_data_view d = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(set, &d)); /* cannot fail: set is one */
-    double *z = malloc((size_t)m->columns * sizeof *z);
+    double *z = malloc(2 * ((size_t)m->columns + 2) * sizeof *z);
     double *score = malloc(((size_t)d.rows + 1) * sizeof *score);
     uint8_t *positive = malloc((size_t)d.rows + 1);
     rill_status status = z && score && positive ? RILL_OK : rill__data_memory("metrics");
-    double sums[3] = {0, 0, (double)d.rows};
+    double sums[SUMS] = {0}, unknown = INFINITY;
+    sums[ROWS] = (double)d.rows;
     for (uint64_t i = 0; status == RILL_OK && i < d.rows; i++) {
         decide(m, &d, i, z);
         score[i] = z[0];
         positive[i] = m->labels && d.label[i] == m->label[0];
-        sums[0] += !m->regression && label_of(m, z) == d.label[i];
-        sums[1] += (z[0] - d.label[i]) * (z[0] - d.label[i]);
+        measure_row(m, z, d.label[i], z + m->columns + 2, sums, &unknown);
     }
     status = rill__data_agree(comm, status);
-    if (status == RILL_OK) status = rill__sum_f64(comm, sums, 3);
+    double minus_least = -unknown;
+    if (status == RILL_OK) status = rill__sum_f64(comm, sums, SUMS);
+    if (status == RILL_OK) status = rill__most_f64(comm, &minus_least, 1);
     if (status == RILL_OK) {
-        metrics->rows = (uint64_t)sums[2];
-        metrics->accuracy = m->regression ? NAN : sums[0] / sums[2];
-        metrics->mse = m->regression ? sums[1] / sums[2] : NAN;
-        metrics->auc = NAN;
+        conclude(m, sums, -minus_least, metrics);
         if (m->labels == 2 && m->columns == 1)
             status = rill__train_auc(comm, d.rows, score, positive, &metrics->auc);
     }
@@ -179,7 +217,7 @@ static rill_status check_evaluate(const rill_model *m, const rill_dataset *set,
                                   const rill_metrics *metrics) {
     if (!m || !set || !metrics)
         return null_argument("rill_model_evaluate", !m ? "model" : !set ? "set" : "metrics");
-    if (metrics->size != sizeof *metrics)
+    if (metrics->size < sizeof(size_t) || metrics->size > sizeof *metrics)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_evaluate: metrics.size = %zu",
                                metrics->size);
     return RILL_OK;
@@ -187,6 +225,10 @@ static rill_status check_evaluate(const rill_model *m, const rill_dataset *set,
 
 rill_status rill_model_evaluate_on(rill_comm *comm, const rill_model *m, const rill_dataset *set,
                                    rill_metrics *metrics) {
+    rill_metrics full = RILL_METRICS_INIT;
     RILL_TRY_DATA(rill__data_agree(comm, check_evaluate(m, set, metrics)));
-    return measure(comm, m, set, metrics);
+    RILL_TRY_DATA(measure(comm, m, set, &full));
+    full.size = metrics->size;
+    memcpy(metrics, &full, full.size);
+    return RILL_OK;
 }

@@ -35,4 +35,4 @@ rill_status rill__mpi_file_read(const rill__file *file, uint64_t offset, void *i
     (void)file, (void)offset, (void)into, (void)n;
     return none();
 }
-void rill__mpi_file_close(rill__file *file) { file->mpi = NULL; }
+void rill__mpi_file_close(rill__file *file) { file->is_mpi = false; }

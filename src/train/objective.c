@@ -57,11 +57,22 @@ void rill__row_share(const rill__objective *o, uint64_t row, int thread, uint64_
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-void rill__row_decide(const rill_data_view *data, uint64_t row, const float *w, int columns,
-                      double *z) {
+const float *rill__objective_fold(const rill__objective *o, const float *w, float *room) {
+    if (!o->factor) return w;
+    uint64_t columns = (uint64_t)o->columns;
+    for (uint64_t j = 0; j < o->features; j++)
+        for (uint64_t c = 0; c < columns; c++)
+            room[j * columns + c] = w[j * columns + c] * o->factor[j];
+    return room;
+}
+
+void rill__row_decide(const rill__objective *o, const rill_data_view *data, uint64_t row,
+                      const float *w, double *z) {
     const uint32_t *index = data->index32;
     const float *value = data->value;
+    const float *bias = w + (o->features - 1) * (uint64_t)o->columns;
     uint64_t first = data->row[row], last = data->row[row + 1];
+    int columns = o->columns;
     if (columns == 1) { /* four sums, so that one addition need not wait for the other */
         double a = 0, b = 0, c = 0, d = 0;
         uint64_t e = first;
@@ -74,21 +85,47 @@ void rill__row_decide(const rill_data_view *data, uint64_t row, const float *w, 
         for (; e < last; e++)
             a += (double)w[index[e]] * value[e];
         z[0] = (a + b) + (c + d);
+        if (o->bias >= 0) z[0] += bias[0] * o->bias;
         return;
     }
     memset(z, 0, (size_t)columns * sizeof *z);
     for (uint64_t e = first; e < last; e++)
         for (int c = 0; c < columns; c++)
             z[c] += (double)w[(uint64_t)index[e] * (uint64_t)columns + (uint64_t)c] * value[e];
+    for (int c = 0; o->bias >= 0 && c < columns; c++)
+        z[c] += bias[c] * o->bias;
 }
 
-static double row_loss(const rill__objective *o, const rill__part_rows *rows, uint64_t row,
-                       const double *z) {
-    float target = rows->target[row];
-    double loss = 0;
+/* -log of the target's share of exp(z). Of a label that no train row has: the largest of any. */
+static double cross_entropy(const rill__objective *o, float target, const double *z, double *slope,
+                            float *probability) {
+    double most = z[0], least = z[0], sum = 0;
+    for (int c = 1; c < o->columns; c++) {
+        most = fmax(most, z[c]);
+        least = fmin(least, z[c]);
+    }
+    double right = target >= 0 ? z[(int)target] : least;
     for (int c = 0; c < o->columns; c++)
-        loss += o->loss->value(z[c], rill__row_y(o, target, c));
-    return loss * rill__row_weight(o, target);
+        sum += exp(z[c] - most);
+    for (int c = 0; (slope || probability) && c < o->columns; c++) {
+        double p = exp(z[c] - most) / sum;
+        if (probability) probability[c] = (float)p;
+        if (slope) slope[c] = p - (target == (float)c);
+    }
+    return log(sum) + most - right;
+}
+
+double rill__row_loss(const rill__objective *o, float target, const double *z, double *slope,
+                      float *curvature) {
+    if (o->softmax) return cross_entropy(o, target, z, slope, curvature);
+    double loss = 0;
+    for (int c = 0; c < o->columns; c++) {
+        double at = z[c], y = rill__row_y(o, target, c);
+        loss += o->loss->value(at, y);
+        if (slope) slope[c] = o->loss->slope(at, y);
+        if (curvature) curvature[c] = (float)o->loss->curvature(at, y);
+    }
+    return loss;
 }
 
 static int best_column(const double *z, int columns) {
@@ -115,8 +152,9 @@ static void look_at_rows(void *context, int thread, int threads) {
     uint64_t last = rill__pool_cut(look->rows->n, thread + 1, threads);
     for (uint64_t i = rill__pool_cut(look->rows->n, thread, threads); i < last; i++) {
         uint64_t row = rill__row_at(look->rows, i);
-        rill__row_decide(&look->rows->data, row, look->w, o->columns, z);
-        look->loss[i] = row_loss(o, look->rows, row, z);
+        float target = look->rows->target[row];
+        rill__row_decide(o, &look->rows->data, row, look->w, z);
+        look->loss[i] = rill__row_loss(o, target, z, NULL, NULL) * rill__row_weight(o, target);
         if (look->score) look->score[i] = z[0];
         if (look->best) look->best[i] = best_column(z, o->columns);
     }
@@ -125,15 +163,14 @@ static void look_at_rows(void *context, int thread, int threads) {
 rill_status rill__objective_look(const rill__objective *o, const rill__part_rows *rows,
                                  const float *w, double *loss, double *score, int *best) {
     size_t cells = (size_t)rill__pool_threads(o->pool) * (size_t)o->columns;
-    row_look look = {o,
-                     rows,
-                     w,
-                     malloc(cells * sizeof(double)),
-                     malloc(((size_t)rows->n + 1) * sizeof(double)),
-                     score,
-                     best};
-    rill_status status = look.z && look.loss ? RILL_OK : rill__data_memory("losses");
+    row_look look = {.objective = o, .rows = rows, .score = score, .best = best};
+    float *room = o->factor ? malloc((size_t)o->n * sizeof *room) : NULL;
+    look.z = malloc(cells * sizeof(double));
+    look.loss = malloc(((size_t)rows->n + 1) * sizeof(double));
+    rill_status status = look.z && look.loss && (room || !o->factor) ? RILL_OK
+                                                                     : rill__data_memory("losses");
     if (status == RILL_OK) {
+        look.w = rill__objective_fold(o, w, room);
         rill__pool_run(o->pool, look_at_rows, &look);
         *loss = 0;
         for (uint64_t i = 0; i < rows->n; i++)
@@ -141,12 +178,13 @@ rill_status rill__objective_look(const rill__objective *o, const rill__part_rows
     }
     free(look.z);
     free(look.loss);
+    free(room);
     return status;
 }
 
 double rill__objective_penalty(const rill__objective *o, const float *weights) {
     double squares = 0, sizes = 0;
-    for (uint64_t j = 0; j < o->n; j++) {
+    for (uint64_t j = 0; j < o->penalised; j++) {
         double w = weights[j];
         squares += w * w;
         sizes += fabs(w);

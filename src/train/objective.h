@@ -1,6 +1,10 @@
 /* What training minimises, and all that a solver may ask of it:
  *     C sum over the rows of all ranks of loss(x w, y) + l2/2 |w|^2 + l1 |w|_1
  *
+ * Rows are the data's with each feature times its factor, and with the bias as their last feature:
+ * neither needs a copy of the data. Factors go into the weights before a pass over the rows, and
+ * into a sum after it, so that they cost nothing for an entry.
+ *
  *   losses     value and derivatives of one row's loss            loss_table.c
  *   rows       decision values, sides, weights; who computes what  here, objective.c
  *   value      on all ranks                                        objective.c
@@ -45,10 +49,16 @@ typedef struct rill__objective {
     const rill__loss *loss;
     double C, l2, l1;
     bool regression;
+    bool softmax;            /* the columns are one problem: the loss is the cross entropy */
     int columns;             /* problems side by side: 1, or one per class */
     int labels;              /* 0 in regression */
     double *class_weight;    /* of each label; NULL: all 1 */
-    uint64_t features, n;    /* n: weights, features * columns */
+    uint64_t features, n;    /* n: weights, features * columns; the bias is the last feature */
+    uint64_t penalised;      /* the first of the weights, which l2 and l1 apply to */
+    double bias;             /* its value in every row; below 0: there is none */
+    float *factor;           /* of each feature; NULL: 1 */
+    float *shift, *spread;   /* means, by the bias, and variances of features that many rows have,
+                              * of others 0; NULL: not needed */
     uint64_t total_rows;     /* over all ranks */
     rill__part_rows rows;    /* of this rank */
     const rill_dataset *set; /* that they are from */
@@ -68,8 +78,22 @@ static inline double rill__row_weight(const rill__objective *o, float target) {
 static inline uint64_t rill__row_at(const rill__part_rows *rows, uint64_t i) {
     return rows->list ? rows->list[i] : i;
 }
-/* z[column] of a row under plain weights. */
-void rill__row_decide(const rill_data_view *, uint64_t row, const float *w, int columns, double *z);
+/* z[column] of a row under plain weights that have the factors in them: rill__objective_fold. */
+void rill__row_decide(const rill__objective *, const rill_data_view *, uint64_t row, const float *w,
+                      double *z);
+/* The row's loss at z, without its weight. slope (which may be z) and curvature get its derivatives
+ * by column, under softmax the probabilities instead of curvatures; either may be NULL. */
+double rill__row_loss(const rill__objective *, float target, const double *z, double *slope,
+                      float *curvature);
+/* Weights times factors: w itself where there are none, else in room, of n. */
+const float *rill__objective_fold(const rill__objective *, const float *w, float *room);
+/* Whether a thread has the bias: the one with the last features. */
+static inline bool rill__has_bias(const rill__objective *o, int thread) {
+    return o->bias >= 0 && thread + 1 == rill__pool_threads(o->pool);
+}
+static inline float rill__factor(const rill__objective *o, uint64_t feature) {
+    return o->factor ? o->factor[feature] : 1;
+}
 /* The entries [*first, *last) of a row that belong to a thread. */
 void rill__row_share(const rill__objective *, uint64_t row, int thread, uint64_t *first,
                      uint64_t *last);

@@ -19,17 +19,27 @@
 
 enum { SAMPLE = 1000, ITERATIONS = 10 };
 
+/* A row's value of a feature as it counts. */
+static double entry(const rill__objective *o, uint64_t e) {
+    const rill_data_view *d = &o->rows.data;
+    return (double)d->value[e] * rill__factor(o, d->index32[e]);
+}
+
 /* into (0 before) += X' z; then z = X into, and into = 0 again. Returns |z|. */
 static double multiply(const rill__objective *o, uint64_t rows, float *into, double *z) {
     const rill_data_view *d = &o->rows.data;
-    double squares = 0;
+    double squares = 0, bias = 0;
     for (uint64_t i = 0; i < rows; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
-            into[d->index32[e]] += (float)z[i] * d->value[e];
+            into[d->index32[e]] += (float)(z[i] * entry(o, e));
+        if (o->bias >= 0) bias += z[i] * o->bias;
     }
     for (uint64_t i = 0; i < rows; i++) {
-        rill__row_decide(d, rill__row_at(&o->rows, i), into, 1, &z[i]);
+        uint64_t row = rill__row_at(&o->rows, i);
+        z[i] = o->bias >= 0 ? bias * o->bias : 0;
+        for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
+            z[i] += into[d->index32[e]] * entry(o, e);
         squares += z[i] * z[i];
     }
     for (uint64_t i = 0; i < rows; i++) {
@@ -54,9 +64,9 @@ static rill_status measure(const rill__objective *o, double *lambda, double *nor
     }
     for (uint64_t i = 0; i < rows; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
-        double squares = 0;
+        double squares = o->bias >= 0 ? o->bias * o->bias : 0;
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
-            squares += (double)d->value[e] * d->value[e];
+            squares += entry(o, e) * entry(o, e);
         if (squares > *norm) *norm = squares;
         z[i] = 1 / sqrt((double)rows);
     }

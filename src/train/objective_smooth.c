@@ -10,6 +10,7 @@
  * Restriction: a loss with curvature; l1 is left out.
  * Threads share rows where something is computed of each, and features where rows are summed, so
  * that bits do not depend on their number.
+ * Under softmax the curvature of a row is diag(p) - p p', so that its probabilities are kept.
  * Memory: 20 bytes per row and column, 8 per row; a stream of n. Cost: a sum of n per gradient,
  * diagonal and product.
  */
@@ -28,7 +29,10 @@ struct rill__smooth {
     /* By row and column: decision values; what a vector makes of the rows, such as the change along
      * the direction, or slopes. By row: losses. */
     double *z, *along, *loss;
-    float *curvature;
+    float *curvature; /* under softmax probabilities */
+    double *of_bias;  /* by column: sums of the bias, then of its diagonal; as many of a row that is
+                       * tried, by thread */
+    float *folded;    /* a vector times the factors */
     rill_stream *stream;
 };
 
@@ -53,7 +57,11 @@ rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const 
     s->along = malloc(cells * sizeof *s->along);
     s->curvature = malloc(cells * sizeof *s->curvature);
     s->loss = malloc(((size_t)o->rows.n + 1) * sizeof *s->loss);
-    if (!s->z || !s->along || !s->curvature || !s->loss) return rill__data_memory("the solver");
+    s->of_bias = malloc((size_t)(2 + rill__pool_threads(o->pool)) * (size_t)o->columns *
+                        sizeof *s->of_bias);
+    if (o->factor) s->folded = malloc((size_t)o->n * sizeof *s->folded);
+    if (!s->z || !s->along || !s->curvature || !s->loss || !s->of_bias || (o->factor && !s->folded))
+        return rill__data_memory("the solver");
     return rill_stream_create(RILL_F32, o->n, &s->stream);
 }
 
@@ -64,6 +72,8 @@ void rill__smooth_close(rill__smooth **smooth) {
     free(s->along);
     free(s->curvature);
     free(s->loss);
+    free(s->of_bias);
+    free(s->folded);
     rill_stream_free(&s->stream);
     free(s);
     *smooth = NULL;
@@ -90,6 +100,32 @@ static uint64_t my_rows(const smooth_work *work, int thread, int threads, uint64
     return rill__pool_cut(n, thread, threads);
 }
 
+static double diagonal_of(const rill__smooth *s, uint64_t i, uint64_t cell) {
+    const rill__objective *o = s->objective;
+    double bend = s->curvature[cell];
+    if (!o->softmax) return bend;
+    float target = o->rows.target[rill__row_at(&o->rows, i)];
+    return o->C * rill__row_weight(o, target) * bend * (1 - bend);
+}
+
+/* The same as add_rows of the bias, in double: all rows have it. */
+static void add_bias(const smooth_work *work) {
+    const rill__smooth *s = work->smooth;
+    const rill__objective *o = s->objective;
+    uint64_t columns = (uint64_t)o->columns, at = (o->features - 1) * columns;
+    memset(s->of_bias, 0, (size_t)(2 * columns) * sizeof *s->of_bias);
+    for (uint64_t i = 0; i < o->rows.n; i++)
+        for (uint64_t c = 0; c < columns; c++) {
+            s->of_bias[c] += s->along[i * columns + c];
+            if (work->diagonal) s->of_bias[columns + c] += diagonal_of(s, i, i * columns + c);
+        }
+    for (uint64_t c = 0; c < columns; c++) {
+        work->into[at + c] = (float)(s->of_bias[c] * o->bias);
+        if (work->diagonal)
+            work->diagonal[at + c] = (float)(s->of_bias[columns + c] * o->bias * o->bias);
+    }
+}
+
 /* into += along * x over all rows, of a thread's features; diagonal += curvature * x^2. */
 static void add_rows(void *context, int thread, int threads) {
     (void)threads;
@@ -106,13 +142,14 @@ static void add_rows(void *context, int thread, int threads) {
             if (by != 0)
                 for (uint64_t e = first; e < last; e++)
                     work->into[d->index32[e] * columns + c] += (float)(by * d->value[e]);
-            double bend = s->curvature[i * columns + c];
-            if (work->diagonal && bend != 0)
+            double bend = work->diagonal ? diagonal_of(s, i, i * columns + c) : 0;
+            if (bend != 0)
                 for (uint64_t e = first; e < last; e++)
                     work->diagonal[d->index32[e] * columns + c] +=
                         (float)(bend * ((double)d->value[e] * d->value[e]));
         }
     }
+    if (rill__has_bias(o, thread)) add_bias(work);
 }
 
 /* along = X vector */
@@ -121,18 +158,31 @@ static void decide_rows(void *context, int thread, int threads) {
     const rill__objective *o = work->smooth->objective;
     uint64_t last, i = my_rows(work, thread, threads, &last);
     for (; i < last; i++)
-        rill__row_decide(&o->rows.data, rill__row_at(&o->rows, i), work->vector, o->columns,
+        rill__row_decide(o, &o->rows.data, rill__row_at(&o->rows, i), work->vector,
                          work->smooth->along + i * (uint64_t)o->columns);
+}
+
+/* Softmax: v becomes p (v - p.v). */
+static void bend_softmax(double factor, const float *p, double *v, uint64_t columns) {
+    double mean = 0;
+    for (uint64_t c = 0; c < columns; c++)
+        mean += p[c] * v[c];
+    for (uint64_t c = 0; c < columns; c++)
+        v[c] = factor * p[c] * (v[c] - mean);
 }
 
 /* along = curvature * X vector */
 static void bend_rows(void *context, int thread, int threads) {
     const smooth_work *work = context;
     const rill__smooth *s = work->smooth;
-    uint64_t columns = (uint64_t)s->objective->columns, last;
-    uint64_t i = my_rows(work, thread, threads, &last) * columns;
+    const rill__objective *o = s->objective;
+    uint64_t columns = (uint64_t)o->columns, last, i = my_rows(work, thread, threads, &last);
     decide_rows(context, thread, threads);
-    for (; i < last * columns; i++)
+    for (; o->softmax && i < last; i++) {
+        double factor = o->C * rill__row_weight(o, o->rows.target[rill__row_at(&o->rows, i)]);
+        bend_softmax(factor, s->curvature + i * columns, s->along + i * columns, columns);
+    }
+    for (i *= columns; i < last * columns; i++)
         s->along[i] *= s->curvature[i];
 }
 
@@ -146,13 +196,12 @@ static void linearise_rows(void *context, int thread, int threads) {
         uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
         float target = o->rows.target[row];
         double factor = o->C * rill__row_weight(o, target);
-        rill__row_decide(&o->rows.data, row, s->w, o->columns, s->z + cell);
-        s->loss[i] = 0;
+        rill__row_decide(o, &o->rows.data, row, work->vector, s->z + cell);
+        s->loss[i] = factor *
+                     rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
         for (int c = 0; c < o->columns; c++, cell++) {
-            double z = s->z[cell], y = rill__row_y(o, target, c);
-            s->along[cell] = factor * o->loss->slope(z, y);
-            s->curvature[cell] = (float)(factor * o->loss->curvature(z, y));
-            s->loss[i] += factor * o->loss->value(z, y);
+            s->along[cell] *= factor;
+            if (!o->softmax) s->curvature[cell] = (float)(factor * s->curvature[cell]);
         }
     }
 }
@@ -162,15 +211,15 @@ static void try_rows(void *context, int thread, int threads) {
     const smooth_work *work = context;
     const rill__smooth *s = work->smooth;
     const rill__objective *o = s->objective;
+    double *z = s->of_bias + (uint64_t)(2 + thread) * (uint64_t)o->columns;
     uint64_t last, i = my_rows(work, thread, threads, &last);
     for (; i < last; i++) {
         float target = o->rows.target[rill__row_at(&o->rows, i)];
         double factor = o->C * rill__row_weight(o, target);
         uint64_t cell = i * (uint64_t)o->columns;
-        s->loss[i] = 0;
         for (int c = 0; c < o->columns; c++, cell++)
-            s->loss[i] += factor * o->loss->value(s->z[cell] + work->alpha * s->along[cell],
-                                                  rill__row_y(o, target, c));
+            z[c] = s->z[cell] + work->alpha * s->along[cell];
+        s->loss[i] = factor * rill__row_loss(o, target, z, NULL, NULL);
     }
 }
 
@@ -183,11 +232,14 @@ static double add_losses(const rill__smooth *s) {
     return sum;
 }
 
-/* Sums what the ranks put into the vector, and adds l2 times another (or times 1, if NULL). */
+/* Sums what the ranks put into the vector, gives it its factors (squared, of a diagonal: plus is
+ * NULL), and adds l2 times another vector (or times 1). */
 static rill_status complete(rill__smooth *s, float *vector, const float *plus) {
     const rill__objective *o = s->objective;
     RILL_TRY_DATA(rill__exchange_dense(s->team, s->how, s->stream, vector));
-    for (uint64_t j = 0; j < o->n; j++)
+    if (o->factor) rill__objective_fold(o, vector, vector);
+    if (o->factor && !plus) rill__objective_fold(o, vector, vector);
+    for (uint64_t j = 0; j < o->penalised; j++)
         vector[j] += (float)(o->l2 * (plus ? plus[j] : 1));
     return RILL_OK;
 }
@@ -197,6 +249,7 @@ rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_valu
     const rill__objective *o = s->objective;
     smooth_work work = {.smooth = s, .into = gradient, .diagonal = hessian_diagonal};
     s->w = w;
+    work.vector = rill__objective_fold(o, w, s->folded);
     memset(gradient, 0, (size_t)o->n * sizeof *gradient);
     memset(hessian_diagonal, 0, (size_t)o->n * sizeof *hessian_diagonal);
     rill__pool_run(o->pool, linearise_rows, &work);
@@ -205,14 +258,15 @@ rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_valu
     RILL_TRY_DATA(complete(s, gradient, w));
     RILL_TRY_DATA(complete(s, hessian_diagonal, NULL));
     RILL_TRY_DATA(rill__team_sum(s->team, RILL_OK, &loss, 1));
-    s->ww = rill__dot(w, w, o->n);
+    s->ww = rill__dot(w, w, o->penalised);
     *at = (rill__smooth_value){loss + 0.5 * o->l2 * s->ww, loss};
     return RILL_OK;
 }
 
 rill_status rill__smooth_product(rill__smooth *s, const float *vector, float *product) {
     const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .vector = vector, .into = product};
+    smooth_work work = {.smooth = s, .into = product};
+    work.vector = rill__objective_fold(o, vector, s->folded);
     memset(product, 0, (size_t)o->n * sizeof *product);
     rill__pool_run(o->pool, bend_rows, &work);
     rill__pool_run(o->pool, add_rows, &work);
@@ -221,9 +275,10 @@ rill_status rill__smooth_product(rill__smooth *s, const float *vector, float *pr
 
 void rill__smooth_look_along(rill__smooth *s, const float *direction) {
     const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .vector = direction};
-    s->wd = rill__dot(s->w, direction, o->n);
-    s->dd = rill__dot(direction, direction, o->n);
+    smooth_work work = {.smooth = s};
+    work.vector = rill__objective_fold(o, direction, s->folded);
+    s->wd = rill__dot(s->w, direction, o->penalised);
+    s->dd = rill__dot(direction, direction, o->penalised);
     rill__pool_run(o->pool, decide_rows, &work);
 }
 

@@ -10,10 +10,11 @@ typedef struct rill__job {
     rill__weights *weights; /* settled between epochs */
     rill__team *team;
     const rill_train_options *options;
-    uint64_t epoch; /* done */
-    double lr;      /* current base, which bold-driver moves */
-    double kept;    /* a number of the solver's, which checkpoints keep */
-    void *state;    /* the solver's */
+    const float *start; /* what the bias, of each column, starts from; all other weights from 0 */
+    uint64_t epoch;     /* done */
+    double lr;          /* current base, which bold-driver moves */
+    double kept, last;  /* numbers of the solver's, which checkpoints keep */
+    void *state;        /* the solver's */
 } rill__job;
 
 /* What an epoch was, on this rank. */
@@ -28,6 +29,8 @@ typedef struct rill__solver {
     bool smooth;        /* needs a loss with curvature */
     bool no_l1;         /* cannot do l1 */
     bool plain_weights; /* no optimizer: weights.w alone, which an epoch's loss belongs to */
+    bool separate;      /* needs one problem for each column */
+    bool adaptive;      /* adagrad's weights, whatever the optimizer */
     bool stochastic;    /* can do a reducer, staleness, local steps, coded values */
     rill_status (*open)(rill__job *);
     rill_status (*epoch)(rill__job *, rill__epoch *);
@@ -37,7 +40,14 @@ typedef struct rill__solver {
     rill_status (*save)(rill__job *, const char *path);
     rill_status (*load)(rill__job *, const char *path);
 } rill__solver;
-extern const rill__solver rill__solver_sgd, rill__solver_scd, rill__solver_newton;
+extern const rill__solver rill__solver_sgd, rill__solver_scd, rill__solver_newton,
+    rill__solver_hybrid;
+/* Sets weights to what training starts from. */
+static inline void rill__job_start(const rill__job *job, float *w) {
+    const rill__objective *o = job->objective;
+    for (uint64_t j = 0; j < o->n; j++)
+        w[j] = j < o->penalised ? 0 : job->start[j - o->penalised];
+}
 const rill__solver *rill__solver_find(const char *name);
 
 #endif

@@ -36,6 +36,7 @@ typedef struct scd_state {
     double *z;          /* by train row and column */
     uint32_t *permuted; /* coordinates, slice by slice */
     float *slope;       /* by coordinate; 0 between steps */
+    float *folded;      /* weights times features' factors */
     double beta;
     uint64_t together, room;
     uint32_t *chosen, *idx;
@@ -58,6 +59,7 @@ static rill_status find_active(rill__job *job, scd_state *s, float *square) {
         double factor = rill__row_weight(o, o->rows.target[row]);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
             square[d->index32[e]] += (float)(factor * d->value[e] * d->value[e]);
+        if (o->bias >= 0) square[o->features - 1] += (float)(factor * o->bias * o->bias);
     }
     RILL_TRY_DATA(rill__team_comm(job->team));
     rill_status status = rill_stream_create(RILL_F32, o->features, &stream);
@@ -69,8 +71,10 @@ static rill_status find_active(rill__job *job, scd_state *s, float *square) {
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     rill_stream_free(&stream);
     RILL_TRY_DATA(rill__team_agree(job->team, status));
-    for (uint64_t j = 0; j < o->features; j++)
+    for (uint64_t j = 0; j < o->features; j++) {
+        square[j] *= rill__factor(o, j) * rill__factor(o, j);
         s->active += square[j] > 0;
+    }
     return RILL_OK;
 }
 
@@ -82,6 +86,7 @@ static void fill_columns(const rill__job *job, scd_state *s, const uint32_t *pla
         uint64_t row = rill__row_at(&o->rows, i);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
             if (place[d->index32[e]] != UINT32_MAX) s->start[place[d->index32[e]] + 1]++;
+        if (o->bias > 0) s->start[place[o->features - 1] + 1]++;
     }
     for (uint64_t k = 0; k < s->active; k++)
         s->start[k + 1] += s->start[k];
@@ -92,7 +97,12 @@ static void fill_columns(const rill__job *job, scd_state *s, const uint32_t *pla
             if (k == UINT32_MAX) continue;
             uint64_t at = s->start[k]++;
             s->row[at] = (uint32_t)i;
-            s->value[at] = d->value[e];
+            s->value[at] = d->value[e] * rill__factor(o, d->index32[e]);
+        }
+        if (o->bias > 0) {
+            uint64_t at = s->start[place[o->features - 1]]++;
+            s->row[at] = (uint32_t)i;
+            s->value[at] = (float)o->bias;
         }
     }
     for (uint64_t k = s->active; k > 0; k--)
@@ -106,7 +116,10 @@ static rill_status find_beta(rill__job *job, scd_state *s) {
     const rill_data_view *d = &o->rows.data;
     uint64_t omega = 1;
     for (uint64_t i = 0; i < o->rows.n; i++) {
-        uint64_t row = rill__row_at(&o->rows, i), length = d->row[row + 1] - d->row[row];
+        uint64_t row = rill__row_at(&o->rows, i);
+        uint64_t length = o->bias > 0;
+        for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
+            length += rill__factor(o, d->index32[e]) != 0;
         if (length > omega) omega = length;
     }
     RILL_TRY_DATA(rill__most_u64(job->team->talk, &omega, 1));
@@ -144,11 +157,13 @@ static rill_status open_coordinates(rill__job *job, scd_state *s, const float *s
     s->feature = take((size_t)s->active, sizeof *s->feature);
     s->square = take((size_t)s->active, sizeof *s->square);
     s->start = take((size_t)s->active + 2, sizeof *s->start);
-    s->row = take((size_t)o->rows.data.entries, sizeof *s->row);
-    s->value = take((size_t)o->rows.data.entries, sizeof *s->value);
+    size_t entries = (size_t)(o->rows.data.entries + (o->bias > 0 ? o->rows.n : 0));
+    s->row = take(entries, sizeof *s->row);
+    s->value = take(entries, sizeof *s->value);
     s->z = take((size_t)o->rows.n * (size_t)o->columns, sizeof *s->z);
     s->permuted = take((size_t)s->n, sizeof *s->permuted);
     s->slope = take((size_t)s->n, sizeof *s->slope);
+    if (o->factor) s->folded = take((size_t)o->n, sizeof *s->folded);
     s->room = job->options->coordinates * (uint64_t)job->team->ranks;
     if (s->room > s->n) s->room = s->n;
     s->chosen = take((size_t)s->room, sizeof *s->chosen);
@@ -156,7 +171,7 @@ static rill_status open_coordinates(rill__job *job, scd_state *s, const float *s
     s->val = take((size_t)s->room, sizeof *s->val);
     s->parts = take((size_t)s->room, sizeof *s->parts);
     if (!s->feature || !s->square || !s->start || !s->row || !s->value || !s->z || !s->permuted ||
-        !s->slope || !s->chosen || !s->idx || !s->val || !s->parts)
+        !s->slope || !s->chosen || !s->idx || !s->val || !s->parts || (o->factor && !s->folded))
         return rill__data_memory("the solver");
     uint32_t k = 0;
     for (uint64_t j = 0; j < o->features; j++) {
@@ -201,6 +216,7 @@ static void scd_close(rill__job *job) {
     free(s->start);
     free(s->row);
     free(s->value);
+    free(s->folded);
     free(s->z);
     free(s->permuted);
     free(s->slope);
@@ -273,12 +289,14 @@ static uint64_t weight_of(const rill__job *job, const scd_state *s, uint32_t coo
 /* How far the coordinate goes, from the sum of its slopes. */
 static float step_of(const rill__job *job, const scd_state *s, uint32_t coordinate) {
     const rill_train_options *o = job->options;
-    double w = job->weights->w[weight_of(job, s, coordinate)];
-    double slope = o->C * s->slope[coordinate] + o->l2 * w;
+    uint64_t at = weight_of(job, s, coordinate);
+    bool free = at >= job->objective->penalised;
+    double w = job->weights->w[at], l2 = free ? 0 : o->l2, l1 = free ? 0 : o->l1;
+    double slope = o->C * s->slope[coordinate] + l2 * w;
     double bound = s->beta * o->C * job->objective->loss->most_curvature *
                        s->square[coordinate / (uint32_t)job->objective->columns] +
-                   o->l2;
-    double to = w - slope / bound, cut = o->l1 / bound;
+                   l2;
+    double to = w - slope / bound, cut = l1 / bound;
     to = to > cut ? to - cut : to < -cut ? to + cut : 0;
     return (float)(to - w);
 }
@@ -406,8 +424,9 @@ static rill_status scd_epoch(rill__job *job, rill__epoch *epoch) {
     RILL_TRY_DATA(rill__team_comm(job->team));
     permute(job, s);
     memset(s->slope, 0, (size_t)s->n * sizeof *s->slope); /* what a broken-off epoch left */
+    const float *w = rill__objective_fold(o, job->weights->w, s->folded);
     for (uint64_t i = 0; i < o->rows.n; i++)
-        rill__row_decide(&o->rows.data, rill__row_at(&o->rows, i), job->weights->w, o->columns,
+        rill__row_decide(o, &o->rows.data, rill__row_at(&o->rows, i), w,
                          s->z + i * (uint64_t)o->columns);
     rill_status status = RILL_OK;
     for (uint64_t step = 0; status == RILL_OK && step < epoch->steps; step++)
@@ -422,6 +441,7 @@ const rill__solver rill__solver_scd = {
     .name = "scd",
     .description = "random block coordinate descent on the primal, by sparse allgather",
     .smooth = true,
+    .separate = true,
     .plain_weights = true,
     .open = scd_open,
     .epoch = scd_epoch,

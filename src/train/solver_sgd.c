@@ -190,10 +190,19 @@ static rill_status step_reducer(rill__job *job, sgd_state *s, rill_status mine, 
 
 /* ---- local steps ---------------------------------------------------------------------------- */
 
+static void note_change(const rill__job *job, sgd_state *s, uint32_t j) {
+    uint64_t bit = UINT64_C(1) << (j & 63);
+    if (s->changed[j >> 6] & bit) return;
+    s->changed[j >> 6] |= bit;
+    s->base[j] = job->weights->w[j];
+    s->list[s->listed++] = j;
+}
+
 static rill_status step_alone(rill__job *job, sgd_state *s, double eta) {
     const rill__batch *b = &s->batch;
-    if (s->listed + b->n > s->list_room) {
-        uint64_t room = 2 * (s->listed + b->n);
+    uint64_t most = s->listed + b->n + (job->weights->n - job->weights->penalised);
+    if (most > s->list_room) {
+        uint64_t room = 2 * most;
         uint32_t *list = realloc(s->list, ((size_t)room + RILL_SLACK) * sizeof *list);
         if (list) s->list = list;
         float *delta = realloc(s->delta, ((size_t)room + RILL_SLACK) * sizeof *delta);
@@ -201,14 +210,10 @@ static rill_status step_alone(rill__job *job, sgd_state *s, double eta) {
         if (!list || !delta) return rill__data_memory("local steps");
         s->list_room = room;
     }
-    for (uint64_t i = 0; i < b->n; i++) {
-        uint32_t j = b->idx[i];
-        uint64_t bit = UINT64_C(1) << (j & 63);
-        if (s->changed[j >> 6] & bit) continue;
-        s->changed[j >> 6] |= bit;
-        s->base[j] = job->weights->w[j];
-        s->list[s->listed++] = j;
-    }
+    for (uint64_t i = 0; i < b->n; i++)
+        note_change(job, s, b->idx[i]);
+    for (uint64_t j = job->weights->penalised; j < job->weights->n; j++)
+        note_change(job, s, (uint32_t)j); /* a step moves them against the scale */
     rill__sum_view mine = {b->n, b->idx, b->value};
     apply(job, eta, &mine);
     return RILL_OK;
@@ -304,7 +309,7 @@ static double epoch_alone(rill__job *job, const sgd_state *s) {
         uint64_t row = s->order[step];
         float target = o->rows.target[row];
         double z, y = rill__row_y(o, target, 0), factor = rill__row_weight(o, target);
-        rill__row_decide(data, row, weights->w, 1, &z);
+        rill__row_decide(o, data, row, weights->w, &z);
         z *= weights->scale;
         loss += factor * o->loss->value(z, y);
         double slope = o->loss->slope(z, y);
@@ -313,6 +318,7 @@ static double epoch_alone(rill__job *job, const sgd_state *s) {
         if (by != 0)
             for (uint64_t e = data->row[row]; e < data->row[row + 1]; e++)
                 weights->w[data->index32[e]] += by * data->value[e];
+        if (o->bias >= 0) weights->w[o->features - 1] += by * (float)o->bias;
     }
     return loss;
 }
@@ -320,7 +326,8 @@ static double epoch_alone(rill__job *job, const sgd_state *s) {
 static bool is_alone(const rill__job *job) {
     const rill_train_options *o = job->options;
     return job->team->ranks == 1 && o->batch == 1 && job->objective->columns == 1 && !o->reducer &&
-           !o->local_steps && !o->staleness && rill__weights_scaled(job->weights);
+           !o->local_steps && !o->staleness && rill__weights_scaled(job->weights) &&
+           !job->objective->factor;
 }
 
 static rill_status shuffle(const rill__job *job, sgd_state *s) {

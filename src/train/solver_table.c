@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const rill__solver *const solvers[] = {&rill__solver_sgd, &rill__solver_scd,
-                                              &rill__solver_newton};
+                                              &rill__solver_newton, &rill__solver_hybrid};
 enum { SOLVERS = sizeof solvers / sizeof *solvers };
 
 const rill__solver *rill__solver_find(const char *name) {

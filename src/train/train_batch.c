@@ -8,7 +8,9 @@
  * a bit per entry says whether it has been.
  * Threads share the rows in the first half, and the features in the second: every sum is made by
  * one thread in the order of the rows, so that its bits do not depend on their number.
- * Memory: n floats; n floats and n bits more unless weights are scaled; lists of the largest batch.
+ * Features' factors go into these weights, and into the pairs.
+ * Memory: n floats; n floats and n bits more unless weights are scaled and there are no factors;
+ * lists of the largest batch.
  * Cost: O(non-zeros * columns).
  */
 #include "train/train_batch.h"
@@ -21,7 +23,7 @@ enum { AHEAD = 3 }; /* rows */
 rill_status rill__batch_open(rill__batch *b, const rill__objective *o, const rill__weights *weights,
                              bool keep) {
     uint64_t n = weights->n;
-    bool scaled = rill__weights_scaled(weights);
+    bool scaled = rill__weights_scaled(weights) && !o->factor;
     *b = (rill__batch){.keep = keep, .lists = rill__pool_threads(o->pool)};
     b->gradient = calloc((size_t)n + RILL_SLACK, sizeof *b->gradient);
     b->list = calloc((size_t)b->lists, sizeof *b->list);
@@ -93,6 +95,13 @@ typedef struct batch_work {
     bool *failed; /* by thread */
 } batch_work;
 
+static void list_once(rill__batch *b, rill__batch_list *list, uint32_t j) {
+    uint64_t bit = UINT64_C(1) << (j & 63);
+    if (b->touched[j >> 6] & bit) return;
+    b->touched[j >> 6] |= bit;
+    list->idx[list->n++] = j;
+}
+
 /* Lists a thread's features of the rows and works out their weights. */
 static void refresh(void *context, int thread, int threads) {
     (void)threads;
@@ -104,21 +113,21 @@ static void refresh(void *context, int thread, int threads) {
     for (uint64_t i = 0; i < work->n; i++) {
         uint64_t first, last;
         rill__row_share(o, work->rows[i], thread, &first, &last);
-        if (!list_reserve(list, (last - first) * columns)) {
+        if (!list_reserve(list, (last - first + 1) * columns)) {
             work->failed[thread] = true;
             return;
         }
         for (uint64_t e = first; e < last; e++)
-            for (uint32_t c = 0; c < columns; c++) {
-                uint32_t j = o->rows.data.index32[e] * columns + c;
-                uint64_t bit = UINT64_C(1) << (j & 63);
-                if (b->touched[j >> 6] & bit) continue;
-                b->touched[j >> 6] |= bit;
-                list->idx[list->n++] = j;
-            }
+            for (uint32_t c = 0; c < columns; c++)
+                list_once(b, list, o->rows.data.index32[e] * columns + c);
+        for (uint32_t c = 0; rill__has_bias(o, thread) && c < columns; c++)
+            list_once(b, list, (uint32_t)(o->features - 1) * columns + c);
     }
-    for (uint64_t i = 0; i < list->n; i++)
-        b->now[list->idx[i]] = rill__weights_read(work->weights, list->idx[i]);
+    for (uint64_t i = 0; i < list->n; i++) {
+        uint32_t j = list->idx[i];
+        b->now[j] = rill__weights_read(work->weights, j);
+        if (o->factor) b->now[j] *= o->factor[j / columns];
+    }
 }
 
 /* Slopes and losses of a thread's rows. */
@@ -134,13 +143,12 @@ static void look(void *context, int thread, int threads) {
         if (i + AHEAD < last) foresee(&o->rows.data, work->rows[i + AHEAD]);
         float target = o->rows.target[row];
         double factor = rill__row_weight(o, target), *z = b->z + i * (uint64_t)o->columns;
-        rill__row_decide(&o->rows.data, row, w, o->columns, z);
-        b->loss_of[i] = 0;
-        for (int c = 0; c < o->columns; c++) {
-            double y = rill__row_y(o, target, c), at = scale * z[c];
-            b->loss_of[i] += factor * o->loss->value(at, y);
-            z[c] = work->weight * factor * o->loss->slope(at, y);
-        }
+        rill__row_decide(o, &o->rows.data, row, w, z);
+        for (int c = 0; c < o->columns; c++)
+            z[c] *= scale;
+        b->loss_of[i] = factor * rill__row_loss(o, target, z, z, NULL);
+        for (int c = 0; c < o->columns; c++)
+            z[c] *= work->weight * factor;
     }
 }
 
@@ -155,10 +163,17 @@ static bool add_row(const batch_work *work, uint64_t i, int thread, bool listed)
     const double *slopes = b->z + i * columns;
     uint64_t first, last;
     rill__row_share(o, work->rows[i], thread, &first, &last);
-    if (!listed && !list_reserve(list, (last - first) * columns)) return false;
+    if (!listed && !list_reserve(list, (last - first + 1) * columns)) return false;
+    bool has_bias = rill__has_bias(o, thread);
+    uint32_t bias = (uint32_t)(o->features - 1) * columns;
     for (uint32_t c = 0; c < columns; c++) {
         float slope = (float)slopes[c], *gradient = b->gradient;
         if (slope == 0) continue;
+        if (has_bias && !listed) {
+            list->idx[list->n] = bias + c;
+            list->n += gradient[bias + c] == 0;
+        }
+        if (has_bias) gradient[bias + c] += slope * (float)o->bias;
         if (listed) {
             for (uint64_t e = first; e < last; e++)
                 gradient[index[e] * columns + c] += slope * value[e];
@@ -177,6 +192,13 @@ static bool add_row(const batch_work *work, uint64_t i, int thread, bool listed)
     return true;
 }
 
+/* Gives a thread's part of a gradient that is kept its factors. */
+static void fold_kept(const batch_work *work, const rill__batch_list *list) {
+    const rill__objective *o = work->objective;
+    for (uint64_t i = 0; o->factor && i < list->n; i++) /* listed once: there are weights "now" */
+        work->batch->gradient[list->idx[i]] *= o->factor[list->idx[i] / (uint32_t)o->columns];
+}
+
 /* Sums a thread's features over all rows, and takes its list down into pairs. Entries that were
  * only read, or cancelled, need not travel. */
 static void sum(void *context, int thread, int threads) {
@@ -188,11 +210,16 @@ static void sum(void *context, int thread, int threads) {
         if (i + AHEAD < work->n) foresee(&work->objective->rows.data, work->rows[i + AHEAD]);
         work->failed[thread] = !add_row(work, i, thread, b->now != NULL);
     }
-    if (b->keep) return;
+    if (b->keep) {
+        fold_kept(work, list);
+        return;
+    }
+    const float *factor = work->objective->factor;
     uint64_t kept = 0;
     for (uint64_t i = 0; i < list->n; i++) {
         uint32_t j = list->idx[i];
         float value = b->gradient[j];
+        if (factor) value *= factor[j / (uint32_t)work->objective->columns];
         b->gradient[j] = 0;
         if (b->touched) b->touched[j >> 6] = 0;
         list->idx[kept] = j;

@@ -44,6 +44,12 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
         (unsigned long long)o->local_steps, o->staleness, o->algorithm ? o->algorithm : "auto",
         o->codec ? o->codec : "auto", o->reducer ? o->reducer : "none", o->density, o->value_bits,
         (unsigned long long)o->coordinates, (unsigned long long)t->objective.total_rows);
+    /* What came later is named where it is used, so that older checkpoints load. */
+    size_t at = strlen(text);
+    rill__print(text + at, SETTINGS - at, "%s%s%s%s", o->intercept ? " intercept=1" : "",
+                o->scale && strcmp(o->scale, "none") ? " scale=" : "",
+                o->scale && strcmp(o->scale, "none") ? o->scale : "",
+                t->objective.softmax ? " multiclass=softmax" : "");
 }
 
 static void reducer_path(const char *path, uint64_t epoch, char *name, size_t size) {
@@ -76,6 +82,7 @@ static rill_status write_all(const hashed *h, const rill_trainer *t) {
                             .lr = t->job.lr};
     memcpy(head.scalars, t->scalars, sizeof head.scalars);
     head.scalars[RILL__SOLVER_KEPT] = t->job.kept;
+    head.scalars[RILL__SOLVER_LAST] = t->job.last;
     RILL_TRY_DATA(put(h, &head, sizeof head));
     RILL_TRY_DATA(put(h, settings, sizeof settings));
     RILL_TRY_DATA(put(h, t->label, (size_t)t->objective.labels * sizeof *t->label));
@@ -165,6 +172,10 @@ static rill_status differs(const char *path, const char *saved, const char *now)
         saved += a + (saved[a] == ' ');
         now += b + (now[b] == ' ');
     }
+    if (*saved || *now) /* one has a setting more */
+        return rill__data_fail(RILL_ERR_MISMATCH, "%s: was saved with%s%s, this run with%s%s", path,
+                               *saved ? " " : "out ", *saved ? saved : now, *now ? " " : "out ",
+                               *now ? now : saved);
     return damaged(path, "was saved with other settings");
 }
 
@@ -221,6 +232,7 @@ static void take_over(rill_trainer *t, const uint8_t *data) {
     if (t->backup) memcpy(t->backup, at, size);
     memcpy(t->scalars, head.scalars, sizeof t->scalars);
     t->job.kept = head.scalars[RILL__SOLVER_KEPT];
+    t->job.last = head.scalars[RILL__SOLVER_LAST];
     t->job.epoch = head.epoch;
     t->step = head.step;
     t->job.lr = head.lr;
@@ -231,6 +243,77 @@ rill_status rill__trainer_restore(rill_trainer *t, const char *path, const uint8
     RILL_TRY_DATA(check(t, path, data, bytes));
     take_over(t, data);
     return RILL_OK;
+}
+
+/* ---- what it was trained with --------------------------------------------------------------- */
+
+/* The value of a word "name=value"; "" if there is none. */
+static void value_of(const char *settings, const char *name, char *value, size_t size) {
+    size_t length = strlen(name);
+    *value = '\0';
+    for (const char *at = settings; *at; at += strspn(at, " ")) {
+        size_t word = strcspn(at, " ");
+        if (word > length && !strncmp(at, name, length) && at[length] == '=') {
+            snprintf(value, size, "%.*s", (int)(word - length - 1), at + length + 1);
+            return;
+        }
+        at += word;
+    }
+}
+
+static bool number_of(const char *settings, const char *name, double *number) {
+    char value[64], *end;
+    value_of(settings, name, value, sizeof value);
+    *number = rill__read_double(value, &end);
+    return end != value && !*end && isfinite(*number);
+}
+
+static const char *name_of(const char *settings, const char *name, const char *const *known) {
+    char value[64];
+    value_of(settings, name, value, sizeof value);
+    for (; *known; known++)
+        if (!strcmp(value, *known)) return *known;
+    return NULL;
+}
+
+static bool read_settings(const char *settings, rill_train_options *o) {
+    static const char *const solvers[] = {"sgd", "scd", "newton", "hybrid", NULL};
+    static const char *const scales[] = {"max", "std", NULL};
+    static const char *const multiclass[] = {"softmax", NULL};
+    double intercept;
+    const char *solver = name_of(settings, "solver", solvers);
+    if (!solver || !number_of(settings, "C", &o->C) || !number_of(settings, "decay", &o->decay) ||
+        !number_of(settings, "bias", &o->bias))
+        return false;
+    o->solver = solver;
+    o->scale = name_of(settings, "scale", scales);
+    if (!o->scale) o->scale = "none";
+    o->multiclass = name_of(settings, "multiclass", multiclass);
+    if (!o->multiclass) o->multiclass = "ovr";
+    o->intercept = number_of(settings, "intercept", &intercept) && intercept != 0;
+    return true;
+}
+
+rill_status rill_checkpoint_options(const char *path, rill_train_options *o) {
+    if (!path || !o || o->size != sizeof *o)
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "rill_checkpoint_options: an argument is NULL, or "
+                               "the options' size is wrong");
+    rill__file file;
+    checkpoint_head head = {.version = 0};
+    char settings[SETTINGS] = "";
+    RILL_TRY_DATA(rill__file_open_alone(path, &file));
+    rill_status status = RILL_OK;
+    if (file.size < sizeof head + SETTINGS) status = damaged(path, "is too short for a checkpoint");
+    if (status == RILL_OK) status = rill__file_read(&file, 0, &head, sizeof head);
+    if (status == RILL_OK) status = rill__file_read(&file, sizeof head, settings, SETTINGS);
+    rill__file_close(&file);
+    RILL_TRY_DATA(status);
+    settings[SETTINGS - 1] = '\0';
+    if (memcmp(head.magic, "RILLTRAI", 8)) return damaged(path, "is not a checkpoint of a trainer");
+    if (head.version != VERSION || head.settings != SETTINGS)
+        return damaged(path, "is a checkpoint of another version");
+    return read_settings(settings, o) ? RILL_OK : damaged(path, "is damaged: its settings");
 }
 
 /* A checkpoint that this trainer can take over; *data is the caller's, also on failure. */

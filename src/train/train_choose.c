@@ -1,42 +1,59 @@
-/* C from the data: how much a row counts against the regularisation; and whether the rate of 1/t
- * falls.
+/* C and scale from the data: how much a row counts against the regularisation, and in which units
+ * features are penalised; and whether the rate of 1/t falls.
  *
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
- * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least. If
- * ten is no better than one, the same downwards. With the C that was found, adagrad is tried
- * without a falling rate, if the options leave that open: on text, whose features are mostly rare,
- * its own decay is enough; with few features it leaves noise. A fifth of few rows is a poor judge:
- * then it is the mean over several random splits (Monte Carlo cross-validation: Picard, Cook,
- * Cross-validation of regression models, 1984). The rows that the options hold out for validation
- * take no part: what is measured on them stays honest. The order of tries is that of LIBLINEAR's
- * parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of linear
- * classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked,
- * and not the accuracy, since it is less grainy where rows are few. Neither the rate that training
- * starts with nor the number of epochs is chosen so: the loss asks for larger rates, and on some
- * sets for fewer epochs, than predict best. Of large data a sample is taken, by the number of the
- * row in the file, so that all numbers of ranks try the same rows. C need not grow with the rows:
- * it is a weight of each.
+ * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or
+ * hardly moves. If ten is no better than one, the same downwards. Newton's method, which starts a
+ * try from the weights of the one before, also tries C times and divided by the root of ten in the
+ * end. Where the scale is open this is done for each, "std" first if most features are in most
+ * rows, else "none" first; another is taken if its loss is clearly lower. Of larger samples one
+ * that is much worse at the C of the one before is given up after a try. Splits and sample do not
+ * depend on the options' seed: it is no reason for another model.
+ * With the C that was found, adagrad is tried without a falling rate, if the options leave that
+ * open: on text, whose features are mostly rare, its own decay is enough; with few features it
+ * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
+ * (Monte Carlo cross-validation: Picard, Cook, Cross-validation of regression models, 1984). The
+ * rows that the options hold out for validation take no part: what is measured on them stays
+ * honest. The order of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm
+ * start for parameter selection of linear classifiers, 2015): from strong to weak regularisation,
+ * until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where
+ * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
+ * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
+ * data a sample is taken, by the number of the row in the file, so that all numbers of ranks try
+ * the same rows. C need not grow with the rows: it is a weight of each.
+ * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
+ * the same with any number of ranks, and no try waits for the network.
  * Restriction: exact sums, whatever the training itself will send.
- * Memory: a copy of the sample, and a trainer at a time. Cost: some 7 tries of 3 epochs on 20,000
- * rows at most.
+ * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
+ * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
  */
 #include "train/train_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 24, LEAST_ROWS = 100, EPOCHS = 3 };
+enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 21, LEAST_ROWS = 30, EPOCHS = 3 };
+enum { NEWTON_STEPS = 20, FEWER_STEPS = 6 }; /* fewer: of larger samples */
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
-enum { MOST_SPLITS = 5, SPLIT_ROWS = 5000 };
-static const double held_out = 0.2, factor = 10, gain = 0.005, least_C = 1e-4, most_C = 1e6;
+enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
+enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
+static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
+static const double least_C = 1e-4, most_C = 1e6;
+enum { MOST_TRIES = 16 }; /* of rill_C_choice */
+static const char *const scales[] = {"none", "max", "std"};
+enum { SCALES = sizeof scales / sizeof *scales };
 
 typedef struct search {
-    rill_comm *comm;
-    const void *mpi;
+    rill_comm *comm, *alone; /* alone: of one rank, for tries */
+    int rank, ranks;         /* that splits are dealt out to */
     rill_dataset *sample;
     rill_train_options options;
     uint64_t seed; /* of the first split */
     int splits;
+    bool newton;              /* tries are its steps, else sgd's or scd's epochs */
+    bool few;                 /* the sample is small: everything can be tried */
+    bool dense;               /* most features are in most rows */
+    float *kept[MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
     rill_C_choice *choice;
     double best; /* loss */
 } search;
@@ -46,7 +63,7 @@ static bool is_chosen(const rill_train_options *o, uint64_t row, double share) {
     const uint64_t other = UINT64_C(0x5bd1e995); /* another draw than the options' split */
     if (o->valid_fraction > 0 && rill_row_is_held_out(row, o->valid_fraction, o->seed))
         return false;
-    return share >= 1 || rill_row_is_held_out(row, share, o->seed ^ other);
+    return share >= 1 || rill_row_is_held_out(row, share, other);
 }
 
 static double sample_share(const rill_data_view *view, const rill_dataset *train) {
@@ -89,6 +106,69 @@ static rill_status copy_sample(const rill_data_view *from, const rill_train_opti
     return RILL_OK;
 }
 
+/* All ranks: array becomes that of all, one after the other. counts: room for one of each rank. */
+static rill_status gather(const search *s, void **array, uint64_t bytes, uint64_t *counts) {
+    uint64_t total = 0;
+    RILL_TRY_DATA(rill_comm_gather_bytes(s->comm, &bytes, sizeof bytes, counts));
+    for (int r = 0; r < s->ranks; r++)
+        total += counts[r];
+    void *all = malloc((size_t)total + sizeof(uint64_t));
+    rill_status status = rill__data_agree(s->comm,
+                                          all ? RILL_OK : rill__data_memory("rows to choose C by"));
+    if (status == RILL_OK) status = rill__gather_all(s->comm, *array, counts, all);
+    if (status != RILL_OK) {
+        free(all);
+        return status;
+    }
+    free(*array);
+    *array = all;
+    return RILL_OK;
+}
+
+/* Every rank gets the whole sample, in the order of the file. */
+static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4]) {
+    uint64_t *counts = malloc((size_t)s->ranks * sizeof *counts);
+    uint64_t *row = arrays[0], entries = row[view->rows], total = view->rows;
+    for (uint64_t i = 0; i < view->rows; i++) /* lengths, and back to places */
+        row[i] = row[i + 1] - row[i];
+    rill_status status = rill__data_agree(s->comm, counts ? RILL_OK : rill__data_memory("counts"));
+    if (status == RILL_OK) status = gather(s, &arrays[0], view->rows * sizeof *row, counts);
+    if (status == RILL_OK) status = gather(s, &arrays[1], entries * sizeof(uint32_t), counts);
+    if (status == RILL_OK) status = gather(s, &arrays[2], entries * sizeof(float), counts);
+    if (status == RILL_OK) status = gather(s, &arrays[3], view->rows * sizeof(double), counts);
+    free(counts);
+    if (status == RILL_OK) status = rill__sum_u64(s->comm, &total, 1);
+    RILL_TRY_DATA(status);
+    row = arrays[0];
+    for (uint64_t i = 0, at = 0; i <= total; i++) {
+        uint64_t length = i < total ? row[i] : 0;
+        row[i] = at;
+        at += length;
+    }
+    view->rows = total;
+    view->row = row;
+    view->index32 = arrays[1];
+    view->value = arrays[2];
+    view->label = arrays[3];
+    return RILL_OK;
+}
+
+/* Features that no row of the sample has go: most of wide data, and weights of them cost passes. */
+static rill_status compact(rill_data_view *view, uint32_t *index) {
+    uint64_t entries = view->row[view->rows], used = 0;
+    uint32_t *place = calloc((size_t)view->dim + 1, sizeof *place);
+    if (!place) return rill__data_memory("rows to choose C by");
+    for (uint64_t e = 0; e < entries; e++)
+        place[index[e]] = 1;
+    for (uint64_t j = 0; j < view->dim; j++)
+        if (place[j]) place[j] = (uint32_t)used++;
+    for (uint64_t e = 0; e < entries; e++)
+        index[e] = place[index[e]];
+    free(place);
+    view->dim = used ? used : 1;
+    return RILL_OK;
+}
+
 static rill_status take_sample(search *s, const rill_dataset *train) {
     rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
     void *arrays[4] = {NULL};
@@ -96,14 +176,37 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     if (from.dim >= UINT32_MAX) return RILL_OK; /* the trainer itself will complain */
     if (!s->options.batch) {                    /* as the training will have it */
         double rows = (1 - s->options.valid_fraction) * (double)from.total_rows;
-        s->options.batch = rill__train_batch((uint64_t)rows, rill_comm_size(s->comm));
+        s->options.batch = rill__train_batch((uint64_t)rows, s->ranks);
     }
+    s->options.batch *= (uint64_t)s->ranks; /* a try's only rank makes the steps of all */
+    s->options.coordinates *= (uint64_t)s->ranks;
     rill_status status = copy_sample(&from, &s->options, sample_share(&from, train), &to, arrays);
     status = rill__data_agree(s->comm, status);
-    if (status == RILL_OK) status = rill_dataset_create_on(s->comm, &to, &s->sample);
+    if (status == RILL_OK) status = gather_sample(s, &to, arrays);
+    if (status == RILL_OK) status = rill__data_agree(s->comm, compact(&to, arrays[1]));
+    if (status == RILL_OK)
+        status = rill__data_agree(s->comm, rill_dataset_create_on(s->alone, &to, &s->sample));
     for (int i = 0; i < 4; i++)
         free(arrays[i]);
     return status;
+}
+
+/* Before the tries of a split, and after them: newton goes on from where the last try ended. */
+static void start_warm(const search *s, int split, rill_trainer *t) {
+    if (s->kept[split])
+        memcpy(t->weights.w, s->kept[split], (size_t)t->objective.n * sizeof(float));
+}
+static void keep_warm(search *s, int split, const rill_trainer *t) {
+    size_t bytes = (size_t)t->objective.n * sizeof(float);
+    if (!s->newton || t->objective.n * (uint64_t)s->splits > MOST_KEPT) return;
+    if (!s->kept[split]) s->kept[split] = malloc(bytes);
+    if (s->kept[split]) memcpy(s->kept[split], t->weights.w, bytes);
+}
+static void cool_down(search *s) {
+    for (int i = 0; i < MOST_SPLITS; i++) {
+        free(s->kept[i]);
+        s->kept[i] = NULL;
+    }
 }
 
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
@@ -114,10 +217,18 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
-    rill_status status = rill__trainer_create(s->comm, s->mpi, s->sample, NULL, &s->options,
-                                              &trainer);
-    for (uint64_t e = 0; status == RILL_OK && e < EPOCHS && !report.converged; e++)
+    rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
+    uint64_t epochs = !s->newton ? EPOCHS : s->few ? NEWTON_STEPS : FEWER_STEPS;
+    if (status == RILL_OK) {
+        start_warm(s, split, trainer);
+        trainer->has_valid = false; /* not before the end */
+    }
+    for (uint64_t e = 0; status == RILL_OK && e < epochs && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
+    if (status == RILL_OK) {
+        keep_warm(s, split, trainer);
+        status = rill__train_validate(trainer, false, &report);
+    }
     if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
     *able = trainer != NULL;
     if (trainer) s->choice->rows = trainer->objective.total_rows;
@@ -129,39 +240,76 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
  * count then. */
 static rill_status try_one(search *s, double C, double decay, double *loss) {
     rill_C_choice *choice = s->choice;
-    double sum = 0;
-    int able_splits = 0;
-    rill_status first = RILL_OK;
+    double sums[3] = {0, 0, 0}; /* losses, splits that could, rows */
+    rill_status first = RILL_OK, bad = RILL_OK;
     *loss = INFINITY;
     s->options.C = C;
     s->options.decay = decay;
-    for (int split = 0; split < s->splits && isfinite(sum); split++) {
+    if (choice->tries == MOST_TRIES) return RILL_OK;
+    for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
         bool able = false;
         double one;
         rill_status status = try_split(s, split, &able, &one);
-        if (able && status != RILL_OK) return status;
-        if (status == RILL_ERR_MEMORY || status == RILL_ERR_MPI) return status;
-        if (split == 0) first = status;
+        bool ours = able || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
+        if (ours && status != RILL_OK) bad = status;
+        if (split == s->rank) first = status;
         if (!able) continue;
-        sum += one;
-        able_splits++;
+        sums[0] += one;
+        sums[1]++;
     }
-    if (!able_splits) return first;
-    *loss = sum / able_splits;
+    RILL_TRY_DATA(rill__data_agree(s->comm, bad));
+    sums[2] = (double)choice->rows;
+    RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 2));
+    RILL_TRY_DATA(rill__most_f64(s->comm, &sums[2], 1));
+    if (!(sums[1] > 0)) return rill__data_agree(s->comm, first);
+    choice->rows = (uint64_t)sums[2];
+    *loss = sums[0] / sums[1];
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
     choice->loss[choice->tries++] = *loss;
     return RILL_OK;
 }
 
+static void take_if_better(search *s, double C, double loss, double by) {
+    if (!(loss < (1 - by) * s->best)) return;
+    s->best = loss;
+    s->choice->C = C;
+}
+
 static rill_status walk(search *s, double by) {
+    double before = s->best;
     for (double C = s->choice->C * by; C > 0.5 * least_C && C < 2 * most_C; C *= by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
-        if (!(loss < (1 - gain) * s->best)) break;
-        s->best = loss;
-        s->choice->C = C;
+        bool goes_on = loss < (1 - gain) * s->best ||
+                       (s->newton && loss < (1 + flat) * before && loss > (1 - flat) * before);
+        take_if_better(s, C, loss, gain);
+        if (!goes_on) break;
+        before = loss;
     }
+    return RILL_OK;
+}
+
+/* C by the root of ten to either side. */
+static rill_status refine(search *s) {
+    double middle = s->choice->C, loss;
+    const double step = sqrt(factor);
+    RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
+    take_if_better(s, middle * step, loss, 0);
+    if (s->choice->C != middle) return RILL_OK;
+    RILL_TRY_DATA(try_one(s, middle / step, s->choice->decay, &loss));
+    take_if_better(s, middle / step, loss, 0);
+    return RILL_OK;
+}
+
+/* The best C of a scale, from that of the choice on. Given up where the first try is not better
+ * than twice `beat`. */
+static rill_status walk_scale(search *s, double beat) {
+    double start = s->choice->C;
+    RILL_TRY_DATA(try_one(s, start, s->choice->decay, &s->best));
+    if (!s->few && s->best > 1.1 * beat) return RILL_OK;
+    RILL_TRY_DATA(walk(s, factor));
+    if (s->choice->C == start) RILL_TRY_DATA(walk(s, 1 / factor));
     return RILL_OK;
 }
 
@@ -178,19 +326,50 @@ static rill_status try_constant_rate(search *s) {
     return RILL_OK;
 }
 
+/* The tries of the scale that is taken stay in the choice. */
+static rill_status choose_scale(search *s) {
+    if (!s->options.scale || strcmp(s->options.scale, "auto")) return walk_scale(s, INFINITY);
+    rill_C_choice best = *s->choice, empty = best;
+    double lowest = INFINITY;
+    for (int k = 0; k < SCALES; k++) {
+        int i = s->dense ? SCALES - 1 - k : k;
+        *s->choice = empty;
+        if (!s->few) s->choice->C = best.C;
+        s->options.scale = scales[i];
+        cool_down(s);
+        rill_status status = walk_scale(s, lowest);
+        if (!s->choice->tries) return status;
+        RILL_TRY_DATA(status);
+        empty.scale_loss[i] = s->best;
+        if (!(s->best < (1 - (s->few ? clear_gain : gain)) * lowest)) continue;
+        lowest = s->best;
+        best = *s->choice;
+        best.scale = scales[i];
+    }
+    memcpy(best.scale_loss, empty.scale_loss, sizeof best.scale_loss);
+    *s->choice = best;
+    s->options.scale = best.scale;
+    s->best = lowest;
+    cool_down(s);
+    return RILL_OK;
+}
+
 static rill_status choose(search *s) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
+    rill_data_view view = RILL_DATA_VIEW_INIT;
     bool try_decay = may_try_decay(&s->options);
     if (s->sample) rill_dataset_report(s->sample, &report);
     if (report.rows < LEAST_ROWS) return RILL_OK;
-    uint64_t splits = SPLIT_ROWS / report.rows;
-    s->splits = splits < 1 ? 1 : splits > MOST_SPLITS ? MOST_SPLITS : (int)splits;
-    rill_status status = try_one(s, 1, s->choice->decay, &s->best);
+    RILL_TRY_DATA(rill_dataset_view(s->sample, &view));
+    uint64_t splits = SPLIT_ROWS / report.rows, most = s->newton ? MOST_SPLITS : SGD_SPLITS;
+    s->splits = splits < 1 ? 1 : splits > most ? (int)most : (int)splits;
+    s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
+    s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
+    rill_status status = choose_scale(s);
     /* What is wrong with the options or the labels is told by the training itself. */
     if (!s->choice->tries && status != RILL_ERR_MEMORY && status != RILL_ERR_MPI) return RILL_OK;
     RILL_TRY_DATA(status);
-    RILL_TRY_DATA(walk(s, factor));
-    if (s->choice->C == 1) RILL_TRY_DATA(walk(s, 1 / factor));
+    if (s->newton) RILL_TRY_DATA(refine(s));
     return try_decay ? try_constant_rate(s) : RILL_OK;
 }
 
@@ -204,16 +383,37 @@ static rill_status check_choose(const rill_dataset *train, const rill_train_opti
     return RILL_OK;
 }
 
-rill_status rill__choose_C(rill_comm *comm, const void *mpi, const rill_dataset *train,
-                           const rill_train_options *given, rill_C_choice *out) {
+/* Newton where it can: its tries end at the optimum, and so are the same for all scales. */
+static void choose_solver(search *s) {
+    rill_train_options *o = &s->options;
+    const rill__loss *loss = o->loss ? rill__loss_find(o->loss) : NULL;
+    bool smooth = (!o->loss || (loss && loss->most_curvature > 0)) && !(o->l1 > 0);
+    bool is_auto = o->solver && !strcmp(o->solver, "auto");
+    bool stochastic = o->reducer || o->staleness || o->local_steps || o->value_bits > 0;
+    if (is_auto) o->solver = smooth && !stochastic ? "newton" : "sgd";
+    if (o->solver && !strcmp(o->solver, "hybrid")) o->solver = "newton";
+    s->newton = o->solver && !strcmp(o->solver, "newton");
+    if (s->newton) o->tolerance = 1e-3;
+}
+
+rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
+                                     const rill_train_options *given, rill_C_choice *out) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    search s = {.comm = comm, .mpi = mpi, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
+    search s = {.comm = comm, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
     rill_status status = rill__data_agree(comm, check_choose(train, given, out));
     RILL_TRY_DATA(status);
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
-    s.seed = s.options.seed;
+    s.seed = 1;
     choice.decay = rill__train_decay(s.options.decay);
+    choice.scale = s.options.scale && strcmp(s.options.scale, "auto") ? s.options.scale : "max";
+    if (!s.options.scale) choice.scale = "none";
+    choose_solver(&s);
+    s.rank = rill_comm_rank(comm);
+    s.ranks = rill_comm_size(comm);
+    rill_config config = RILL_CONFIG_INIT;
+    config.check = 0;
+    RILL_TRY_DATA(rill__data_agree(comm, rill_comm_create_local(1, &config, &s.alone)));
     double began = rill__now();
     status = take_sample(&s, train);
     s.options.valid_fraction = held_out;
@@ -221,14 +421,11 @@ rill_status rill__choose_C(rill_comm *comm, const void *mpi, const rill_dataset 
     s.options.value_bits = s.options.staleness = s.options.profile = 0;
     s.options.local_steps = 0;
     if (status == RILL_OK) status = choose(&s);
+    cool_down(&s);
     rill_dataset_free(&s.sample);
+    rill_comm_free(&s.alone);
     choice.seconds = rill__now() - began;
     choice.size = out->size;
     memcpy(out, &choice, choice.size);
     return status;
-}
-
-rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
-                                     const rill_train_options *given, rill_C_choice *out) {
-    return rill__choose_C(comm, NULL, train, given, out);
 }

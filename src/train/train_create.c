@@ -12,43 +12,6 @@ void rill__train_recover(rill_trainer *t) {
     rill_error_set(RILL_ERR_STATE, detail);
 }
 
-/* A copy of the data in which every row ends with one more feature. */
-static rill_status add_bias(rill_comm *comm, const rill_dataset *set, uint64_t feature, double bias,
-                            rill_dataset **out) {
-    rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
-    RILL_TRY_DATA(rill_dataset_view(set, &from));
-    size_t entries = (size_t)(from.entries + from.rows);
-    uint64_t *row = malloc(((size_t)from.rows + 1) * sizeof *row);
-    uint32_t *index = malloc((entries + 1) * sizeof *index);
-    float *value = malloc((entries + 1) * sizeof *value);
-    rill_status status = row && index && value ? RILL_OK : rill__data_memory("the bias feature");
-    status = rill__data_agree(comm, status);
-    if (status == RILL_OK) {
-        uint64_t at = 0;
-        row[0] = 0;
-        for (uint64_t i = 0; i < from.rows; i++) {
-            for (uint64_t e = from.row[i]; e < from.row[i + 1]; e++, at++) {
-                index[at] = from.index32[e];
-                value[at] = from.value[e];
-            }
-            index[at] = (uint32_t)feature;
-            value[at++] = (float)bias;
-            row[i + 1] = at;
-        }
-        to.dim = feature + 1;
-        to.rows = from.rows;
-        to.row = row;
-        to.index32 = index;
-        to.value = value;
-        to.label = from.label;
-        status = rill_dataset_create_on(comm, &to, out);
-    }
-    free(row);
-    free(index);
-    free(value);
-    return status;
-}
-
 /* Views, dimension, the bias. */
 static rill_status take_data(rill_trainer *t, const rill_dataset *train,
                              const rill_dataset *valid) {
@@ -64,16 +27,9 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
                                "the data have %llu features; weights are kept for fewer than 2^32: "
                                "hash the features (rill_dataset_hash)",
                                (unsigned long long)t->objective.features);
-    if (t->options.bias >= 0) {
-        RILL_TRY_DATA(
-            add_bias(t->team.talk, train, t->objective.features, t->options.bias, &t->biased));
-        if (valid)
-            RILL_TRY_DATA(add_bias(t->team.talk, valid, t->objective.features, t->options.bias,
-                                   &t->biased_valid));
-        t->objective.features++;
-        train = t->biased;
-        valid = valid ? t->biased_valid : NULL;
-    }
+    t->objective.bias = t->options.bias;
+    if (t->options.intercept && !(t->options.bias > 0)) t->objective.bias = 1;
+    t->objective.features += t->objective.bias >= 0;
     t->objective.set = train;
     t->objective.rows.data = t->valid.data = (rill_data_view)RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(train, &t->objective.rows.data));
@@ -137,15 +93,19 @@ static rill_status make_weights(rill_trainer *t) {
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "%llu features times %d classes are more than 2^32 weights",
                                (unsigned long long)t->objective.features, t->objective.columns);
+    bool adagrad = !strcmp(o->optimizer, "adagrad") || t->solver->adaptive;
     rill__optimizer kind = t->solver->plain_weights            ? RILL__PLAIN
-                           : !strcmp(o->optimizer, "adagrad")  ? RILL__ADAGRAD
+                           : adagrad                           ? RILL__ADAGRAD
                            : !strcmp(o->optimizer, "momentum") ? RILL__MOMENTUM
                                                                : RILL__PLAIN;
     double each = 1 / (o->C * (double)t->objective.total_rows); /* penalties of the mean loss */
     double mu = t->solver->plain_weights ? 0 : o->l1 * each;
     RILL_TRY_DATA(
         rill__weights_init(&t->weights, t->objective.n, kind, o->l2 * each, mu, o->momentum));
-    if (strcmp(o->schedule, "bold-driver") || t->solver->plain_weights) return RILL_OK;
+    t->objective.penalised = t->objective.n;
+    if (o->intercept) t->objective.penalised -= (uint64_t)t->objective.columns;
+    t->weights.penalised = t->objective.penalised;
+    if (strcmp(o->schedule, "bold-driver") || !t->solver->stochastic) return RILL_OK;
     t->backup = calloc((size_t)t->objective.n + 1, sizeof *t->backup);
     return t->backup ? RILL_OK : rill__data_memory("the weights");
 }
@@ -165,10 +125,13 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     RILL_TRY_DATA(rill__data_agree(t->team.talk, split(t)));
     RILL_TRY_DATA(count_rows(t));
     RILL_TRY_DATA(rill__train_labels(t));
+    RILL_TRY_DATA(rill__train_solver(t));
+    RILL_TRY_DATA(rill__train_scale(t));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_targets(t)));
     RILL_TRY_DATA(rill__train_weigh(t));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_weights(t)));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, start_threads(t)));
+    RILL_TRY_DATA(rill__train_start(t));
     t->job.objective = &t->objective;
     t->job.weights = &t->weights;
     t->job.team = &t->team;
@@ -228,14 +191,16 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     rill__pool_close(&t->objective.pool);
     free(t->objective.feature_cut);
     rill__weights_free(&t->weights);
-    rill_dataset_free(&t->biased);
-    rill_dataset_free(&t->biased_valid);
+    free(t->objective.factor);
+    free(t->objective.shift);
+    free(t->objective.spread);
     free(t->label);
     free(t->objective.class_weight);
     free(t->train_list);
     free(t->valid_list);
     free(t->train_target);
     free(t->valid_target);
+    free(t->start);
     free(t->backup);
     for (int i = 0; i < t->name_count; i++)
         free(t->names[i]);
@@ -247,11 +212,42 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     return RILL_OK;
 }
 
+rill_status rill_trainer_look(const rill_trainer *t, rill_train_look *out) {
+    if (!t || !out || out->size < sizeof(size_t) || out->size > sizeof *out)
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "rill_trainer_look: an argument is NULL, or out.size is wrong");
+    const rill_train_options *o = &t->options;
+    rill_train_look full = {.size = out->size,
+                            .task = t->objective.regression ? "regress" : "classify",
+                            .loss = o->loss,
+                            .solver = t->solver->name,
+                            .scale = o->scale,
+                            .labels = t->objective.labels,
+                            .rows = t->objective.total_rows,
+                            .features = t->objective.features - (t->objective.bias >= 0),
+                            .bias = t->objective.bias >= 0 ? t->objective.bias : -1,
+                            .intercept = o->intercept,
+                            .batch = o->batch};
+    full.multiclass = t->objective.columns == 1 ? "" : t->objective.softmax ? "softmax" : "ovr";
+    memcpy(out, &full, full.size);
+    return RILL_OK;
+}
+
+/* Softmax does not see what all columns have in common: of intercepts, that nothing penalises, it
+ * is left to chance. */
+static void centre_intercepts(const rill_trainer *t, rill_model *m) {
+    double *intercept = m->weight + t->objective.penalised, mean = 0;
+    for (int c = 0; c < m->columns; c++)
+        mean += intercept[c] / m->columns;
+    for (int c = 0; c < m->columns; c++)
+        intercept[c] -= mean;
+}
+
 rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
     if (!t || !out)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_model: %s is NULL",
                                t ? "out" : "trainer");
-    double bias = t->options.bias >= 0 ? t->options.bias : -1;
+    double bias = t->objective.bias >= 0 ? t->objective.bias : -1;
     RILL_TRY_DATA(rill__model_create(t->objective.features - (bias >= 0), t->objective.columns,
                                      t->objective.labels, bias, out));
     rill_model *m = *out;
@@ -264,6 +260,17 @@ rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
     for (int i = 0; i < t->objective.labels; i++)
         m->label[i] = t->label[i];
     for (uint64_t j = 0; j < t->objective.n; j++)
-        m->weight[j] = t->weights.w[j];
-    return RILL_OK;
+        m->weight[j] = (double)t->weights.w[j] *
+                       rill__factor(&t->objective, j / (uint64_t)t->objective.columns);
+    if (t->objective.softmax && t->options.intercept) centre_intercepts(t, m);
+    rill_train_look look = RILL_TRAIN_LOOK_INIT;
+    rill_model_about about = RILL_MODEL_ABOUT_INIT;
+    rill_trainer_look(t, &look);
+    about.loss = look.loss;
+    about.scale = look.scale;
+    about.multiclass = look.multiclass;
+    about.C = t->options.C;
+    about.intercept = look.intercept;
+    about.rows = look.rows;
+    return rill_model_set_about(m, &about);
 }

@@ -16,7 +16,7 @@ rill_status rill_trainer_objective(rill_trainer *t, double *objective, double *l
 
 /* ---- validation ----------------------------------------------------------------------------- */
 
-static rill_status validate(rill_trainer *t, rill_train_report *report) {
+rill_status rill__train_validate(rill_trainer *t, bool with_auc, rill_train_report *report) {
     double sums[3] = {0, 0, (double)t->valid.n}; /* loss, right, rows */
     size_t rows = (size_t)t->valid.n + 1;
     double *score = malloc(rows * sizeof *score);
@@ -41,7 +41,7 @@ static rill_status validate(rill_trainer *t, rill_train_report *report) {
             *at = (double)t->job.epoch;
         }
         if (!t->objective.regression) report->valid_accuracy = sums[1] / sums[2];
-        if (!t->objective.regression && t->objective.columns == 1)
+        if (with_auc && !t->objective.regression && t->objective.columns == 1)
             status = rill__train_auc(t->team.talk, t->valid.n, score, positive, &report->valid_auc);
     }
     free(score);
@@ -104,7 +104,7 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
     else if (t->solver->plain_weights) /* its loss is that of the weights reached */
         report->objective = t->options.C * report->loss * (double)t->objective.total_rows +
                             rill__objective_penalty(&t->objective, t->weights.w);
-    if (t->has_valid) RILL_TRY_DATA(validate(t, report));
+    if (t->has_valid) RILL_TRY_DATA(rill__train_validate(t, true, report));
     report->eval_seconds = rill__now() - began;
     report->epoch = t->job.epoch;
     report->steps = epoch.steps;

@@ -27,16 +27,17 @@ struct rill_trainer {
     rill__objective objective;
     rill__weights weights;
     rill__team team;
-    double *label;                       /* [0] is the positive one of two; else ascending */
-    rill_dataset *biased, *biased_valid; /* copies with the bias feature, if asked for */
+    double *label; /* [0] is the positive one of two; else ascending */
     rill__part_rows valid;
     bool has_valid;
     uint64_t *train_list, *valid_list;
     float *train_target, *valid_target;
     uint64_t step;                 /* done */
     double scalars[RILL__SCALARS]; /* what is kept from epoch to epoch, see below */
+    float *start;                  /* of the bias: see train_start.c */
     float *backup;                 /* bold-driver: weights of the last good epoch */
-    char *names[9];                /* copies of the options' texts */
+    bool loss_open;                /* the options leave the loss to the labels */
+    char *names[11];               /* copies of the options' texts */
     int name_count;
 };
 
@@ -45,17 +46,24 @@ enum {                      /* scalars */
        RILL__BOLD_BEST,     /* bold-driver: lowest objective */
        RILL__VALID_BEST,    /* lowest validation loss, */
        RILL__VALID_BEST_AT, /* and after how many epochs */
+       RILL__SOLVER_LAST,   /* in checkpoints: job.last */
 };
 
 /* As the public calls, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
 rill_status rill__trainer_create(rill_comm *, const void *mpi, const rill_dataset *train,
                                  const rill_dataset *valid, const rill_train_options *,
                                  rill_trainer **);
-rill_status rill__choose_C(rill_comm *, const void *mpi, const rill_dataset *train,
-                           const rill_train_options *, rill_C_choice *);
 
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
+/* The solver, where the options leave it open: by the labels and the size of the data. */
+rill_status rill__train_solver(rill_trainer *);
+/* Loss and accuracy on the validation rows. All ranks. */
+rill_status rill__train_validate(rill_trainer *, bool with_auc, rill_train_report *);
+/* The weights that training starts from. All ranks. */
+rill_status rill__train_start(rill_trainer *);
+/* The features' factors. All ranks. */
+rill_status rill__train_scale(rill_trainer *);
 rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_weigh_alone(rill_trainer *,
                                     const char *text); /* its part that asks no other rank */

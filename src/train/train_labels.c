@@ -1,8 +1,8 @@
 /* Labels: which there are over all ranks, the weights of their classes, and what a row's label
  * means to the solvers.
  *
- * Two labels: the larger one is positive, and comes first, as LIBLINEAR's +1. More: ascending, one
- * against the rest. Regression: the label is the target.
+ * Two labels: the larger one is positive, and comes first, as LIBLINEAR's +1. More: ascending.
+ * Regression: the label is the target.
  */
 #include "core/text.h"
 #include "train/train_internal.h"
@@ -65,6 +65,16 @@ static rill_status gather_labels(const rill_trainer *t, double *mine, int n, dou
     return status;
 }
 
+/* Whether labels are numbers to be predicted, and not names of classes: some have a fraction, or
+ * there are many and few rows have the same. */
+static bool look_like_numbers(const double *label, int n, uint64_t rows) {
+    const int most = 30;
+    const double least_rows = 5;
+    for (int i = 0; i < n; i++)
+        if (label[i] != floor(label[i])) return n > 2;
+    return n > most && (double)rows < least_rows * n;
+}
+
 rill_status rill__train_labels(rill_trainer *t) {
     double *mine = malloc((2 * MOST_LABELS + 2) * sizeof *mine), *all = NULL;
     int total = 0;
@@ -74,6 +84,8 @@ rill_status rill__train_labels(rill_trainer *t) {
     free(mine);
     t->label = all;
     RILL_TRY_DATA(status);
+    if (t->loss_open && !t->options.task && look_like_numbers(all, total, t->objective.total_rows))
+        t->objective.loss = rill__loss_find(t->options.loss = "squared");
     const char *task = t->options.task;
     t->objective.regression = task ? !strcmp(task, "regress")
                                    : t->objective.loss->regression && total > 2;

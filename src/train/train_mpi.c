@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 static MPI_Comm comm_of(const void *mpi) { return *(const MPI_Comm *)mpi; }
 
@@ -113,7 +114,7 @@ rill_status rill_trainer_choose_C(MPI_Comm parent, const rill_dataset *train,
                                   const rill_train_options *options, rill_C_choice *out) {
     rill_comm *comm;
     RILL_TRY_DATA(begin("rill_trainer_choose_C", parent, &comm));
-    return end(&comm, rill__choose_C(comm, &parent, train, options, out));
+    return end(&comm, rill_trainer_choose_C_on(comm, train, options, out));
 }
 
 /* ---- whole vectors -------------------------------------------------------------------------- */
@@ -152,6 +153,13 @@ rill_status rill__mpi_file_read(const rill__file *file, uint64_t offset, void *i
 void rill__mpi_file_close(rill__file *file) { (void)file; }
 #else
 
+_Static_assert(sizeof(MPI_File) <= sizeof(uint64_t), "a file's handle is a word");
+static MPI_File file_of(const rill__file *file) {
+    MPI_File opened;
+    memcpy(&opened, &file->mpi, sizeof opened);
+    return opened;
+}
+
 static rill_status fail_file(const char *path, const char *what, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
@@ -163,16 +171,10 @@ rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *f
     MPI_Offset size = 0;
     MPI_File opened;
     *file = (rill__file){.path = path, .fd = -1};
-    MPI_File *kept = malloc(sizeof *kept);
     int code = MPI_File_open(comm_of(mpi), path, MPI_MODE_RDONLY, MPI_INFO_NULL, &opened);
-    if (code != MPI_SUCCESS || !kept) {
-        free(kept);
-        if (code == MPI_SUCCESS) MPI_File_close(&opened);
-        return code == MPI_SUCCESS ? rill__data_memory("a file")
-                                   : fail_file(path, "cannot be opened", code);
-    }
-    *kept = opened;
-    file->mpi = kept;
+    if (code != MPI_SUCCESS) return fail_file(path, "cannot be opened", code);
+    memcpy(&file->mpi, &opened, sizeof opened);
+    file->is_mpi = true;
     code = MPI_File_get_size(opened, &size);
     if (code != MPI_SUCCESS) return fail_file(path, "its size is unknown", code);
     file->size = (uint64_t)size;
@@ -183,8 +185,7 @@ rill_status rill__mpi_file_read(const rill__file *file, uint64_t offset, void *i
     MPI_Status status;
     int got = 0;
     /* The caller's buffers are far below 2 GiB, which is what a count can say. */
-    int code = MPI_File_read_at(*(MPI_File *)file->mpi, (MPI_Offset)offset, into, (int)n, MPI_BYTE,
-                                &status);
+    int code = MPI_File_read_at(file_of(file), (MPI_Offset)offset, into, (int)n, MPI_BYTE, &status);
     if (code != MPI_SUCCESS) return fail_file(file->path, "cannot be read", code);
     MPI_Get_count(&status, MPI_BYTE, &got);
     if ((size_t)got != n)
@@ -195,8 +196,8 @@ rill_status rill__mpi_file_read(const rill__file *file, uint64_t offset, void *i
 }
 
 void rill__mpi_file_close(rill__file *file) {
-    MPI_File_close((MPI_File *)file->mpi);
-    free(file->mpi);
-    file->mpi = NULL;
+    MPI_File opened = file_of(file);
+    MPI_File_close(&opened);
+    file->is_mpi = false;
 }
 #endif

@@ -27,15 +27,24 @@ static rill_status check_names(rill_trainer *t) {
     static const char *const schedules[] = {"constant", "1/t", "step", "bold-driver", NULL};
     static const char *const reducers[] = {"oktopk", "gtopk", "spardl", "s2", "topk", NULL};
     static const char *const tasks[] = {"classify", "regress", NULL};
+    static const char *const scales[] = {"none", "max", "std", NULL};
+    static const char *const multiclass[] = {"softmax", "ovr", NULL};
     rill_train_options *o = &t->options;
-    if (!o->loss) o->loss = "logistic";
+    bool regress = o->task && !strcmp(o->task, "regress");
+    t->loss_open = !o->loss;
+    if (!o->loss) o->loss = regress ? "squared" : "logistic";
     if (!o->solver) o->solver = "sgd";
+    if (!o->scale) o->scale = "none";
     if (!o->optimizer) o->optimizer = "adagrad";
     if (!o->schedule) o->schedule = "1/t";
     if (!(t->objective.loss = rill__loss_find(o->loss)))
         return unknown("loss", o->loss, "logistic, hinge, squared_hinge, squared");
-    if (!(t->solver = rill__solver_find(o->solver)))
-        return unknown("solver", o->solver, "sgd, scd, newton");
+    t->solver = rill__solver_find(o->solver);
+    if (!t->solver && strcmp(o->solver, "auto"))
+        return unknown("solver", o->solver, "auto, sgd, scd, newton, hybrid");
+    if (!among(o->scale, scales)) return unknown("scale", o->scale, "none, max, std");
+    if (o->multiclass && !among(o->multiclass, multiclass))
+        return unknown("multiclass", o->multiclass, "softmax, ovr");
     if (!among(o->optimizer, optimizers))
         return unknown("optimizer", o->optimizer, "plain, momentum, adagrad");
     if (!among(o->schedule, schedules))
@@ -43,7 +52,7 @@ static rill_status check_names(rill_trainer *t) {
     if (o->reducer && !among(o->reducer, reducers))
         return unknown("reducer", o->reducer, "oktopk, gtopk, spardl, s2, topk");
     if (o->task && !among(o->task, tasks)) return unknown("task", o->task, "classify, regress");
-    if (o->task && !strcmp(o->task, "regress") && !t->objective.loss->regression)
+    if (regress && !t->objective.loss->regression)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "task \"regress\" needs the loss squared, not %s", o->loss);
     return RILL_OK;
@@ -89,6 +98,11 @@ static rill_status cannot(const char *what, const char *needs) {
 
 static rill_status check_together(const rill_trainer *t) {
     const rill_train_options *o = &t->options;
+    if (o->multiclass && !strcmp(o->multiclass, "softmax") && strcmp(o->loss, "logistic"))
+        return cannot("multiclass \"softmax\"", "the loss logistic");
+    if (!t->solver) return RILL_OK;
+    if (o->multiclass && !strcmp(o->multiclass, "softmax") && t->solver->separate)
+        return cannot("multiclass \"softmax\"", "the solver sgd, newton or hybrid");
     if (t->solver->smooth && t->objective.loss->most_curvature == 0)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "solver %s needs a loss with curvature: the slope of %s jumps",
@@ -116,9 +130,9 @@ static rill_status check_together(const rill_trainer *t) {
 /* The options' texts live as long as the trainer. */
 static rill_status keep_names(rill_trainer *t) {
     rill_train_options *o = &t->options;
-    const char **texts[] = {&o->loss,          &o->solver,    &o->task,
-                            &o->class_weights, &o->optimizer, &o->schedule,
-                            &o->algorithm,     &o->codec,     &o->reducer};
+    const char **texts[] = {&o->loss,      &o->solver,   &o->task,      &o->class_weights,
+                            &o->optimizer, &o->schedule, &o->algorithm, &o->codec,
+                            &o->reducer,   &o->scale,    &o->multiclass};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!*texts[i]) continue;
         char *copy = strdup(*texts[i]);
@@ -126,6 +140,30 @@ static rill_status keep_names(rill_trainer *t) {
         t->names[t->name_count++] = copy;
         *texts[i] = copy;
     }
+    return RILL_OK;
+}
+
+/* Newton's passes are worth it up to so many entries and columns of a rank; above, it starts from
+ * where a few adaptive passes come. */
+static const double newton_entries = 3e7;
+
+rill_status rill__train_solver(rill_trainer *t) {
+    rill_train_options *o = &t->options;
+    double entries = (double)t->objective.rows.data.entries;
+    bool open = !t->solver;
+    RILL_TRY_DATA(rill__team_sum(&t->team, RILL_OK, &entries, 1));
+    bool smooth = t->objective.loss->most_curvature > 0 && o->l1 == 0;
+    bool stochastic = o->reducer || o->staleness || o->local_steps || o->value_bits > 0;
+    if (open) {
+        double work = entries * t->objective.columns / t->team.ranks;
+        o->solver = !smooth || stochastic ? "sgd" : work <= newton_entries ? "newton" : "hybrid";
+        t->solver = rill__solver_find(o->solver);
+        if (o->tolerance == 0) o->tolerance = 1e-6;
+    }
+    RILL_TRY_DATA(check_together(t));
+    bool named = o->multiclass != NULL;
+    t->objective.softmax = t->objective.columns > 1 && !strcmp(o->loss, "logistic") &&
+                           !t->solver->separate && (!named || !strcmp(o->multiclass, "softmax"));
     return RILL_OK;
 }
 

@@ -34,8 +34,13 @@ static void *zeros(uint64_t n, size_t size) { return calloc((size_t)n + RILL_SLA
 
 rill_status rill__weights_init(rill__weights *s, uint64_t n, rill__optimizer kind, double lambda,
                                double mu, double momentum) {
-    *s = (rill__weights){
-        .n = n, .kind = kind, .lambda = lambda, .mu = mu, .momentum = momentum, .scale = 1};
+    *s = (rill__weights){.n = n,
+                         .penalised = n,
+                         .kind = kind,
+                         .lambda = lambda,
+                         .mu = mu,
+                         .momentum = momentum,
+                         .scale = 1};
     s->w = zeros(n, sizeof *s->w);
     bool dated = kind != RILL__PLAIN || mu > 0;
     if (dated) s->last = zeros(n, sizeof *s->last);
@@ -83,15 +88,17 @@ static double fade(const rill__weights *s, uint64_t j) {
 
 static double current(const rill__weights *s, uint64_t j) {
     double w = s->w[j];
+    bool decays = j < s->penalised;
     switch (s->kind) {
-    case RILL__PLAIN: return s->scale * (s->last ? soft(w, s->shrink - s->last[j]) : w);
+    case RILL__PLAIN: return s->scale * (s->last && decays ? soft(w, s->shrink - s->last[j]) : w);
     case RILL__ADAGRAD:
-        return w == 0 ? 0 : decay(s, w, (s->path - s->last[j]) / sqrt(s->state[j] + tiny));
+        if (w == 0 || !decays) return w;
+        return decay(s, w, (s->path - s->last[j]) / sqrt(s->state[j] + tiny));
     case RILL__MOMENTUM: break;
     }
     double m = s->momentum, rest = m - m * fade(s, j); /* (m + ... + m^k) (1 - m) */
     if (s->state[j] != 0) w -= s->eta * s->state[j] * rest / (1 - m);
-    return decay(s, w, s->path - s->last[j]);
+    return decays ? decay(s, w, s->path - s->last[j]) : w;
 }
 
 float rill__weights_read(const rill__weights *s, uint64_t j) { return (float)current(s, j); }
@@ -100,7 +107,10 @@ void rill__weights_begin(rill__weights *s, double eta) {
     s->eta = eta;
     s->step++;
     if (s->kind == RILL__PLAIN) {
-        s->scale *= exp(-eta * s->lambda);
+        double by = exp(-eta * s->lambda);
+        s->scale *= by;
+        for (uint64_t j = s->penalised; j < s->n; j++)
+            s->w[j] = (float)(s->w[j] / by);
         if (s->scale < 1e-6) rill__weights_settle(s);
         s->shrink += eta * s->mu / s->scale;
     } else s->path += s->kind == RILL__MOMENTUM ? eta / (1 - s->momentum) : eta;

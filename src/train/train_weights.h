@@ -11,8 +11,9 @@ typedef enum rill__optimizer { RILL__PLAIN, RILL__MOMENTUM, RILL__ADAGRAD } rill
 
 typedef struct rill__weights {
     uint64_t n;
-    float *w;          /* plain: to be multiplied by scale */
-    double lambda, mu; /* of the mean loss: lambda/2 |w|^2 + mu |w|_1 */
+    float *w;           /* plain: to be multiplied by scale */
+    uint64_t penalised; /* the first of them, which alone decay */
+    double lambda, mu;  /* of the mean loss: lambda/2 |w|^2 + mu |w|_1 */
     rill__optimizer kind;
     double momentum;
     double scale, shrink; /* plain: product of decays; sum of thresholds / scale */
@@ -24,6 +25,7 @@ typedef struct rill__weights {
     uint32_t *last_step;  /* momentum: step when the entry was last written */
 } rill__weights;
 
+/* All n decay, until penalised is set to less. */
 rill_status rill__weights_init(rill__weights *, uint64_t n, rill__optimizer, double lambda,
                                double mu, double momentum);
 void rill__weights_free(rill__weights *);

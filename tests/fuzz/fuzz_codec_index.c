@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint64_t first, range;
     uint16_t count;
     if (size < 20) return 0;
-    const rill__index_codec *codec = rill__index_codec_at(data[0] % 4);
+    const rill__index_codec *codec = rill__index_codec_at(data[0] % 5);
     unsigned width = data[1] % 2 ? 8 : 4;
     memcpy(&first, data + 2, 8);
     memcpy(&range, data + 10, 8);

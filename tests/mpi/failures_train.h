@@ -38,6 +38,7 @@ static const struct {
     {"sgd-oktopk-profile", "sgd", "oktopk", NULL, 0, 0, 2, 1},
     {"newton-profile", "newton", NULL, NULL, 0, 0, 2, 1},
     {"scd-profile", "scd", NULL, NULL, 0, 0, 2, 1},
+    {"hybrid", "hybrid", NULL, NULL, 0, 0, 2, 0},
 };
 enum { TRAININGS = sizeof trainings / sizeof *trainings };
 

@@ -211,7 +211,7 @@ static inline void check_failures(const char *algorithm) {
 
 /* All codecs, value_bits and selections, and twice the same bits. */
 static inline void check_codings(const char *algorithm, uint64_t steps) {
-    static const char *const codecs[] = {"auto", "raw", "bitpack", "elias_fano", "bitmap"};
+    static const char *const codecs[] = {"auto", "raw", "bitpack", "elias_fano", "bitmap", "rice"};
     static const char *const selects[] = {"topk",   "threshold", "gaussian", "bucket",
                                           "random", "nonzero",   "block"};
     static const int bits[] = {0, 16, 8, 4, 2};
@@ -222,7 +222,7 @@ static inline void check_codings(const char *algorithm, uint64_t steps) {
     for (int c = 0; c < 35; c++) {
         rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
         o.algorithm = algorithm;
-        o.codec = codecs[c % 5];
+        o.codec = codecs[c % 6];
         o.value_bits = bits[(c / 5 + c) % 5];
         o.select = selects[c % 7];
         o.k = 1 + (uint64_t)(c * 29) % 700;

@@ -86,7 +86,7 @@ if [[ $(id -u) == 0 ]] && mkdir "$tmp/disk" && mount -t tmpfs -o size=64k tmpfs 
     done
     # It fills while a log grows: whole lines stay.
     rm "$tmp/disk/rest"
-    into 1 "$tmp/disk/log" "train $tmp/data --epochs 1000 --quiet --log"
+    into 1 "$tmp/disk/log" "train $tmp/data --solver sgd --C 1 --epochs 1000 --quiet --log"
     has "$tmp/err" "$tmp/disk/log" "No space left on device"
     [[ $(tail -c 1 "$tmp/disk/log" | wc -l) == 1 ]] || fail "the log ends within a line"
     run 0 "$RILL" report "$tmp/disk/log" --quiet -o "$tmp/page"

@@ -36,20 +36,50 @@ cmp -s "$tmp/labels" "$tmp/labels3" || fail "three ranks predict other labels th
 run 0 "$RILL" predict "$tmp/test" --model "$tmp/model" --normalize -o "$tmp/p" --probability
 head -n 1 "$tmp/p" | grep -q "labels 1 -1" || fail "no labels before the probabilities"
 
+# No flag but the file: what was taken is printed and in the log; a good model, whatever the units.
+sed 's/ 2:/ 2:0.0000/; s/\( 3:[0-9]*\)/\1e5/' "$tmp/train" >"$tmp/units"
+for file in train units; do
+    run 0 "$RILL" train "$tmp/$file" --log "$tmp/log" --model "$tmp/default"
+    has "$tmp/out" "classify: 2 labels, loss logistic, intercept, scale " ", solver newton"
+    has "$tmp/out" "by scale: none " "(stopped)"
+    has "$tmp/log" '"solver":"newton"' '"task":"classify"' '"labels":2' '"intercept":true'
+    run 0 "$RILL" predict "$tmp/$file" --model "$tmp/default"
+    least "$(number accuracy "$tmp/out")" 0.9 "accuracy of the defaults on $file"
+done
+run 0 "$RILL" train "$tmp/train" --no-bias --scale none --epochs 1
+has "$tmp/out" "no bias, scale none"
+awk 'BEGIN { srand(3); for (i = 0; i < 400; i++) { x = rand(); y = rand()
+    print 100 + 3 * x - y + 0.01 * rand() " 1:" x " 2:" 1000 * y } }' >"$tmp/numbers"
+run 0 "$RILL" train "$tmp/numbers" --model "$tmp/default"
+has "$tmp/out" "regress: loss squared, intercept"
+run 0 "$RILL" predict "$tmp/numbers" --model "$tmp/default"
+least 0.01 "$(number rmse "$tmp/out")" "error of a regression"
+awk '{ $1 = NR % 3 == 0 ? 5 : $1; print }' "$tmp/train" >"$tmp/three"
+run 0 "$RILL" train "$tmp/three" --C 1 --epochs 2
+has "$tmp/out" "3 labels, loss logistic, softmax"
+run 0 "$RILL" train "$tmp/three" --C 1 --epochs 2 --multiclass ovr
+has "$tmp/out" "ovr, intercept"
+run 0 "$RILL" train "$tmp/train" --solver hybrid --epochs 8 --ranks 2 --model "$tmp/default"
+run 0 "$RILL" predict "$tmp/test" --model "$tmp/default"
+least "$(number accuracy "$tmp/out")" 0.9 "accuracy of the hybrid"
+
 # C: chosen by sgd, on the same rows by any number of ranks, and not of rows that are held out; else
 # as given.
-run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --log "$tmp/log"
+sgd=(--solver sgd --scale none --no-bias)
+run 0 "$RILL" train "$tmp/train" --normalize "${sgd[@]}" --epochs 1 --log "$tmp/log"
 has "$tmp/out" "C = 1" "decay = 0, chosen in" "loss on held-out rows" ", decay 0)"
 grep -q '"decay":0.0,' "$tmp/log" || fail "the log has not the decay that was chosen"
 chosen=$(grep -oE '"C":[^,]+' "$tmp/log")
 least "${chosen#*:}" 10 "C, where rows are many and labels almost certain"
 for words in "--ranks 3" "--dense --ranks 2" "--reducer topk --ranks 2" "--C auto --quiet"; do
     # shellcheck disable=SC2086
-    run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --batch 7 $words --log "$tmp/log"
+    run 0 "$RILL" train "$tmp/train" --normalize "${sgd[@]}" --epochs 1 --batch 7 $words \
+        --log "$tmp/log"
     grep -q "$chosen," "$tmp/log" || fail "another C with $words: not $chosen"
 done
 sed "s/^+1/-1/; t; s/^-1/+1/" "$tmp/test" >"$tmp/wrong" # labels turned round
-run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 --valid "$tmp/wrong" --log "$tmp/log" --quiet
+run 0 "$RILL" train "$tmp/train" --normalize "${sgd[@]}" --epochs 1 --valid "$tmp/wrong" \
+    --log "$tmp/log" --quiet
 grep -q "$chosen," "$tmp/log" || fail "validation rows have changed C"
 for words in "--l2 2" "--l1 1" "--solver newton" "--solver scd" "--C 1"; do
     # shellcheck disable=SC2086
@@ -59,22 +89,22 @@ for words in "--l2 2" "--l1 1" "--solver newton" "--solver scd" "--C 1"; do
     grep -q '"decay":0.25,' "$tmp/log" || fail "decay was chosen with $words"
 done
 # A falling rate where a constant one is worse, and what was given.
-run 0 "$RILL" train "$tmp/train" --epochs 1 --log "$tmp/log"
+run 0 "$RILL" train "$tmp/train" "${sgd[@]}" --epochs 1 --log "$tmp/log"
 has "$tmp/out" "decay = 0.25, chosen in" ", decay 0)"
 grep -q '"decay":0.25,' "$tmp/log" || fail "the log has not the decay that was chosen"
 for words in "--decay 0.125" "--decay 0.125 --C auto"; do
     # shellcheck disable=SC2086
-    run 0 "$RILL" train "$tmp/train" --normalize --epochs 1 $words --log "$tmp/log"
+    run 0 "$RILL" train "$tmp/train" --normalize --scale none --epochs 1 $words --log "$tmp/log"
     grep -q '"decay":0.125,' "$tmp/log" || fail "not the decay that was given: $words"
     if grep -q "decay" "$tmp/out"; then fail "decay was tried with $words"; fi
 done
-head -n 60 "$tmp/train" >"$tmp/few"
+head -n 20 "$tmp/train" >"$tmp/few"
 run 0 "$RILL" train "$tmp/few" --epochs 1
 has "$tmp/out" "C = 1: there are too few rows"
 
 # A run that stopped after three epochs and is resumed, on two ranks, ends in the same bits; so with
 # a reducer, and with the other decay that may be chosen.
-for way in "" "--reducer oktopk --density 0.2" "--normalize"; do
+for way in "" "--reducer oktopk --density 0.2" "--normalize --solver sgd"; do
     # shellcheck disable=SC2086
     run 0 "$RILL" train "$tmp/train" --ranks 2 --epochs 6 $way --model "$tmp/whole" --quiet
     # shellcheck disable=SC2086
@@ -86,6 +116,31 @@ for way in "" "--reducer oktopk --density 0.2" "--normalize"; do
     [[ $(find "$tmp" -name 'check*' | wc -l) == $([[ $way == --red* ]] && echo 2 || echo 1) ]] || fail "checkpoints are left"
     rm -f "$tmp"/check*
 done
+
+# Resumed, nothing is chosen again. Ctrl-C ends a run after the epoch, with a checkpoint.
+run 0 "$RILL" train "$tmp/train" --epochs 2 --checkpoint "$tmp/check" --log "$tmp/log"
+chosen=$(grep -oE '"C":[^,]+' "$tmp/log" | tail -n 1)
+run 0 "$RILL" train "$tmp/train" --epochs 3 --checkpoint "$tmp/check" --resume --log "$tmp/log"
+if grep -q "held-out rows" "$tmp/out"; then fail "C was chosen again by a resumed run"; fi
+[[ $(grep -oE '"C":[^,]+' "$tmp/log" | tail -n 1) == "$chosen" ]] ||
+    fail "the resumed run has another C"
+rm -f "$tmp/log"
+long=("$RILL" train "$tmp/train" --C 1 --solver sgd --checkpoint "$tmp/check" --log "$tmp/log")
+setsid "${long[@]}" --epochs 1000000 >"$tmp/out" 2>"$tmp/err" &
+job=$!
+for ((i = 0; i < 300; i++)); do
+    if [[ -s $tmp/log ]]; then break; fi
+    sleep 0.1
+done
+kill -INT "$job"
+status=0
+wait "$job" || status=$?
+[[ $status == 1 ]] || fail "status $status of an interrupted run, not 1"
+has "$tmp/err" "ends after this epoch" "interrupted after epoch" "go on with: rill train" "--resume"
+epochs=$(($(wc -l <"$tmp/log") + 1))
+run 0 "${long[@]}" --epochs "$epochs" --resume --quiet
+[[ $(wc -l <"$tmp/log") == "$epochs" ]] || fail "the interrupted run was not resumed where it ended"
+rm -f "$tmp/check" "$tmp/log"
 
 # Early stopping goes on counting after a resume, and a run that has stopped stays so.
 stop=(--valid "$tmp/test" --C 1000 --lr 2 --schedule constant --early-stop 2)
@@ -101,7 +156,7 @@ done
 rm -f "$tmp/check"
 
 # Any number of threads: the same bits.
-for solver in sgd newton scd; do
+for solver in sgd newton scd hybrid; do
     for threads in 1 2 3; do
         run 0 "$RILL" train "$tmp/train" --ranks 2 --solver $solver --epochs 3 --threads $threads --model "$tmp/threads$threads"
         cmp -s "$tmp/threads1" "$tmp/threads$threads" || fail "$solver: $threads threads give other bits than one"
@@ -124,7 +179,17 @@ for ranks in 1 3; do
     [[ $(grep -c "bad:400" "$tmp/err") == 1 ]] || fail "the error is told more than once"
 done
 run 1 "$RILL" train "$tmp/nowhere"
-run 1 "$RILL" train "$tmp/train" --model /nowhere/x --epochs 1
+for option in --model --checkpoint; do # said before the first epoch
+    run 1 "$RILL" train "$tmp/train" $option /nowhere/x
+    has "$tmp/err" "/nowhere/x: cannot be written"
+    if grep -q epoch "$tmp/out"; then fail "$option: trained before it was opened"; fi
+done
+run 1 "$RILL" train "$tmp"
+has "$tmp/err" "is a folder"
+run 1 "$RILL" train /dev/null
+has "$tmp/err" "is not a regular file"
+run 1 "$RILL" train -
+has "$tmp/err" "save them first"
 run 1 "$RILL" train "$tmp/train" --loss nothing
 has "$tmp/err" 'loss "nothing" is unknown'
 run 1 "$RILL" train "$tmp/train" --resume --checkpoint "$tmp/none"
@@ -133,6 +198,10 @@ run 1 "$RILL" train "$tmp/one"
 has "$tmp/err" "all rows have the label -1"
 run 1 "$RILL" predict "$tmp/test" --model "$tmp/train"
 has "$tmp/err" "$tmp/train:1: not a field of a model"
+for words in "x --C 1 --scale auto" "x --bias 1 --no-bias"; do
+    # shellcheck disable=SC2086
+    run 2 "$RILL" train $words
+done
 for words in "" "a b" "x --lr y" "x --decay -1" "x --epochs 0" "x --resume" "x --early-stop 3" "x --nonsense"; do
     # shellcheck disable=SC2086
     run 2 "$RILL" train $words

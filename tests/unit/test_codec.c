@@ -2,6 +2,8 @@
 #include "test_codec.h"
 
 #include "codec/codec.h"
+#include "codec/value_codec.h"
+#include "req/message.h"
 
 #include <stdio.h>
 
@@ -198,6 +200,7 @@ static void sizes_near_entropy(void **state) {
             double over = 8.0 * (double)sizes[c] / (double)n - entropy, most = 32;
             if (codec == &rill__codec_bitpack) most = 1.6;
             if (codec == &rill__codec_elias_fano) most = 0.6;
+            if (codec == &rill__codec_rice) most = 0.13;
             if (over > most && codec != &rill__codec_bitmap)
                 fail_msg("%s at %g: %.3f bits over the entropy", codec->name, density[d], over);
             /* The estimate is that of the size. */
@@ -207,6 +210,26 @@ static void sizes_near_entropy(void **state) {
                          expected, sizes[c]);
         }
     }
+    free(idx);
+}
+
+/* 64 of each 4,096, as SparseLoCo sends them, with values of 2 bits: the whole message. */
+static void tiles(void **state) {
+    (void)state;
+    enum { TILE = 4096, KEEP = 64, TILES = 1024, COUNT = TILES * KEEP };
+    uint32_t *idx = malloc(COUNT * 4);
+    assert_non_null(idx);
+    rng r = rng_make(6, 6);
+    for (uint32_t t = 0, n = 0; t < TILES; t++)
+        for (uint32_t i = 0, left = KEEP; i < TILE; i++) /* each support is as likely */
+            if (rng_below(&r, TILE - i) < left) idx[n++] = t * TILE + i, left--;
+    size_t sizes[MOST_CODECS] = {0};
+    round_trip(4, idx, COUNT, 0, TILES * TILE, sizes);
+    assert_ptr_equal(rill__index_codec_choose(4, COUNT, TILES * TILE), &rill__codec_rice);
+    size_t values = rill__value_qsgd2.bound(RILL_F32, COUNT), header = sizeof(rill__header);
+    for (int c = 0; rill__index_codec_at(c); c++)
+        if (rill__index_codec_at(c) == &rill__codec_rice)
+            assert_true(8.0 * (double)(header + sizes[c] + values) / COUNT < 9.60);
     free(idx);
 }
 
@@ -233,7 +256,7 @@ static void choice(void **state) {
     }
     assert_ptr_equal(rill__index_codec_choose(4, 1000, 1000), &rill__codec_bitpack);
     assert_ptr_equal(rill__index_codec_choose(4, 500, 1000), &rill__codec_bitmap);
-    assert_ptr_equal(rill__index_codec_choose(4, 10000, 1000000), &rill__codec_elias_fano);
+    assert_ptr_equal(rill__index_codec_choose(4, 10000, 1000000), &rill__codec_rice);
     assert_non_null(rill__index_codec_choose(8, 0, 0));
     free(idx);
 }
@@ -260,6 +283,7 @@ static void table(void **state) {
     assert_int_equal(rill__codec_bitpack.id, 1);
     assert_int_equal(rill__codec_elias_fano.id, 2);
     assert_int_equal(rill__codec_bitmap.id, 3);
+    assert_int_equal(rill__codec_rice.id, 4);
     assert_null(rill__index_codec_by_id(99));
     assert_null(rill__index_codec_by_name("auto"));
 }
@@ -277,6 +301,43 @@ static void refused(const rill__index_codec *codec, unsigned width, const uint8_
     check_guard(idx, count * width);
     free(in);
     free(idx);
+}
+
+static void refuse_rice(unsigned width, const uint8_t *far, size_t size) {
+    const rill__index_codec *rice = &rill__codec_rice;
+    /* l too wide; junk after the low bits; after the last high bit; no high bit */
+    refused(rice, width, (const uint8_t[]){40, 0, 0, 0, 0, 0, 1}, 7, 1, 0, 100);
+    refused(rice, width, (const uint8_t[]){200, 0, 0, 0, 0, 0, 1}, 7, 1, 0, 100);
+    refused(rice, width, (const uint8_t[]){2, 0x1b, 0x03}, 3, 2, 0, 100);
+    refused(rice, width, (const uint8_t[]){2, 0x0e, 0x0b}, 3, 2, 0, 100);
+    refused(rice, width, (const uint8_t[]){2, 0x0e, 0x02}, 3, 2, 0, 100);
+    refused(rice, width, far, size, 1, 0, (UINT64_C(1) << 32) - 1);
+    /* low parts whose sum leaves the range, though each x is in it; and wraps around 2^32 */
+    refused(rice, width, (const uint8_t[]){2, 0x0f, 0x03}, 3, 2, 0, 7);
+    for (unsigned l = 20; l <= 32; l++) {
+        uint8_t wide[1 + 128 * 4 + 16];
+        memset(wide, 0xff, sizeof wide);
+        wide[0] = (uint8_t)l;
+        refused(rice, width, wide, 1 + 16 * l + 16, 128, 0, (UINT64_C(1) << l) + 256);
+    }
+    /* a second chunk that is missing, and one that has no room left */
+    uint8_t full[1 + 128 + 2];
+    memset(full, 0xff, sizeof full);
+    full[0] = full[129] = 0;
+    refused(rice, width, full, 129, 1025, 0, 2000);
+    refused(rice, width, full, 131, 1025 + 7, 0, 1024 + 7);
+}
+
+/* The bytes that the layout asks for, put together by hand. */
+static void rice_layout(void **state) {
+    (void)state;
+    /* gaps 5, 0, 13, l = 2: low parts 1, 0, 1; high parts 1, 0, 3: 01 1 0001 */
+    static const uint32_t idx[] = {105, 106, 120};
+    static const uint8_t by_hand[] = {2, 0x11, 0x46};
+    uint8_t *out = guarded(rill__codec_rice.bound(4, 3, 21));
+    assert_int_equal(rill__codec_rice.encode(4, idx, 3, 100, 21, out), sizeof by_hand);
+    assert_memory_equal(out, by_hand, sizeof by_hand);
+    free(out);
 }
 
 static void malformed(void **state) {
@@ -329,6 +390,7 @@ static void malformed(void **state) {
             uint8_t far[600] = {24, 0, 0, 0};
             far[599] = 1;
             refused(fano, width, far, sizeof far, 1, 0, (UINT64_C(1) << 32) - 1);
+            refuse_rice(width, far, sizeof far);
         }
     }
     rill__isa_force(NULL);
@@ -381,6 +443,7 @@ int main(void) {
         cmocka_unit_test(corners),   cmocka_unit_test(worst_cases),
         cmocka_unit_test(choice),    cmocka_unit_test(sizes_near_entropy),
         cmocka_unit_test(malformed), cmocka_unit_test(mutations),
+        cmocka_unit_test(tiles),     cmocka_unit_test(rice_layout),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from .. import _launch
 from .._buffers import type_of
 from .._comm import Comm
-from .._reducer import Reducer, Step, method, residual_float32
+from .._reducer import BehindStep, Reducer, Step, method, residual_float32
 from .._stream import as_stream
 from .._world import from_group, world
 from ._checks import agree, check_method, check_options, try_options
@@ -184,7 +184,6 @@ class Group:
     ) -> None:
         self.members = list(members)
         self.device = device  # whose memory the reducer works in; None: the host
-        self.lane = None if device is None else runtime.lane(device)
         self.begun = False  # in this step
         self.voids = options.get("nonfinite") in (None, "void")
         self.rule = rule
@@ -197,7 +196,7 @@ class Group:
     def prepare(self, tensors: Sequence[torch.Tensor]) -> Step:
         """A step in place, which start() begins, as often as wanted."""
         if self.device is not None:
-            return self.reducer._prepare_on(tensors, self.lane)
+            return self.reducer._prepare_on(tensors)
         return (
             self.reducer._prepare(tensors[0])
             if len(tensors) == 1
@@ -206,9 +205,10 @@ class Group:
 
     def start(self, step: Step) -> Step:
         """Starts a step that was prepared."""
-        if self.device is not None:
-            runtime.enter(self.lane, self.device)
-        step.start()
+        if isinstance(step, BehindStep):  # the kernels that fill the gradients are on this stream
+            step.start(runtime.stream(self.device))
+        else:
+            step.start()
         self.begun = True
         return step
 
@@ -307,9 +307,7 @@ class Checkpointed:
         """Waits for what is under way."""
 
     def wait(self) -> None:
-        """Waits for exchanges under way, and raises what one of them has failed by. With gradients
-        on a CUDA device a failure may come after the backward pass; without this call the next
-        step, ``stats`` or a checkpoint raises it."""
+        """Waits for exchanges under way."""
         self._settle()
 
     def follow(self, what: Any) -> None:

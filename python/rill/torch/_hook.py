@@ -5,8 +5,7 @@ same order on all ranks. The hook starts the bucket's reducers and returns a fut
 the exchange goes on behind the rest of the backward pass, see ``_progress.py``; the last bucket's
 hook completes all.
 
-Gradients on a CUDA device stay there, see ``_device.py``, and no host waits for them: the next step
-waits for this one's exchanges to be known as complete. Where librill can't work there they go
+Gradients on a CUDA device stay there, see ``_device.py``. Where librill can't work there they go
 through page-locked memory of the host, see ``_staging.py``.
 
 DDP lays out its buckets anew after the first backward pass. Reducers carry residuals from step to
@@ -41,10 +40,10 @@ from ._ddp import (
     named_parameters,
     warn_of_adam,
 )
-from ._device import Devices, land
+from ._device import Devices
 from ._follow import Followed
 from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
-from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, Queued, SparseJob
+from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, SparseJob
 from ._move import forget, move
 from ._progress import Progress
 
@@ -116,7 +115,6 @@ class State(Checkpointed):
         self._held: Optional[HeldJob] = None
         self._flying: list[AnyJob] = []  # jobs of this step
         self._devices = Devices(self.comm, self._chooser.all_options())
-        self._queued = Queued()
         self._sparse_stats: dict[int, Stats] = {}
         self._looked, self._warned = False, not self._chooser.is_sparse()
         self._wrapper: Optional[Wrapper] = None
@@ -152,8 +150,7 @@ class State(Checkpointed):
 
     def _fly(self, job: AnyJob, last: bool = False) -> None:
         self._flying.append(job)
-        if not job.queued:
-            self._progress.add(job, last)
+        self._progress.add(job, last)
 
     def _ready(
         self, index: int, buffer: torch.Tensor, parameters: Sequence[torch.Tensor]
@@ -170,9 +167,9 @@ class State(Checkpointed):
         return job
 
     def _choose_progress(self, buffer: torch.Tensor) -> None:
-        self._progress.choose(
-            self.comm, torch.get_num_threads() if buffer.device.type == "cpu" else 1
-        )
+        alone = self._devices.known(buffer) is not None
+        threads = torch.get_num_threads() if buffer.device.type == "cpu" else 1
+        self._progress.choose(self.comm, threads, alone)
 
     def _start_sparse(self, index: int, buffer: torch.Tensor) -> SparseJob:
         self._choose_progress(buffer)
@@ -212,11 +209,8 @@ class State(Checkpointed):
                 raise job.failure
         self.steps += 1
         self._sparse_stats = {job.index: job.stats for job in jobs if isinstance(job, SparseJob)}
-        queued = [job for job in jobs if not isinstance(job, SparseJob) and job.queued]
-        void = any([job.voided() for job in jobs if not job.queued])
-        if queued:
-            self._land(queued, void, dense)
-        elif void:
+        void = any([job.voided() for job in jobs])
+        if void:
             for job in jobs:
                 for flight in job.flights:
                     if not dense and not flight.group.reducer._voided():
@@ -227,34 +221,19 @@ class State(Checkpointed):
             self._see_to_unused([flight for job in jobs for flight in job.flights], void)
         return future
 
-    def _land(self, queued: list[Any], void: bool, dense: bool) -> None:
-        """Exchanges on a device: their end is that of the current stream's work so far."""
-        flights = [flight for job in queued for flight in job.flights]
-        memory = [buffer for job in queued for buffer in job.memory()]
-        taint = land(queued, flights, memory, void)
-        for other in self._flying:
-            if isinstance(other, SparseJob) and taint is not None:
-                other.taint(taint)
-        for job in queued:
-            job.deliver()
-        self._queued.begin(queued, [] if dense else flights, void)
-
     def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
         def see(joined: bool = False) -> None:
             assert self._wrapper is not None
-            late = self._queued.end() or void
-            if late:
-                own = [flight for flight in flights if not flight.group.reducer._voided()]
-            self._wrapper.return_unused(own if late else flights, late, joined)
+            own = [f for f in flights if not (void and f.group.reducer._voided())]
+            self._wrapper.return_unused(own, void, joined)
 
         if not after_backward(see):
             self._due = lambda: see(joined=True)
 
     def _settle(self) -> None:
         """All steps are complete: those of a backward pass that was broken off as well. DDP has the
-        failures, but for late ones."""
+        failures."""
         self._progress.complete()
-        self._queued.end()
         if self._due is not None and self._wrapper is not None:
             due, self._due = self._due, None
             due()
@@ -334,11 +313,7 @@ class State(Checkpointed):
         process group, and a DistributedDataParallel, have lost the rank as well: make new ones, and
         register this state there. Collective."""
         self._progress.complete()
-        for job in self._flying:
-            if job.queued:
-                job.advance(wait=True)
         self._progress = Progress(comm, self._overlap)
-        self._queued = Queued()
         self._held, self._due = None, None
         groups = [group for _, group in self._all_groups()]
         flights = [flight for job in self._flying for flight in job.flights]

@@ -9,7 +9,6 @@ import torch
 from .._buffers import Type
 from .._comm import Comm
 from .._reducer import Step
-from ._device import give_back_late
 from ._groups import Flight, Group, Member
 from ._progress import Job
 from ._staging import Place, place_of
@@ -86,7 +85,7 @@ class BucketJob(Job):
     def __init__(self, steps: Sequence[Step], flights: Sequence[Flight], place: Place) -> None:
         super().__init__(steps)
         self._steps, self.flights, self._place = steps, flights, place
-        self.queued = place.queued
+        self.alone = flights[0].group.device is not None
 
     def start(self, buffer: torch.Tensor) -> Any:
         """A future of the bucket's mean."""
@@ -98,15 +97,7 @@ class BucketJob(Job):
         return self.future
 
     def finished(self, failure: Optional[Exception]) -> None:
-        if not self.queued:
-            _deliver(self._place, self._buffer, self.future, failure)
-
-    def memory(self) -> list[torch.Tensor]:
-        return [self._buffer]
-
-    def deliver(self) -> None:
-        """The update is there in the order of the current stream."""
-        self._place.deliver(self._buffer, self.future)
+        _deliver(self._place, self._buffer, self.future, failure)
 
     def voided(self) -> bool:
         return any([flight.group.reducer._voided() for flight in self.flights])
@@ -120,7 +111,6 @@ class HeldJob(Job):
 
     def __init__(self) -> None:
         super().__init__([])
-        self.queued = False
         self.flights: list[Flight] = []
         self.buckets: list[
             tuple[int, Sequence[torch.Tensor], torch.Tensor, Place, Any]
@@ -142,20 +132,11 @@ class HeldJob(Job):
 
     def start(self, flights: list[Flight]) -> None:
         self.flights = flights
-        self.queued = any(place.queued for _, _, _, place, _ in self.buckets)
+        self.alone = any(flight.group.device is not None for flight in flights)
         self._pending = [f.group.start(f.group.prepare(f.parts)) for f in flights]
         self.begin()
 
-    def memory(self) -> list[torch.Tensor]:
-        return [buffer for _, _, buffer, _, _ in self.buckets]
-
-    def deliver(self) -> None:
-        for _, _, buffer, place, future in self.buckets:
-            place.deliver(buffer, future)
-
     def finished(self, failure: Optional[Exception]) -> None:
-        if self.queued:
-            return
         for _, _, buffer, place, future in self.buckets:
             _deliver(place, buffer, future, failure)
 
@@ -167,40 +148,10 @@ class HeldJob(Job):
             place.spoil(buffer)
 
 
-class Queued:
-    """Exchanges of the last step on a device, of which the host does not know yet how they
-    ended."""
-
-    def __init__(self) -> None:
-        self._jobs: Sequence[Union[BucketJob, HeldJob]] = ()
-        self._flights: Sequence[Flight] = ()  # that give their updates back if the step is void
-        self._void = False
-
-    def begin(
-        self, jobs: Sequence[Union[BucketJob, HeldJob]], flights: Sequence[Flight], void: bool
-    ) -> None:
-        self._jobs, self._flights, self._void = jobs, flights, void
-
-    def end(self) -> bool:
-        """They are complete: raises what one has failed by. Whether the step was void."""
-        jobs, self._jobs = self._jobs, ()
-        for job in jobs:
-            job.advance(wait=True)
-        for job in jobs:
-            if job.failure is not None:
-                raise job.failure
-        if jobs:
-            self._void = self._void or any([job.voided() for job in jobs])
-            if self._void:
-                give_back_late(self._flights)
-        return self._void
-
-
 class SparseJob(Job):
     """The exact sum of a bucket that is one sparse gradient."""
 
     flights: Sequence[Flight] = ()
-    queued = False
 
     def __init__(
         self, comm: Comm, index: int, buffer: torch.Tensor, options: Mapping[str, Any]
@@ -231,11 +182,6 @@ class SparseJob(Job):
 
     def voided(self) -> bool:
         return self._void and not bool(torch.isfinite(self._mean._values()).all())
-
-    def taint(self, number: torch.Tensor) -> None:
-        """Adds 0 or NaN, in the order of the current stream."""
-        values = self._mean._values()
-        values.add_(number.to(dtype=values.dtype, device=values.device))
 
     def spoil(self) -> None:
         self._mean._values().fill_(float("nan"))

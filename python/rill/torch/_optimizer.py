@@ -28,8 +28,8 @@ import torch
 from .._comm import Comm
 from .._structs import Stats
 from ._ddp import warn_of_adam
-from ._device import Devices, land
-from ._exchange import Exchange, end_queued
+from ._device import Devices
+from ._exchange import Exchange
 from ._follow import Followed
 from ._groups import (
     FUSED,
@@ -122,8 +122,6 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         self._exchanges: list[Exchange] = []  # of this step, in the order of their starts
         self._devices = Devices(self.comm, self._chooser.all_options())
         self._done: list[Exchange] = []  # of the last step
-        self._queued: list[Exchange] = []  # of the last step, on a device
-        self._queued_void = False
         self._kinds = [0] * len(self._parameters)  # of the last step
         self._units = self._find_units()
         self._early: list[
@@ -239,7 +237,6 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _start(self, unit: tuple[int, ...], kinds: Sequence[int]) -> None:
         dense = [i for i in unit if kinds[i] & _DENSE]
         if not self._exchanges:  # the first of this step
-            self._end_queued()
             forget(self._groups.values())
             self._follow()
         for i in unit:
@@ -250,9 +247,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
 
     def _begin(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        if not exchange.queued:
-            self._progress.choose(self.comm, torch.get_num_threads())
-            self._progress.add(exchange)
+        self._progress.choose(self.comm, torch.get_num_threads(), exchange.alone)
+        self._progress.add(exchange)
 
     def _start_sparse(self, parameter: torch.Tensor) -> Exchange:
         gradient = parameter.grad
@@ -322,39 +318,14 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         if failures:
             raise failures[0]
         # A step that is void in one of its exchanges is void as a whole, see _hook.py.
-        here = [exchange for exchange in done if not exchange.queued]
-        voided = [exchange.voided() for exchange in here]
-        for exchange, own in zip(here, voided):
+        voided = [exchange.voided() for exchange in done]
+        for exchange, own in zip(done, voided):
             if any(voided) and not own and exchange.flight is not None:
                 exchange.flight.give_back()
             exchange.apply(any(voided))
-        self._land([exchange for exchange in done if exchange.queued], here, any(voided))
-
-    def _land(self, queued: list[Exchange], here: list[Exchange], void: bool) -> None:
-        """Those on a device: the current stream goes on behind them."""
-        flights = [exchange.flight for exchange in queued if exchange.flight is not None]
-        if not flights:
-            return
-        parts = [part for flight in flights for part in flight.parts]
-        taint = land(queued, flights, parts, void)
-        for exchange in queued:
-            exchange.apply(False)
-        sparse = [p.grad for p in self._parameters if p.grad is not None and p.grad.is_sparse]
-        for gradient in sparse if here and taint is not None else ():
-            values = gradient._values()
-            values.add_(taint.to(dtype=values.dtype, device=values.device))
-        self._queued, self._queued_void = queued, void
-
-    def _end_queued(self) -> None:
-        """The exchanges of the step before are known to be complete: raises what one has failed
-        by."""
-        queued, void = self._queued, self._queued_void
-        self._queued, self._queued_void = [], False
-        end_queued(queued, void)
 
     def _settle(self) -> None:
         self._progress.complete()
-        self._end_queued()
 
     def move(self, comm: Comm) -> bool:
         """Goes on on another communicator, after a PeerError: ``optimizer.move(comm.shrink())``.
@@ -362,10 +333,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         rank had completed it, and the parameters have its gradients: call step(). Collective."""
         self._progress.complete()
         done = self._exchanges or self._done
-        for exchange in done:
-            if exchange.queued:
-                exchange.advance(wait=True)
-        self._exchanges, self._done, self._queued = [], [], []
+        self._exchanges, self._done = [], []
         flights = [exchange.flight for exchange in done if exchange.flight is not None]
         groups = [group for _, group in self._all_groups()]
         repeat = move(comm, self.steps, groups, flights, len(flights) < len(done))

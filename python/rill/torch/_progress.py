@@ -25,6 +25,8 @@ from .._pending import Pending
 class Job:
     """Steps and requests whose results belong together."""
 
+    alone = False  # whether threads of the library advance it without anybody's help
+
     def __init__(self, pending: Sequence[Pending]) -> None:
         self._pending = pending
         self.begin()
@@ -70,14 +72,14 @@ class Progress:
         self.threaded = False
         self._jobs: collections.deque[Job] = collections.deque()
 
-    def choose(self, comm: Comm, compute_threads: int) -> None:
+    def choose(self, comm: Comm, compute_threads: int, alone: bool = False) -> None:
         """Before the first job: whether a thread advances those of this communicator, on ranks that
-        compute with so many threads. Collective."""
+        compute with so many threads. alone: it is one that needs no such thread. Collective."""
         if self._comm is not None:
             return
         self._comm = comm
         if self._overlap == "thread" or (
-            self._overlap == "auto" and _thread_pays(comm, compute_threads)
+            self._overlap == "auto" and not alone and _thread_pays(comm, compute_threads)
         ):
             comm.start_thread()
             self.threaded = True
@@ -86,7 +88,7 @@ class Progress:
         """With ``last``, complete() comes next."""
         assert self._comm is not None
         self._jobs.append(job)
-        if last:
+        if last or job.alone:  # complete() delivers: meanwhile the gradients after it are computed
             return
         if self.threaded:
             self._advance(wait=False)

@@ -204,15 +204,12 @@ class ShardedState(State):
         job = self._ready(index, unit.memory, [p.sharded_param for p in unit.parameters])
         job.start(unit.memory)
         self._fly(job, last=True)
-        if job.queued:
-            self._land([job], False, self.steps < self._dense_steps)
-        else:
-            self._progress.complete()
-            if job.failure is not None:
-                raise job.failure
+        self._progress.complete()
+        if job.failure is not None:
+            raise job.failure
         for number, part in zip(numbers, given):
             part.copy_(parts[number])
-        if not job.queued and len(numbers) < len(parts) and not job.voided():
+        if len(numbers) < len(parts) and not job.voided():
             self._return_missing(job, unit, set(numbers))
 
     def _return_missing(self, job: BucketJob, unit: _Unit, present: set[int]) -> None:
@@ -248,10 +245,10 @@ class ShardedState(State):
         self._begun = False
         dense = self.steps < self._dense_steps
         self.steps += 1
-        host = [job for job in self._flying if not job.queued]
-        if not host or not self._somewhere(any([job.voided() for job in host])):
+        jobs = self._flying
+        if not jobs or not self._somewhere(any([job.voided() for job in jobs])):
             return
-        for job in host:
+        for job in jobs:
             for flight in job.flights:
                 if not dense and not flight.group.reducer._voided():
                     flight.give_back()

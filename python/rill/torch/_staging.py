@@ -19,8 +19,6 @@ from ._device import runtime
 class Place:
     """A bucket in the host's memory: used as it is."""
 
-    queued = False  # whether the exchange goes on in the order of a device's streams
-
     def __init__(self, buffer: torch.Tensor) -> None:
         self.memory = buffer  # of the host, with the gradients once they are fetched; where the update is to be written
 
@@ -42,14 +40,15 @@ class Place:
 class DevicePlace(Place):
     """A bucket on a CUDA device, where the reducers work as well."""
 
-    queued = True
-
     def __init__(self, buffer: torch.Tensor, device: torch.device) -> None:
         super().__init__(buffer)
         self.device = device
 
     def future(self) -> Any:
         return runtime.future(self.device)
+
+    def spoil(self, buffer: torch.Tensor) -> None:
+        runtime.spoil(self.memory)
 
 
 class PinnedPlace(Place):

@@ -138,6 +138,12 @@ static inline double sum_of(const double *said, int rows) {
     return sum;
 }
 
+/* A NaN's sign means nothing, and processors make NaNs of either: all are at the upper end. */
+static void join_nans(double *said, int rows) {
+    for (int j = 0; j < rows; j++)
+        if (isnan(said[j])) said[j] = (double)NAN;
+}
+
 /* The bits of a double in an integer of the same order, and back. A NaN is at an end of all. */
 static inline int64_t order_of(int64_t bits) {
     return bits ^ (int64_t)((uint64_t)(bits >> 63) >> 1);
@@ -208,6 +214,7 @@ double rill__sketch_estimate(const rill__sketch *s, const void *cells, uint64_t 
     for (uint64_t i = 0; i < n; i++) {
         walk_next(&w, said);
         mean[i] = sum_of(said, s->rows) / s->rows;
+        if (isnan(mean[i])) join_nans(said, s->rows);
         median[i] = s->rows == 3 ? middle_of_3(said, &gap) : middle(said, s->rows, &gap);
         squares += gap * gap;
     }

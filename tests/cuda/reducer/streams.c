@@ -1,5 +1,5 @@
-/* Steps in the order of a device's stream: many queued at once, without a wait of the host, against
- * blocking steps of the host. */
+/* Steps behind the work of a device's stream: many started at once, without a wait of the host, and
+ * in the order of the stream, against blocking steps of the host. */
 #include "device.h"
 
 enum { STEPS = 6, MOST_REDUCERS = 3 };
@@ -10,6 +10,7 @@ typedef struct queue_plan {
     uint64_t dim;
     int reducers;
     bool tensors, wild, one_stream;
+    bool starts; /* start_on, else step_on */
 } queue_plan;
 
 /* One reducer of each kind, and the buffers of all steps. */
@@ -63,9 +64,13 @@ static void queue_step(const queue_plan *p, lane *l, int i) {
     CHECK(cuda->copy(l->input[i], l->page_locked[i], bytes, l->stream) == 0);
     rill_tensor tensors[2] = {{l->input[i], l->update[i], cut},
                               {l->input[i] + cut * size, l->update[i] + cut * size, p->dim - cut}};
-    if (p->tensors) CHECK_OK(rill_reducer_step_tensors_on(l->there, 2, tensors, l->stream));
+    if (p->starts && p->tensors)
+        CHECK_OK(rill_reducer_start_tensors_on(l->there, 2, tensors, l->stream));
+    else if (p->starts)
+        CHECK_OK(rill_reducer_start_on(l->there, l->input[i], l->update[i], l->stream));
+    else if (p->tensors) CHECK_OK(rill_reducer_step_tensors_on(l->there, 2, tensors, l->stream));
     else CHECK_OK(rill_reducer_step_on(l->there, l->input[i], l->update[i], l->stream));
-    CHECK(cuda->copy(l->copy[i], l->update[i], bytes, l->stream) == 0);
+    if (!p->starts) CHECK(cuda->copy(l->copy[i], l->update[i], bytes, l->stream) == 0);
 }
 
 static void run_queues(rank *r) {
@@ -83,12 +88,14 @@ static void run_queues(rank *r) {
             CHECK_OK(rill_reducer_step(lanes[j].host, lanes[j].gradients[i], lanes[j].expected[i]));
     for (int j = 0; j < p->reducers; j++) {
         lane *l = &lanes[j];
-        device_wait(l->stream);
-        for (int i = 0; i < STEPS; i++)
-            CHECK(same_there(p->type, l->expected[i], l->copy[i], p->dim));
         rill_stats stats = RILL_STATS_INIT;
         CHECK(rill_reducer_stats(l->there, &stats) == RILL_ERR_STATE); /* nobody was told */
-        CHECK_OK(rill_reducer_wait(l->there));
+        if (!p->starts) device_wait(l->stream);
+        else CHECK_OK(rill_reducer_wait(l->there));
+        for (int i = 0; i < STEPS; i++)
+            CHECK(
+                same_there(p->type, l->expected[i], p->starts ? l->update[i] : l->copy[i], p->dim));
+        if (!p->starts) CHECK_OK(rill_reducer_wait(l->there));
         CHECK_OK(rill_reducer_stats(l->there, &stats));
         CHECK(same_there(p->type, rill_reducer_residual(l->host), rill_reducer_residual(l->there),
                          p->dim));
@@ -104,16 +111,17 @@ static void run_queues(rank *r) {
         CHECK_OK(status);
         CHECK_OK(rill_reducer_step(l->host, l->gradients[1], l->expected[1]));
         device_wait(l->stream);
-        CHECK(same_there(p->type, l->expected[1], l->copy[1], p->dim));
+        CHECK(same_there(p->type, l->expected[1], p->starts ? l->update[1] : l->copy[1], p->dim));
     }
     for (int j = 0; j < p->reducers; j++)
         free_lane(p, &lanes[j]);
 }
 
 static void test_queues(const queue_plan *p, int ranks) {
-    check_case("queued: %d ranks, %d x %s, select %s, %s[%llu]%s%s%s", ranks, p->reducers,
-               p->options.algorithm, p->options.select ? p->options.select : "default",
-               rill_type_name(p->type), (unsigned long long)p->dim, p->tensors ? ", tensors" : "",
+    check_case("%s: %d ranks, %d x %s, select %s, %s[%llu]%s%s%s", p->starts ? "started" : "queued",
+               ranks, p->reducers, p->options.algorithm,
+               p->options.select ? p->options.select : "default", rill_type_name(p->type),
+               (unsigned long long)p->dim, p->tensors ? ", tensors" : "",
                p->wild ? ", with NaN" : "", p->one_stream ? ", one stream" : "");
     on_ranks(ranks, run_queues, p);
 }
@@ -146,11 +154,12 @@ static void run_bad_step(rank *r) {
     CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
     bool bad = r->rank == r->size - 1;
     for (int i = 0; i < 3; i++) {
-        rill_status status = rill_reducer_step_on(reducer, bad && i == 1 ? NULL : there, update[i],
-                                                  r->stream);
+        rill_status (*step)(rill_reducer *, const void *, void *,
+                            void *) = r->context ? rill_reducer_start_on : rill_reducer_step_on;
+        rill_status status = step(reducer, bad && i == 1 ? NULL : there, update[i], r->stream);
         CHECK(status == (bad && i == 1 ? RILL_ERR_ARGUMENT : RILL_OK));
     }
-    device_wait(r->stream);
+    if (!r->context) device_wait(r->stream);
     rill_status status = rill_reducer_wait(reducer);
     CHECK(status == RILL_ERR_ARGUMENT && strstr(rill_last_error(), "gradient is NULL"));
     CHECK(!all_nan(update[0], DIM) && all_nan(update[1], DIM) && !all_nan(update[2], DIM));
@@ -175,6 +184,8 @@ static void run_refusals(rank *r) {
     CHECK(rill_reducer_step_on(host, x, x, NULL) == RILL_ERR_UNSUPPORTED);
     CHECK(strstr(rill_last_error(), "host") != NULL);
     CHECK(rill_reducer_step_on(NULL, x, x, NULL) == RILL_ERR_ARGUMENT);
+    CHECK(rill_reducer_start_on(host, x, x, NULL) == RILL_ERR_UNSUPPORTED);
+    CHECK(rill_reducer_start_on(NULL, x, x, NULL) == RILL_ERR_ARGUMENT);
     if (emulate_control) {
         emulate_control("capture", (uint64_t)(uintptr_t)r->stream, 1);
         CHECK(rill_reducer_step_on(there, x, x, r->stream) == RILL_ERR_UNSUPPORTED);
@@ -253,10 +264,12 @@ void test_streams(void) {
         p.options.warmup_steps = i % 2;
         p.options.momentum = i % 3 ? 0 : 0.9;
         test_queues(&p, 1 + (int)(i % 3));
+        p.starts = true;
         test_queues(&p, 4 - (int)(i % 3));
     }
     check_case("a step without a gradient on one rank");
     on_ranks(3, run_bad_step, NULL);
+    on_ranks(3, run_bad_step, &cases);
     check_case("refusals");
     on_ranks(2, run_refusals, NULL);
     on_ranks(1, run_refusals, NULL);

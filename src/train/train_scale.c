@@ -1,0 +1,121 @@
+/* Factors of the features, so that columns of any unit count alike.
+ *
+ * Idea: "max" divides a column by its largest magnitude, "std" by its standard deviation, over the
+ * train rows of all ranks; zeros that are not stored count. Nothing is shifted: that would fill the
+ * zeros, and an intercept that is not regularised does it as well. With such an intercept a column
+ * that is the same in every row says nothing: its factor is 0, and the weights are those of data
+ * without it. A column is constant if its sum is that of its largest value in every row, which
+ * sums of floats in double tell exactly.
+ * Newton's conjugate gradients get means and variances of columns that many rows have, so that they
+ * may go as if these were centred.
+ * Memory: 24 bytes per feature for a moment, up to 12 for good. Cost: one pass, a sparse max and a
+ * sparse sum.
+ */
+#include "train/train_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { DENSE = 10 }; /* a column that one of so many rows has is dense */
+
+typedef struct columns {
+    float *most;     /* largest magnitude */
+    double *sum;     /* of the values, then of their squares */
+    uint32_t *count; /* rows that have it */
+    rill_stream *magnitudes, *sums;
+} columns;
+
+static void look(const rill__objective *o, columns *c) {
+    const rill_data_view *d = &o->rows.data;
+    for (uint64_t i = 0; i < o->rows.n; i++) {
+        uint64_t row = rill__row_at(&o->rows, i);
+        for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
+            uint32_t j = d->index32[e];
+            double value = d->value[e];
+            if (fabs(value) > c->most[j]) c->most[j] = (float)fabs(value);
+            c->sum[j] += value;
+            c->sum[o->features + j] += value * value;
+            c->count[j]++;
+        }
+    }
+}
+
+static rill_status open_columns(const rill_trainer *t, columns *c, bool std) {
+    const rill__objective *o = &t->objective;
+    size_t n = (size_t)o->features;
+    c->most = calloc(n + RILL_SLACK, sizeof *c->most);
+    c->sum = calloc(2 * n + RILL_SLACK, sizeof *c->sum);
+    c->count = calloc(n + RILL_SLACK, sizeof *c->count);
+    if (!c->most || !c->sum || !c->count) return rill__data_memory("the columns' scale");
+    look(o, c);
+    for (size_t j = 0; !std && j < n; j++) /* others are not asked for their sums */
+        if (DENSE * (uint64_t)c->count[j] < o->rows.n) c->sum[j] = c->sum[n + j] = 0;
+    RILL_TRY_DATA(rill_stream_create(RILL_F32, n, &c->magnitudes));
+    RILL_TRY_DATA(rill_stream_create(RILL_F64, 2 * n, &c->sums));
+    RILL_TRY_DATA(rill_stream_set_dense(c->magnitudes, c->most));
+    return rill_stream_set_dense(c->sums, c->sum);
+}
+
+static rill_status add_ranks(rill_trainer *t, columns *c) {
+    if (t->team.ranks == 1) return RILL_OK;
+    RILL_TRY_DATA(rill__team_comm(&t->team));
+    rill_status status = rill_allreduce(t->team.comm, c->magnitudes, c->magnitudes, RILL_MAX, NULL);
+    if (status == RILL_OK) status = rill_allreduce(t->team.comm, c->sums, c->sums, RILL_SUM, NULL);
+    if (status == RILL_OK) status = rill_stream_get_dense(c->magnitudes, c->most);
+    if (status == RILL_OK) status = rill_stream_get_dense(c->sums, c->sum);
+    if (status != RILL_OK) rill__team_refuse(&t->team, 2);
+    return rill__team_agree(&t->team, status);
+}
+
+static float factor_of(const rill_trainer *t, const columns *c, uint64_t j, bool std) {
+    const rill__objective *o = &t->objective;
+    double rows = (double)o->total_rows, sum = c->sum[j];
+    if (!(c->most[j] > 0)) return 1;
+    if (t->options.intercept && fabs(sum) == rows * c->most[j]) return 0;
+    if (!std) return 1 / c->most[j];
+    double mean = sum / rows, variance = c->sum[o->features + j] / rows - mean * mean;
+    if (variance <= 1e-13 * mean * mean) return t->options.intercept ? 0 : 1 / c->most[j];
+    return (float)(1 / sqrt(variance));
+}
+
+/* Means and variances of the scaled dense columns; of others 0. */
+static void centre(rill__objective *o, const columns *c) {
+    double rows = (double)o->total_rows;
+    for (uint64_t j = 0; j < o->features; j++) {
+        double mean = c->sum[j] / rows, factor = rill__factor(o, j);
+        double variance = c->sum[o->features + j] / rows - mean * mean;
+        bool dense = DENSE * mean * mean >= variance && variance > 0;
+        o->shift[j] = dense ? (float)(factor * mean / o->bias) : 0;
+        o->spread[j] = dense ? (float)(factor * factor * variance) : 0;
+    }
+}
+
+static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
+    rill__objective *o = &t->objective;
+    bool std = !strcmp(t->options.scale, "std");
+    size_t n = (size_t)o->features + 1;
+    columns c = {0};
+    rill_status status = open_columns(t, &c, std);
+    if (scaled) o->factor = malloc(n * sizeof *o->factor);
+    if (centred) o->shift = malloc(n * sizeof *o->shift);
+    if (centred) o->spread = malloc(n * sizeof *o->spread);
+    if (status == RILL_OK && ((scaled && !o->factor) || (centred && (!o->shift || !o->spread))))
+        status = rill__data_memory("the columns' scale");
+    status = rill__data_agree(t->team.talk, status);
+    if (status == RILL_OK) status = add_ranks(t, &c);
+    for (uint64_t j = 0; scaled && status == RILL_OK && j < o->features; j++)
+        o->factor[j] = o->bias >= 0 && j + 1 == o->features ? 1 : factor_of(t, &c, j, std);
+    if (centred && status == RILL_OK) centre(o, &c);
+    rill_stream_free(&c.magnitudes);
+    rill_stream_free(&c.sums);
+    free(c.most);
+    free(c.sum);
+    free(c.count);
+    return status;
+}
+
+rill_status rill__train_scale(rill_trainer *t) {
+    bool scaled = strcmp(t->options.scale, "none") != 0;
+    bool centred = t->options.intercept && t->solver->smooth && !t->solver->separate;
+    return scaled || centred ? find_factors(t, scaled, centred) : RILL_OK;
+}

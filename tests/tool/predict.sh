@@ -1,0 +1,76 @@
+# rill predict and rill model: models say how data are prepared, figures, outputs, unknown labels.
+. "$(dirname "$0")/common.bash"
+not_simulated
+
+run 0 "$RILL" model --help
+grep -oE -- '--[A-Za-z][A-Za-z0-9-]+' "$tmp/out" | sort -u | while read -r option; do
+    grep -qE -- "Fl (h , )?-${option#--}( |\$)" "$root/man/rill-model.1" ||
+        fail "$option is not in the manual of model"
+done
+
+awk 'BEGIN { srand(5); for (i = 0; i < 300; i++) { a = rand(); b = rand(); c = int(3 * rand())
+    print (2 * a - b + c / 2 > 1 ? 1 : -1) " 1:" a " 2:" 100 * b " 7:" c } }' >"$tmp/data"
+
+# Hashed and normalised: predict does the same unasked, and refuses what differs.
+run 0 "$RILL" train "$tmp/data" --C 10 --hash 6 --seed 3 --normalize --model "$tmp/model" --quiet
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/model"
+cp "$tmp/out" "$tmp/unasked"
+least "$(number accuracy "$tmp/out")" 0.6 "accuracy"
+least "$(number log_loss "$tmp/out")" 0.0001 "log loss"
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/model" --hash 6 --seed 3 --normalize --ranks 2
+cmp -s "$tmp/out" "$tmp/unasked" || fail "flags that agree with the model change its figures"
+run 2 "$RILL" predict "$tmp/data" --model "$tmp/model" --hash 7
+has "$tmp/err" "--hash 7: the model was trained with --hash 6"
+run 2 "$RILL" predict "$tmp/data" --model "$tmp/model" --seed 4
+has "$tmp/err" "hashed with 3"
+run 0 "$RILL" train "$tmp/data" --C 10 --scale max --model "$tmp/plain" --quiet
+run 2 "$RILL" predict "$tmp/data" --model "$tmp/plain" --normalize
+has "$tmp/err" "trained without"
+run 2 "$RILL" predict "$tmp/data" --model "$tmp/plain" --hash 5
+has "$tmp/err" "were not hashed"
+
+# Outputs: a line a row, to files or standard output, where figures make room.
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores "$tmp/scores" \
+    --probabilities "$tmp/p" -o "$tmp/labels"
+paste "$tmp/scores" "$tmp/p" "$tmp/labels" | awk '{ q = 1 / (1 + exp(-$1))
+    if ((q - $2) ^ 2 + ($2 + $3 - 1) ^ 2 > 1e-12) bad = 1
+    if (($1 > 0) != ($4 == 1)) bad = 1; n++ } END { exit bad || n != 300 }' ||
+    fail "scores, probabilities and labels differ"
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores -
+cmp -s "$tmp/out" "$tmp/scores" || fail "--scores - is not what --scores FILE has"
+has "$tmp/err" "accuracy" "log_loss" "auc"
+run 1 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores /nowhere/x
+has "$tmp/err" "/nowhere/x: cannot be written"
+
+# Labels that the model does not know.
+sed '1,5s/^[^ ]*/9/' "$tmp/data" >"$tmp/strange"
+run 0 "$RILL" predict "$tmp/strange" --model "$tmp/plain"
+has "$tmp/out" "note: 5 rows have labels that the model does not know, such as 9"
+
+# Regression.
+sed 's/^[^ ]* 1:\([^ ]*\)/\1e2 1:\1/' "$tmp/data" >"$tmp/numbers"
+run 0 "$RILL" train "$tmp/numbers" --model "$tmp/line" --quiet
+run 0 "$RILL" predict "$tmp/numbers" --model "$tmp/line"
+least "$(number r2 "$tmp/out")" 0.999 "R2 of a line"
+least 1 "$(number rmse "$tmp/out")" "error of a line"
+run 1 "$RILL" predict "$tmp/numbers" --model "$tmp/line" --probabilities "$tmp/p"
+has "$tmp/err" "probabilities need a model of logistic regression"
+
+# What is in a model; LIBLINEAR's models know nothing of their making.
+printf 'length\nwidth\n' >"$tmp/names"
+run 0 "$RILL" model "$tmp/plain" --names "$tmp/names" --top 2
+has "$tmp/out" "labels        1 -1" "features      7" "scale         max" "intercept" \
+    "loss          logistic" "trained on    300 rows" "largest weights, for label 1:" "length"
+run 0 "$RILL" model "$tmp/model" --top 0
+has "$tmp/out" "hash          6 bits, seed 3" "normalize     yes"
+sed '/^# rill/,$d' "$tmp/plain" >"$tmp/liblinear"
+run 0 "$RILL" model "$tmp/liblinear"
+has "$tmp/out" "made          unknown"
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/liblinear" --normalize
+sed 's/^normalize .*/normalize maybe/' "$tmp/plain" >"$tmp/bad"
+run 1 "$RILL" model "$tmp/bad"
+has "$tmp/err" "not a setting of a model"
+run 1 "$RILL" model "$tmp/nowhere"
+run 1 "$RILL" model "$tmp/plain" --names "$tmp/nowhere"
+run 2 "$RILL" model
+run 2 "$RILL" model "$tmp/plain" --top x
