@@ -81,13 +81,12 @@ static void abandon(own_link *own, rill__wire *wire) {
 
 /* UCX moves on only in its calls, and a rank that is through with one of rill may make none for
  * long: what the other side still waits for must be on its way by then, and not in a queue here.
- * Sockets may hold back a message that was sent, and words about the connection itself, which
- * follow what was received. On a host it is the word that a long message was taken, which its
- * sender awaits in rill, so that its queue moves. Nothing else is ever left behind there, and a
- * flush could stand behind a full queue of a rank that is elsewhere. */
+ * Who has received a long message leaves the word behind that it was taken. Its sender awaits that
+ * in rill, so that its queue moves. Sockets may hold back a message that was sent; queues in shared
+ * memory do not, and a flush could stand behind a full queue of a rank that is elsewhere. */
 static bool may_leave_words(const own_link *own, const rill__ucx_request *done) {
-    return done->pace == RILL__UCX_CALM || own->elsewhere[done->peer] ||
-           (done->kind == RILL__UCX_RECEIVES && done->bytes >= own->long_from);
+    if (done->kind == RILL__UCX_RECEIVES) return done->bytes >= own->long_from;
+    return done->pace == RILL__UCX_CALM || own->elsewhere[done->peer];
 }
 
 /* The message is through: *wire becomes that of what may be left behind, or 0. */

@@ -4,11 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -177,12 +180,48 @@ static rill_status connect_all(opening *o) {
     return RILL_OK;
 }
 
+/* Connections over a network come about by words of both sides. A rank that has all it waited for
+ * goes on to the bootstrap's allgather, which knows nothing of UCX, while others still wait for its
+ * words: a thread says them meanwhile. It alone calls UCX then. */
+typedef struct helper {
+    own_link *own;
+    atomic_bool done;
+    pthread_t thread;
+    bool started;
+} helper;
+
+static void *help_others(void *context) {
+    static const struct timespec nap = {.tv_nsec = 20000};
+    helper *h = context;
+    while (!atomic_load(&h->done)) {
+        rill__ucx_progress_all(h->own);
+        nanosleep(&nap, NULL);
+    }
+    return NULL;
+}
+
+static void helper_start(helper *h, own_link *own) {
+    h->own = own;
+    atomic_init(&h->done, false);
+    h->started = pthread_create(&h->thread, NULL, help_others, h) == 0;
+}
+
+static void helper_end(helper *h) {
+    if (!h->started) return;
+    atomic_store(&h->done, true);
+    pthread_join(h->thread, NULL);
+}
+
 /* Whatever has failed, the others wait in the last allgather. */
 static rill_status agree(opening *o, rill_status status) {
     char detail[512];
+    helper others;
     snprintf(detail, sizeof detail, "%s", status == RILL_OK ? "" : rill_last_error());
     o->mine->status = status;
-    RILL_TRY(gather(o, o->mine, sizeof *o->mine, o->all));
+    helper_start(&others, o->own);
+    status = gather(o, o->mine, sizeof *o->mine, o->all);
+    helper_end(&others);
+    RILL_TRY(status);
     rill__set_error(detail);
     return first_failure(o);
 }
