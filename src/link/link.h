@@ -113,6 +113,9 @@ typedef struct rill__link_table {
     /* The others have given that rank up, or it did not answer for too long: as if failed had told
      * of it. It may live, and must not take this for the death of this rank. */
     void (*give_up)(rill__link *, int rank);
+    /* The survivors of a death have agreed to go on, and this rank is one of them. NULL: there is
+     * nothing to do. */
+    void (*survive)(rill__link *);
 } rill__link_table;
 
 /* Values of each rank that rill__link_most can compare at once. */

@@ -363,6 +363,7 @@ void rill__subset_open(rill__link *link, const rill__link *of, const int *ranks,
     lock(s);
     s->shared->users++;
     if (epoch > s->shared->highest) s->shared->highest = epoch;
+    if (under(s)->survive) under(s)->survive(s->shared->link);
     unlock(s);
 }
 

@@ -410,4 +410,5 @@ const rill__link_table rill__ucx_table = {
     .close = rill__ucx_close,
     .failed = rill__ucx_failed,
     .give_up = rill__ucx_give_up,
+    .survive = rill__ucx_survive,
 };

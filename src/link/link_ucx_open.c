@@ -4,21 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 /* Seconds until ranks that do not connect are an error. */
 #define CONNECT_PATIENCE 60.0
-enum { MAGIC = 0x58554c52, VERSION = 2 };
+enum { MAGIC = 0x58554c52, VERSION = 3 };
 
 typedef rill__link_ucx own_link;
 
@@ -180,47 +177,14 @@ static rill_status connect_all(opening *o) {
     return RILL_OK;
 }
 
-/* Connections over a network come about by words of both sides. A rank that has all it waited for
- * goes on to the bootstrap's allgather, which knows nothing of UCX, while others still wait for its
- * words: a thread says them meanwhile. It alone calls UCX then. */
-typedef struct helper {
-    own_link *own;
-    atomic_bool done;
-    pthread_t thread;
-    bool started;
-} helper;
-
-static void *help_others(void *context) {
-    static const struct timespec nap = {.tv_nsec = 20000};
-    helper *h = context;
-    while (!atomic_load(&h->done)) {
-        rill__ucx_progress_all(h->own);
-        nanosleep(&nap, NULL);
-    }
-    return NULL;
-}
-
-static void helper_start(helper *h, own_link *own) {
-    h->own = own;
-    atomic_init(&h->done, false);
-    h->started = pthread_create(&h->thread, NULL, help_others, h) == 0;
-}
-
-static void helper_end(helper *h) {
-    if (!h->started) return;
-    atomic_store(&h->done, true);
-    pthread_join(h->thread, NULL);
-}
-
 /* Whatever has failed, the others wait in the last allgather. */
 static rill_status agree(opening *o, rill_status status) {
     char detail[512];
-    helper others;
+    if (status == RILL_OK) status = rill__ucx_go_on(o->own);
     snprintf(detail, sizeof detail, "%s", status == RILL_OK ? "" : rill_last_error());
     o->mine->status = status;
-    helper_start(&others, o->own);
     status = gather(o, o->mine, sizeof *o->mine, o->all);
-    helper_end(&others);
+    if (o->own->one_host) rill__ucx_end_thread(o->own);
     RILL_TRY(status);
     rill__set_error(detail);
     return first_failure(o);
@@ -242,6 +206,7 @@ static void part(own_link *own) {
 
 static void destroy(own_link *own) {
     if (!own) return;
+    rill__ucx_end_thread(own);
     rill__ucx_stop(own);
     rill__watch_free(own->watch);
     free(own->link.values);
@@ -261,19 +226,27 @@ rill_status rill__ucx_close(rill__link *link) {
     return RILL_OK;
 }
 
-/* Whether all have room for what allgather brings. This needs no memory but the stack's. */
+/* Whether all have room for what allgather brings, and are on one host. This needs no memory but
+ * the stack's. */
 static rill_status enter(const opening *o, rill_status mine) {
-    int16_t word = (int16_t)mine, words[RILL__UCX_MOST_RANKS];
+    struct {
+        int64_t status;
+        uint64_t host[2];
+    } word = {.status = mine}, words[RILL__UCX_MOST_RANKS];
+    bool one_host = true;
     char detail[512];
     snprintf(detail, sizeof detail, "%s", mine == RILL_OK ? "" : rill_last_error());
+    find_host(word.host);
     RILL_TRY(gather(o, &word, sizeof word, words));
     rill__set_error(detail);
     if (mine != RILL_OK) return mine;
     for (int i = 0; i < o->bootstrap->ranks; i++) {
-        rill_status status = words[i] > 0 ? RILL_ERR_MISMATCH : (rill_status)words[i];
+        rill_status status = words[i].status > 0 ? RILL_ERR_MISMATCH : (rill_status)words[i].status;
         if (status != RILL_OK)
             return rill__fail(status, "rank %d failed: %s", i, rill_strerror(status));
+        one_host = one_host && memcmp(words[i].host, word.host, sizeof word.host) == 0;
     }
+    o->own->one_host = one_host;
     return RILL_OK;
 }
 

@@ -15,6 +15,8 @@
 #include "link/link_ucx.h"
 #include "link/watch.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <ucp/api/ucp.h>
 
 /* UCX's 64 bits of a tag: key of the job (20), source (12), of the link itself (1), tag (31). */
@@ -58,9 +60,13 @@ typedef struct rill__link_ucx {
     bool *lost;        /* of each rank: no message reaches it */
     bool *given_up;    /* of each rank: lost because others say so */
     double *broken;    /* of each rank: when a message to it failed; 0: never */
-    int first_lost;    /* one of them; -1: none */
-    int watched_lost;  /* those that the watch has told of */
-    double until;      /* while it is opened: when to give up; else 0 */
+    atomic_int first_lost; /* one of them; -1: none */
+    int watched_lost;      /* those that the watch has told of */
+    double until;          /* while it is opened: when to give up; else 0 */
+    bool one_host;         /* all ranks are on it */
+    bool has_thread;       /* one that goes on while this rank is not in rill */
+    atomic_bool ended;     /* it is to end */
+    pthread_t thread;
     uint64_t strangers;
     unsigned vain; /* probes */
     unsigned bit;  /* of the key, where strangers are looked for next */
@@ -112,6 +118,7 @@ bool rill__ucx_look(rill__link_ucx *);
 void rill__ucx_broke(rill__link_ucx *, int rank);
 rill_status rill__ucx_lost(int rank); /* the error that names it */
 bool rill__ucx_failed(rill__link *, uint8_t *fate);
+void rill__ucx_survive(rill__link *);
 void rill__ucx_give_up(rill__link *, int rank);
 
 /* ---- link_ucx_ways.c ---- */
@@ -126,6 +133,9 @@ ucp_ep_h rill__ucx_endpoint(rill__link_ucx *, rill__ucx_pace, int rank);
 void rill__ucx_disconnect(rill__link_ucx *, int rank);
 /* What was sent is on its way, unless somebody holds it up. */
 void rill__ucx_flush(rill__link_ucx *, rill__ucx_pace);
+/* A thread that goes on with what is under way; and its end. */
+rill_status rill__ucx_go_on(rill__link_ucx *);
+void rill__ucx_end_thread(rill__link_ucx *);
 void rill__ucx_stop(rill__link_ucx *);
 
 /* ---- link_ucx_share.c ---- */

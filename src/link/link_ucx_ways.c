@@ -17,6 +17,9 @@
  * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. */
 enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4 };
 
+/* Nanoseconds between looks of the thread that goes on. */
+enum { LEAST_NAP = 100000, MOST_NAP = 800000 };
+
 typedef rill__link_ucx own_link;
 
 /* ---- what UCX says --------------------------------------------------------------------------- */
@@ -149,9 +152,11 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     status = ucp_init(&params, config, &way->context);
     ucp_config_release(config);
     if (status != UCS_OK) return rill__ucx_error(status, "ucp_init");
-    /* The engine's lock lets one thread in at a time. */
+    /* The engine's lock lets one thread in at a time; beside it may be the link's own (go_on). */
+    bool alone = own->one_host && pace == RILL__UCX_FAST;
     const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+                                        .thread_mode = alone ? UCS_THREAD_MODE_SERIALIZED
+                                                             : UCS_THREAD_MODE_MULTI};
     filter(skip_settings);
     status = ucp_worker_create(way->context, &worker, &way->worker);
     filter_no_more();
@@ -237,6 +242,40 @@ void rill__ucx_disconnect(own_link *own, int rank) {
         if (closing && !UCS_PTR_IS_ERR(closing)) ucp_request_free(closing);
         *peer = NULL;
     }
+}
+
+/* ---- progress of its own ------------------------------------------------------------------- */
+
+/* UCX moves on only in its calls. On one host nothing is left behind when a rank leaves rill, but
+ * over a network connections come about by words of both sides, and sockets hold bytes back: others
+ * would wait in rill for a rank that is elsewhere, in the bootstrap's allgather or in the program.
+ * So a thread goes on meanwhile: for as long as the link is there where ranks have several hosts,
+ * else during the allgather and after a death. It naps for as long as nothing comes. */
+static void *go_on(void *context) {
+    own_link *own = context;
+    long nap = LEAST_NAP;
+    while (!atomic_load(&own->ended)) {
+        unsigned moved = rill__ucx_progress(own, RILL__UCX_FAST);
+        moved += rill__ucx_progress(own, RILL__UCX_CALM);
+        nap = moved ? LEAST_NAP : nap < MOST_NAP ? 2 * nap : nap;
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+    }
+    return NULL;
+}
+
+rill_status rill__ucx_go_on(own_link *own) {
+    if (own->has_thread) return RILL_OK;
+    atomic_init(&own->ended, false);
+    int code = pthread_create(&own->thread, NULL, go_on, own);
+    own->has_thread = code == 0;
+    return code == 0 ? RILL_OK : rill__fail(RILL_ERR_IO, "pthread_create: %s", strerror(code));
+}
+
+void rill__ucx_end_thread(own_link *own) {
+    if (!own->has_thread) return;
+    atomic_store(&own->ended, true);
+    pthread_join(own->thread, NULL);
+    own->has_thread = false;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ int __wrap_train_config_read(int argc, char **argv, train_config *c) {
     int status = __real_train_config_read(argc, argv, c);
     if (status != EXIT_OK || c->help) return status;
     const rill_train_options *o = &c->options;
-    MUST(c->file && c->ranks >= 1 && c->epochs >= 1 && c->checkpoint_every >= 1);
+    MUST(c->file && c->where.ranks >= 0 && c->epochs >= 1 && c->checkpoint_every >= 1);
     MUST(isfinite(o->C) && isfinite(o->l2) && isfinite(o->l1) && isfinite(o->lr));
     MUST(isfinite(o->bias) && isfinite(o->decay) && isfinite(o->momentum));
     MUST(o->density >= 0 && o->density <= 1);
