@@ -26,6 +26,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 from typing import Any, Callable, NamedTuple, Optional
 
 from ._library import END_DIM, lib, refuse
@@ -87,7 +88,7 @@ def _finalized() -> bool:
 def _abort(status: int, why: str) -> None:
     who = f"rank {_mpi.COMM_WORLD.Get_rank()}" if _mpi is not None else "this rank"
     ended = "all ranks are ended" if _mpi is not None else "it is ended"
-    print(f"rill: {who} {why}: {ended}", file=sys.stderr)
+    print(f"rill: {who} {why}: {ended}\n", end="", file=sys.stderr)  # at once, as above
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -106,7 +107,16 @@ def _of_another_rank(error: Optional[BaseException]) -> bool:
     return re.search(r"\brank \d+: ", str(error)) is not None
 
 
+def _show(kind: Any, error: Any, trace: Any) -> None:
+    """In one piece: Python itself writes a traceback bit by bit, and what mpirun says of the end
+    comes in between."""
+    print("".join(traceback.format_exception(kind, error, trace)), end="", file=sys.stderr)
+
+
 def _uncaught(previous: Callable[..., Any]) -> Callable[..., None]:
+    if previous is sys.__excepthook__:
+        previous = _show
+
     def hook(kind: Any, error: Any, trace: Any) -> None:
         global _failed
         applies = _applies()
