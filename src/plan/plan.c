@@ -189,6 +189,11 @@ rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status 
          * calls in flight complete, nor the steps of a reducer on what came before its checkpoint.
          */
         if (k->spread.entries && c->blocking && !c->reducer) c->spread = &k->spread;
+    } else if (k && c->blocking) {
+        /* Other ranks may have planned that call before they heard of its failure, and go on from
+         * what the last blocking call has left, which all have alike: so does this one. */
+        seen = &k->last;
+        if (k->spread.entries && !c->reducer) c->spread = &k->spread;
     }
     rill__observed selected;
     if (!seen->known && c->reducer) { /* all ranks know how much a reducer selects */
