@@ -2,9 +2,9 @@
  * with wrong usage it says so, and nothing else. What would start ranks, read or write files, or
  * need MPI, is wrapped (tests/CMakeLists.txt), and checks that what it is given makes sense. rill
  * plan is real. */
-#include "../tools/launch.h"
 #include "../tools/report.h"
 #include "../tools/tool.h"
+#include "../tools/tool_mpi.h"
 #include "../tools/train_config.h"
 #include "fuzz.h"
 
@@ -14,9 +14,9 @@
 #include <stdio.h>
 
 int rill_tool_main(int argc, char **argv);
-bool __wrap_launch_is_under(void);
-int __wrap_launch_ranks(int ranks, int argc, char **argv, bool tune_malloc);
-void __wrap_tool_mpi_begin(int thread_level);
+int __wrap_world_run(const world_job *);
+bool __wrap_launch_tune_malloc(void);
+void __wrap_tool_mpi_begin(tool_threads);
 bool __wrap_report_read(report_data *, int words, const char *const *word);
 int __real_train_config_read(int argc, char **argv, train_config *);
 int __wrap_train_config_read(int argc, char **argv, train_config *);
@@ -27,18 +27,18 @@ rill_status __wrap_rill_data_convert(const char *, const char *, const rill_conv
 
 static jmp_buf parsed; /* the words have been read, and the work would begin */
 
-bool __wrap_launch_is_under(void) { return false; }
-
-int __wrap_launch_ranks(int ranks, int argc, char **argv, bool tune_malloc) {
-    (void)tune_malloc;
-    MUST(ranks >= 1 && argc >= 1);
-    for (int i = 0; i < argc; i++)
-        MUST(argv[i]);
+int __wrap_world_run(const world_job *job) {
+    MUST(job->command && job->options && job->options->ranks >= 0 && job->ranks >= 1);
+    MUST(job->run && job->argc >= 1);
+    for (int i = 0; i < job->argc; i++)
+        MUST(job->argv[i]);
     return EXIT_OK;
 }
 
-void __wrap_tool_mpi_begin(int thread_level) {
-    (void)thread_level;
+bool __wrap_launch_tune_malloc(void) { longjmp(parsed, 1); }
+
+void __wrap_tool_mpi_begin(tool_threads threads) {
+    (void)threads;
     longjmp(parsed, 1);
 }
 
@@ -53,7 +53,7 @@ int __wrap_train_config_read(int argc, char **argv, train_config *c) {
     int status = __real_train_config_read(argc, argv, c);
     if (status != EXIT_OK || c->help) return status;
     const rill_train_options *o = &c->options;
-    MUST(c->file && c->where.ranks >= 0 && c->epochs >= 1 && c->checkpoint_every >= 1);
+    MUST(c->file && c->where.ranks >= 0 && c->epochs >= 0 && c->checkpoint_every >= 1);
     MUST(isfinite(o->C) && isfinite(o->l2) && isfinite(o->l1) && isfinite(o->lr));
     MUST(isfinite(o->bias) && isfinite(o->decay) && isfinite(o->momentum));
     MUST(o->density >= 0 && o->density <= 1);
