@@ -196,19 +196,6 @@ static int write_lines(const tool_world *w, const char *path, const char *head, 
     return error;
 }
 
-/* All ranks get the failure of the lowest rank that has one: where only some can read the model,
- * too. */
-static rill_status agree(const tool_world *w, rill_status mine) {
-    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
-    if (first == w->size) return RILL_OK;
-    char detail[512];
-    int status = mine;
-    snprintf(detail, sizeof detail, "%s", rill_last_error());
-    world_bcast(w, &status, sizeof status, first);
-    world_bcast(w, detail, sizeof detail, first);
-    return rill_error_set((rill_status)status, detail);
-}
-
 static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
 static rill_status write_one(const tool_world *w, const predicted *r, what kind, const char *path) {
@@ -217,7 +204,7 @@ static rill_status write_one(const tool_world *w, const predicted *r, what kind,
     size_t size = 0, at = 0;
     char *text = make_lines(r, kind, &size);
     rill_status status = text ? RILL_OK : rill_error_set(RILL_ERR_MEMORY, "out of memory");
-    status = agree(w, status);
+    status = world_agree(w, status);
     if (kind == LABELS_PROBABILITIES) {
         at = (size_t)snprintf(head, sizeof head, "labels");
         for (int k = 0; k < r->view.labels && at < sizeof head - 32; k++)
@@ -247,7 +234,7 @@ static rill_status output(const tool_world *w, const predict_config *c, const ri
     r.label = malloc(((size_t)r.rows + 1) * sizeof *r.label);
     rill_status status = r.decision && r.label ? rill_model_predict(m, set, r.decision, r.label)
                                                : rill_error_set(RILL_ERR_MEMORY, "out of memory");
-    status = agree(w, status);
+    status = world_agree(w, status);
     if (status == RILL_OK)
         status = write_one(w, &r, c->probability ? LABELS_PROBABILITIES : LABELS, c->output);
     if (status == RILL_OK) status = write_one(w, &r, SCORES, c->scores);
@@ -290,7 +277,7 @@ static rill_status predict(const tool_world *w, const predict_config *c, const r
 static int run_all(const tool_world *w, const void *context) {
     predict_config c = *(const predict_config *)context; /* ranks may be threads */
     rill_model *model = NULL;
-    rill_status done = agree(w, rill_model_load(c.model, &model));
+    rill_status done = world_agree(w, rill_model_load(c.model, &model));
     int status = done == RILL_OK ? follow_model(&c, model) : EXIT_FAILED;
     if (status == EXIT_OK) done = predict(w, &c, model);
     rill_model_free(&model);

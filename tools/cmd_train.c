@@ -116,18 +116,6 @@ static rill_status take_choices(train_run *run) {
     return RILL_OK;
 }
 
-/* All ranks fail where one does. */
-static rill_status agree(const tool_world *w, rill_status mine) {
-    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
-    if (first == w->size) return RILL_OK;
-    char detail[512];
-    int status = mine;
-    snprintf(detail, sizeof detail, "%s", rill_last_error());
-    world_bcast(w, &status, sizeof status, first);
-    world_bcast(w, detail, sizeof detail, first);
-    return rill_error_set((rill_status)status, detail);
-}
-
 /* What is trained, in a line. */
 static void print_choice(const train_run *run) {
     const rill_train_look *look = &run->look;
@@ -326,7 +314,7 @@ static int run_training(train_run *run) {
     print_data(run);
     run->options = config->options;
     if (config->resume) {
-        if (agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
+        if (world_agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
     } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
     if (world_trainer_create(run->world, run->data, run->valid, &run->options, &run->trainer) !=
         RILL_OK)

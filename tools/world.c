@@ -108,6 +108,17 @@ int world_int(const tool_world *w, int value, world_op op) {
     return value;
 }
 
+rill_status world_agree(const tool_world *w, rill_status mine) {
+    int first = world_int(w, mine == RILL_OK ? w->size : w->rank, WORLD_MIN);
+    if (first == w->size) return RILL_OK;
+    char detail[512];
+    int status = mine;
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    world_bcast(w, &status, sizeof status, first);
+    world_bcast(w, detail, sizeof detail, first);
+    return rill_error_set((rill_status)status, detail);
+}
+
 void world_u64(const tool_world *w, uint64_t *values, int n, world_op op) {
     if (w->mpi) tool_mpi_u64(values, n, op);
     else REDUCE(uint64_t, values, n, op);

@@ -65,6 +65,8 @@ void world_barrier(const tool_world *);
 void world_gather(const tool_world *, const void *mine, size_t bytes, void *all);
 void world_bcast(const tool_world *, void *, size_t bytes, int root);
 int world_int(const tool_world *, int value, world_op);
+/* All ranks get the failure of the lowest rank that has one. */
+rill_status world_agree(const tool_world *, rill_status mine);
 void world_u64(const tool_world *, uint64_t *values, int n, world_op);
 void world_f64(const tool_world *, double *values, int n, world_op);
 /* A new communicator of all ranks. */
