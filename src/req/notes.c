@@ -27,14 +27,14 @@ static rill__parcel *new_note_block(void) {
         free(parcel);
         parcel = NULL;
     }
-    if (parcel) parcel->for_note = true;
+    if (parcel) parcel->purpose = RILL__FOR_NOTES;
     return parcel;
 }
 
 static rill__parcel *take_note_block(rill__engine *engine) {
-    rill__parcel *parcel = engine->note_parcels;
+    rill__parcel *parcel = engine->kept_parcels[RILL__FOR_NOTES];
     if (!parcel) return new_note_block();
-    engine->note_parcels = parcel->next;
+    engine->kept_parcels[RILL__FOR_NOTES] = parcel->next;
     return parcel;
 }
 
@@ -49,8 +49,8 @@ rill_status rill__notes_reserve(rill__engine *engine) {
         rill__parcel *parcel = new_note_block();
         there = parcel != NULL;
         if (!parcel) break;
-        parcel->next = engine->note_parcels;
-        engine->note_parcels = parcel;
+        parcel->next = engine->kept_parcels[RILL__FOR_NOTES];
+        engine->kept_parcels[RILL__FOR_NOTES] = parcel;
     }
     for (int i = 0; there && i < SPARE_NOTES; i++) {
         rill__note *note = rill__calloc(1, sizeof *note);
@@ -73,12 +73,6 @@ static void free_notes(rill__note *list) {
 void rill__notes_free(rill__engine *engine) {
     free_notes(engine->notes);
     free_notes(engine->spare_notes);
-    while (engine->note_parcels) {
-        rill__parcel *parcel = engine->note_parcels;
-        engine->note_parcels = parcel->next;
-        rill__buffer_free(&parcel->buffer);
-        free(parcel);
-    }
 }
 
 /* Whether there is room for a note more. */
@@ -97,8 +91,6 @@ static bool is_told(const rill__engine *engine, const rill__header *header) {
 }
 
 static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
-    if (header->form == RILL__M_FAILED)
-        engine->derailed = rill__min_u64(engine->derailed, header->seq);
     if (is_told(engine, header)) return;
     if (!have_spare_note(engine)) return; /* of this rank's own: it has the error all the same */
     rill__note *note = engine->spare_notes;
@@ -250,7 +242,6 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
         if (engine->table->leave && h->seq < engine->left_from && !engine->peers.revoked) {
             engine->left_from = h->seq;
             engine->left_rank = source;
-            engine->derailed = rill__min_u64(engine->derailed, h->seq);
         }
         return;
     }
