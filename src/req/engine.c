@@ -18,6 +18,7 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->rank = link->rank;
     engine->size = link->ranks;
     engine->threaded = link->threads;
+    engine->seal = link->key ? link->key & RILL__SEAL_MASK : RILL__SEAL;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
     engine->sent = rill__calloc((size_t)engine->size, sizeof *engine->sent);

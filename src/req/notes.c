@@ -171,13 +171,12 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
 
 void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
                  const char *text) {
-    rill__header header = {.magic = RILL__MAGIC,
-                           .version = RILL__VERSION,
-                           .form = RILL__M_FAILED,
+    rill__header header = {.form = RILL__M_FAILED,
                            .status = (int16_t)status,
                            .origin = origin,
                            .seq = seq,
                            .value_size = strnlen(text, 150)};
+    rill__header_seal(&header, engine->seal);
     keep_note(engine, &header, text);
     rill__send_note(engine, &header, text);
 }
@@ -271,8 +270,11 @@ static void receive_under(rill__engine *engine, int tag) {
             return;
         engine->received[came.source]++;
         rill__message m;
-        if (fits && rill__message_parse(buffer, came.bytes, NULL, false, &m) == RILL_OK)
+        if (fits &&
+            rill__message_parse(buffer, came.bytes, engine->seal, NULL, false, &m) == RILL_OK)
             take_note(engine, &m, came.source);
+        else if (!fits && engine->link->key) rill__count_stranger(engine, came.source);
+        else if (fits) rill__is_strange(engine, came.source, buffer, came.bytes);
     }
 }
 

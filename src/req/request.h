@@ -109,6 +109,7 @@ typedef struct rill__engine {
     rill__link *link;
     const rill__link_table *table; /* the link's */
     int rank, size;
+    uint64_t seal;        /* what headers begin with: req/message.h */
     uint64_t split_limit; /* most bytes of one message */
     uint64_t host_limit;  /* the same between ranks of one host */
     uint64_t seq;         /* of the next call */
@@ -364,6 +365,10 @@ rill_status rill__receive_polled(rill__task *, int source, int lane, int polls, 
  * left over from an earlier, aborted call with the same tag. */
 bool rill__take_in(rill__task *, const rill__transfer *, rill__message *, rill__parcel **,
                    int *from);
+/* A message came under that rank's name: whether it has no key of the job, where the link has one.
+ * Then it is counted, and counts as none of that rank's. */
+bool rill__is_strange(rill__engine *, int source, const void *bytes, size_t size);
+void rill__count_stranger(rill__engine *, int source);
 /* For a request that has waited long: takes in what has come in other lanes, to be received when
  * its turn comes, and aborts if a header shows that ranks are in different calls. */
 void rill__peek(rill__task *);
