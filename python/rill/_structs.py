@@ -45,6 +45,7 @@ class CStats(ctypes.Structure):
         ("partition", ctypes.c_char_p),
         ("voided", ctypes.c_uint64),
         ("voided_total", ctypes.c_uint64),
+        ("strangers", ctypes.c_uint64),
     ]
 
 
@@ -287,6 +288,7 @@ class Stats:
     partition: str
     voided: int
     voided_total: int
+    strangers: int
 
 
 def empty_stats() -> CStats:
