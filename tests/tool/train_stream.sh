@@ -47,7 +47,8 @@ has "$tmp/err" "a pipe is read by one rank"
 
 # Indices from 0, of which the first buffer has none; queries; the other solvers; what is chosen.
 awk 'BEGIN { srand(5); for (i = 0; i < 600; i++) { x = rand(); y = rand()
-    print (x > y ? 1 : -1) " qid:" int(i / 10) (i > 500 ? " 0:1" : "") " 1:" x " 2:" y } }' >"$tmp/zero"
+    print (x > y ? 1 : -1) " qid:" int(i / 10) (i > 500 ? " 0:1" : "") " 1:" x " 2:" y } }' \
+    >"$tmp/zero"
 for words in "" "--C 1 --solver newton --epochs 4 --valid 0.2"; do
     # shellcheck disable=SC2086
     run 0 "$RILL" train "$tmp/zero" $words --window 100 --model "$tmp/want"
