@@ -103,6 +103,11 @@ rill_status rill__pick_topk(rill_selector *, rill__source, rill_stream *out);
 rill_status rill__pick_bucket(rill_selector *, rill__source, rill_stream *out);
 rill_status rill__pick_block(rill_selector *, rill__source, rill_stream *out);
 rill_status rill__pick_random(rill_selector *, rill__source, rill_stream *out);
+/* Whether a pick can be told before the vectors are there: by what the selector has been created
+ * with, or once it is known what became of the call before. */
+typedef enum rill__ahead { RILL__NOT_AHEAD, RILL__AHEAD_IN_TURN, RILL__AHEAD } rill__ahead;
+rill__ahead rill__pick_can_ahead(const char *method);
+void rill__pick_ahead(const rill_selector *, rill__pick *); /* all but the arrays */
 
 /* Room of a selector that has nothing to do just now, for one with as many threads; what that had
  * goes back in its place. */
