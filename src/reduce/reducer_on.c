@@ -392,7 +392,7 @@ static bool mail(const char *call, rill_reducer *r, rill__on_step *step, rill__m
 }
 
 static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
-                         const rill_tensor *tensors, rill__mails how, void *stream) {
+                         const rill_tensor *tensors, rill__mails how, bool ordered, void *stream) {
     if (!r->on) RILL_TRY(start_thread(call, r));
     rill__on_step *step;
     rill_status status = take_step(call, r, &step);
@@ -421,7 +421,7 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     rill__unlock(&r->comm->engine);
     char error[200];
     snprintf(error, sizeof error, "%s", step->error);
-    bool waits = how != RILL__NO_MAIL && !step->mailed;
+    bool waits = ordered && !step->mailed;
     push(r->on, step);
     if (waits) finish(r->on);
     if (status != RILL_OK) rill__set_error(error); /* the others learn of it from the step */
@@ -434,7 +434,7 @@ static rill_status start(const char *call, rill_reducer *r, rill__on_step given,
                          const rill_tensor *tensors, void *stream) {
     RILL_TRY(check(call, r, stream));
     if (has_thread(r) && r->choice != RILL__UNDECIDED)
-        return queue(call, r, given, tensors, RILL__NO_MAIL, stream);
+        return queue(call, r, given, tensors, RILL__NO_MAIL, false, stream);
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     return rill__reducer_begin_on(r, call, &given, tensors, stream);
@@ -446,17 +446,19 @@ rill_status rill_reducer_start_on(rill_reducer *r, const void *gradient, void *u
                  (rill__on_step){.gradient = gradient, .update = update}, NULL, stream);
 }
 
-static rill_status start_tensors(const char *call, rill_reducer *r, int n,
-                                 const rill_tensor *tensors, void *stream) {
+/* A list that is wrong is told to the others by the step. */
+static const rill_tensor *list_of(int n, const rill_tensor *tensors, rill__on_step *given) {
     static const rill_tensor none;
     bool wrong = n < 0 || (n && !tensors);
-    return start(call, r, (rill__on_step){.n = wrong ? 0 : n}, wrong || !tensors ? &none : tensors,
-                 stream);
+    given->n = wrong ? 0 : n;
+    return wrong || !tensors ? &none : tensors;
 }
 
 rill_status rill_reducer_start_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
                                           void *stream) {
-    return start_tensors("rill_reducer_start_tensors_on", r, n, tensors, stream);
+    rill__on_step given = {.n = 0};
+    const rill_tensor *list = list_of(n, tensors, &given);
+    return start("rill_reducer_start_tensors_on", r, given, list, stream);
 }
 
 static rill_status check_step(const char *call, const rill_reducer *r, void *stream) {
@@ -478,14 +480,7 @@ static rill_status check_step(const char *call, const rill_reducer *r, void *str
 static rill_status step_on(const char *call, rill_reducer *r, rill__on_step given,
                            const rill_tensor *tensors, void *stream) {
     RILL_TRY(check_step(call, r, stream));
-    rill__mails how = rill__reducer_mails(r);
-    rill_status status = queue(call, r, given, tensors, how, stream);
-    if (how != RILL__NO_MAIL || !r->on) return status;
-    char error[200];
-    snprintf(error, sizeof error, "%s", status == RILL_OK ? "" : rill_last_error());
-    finish(r->on);
-    if (status != RILL_OK) rill__set_error(error);
-    return status;
+    return queue(call, r, given, tensors, rill__reducer_mails(r), true, stream);
 }
 
 rill_status rill_reducer_step_on(rill_reducer *r, const void *gradient, void *update,
@@ -496,8 +491,7 @@ rill_status rill_reducer_step_on(rill_reducer *r, const void *gradient, void *up
 
 rill_status rill_reducer_step_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
                                          void *stream) {
-    static const rill_tensor none;
-    bool wrong = n < 0 || (n && !tensors);
-    return step_on("rill_reducer_step_tensors_on", r, (rill__on_step){.n = wrong ? 0 : n},
-                   wrong || !tensors ? &none : tensors, stream);
+    rill__on_step given = {.n = 0};
+    const rill_tensor *list = list_of(n, tensors, &given);
+    return step_on("rill_reducer_step_tensors_on", r, given, list, stream);
 }
