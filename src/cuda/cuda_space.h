@@ -111,10 +111,17 @@ typedef struct rill__cuda_part {
     uint64_t dense; /* n values from first on; else pairs */
     uint64_t first, n, idx, val;
 } rill__cuda_part;
+/* What a steered threshold is steered by: the smallest key of the pairs, all ones where there are
+ * none; and values left in the residual that reach the floor. */
+typedef struct rill__cuda_seen {
+    uint64_t least, above;
+} rill__cuda_seen;
 typedef struct rill__cuda_letter {
-    uint32_t ready, unused[15]; /* written by the device: the step whose pairs are in the outbox */
+    /* Written by the device: the step whose pairs are in the outbox, and the last that is over. */
+    uint32_t ready, done, unused[14];
     rill__cuda_found found;
-    uint64_t more[6];
+    uint64_t least, above; /* rill__cuda_seen */
+    uint64_t more[4];
     uint32_t flag, apart[15]; /* written by the host: the step that has its reply */
     rill__cuda_reply reply;
 } rill__cuda_letter;
@@ -131,6 +138,9 @@ typedef struct rill__cuda_mail {
     const uint32_t *idx;
     const void *val;
     uint64_t room; /* pairs, at most */
+    /* Pairs whose key is below the floor go back in any case; 0: none. seen: NULL, nobody asks. */
+    uint32_t floor;
+    rill__cuda_seen *seen;
     uint64_t most; /* of a result: pairs, at most */
     rill__cuda_reply *reply;
     uint32_t *mask; /* a copy of the result's indices, up to mask_room; NULL: none is needed */
@@ -308,6 +318,7 @@ typedef struct rill__cuda_table {
                        const void *val, uint64_t first, rill__cuda_found *total, void *stream);
     int (*mail_send)(const rill__cuda_mail *, void *stream);  /* the pairs; then ready */
     int (*mail_apply)(const rill__cuda_mail *, void *stream); /* the reply, which is there */
+    int (*mail_done)(const rill__cuda_mail *, void *stream);  /* then done */
 } rill__cuda_table;
 
 #ifdef __cplusplus

@@ -109,6 +109,7 @@ int rill__cuda_mail_append(const rill__cuda_mail *, const rill__cuda_found *foun
                            rill__cuda_found *total, void *stream);
 int rill__cuda_mail_send(const rill__cuda_mail *, void *stream);
 int rill__cuda_mail_apply(const rill__cuda_mail *, void *stream);
+int rill__cuda_mail_done(const rill__cuda_mail *, void *stream);
 
 /* A kernel of each file, by which all of it are found (load in space.cu). */
 #ifdef RILL_EMULATE

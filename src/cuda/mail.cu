@@ -51,8 +51,32 @@ template <class W> __global__ void __launch_bounds__(THREADS) pack_kernel(rill__
         ((W *)m.out_val)[i] = ((const W *)m.val)[i];
     }
 }
+__global__ void __launch_bounds__(THREADS) unseen_kernel(rill__cuda_mail m) {
+    if (threadIdx.x) return;
+    m.seen->least = ~(u64)0;
+    m.seen->above = 0;
+}
+/* Keys fit into 32 bits. */
+template <class T> __global__ void __launch_bounds__(THREADS) seen_kernel(rill__cuda_mail m) {
+    typedef typename T::word word;
+    const u64 count = own_count(m);
+    u32 below = 0, above = 0; /* of all ones: so that the largest is the smallest key */
+    for (u64 i = first_index(); i < count; i += all_threads())
+        below = max_u32(below, ~key_of<T>(((const word *)m.val)[i]));
+    for (u64 i = first_index(); m.floor && i < m.n; i += all_threads())
+        above += key_of<T>(((const word *)m.residual)[i]) >= m.floor;
+    below = __reduce_max_sync(RILL_FULL, below);
+    above = __reduce_add_sync(RILL_FULL, above);
+    if (lane_id()) return;
+    if (below) atomicMin((u64 *)&m.seen->least, (u64)~below);
+    if (above) atomicAdd((u64 *)&m.seen->above, (u64)above);
+}
 __global__ void __launch_bounds__(THREADS) ready_kernel(rill__cuda_mail m) {
     if (threadIdx.x) return;
+    if (m.seen) {
+        m.letter->least = m.seen->least;
+        m.letter->above = m.seen->above;
+    }
     m.letter->found.count = own_count(m);
     m.letter->found.nonfinite = m.found->nonfinite;
     __threadfence_system(); /* these, and what earlier kernels have written */
@@ -93,11 +117,15 @@ static __device__ __forceinline__ void give(const rill__cuda_mail &m, u64 index,
 }
 template <class T> __global__ void __launch_bounds__(THREADS) own_kernel(rill__cuda_mail m) {
     const u32 which = m.reply->own;
-    if (which == RILL__CUDA_OWN_NONE) return;
+    if (which == RILL__CUDA_OWN_NONE && !m.floor) return;
     const u64 count = own_count(m);
     for (u64 i = first_index(); i < count; i += all_threads()) {
-        if (which == RILL__CUDA_OWN_OUTSIDE && is_delivered(m, m.idx[i])) continue;
-        give<T>(m, m.idx[i], ((const typename T::word *)m.val)[i]);
+        const u32 bits = ((const typename T::word *)m.val)[i];
+        if (key_of<T>(bits) >= m.floor) { /* else it was not sent */
+            if (which == RILL__CUDA_OWN_NONE) continue;
+            if (which == RILL__CUDA_OWN_OUTSIDE && is_delivered(m, m.idx[i])) continue;
+        }
+        give<T>(m, m.idx[i], bits);
     }
 }
 template <class T> __global__ void __launch_bounds__(THREADS) undo_kernel(rill__cuda_mail m) {
@@ -136,6 +164,12 @@ template <class T> __global__ void __launch_bounds__(THREADS) parts_kernel(rill_
     }
 }
 
+__global__ void __launch_bounds__(THREADS) done_kernel(rill__cuda_mail m) {
+    if (threadIdx.x) return;
+    __threadfence_system();
+    *(volatile u32 *)&m.letter->done = m.number;
+}
+
 /* ---- launches ------------------------------------------------------------------------------- */
 
 /* Blocks of a loop over up to n. */
@@ -159,9 +193,22 @@ int rill__cuda_mail_append(const rill__cuda_mail *m, const rill__cuda_found *fou
     return launch(total_kernel, t, 1, THREADS, stream);
 }
 
+static int see(const rill__cuda_mail &m, void *stream) {
+    u64 blocks;
+    RILL_CUDA_TRY(blocks_for(m.n, &blocks));
+    RILL_CUDA_TRY(launch(unseen_kernel, m, 1, THREADS, stream));
+    switch (m.type) {
+    case RILL__CUDA_F32: return launch(seen_kernel<f32>, m, blocks, THREADS, stream);
+    case RILL__CUDA_F16: return launch(seen_kernel<f16>, m, blocks, THREADS, stream);
+    case RILL__CUDA_BF16: return launch(seen_kernel<bf16>, m, blocks, THREADS, stream);
+    default: return RILL_CUDA_INVALID;
+    }
+}
+
 int rill__cuda_mail_send(const rill__cuda_mail *m, void *stream) {
     u64 blocks;
     RILL_CUDA_TRY(blocks_for(m->room, &blocks));
+    if (m->seen) RILL_CUDA_TRY(see(*m, stream));
     if (m->type == RILL__CUDA_F32)
         RILL_CUDA_TRY(launch(pack_kernel<u32>, *m, blocks, THREADS, stream));
     else RILL_CUDA_TRY(launch(pack_kernel<uint16_t>, *m, blocks, THREADS, stream));
@@ -194,6 +241,10 @@ int rill__cuda_mail_apply(const rill__cuda_mail *m, void *stream) {
     case RILL__CUDA_BF16: return apply<bf16>(*m, stream);
     default: return RILL_CUDA_INVALID;
     }
+}
+
+int rill__cuda_mail_done(const rill__cuda_mail *m, void *stream) {
+    return launch(done_kernel, *m, 1, THREADS, stream);
 }
 
 RILL_CUDA_ONE_OF_FILE(mail, (own_kernel<f32>))

@@ -280,6 +280,7 @@ static rill__cuda_table make_table() {
     KERNEL(mail_append);
     KERNEL(mail_send);
     KERNEL(mail_apply);
+    KERNEL(mail_done);
 #undef KERNEL
     return t;
 }

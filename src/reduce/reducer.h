@@ -138,7 +138,8 @@ typedef struct rill__on_step {
     struct rill__on_step *behind; /* whose gradient is to come as well (reducer_line.c) */
     pthread_cond_t turn;          /* to be the first of them */
     bool mailed;                  /* the device has been given all of it (reducer_mail.c) */
-    uint32_t letter;              /* then: its number */
+    uint32_t letter;              /* then: its number, */
+    uint64_t floor;               /* and the least key that is sent */
     rill_status failed;           /* already when it was queued */
     char error[200];
 } rill__on_step;

@@ -20,15 +20,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { SHORT_NAP = 2000, LONG_NAP = 50000 }; /* nanoseconds */
-enum { ENOUGH_QUEUES = 32 };                 /* of the device, where ranks are threads */
-enum { SMALL = 4 << 20 };                    /* bytes of page-locked memory that are never much */
+enum { SHORT_NAP = 2000, LONG_NAP = 50000, LONG_SILENCE = 500000000 }; /* nanoseconds */
+enum { ENOUGH_QUEUES = 32 }; /* of the device, where ranks are threads */
+enum { SMALL = 4 << 20 };    /* bytes of page-locked memory that are never much */
 
 typedef struct rill__mailing {
     rill__mail *mail;
     uint32_t posted; /* number of the last step */
     rill__mail_rooms rooms;
-    rill__pick *picks; /* one for each selector */
+    rill__pick *picks; /* one for each selector, of the step posted last */
     int n_picks;
     rill_stream input; /* of the call: the outbox */
     /* The answer to the step under way. */
@@ -40,12 +40,17 @@ typedef struct rill__mailing {
     rill__piece sum;       /* of parts that are too many */
     rill__buffer scratch;
     rill__part *list;
+    /* Whether the device still works, which only a long silence gives reason to ask. */
+    pthread_t watcher;
+    bool has_watcher;
+    void *watched; /* a mark */
+    atomic_bool watches, broken;
 } rill__mailing;
 
 static const rill__space_mail *ops(const rill_reducer *r) { return r->space->mail; }
 static size_t size_of(const rill_reducer *r) { return rill__type_size(r->type); }
 
-/* ---- whether ---------------------------------------------------------------------------------- */
+/* ---- whether -------------------------------------------------------------------------------- */
 
 /* Ranks that are threads of one process and share a device also share its queues: the work of one
  * could stand behind the wait of another. */
@@ -68,7 +73,7 @@ rill__mails rill__reducer_mails(const rill_reducer *r) {
                : RILL__MAIL_IN_TURN;
 }
 
-/* ---- posting ---------------------------------------------------------------------------------- */
+/* ---- posting --------------------------------------------------------------------------------- */
 
 static rill_status open_mailing(rill_reducer *r) {
     rill__mailing *m = r->mailing;
@@ -81,9 +86,15 @@ static rill_status open_mailing(rill_reducer *r) {
     return m->mail ? RILL_OK : ops(r)->open(r->space, &m->mail);
 }
 
+static void end_watch(rill__mailing *m) {
+    if (m->has_watcher) pthread_join(m->watcher, NULL);
+    m->has_watcher = false;
+}
+
 void rill__reducer_free_mail(rill_reducer *r) {
     rill__mailing *m = r->mailing;
     if (!m) return;
+    end_watch(m);
     ops(r)->close(r->space, m->mail);
     rill__buffer_free(&m->idx);
     rill__buffer_free(&m->val);
@@ -166,9 +177,12 @@ rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step 
                               .residual = r->residual.data,
                               .gradient = gradient,
                               .update = update,
+                              .floor = m->picks[0].key,
+                              .looks = rill__pick_looks(r->selectors[0]),
                               .undoes = r->voids || rill__reducer_can_lose(r),
                               .returns = rill__reducer_is_topk(r) || r->options.value_bits != 0};
     RILL_TRY(ops(r)->post(r->space, m->mail, &posted));
+    step->floor = posted.floor;
     step->letter = ++m->posted;
     const char *at = update;
     for (int i = 0; i < target.n; i++) {
@@ -176,19 +190,49 @@ rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step 
         if (t->count) rill__do_copy(r->space, t->update, at, t->count * size_of(r));
         at += t->count * size_of(r);
     }
-    rill_status status = r->space->order->lead(r->space, stream);
-    if (status != RILL_OK) rill__fail(status, "%s: the stream cannot wait for the step", call);
-    return RILL_OK; /* the device has it */
+    ops(r)->end(r->space, m->mail, step->letter); /* a failure is one of the device, and stays */
+    r->space->order->lead(r->space, stream);
+    return RILL_OK;
 }
 
 /* ---- the thread: no call of the device's library from here on -------------------------------- */
 
-static bool await(const rill_reducer *r, uint32_t number, const atomic_bool *given_up) {
-    const rill__mail *mail = r->mailing->mail;
-    for (long nap = SHORT_NAP; !ops(r)->arrived(mail, number);) {
-        if (atomic_load_explicit(given_up, memory_order_relaxed)) return false;
+/* A device that has failed tells nothing. To ask for that may take until the flag is set; so it is
+ * another thread that asks, when nothing has come for long. */
+static void *watch(void *reducer) {
+    rill_reducer *r = reducer;
+    rill__mailing *m = r->mailing;
+    if (r->space->order->reached(r->space, m->watched) < 0) atomic_store(&m->broken, true);
+    atomic_store(&m->watches, false);
+    return NULL;
+}
+
+static void look(rill_reducer *r, void *mark) {
+    rill__mailing *m = r->mailing;
+    if (atomic_load(&m->watches)) return;
+    end_watch(m);
+    m->watched = mark;
+    atomic_store(&m->watches, true);
+    m->has_watcher = pthread_create(&m->watcher, NULL, watch, r) == 0;
+    if (!m->has_watcher) atomic_store(&m->watches, false);
+}
+
+/* What the device tells of: the pairs, or the end. */
+typedef bool sign(const rill__mail *, uint32_t number);
+
+static bool await(rill_reducer *r, sign *shown, const rill__on_step *step,
+                  const atomic_bool *given_up) {
+    rill__mailing *m = r->mailing;
+    long nap = SHORT_NAP, silence = 0;
+    while (!shown(m->mail, step->letter)) {
+        if (atomic_load_explicit(given_up, memory_order_relaxed) || atomic_load(&m->broken))
+            return false;
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        silence += nap;
         nap = 2 * nap < LONG_NAP ? 2 * nap : LONG_NAP;
+        if (silence < LONG_SILENCE) continue;
+        look(r, step->mark);
+        silence = 0;
     }
     return true;
 }
@@ -201,7 +245,6 @@ static void fail_here(rill_reducer *r, rill_status status) {
 /* The call's input, and what else a step begins with. */
 static void enter(rill_reducer *r, const rill__on_step *step, const atomic_bool *given_up) {
     rill__mailing *m = r->mailing;
-    uint64_t nonfinite = 0;
     r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
     r->uses_pending = false;
@@ -210,53 +253,36 @@ static void enter(rill_reducer *r, const rill__on_step *step, const atomic_bool 
     r->target = (rill__target){.dense = step->update};
     r->residual_is_zero = false;
     m->reserved = false;
-    bool there = await(r, step->letter, given_up);
-    rill__pairs own = {0, NULL, NULL};
-    if (there) own = ops(r)->pairs(m->mail, &nonfinite);
+    bool there = await(r, ops(r)->arrived, step, given_up);
+    rill__mailed own = {0};
+    if (there) own = ops(r)->read(m->mail);
     else fail_here(r, rill__fail(RILL_ERR_IO, "the device has failed before the step"));
-    union {
-        const void *from;
-        void *to;
-    } idx = {.from = own.idx}, val = {.from = own.val}; /* the stream is an input only */
+    uint64_t passed = own.n; /* the device has the others */
+    if (own.least < step->floor)
+        passed = rill__pick_sift(r->selectors[0], own.n, own.idx, own.val, step->floor);
     m->input.form = RILL__SPARSE;
-    m->input.nnz = own.n;
-    m->input.idx.data = idx.to;
-    m->input.val.data = val.to;
+    m->input.nnz = passed;
+    m->input.idx.data = own.idx;
+    m->input.val.data = own.val;
     r->entering = &m->input;
-    r->skipped = r->guards && nonfinite;
+    r->skipped = r->guards && own.nonfinite;
     rill__reducer_remember(r);
-    for (int i = 0; i < r->n_selectors; i++)
-        r->selectors[i]->calls++;
+    rill__picked found = {.count = own.n, .nonfinite = own.nonfinite, .least = own.least};
+    for (int i = 0; i < r->n_selectors && there; i++)
+        rill__pick_note(r->selectors[i], &found, passed, own.above);
     if (r->moving.interrupted && r->comm->engine.peers.revoked)
         fail_here(r, rill__peers_error(&r->comm->engine));
     r->ticks[1] = rill__ticks(r->comm->engine.link);
 }
 
-/* ---- the answer ------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
-static bool has_bits(const char *value, size_t size) {
-    static const char zero[8];
-    return memcmp(value, zero, size) != 0;
-}
-
-/* A dense result of which few entries are not 0. */
-static rill_status take_pairs(rill_reducer *r, const char *dense, rill__mail_part *out) {
+/* A dense vector of which few entries are not 0. */
+static rill_status take_pairs(rill_reducer *r, const void *dense, rill__mail_part *out) {
     rill__mailing *m = r->mailing;
-    size_t size = size_of(r);
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < r->dim; i++)
-        n += has_bits(dense + i * size, size);
-    RILL_TRY(rill__buffer_reserve(&m->idx, 4 * n));
-    RILL_TRY(rill__buffer_reserve(&m->val, size * n));
-    uint32_t *idx = m->idx.data;
-    char *val = m->val.data;
-    n = 0;
-    for (uint64_t i = 0; i < r->dim; i++) {
-        if (!has_bits(dense + i * size, size)) continue;
-        idx[n] = (uint32_t)i;
-        memcpy(val + n++ * size, dense + i * size, size);
-    }
-    *out = (rill__mail_part){.n = n, .idx = idx, .val = val};
+    uint64_t n;
+    RILL_TRY(rill__dense_pairs(rill__stream_shape(&m->input), dense, r->dim, &m->idx, &m->val, &n));
+    *out = (rill__mail_part){.n = n, .idx = m->idx.data, .val = m->val.data};
     return RILL_OK;
 }
 
@@ -363,6 +389,8 @@ rill_status rill__reducer_run_mailed(rill_reducer *r, rill__on_step *step,
     rill_status status = q->task.status;
     if (status != RILL_OK) rill__set_error(q->task.error);
     status = answer(r, step->letter, status);
+    if (!await(r, ops(r)->over, step, given_up) && status == RILL_OK)
+        status = rill__fail(RILL_ERR_IO, "the device has failed in the step");
     if (status == RILL_OK) rill__reducer_count_step(r, r->mailing->input.nnz);
     else
         snprintf(step->error, sizeof step->error, "%s",

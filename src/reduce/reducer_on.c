@@ -33,7 +33,6 @@ typedef struct rill__on {
     rill__on_step *first, *last; /* in order; the first is under way */
     rill__on_step *idle;         /* over, with their requests and marks */
     int launching;               /* steps of the first to the last for which the thread launches */
-    bool mailed;                 /* the device may have something to do of steps that are over */
     atomic_bool given_up;        /* it has failed */
     int64_t looked;              /* when it was last looked after, in nanoseconds */
     uint64_t number, over;       /* of the last step queued, and of the last that is over */
@@ -218,25 +217,27 @@ static rill_status tell(rill__on *on) {
     rill_status status = on->failed;
     if (status != RILL_OK) rill__set_error(on->error);
     on->failed = RILL_OK;
-    on->untold = on->mailed = false;
+    on->untold = false;
     return status;
 }
 
 /* Lock held, but not while CUDA is asked: that may wait for a flag of a step to come. A thread that
  * waits for the device's part of a step does not see that the device has failed. */
-static rill_status look_after(rill_reducer *r) {
+static void look_after(rill_reducer *r) {
     rill__on *on = r->on;
     struct timespec now;
-    if (!on->mailed || on->launching) return RILL_OK;
+    if (!on->first || !on->first->mailed || on->launching) return;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-    if (on->first && ns - on->looked < LOOK) return RILL_OK;
+    if (ns - on->looked < LOOK) return;
     on->looked = ns;
     pthread_mutex_unlock(&on->lock);
     rill_status status = r->space->poll(r->space);
-    if (status < 0) atomic_store(&on->given_up, true);
+    if (status < 0) {
+        keep_failure(on, status, rill_last_error());
+        atomic_store(&on->given_up, true);
+    }
     pthread_mutex_lock(&on->lock);
-    return status;
 }
 
 static void await_end(rill__on *on) {
@@ -253,28 +254,21 @@ rill_status rill__reducer_on_wait(rill_reducer *r) {
     pthread_mutex_lock(&on->lock);
     while (on->first) {
         await_end(on);
-        if (on->first) look_after(r);
+        look_after(r);
     }
-    rill_status device = on->mailed ? rill__space_wait(r->space) : RILL_OK;
-    char error[200];
-    snprintf(error, sizeof error, "%s", device == RILL_OK ? "" : rill_last_error());
     rill_status status = tell(on);
-    if (status == RILL_OK && device != RILL_OK) rill__set_error(error);
     pthread_mutex_unlock(&on->lock);
-    return status == RILL_OK ? device : status;
+    return status;
 }
 
 rill_status rill__reducer_on_test(rill_reducer *r, int *done) {
     rill__on *on = r->on;
     pthread_mutex_lock(&on->lock);
-    rill_status status = look_after(r);
-    *done = !on->first && status != RILL_IN_PROGRESS;
-    if (*done) {
-        rill_status kept = tell(on);
-        if (kept != RILL_OK) status = kept;
-    }
+    look_after(r);
+    *done = !on->first;
+    rill_status status = *done ? tell(on) : RILL_OK;
     pthread_mutex_unlock(&on->lock);
-    return *done ? status : RILL_OK;
+    return status;
 }
 
 const rill_request *rill__reducer_on_request(const rill_reducer *r) {
@@ -354,7 +348,6 @@ static void push(rill__on *on, rill__on_step *step) {
     on->last = step;
     on->number++;
     on->launching += !step->mailed;
-    on->mailed = on->mailed || step->mailed;
     on->latest = step->request;
     on->untold = true;
     pthread_cond_signal(&on->queued);

@@ -3,6 +3,7 @@
 #include "select/select.h"
 
 #include <math.h>
+#include <string.h>
 
 rill_status rill__pick_supported(const rill_selector *s) {
     const char *name = s->method->name, *space = s->space->name;
@@ -105,17 +106,39 @@ rill__ahead rill__pick_can_ahead(const char *method) {
     const rill__select_method *m = rill__select_method_named(method);
     if (m == &rill__select_topk || m == &rill__select_bucket || m == &rill__select_block)
         return RILL__AHEAD;
-    return m == &rill__select_random ? RILL__AHEAD_IN_TURN : RILL__NOT_AHEAD;
+    return m == &rill__select_random || m == &rill__select_threshold ? RILL__AHEAD_IN_TURN
+                                                                     : RILL__NOT_AHEAD;
 }
 
 void rill__pick_ahead(const rill_selector *s, rill__pick *p) {
     uint64_t room;
-    *p = s->method == &rill__select_bucket   ? of_bucket(s, &room)
-         : s->method == &rill__select_block  ? of_block(s, &room)
-         : s->method == &rill__select_random ? of_random(s, &room)
-                                             : of_topk(s, &room);
+    *p = s->method == &rill__select_bucket      ? of_bucket(s, &room)
+         : s->method == &rill__select_block     ? of_block(s, &room)
+         : s->method == &rill__select_random    ? of_random(s, &room)
+         : s->method == &rill__select_threshold ? rill__threshold_ahead(s, &room)
+                                                : of_topk(s, &room);
     p->type = s->shape.type;
     p->guards = s->guards;
     p->n = s->dim;
     p->room = room;
+}
+
+bool rill__pick_looks(const rill_selector *s) { return s->method == &rill__select_threshold; }
+
+void rill__pick_note(rill_selector *s, const rill__picked *found, uint64_t passed, uint64_t above) {
+    s->skipped = s->guards && found->nonfinite;
+    if (rill__pick_looks(s)) rill__threshold_note(s, found, passed, above);
+    s->calls++;
+}
+
+uint64_t rill__pick_sift(const rill_selector *s, uint64_t n, void *idx, void *val, uint64_t floor) {
+    uint32_t *at = idx;
+    char *values = val;
+    uint64_t left = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (rill__key_at(s, val, i) < floor) continue;
+        at[left] = at[i];
+        memmove(values + left++ * s->size, values + i * s->size, s->size);
+    }
+    return left;
 }

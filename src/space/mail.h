@@ -39,7 +39,21 @@ typedef struct rill__mail_step {
     const void *gradient;
     void *update;
     bool undoes, returns; /* what the answer may ask for */
+    /* Where there is one pick: pairs whose key is below are not sent, and go back; 0: all are. And
+     * whether anybody asks for least and above. */
+    uint64_t floor;
+    bool looks;
 } rill__mail_step;
+
+/* What came of the picks. pairs may be changed by who reads them: those below the floor are still
+ * among them. */
+typedef struct rill__mailed {
+    uint64_t n;
+    void *idx, *val;
+    uint64_t nonfinite; /* sums that are not finite */
+    uint64_t least;     /* the smallest key of the pairs; 0: there are none */
+    uint64_t above;     /* values left in the residual that reach the floor */
+} rill__mailed;
 
 /* Pairs, ascending; or n values from first on. */
 typedef struct rill__mail_part {
@@ -71,14 +85,17 @@ typedef struct rill__space_mail {
     /* Behind all operations given so far. A failure has queued nothing, unless the device is lost.
      */
     rill_status (*post)(const rill__space *, rill__mail *, const rill__mail_step *);
+    /* The step is over when all operations given so far are; the last of its calls. */
+    rill_status (*end)(const rill__space *, rill__mail *, uint32_t number);
     /* Streams of this process that can wait without holding up others. */
     int (*queues)(const rill__space *);
 
     /* From any thread: none of these asks anything of the device. */
     bool (*arrived)(const rill__mail *, uint32_t number);
-    rill__pairs (*pairs)(const rill__mail *, uint64_t *nonfinite); /* of the step that arrived */
+    rill__mailed (*read)(const rill__mail *); /* the step that arrived */
     bool (*fits)(const rill__mail *, const rill__mail_answer *);
     void (*answer)(rill__mail *, const rill__mail_answer *); /* fits */
+    bool (*over)(const rill__mail *, uint32_t number);
 } rill__space_mail;
 
 #endif

@@ -16,6 +16,7 @@ struct rill__mail {
     /* Device memory: the pairs, those of one range, indices of the result; all in one block. */
     char *block;
     rill__cuda_found *found; /* of the step, and of one pick */
+    rill__cuda_seen *seen;
     rill__cuda_reply *reply;
     uint32_t *idx, *range_idx, *mask;
     void *val, *range_val;
@@ -51,6 +52,7 @@ static void close_mail(const rill__space *s, rill__mail *m) {
 static void carve(rill__mail *m, char *at) {
     const rill__mail_rooms *r = &m->rooms;
     m->found = (rill__cuda_found *)(void *)at;
+    m->seen = (rill__cuda_seen *)(void *)(m->found + 2);
     m->reply = (rill__cuda_reply *)(void *)(at + LINE);
     at += lined(LINE + sizeof *m->reply);
     m->idx = (uint32_t *)(void *)at;
@@ -118,6 +120,8 @@ static rill__cuda_mail task_of(const rill__mail *m, const rill__mail_step *step)
                              .idx = m->idx,
                              .val = m->val,
                              .room = m->rooms.own,
+                             .floor = (uint32_t)step->floor,
+                             .seen = step->looks ? m->seen : NULL,
                              .most = m->rooms.result,
                              .reply = m->reply,
                              .mask = m->mask,
@@ -187,6 +191,15 @@ static rill_status post(const rill__space *s, rill__mail *m, const rill__mail_st
     return status;
 }
 
+static rill_status end(const rill__space *s, rill__mail *m, uint32_t number) {
+    rill__cuda *c = rill__cuda_of(s);
+    rill__cuda_mail task = {.letter = m->letter, .number = number};
+    int before = rill__cuda_enter(c);
+    if (c->failed == RILL_OK) rill__cuda_check(c, c->table->mail_done(&task, c->stream), "kernel");
+    rill__cuda_leave(c, before);
+    return rill__cuda_status(c);
+}
+
 static int queues(const rill__space *s) {
     const char *given = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     int n = given ? atoi(given) : 0;
@@ -200,9 +213,18 @@ static bool arrived(const rill__mail *m, uint32_t number) {
     return __atomic_load_n(&m->letter->ready, __ATOMIC_ACQUIRE) == number;
 }
 
-static rill__pairs pairs(const rill__mail *m, uint64_t *nonfinite) {
-    *nonfinite = m->letter->found.nonfinite;
-    return (rill__pairs){m->letter->found.count, m->outbox, m->outbox + lined(4 * m->rooms.own)};
+static bool over(const rill__mail *m, uint32_t number) {
+    return __atomic_load_n(&m->letter->done, __ATOMIC_ACQUIRE) == number;
+}
+
+static rill__mailed read_letter(const rill__mail *m) {
+    const rill__cuda_letter *l = m->letter;
+    return (rill__mailed){.n = l->found.count,
+                          .idx = m->outbox,
+                          .val = m->outbox + lined(4 * m->rooms.own),
+                          .nonfinite = l->found.nonfinite,
+                          .least = l->found.count ? l->least : 0,
+                          .above = l->above};
 }
 
 static size_t part_bytes(const rill__mail *m, const rill__mail_part *p) {
@@ -256,5 +278,14 @@ static void answer(rill__mail *m, const rill__mail_answer *a) {
     set_flag(m, a->number);
 }
 
-const rill__space_mail rill__cuda_mail_ops = {open_mail, close_mail, reserve, post,  queues,
-                                              arrived,   pairs,      fits,    answer};
+const rill__space_mail rill__cuda_mail_ops = {.open = open_mail,
+                                              .close = close_mail,
+                                              .reserve = reserve,
+                                              .post = post,
+                                              .end = end,
+                                              .queues = queues,
+                                              .arrived = arrived,
+                                              .read = read_letter,
+                                              .fits = fits,
+                                              .answer = answer,
+                                              .over = over};

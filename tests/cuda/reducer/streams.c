@@ -268,6 +268,9 @@ static const queue_case mailed_cases[] = {
     {"gtopk", "bucket", NULL, RILL_F16, 2, 0, false, true, false, true},
     {"oktopk", "topk", NULL, RILL_F32, 2, 0, true, true, false, true},
     {"oktopk", "topk", NULL, RILL_F32, 1, 4, false, true, true, true},
+    {"oktopk", NULL, NULL, RILL_F32, 2, 0, true, true, true, true},
+    {"oktopk", "threshold", NULL, RILL_F16, 1, 0, false, true, true, true},
+    {"split_allgather", "threshold", "zero", RILL_F32, 1, 4, false, true, true, true},
     {"spardl", "topk", NULL, RILL_F32, 1, 8, false, true, true, true},
     {"spardl", "topk", NULL, RILL_BF16, 2, 0, true, true, true, true},
     {"split_allgather", "topk", NULL, RILL_F32, 3, 0, false, true, true, true},
@@ -292,6 +295,7 @@ static queue_plan plan_of(const queue_case *c) {
     p.options.select = c->select;
     p.options.nonfinite = c->nonfinite;
     p.options.value_bits = c->bits;
+    p.options.threshold_interval = c->mailed ? 4 : 0;
     p.options.density = 0.02;
     return p;
 }
