@@ -120,6 +120,7 @@ static void announce(rill_request *r) {
 static void start(rill_request *r) {
     rill__planner *planner = &r->comm->planner;
     rill__task_start(&r->task);
+    r->plan.seq = r->task.seq;
     r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                         rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
     /* A rank without a key would count calls of this kind differently from then on. */
