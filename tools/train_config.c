@@ -7,24 +7,27 @@
 #include "tool.h"
 #include "tool_progress.h"
 
+#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void cmd_train_help(FILE *out) {
     fputs(
-        "usage: rill train FILE [OPTION...]\n"
+        "usage: rill train FILE... [OPTION...]\n"
         "\n"
         "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
-        "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1, with an intercept that is\n"
-        "not penalised. What is left open is chosen from the data and printed. It starts its\n"
-        "ranks itself (1), unless a launcher has.\n"
+        "makes of it; several files are as one. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1,\n"
+        "with an intercept that is not penalised. What is left open is chosen from the data and\n"
+        "printed. It starts its ranks itself (1), unless a launcher has.\n"
         "\n"
         "What is trained:\n"
         "  --loss L            a name from 'rill info' (logistic; squared in regression)\n"
         "  --C X               of the objective; auto: chosen from the data: the default, unless\n"
         "                      --l2, --l1, or the solver scd or newton is given; then 1\n"
         "  --l2 X, --l1 X      of the objective (1, 0)\n"
+        "  --huber-delta X     of the loss huber: where squares end; default: from the targets\n"
         "  --scale S           divide each feature by its largest magnitude (max), by its "
         "standard\n"
         "                      deviation (std), by nothing (none); auto: chosen with C; default:\n"
@@ -32,6 +35,8 @@ void cmd_train_help(FILE *out) {
         "  --bias X            instead of the intercept one more feature of that value in every\n"
         "                      row, penalised as others; --no-bias: neither\n"
         "  --class-weights W   balanced, or label:weight,...\n"
+        "  --weights FILE      what rows count: a number a line\n"
+        "  --init MODEL        start from the weights of a model\n"
         "  --multiclass M      more than two labels: softmax (default with the logistic loss) or\n"
         "                      ovr: each against the rest\n"
         "  --task T            classify, regress or auto (default): by loss and labels\n"
@@ -39,6 +44,9 @@ void cmd_train_help(FILE *out) {
         "  --hash BITS         hash features to 2^BITS\n"
         "  --base B            index of the first feature in text: 0 or 1; default: found\n"
         "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
+        "  --cv K              train K times, each on all but one of K parts, and tell mean and\n"
+        "                      deviation on that part; a model of all rows only with --model,\n"
+        "                      --checkpoint or --log\n"
         "  --seed N            of order, split and rounding (1)\n"
         "\n"
         "How:\n"
@@ -50,6 +58,9 @@ void cmd_train_help(FILE *out) {
         "  --threads N         threads of each rank; the results do not depend on it (1)\n"
         "  --solver S          a name from 'rill info'; auto (default): sgd if one of its options\n"
         "                      is given, else newton, or hybrid for large data\n"
+        "  --stream            keep the rows in temporary files, so that data may be larger than\n"
+        "                      memory; FILE may be - or a pipe then, of one rank\n"
+        "  --window N          shuffle rows within N neighbours (all; 65536 with --stream)\n"
         "  --epochs N          passes over the data; steps of newton (10; to the optimum where "
         "the\n"
         "                      solver is chosen)\n"
@@ -77,6 +88,7 @@ void cmd_train_help(FILE *out) {
         "\n"
         "What comes out:\n"
         "  --model FILE        the model, in LIBLINEAR's format\n"
+        "  --calibrate         probabilities for losses that have none, from 5 more trainings\n"
         "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
         "  --resume            go on from the checkpoint\n"
         "  --log FILE          one JSON object per epoch and line\n"
@@ -127,6 +139,13 @@ enum {
     OPT_ALGORITHM,
     OPT_CODEC,
     OPT_EARLY,
+    OPT_STREAM,
+    OPT_WINDOW,
+    OPT_HUBER,
+    OPT_ROW_WEIGHTS,
+    OPT_INIT,
+    OPT_CV,
+    OPT_CALIBRATE,
     OPT_HASH,
     OPT_BASE,
     OPT_BITS,
@@ -192,6 +211,13 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"scale", 1, NULL, OPT_SCALE},
                                         {"multiclass", 1, NULL, OPT_MULTICLASS},
                                         {"no-bias", 0, NULL, OPT_NO_BIAS},
+                                        {"stream", 0, NULL, OPT_STREAM},
+                                        {"window", 1, NULL, OPT_WINDOW},
+                                        {"huber-delta", 1, NULL, OPT_HUBER},
+                                        {"weights", 1, NULL, OPT_ROW_WEIGHTS},
+                                        {"init", 1, NULL, OPT_INIT},
+                                        {"cv", 1, NULL, OPT_CV},
+                                        {"calibrate", 0, NULL, OPT_CALIBRATE},
                                         {"help", 0, NULL, 'h'},
                                         {0}};
 
@@ -213,6 +239,7 @@ static double *real_option(train_config *c, int option) {
     case OPT_FACTOR: return &o->step_factor;
     case OPT_MOMENTUM: return &o->momentum;
     case OPT_TOLERANCE: return &o->tolerance;
+    case OPT_HUBER: return &o->huber_delta;
     default: return NULL;
     }
 }
@@ -225,6 +252,7 @@ static uint64_t *count_option(train_config *c, int option) {
     case OPT_STEP_EPOCHS: return &o->step_epochs;
     case OPT_COORDINATES: return &o->coordinates;
     case OPT_LOCAL: return &o->local_steps;
+    case OPT_WINDOW: return &o->window;
     case OPT_EVERY: return &c->checkpoint_every;
     default: return NULL;
     }
@@ -244,6 +272,8 @@ static const char **text_option(train_config *c, int option) {
     case OPT_CODEC: return &o->codec;
     case OPT_SCALE: return &o->scale;
     case OPT_MULTICLASS: return &o->multiclass;
+    case OPT_ROW_WEIGHTS: return &c->weights;
+    case OPT_INIT: return &c->init;
     case OPT_MODEL: return &c->model;
     case OPT_CHECKPOINT: return &c->checkpoint;
     case OPT_LOG: return &c->log;
@@ -293,6 +323,12 @@ static int set_rest(train_config *c, int option, const char *value) {
     case OPT_DENSE: c->options.algorithm = "dense"; break;
     case OPT_NORMALIZE: c->normalize = true; break;
     case OPT_RESUME: c->resume = true; break;
+    case OPT_CV:
+        if (!parse_int(value, 2, 1000, &c->folds))
+            return usage("cv", value, "a number of parts from 2 to 1000");
+        break;
+    case OPT_STREAM: c->data.stream = 1; break;
+    case OPT_CALIBRATE: c->calibrate = true; break;
     case OPT_QUIET: c->quiet = true; break;
     case OPT_PROFILE: c->options.profile = 1; break;
     case OPT_NO_BIAS: c->no_bias = true; break;
@@ -333,12 +369,41 @@ static int set_option(void *context, int option, const char *value) {
     return real || count || text ? EXIT_OK : set_rest(c, option, value);
 }
 
+enum { MOST_FILES = 4096 };
+
+/* Patterns that no shell has seen are files, too. They live as long as the process. */
+static int take_files(train_config *c, const char *const *words, int n) {
+    static glob_t found;
+    for (int i = 0; i < n; i++) {
+        char name[2 * 4096];
+        size_t at = 0;
+        struct stat about;
+        bool plain = !stat(words[i], &about); /* a star may be part of a name */
+        for (const char *p = words[i]; *p && at < sizeof name - 4; p++) {
+            bool quoted = plain && strchr("*?[", *p);
+            if (quoted) name[at++] = '[';
+            name[at++] = *p;
+            if (quoted) name[at++] = ']';
+        }
+        name[at] = '\0';
+        if (glob(name, GLOB_NOCHECK | GLOB_NOESCAPE | (i ? GLOB_APPEND : 0), NULL, &found))
+            return tool_usage("train", "'%s' cannot be looked for", words[i]);
+    }
+    c->files = (const char *const *)found.gl_pathv;
+    c->file_count = (int)found.gl_pathc;
+    c->file = c->files[0];
+    return EXIT_OK;
+}
+
 int train_config_read(int argc, char **argv, train_config *c) {
-    const char *words[1];
-    int n = 0, status = tool_words("train", argc, argv, options, 1, words, &n, set_option, c);
+    static const char *words[MOST_FILES];
+    int n = 0,
+        status = tool_words("train", argc, argv, options, MOST_FILES, words, &n, set_option, c);
     if (status != EXIT_OK || c->help) return status;
     if (!n) return tool_usage("train", "which file?");
-    c->file = words[0];
+    status = take_files(c, words, n);
+    if (status != EXIT_OK) return status;
+    if (c->data.stream && !c->options.window) c->options.window = 65536;
     rill_train_options *o = &c->options;
     if (!o->solver) o->solver = c->sgd_meant ? "sgd" : "auto";
     /* Named solvers but sgd and hybrid are for the optimum of a given objective. */
@@ -351,6 +416,14 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (c->no_bias && o->bias >= 0) return tool_usage("train", "--bias or --no-bias?");
     c->bias_open = !c->no_bias && o->bias < 0;
     o->intercept = c->bias_open;
+    if (o->huber_delta != 0 && (!o->loss || strcmp(o->loss, "huber")))
+        return tool_usage("train", "--huber-delta needs --loss huber");
+    if (c->folds && (c->valid_file || o->valid_fraction > 0))
+        return tool_usage("train", "--cv or --valid?");
+    if (c->folds && c->resume)
+        return tool_usage("train", "--cv is over before a checkpoint: leave it out to --resume");
+    if (c->calibrate && !c->model)
+        return tool_usage("train", "--calibrate needs --model FILE, where probabilities are kept");
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

@@ -11,9 +11,10 @@ from ._comm import Comm
 from ._library import PeerError, RillError, algorithms, codecs, isa, selectors, version
 from ._op import Op
 from ._pending import Part, Pending, Request, waitall, waitany
+from ._plan import Plan, plan
 from ._reducer import Reducer, Selector, Step, method
 from ._settings import Setting, settings
-from ._stream import Stream, as_stream, sum_streams
+from ._stream import Stream, as_stream, from_dlpack, sum_streams
 from ._structs import Options, ReducerOptions, Stats
 from ._world import init, local, world
 
@@ -25,6 +26,7 @@ __all__ = [
     "Part",
     "PeerError",
     "Pending",
+    "Plan",
     "Reducer",
     "ReducerOptions",
     "Request",
@@ -38,10 +40,12 @@ __all__ = [
     "algorithms",
     "as_stream",
     "codecs",
+    "from_dlpack",
     "init",
     "isa",
     "local",
     "method",
+    "plan",
     "selectors",
     "settings",
     "sum_streams",

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, TypedDict, Union
 
 from ._buffers import memory_of
+from ._names import (
+    Algorithm,
+    Codec,
+    Memory,
+    Method,
+    Nonfinite,
+    Partition,
+    Select,
+    ValueBits,
+    ValueScope,
+)
 from ._settings import field_of, option_names, unknown
 
 if TYPE_CHECKING:
@@ -145,26 +156,26 @@ def config_of(
 class Options(TypedDict, total=False):
     """Keyword options of every collective; see ``rill_options`` in rill.h."""
 
-    algorithm: Optional[str]
-    codec: Optional[str]
-    value_bits: Optional[int]
+    algorithm: Optional[Algorithm]
+    codec: Optional[Codec]
+    value_bits: Optional[ValueBits]
     expected_nnz: int
-    partition: Optional[str]
-    value_scope: Optional[str]
+    partition: Optional[Partition]
+    value_scope: Optional[ValueScope]
     block: int
-    allow_bits: int
+    allow_bits: ValueBits
 
 
 class ReducerOptions(TypedDict, total=False):
     """Keyword options of a reducer; see ``rill_reducer_options`` in rill.h."""
 
-    algorithm: Optional[str]
-    codec: Optional[str]
-    value_bits: Optional[int]
+    algorithm: Optional[Method]
+    codec: Optional[Codec]
+    value_bits: Optional[ValueBits]
     expected_nnz: int
-    partition: Optional[str]
-    value_scope: Optional[str]
-    select: Optional[str]
+    partition: Optional[Partition]
+    value_scope: Optional[ValueScope]
+    select: Optional[Select]
     density: Optional[float]
     k: int
     average: bool
@@ -183,8 +194,8 @@ class ReducerOptions(TypedDict, total=False):
     balance_trigger: float
     sketch_lambda: float
     sketch_rows: int
-    nonfinite: Optional[str]
-    memory: Optional[str]
+    nonfinite: Optional[Nonfinite]
+    memory: Optional[Memory]
     device: int
 
 

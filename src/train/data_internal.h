@@ -44,7 +44,9 @@ typedef struct rill__rows {
     void *index;     /* uint32_t, or uint64_t when wide */
     float *value;
     double *label;
+    int64_t *qid; /* of each row; NULL: none has one */
     bool wide;
+    bool mapped;   /* all arrays lie in files: none grows, and narrow ones stay */
     bool borrowed; /* value lies in memory that is not ours, such as a mapped file */
     uint64_t *key; /* scratch of sorting: 2 * scratch_room keys, then as many floats */
     size_t scratch_room;
@@ -56,6 +58,8 @@ void rill__rows_narrow(rill__rows *); /* all indices must fit */
 void rill__rows_trim(rill__rows *);   /* gives back what is not in use */
 void rill__rows_free(rill__rows *);
 uint64_t rill__rows_bytes(const rill__rows *);
+/* The query of the row that comes next. */
+rill_status rill__rows_set_qid(rill__rows *, int64_t qid);
 /* Keeps the rows from first on, as rows from 0. */
 void rill__rows_drop(rill__rows *, uint64_t first);
 
@@ -143,6 +147,8 @@ typedef struct rill__reader {
     const rill__file *file;
     rill__format format;
     int part, parts;
+    bool ranged; /* instead: the bytes [begin, end) of the file, with part 0 */
+    uint64_t begin, end;
     size_t buffer_bytes;
     rill__reader_fn *after; /* or NULL */
     void *context;
@@ -157,7 +163,8 @@ rill_status rill__reader_run(rill__reader *, rill__parser *);
 /* ---- binary --------------------------------------------------------------------------------- */
 
 #define RILL__BINARY_MAGIC "RILLDATA"
-enum { RILL__BINARY_VERSION = 1, RILL__CHUNK_ROWS = 4096, RILL__CHUNK_ENTRIES = 1 << 18 };
+enum { RILL__BINARY_VERSION = 2, RILL__BINARY_PLAIN = 1 }; /* plain: no chunk has queries */
+enum { RILL__CHUNK_ROWS = 4096, RILL__CHUNK_ENTRIES = 1 << 18 };
 
 /* Little-endian, as in memory. */
 typedef struct rill__binary_header {
@@ -173,7 +180,7 @@ typedef struct rill__binary_header {
 typedef struct rill__chunk_entry {
     uint32_t rows;
     uint8_t codec, index_bytes;
-    uint16_t reserved;
+    uint16_t queries; /* 1: a query of each row lies behind the row lengths */
     uint64_t entries;
     uint64_t stride; /* key of an entry: row * stride + index */
     uint64_t offset, size, index_size;
@@ -247,17 +254,58 @@ rill_status rill__text_rows(rill__text *, const rill__rows *, uint64_t first, ui
 
 /* ---- data set ------------------------------------------------------------------------------- */
 
+/* A file without a name that an array grows in, and is mapped from then. */
+typedef struct rill__spool {
+    int fd; /* 0: there is none */
+    uint64_t bytes;
+    void *map;
+    uint8_t *buffer; /* not written yet */
+    size_t used;
+} rill__spool;
+enum {
+    RILL__SPOOL_START,
+    RILL__SPOOL_INDEX,
+    RILL__SPOOL_VALUE,
+    RILL__SPOOL_LABEL,
+    RILL__SPOOL_QID
+};
+enum { RILL__SPOOLS = 5 };
+rill_status rill__spool_open(rill__spool *, const char *folder);
+rill_status rill__spool_put(rill__spool *, const void *, uint64_t bytes);
+rill_status rill__spool_map(rill__spool *); /* nothing can be put after this */
+void rill__spool_close(rill__spool *);
+/* Where they are made, by the options or the first file; name is room for it. */
+const char *rill__spool_folder(const rill_data_options *, const char *path, char *name,
+                               size_t size);
+/* A file of the bytes of a pipe; "-": standard input. */
+rill_status rill__copy_pipe(const char *path, const rill_data_options *, rill__file *);
+/* The rows from first on, so many, will be read soon. */
+void rill__dataset_foresee(const rill_dataset *, uint64_t first, uint64_t rows);
+/* As rill_dataset_shuffle, within windows of so many of the list; 0: in all. */
+rill_status rill__dataset_shuffle(const rill_dataset *, uint64_t seed, uint64_t epoch,
+                                  uint64_t window, uint64_t *list, uint64_t n);
+
 struct rill_dataset {
     rill__rows rows;
     uint64_t dim, first_row, total_rows;
     void *map;
     size_t map_bytes;
+    float *weight;                   /* of each row; NULL: 1 */
+    rill__spool spool[RILL__SPOOLS]; /* where rows are mapped: data_stream.c */
     rill_data_report report;
 };
 
 /* As the public calls of these names, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
 rill_status rill__dataset_load(rill_comm *, const void *mpi, const char *path,
                                const rill_data_options *, rill_dataset **);
+
+/* Copies the weights, which are checked. */
+rill_status rill__dataset_weigh(rill_dataset *, const float *of_each_row);
+/* Whether a row of this rank is in the fold, from 0, of so many; all folds have the same number of
+ * rows, but for one. Rows of a query are in the same fold. */
+bool rill__row_in_fold(const rill_data_view *, uint64_t row, int fold, int folds, uint64_t seed);
+/* Whether it is held out: as rill_row_is_held_out, but rows of a query stay together. */
+bool rill__row_held_out(const rill_data_view *, uint64_t row, double fraction, uint64_t seed);
 
 /* ---- what ranks tell each other: data_talk.c ------------------------------------------------ */
 
