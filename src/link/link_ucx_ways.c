@@ -258,7 +258,7 @@ void rill__ucx_disconnect(own_link *own, int rank) {
  * would wait in rill for a rank that is elsewhere, in the bootstrap's allgather or in the program.
  * So a thread goes on meanwhile: for as long as the link is there where ranks have several hosts,
  * else during the allgather and after a death. While messages come it naps between looks, since the
- * rank itself may be in rill and take them; then it sleeps until UCX says that something has come. */
+ * rank itself may be in rill and take them; then it sleeps until UCX says that something came. */
 static bool may_sleep(own_link *own, struct pollfd polls[RILL__UCX_PACES + 1], nfds_t *n) {
     *n = 0;
     polls[(*n)++] = (struct pollfd){.fd = own->wakes, .events = POLLIN};

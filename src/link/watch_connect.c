@@ -2,8 +2,9 @@
  * lower rank connects to one of the other's addresses after the other until one answers with the
  * key of the job.
  *
- * A rank may die meanwhile. Until it has all connections it listens: if all of its addresses refuse,
- * over and over, it is dead. Who awaits its call looks for its listener, too, after a while. */
+ * A rank may die meanwhile. Until it has all connections it listens: if all of its addresses
+ * refuse, over and over, it is dead. Who awaits its call looks for its listener, too, after a
+ * while. */
 #include "link/watch_own.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@ enum { CALLERS = 64 };
 /* Seconds for one address, and for whoever is behind it, or calls, to greet. */
 #define PATIENCE 3.0
 #define COURTESY 15.0
-/* Seconds before a caller is looked for, between tries and looks, and of refusals that mean death. */
+/* Seconds before a caller is looked for, between tries and looks, and of refusals that mean
+ * death. */
 #define BEFORE_LOOK 1.0
 #define PAUSE 0.01
 #define BETWEEN_LOOKS 0.5

@@ -1,6 +1,6 @@
-/* What a socket can bring: the rendezvous on both sides, the greetings and words of the watch, notes
- * and the words of a shrink. Whoever is at the other end, nothing waits for ever, no connection stays
- * open, and without the key nobody is taken for a rank.
+/* What a socket can bring: the rendezvous on both sides, the greetings and words of the watch,
+ * notes and the words of a shrink. Whoever is at the other end, nothing waits for ever, no
+ * connection stays open, and without the key nobody is taken for a rank.
  *
  * The input is a byte that says what is tried, a byte of choices, then what comes: pieces of two
  * bytes of length (and flags) and so many bytes. A piece is what a connection brings, or a message.
