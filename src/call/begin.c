@@ -122,6 +122,11 @@ static void start(rill_request *r) {
     rill__task_start(&r->task);
     r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                         rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
+    rill__learner *learner = planner->learner;
+    r->learns = learner && r->blocking && !r->only_agrees && !r->feedback &&
+                rill__request_counts(r) &&
+                rill__learn_begins(learner, r, r->task.engine->active == &r->task);
+    r->ran = 0;
     /* A rank without a key would count calls of this kind differently from then on. */
     rill_status status = r->only_agrees ? RILL_OK : rill__plan_begin(planner, &r->plan);
     if (status != RILL_OK) rill__task_abort(&r->task, status);

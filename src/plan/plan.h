@@ -24,6 +24,8 @@ typedef struct rill__settings {
     rill__partition partition;
     uint64_t expected_nnz;
     uint64_t block; /* 0: unset */
+    /* What estimates go by; NULL: the planner's. The planner sets it for a call. */
+    const rill__profile *profile;
 } rill__settings;
 
 /* Calls that ended with an agreement (call/commit.c), and the largest that all ranks had room for.
@@ -72,10 +74,25 @@ typedef struct rill__plan_key {
     uint64_t choice; /* its number */
     uint64_t way;
     double predicted;
+    /* what is learned of it (plan/learn.h) */
+    uint64_t version; /* of what the choice was made with */
+    uint64_t look;    /* the call with which it is looked at again, though nothing has changed */
+    uint32_t waits;   /* how often it was for nothing */
+    uint32_t trials;
+    bool trying; /* the choice is for a few calls, to see what they take */
+    struct {
+        uint64_t choice, way;
+        const rill__algorithm *algorithm;
+        uint32_t due, calls; /* that are taken together, and are in fields */
+        uint64_t fields;
+    } lesson;
 } rill__plan_key;
 
+typedef struct rill__learner rill__learner;
+
 typedef struct rill__planner {
-    rill__profile profile;
+    rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
+    rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
     bool sums_bits; /* every rank has kernels that sum bits and values */
     bool mpi_sums;  /* the link has MPI's own collectives */
@@ -99,14 +116,24 @@ static inline bool rill__plan_considers(const rill__algorithm *a, const rill__pr
     if (a->supports(p) || a->by_request) return false;
     return !a->joins_hosts || (p->hosts > 1 && p->most_per_host > 1);
 }
-/* Whether one that takes time is better than the best so far (NULL: none), which takes least. MPI's
- * own sum gives way only to what is clearly faster; it is the first row of its table. */
-static inline bool rill__plan_prefers(const rill__planner *planner, double time,
-                                      const rill__algorithm *best, double least) {
-    if (!best) return true;
-    bool mpi = best->posts_mpi_collective && planner->mpi_sums;
-    return time < least * (mpi ? planner->profile.constants.doubt : 1);
+/* What the settings' estimates go by. */
+static inline const rill__profile *rill__plan_profile(const rill__planner *planner,
+                                                      const rill__settings *settings) {
+    return settings->profile ? settings->profile : &planner->profile;
 }
+/* One that was considered, and its time. */
+typedef struct rill__candidate {
+    const rill__algorithm *algorithm; /* NULL: none */
+    double time;
+    rill__problem problem; /* in the best way to send */
+} rill__candidate;
+/* Whether it is better than the best so far. MPI's own sum gives way only to what is clearly
+ * faster, unless both have been measured; it is the first row of its table. */
+bool rill__plan_prefers(const rill__profile *, const rill__candidate *, const rill__candidate *best);
+/* The next algorithm that "auto" considers for the problem, from row *i on, which goes on; false:
+ * there is none. */
+bool rill__plan_next(const rill__planner *, const rill__settings *, const rill__problem *, int *i,
+                     rill__candidate *);
 
 /* A call as the planner sees it. */
 typedef struct rill__planned {
@@ -121,6 +148,7 @@ typedef struct rill__planned {
     uint64_t block; /* entries of a block that all ranks must have alike; 0: none */
     uint64_t k;     /* entries that a reducer wants in the result, */
     bool reducer;   /* where it is one's call */
+    const rill__profile *kept; /* of the reducer, from a checkpoint; NULL: the planner's */
     bool blocking;
     /* where its statistics go, and which call of that kind it is */
     int key;
@@ -155,6 +183,8 @@ static inline rill__plan_key *rill__plan_key_of(const rill__planner *planner,
     return key && key->born == c->key_born ? key : NULL;
 }
 void rill__planner_forget(rill__planner *); /* all keys */
+/* The choice is this one. */
+void rill__plan_take(rill__planner *, rill__planned *, const rill__candidate *);
 
 typedef enum rill__planning {
     RILL__PLAN_READY, /* algorithm, problem and predicted are set */

@@ -56,6 +56,17 @@ double rill__profile_time(const rill__profile *profile, const rill__algorithm *a
     return time * exp(correction(profile, rill__name_hash(a->name), (double)p->dim, p->nnz));
 }
 
+rill__point rill__profile_point(const rill__algorithm *a, const rill__problem *p, double ratio) {
+    double dim = (double)p->dim;
+    return (rill__point){rill__name_hash(a->name), (float)log2(dim),
+                         (float)log2(fmax(p->nnz, 1) / dim), (float)ratio};
+}
+
+bool rill__points_near(const rill__point *a, const rill__point *b) {
+    return a->algorithm == b->algorithm && fabsf(a->log_dim - b->log_dim) < 0.5f &&
+           fabsf(a->log_density - b->log_density) < 0.5f;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct reader {
@@ -284,23 +295,32 @@ static rill_status make_folder_of(const char *path) {
     return RILL_OK;
 }
 
-rill_status rill__profile_write(const char *path, const rill__profile *profile) {
+static rill_status write_file(const char *path, const rill__profile *profile, bool keeps_others) {
     RILL_TRY(make_folder_of(path));
     struct stat about;
     rill__outfile out;
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
-    put(&out, FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
-                         "docs/internals/cost.md explains them.\n");
+    put(&out, profile->learned ? FIRST_LINE "\n# Learned by calls" : FIRST_LINE "\n# Written by rill tune");
+    put(&out, ": seconds per message, byte, entry or call. docs/internals/cost.md explains them.\n");
     rill_status status = RILL_OK;
     copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */
     bool is_file = stat(path, &about) == 0 && S_ISREG(about.st_mode) && out.partial;
-    if (is_file && about.st_size > 0) status = read_all(path, copy_others, &c);
+    if (is_file && about.st_size > 0 && keeps_others) status = read_all(path, copy_others, &c);
     write_entry(&out, profile);
     error = rill__outfile_close(&out, status == RILL_OK);
     if (error) status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     return status;
+}
+
+rill_status rill__profile_write(const char *path, const rill__profile *profile) {
+    return write_file(path, profile, true);
+}
+
+rill_status rill__profile_replace(const char *path, const rill__profile *profile) {
+    if (write_file(path, profile, true) == RILL_OK) return RILL_OK;
+    return write_file(path, profile, false);
 }
 
 void rill__profile_path(char *path, size_t size) {

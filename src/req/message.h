@@ -87,12 +87,21 @@ typedef struct rill__header {
     union {
         struct {              /* of the ranks that this message speaks for: */
             uint64_t nnz_sum; /* their entries, */
-            uint64_t nnz_max; /* and the most of one rank */
+            uint64_t nnz_max; /* and the most of one rank (rill__most_of) */
         };
         uint64_t word[2];
     };
     uint64_t fill; /* bits of what an absent entry stands for */
 } rill__header;
+
+/* nnz_max has two fields: entries, and above them what the planner asks of all ranks
+ * (plan/learn.h). Of each the largest counts. */
+enum { RILL__ENTRIES_BITS = 48 };
+#define RILL__ENTRIES ((UINT64_C(1) << RILL__ENTRIES_BITS) - 1)
+static inline uint64_t rill__most_of(uint64_t a, uint64_t b) {
+    return rill__max_u64(a & RILL__ENTRIES, b & RILL__ENTRIES) |
+           rill__max_u64(a & ~RILL__ENTRIES, b & ~RILL__ENTRIES);
+}
 
 /* What the receiver is waiting for; a difference is RILL_ERR_MISMATCH. */
 typedef struct rill__expect {

@@ -1,0 +1,45 @@
+/* What was learned, from job to job: one file for each set of hosts and kind of link, in the form of
+ * a profile, in the user's folder for caches. Jobs may write at once: each writes a file of its own
+ * that then takes the place of the old one (core/outfile.h), so that one of them wins as a whole.
+ * A file that cannot be read is as good as none, and is replaced. */
+#include "plan/learn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void rill__cache_path(const rill__machine *m, char *path, size_t size) {
+    const char *folder = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *within = "";
+    path[0] = '\0';
+    if (!folder || *folder != '/') { /* others are to be ignored, says XDG */
+        folder = home;
+        within = "/.cache";
+    }
+    if (!folder || *folder != '/') return;
+    int n = snprintf(path, size, "%s%s/rill/learned-%s-%d-%016llx%016llx", folder, within, m->link,
+                     m->n_hosts, (unsigned long long)m->hosts[0], (unsigned long long)m->hosts[1]);
+    if (n < 0 || (size_t)n >= size) path[0] = '\0';
+}
+
+bool rill__cache_read(const rill__machine *m, rill__profile *profile, char *why, size_t size) {
+    char path[1024];
+    why[0] = '\0';
+    rill__cache_path(m, path, sizeof path);
+    if (!*path || access(path, F_OK) != 0) return false;
+    rill_status status = rill__profile_read(path, m->ranks, m->n_hosts, m->crowding, profile);
+    if (status == RILL_OK) {
+        profile->learned = true;
+        return true;
+    }
+    if (status != RILL_ERR_UNSUPPORTED) snprintf(why, size, "%s", rill_last_error());
+    return false;
+}
+
+rill_status rill__cache_write(const rill__machine *m, const rill__profile *profile) {
+    char path[1024];
+    rill__cache_path(m, path, sizeof path);
+    if (!*path) return rill__fail(RILL_ERR_IO, "there is no folder for what was learned");
+    return rill__profile_replace(path, profile);
+}
