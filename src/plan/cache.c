@@ -4,11 +4,13 @@
  * A file that cannot be read is as good as none, and is replaced. */
 #include "plan/learn.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_BYTES = 4 << 20 };
 
 void rill__cache_path(const rill__machine *m, char *path, size_t size) {
     const char *folder = getenv("XDG_CACHE_HOME"), *home = getenv("HOME"), *within = "";
@@ -27,7 +29,12 @@ bool rill__cache_read(const rill__machine *m, rill__profile *profile, char *why,
     char path[1024];
     why[0] = '\0';
     rill__cache_path(m, path, sizeof path);
-    if (!*path || access(path, F_OK) != 0) return false;
+    struct stat about;
+    if (!*path || stat(path, &about) != 0) return false;
+    if (!S_ISREG(about.st_mode) || about.st_size > MOST_BYTES) { /* it might never end */
+        snprintf(why, size, "%s is no file that rill has written", path);
+        return false;
+    }
     rill_status status = rill__profile_read(path, m->ranks, m->n_hosts, m->crowding, profile);
     if (status == RILL_OK) {
         profile->learned = true;
@@ -40,6 +47,10 @@ bool rill__cache_read(const rill__machine *m, rill__profile *profile, char *why,
 rill_status rill__cache_write(const rill__machine *m, const rill__profile *profile) {
     char path[1024];
     rill__cache_path(m, path, sizeof path);
+    struct stat about;
     if (!*path) return rill__fail(RILL_ERR_IO, "there is no folder for what was learned");
+    if (stat(path, &about) == 0 && (!S_ISREG(about.st_mode) || about.st_size > MOST_BYTES) &&
+        unlink(path) != 0)
+        return rill__fail(RILL_ERR_IO, "%s is no file that rill has written", path);
     return rill__profile_replace(path, profile);
 }

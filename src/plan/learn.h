@@ -1,10 +1,10 @@
 /* The planner learns while it runs: constants and points follow what blocking calls took.
  *
- * Each rank measures its calls. What it has measured of one travels with the next, in the field
- * above the entries of nnz_max (req/message.h), of which the largest reaches everybody. Who waits
- * for a late rank measures too much, so the shortest time of all ranks counts, and the field falls
- * with the time. A rank for which the call was not alone (another had not ended when it began)
- * puts a veto there.
+ * Each rank measures its calls. What it has measured of one travels with the next, in the fields
+ * above the entries of nnz_max (req/message.h), of which the largest reach everybody: one grows with
+ * the time, one falls, so that all know the shortest and the longest. Who comes early waits, who
+ * comes late finds what others have sent: the mean of both counts, unless they are far apart. A rank
+ * for which the call was not alone (another had not ended when it began) puts a veto there.
  *
  * Same constants everywhere. They change only when a call ends that no rank has vetoed. When it
  * began all calls before it were over on all ranks; calls that begin after it are not planned
@@ -45,7 +45,7 @@ struct rill__learner {
         rill__sample sample;
         int key;
         uint64_t born;
-        uint16_t field;
+        unsigned field;
     } pending;
 };
 
@@ -57,10 +57,16 @@ void rill__learner_restart(rill__learner *);
 void rill__learn(rill__learner *, const rill__sample *);
 
 /* ---- learn_calls.c: what calls bring ---- */
-/* Seconds in the field of a header, and back: 10 bits for each power of two. */
-uint16_t rill__learn_field(double seconds);
-double rill__learn_seconds(uint16_t field);
-enum { RILL__LEARN_VETO = 0xffff, RILL__LEARN_NOTHING = 1 };
+/* Seconds in steps of 128 for each power of two, and back. */
+unsigned rill__learn_steps(double seconds);
+double rill__learn_seconds(unsigned steps);
+/* What one rank says of the time of its call. */
+static inline unsigned rill__learn_field(double seconds) {
+    unsigned steps = rill__learn_steps(seconds);
+    return (0xffe - steps) << 12 | (steps + 2);
+}
+#define RILL__LEARN_VETO 0xfff000u
+enum { RILL__LEARN_NOTHING = 1 };
 /* A call begins: alone: no other is under way on this rank. True: it may end with other constants,
  * and rill__learn_ends must be called. */
 bool rill__learn_begins(rill__learner *, const void *call, bool alone);

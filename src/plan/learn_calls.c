@@ -10,22 +10,22 @@
 
 /* ---- the field ------------------------------------------------------------------------------- */
 
-enum { DROPPED_BITS = 13, ONE_NS = 0x3f800000 >> DROPPED_BITS };
+enum { DROPPED_BITS = 16, LEAST = 0x42800000 >> DROPPED_BITS, MOST = 0xffd }; /* from 64 ns on */
+enum { APART = 2 * 128 }; /* ranks' times differ by more than four times: they speak of delays */
 
 /* The bits of a float grow with it, and nearly as its logarithm does. */
-uint16_t rill__learn_field(double seconds) {
+unsigned rill__learn_steps(double seconds) {
     float ns = (float)(seconds * 1e9);
     uint32_t bits;
-    if (!(ns > 1)) ns = 1;
-    if (ns > 1e13f) ns = 1e13f;
+    if (!(ns >= 64)) return 0;
     memcpy(&bits, &ns, sizeof bits);
-    return (uint16_t)(RILL__LEARN_VETO - 1 - ((bits >> DROPPED_BITS) - ONE_NS));
+    bits = (bits >> DROPPED_BITS) - LEAST;
+    return bits < MOST ? bits : MOST;
 }
 
-double rill__learn_seconds(uint16_t field) {
-    uint32_t bits = (uint32_t)(RILL__LEARN_VETO - 1 - field + ONE_NS) << DROPPED_BITS;
+double rill__learn_seconds(unsigned steps) {
+    uint32_t bits = ((steps + LEAST) << DROPPED_BITS) | 1u << (DROPPED_BITS - 1); /* the middle */
     float ns;
-    bits |= 1u << (DROPPED_BITS - 1); /* the middle of what was dropped */
     memcpy(&ns, &bits, sizeof ns);
     return (double)ns * 1e-9;
 }
@@ -41,17 +41,19 @@ bool rill__learn_begins(rill__learner *l, const void *call, bool alone) {
 /* Calls of a kind are taken together: one, two, four, and then as many as take long enough. */
 static void take(rill__planner *planner, rill__learner *l, unsigned field) {
     rill__plan_key *k = planner->keys[l->pending.key];
-    double seconds = rill__learn_seconds((uint16_t)field);
-    l->seconds += seconds;
+    unsigned shortest = 0xffe - (field >> 12), longest = (field & 0xfff) - 2;
+    if (shortest > longest || longest - shortest > APART) return;
+    unsigned steps = (shortest + longest) / 2;
+    l->seconds += rill__learn_seconds(steps);
     if (!k || k->born != l->pending.born) return;
-    k->lesson.fields += field;
+    k->lesson.steps += steps;
     if (++k->lesson.calls < k->lesson.due) return;
     rill__sample *s = &l->pending.sample;
-    s->seconds = rill__learn_seconds((uint16_t)(k->lesson.fields / k->lesson.calls));
+    s->seconds = rill__learn_seconds((unsigned)(k->lesson.steps / k->lesson.calls));
     double most = fmax(1, fmin(1e6, ENOUGH / s->seconds));
     k->lesson.due = (uint32_t)fmin(2.0 * k->lesson.due, most);
     k->lesson.calls = 0;
-    k->lesson.fields = 0;
+    k->lesson.steps = 0;
     rill__learn(l, s);
 }
 
@@ -85,7 +87,7 @@ static void expect(rill__planner *planner, rill__learner *l, const rill__planned
         k->lesson.way = c->way;
         if (!same) k->lesson.due = 1;
         k->lesson.calls = 0;
-        k->lesson.fields = 0;
+        k->lesson.steps = 0;
     }
     if (k->lesson.calls + 1 < k->lesson.due) return;
     l->pending.sample.algorithm = c->algorithm;
@@ -100,7 +102,7 @@ void rill__learn_ends(rill__planner *planner, const rill__planned *c, const rill
         l->broken = true;
         return;
     }
-    if (lesson->field == RILL__LEARN_VETO || lesson->field == 0) return;
+    if (lesson->field >= RILL__LEARN_VETO || lesson->field == 0) return;
     if (lesson->field != RILL__LEARN_NOTHING && l->pending.there) take(planner, l, lesson->field);
     l->pending.there = false;
     if (!lesson->seasoned || !o->known) return;

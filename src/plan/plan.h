@@ -83,8 +83,8 @@ typedef struct rill__plan_key {
     struct {
         uint64_t choice, way;
         const rill__algorithm *algorithm;
-        uint32_t due, calls; /* that are taken together, and are in fields */
-        uint64_t fields;
+        uint32_t due, calls; /* that are taken together, and are in steps */
+        uint64_t steps;
     } lesson;
 } rill__plan_key;
 

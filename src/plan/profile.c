@@ -22,12 +22,13 @@ enum { LINE = 256 };
  * weighed by how close it is. Far from all of them it is their plain mean. */
 static double correction(const rill__profile *profile, uint32_t algorithm, double dim, double nnz) {
     double weights = 0, sum = 0;
+    double blur = profile->learned ? 0.02 : 0.1; /* calls come again where they were measured */
     float log_dim = (float)log2(dim), log_density = (float)log2(fmax(nnz, 1) / dim);
     for (int i = 0; i < profile->points; i++) {
         const rill__point *at = &profile->point[i];
         if (at->algorithm != algorithm) continue;
         double x = at->log_dim - log_dim, y = at->log_density - log_density;
-        double near = 1 / (0.1 + x * x + y * y);
+        double near = 1 / (blur + x * x + y * y);
         weights += near * near;
         sum += near * near * (double)at->log_ratio;
     }
