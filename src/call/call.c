@@ -73,9 +73,9 @@ static rill_status enter_run(rill_request *r) {
     r->stats_known = rill__request_counts(r);
     /* What the planner has no use for need not travel: headers are shorter then. */
     r->task.nnz_sum = r->task.nnz_max = r->stats_known ? r->nnz_in : 0;
-    const rill__learner *learner = r->comm->planner.learner;
-    if (learner && r->stats_known)
-        r->task.nnz_max |= rill__learn_says(learner, r->learns) << RILL__ENTRIES_BITS;
+    if (r->learning)
+        r->task.nnz_max |= rill__learn_says(r->comm->planner.learner, r->learning)
+                           << RILL__ENTRIES_BITS;
     if (r->feedback) {
         r->task.lost = rill__give_back_lost;
         r->task.whom = &r->run;
@@ -167,7 +167,6 @@ static rill_status step_call(rill__task *task) {
 /* What the call has shown of the constants. */
 static void teach(rill_request *r, const rill__outcome *outcome) {
     rill__learner *learner = r->comm->planner.learner;
-    r->learns = false;
     if (rill__learn_wants_clock(learner))
         learner->tick_seconds = rill__clock_seconds(&r->comm->clock, 1 << 20) * 0x1p-20;
     rill__lesson lesson = {.good = r->task.status == RILL_OK,
@@ -191,7 +190,7 @@ static void call_completed(rill__task *task) {
                              .out = r->outside.out,
                              .nnz_out = r->nnz_out};
     rill__plan_end(&r->comm->planner, &r->plan, &outcome);
-    if (r->learns) teach(r, &outcome);
+    if (r->learning == RILL__LEARN_TAKES_PART) teach(r, &outcome);
     if (!r->sequel.complete) return;
     if (task->ending) {
         atomic_store_explicit(&r->ended, RILL__CALL_ENDED, memory_order_release);

@@ -98,7 +98,7 @@ struct rill_request {
     rill__buffer state;        /* of the algorithm */
     uint64_t started, elapsed; /* ticks */
     uint64_t ran;              /* the same without the agreement at the end; 0: there was none */
-    bool learns;               /* the call may change what the planner knows (plan/learn.h) */
+    rill__learning learning;   /* what the call is to what the planner learns */
     bool seasoned;             /* calls of this kind have gone this way before */
     uint64_t nnz_in, nnz_out;
     rill_request *next_idle;

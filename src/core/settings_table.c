@@ -90,7 +90,7 @@ const rill__setting rill__setting_table[] = {
      RILL__S_PATH, COMM(profile, "PROFILE")},
     {"learn", "auto",
      "whether the planner learns from calls: auto (unless there is a profile), on, off, frozen",
-     RILL__S_NAME, COMM(learn, "LEARN"), .names = learns,
+     RILL__S_NAME, COMM(learn, "LEARN"), CONFIG(learn), .names = learns,
      .otherwise = "is none of auto, on, off, frozen"},
     {"split_limit", "1073741824", "most bytes in one MPI message", RILL__S_SIZE,
      COMM(split_limit, "SPLIT_LIMIT"), CONFIG(split_limit), .initial = RILL__SPLIT_LIMIT,

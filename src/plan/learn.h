@@ -3,8 +3,8 @@
  * Each rank measures its calls. What it has measured of one travels with the next, in the fields
  * above the entries of nnz_max (req/message.h), of which the largest reach everybody: one grows with
  * the time, one falls, so that all know the shortest and the longest. Who comes early waits, who
- * comes late finds what others have sent: the mean of both counts, unless they are far apart. A rank
- * for which the call was not alone (another had not ended when it began) puts a veto there.
+ * comes late finds what others have sent. A rank that is late by less than the call takes gains what
+ * another loses: the mean of both counts, unless they are far apart. A rank for which the call was not alone (another had not ended when it began) puts a veto there.
  *
  * Same constants everywhere. They change only when a call ends that no rank has vetoed. When it
  * began all calls before it were over on all ranks; calls that begin after it are not planned
@@ -44,7 +44,7 @@ struct rill__learner {
         bool there;
         rill__sample sample;
         int key;
-        uint64_t born;
+        uint64_t born, call;
         unsigned field;
     } pending;
 };
@@ -67,12 +67,18 @@ static inline unsigned rill__learn_field(double seconds) {
 }
 #define RILL__LEARN_VETO 0xfff000u
 enum { RILL__LEARN_NOTHING = 1 };
-/* A call begins: alone: no other is under way on this rank. True: it may end with other constants,
- * and rill__learn_ends must be called. */
-bool rill__learn_begins(rill__learner *, const void *call, bool alone);
-/* For the headers of a call. */
-static inline uint64_t rill__learn_says(const rill__learner *l, bool begun) {
-    if (!begun || l->broken) return RILL__LEARN_VETO;
+/* What a call is to learning. */
+typedef enum rill__learning {
+    RILL__LEARN_SKIPS,     /* nothing, on all ranks that do not refuse */
+    RILL__LEARN_REFUSES,   /* nothing, and others must not make anything of it */
+    RILL__LEARN_TAKES_PART /* it may end with other constants: rill__learn_ends must be called */
+} rill__learning;
+/* A call begins; alone: no other is under way on this rank. */
+rill__learning rill__learn_begins(rill__planner *, const rill__planned *, const void *call,
+                                  bool alone);
+/* For the headers of a call that does not skip. */
+static inline uint64_t rill__learn_says(const rill__learner *l, rill__learning part) {
+    if (part == RILL__LEARN_REFUSES) return RILL__LEARN_VETO;
     return l->pending.there ? l->pending.field : RILL__LEARN_NOTHING;
 }
 /* Whether the call must wait with its planning for another that began before it. */

@@ -11,7 +11,8 @@
 /* ---- the field ------------------------------------------------------------------------------- */
 
 enum { DROPPED_BITS = 16, LEAST = 0x42800000 >> DROPPED_BITS, MOST = 0xffd }; /* from 64 ns on */
-enum { APART = 2 * 128 }; /* ranks' times differ by more than four times: they speak of delays */
+/* Ranks' times that differ by more than eight times speak of delays; but not for ever. */
+enum { APART = 3 * 128, MOST_DELAYS = 4 };
 
 /* The bits of a float grow with it, and nearly as its logarithm does. */
 unsigned rill__learn_steps(double seconds) {
@@ -32,29 +33,32 @@ double rill__learn_seconds(unsigned steps) {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-bool rill__learn_begins(rill__learner *l, const void *call, bool alone) {
-    if (!alone || l->broken || l->busy) return false;
+/* Who is alone knows of all calls before this one, and so decides as others do who are. */
+rill__learning rill__learn_begins(rill__planner *planner, const rill__planned *c, const void *call,
+                                  bool alone) {
+    rill__learner *l = planner->learner;
+    if (!alone || l->broken || l->busy) return RILL__LEARN_REFUSES;
+    const rill__plan_key *k = rill__plan_key_of(planner, c);
+    if (!k || c->call < k->lesson.next) return RILL__LEARN_SKIPS;
     l->busy = call;
-    return true;
+    return RILL__LEARN_TAKES_PART;
 }
 
-/* Calls of a kind are taken together: one, two, four, and then as many as take long enough. */
+/* Of calls of a kind the first ones are measured, then ever fewer, until their time is long against
+ * what an update of the constants takes. */
 static void take(rill__planner *planner, rill__learner *l, unsigned field) {
     rill__plan_key *k = planner->keys[l->pending.key];
     unsigned shortest = 0xffe - (field >> 12), longest = (field & 0xfff) - 2;
-    if (shortest > longest || longest - shortest > APART) return;
-    unsigned steps = (shortest + longest) / 2;
-    l->seconds += rill__learn_seconds(steps);
-    if (!k || k->born != l->pending.born) return;
-    k->lesson.steps += steps;
-    if (++k->lesson.calls < k->lesson.due) return;
-    rill__sample *s = &l->pending.sample;
-    s->seconds = rill__learn_seconds((unsigned)(k->lesson.steps / k->lesson.calls));
-    double most = fmax(1, fmin(1e6, ENOUGH / s->seconds));
-    k->lesson.due = (uint32_t)fmin(2.0 * k->lesson.due, most);
-    k->lesson.calls = 0;
-    k->lesson.steps = 0;
-    rill__learn(l, s);
+    if (!k || k->born != l->pending.born || shortest > longest) return;
+    double seconds = (rill__learn_seconds(shortest) + rill__learn_seconds(longest)) / 2;
+    if (longest - shortest > APART && k->lesson.delays++ < MOST_DELAYS) return;
+    k->lesson.delays = 0;
+    double most = fmax(1, fmin(1e6, ENOUGH / seconds));
+    k->lesson.gap = (uint32_t)fmin(2.0 * k->lesson.gap, most);
+    k->lesson.next = l->pending.call + k->lesson.gap;
+    l->seconds += seconds * k->lesson.gap;
+    l->pending.sample.seconds = seconds;
+    rill__learn(l, &l->pending.sample);
 }
 
 /* What was planned with, as it turned out. */
@@ -71,27 +75,24 @@ static rill__problem seen_problem(const rill__planned *c, const rill__outcome *o
     return p;
 }
 
-/* What is sampled of a call that is to be the next pending one; of calls that are taken together
- * the last is described. */
+/* The call is to be the next sample. */
 static void expect(rill__planner *planner, rill__learner *l, const rill__planned *c,
-                   const rill__outcome *o) {
+                   const rill__outcome *o, double seconds) {
     rill__plan_key *k = rill__plan_key_of(planner, c);
     l->pending.there = k != NULL;
     if (!k) return;
-    l->pending.key = c->key;
-    l->pending.born = c->key_born;
-    if (k->lesson.choice != c->choice) { /* another way, or other constants */
-        bool same = k->lesson.algorithm == c->algorithm && k->lesson.way == c->way;
-        k->lesson.choice = c->choice;
+    if (k->lesson.algorithm != c->algorithm || k->lesson.way != c->way) {
         k->lesson.algorithm = c->algorithm;
         k->lesson.way = c->way;
-        if (!same) k->lesson.due = 1;
-        k->lesson.calls = 0;
-        k->lesson.steps = 0;
+        k->lesson.gap = 1;
     }
-    if (k->lesson.calls + 1 < k->lesson.due) return;
+    l->calls++;
+    l->pending.key = c->key;
+    l->pending.born = c->key_born;
+    l->pending.call = c->call;
     l->pending.sample.algorithm = c->algorithm;
     l->pending.sample.problem = seen_problem(c, o);
+    l->pending.field = rill__learn_field(seconds);
 }
 
 void rill__learn_ends(rill__planner *planner, const rill__planned *c, const rill__outcome *o,
@@ -105,8 +106,5 @@ void rill__learn_ends(rill__planner *planner, const rill__planned *c, const rill
     if (lesson->field >= RILL__LEARN_VETO || lesson->field == 0) return;
     if (lesson->field != RILL__LEARN_NOTHING && l->pending.there) take(planner, l, lesson->field);
     l->pending.there = false;
-    if (!lesson->seasoned || !o->known) return;
-    expect(planner, l, c, o);
-    l->calls++;
-    l->pending.field = rill__learn_field(lesson->seconds);
+    if (lesson->seasoned && o->known) expect(planner, l, c, o, lesson->seconds);
 }

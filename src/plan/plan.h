@@ -81,10 +81,11 @@ typedef struct rill__plan_key {
     uint32_t trials;
     bool trying; /* the choice is for a few calls, to see what they take */
     struct {
-        uint64_t choice, way;
         const rill__algorithm *algorithm;
-        uint32_t due, calls; /* that are taken together, and are in steps */
-        uint64_t steps;
+        uint64_t way;
+        uint32_t delays; /* times in a row that spoke of these only */
+        uint32_t gap;  /* from a call that is measured to the next, */
+        uint64_t next; /* which is this one */
     } lesson;
 } rill__plan_key;
 

@@ -68,6 +68,19 @@ bool rill__points_near(const rill__point *a, const rill__point *b) {
            fabsf(a->log_density - b->log_density) < 0.5f;
 }
 
+bool rill__profile_is_sound(const rill__profile *p) {
+    bool sound = p->points >= 0 && p->points <= RILL__POINTS && p->crowding >= 1;
+    for (int i = 0; sound && i < RILL__CONSTANTS; i++) {
+        double value = *(const double *)((const char *)&p->constants +
+                                         rill__constant_table[i].offset);
+        sound = value > 0 && value < 1000;
+    }
+    for (int i = 0; sound && i < p->points; i++)
+        sound = isfinite(p->point[i].log_dim) && isfinite(p->point[i].log_density) &&
+                fabsf(p->point[i].log_ratio) < 10;
+    return sound;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct reader {

@@ -33,6 +33,10 @@ typedef struct rill__profile {
     rill__point point[RILL__POINTS];
 } rill__profile;
 
+_Static_assert(sizeof(rill__profile) == 4264, "checkpoints of reducers have it");
+/* Whether what somebody else has written is one. */
+bool rill__profile_is_sound(const rill__profile *);
+
 /* The constants by name, in the order of the file. */
 typedef struct rill__constant {
     const char *name;

@@ -2,7 +2,7 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 unset RILL_PROFILE
-export XDG_CONFIG_HOME=$tmp/config
+export XDG_CONFIG_HOME=$tmp/config XDG_CACHE_HOME=$tmp/cache
 
 run 0 "$RILL" plan --ranks 8 --dim 2^24 --density 0.781% --rate 1gbit
 has "$tmp/out" "allreduce of 131,030 of 16,777,216 f32" dense recursive_double elias_fano "what 'auto' takes"
