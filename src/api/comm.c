@@ -55,12 +55,9 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     int ranks_here = comm->engine.hosts.together;
     double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
     comm->engine.crowded = link->yields || ranks_here > processors;
-    double news[] = {ranks_here / processors,
-                     ranks_here,
-                     !rill__space_adds_bits(rill__host()),
-                     !rill__comm_learn_reserve(comm),
-                     0,
-                     0};
+    double news[] = {
+        ranks_here / processors,         ranks_here, !rill__space_adds_bits(rill__host()),
+        !rill__comm_learn_reserve(comm), 0,          0};
     rill__comm_host_words(&news[4]);
     RILL_TRY(rill__link_most(link, news, 6));
     comm->host_words[0] = (uint64_t)news[4];

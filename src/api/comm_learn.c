@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-enum { LEAST_SAMPLES = 8 }; /* that are worth a file */
+enum { LEAST_SAMPLES = 3 }; /* that are worth a file */
 
 static bool is(const rill_comm *comm, const char *mode) {
     return strcmp(comm->defaults.learn, mode) == 0;
@@ -81,6 +81,6 @@ void rill__comm_learn_keep(const rill_comm *comm) {
     *profile = l->profile;
     profile->ranks = m.ranks;
     profile->hosts = m.n_hosts;
-    rill__cache_write(&m, profile);
+    rill__cache_write(&m, profile, l->samples);
     free(profile);
 }

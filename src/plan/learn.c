@@ -14,10 +14,10 @@
 #include <math.h>
 #include <string.h>
 
-#define NOISE 0.2   /* of a sample: what the model does not know, and the machine's */
-#define FORGET 0.02 /* of what is known, with each sample */
-#define OUTLIER 0.3 /* logarithm from which on a sample counts less */
-#define STEP 0.01   /* of the differences */
+#define NOISE 0.2    /* of a sample: what the model does not know, and the machine's */
+#define FORGET 0.02  /* of what is known, with each sample */
+#define OUTLIER 0.3  /* logarithm from which on a sample counts less */
+#define STEP 0.01    /* of the differences */
 #define FARTHEST 4.6 /* logarithm of a constant against its start: a factor of 100 */
 #define NEWS 0.02    /* logarithm from which on choices are looked at again */
 #define LATELY 0.3   /* share of a sample in the time of its place */

@@ -116,6 +116,7 @@ void rill__cache_path(const rill__machine *, char *path, size_t size);
 /* Not collective. False: there is nothing of use; why has what is wrong with a file, or is empty.
  */
 bool rill__cache_read(const rill__machine *, rill__profile *, char *why, size_t size);
-rill_status rill__cache_write(const rill__machine *, const rill__profile *);
+/* What another communicator has left there counts for the less, the more samples this one has had. */
+rill_status rill__cache_write(const rill__machine *, rill__profile *, uint64_t samples);
 
 #endif

@@ -84,8 +84,8 @@ typedef struct rill__plan_key {
         const rill__algorithm *algorithm;
         uint64_t way;
         uint32_t delays; /* times in a row that spoke of these only */
-        uint32_t gap;  /* from a call that is measured to the next, */
-        uint64_t next; /* which is this one */
+        uint32_t gap;    /* from a call that is measured to the next, */
+        uint64_t next;   /* which is this one */
     } lesson;
 } rill__plan_key;
 
@@ -130,7 +130,8 @@ typedef struct rill__candidate {
 } rill__candidate;
 /* Whether it is better than the best so far. MPI's own sum gives way only to what is clearly
  * faster, unless both have been measured; it is the first row of its table. */
-bool rill__plan_prefers(const rill__profile *, const rill__candidate *, const rill__candidate *best);
+bool rill__plan_prefers(const rill__profile *, const rill__candidate *,
+                        const rill__candidate *best);
 /* The next algorithm that "auto" considers for the problem, from row *i on, which goes on; false:
  * there is none. */
 bool rill__plan_next(const rill__planner *, const rill__settings *, const rill__problem *, int *i,
@@ -146,9 +147,9 @@ typedef struct rill__planned {
     const rill_op *op;
     uint32_t op_hash;
     int ranks;
-    uint64_t block; /* entries of a block that all ranks must have alike; 0: none */
-    uint64_t k;     /* entries that a reducer wants in the result, */
-    bool reducer;   /* where it is one's call */
+    uint64_t block;            /* entries of a block that all ranks must have alike; 0: none */
+    uint64_t k;                /* entries that a reducer wants in the result, */
+    bool reducer;              /* where it is one's call */
     const rill__profile *kept; /* of the reducer, from a checkpoint; NULL: the planner's */
     bool blocking;
     /* where its statistics go, and which call of that kind it is */

@@ -184,8 +184,10 @@ static rill_status read_entry(reader *r, rill__profile *entry) {
             return seen == (1u << RILL__CONSTANTS) - 1
                        ? RILL_OK
                        : wrong(r, "the entry ends before all constants were given");
-        RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, at, entry)
-                                            : read_constant(r, word, at, entry, &seen));
+        if (strcmp(word, "learned") == 0 && at_end(at)) entry->learned = true;
+        else
+            RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, at, entry)
+                                                : read_constant(r, word, at, entry, &seen));
     }
     return wrong(r, "the file ends within an entry");
 }
@@ -266,6 +268,7 @@ static void write_entry(rill__outfile *out, const rill__profile *entry) {
     rill__print(line, sizeof line, "entry ranks %d hosts %d crowding %g\n", entry->ranks,
                 entry->hosts, entry->crowding);
     put(out, line);
+    if (entry->learned) put(out, "learned\n");
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         const rill__constant *row = &rill__constant_table[i];
         double value = *(const double *)((const char *)&entry->constants + row->offset);
@@ -315,8 +318,10 @@ static rill_status write_file(const char *path, const rill__profile *profile, bo
     rill__outfile out;
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
-    put(&out, profile->learned ? FIRST_LINE "\n# Learned by calls" : FIRST_LINE "\n# Written by rill tune");
-    put(&out, ": seconds per message, byte, entry or call. docs/internals/cost.md explains them.\n");
+    put(&out, profile->learned ? FIRST_LINE "\n# Learned by calls"
+                               : FIRST_LINE "\n# Written by rill tune");
+    put(&out,
+        ": seconds per message, byte, entry or call. docs/internals/cost.md explains them.\n");
     rill_status status = RILL_OK;
     copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */

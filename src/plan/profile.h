@@ -5,6 +5,7 @@
  *
  *     rill profile 1
  *     entry ranks 8 hosts 8 crowding 1
+ *     learned                              where calls have shown it, and not rill tune
  *     latency 2.5e-05
  *     ...
  *     point ring 1048576 10486 1.07        algorithm, dimension, entries per rank, measured / model

@@ -184,9 +184,9 @@ static void times_fit_into_a_header(void **state) {
     assert_true(rill__learn_steps(1e9) <= 0xffd);
     assert_true(rill__learn_field(1e9) < RILL__LEARN_VETO);
     assert_true(rill__learn_field(1e-12) < RILL__LEARN_VETO);
-    uint64_t entries = 12345, both = rill__most_of((uint64_t)rill__learn_field(2e-3) << 40 | 99,
-                                                   (uint64_t)rill__learn_field(1e-3) << 40 |
-                                                       entries);
+    uint64_t entries = 12345,
+             both = rill__most_of((uint64_t)rill__learn_field(2e-3) << 40 | 99,
+                                  (uint64_t)rill__learn_field(1e-3) << 40 | entries);
     unsigned field = (unsigned)(both >> 40);
     assert_int_equal(both & RILL__ENTRIES, entries);
     assert_int_equal(0xffe - (field >> 12), rill__learn_steps(1e-3));
@@ -217,11 +217,22 @@ static void what_was_learned_is_found_again(void **state) {
     kept = learner->profile;
     kept.ranks = 8;
     kept.hosts = 1;
-    assert_ok(rill__cache_write(&here, &kept));
+    assert_ok(rill__cache_write(&here, &kept, 100));
     assert_true(read_back(&got, why));
     assert_true(got.learned);
     assert_true(fabs(got.constants.byte / kept.constants.byte - 1) < 1e-3);
     assert_int_equal(got.points, kept.points);
+    /* Who has seen less changes less, and leaves what it knows nothing of. */
+    static rill__profile late;
+    rill__constants_default(&late.constants, 1, 1);
+    late.crowding = late.learned = 1;
+    late.ranks = 8;
+    late.hosts = 1;
+    assert_ok(rill__cache_write(&here, &late, 4));
+    assert_true(read_back(&got, why));
+    assert_int_equal(got.points, kept.points);
+    assert_true(fabs(log(got.constants.byte / kept.constants.byte)) <
+                0.2 * fabs(log(kept.constants.byte / planner.profile.constants.byte)));
     rill__machine other = here;
     other.hosts[0] = 3;
     assert_false(rill__cache_read(&other, &got, why, sizeof why));
@@ -251,7 +262,7 @@ static void broken_files_are_passed_over_and_replaced(void **state) {
     kept = learner->profile;
     kept.ranks = 8;
     kept.hosts = 1;
-    assert_ok(rill__cache_write(&here, &kept));
+    assert_ok(rill__cache_write(&here, &kept, 100));
     rill__cache_path(&here, path, sizeof path);
     static const char *const texts[] = {"", "hello\n", "rill profile 1\nentry ranks 8 hosts 1\n",
                                         "rill profile 1\nentry ranks 8 hosts 1 crowding 1\nbyte 0"};
@@ -259,7 +270,7 @@ static void broken_files_are_passed_over_and_replaced(void **state) {
         put(texts[i], strlen(texts[i]));
         assert_false(read_back(&got, why));
         assert_true(strstr(why, path) != NULL);
-        assert_ok(rill__cache_write(&here, &kept));
+        assert_ok(rill__cache_write(&here, &kept, 100));
         assert_true(read_back(&got, why));
     }
     assert_int_equal(remove(path), 0); /* never waits for a FIFO, never reads a device to its end */
@@ -269,19 +280,19 @@ static void broken_files_are_passed_over_and_replaced(void **state) {
     assert_int_equal(remove(path), 0);
     assert_int_equal(symlink("/dev/full", path), 0);
     assert_false(read_back(&got, why));
-    assert_ok(rill__cache_write(&here, &kept));
+    assert_ok(rill__cache_write(&here, &kept, 100));
     assert_true(read_back(&got, why));
     assert_int_equal(remove(path), 0);
     snprintf(target, sizeof target, "%s/x", path);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(mkdir(target, 0700), 0);
     assert_false(read_back(&got, why));
-    assert_int_not_equal(rill__cache_write(&here, &kept), RILL_OK);
+    assert_int_not_equal(rill__cache_write(&here, &kept, 100), RILL_OK);
     assert_int_equal(rmdir(target), 0);
     assert_int_equal(rmdir(path), 0);
     setenv("XDG_CACHE_HOME", "/dev/null", 1); /* no folder can be there, whoever asks */
     assert_false(read_back(&got, why));
-    assert_int_not_equal(rill__cache_write(&here, &kept), RILL_OK);
+    assert_int_not_equal(rill__cache_write(&here, &kept, 100), RILL_OK);
     setenv("XDG_CACHE_HOME", folder, 1);
 }
 
@@ -302,7 +313,7 @@ static void jobs_may_write_at_once(void **state) {
         kept.hosts = 1;
         int bad = 0;
         for (int i = 0; i < WRITES; i++) {
-            bad += rill__cache_write(&here, &kept) != RILL_OK;
+            bad += rill__cache_write(&here, &kept, 100) != RILL_OK;
             bad += !read_back(&got, why);
         }
         _exit(bad != 0);

@@ -3,8 +3,8 @@
  * ranks know the same, and rill_comm_forget makes them forget. In worlds of chance: non-blocking
  * calls and late ranks in any order, and still all ranks choose alike.
  *   --verbose: what was learned */
-#include "api/comm.h"
 #include "../../lab/inputs.h"
+#include "api/comm.h"
 #include "link/world.h"
 #include "plan/learn.h"
 
@@ -19,8 +19,8 @@ typedef struct kind {
     uint64_t dim;
     double density;
 } kind;
-static const kind kinds[KINDS] = {{1 << 10, 0.01}, {1 << 14, 0.01}, {1 << 13, 0.2},
-                                  {1 << 17, 0.001}, {100000, 0.01}, {1 << 16, 0.1}};
+static const kind kinds[KINDS] = {{1 << 10, 0.01},  {1 << 14, 0.01}, {1 << 13, 0.2},
+                                  {1 << 17, 0.001}, {100000, 0.01},  {1 << 16, 0.1}};
 
 static bool verbose;
 static int wrong;
@@ -40,7 +40,7 @@ typedef struct test {
     rill__world *world;
     int ranks;
     uint64_t seed;
-    double predicted[CALLS], elapsed[CALLS]; /* this of all ranks together */
+    double predicted[CALLS], elapsed[CALLS];  /* this of all ranks together */
     double times[KINDS][MOST_ALGORITHMS + 1]; /* of each algorithm; the first is auto's */
     rill__constants constants[MOST_RANKS];
     uint64_t results[MOST_RANKS], choices[MOST_RANKS];
