@@ -33,7 +33,7 @@ static inline void counts_add_part(counts *c, const rill__header *h, size_t byte
 
 static inline void counts_add(counts *c, const char *at, size_t bytes) {
     rill__message m;
-    if (rill__message_parse(at, bytes, NULL, false, &m) != RILL_OK) return;
+    if (rill__message_parse(at, bytes, RILL__SEAL, NULL, false, &m) != RILL_OK) return;
     if (m.header.form != RILL__M_BUNDLE) {
         counts_add_part(c, &m.header, bytes);
         return;

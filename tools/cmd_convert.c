@@ -74,7 +74,7 @@ static void print_report(const convert_config *config, const rill_data_report *r
     cell_bytes(size[1], (double)bytes);
     printf("%s: %s, %s, %llu rows, %llu entries, indices from %d\n", config->in, r->format, size[0],
            (unsigned long long)r->rows, (unsigned long long)r->entries, r->base);
-    if (r->qids) printf("note: %llu 'qid' fields were ignored\n", (unsigned long long)r->qids);
+    if (r->qids) printf("%llu rows have a query ('qid')\n", (unsigned long long)r->qids);
     if (r->unsorted_rows)
         printf("note: the indices of %llu rows were sorted\n",
                (unsigned long long)r->unsorted_rows);

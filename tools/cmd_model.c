@@ -140,8 +140,9 @@ static void print_about(const char *path, const rill_model_view *v, const rill_m
         printf("made          unknown: there are no lines of rill behind the weights\n");
         return;
     }
-    printf("loss          %s%s%s\n", about->loss, *about->multiclass ? ", " : "",
-           about->multiclass);
+    printf("loss          %s%s%s", about->loss, *about->multiclass ? ", " : "", about->multiclass);
+    if (about->huber_delta > 0) printf(", distance %g", about->huber_delta);
+    printf("\n");
     printf("C             %g\n", about->C);
     printf("scale         %s\n", about->scale);
     printf("normalize     %s\n", about->normalize ? "yes" : "no");

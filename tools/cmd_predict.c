@@ -228,7 +228,8 @@ static rill_status output(const tool_world *w, const predict_config *c, const ri
     rill_dataset_view(set, &data);
     if ((c->probability || c->probabilities) && !r.view.probability)
         return rill_error_set(RILL_ERR_UNSUPPORTED,
-                              "probabilities need a model of logistic regression");
+                              "probabilities need a model of logistic regression, or one that was "
+                              "trained with --calibrate");
     r.rows = data.rows;
     r.decision = malloc((size_t)(r.rows * (uint64_t)r.view.columns + 1) * sizeof *r.decision);
     r.label = malloc(((size_t)r.rows + 1) * sizeof *r.label);

@@ -5,8 +5,7 @@
 #include "table.h"
 #include "tool.h"
 #include "tool_output.h"
-#include "train_config.h"
-#include "world_train.h"
+#include "train_run.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -16,24 +15,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-typedef struct train_run {
-    const tool_world *world;
-    const train_config *config;
-    rill_train_options options; /* with what was chosen */
-    rill_dataset *data, *valid;
-    rill_trainer *trainer;
-    rill_train_look look;
-    uint64_t checksum; /* of the data, for the model */
-    uint64_t most_epochs;
-    tool_records log;
-    rill_data_report data_report;
-    double total_seconds, total_comm;
-    uint64_t total_bytes, epochs;
-    bool stopped, interrupted;
-    int argc;
-    char **argv;
-} train_run;
 
 /* Ctrl-C: a run ends after the epoch; at once when it is pressed again. */
 static volatile sig_atomic_t asked_to_stop;
@@ -51,11 +32,55 @@ static int failed(const char *doing) {
 
 static rill_status load(const train_run *run, const char *path, rill_dataset **out) {
     const train_config *config = run->config;
-    rill_status status = world_dataset_load(run->world, path, &config->data, out);
-    if (status == RILL_OK && config->hash_bits)
-        status = rill_dataset_hash(*out, config->hash_bits, config->options.seed);
-    if (status == RILL_OK && config->normalize) status = rill_dataset_normalize(*out);
+    rill_data_options options = config->data;
+    rill_model_view init = RILL_MODEL_VIEW_INIT;
+    if (run->init && !run->hash_bits && rill_model_look(run->init, &init) == RILL_OK)
+        options.dim = init.features;
+    rill_status status = world_dataset_load(run->world, path, &options, out);
+    if (status == RILL_OK && run->hash_bits)
+        status = rill_dataset_hash(*out, run->hash_bits, config->options.seed);
+    if (status == RILL_OK && run->normalize) status = rill_dataset_normalize(*out);
     return status;
+}
+
+bool train_speaks(const train_run *run) { return tool_speaks() && !run->config->quiet; }
+
+/* How the data of a model to start from were prepared, is how these are. */
+static int follow_init(train_run *run) {
+    const train_config *config = run->config;
+    rill_model_about about = RILL_MODEL_ABOUT_INIT;
+    run->hash_bits = config->hash_bits;
+    run->normalize = config->normalize;
+    if (!config->init) return EXIT_OK;
+    if (world_agree(run->world, rill_model_load(config->init, &run->init)) != RILL_OK)
+        return failed("--init");
+    rill_model_get_about(run->init, &about);
+    if (!*about.loss) return EXIT_OK;
+    if (config->hash_bits && config->hash_bits != about.hash_bits)
+        return tool_usage("train",
+                          "--hash %d: the model of --init was trained with %d bits (0: none)",
+                          config->hash_bits, about.hash_bits);
+    if (about.hash_bits && about.hash_seed != config->options.seed)
+        return tool_usage("train", "--seed %llu: the features of --init were hashed with %llu",
+                          (unsigned long long)config->options.seed,
+                          (unsigned long long)about.hash_seed);
+    if (config->normalize && !about.normalize)
+        return tool_usage("train", "--normalize: the model of --init was trained without");
+    run->hash_bits = about.hash_bits;
+    run->normalize = about.normalize;
+    return EXIT_OK;
+}
+
+rill_status train_open(const train_run *run, const rill_train_options *options,
+                       rill_trainer **trainer, rill_train_look *look, uint64_t *most_epochs) {
+    const train_config *config = run->config;
+    rill_status status = world_trainer_create(run->world, run->data, run->valid, options, trainer);
+    if (status == RILL_OK && run->init) status = rill_trainer_start(*trainer, run->init);
+    if (status != RILL_OK) return status;
+    rill_trainer_look(*trainer, look);
+    bool to_the_optimum = !strcmp(config->options.solver, "auto") && strcmp(look->solver, "sgd");
+    *most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
+    return RILL_OK;
 }
 
 static void print_data(const train_run *run) {
@@ -69,7 +94,9 @@ static void print_data(const train_run *run) {
     printf("%s: %llu rows, %llu features, %llu entries (%s), read in %.2f s; %s on rank 0\n",
            config->file, (unsigned long long)r.rows, (unsigned long long)view.dim,
            (unsigned long long)r.entries, r.format, r.seconds, memory);
-    if (r.qids) printf("note: %llu 'qid' fields were ignored\n", (unsigned long long)r.qids);
+    if (r.qids)
+        printf("%llu rows have a query ('qid'): those of one are held out together\n",
+               (unsigned long long)r.qids);
 }
 
 static rill_status choose_C(train_run *run) {
@@ -287,18 +314,22 @@ static bool check_outputs(const train_run *run) {
 }
 
 static rill_status write_model(const train_run *run) {
-    if (!run->config->model || !tool_speaks()) return RILL_OK;
+    if (!run->config->model || (!tool_speaks() && !run->config->calibrate)) return RILL_OK;
     rill_model *model = NULL;
     rill_model_about about = RILL_MODEL_ABOUT_INIT;
     rill_status status = rill_trainer_model(run->trainer, &model);
     if (status == RILL_OK) status = rill_model_get_about(model, &about);
-    about.hash_bits = run->config->hash_bits;
-    about.hash_seed = run->config->hash_bits ? run->config->options.seed : 0;
-    about.normalize = run->config->normalize;
+    about.hash_bits = run->hash_bits;
+    about.hash_seed = run->hash_bits ? run->config->options.seed : 0;
+    about.normalize = run->normalize;
     about.entries = run->data_report.entries;
     about.checksum = run->checksum;
     if (status == RILL_OK) status = rill_model_set_about(model, &about);
-    if (status == RILL_OK) status = rill_model_save(model, run->config->model);
+    if (run->config->calibrate && !run->interrupted) {
+        status = world_agree(run->world, status);
+        if (status == RILL_OK) status = train_calibrate(run, model);
+    }
+    if (status == RILL_OK && tool_speaks()) status = rill_model_save(model, run->config->model);
     rill_model_free(&model);
     return status;
 }
@@ -306,24 +337,29 @@ static rill_status write_model(const train_run *run) {
 static int run_training(train_run *run) {
     const train_config *config = run->config;
     if (!check_outputs(run)) return EXIT_FAILED;
+    int status = follow_init(run);
+    if (status != EXIT_OK) return status;
     if (load(run, config->file, &run->data) != RILL_OK) return failed(NULL);
+    if (config->weights && world_load_weights(run->world, run->data, config->weights) != RILL_OK)
+        return failed("--weights");
     if (config->valid_file && load(run, config->valid_file, &run->valid) != RILL_OK)
         return failed(NULL);
     run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
+    if (config->folds) {
+        if (train_cross_validate(run) != RILL_OK) return failed(NULL);
+        if (!config->model && !config->checkpoint && !config->log) return EXIT_OK;
+    }
     run->options = config->options;
     if (config->resume) {
         if (world_agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
     } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
-    if (world_trainer_create(run->world, run->data, run->valid, &run->options, &run->trainer) !=
-        RILL_OK)
-        return failed(NULL);
     run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
-    rill_trainer_look(run->trainer, &run->look);
-    bool to_the_optimum = !strcmp(config->options.solver, "auto") &&
-                          strcmp(run->look.solver, "sgd");
-    run->most_epochs = config->epochs ? config->epochs : to_the_optimum ? 100 : 10;
+    if (train_open(run, &run->options, &run->trainer, &run->look, &run->most_epochs) != RILL_OK)
+        return failed(NULL);
+    if (config->calibrate && !strcmp(run->look.task, "regress"))
+        return tool_usage("train", "--calibrate: a regression has no probabilities");
     print_choice(run);
     if (config->model && rill_dataset_checksum(run->data, &run->checksum) != RILL_OK)
         return failed(NULL);
@@ -355,6 +391,7 @@ static int run_all(const tool_world *w, const void *context) {
     train_run run = {.world = w, .config = c->config, .argc = c->argc, .argv = c->argv};
     int status = run_training(&run);
     rill_trainer_free(&run.trainer);
+    rill_model_free(&run.init);
     rill_dataset_free(&run.data);
     rill_dataset_free(&run.valid);
     if (!tool_records_close(&run.log, status == EXIT_OK)) status = EXIT_FAILED;

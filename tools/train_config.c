@@ -25,6 +25,7 @@ void cmd_train_help(FILE *out) {
         "  --C X               of the objective; auto: chosen from the data: the default, unless\n"
         "                      --l2, --l1, or the solver scd or newton is given; then 1\n"
         "  --l2 X, --l1 X      of the objective (1, 0)\n"
+        "  --huber-delta X     of the loss huber: where squares end; default: from the targets\n"
         "  --scale S           divide each feature by its largest magnitude (max), by its "
         "standard\n"
         "                      deviation (std), by nothing (none); auto: chosen with C; default:\n"
@@ -32,6 +33,8 @@ void cmd_train_help(FILE *out) {
         "  --bias X            instead of the intercept one more feature of that value in every\n"
         "                      row, penalised as others; --no-bias: neither\n"
         "  --class-weights W   balanced, or label:weight,...\n"
+        "  --weights FILE      what rows count: a number a line\n"
+        "  --init MODEL        start from the weights of a model\n"
         "  --multiclass M      more than two labels: softmax (default with the logistic loss) or\n"
         "                      ovr: each against the rest\n"
         "  --task T            classify, regress or auto (default): by loss and labels\n"
@@ -39,6 +42,9 @@ void cmd_train_help(FILE *out) {
         "  --hash BITS         hash features to 2^BITS\n"
         "  --base B            index of the first feature in text: 0 or 1; default: found\n"
         "  --valid V           file, or share of the rows to hold out, such as 0.2 or 20%\n"
+        "  --cv K              train K times, each on all but one of K parts, and tell mean and\n"
+        "                      deviation on that part; a model of all rows only with --model,\n"
+        "                      --checkpoint or --log\n"
         "  --seed N            of order, split and rounding (1)\n"
         "\n"
         "How:\n"
@@ -77,6 +83,7 @@ void cmd_train_help(FILE *out) {
         "\n"
         "What comes out:\n"
         "  --model FILE        the model, in LIBLINEAR's format\n"
+        "  --calibrate         probabilities for losses that have none, from 5 more trainings\n"
         "  --checkpoint FILE   written after every epoch; --checkpoint-every N: every N\n"
         "  --resume            go on from the checkpoint\n"
         "  --log FILE          one JSON object per epoch and line\n"
@@ -127,6 +134,11 @@ enum {
     OPT_ALGORITHM,
     OPT_CODEC,
     OPT_EARLY,
+    OPT_HUBER,
+    OPT_ROW_WEIGHTS,
+    OPT_INIT,
+    OPT_CV,
+    OPT_CALIBRATE,
     OPT_HASH,
     OPT_BASE,
     OPT_BITS,
@@ -192,6 +204,11 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"scale", 1, NULL, OPT_SCALE},
                                         {"multiclass", 1, NULL, OPT_MULTICLASS},
                                         {"no-bias", 0, NULL, OPT_NO_BIAS},
+                                        {"huber-delta", 1, NULL, OPT_HUBER},
+                                        {"weights", 1, NULL, OPT_ROW_WEIGHTS},
+                                        {"init", 1, NULL, OPT_INIT},
+                                        {"cv", 1, NULL, OPT_CV},
+                                        {"calibrate", 0, NULL, OPT_CALIBRATE},
                                         {"help", 0, NULL, 'h'},
                                         {0}};
 
@@ -213,6 +230,7 @@ static double *real_option(train_config *c, int option) {
     case OPT_FACTOR: return &o->step_factor;
     case OPT_MOMENTUM: return &o->momentum;
     case OPT_TOLERANCE: return &o->tolerance;
+    case OPT_HUBER: return &o->huber_delta;
     default: return NULL;
     }
 }
@@ -244,6 +262,8 @@ static const char **text_option(train_config *c, int option) {
     case OPT_CODEC: return &o->codec;
     case OPT_SCALE: return &o->scale;
     case OPT_MULTICLASS: return &o->multiclass;
+    case OPT_ROW_WEIGHTS: return &c->weights;
+    case OPT_INIT: return &c->init;
     case OPT_MODEL: return &c->model;
     case OPT_CHECKPOINT: return &c->checkpoint;
     case OPT_LOG: return &c->log;
@@ -293,6 +313,11 @@ static int set_rest(train_config *c, int option, const char *value) {
     case OPT_DENSE: c->options.algorithm = "dense"; break;
     case OPT_NORMALIZE: c->normalize = true; break;
     case OPT_RESUME: c->resume = true; break;
+    case OPT_CV:
+        if (!parse_int(value, 2, 1000, &c->folds))
+            return usage("cv", value, "a number of parts from 2 to 1000");
+        break;
+    case OPT_CALIBRATE: c->calibrate = true; break;
     case OPT_QUIET: c->quiet = true; break;
     case OPT_PROFILE: c->options.profile = 1; break;
     case OPT_NO_BIAS: c->no_bias = true; break;
@@ -351,6 +376,14 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (c->no_bias && o->bias >= 0) return tool_usage("train", "--bias or --no-bias?");
     c->bias_open = !c->no_bias && o->bias < 0;
     o->intercept = c->bias_open;
+    if (o->huber_delta != 0 && (!o->loss || strcmp(o->loss, "huber")))
+        return tool_usage("train", "--huber-delta needs --loss huber");
+    if (c->folds && (c->valid_file || o->valid_fraction > 0))
+        return tool_usage("train", "--cv or --valid?");
+    if (c->folds && c->resume)
+        return tool_usage("train", "--cv is over before a checkpoint: leave it out to --resume");
+    if (c->calibrate && !c->model)
+        return tool_usage("train", "--calibrate needs --model FILE, where probabilities are kept");
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

@@ -13,12 +13,13 @@
 typedef struct train_config {
     rill_train_options options;
     rill_data_options data;
-    const char *file, *valid_file, *model, *checkpoint, *log;
+    const char *file, *valid_file, *weights, *init, *model, *checkpoint, *log;
     world_options where;
     int early_stop, hash_bits;
+    int folds;       /* of a cross-validation; 0: none */
     uint64_t epochs; /* 0: by the solver */
     uint64_t checkpoint_every;
-    bool normalize, resume, quiet, help;
+    bool normalize, resume, quiet, help, calibrate;
     bool objective_given; /* C, l2 or l1 */
     bool choose_C;        /* from the data */
     bool decay_given, sgd_meant, no_bias;

@@ -28,3 +28,30 @@ rill_status world_choose_C(const tool_world *w, const rill_dataset *set,
     return w->comm ? rill_trainer_choose_C_on(w->comm, set, options, choice)
                    : mpi_choose_C(set, options, choice);
 }
+
+/* The world's communicator, or one for the moment. */
+static rill_status borrow(const tool_world *w, rill_comm **comm, rill_comm **made) {
+    *made = NULL;
+    *comm = w->comm;
+    if (w->comm) return RILL_OK;
+    rill_status status = world_comm(w, NULL, made);
+    *comm = *made;
+    return status;
+}
+
+rill_status world_model_calibrate(const tool_world *w, rill_model *model, const rill_dataset *set,
+                                  const double *decision) {
+    rill_comm *comm, *made;
+    rill_status status = borrow(w, &comm, &made);
+    if (status == RILL_OK) status = rill_model_calibrate_on(comm, model, set, decision);
+    rill_comm_free(&made);
+    return status;
+}
+
+rill_status world_load_weights(const tool_world *w, rill_dataset *set, const char *path) {
+    rill_comm *comm, *made;
+    rill_status status = borrow(w, &comm, &made);
+    if (status == RILL_OK) status = rill_dataset_load_weights_on(comm, set, path);
+    rill_comm_free(&made);
+    return status;
+}

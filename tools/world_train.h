@@ -20,6 +20,11 @@ rill_status world_trainer_create(const tool_world *, const rill_dataset *train,
 rill_status world_choose_C(const tool_world *, const rill_dataset *, const rill_train_options *,
                            rill_C_choice *);
 
+/* These need the ranks' communicator, whatever the link. */
+rill_status world_model_calibrate(const tool_world *, rill_model *, const rill_dataset *,
+                                  const double *decision);
+rill_status world_load_weights(const tool_world *, rill_dataset *, const char *path);
+
 /* Their parts for MPI: train_by_mpi.c, or mpi_none.c. */
 rill_status mpi_dataset_load(const char *path, const rill_data_options *, rill_dataset **);
 rill_status mpi_model_evaluate(const rill_model *, const rill_dataset *, rill_metrics *);

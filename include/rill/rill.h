@@ -219,9 +219,12 @@ typedef struct rill_stats {
     const char *partition;  /* "uniform" or "balanced" */
     uint64_t voided;        /* reducers: 1 if the step was void (rill_reducer_options.nonfinite); */
     uint64_t voided_total;  /* and how many were so far */
+    /* Messages without the key of the job that this communicator has dropped so far (UCX): somebody
+     * else sends here. Of rill_comm_stats; else 0. */
+    uint64_t strangers;
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0 }
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0 }
 
 #ifndef RILL_NO_MPI
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */

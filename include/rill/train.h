@@ -41,7 +41,7 @@ typedef struct rill_data_report {
     uint64_t lines;         /* of text, all kinds */
     uint64_t blank_lines;   /* skipped: empty, or a comment alone */
     uint64_t rows, entries; /* entries: stored non-zeros, explicit zeros included */
-    uint64_t qids;          /* "qid:" tokens, which are ignored */
+    uint64_t qids;          /* rows with a query, "qid:" in text */
     uint64_t unsorted_rows; /* whose indices had to be sorted */
     uint64_t duplicates;    /* entries added to an earlier one of the same row and index */
     int base;               /* as given or found */
@@ -60,12 +60,13 @@ typedef struct rill_data_report {
  * start in it. A compressed file is read by every rank up to the end of its part, which is then a
  * range of the compressed bytes; nobody holds more than a buffer and its own rows. Each line is
  *     label [qid:number] index:value index:value ... [# comment]
- * Blanks are spaces, tabs and CR; empty lines, lines with only a comment, a missing last newline
- * and a UTF-8 mark at the start are fine, and so are rows without features. Labels and values are
- * decimal numbers, rounded to nearest (values to float, labels to double); NaN, Inf and values that
- * overflow are errors. Indices are below 2^63. Unsorted indices are sorted; of equal ones the
- * values are added, in the order given. base -1: if index 0 occurs on any rank the first feature is
- * 0, else 1.
+ * A query's number is kept for who asks (rill_data_view): training itself only keeps the rows of a
+ * query together where rows are held out. Blanks are spaces, tabs and CR; empty lines, lines with
+ * only a comment, a missing last newline and a UTF-8 mark at the start are fine, and so are rows
+ * without features. Labels and values are decimal numbers, rounded to nearest (values to float,
+ * labels to double); NaN, Inf and values that overflow are errors. Indices are below 2^63.
+ * Unsorted indices are sorted; of equal ones the values are added, in the order given. base -1: if
+ * index 0 occurs on any rank the first feature is 0, else 1.
  *
  * Binary. Rank r has the rows [r R/P, (r+1) R/P). Values are used in the mapped file, which must
  * therefore stay as it is while the data set lives; the options' base has no effect. */
@@ -91,9 +92,12 @@ typedef struct rill_data_view {
     const uint64_t *index64;
     const float *value;
     const double *label;
+    const int64_t *qid;  /* query of each row, or RILL_NO_QID; NULL: no row of this rank has one */
+    const float *weight; /* of each row, see rill_dataset_set_weights; NULL: all 1 */
 } rill_data_view;
+#define RILL_NO_QID INT64_MIN
 #define RILL_DATA_VIEW_INIT                                                                        \
-    { sizeof(rill_data_view), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL }
+    { sizeof(rill_data_view), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 RILL_API rill_status rill_dataset_view(const rill_dataset *, rill_data_view *);
 
 /* A data set from arrays, which are checked and copied. dim is the least dimension; entries,
@@ -103,6 +107,13 @@ RILL_API rill_status rill_dataset_create_on(rill_comm *, const rill_data_view *,
 #ifndef RILL_NO_MPI
 RILL_API rill_status rill_dataset_create(MPI_Comm, const rill_data_view *, rill_dataset **out);
 #endif
+
+/* What rows count: numbers of at least 0, that each row's loss is multiplied by in training. Of
+ * this rank's rows, and copied; NULL: all count 1 again. Local, but all ranks must do so. */
+RILL_API rill_status rill_dataset_set_weights(rill_dataset *, const double *of_each_row);
+/* The same from a file, plain or compressed: a number a line, for each row of the data set of all
+ * ranks. Collective: a failure anywhere is everybody's. */
+RILL_API rill_status rill_dataset_load_weights_on(rill_comm *, rill_dataset *, const char *path);
 
 /* The following are local; all ranks make the same calls. */
 
@@ -117,13 +128,19 @@ RILL_API rill_status rill_dataset_normalize(rill_dataset *);
 RILL_API rill_status rill_dataset_clip(rill_dataset *, uint64_t dim, uint64_t *dropped);
 
 /* Whether a row is held out for validation, by the number of the row in the file: the same rows
- * whatever the number of ranks. fraction in [0, 1]. */
+ * whatever the number of ranks. fraction in [0, 1]. Of rows with a query, by the query's number
+ * instead, so that they stay together. */
 RILL_API int rill_row_is_held_out(uint64_t global_row, double fraction, uint64_t seed);
 /* The rows of this rank, as numbers from 0, in two lists; both arrays have room for all rows.
  * held_out may be NULL when fraction is 0. */
 RILL_API rill_status rill_dataset_split(const rill_dataset *, double fraction, uint64_t seed,
                                         uint64_t *train, uint64_t *train_rows, uint64_t *held_out,
                                         uint64_t *held_out_rows);
+/* The rows of this rank, as numbers from 0, in one of so many parts (2 or more) of about the same
+ * size: fold is from 0. The same rows whatever the number of ranks, and rows of a query in one
+ * part. list has room for all rows. */
+RILL_API rill_status rill_dataset_fold(const rill_dataset *, int fold, int folds, uint64_t seed,
+                                       uint64_t *list, uint64_t *n);
 /* Puts the list in the order of an epoch: a permutation by seed, epoch and first row of this part.
  * The result depends on the order that the list comes in: start each epoch from the same. */
 RILL_API rill_status rill_dataset_shuffle(const rill_dataset *, uint64_t seed, uint64_t epoch,
@@ -191,7 +208,7 @@ typedef struct rill_model_view {
     size_t size;
     const char *solver_type; /* LIBLINEAR's name, such as "L2R_LR" */
     int regression;          /* the decision value is the prediction; there are no labels */
-    int probability;         /* logistic: decision values give probabilities */
+    int probability;         /* decision values give probabilities: logistic, or calibrated */
     uint64_t features;
     int columns;         /* of weights */
     int labels;          /* 2 with one column, else as many as columns; 0 in regression */
@@ -224,9 +241,10 @@ typedef struct rill_model_about {
     int normalize;
     uint64_t rows, entries; /* trained on; of the data */
     uint64_t checksum;      /* of the data: rill_dataset_checksum */
+    double huber_delta;     /* 0: another loss */
 } rill_model_about;
 #define RILL_MODEL_ABOUT_INIT                                                                      \
-    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0, 0.0 }
 RILL_API rill_status rill_model_get_about(const rill_model *, rill_model_about *);
 RILL_API rill_status rill_model_set_about(rill_model *, const rill_model_about *);
 /* Of this rank's rows, by their numbers in the file: the sum over the ranks, modulo 2^64, does not
@@ -240,6 +258,12 @@ RILL_API rill_status rill_model_predict(const rill_model *, const rill_dataset *
 /* Probabilities of the labels, in their order, from the decision values of a row. */
 RILL_API rill_status rill_model_probabilities(const rill_model *, const double *decision,
                                               double *probability);
+
+/* Makes decision values give probabilities, by Platt's sigmoids: the most likely ones for these
+ * rows' labels. decision has those of this rank's rows, columns each, of models that have not seen
+ * them (rows of other folds). Collective. */
+RILL_API rill_status rill_model_calibrate_on(rill_comm *, rill_model *, const rill_dataset *,
+                                             const double *decision);
 
 typedef struct rill_metrics {
     size_t size;
@@ -321,12 +345,16 @@ typedef struct rill_train_options {
     const char *scale;
     const char *multiclass; /* "softmax", "ovr": one against the rest; NULL: softmax with the loss
                              * "logistic", but ovr with the solver scd */
+    double huber_delta; /* of the loss "huber": where squares end; 0: 2 times the median distance of
+                         * the targets from their median */
+    int folds, fold;    /* above 0: holds out that one, from 0, of so many parts of the same size;
+                         * instead of valid_fraction, by the seed */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
             NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0, 0,   \
-            NULL, NULL                                                                             \
+            NULL, NULL, 0.0, 0, 0                                                                  \
     }
 
 typedef struct rill_train_report {
@@ -385,6 +413,9 @@ typedef struct rill_train_look {
 #define RILL_TRAIN_LOOK_INIT                                                                       \
     { sizeof(rill_train_look), "", "", "", "", "", 0, 0, 0, -1.0, 0, 0 }
 RILL_API rill_status rill_trainer_look(const rill_trainer *, rill_train_look *);
+/* Before the first epoch: weights of a model of the same task, which knows all labels of the data
+ * and has no more features. The hybrid leaves out its passes then. */
+RILL_API rill_status rill_trainer_start(rill_trainer *, const rill_model *);
 /* One pass over the data (sgd, and the first of hybrid), over the coordinates (scd), or one step
  * (newton). */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);

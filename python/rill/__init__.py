@@ -13,7 +13,7 @@ from ._op import Op
 from ._pending import Part, Pending, Request, waitall, waitany
 from ._reducer import Reducer, Selector, Step, method
 from ._settings import Setting, settings
-from ._stream import Stream, as_stream, sum_streams
+from ._stream import Stream, as_stream, from_dlpack, sum_streams
 from ._structs import Options, ReducerOptions, Stats
 from ._world import init, local, world
 
@@ -38,6 +38,7 @@ __all__ = [
     "algorithms",
     "as_stream",
     "codecs",
+    "from_dlpack",
     "init",
     "isa",
     "local",

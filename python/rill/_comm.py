@@ -23,7 +23,7 @@ from ._library import (
     check_shared,
     lib,
 )
-from ._mpi import mpi
+from ._mpi import NATIVE, mpi
 from ._op import Op, check_op, op_handle
 from ._pending import Call, Part, Pending, Request
 from ._stream import Stream, as_stream
@@ -65,9 +65,16 @@ class Comm:
         if not isinstance(self.mpi, m.module.Comm):
             raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
         config = config_of(check, split_limit, progress_thread)
-        config.info = None if info is None else m.module._addressof(info)
-        handle = ctypes.c_void_p()
-        _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), ctypes.byref(handle)))
+        if NATIVE:
+            config.info = None if info is None else m.module._addressof(info)
+            handle = ctypes.c_void_p()
+            made = ctypes.byref(handle)
+            _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), made))
+        elif info is not None:
+            raise ValueError("info is for a library that was built with MPI; this one was not")
+        else:
+            ranks, gather = self.mpi.Get_size(), self.mpi.allgather
+            handle = _ucx.create(self.mpi.Get_rank(), ranks, gather, config)
         self._take(handle)
         self._again = self._duplicate
         if self.mpi == m.module.COMM_WORLD:
@@ -196,7 +203,9 @@ class Comm:
     def threads(self) -> bool:
         """Whether several threads may communicate: always without MPI, else where it has
         MPI_THREAD_MULTIPLE."""
-        return self.mpi is None or mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE
+        if self.mpi is None or not NATIVE:
+            return True
+        return bool(mpi().module.Query_thread() == mpi().module.THREAD_MULTIPLE)
 
     # ---- ranks that are gone ----
 

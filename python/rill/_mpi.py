@@ -9,6 +9,8 @@ from typing import Any, Optional
 from . import _exit
 from ._library import lib
 
+# Whether the library itself uses MPI. Else MPI only brings ranks together, and they talk over UCX.
+NATIVE = hasattr(lib, "rill_comm_create")
 _MPI_TEXT = 8192  # at least MPI_MAX_LIBRARY_VERSION_STRING of Open MPI and MPICH
 
 
@@ -22,10 +24,9 @@ class _Mpi:
             raise ImportError(
                 "communicators of MPI need mpi4py, which is not installed; rill.init() and torchrun do without"
             ) from error
-        if not hasattr(lib, "rill_comm_create"):
-            raise ImportError(f"{lib._name} was built without MPI")
-
         self.module = MPI
+        if not NATIVE:
+            return
         pointers = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p)
         self.handle_type: Any = ctypes.c_void_p if pointers else ctypes.c_int
         lib.rill_comm_create.argtypes = [self.handle_type, ctypes.c_void_p, ctypes.c_void_p]

@@ -9,6 +9,7 @@ from typing import Any, Optional, Sequence, Union
 
 import numpy as np
 
+from ._arrays import Arrays
 from ._buffers import (
     MEMORIES,
     DeviceArray,
@@ -46,14 +47,29 @@ class _Export:
         self.handle = handle
 
 
-class Stream:
+class Stream(Arrays):
     """A vector of dimension ``dim`` that is sparse, dense or block-sparse, and switches by itself.
 
     ``Stream(1000)`` is empty; ``set_pairs``, ``set_blocks`` and ``set_dense`` fill it, and
     ``rill.as_stream`` makes one from an array, a ``scipy.sparse`` vector or a tensor. Views
     (``indices``, ``values``, ``blocks``) are arrays over the stream's own memory, and show what it
     held when they were taken: a stream that is changed while there are views goes on in other
-    memory. From start to completion of a call it can't be changed, nor viewed if the call writes
+    memory::
+
+        >>> s = rill.Stream(1000).set_pairs([7, 3, 7], np.array([1, 2, 4], np.float32))
+        >>> s
+        <rill.Stream dim=1000 f32 sparse nnz=2>
+        >>> s.indices.tolist(), s.values.tolist()
+        ([3, 7], [2.0, 5.0])
+
+    Streams add up and compare (``a + b``, ``a += b``, ``a == b``: the same type and values,
+    whatever the form), and ``numpy.asarray`` and ``torch.from_dlpack`` write all entries out::
+
+        >>> twice = s + s
+        >>> twice == sum([s, s]), np.asarray(twice)[[3, 7]].tolist()
+        (True, [4.0, 10.0])
+
+    From start to completion of a call it can't be changed, nor viewed if the call writes
     it: BufferError. A stream is used by one thread at a time. ``copy`` and ``pickle`` work, by
     value.
 
@@ -345,7 +361,12 @@ class Stream:
 
 
 def sum_streams(streams: Sequence[Stream], op: Union[str, Op] = "sum") -> Stream:
-    """streams[0] op streams[1] op ..., in one pass."""
+    """streams[0] op streams[1] op ..., in one pass::
+
+    >>> a, b = (rill.as_stream(np.array(x, np.float32)) for x in ([0, 1, 5], [0, 3, 0]))
+    >>> rill.sum_streams([a, b], "max").dense().tolist()
+    [-inf, 3.0, 5.0]
+    """
     if not streams:
         raise ValueError("streams is empty")
     out = Stream(streams[0].dim, streams[0].type)
@@ -388,12 +409,19 @@ def as_stream(obj: Any) -> Stream:
     tensor.
 
     Matrices and tensors count in row order; contents are copied. Of a dense array on a CUDA device
-    the stream is there too.
+    the stream is there too::
+
+        >>> rill.as_stream(np.eye(10, 10))
+        <rill.Stream dim=100 f64 sparse nnz=10>
     """
     if isinstance(obj, Stream):
         return obj
     if is_scipy_sparse(obj):
         coo = obj.tocoo()
+        if len(coo.shape) == 1:
+            return Stream(coo.shape[0], coo.dtype).set_pairs(
+                coo.coords[0], np.ascontiguousarray(coo.data)
+            )
         idx = coo.row.astype(np.uint64) * np.uint64(coo.shape[1]) + coo.col.astype(np.uint64)
         return Stream(coo.shape[0] * coo.shape[1], coo.dtype).set_pairs(
             idx, np.ascontiguousarray(coo.data)
@@ -412,6 +440,18 @@ def as_stream(obj: Any) -> Stream:
     if where is None:
         return Stream(buffer.count, buffer.type).set_dense(obj)
     return Stream(buffer.count, buffer.type, memory="cuda", device=where).set_dense(obj)
+
+
+def from_dlpack(obj: Any) -> Stream:
+    """A stream of whatever has ``__dlpack__``: an array or a tensor of any library. The contents
+    are copied::
+
+        >>> rill.from_dlpack(np.eye(1, 100, 2)).indices.tolist()
+        [2]
+    """
+    if not hasattr(obj, "__dlpack__"):
+        raise TypeError(f"{type(obj).__name__} has no __dlpack__; rill.as_stream takes more")
+    return as_stream(obj)
 
 
 def _moved(stream: Stream, device: int) -> Stream:

@@ -7,6 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, TypedDict, Union
 
 from ._buffers import memory_of
+from ._names import (
+    Algorithm,
+    Codec,
+    Memory,
+    Method,
+    Nonfinite,
+    Partition,
+    Select,
+    ValueBits,
+    ValueScope,
+)
 from ._settings import field_of, option_names, unknown
 
 if TYPE_CHECKING:
@@ -34,6 +45,7 @@ class CStats(ctypes.Structure):
         ("partition", ctypes.c_char_p),
         ("voided", ctypes.c_uint64),
         ("voided_total", ctypes.c_uint64),
+        ("strangers", ctypes.c_uint64),
     ]
 
 
@@ -146,26 +158,26 @@ def config_of(
 class Options(TypedDict, total=False):
     """Keyword options of every collective; see ``rill_options`` in rill.h."""
 
-    algorithm: Optional[str]
-    codec: Optional[str]
-    value_bits: Optional[int]
+    algorithm: Optional[Algorithm]
+    codec: Optional[Codec]
+    value_bits: Optional[ValueBits]
     expected_nnz: int
-    partition: Optional[str]
-    value_scope: Optional[str]
+    partition: Optional[Partition]
+    value_scope: Optional[ValueScope]
     block: int
-    allow_bits: int
+    allow_bits: ValueBits
 
 
 class ReducerOptions(TypedDict, total=False):
     """Keyword options of a reducer; see ``rill_reducer_options`` in rill.h."""
 
-    algorithm: Optional[str]
-    codec: Optional[str]
-    value_bits: Optional[int]
+    algorithm: Optional[Method]
+    codec: Optional[Codec]
+    value_bits: Optional[ValueBits]
     expected_nnz: int
-    partition: Optional[str]
-    value_scope: Optional[str]
-    select: Optional[str]
+    partition: Optional[Partition]
+    value_scope: Optional[ValueScope]
+    select: Optional[Select]
     density: Optional[float]
     k: int
     average: bool
@@ -184,8 +196,8 @@ class ReducerOptions(TypedDict, total=False):
     balance_trigger: float
     sketch_lambda: float
     sketch_rows: int
-    nonfinite: Optional[str]
-    memory: Optional[str]
+    nonfinite: Optional[Nonfinite]
+    memory: Optional[Memory]
     device: int
 
 
@@ -278,6 +290,7 @@ class Stats:
     partition: str
     voided: int
     voided_total: int
+    strangers: int
 
 
 def empty_stats() -> CStats:

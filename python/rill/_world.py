@@ -14,6 +14,7 @@ from ._comm import Comm
 from ._library import RillError
 from ._library import check as _check
 from ._library import lib
+from ._mpi import NATIVE
 from ._structs import config_of
 
 
@@ -31,9 +32,11 @@ def local(
     Each is used by a thread of its own; or one thread (a notebook) uses all of them with the
     non-blocking calls::
 
-        comms = rill.local(4)
-        requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
-        sums = rill.waitall(requests)
+        >>> comms = rill.local(4)
+        >>> vectors = np.eye(4, 1000, dtype=np.float32)
+        >>> requests = [comm.iallreduce(x) for comm, x in zip(comms, vectors)]
+        >>> rill.waitall(requests)[2].indices.tolist()
+        [0, 1, 2, 3]
 
     A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense",
     "s2") goes by messages of rill's own. ``free()`` them one by one, in any order.
@@ -109,7 +112,7 @@ def _make_world() -> Comm:
             return from_group()
         meeting = _rendezvous.meet()
         return _over_ucx(meeting.rank, meeting.ranks, meeting)
-    if not _launch.in_mpi_job() and find_spec("mpi4py") is None:
+    if not _launch.in_mpi_job() and not (NATIVE and find_spec("mpi4py")):
         return local(1)[0]  # alone
     return Comm()
 

@@ -5,6 +5,7 @@
 #include "link/subset.h"
 #include "plan/learn.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,6 +187,9 @@ rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
     if (!stats) return rill__fail(RILL_ERR_ARGUMENT, "rill_comm_stats: stats is NULL");
     rill__stats_copy(stats, &comm->last);
     stats->elapsed_s = rill__clock_seconds(&comm->clock, comm->last_elapsed);
+    const rill__link *link = comm->engine.link;
+    if (link->strangers && stats->size >= offsetof(rill_stats, strangers) + sizeof stats->strangers)
+        stats->strangers = atomic_load_explicit(link->strangers, memory_order_relaxed);
     return RILL_OK;
 }
 

@@ -128,13 +128,16 @@ static void announce(rill_request *r) {
 static void start(rill_request *r) {
     rill__planner *planner = &r->comm->planner;
     rill__task_start(&r->task);
+    r->plan.seq = r->task.seq;
     r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                         rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
     r->ran = 0;
     /* A rank without a key would count calls of this kind differently from then on. */
     rill_status status = r->only_agrees ? RILL_OK : rill__plan_begin(planner, &r->plan);
     r->learning = RILL__LEARN_SKIPS;
-    if (planner->learner && !r->only_agrees && rill__request_counts(r))
+    /* The owner of a range in a reduce_scatter may fail alone: others would learn from the call. */
+    if (planner->learner && !r->only_agrees && rill__request_counts(r) &&
+        r->collective != RILL_REDUCE_SCATTER)
         r->learning = rill__learn_begins(planner, &r->plan, r,
                                          r->blocking && !r->feedback &&
                                              r->task.engine->active == &r->task);

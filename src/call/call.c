@@ -183,7 +183,8 @@ static void call_completed(rill__task *task) {
     r->elapsed = rill__ticks(r->task.engine->link) - r->started;
     r->nnz_out = r->out && !rill__task_failed(&r->task) ? r->out->nnz : 0;
     if (r->only_agrees) return;
-    rill__outcome outcome = {.known = task->status == RILL_OK && r->stats_known,
+    rill__outcome outcome = {.well = task->status == RILL_OK,
+                             .known = r->stats_known,
                              .nnz_sum = task->nnz_sum,
                              .nnz_max = task->nnz_max & RILL__ENTRIES,
                              .skew = r->run.skew,

@@ -10,9 +10,9 @@
  * that fails in another call, and so may not know its size, sends an abort: it reaches those who
  * wait for its word.
  *
- * Non-blocking calls end in another order on each rank, and are known by their number alone: later
- * ones that need more memory are not agreed on; nor are those after an abort, by which ranks may
- * have counted differently. */
+ * Non-blocking calls end in another order on each rank: they count those that ended well up to the
+ * one that they were planned by (plan/plan.h), and later ones that need more memory are not agreed
+ * on. */
 #include "call/call.h"
 
 #include <string.h>
@@ -26,18 +26,13 @@ static rill__commits *commits_of(rill_request *r) {
     return key ? &key->commits : NULL;
 }
 
-/* Known by its number, behind an abort. */
-static bool is_lost_count(const rill_request *r) {
-    return !r->blocking && !r->persistent && r->task.seq > r->task.engine->derailed;
-}
-
 static bool is_first(const rill_request *r, const rill__commits *c) {
     if (r->run.more_memory) return true;
     /* Where a rank can be gone: who completes the call knows that all know what they keep. */
     if (r->plan.algorithm && r->plan.algorithm->keeps_late && r->task.engine->table->failed)
         return true;
     if (c) return !(c->twice & r->plan.way);
-    return !r->blocking && r->plan.call < FIRST_CALLS && !is_lost_count(r);
+    return !r->blocking && r->plan.before < FIRST_CALLS;
 }
 
 /* What all ranks know of the call's size, when it has ended well. */
@@ -115,11 +110,6 @@ rill_status rill__commit_start(rill_request *r) {
 
 rill_status rill__commit_step(rill_request *r) {
     rill_status status = rill__agree_step(&r->task, &r->agree);
-    /* The abort came after this rank had begun to agree, and others may not have. */
-    if (status == RILL_IN_PROGRESS && is_lost_count(r)) {
-        rill__task_let_go(&r->task);
-        status = RILL_OK;
-    }
     if (status != RILL_OK) return status;
     /* The agreement adds up statistics that everybody has; and its messages are not the
      * algorithm's. */

@@ -47,7 +47,8 @@ rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, ri
 
 rill_status rill__run_unbundle(rill__run *run, const rill__message *bundle, size_t *offset,
                                rill__message *message) {
-    return rill__message_next(bundle, &run->outside->task->expect, offset, message);
+    return rill__message_next(bundle, run->outside->task->engine->seal, &run->outside->task->expect,
+                              offset, message);
 }
 
 rill_status rill__run_send_parcel(rill__run *run, int to, int lane, rill__parcel *parcel) {
@@ -62,12 +63,13 @@ rill_status rill__run_send(rill__run *run, int to, int lane, const rill__coding 
 }
 
 rill_status rill__own_message(const rill__parcel *parcel, rill__message *m) {
-    return rill__message_parse(rill__parcel_message(parcel), parcel->bytes, NULL, false, m);
+    return rill__message_parse(rill__parcel_message(parcel), parcel->bytes, 0, NULL, false, m);
 }
 
 rill__part rill__run_decode(rill__run *run, const void *bytes, size_t size) {
     rill__message message;
-    if (rill__run_failed(run) || rill__message_parse(bytes, size, NULL, false, &message) != RILL_OK)
+    if (rill__run_failed(run) ||
+        rill__message_parse(bytes, size, 0, NULL, false, &message) != RILL_OK)
         return rill__part_empty(0, run->dim);
     return rill__run_part(run, &message);
 }

@@ -12,17 +12,28 @@
  * Where a link can tell who has died, survivors go on over the same link (rill_comm_shrink), in a
  * later epoch: tags there are 32768 * epoch higher, and RILL__ANY - epoch is any tag of it.
  * Messages of later epochs, and under two tags of the first, must reach whoever lives even where a
- * rank that has died blocks a way that others use, too: rill__tag_passes. */
+ * rank that has died blocks a way that others use, too: rill__tag_passes.
+ *
+ * A link that strangers can reach has a key of its job. Whoever sends a message puts bits of it in
+ * (the engine in place of what headers begin with, the link itself where there is no header:
+ * rill__tag_bare), and who receives one without them drops it and counts it. */
 #ifndef RILL_LINK_LINK_H
 #define RILL_LINK_LINK_H
 
 #include "core/core.h"
+
+#include <stdatomic.h>
 
 enum { RILL__ANY = -1 }; /* source: whoever comes first; tag: whatever it is (of epoch 0) */
 enum { RILL__EPOCH_TAGS = 32768, RILL__EPOCHS = 65536 };
 /* What survivors tell each other (req/request.h). */
 static inline bool rill__tag_passes(int tag) {
     return tag >= RILL__EPOCH_TAGS || tag == RILL__EPOCH_TAGS - 2 || tag == RILL__EPOCH_TAGS - 3;
+}
+
+/* Messages of links' own, over another link: link_subset.c. */
+static inline bool rill__tag_bare(int tag) {
+    return tag >= 0 && tag % RILL__EPOCH_TAGS == RILL__EPOCH_TAGS - 4;
 }
 
 /* What is known of a rank. It only grows. */
@@ -144,6 +155,9 @@ struct rill__link {
     double
         patience; /* seconds without progress after which a rank asks the others what they are in */
     uint64_t (*ticks)(rill__link *); /* NULL: the processor's counter will do (link/clock.h) */
+    uint64_t key;                    /* of the job; 0: nobody else can send a message */
+    /* Messages without it, which were dropped; NULL: there is no key. */
+    atomic_uint_least64_t *strangers;
     int hosts; /* the communicator's, pretended ones too, from when it has found them; 0 before */
 };
 

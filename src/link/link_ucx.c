@@ -12,8 +12,6 @@ enum { POLLS_BEFORE_LOOK = 256 };
 /* Probes in vain, for a look for strangers. */
 enum { VAIN_BEFORE_STRANGERS = 64 };
 
-enum { TAG_ALLGATHER, TAG_BCAST }; /* of the link itself */
-
 typedef rill__link_ucx own_link;
 
 rill_status rill__ucx_error(ucs_status_t status, const char *call) {
@@ -21,17 +19,43 @@ rill_status rill__ucx_error(ucs_status_t status, const char *call) {
 }
 
 uint64_t rill__link_ucx_strangers(const rill__link *link) {
-    return ((const own_link *)link)->strangers;
+    return atomic_load(&((const own_link *)link)->strangers);
 }
 
 /* ---- tags ------------------------------------------------------------------------------------ */
 
-static inline uint64_t full_tag(const own_link *own, int source, int tag) {
-    return own->key | (uint64_t)source << RILL__UCX_SOURCE_AT | (uint32_t)tag;
+/* 128 bits: 20 and 31 for tags, 64 for what has a header (link/link.h). */
+void rill__ucx_set_key(own_link *own, const uint8_t job[RILL__JOB_KEY]) {
+    uint64_t words[2];
+    _Static_assert(sizeof words == RILL__JOB_KEY, "a key has two words");
+    memcpy(own->job, job, sizeof own->job);
+    memcpy(words, job, sizeof words);
+    own->key = words[0] & RILL__UCX_KEY_MASK;
+    own->pad = words[0] & RILL__UCX_TAG_MASK;
+    own->mix = (words[0] >> 13 & RILL__UCX_TAG_MASK) | 1;
+    own->unmix = own->mix; /* right in its lowest 3 bits; each round doubles these */
+    for (int i = 0; i < 5; i++)
+        own->unmix *= 2 - own->mix * own->unmix;
+    own->link.key = words[1] ? words[1] : 1;
+    own->link.strangers = &own->strangers;
 }
 
-static inline uint64_t inner_tag(const own_link *own, int source, int tag) {
-    return full_tag(own, source, tag) | RILL__UCX_INNER;
+/* One to one, so that no two are alike. */
+uint64_t rill__ucx_inner_tag(const own_link *own, int source, rill__ucx_inner kind, int epoch) {
+    uint64_t what = ((uint64_t)epoch << 2 | kind) * own->mix ^ own->pad;
+    return own->key | (uint64_t)source << RILL__UCX_SOURCE_AT | RILL__UCX_INNER |
+           (what & RILL__UCX_TAG_MASK);
+}
+
+static bool is_inner(const own_link *own, uint64_t tag) {
+    uint64_t what = ((tag ^ own->pad) * own->unmix) & RILL__UCX_TAG_MASK;
+    return (what & 3) <= RILL__UCX_BARE && what >> 2 < RILL__EPOCHS;
+}
+
+static inline uint64_t full_tag(const own_link *own, int source, int tag) {
+    if (rill__tag_bare(tag))
+        return rill__ucx_inner_tag(own, source, RILL__UCX_BARE, tag / RILL__EPOCH_TAGS);
+    return own->key | (uint64_t)source << RILL__UCX_SOURCE_AT | (uint32_t)tag;
 }
 
 static inline int source_of(uint64_t tag) {
@@ -225,17 +249,23 @@ static void drop(own_link *own, rill__ucx_pace pace, uint64_t tag) {
     static char none[1];
     ucs_status_ptr_t pointer = ucp_tag_recv_nbx(own->ways[pace].worker, none, 0, tag, ~UINT64_C(0),
                                                 &plain);
-    own->strangers++;
+    atomic_fetch_add_explicit(&own->strangers, 1, memory_order_relaxed);
     if (pointer && !UCS_PTR_IS_ERR(pointer)) ucp_request_free(pointer);
 }
 
-/* A tag of a stranger differs in a bit of the key: one bit at a time. */
+/* A tag of a stranger differs in a bit of the key, one bit at a time; or it is none of the link's
+ * own. */
 static void look_for_strangers(own_link *own) {
     uint64_t bit = UINT64_C(1) << (RILL__UCX_KEY_AT + own->bit++ % (64 - RILL__UCX_KEY_AT));
+    const uint64_t inner = RILL__UCX_KEY_MASK | RILL__UCX_INNER;
     ucp_tag_recv_info_t info;
-    for (int pace = 0; pace < RILL__UCX_PACES; pace++)
-        if (ucp_tag_probe_nb(own->ways[pace].worker, ~own->key & bit, bit, 0, &info))
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
+        ucp_worker_h worker = own->ways[pace].worker;
+        if (ucp_tag_probe_nb(worker, ~own->key & bit, bit, 0, &info) ||
+            (ucp_tag_probe_nb(worker, own->key | RILL__UCX_INNER, inner, 0, &info) &&
+             !is_inner(own, info.sender_tag)))
             drop(own, (rill__ucx_pace)pace, info.sender_tag);
+    }
 }
 
 /* Fills the arrival: RILL_IN_PROGRESS: it is nobody's. */
@@ -272,7 +302,7 @@ static rill_status probe(rill__link *link, int source, int tag, int tries, rill_
     }
     if (tag > RILL__ANY) {
         mask |= RILL__UCX_TAG_MASK;
-        wanted |= (uint32_t)tag;
+        wanted |= full_tag(own, 0, tag);
         pace = pace_of(tag);
     } else { /* any of an epoch */
         mask |= RILL__UCX_TAG_MASK & ~(uint64_t)(RILL__EPOCH_TAGS - 1);
@@ -281,6 +311,7 @@ static rill_status probe(rill__link *link, int source, int tag, int tries, rill_
     rill_status status = probe_way(own, pace, wanted, mask, tries, arrival);
     if (status == RILL_IN_PROGRESS && tag == RILL__ANY)
         status = probe_way(own, RILL__UCX_CALM, wanted, mask, 1, arrival);
+    if (status == RILL_OK && tag > RILL__ANY) arrival->tag = tag;
     if (status == RILL_IN_PROGRESS && ++own->vain % VAIN_BEFORE_STRANGERS == 0)
         look_for_strangers(own);
     return status;
@@ -347,13 +378,15 @@ rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes
     if (rill__ucx_look(own)) return rill__ucx_lost(own->first_lost);
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int from = (link->rank + i) % link->ranks;
-        status = post_tagged(own, RILL__UCX_FAST, from, inner_tag(own, from, TAG_ALLGATHER),
+        status = post_tagged(own, RILL__UCX_FAST, from,
+                             rill__ucx_inner_tag(own, from, RILL__UCX_ALLGATHER, 0),
                              (char *)all + (size_t)from * bytes, bytes, &own->wires[n++]);
     }
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int to = (link->rank + i) % link->ranks;
-        status = send_tagged(own, RILL__UCX_FAST, to, inner_tag(own, link->rank, TAG_ALLGATHER),
-                             mine, bytes, &own->wires[n++]);
+        status = send_tagged(own, RILL__UCX_FAST, to,
+                             rill__ucx_inner_tag(own, link->rank, RILL__UCX_ALLGATHER, 0), mine,
+                             bytes, &own->wires[n++]);
     }
     if (bytes) memmove((char *)all + (size_t)link->rank * bytes, mine, bytes);
     rill_status waited = wait_all(own, own->wires, n);
@@ -362,7 +395,7 @@ rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes
 
 static rill_status bcast(rill__link *link, void *data, size_t bytes, int root) {
     own_link *own = rill__ucx_of(link);
-    uint64_t tag = inner_tag(own, root, TAG_BCAST);
+    uint64_t tag = rill__ucx_inner_tag(own, root, RILL__UCX_BCAST, 0);
     rill_status status = RILL_OK;
     int n = 0;
     if (rill__ucx_look(own)) return rill__ucx_lost(own->first_lost);

@@ -156,9 +156,7 @@ static rill_status introduce(opening *o, rill_status status) {
                               (int)one->rank, (int)one->ranks, i, b->ranks);
         o->same_host[i] = memcmp(one->host, o->mine->host, sizeof one->host) == 0;
     }
-    memcpy(o->own->job, o->all[0].key, sizeof o->own->job);
-    memcpy(&o->own->key, o->own->job, sizeof o->own->key);
-    o->own->key &= RILL__UCX_KEY_MASK;
+    rill__ucx_set_key(o->own, o->all[0].key);
     return RILL_OK;
 }
 

@@ -19,7 +19,9 @@
 #include <stdatomic.h>
 #include <ucp/api/ucp.h>
 
-/* UCX's 64 bits of a tag: key of the job (20), source (12), of the link itself (1), tag (31). */
+/* UCX's 64 bits of a tag: key of the job (20), source (12), of the link itself (1), tag (31). Where
+ * there is no header behind it (allgather, bcast, rill__tag_bare) the tag is mixed with more of the
+ * key: rill__ucx_mixed in link_ucx.c. */
 enum { RILL__UCX_TAG_BITS = 31, RILL__UCX_SOURCE_AT = 32, RILL__UCX_KEY_AT = 44 };
 #define RILL__UCX_INNER (UINT64_C(1) << RILL__UCX_TAG_BITS)
 #define RILL__UCX_TAG_MASK (RILL__UCX_INNER - 1)
@@ -53,7 +55,8 @@ typedef struct rill__link_ucx {
     rill__ucx_kept *kept; /* of each rank: endpoints of the calm way are made when needed */
     size_t long_from;     /* bytes from which a message waits until its receiver asks for it */
     rill__watch *watch;
-    uint64_t key; /* in place */
+    uint64_t key;             /* in place */
+    uint64_t mix, unmix, pad; /* of the key, too: mix is odd, and unmix undoes it */
     uint8_t job[RILL__JOB_KEY];
     rill__wire *wires; /* room for 2 of each rank: allgather */
     bool *elsewhere;   /* of each rank: on another host, where the fast way handles errors, too */
@@ -67,7 +70,7 @@ typedef struct rill__link_ucx {
     bool has_thread;       /* one that goes on while this rank is not in rill */
     atomic_bool ended;     /* it is to end */
     pthread_t thread;
-    uint64_t strangers;
+    atomic_uint_least64_t strangers;
     unsigned vain; /* probes */
     unsigned bit;  /* of the key, where strangers are looked for next */
     /* Shared memory. */
@@ -107,6 +110,14 @@ static inline void rill__ucx_progress_all(rill__link_ucx *own) {
 extern const rill__link_table rill__ucx_table;
 
 /* ---- link_ucx.c ---- */
+/* The link's own message of that kind in that epoch. */
+typedef enum rill__ucx_inner {
+    RILL__UCX_ALLGATHER,
+    RILL__UCX_BCAST,
+    RILL__UCX_BARE
+} rill__ucx_inner;
+uint64_t rill__ucx_inner_tag(const rill__link_ucx *, int source, rill__ucx_inner, int epoch);
+void rill__ucx_set_key(rill__link_ucx *, const uint8_t job[RILL__JOB_KEY]);
 rill_status rill__ucx_error(ucs_status_t, const char *call);
 /* Each rank gives the others bytes. */
 rill_status rill__ucx_allgather(rill__link *, const void *mine, size_t bytes, void *all);

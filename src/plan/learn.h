@@ -44,7 +44,7 @@ struct rill__learner {
         bool there;
         rill__sample sample;
         int key;
-        uint64_t born, call;
+        uint64_t born;
         unsigned field;
     } pending;
 };
@@ -100,8 +100,9 @@ static inline bool rill__learn_wants_clock(const rill__learner *l) { return l->c
 /* ---- learn_try.c: what else a call could do ---- */
 /* Whether an algorithm has been measured for about such a call. */
 bool rill__learn_measured(const rill__profile *, const rill__algorithm *, const rill__problem *);
-/* The choice for a call has been made: whether the next ones try another algorithm instead. */
-void rill__learn_try(rill__planner *, rill__plan_key *, rill__planned *);
+/* A call has ended, and all ranks know it: whether the next ones of its kind try another algorithm.
+ */
+void rill__learn_try(rill__planner *, const rill__planned *);
 
 /* ---- cache.c: from job to job ---- */
 /* What tells machines apart. */

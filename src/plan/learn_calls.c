@@ -39,7 +39,7 @@ rill__learning rill__learn_begins(rill__planner *planner, const rill__planned *c
     rill__learner *l = planner->learner;
     if (!alone || l->broken || l->busy) return RILL__LEARN_REFUSES;
     const rill__plan_key *k = rill__plan_key_of(planner, c);
-    if (!k || c->call < k->lesson.next) return RILL__LEARN_SKIPS;
+    if (!k || k->ended < k->lesson.next) return RILL__LEARN_SKIPS;
     l->busy = call;
     return RILL__LEARN_TAKES_PART;
 }
@@ -55,7 +55,8 @@ static void take(rill__planner *planner, rill__learner *l, unsigned field) {
     k->lesson.delays = 0;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
     k->lesson.gap = (uint32_t)fmin(2.0 * k->lesson.gap, most);
-    k->lesson.next = l->pending.call + k->lesson.gap;
+    bool tries = k->ended <= k->lesson.trial_ends; /* also the call that tells of the last */
+    k->lesson.next = tries ? 0 : k->ended + k->lesson.gap - 1;
     l->seconds += seconds * k->lesson.gap;
     l->pending.sample.seconds = seconds;
     rill__learn(l, &l->pending.sample);
@@ -89,7 +90,6 @@ static void expect(rill__planner *planner, rill__learner *l, const rill__planned
     l->calls++;
     l->pending.key = c->key;
     l->pending.born = c->key_born;
-    l->pending.call = c->call;
     l->pending.sample.algorithm = c->algorithm;
     l->pending.sample.problem = seen_problem(c, o);
     l->pending.field = rill__learn_field(seconds);
@@ -107,4 +107,5 @@ void rill__learn_ends(rill__planner *planner, const rill__planned *c, const rill
     if (lesson->field != RILL__LEARN_NOTHING && l->pending.there) take(planner, l, lesson->field);
     l->pending.there = false;
     if (lesson->seasoned && o->known) expect(planner, l, c, o, lesson->seconds);
+    rill__learn_try(planner, c);
 }

@@ -1,7 +1,7 @@
 /* What else a call could do. Constants that calls follow say most of the algorithms that calls take;
  * the others may be faster than they say. So a kind of calls tries those that could be: two calls
- * of each, of which the second is measured, since the first finds no memory of its own. It is the
- * same on all ranks: what it goes by is the number of the call and what all have learned. */
+ * of each, of which the second is measured, since the first finds no memory of its own. What is tried
+ * changes only at the end of a call that all ranks have agreed on, so all try the same. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #define WORTH_A_TRY 2.0 /* times the best that an algorithm may be expected to take */
 #define SHARE 0.1       /* of the time of all calls that trials may take, */
 #define AT_FIRST 0.05   /* and these seconds */
-enum { TRY = 2, REST = 2, MOST_TRIALS = 16, MOST_WAITS = 20 };
+enum { TRY = 2, REST = 2, MOST_TRIALS = 16, MOST_WAITS = 16 };
 
 bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {
@@ -20,9 +20,9 @@ bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a
     return false;
 }
 
-static void look_later(rill__plan_key *k, const rill__planned *c) {
-    uint32_t wait = k->waits < MOST_WAITS ? k->waits++ : MOST_WAITS;
-    k->look = c->call + (UINT64_C(4) << wait);
+static void look_later(rill__plan_key *k) {
+    uint32_t wait = k->lesson.waits < MOST_WAITS ? k->lesson.waits++ : MOST_WAITS;
+    k->lesson.rest = k->lesson.calls + (4u << wait);
 }
 
 /* The fastest that is not known here. */
@@ -38,34 +38,27 @@ static bool find(const rill__planner *planner, const rill__planned *c, rill__can
     return found->algorithm != NULL;
 }
 
-void rill__learn_try(rill__planner *planner, rill__plan_key *k, rill__planned *c) {
+void rill__learn_try(rill__planner *planner, const rill__planned *c) {
     rill__learner *l = planner->learner;
+    rill__plan_key *k = rill__plan_key_of(planner, c);
     rill__candidate other;
-    bool tried = k->trying;
-    k->trying = false;
-    if (c->settings.algorithm || !c->blocking || k->trials >= MOST_TRIALS) {
-        k->look = UINT64_MAX;
+    if (!k || c->settings.algorithm) return;
+    k->lesson.calls++;
+    if (k->lesson.calls < k->lesson.rest || k->lesson.trials >= MOST_TRIALS) return;
+    if (!rill__learn_measured(c->settings.profile, c->algorithm, &c->problem)) return;
+    if (!find(planner, c, &other)) {
+        look_later(k);
         return;
     }
-    if (tried) { /* what it took is known after the next call */
-        k->look = c->call + REST;
-        return;
-    }
-    if (c->call < k->look && k->look != UINT64_MAX) return; /* constants have changed, no more */
-    if (!rill__learn_measured(c->settings.profile, c->algorithm, &c->problem)) {
-        look_later(k, c);
-        return;
-    }
-    k->look = UINT64_MAX;
-    if (!find(planner, c, &other)) return;
     double cost = TRY * other.time;
     if (l->tried + cost > SHARE * l->seconds + AT_FIRST) {
-        look_later(k, c);
+        look_later(k);
         return;
     }
     l->tried += cost;
-    k->trials++;
-    k->trying = true;
-    k->look = c->call + TRY;
-    rill__plan_take(planner, c, &other);
+    k->lesson.trials++;
+    k->lesson.trial = other.algorithm;
+    k->lesson.trial_ends = k->ended + TRY;
+    k->lesson.rest = k->lesson.calls + TRY + REST; /* what it took is known after the next call */
+    k->lesson.next = 0;
 }

@@ -5,29 +5,42 @@
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
+enum { FIRST = 2 };                                     /* calls that are counted */
+static const uint64_t NOBODYS = 0, UNUSED = UINT64_MAX; /* births */
+
 static bool matches(const rill__plan_key *k, const rill__planned *c) {
     return k && k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
-           k->op == c->op_hash;
+           k->op == c->op_hash && k->born != UNUSED;
 }
 
 static void join(rill__plan_key *k, rill__planned *c) {
     c->key_born = k->born;
-    c->call = k->calls++;
-    c->blocking_before = k->blocking;
-    k->blocking += c->blocking;
+    c->previous = k->newest;
+    c->next = NULL;
+    if (k->newest) k->newest->next = c;
+    else k->first = c;
+    k->newest = c;
 }
 
-/* All ranks call in the same order, so that all evict the same key. */
+static void leave(rill__plan_key *k, rill__planned *c) {
+    if (c->previous) c->previous->next = c->next;
+    else k->first = c->next;
+    if (c->next) c->next->previous = c->previous;
+    else k->newest = c->previous;
+    if (k->since == UINT64_MAX && !k->first) k->born = UNUSED; /* no other rank need have it */
+}
+
+/* All ranks have had the same calls that ended well, so that all give up the same key. */
 static int find_key(const rill__planner *planner, const rill__planned *c) {
-    int oldest = 0;
-    uint64_t born = UINT64_MAX;
+    int unused = -1, oldest = 0;
+    uint64_t since = UINT64_MAX;
     for (int i = 0; i < RILL__PLAN_KEYS; i++) {
         const rill__plan_key *k = planner->keys[i];
-        if (!k) return i;
         if (matches(k, c)) return i;
-        if (k->born < born) oldest = i, born = k->born;
+        if (!k || k->born == UNUSED) unused = unused < 0 ? i : unused;
+        else if (k->since < since) oldest = i, since = k->since;
     }
-    return oldest;
+    return unused < 0 ? oldest : unused;
 }
 
 void rill__planner_forget(rill__planner *planner) {
@@ -40,22 +53,66 @@ void rill__planner_forget(rill__planner *planner) {
 rill_status rill__plan_begin(rill__planner *planner, rill__planned *c) {
     if (!matches(planner->keys[planner->recent], c)) planner->recent = find_key(planner, c);
     c->key = planner->recent;
+    c->before = 0;
     rill__plan_key *k = planner->keys[c->key];
     if (matches(k, c)) {
         join(k, c);
         return RILL_OK;
     }
-    c->key_born = 0; /* nobody's */
+    c->key_born = NOBODYS;
     if (!k) k = planner->keys[c->key] = rill__malloc(sizeof *k);
     if (!k) return rill__fail(RILL_ERR_MEMORY, "out of memory for the planning of a call");
     memset(k, 0, sizeof *k);
     k->born = ++planner->births;
+    k->since = UINT64_MAX;
     k->collective = c->collective;
     k->type = c->type;
     k->dim = c->dim;
     k->op = c->op_hash;
     join(k, c);
     return RILL_OK;
+}
+
+/* ---- what a call goes by --------------------------------------------------------------------- */
+
+static bool may_go_by(const rill__planned *c, uint64_t seq, bool blocking) {
+    return blocking ? seq < c->seq : seq + RILL__PLAN_LAG <= c->seq;
+}
+
+static bool must_wait(const rill__plan_key *k, const rill__planned *c) {
+    for (const rill__planned *o = k->first; o != c; o = o->next)
+        if (may_go_by(c, o->seq, o->blocking)) return true;
+    return false;
+}
+
+static bool is_newer(const rill__observed *a, const rill__observed *b) {
+    return a->ended && (!b->ended || a->seq > b->seq);
+}
+
+static const rill__observed *newest_for(const rill__plan_key *k, const rill__planned *c) {
+    const rill__observed *best = &k->last;
+    for (int i = 0; k->kept && i < 2 * RILL__PLAN_LAG; i++) {
+        const rill__observed *o = &k->recent[i];
+        if (is_newer(o, best) && may_go_by(c, o->seq, o->blocking)) best = o;
+    }
+    return best;
+}
+
+/* Whoever is not planned yet is less than RILL__PLAN_LAG behind a call that has ended: what leaves
+ * its place here is old enough for all. */
+static void keep_recent(rill__plan_key *k, const rill__observed *seen) {
+    rill__observed *place = &k->recent[seen->seq % (2 * RILL__PLAN_LAG)];
+    if (is_newer(place, &k->last)) k->last = *place;
+    k->kept += !place->ended;
+    *place = *seen;
+}
+
+/* Everybody who comes later goes by this one, or a later one. */
+static void keep_last(rill__plan_key *k, const rill__observed *seen) {
+    k->last = *seen;
+    if (!k->kept) return;
+    memset(k->recent, 0, sizeof k->recent);
+    k->kept = 0;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -69,19 +126,28 @@ static rill__problem problem_of(const rill__planner *planner, const rill__planne
     return p;
 }
 
-static bool close_to(uint64_t a, uint64_t b) {
-    uint64_t more = rill__max_u64(a, b);
-    return more - rill__min_u64(a, b) <= more / 32;
+/* To six digits of base 2: the choice stands while its grounds hardly change. */
+static uint64_t rounded(uint64_t n) {
+    if (n < 64) return n;
+    int digits = 63 - __builtin_clzll(n) - 5;
+    uint64_t half = UINT64_C(1) << (digits - 1);
+    return (n > UINT64_MAX - half ? n : n + half) >> digits << digits;
 }
 
-/* Estimates cost more than a small call: the choice stands while its grounds do. */
-static bool still_good(const rill__plan_key *k, const rill__observed *seen,
+static rill__observed grounds_of(const rill__observed *seen) {
+    return (rill__observed){.known = seen->known,
+                            .nnz_sum = rounded(seen->nnz_sum),
+                            .nnz_max = rounded(seen->nnz_max),
+                            .result = rounded(seen->result),
+                            .skew = floor(seen->skew * 16 + 0.5) / 16};
+}
+
+static bool still_good(const rill__plan_key *k, const rill__observed *grounds,
                        const rill__planned *c) {
-    return k->chosen && k->chosen_from.known == seen->known &&
-           close_to(k->chosen_from.nnz_sum, seen->nnz_sum) &&
-           close_to(k->chosen_from.nnz_max, seen->nnz_max) &&
-           close_to(k->chosen_from.result, seen->result) &&
-           fabs(k->chosen_from.skew - seen->skew) <= 0.1 * seen->skew &&
+    return k->chosen && k->chosen_from.known == grounds->known &&
+           k->chosen_from.nnz_sum == grounds->nnz_sum &&
+           k->chosen_from.nnz_max == grounds->nnz_max && k->chosen_from.result == grounds->result &&
+           k->chosen_from.skew == grounds->skew && k->chosen_k == c->k &&
            k->chosen_for.algorithm == c->settings.algorithm &&
            k->chosen_for.expected_nnz == c->settings.expected_nnz &&
            k->chosen_for.partition == c->settings.partition && k->problem.block == c->block &&
@@ -102,10 +168,17 @@ static const rill__profile *profile_for(const rill__planner *planner, const rill
     return c->reducer && c->kept ? c->kept : &planner->profile;
 }
 
-/* Something was learned since, or there is something to try; a trial goes on. */
+/* What calls of its kind try now; NULL: nothing. */
+static const rill__algorithm *trial_of(const rill__planner *planner, const rill__planned *c) {
+    const rill__plan_key *k = rill__plan_key_of(planner, c);
+    bool tries = k && c->blocking && learns(planner, c) && k->ended < k->lesson.trial_ends;
+    return tries ? k->lesson.trial : NULL;
+}
+
+/* Something was learned since, or is tried, or is not tried any more. */
 static bool is_old(const rill__planner *planner, const rill__plan_key *k, const rill__planned *c) {
-    if (!learns(planner, c)) return false;
-    return (k->version != planner->learner->version && !k->trying) || c->call >= k->look;
+    return learns(planner, c) &&
+           (k->version != planner->learner->version || k->chosen_trial != trial_of(planner, c));
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
@@ -163,8 +236,11 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
         if (why) return cannot_serve(best.algorithm, why);
         best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
     } else {
+        const rill__algorithm *trial = trial_of(planner, c);
         for (int i = 0; rill__plan_next(planner, &c->settings, &p, &i, &next);)
-            if (rill__plan_prefers(c->settings.profile, &next, &best)) best = next;
+            if (next.algorithm == trial || ((!trial || best.algorithm != trial) &&
+                                            rill__plan_prefers(c->settings.profile, &next, &best)))
+                best = next;
     }
     if (!best.algorithm)
         return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
@@ -172,24 +248,23 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
     return RILL_OK;
 }
 
-/* The last choice for the key, or a new one that becomes it. Only calls that are planned in order
- * may come here: what an earlier call left behind must be the same on all ranks, and agreements end
- * in another order on each. */
-static rill_status choose_in_order(rill__planner *planner, rill__planned *c,
-                                   const rill__observed *seen) {
-    rill__plan_key *k = rill__plan_key_of(planner, c);
-    if (!k) return rill__plan_choose(planner, c, seen);
+/* The last choice for the key where it was made from the same, else a new one. */
+static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill__planned *c,
+                                const rill__observed *seen) {
     c->settings.profile = profile_for(planner, c);
-    if (!still_good(k, seen, c) || is_old(planner, k, c)) {
-        RILL_TRY(rill__plan_choose(planner, c, seen));
+    if (!k || !still_good(k, seen, c) || is_old(planner, k, c)) {
+        rill__observed grounds = grounds_of(seen);
+        RILL_TRY(rill__plan_choose(planner, c, &grounds));
+        if (!k) return RILL_OK;
         if (learns(planner, c)) {
             k->version = planner->learner->version;
-            rill__learn_try(planner, k, c);
+            k->chosen_trial = trial_of(planner, c);
         }
         k->chosen = c->algorithm;
         k->chosen_hash = c->algorithm_hash;
         k->chosen_from = *seen;
         k->chosen_for = c->settings;
+        k->chosen_k = c->k;
         k->problem = c->problem;
         k->choice = c->choice;
         k->way = c->way;
@@ -212,30 +287,15 @@ rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status 
     static const rill__observed nothing = {0};
     const rill__observed *seen = &nothing;
     c->spread = NULL;
-    if (k && !k->broken) {
-        if (k->planned != c->call || k->over < c->blocking_before) return RILL__PLAN_WAITS;
-        int slot = (int)(c->call % RILL__PLAN_LAG);
-        if (k->slot[slot].pending) {
-            if (!k->slot[slot].done) return RILL__PLAN_WAITS;
-            rill__observed *old = &k->slot[slot].observed;
-            if (old->known && (!k->last.known || old->call > k->last.call)) {
-                if (old->skew == 0) old->skew = k->last.skew;
-                k->last = *old;
-            }
-        }
-        k->slot[slot].pending = !c->blocking;
-        k->slot[slot].done = false;
-        k->planned++;
-        seen = &k->last;
+    if (k) {
+        if (must_wait(k, c)) return RILL__PLAN_WAITS;
+        seen = newest_for(k, c);
+        c->before = seen->ended ? seen->before : 0;
+        c->skew = seen->skew;
         /* Other bounds can mean other rounding: what a call finds here must not depend on when
          * calls in flight complete, nor the steps of a reducer on what came before its checkpoint.
          */
         if (k->spread.entries && c->blocking && !c->reducer) c->spread = &k->spread;
-    } else if (k && c->blocking) {
-        /* Other ranks may have planned that call before they heard of its failure, and go on from
-         * what the last blocking call has left, which all have alike: so does this one. */
-        seen = &k->last;
-        if (k->spread.entries && !c->reducer) c->spread = &k->spread;
     }
     rill__observed selected;
     if (!seen->known && c->reducer) { /* all ranks know how much a reducer selects */
@@ -245,7 +305,7 @@ rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status 
         seen = &selected;
     }
     if (!seen->known && !c->settings.algorithm) return RILL__PLAN_ASKS;
-    *status = choose_in_order(planner, c, seen);
+    *status = choose_again(planner, k, c, seen);
     return *status == RILL_OK ? RILL__PLAN_READY : RILL__PLAN_FAILS;
 }
 
@@ -259,27 +319,25 @@ static void keep_spread(rill__spread *spread, const rill_stream *out) {
     spread->at[RILL__SPREAD] = out->dim;
 }
 
-void rill__plan_end(rill__planner *planner, const rill__planned *c, const rill__outcome *o) {
+void rill__plan_end(rill__planner *planner, rill__planned *c, const rill__outcome *o) {
     rill__plan_key *k = rill__plan_key_of(planner, c);
     if (!k) return;
-    k->over += c->blocking;
-    if (k->planned <= c->call) k->broken = true; /* it failed before it was planned */
-    int slot = (int)(c->call % RILL__PLAN_LAG);
-    rill__observed *seen = &k->last;
-    if (c->blocking) {
-        if (!o->known) return;
-    } else {
-        if (!k->slot[slot].pending) return;
-        seen = &k->slot[slot].observed;
-        k->slot[slot].done = true;
-    }
+    if (o->well && c->seq < k->since) k->since = c->seq;
+    leave(k, c);
+    if (!o->well) return;
+    k->ended += c->blocking;
     bool counts = c->collective == RILL_ALLREDUCE && o->out && o->out->form != RILL__DENSE;
-    seen->known = o->known;
-    seen->call = c->call;
-    seen->nnz_sum = o->nnz_sum;
-    seen->nnz_max = o->nnz_max;
-    seen->result = counts ? o->nnz_out : 0;
-    if (!c->blocking || o->skew > 0) seen->skew = o->skew;
+    rill__observed seen = {.known = o->known,
+                           .ended = true,
+                           .blocking = c->blocking,
+                           .before = c->blocking || c->before == FIRST ? c->before : c->before + 1,
+                           .seq = c->seq,
+                           .nnz_sum = o->nnz_sum,
+                           .nnz_max = o->nnz_max,
+                           .result = counts ? o->nnz_out : 0,
+                           .skew = o->skew > 0 ? o->skew : c->skew};
+    if (c->blocking && (!k->first || k->first->seq > c->seq)) keep_last(k, &seen);
+    else keep_recent(k, &seen);
     if (c->blocking && counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
         c->problem.partition == RILL__BALANCED)
         keep_spread(&k->spread, o->out);

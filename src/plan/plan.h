@@ -2,10 +2,13 @@
  *
  * Every rank must choose alike, so it sees only agreed values. Statistics of a call (entries of all
  * ranks, of the result) travel with its messages and are the same everywhere when it completes; but
- * non-blocking calls complete on different ranks at different times. So a call is planned in the
- * order of starts, and from: the last blocking call before it, or the call RILL__PLAN_LAG earlier,
- * for whose completion it waits. With several threads a blocking call may still be under way when
- * the next one starts, on one rank and not on another: that waits, too. */
+ * non-blocking calls complete on different ranks at different times. So a call goes by the newest
+ * one of its kind that ended well, among the blocking ones before it and those whose number, in the
+ * order of all calls, is RILL__PLAN_LAG lower or more; it waits until none of these is under way.
+ *
+ * A call that failed leaves nothing: ranks may not even know that it was of this kind, and hear of
+ * its failure before or after they planned it. For the same reason a choice is a function of what
+ * the call goes by, and not of choices before it. */
 #ifndef RILL_PLAN_PLAN_H
 #define RILL_PLAN_PLAN_H
 
@@ -42,32 +45,34 @@ typedef struct rill__commits {
 
 typedef struct rill__observed {
     bool known;
-    uint64_t call;
+    bool ended, blocking; /* there was a call, which ended well; and its caller waited in it */
+    int before;           /* non-blocking ones that ended well up to it, as far as it could see; not
+                             over 2 */
+    uint64_t seq;         /* its number */
     uint64_t nnz_sum, nnz_max;
     uint64_t result; /* 0: not known (dense, or on some ranks only) */
     double skew;     /* of equal ranges of the result; 0: not known */
 } rill__observed;
 
 /* Calls of one kind. */
+typedef struct rill__planned rill__planned;
 typedef struct rill__plan_key {
     uint64_t born;
     rill_collective collective;
     rill_type type;
     uint64_t dim;
     uint32_t op;
-    uint64_t calls, planned; /* started; planned so far */
-    uint64_t blocking, over; /* blocking ones that were started; and that are complete */
-    bool broken;             /* a call failed before it was planned: nobody waits for another */
-    rill__commits commits;   /* of blocking ones */
-    rill__observed last;
+    uint64_t since; /* the first of its calls that ended well; UINT64_MAX: none has */
+    rill__planned *first, *newest; /* calls that are not over, in the order of their numbers */
+    rill__commits commits;         /* of blocking ones */
+    rill__observed last;           /* what all calls to come may go by, */
+    int kept;                      /* and newer ones, each in the place of its number */
+    rill__observed recent[2 * RILL__PLAN_LAG];
     rill__spread spread; /* of the last result of a blocking call with balanced bounds */
-    struct {
-        bool pending, done;
-        rill__observed observed;
-    } slot[RILL__PLAN_LAG];
-    /* the last choice, and what it was made from */
+    /* the last choice, and what it was made from: estimates cost more than a small call */
     rill__observed chosen_from;
     rill__settings chosen_for;
+    uint64_t chosen_k;
     const rill__algorithm *chosen;
     uint16_t chosen_hash;
     rill__problem problem;
@@ -75,17 +80,19 @@ typedef struct rill__plan_key {
     uint64_t way;
     double predicted;
     /* what is learned of it (plan/learn.h) */
-    uint64_t version; /* of what the choice was made with */
-    uint64_t look;    /* the call with which it is looked at again, though nothing has changed */
-    uint32_t waits;   /* how often it was for nothing */
-    uint32_t trials;
-    bool trying; /* the choice is for a few calls, to see what they take */
-    struct {
+    uint64_t version;                    /* of what the choice was made with, */
+    const rill__algorithm *chosen_trial; /* and what was tried then */
+    uint64_t ended;                      /* blocking calls that ended well */
+    struct {                             /* changes only where calls end with all ranks agreed */
         const rill__algorithm *algorithm;
         uint64_t way;
-        uint32_t delays; /* times in a row that spoke of these only */
-        uint32_t gap;    /* from a call that is measured to the next, */
-        uint64_t next;   /* which is this one */
+        uint32_t delays;              /* times in a row that spoke of these only */
+        uint32_t gap;                 /* calls from one that is measured to the next, */
+        uint64_t next;                /* which is this one of those that end well */
+        const rill__algorithm *trial; /* that calls take to see what it takes; NULL: none */
+        uint64_t trial_ends;          /* with this one of those that end well */
+        uint32_t calls, rest; /* that were agreed on, and with which one to think of a trial */
+        uint32_t trials, waits;
     } lesson;
 } rill__plan_key;
 
@@ -138,7 +145,7 @@ bool rill__plan_next(const rill__planner *, const rill__settings *, const rill__
                      rill__candidate *);
 
 /* A call as the planner sees it. */
-typedef struct rill__planned {
+struct rill__planned {
     /* told at its start */
     rill__settings settings;
     rill_collective collective;
@@ -152,9 +159,14 @@ typedef struct rill__planned {
     bool reducer;              /* where it is one's call */
     const rill__profile *kept; /* of the reducer, from a checkpoint; NULL: the planner's */
     bool blocking;
-    /* where its statistics go, and which call of that kind it is */
+    uint64_t seq; /* its number among all calls */
+    /* where its statistics go, and who is under way there with it */
     int key;
-    uint64_t key_born, call, blocking_before;
+    uint64_t key_born;
+    rill__planned *previous, *next;
+    /* of the call that it goes by */
+    int before; /* non-blocking calls that ended well up to there; not over 2 */
+    double skew;
     /* what was chosen */
     const rill__algorithm *algorithm;
     uint16_t algorithm_hash;
@@ -165,18 +177,19 @@ typedef struct rill__planned {
     uint64_t way;
     double predicted;
     const rill__spread *spread; /* of the last result, where the call may go by it; else NULL */
-} rill__planned;
+};
 
 /* How a call ended. */
 typedef struct rill__outcome {
-    bool known; /* it ended well, and nnz_sum and nnz_max are those of all ranks */
+    bool well;
+    bool known; /* nnz_sum and nnz_max are those of all ranks */
     uint64_t nnz_sum, nnz_max;
     double skew;
     const rill_stream *out; /* NULL: this rank has none */
     uint64_t nnz_out;
 } rill__outcome;
 
-/* At the start of a call: its key and number. RILL_ERR_MEMORY: it has none. */
+/* At the start of a call: its key. RILL_ERR_MEMORY: it has none. */
 rill_status rill__plan_begin(rill__planner *, rill__planned *);
 /* The key of a call; NULL: it has none, or none any more. */
 static inline rill__plan_key *rill__plan_key_of(const rill__planner *planner,
@@ -197,6 +210,6 @@ typedef enum rill__planning {
 rill__planning rill__plan(rill__planner *, rill__planned *, rill_status *);
 rill_status rill__plan_choose(rill__planner *, rill__planned *, const rill__observed *);
 /* When a call is complete. */
-void rill__plan_end(rill__planner *, const rill__planned *, const rill__outcome *);
+void rill__plan_end(rill__planner *, rill__planned *, const rill__outcome *);
 
 #endif

@@ -21,7 +21,7 @@ rill_status rill__agree_reserve(rill__task *task) {
     /* The words, and in each round a message to send and one to receive, or a failure's text. */
     size_t bytes = sizeof(rill__header) +
                    rill__max_u64(sizeof task->error, ARGS * sizeof(uint64_t));
-    return rill__parcels_reserve(task->engine, 2 * rounds + 1, bytes);
+    return rill__parcels_reserve(task, 2 * rounds + 1, bytes);
 }
 
 static rill_status send(rill__task *task, rill__agree *a, int peer) {

@@ -7,10 +7,7 @@
 #include <string.h>
 
 void rill__call_header_at(const rill__task *task, rill__header *h) {
-    h->magic = RILL__MAGIC;
-    h->version = RILL__VERSION;
-    h->layout = RILL__LAYOUT_LONG;
-    h->form = 0;
+    memcpy(h, &task->engine->seal, sizeof task->engine->seal); /* layout and form: 0 */
     h->type = (uint8_t)task->shape.type;
     h->index_bytes = (uint8_t)task->shape.index_bytes;
     h->index_codec = h->value_codec = 0;

@@ -18,6 +18,7 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->rank = link->rank;
     engine->size = link->ranks;
     engine->threaded = link->threads;
+    engine->seal = link->key ? link->key & RILL__SEAL_MASK : RILL__SEAL;
     for (int i = 0; i < RILL__REMEMBERED; i++)
         engine->past[i].seq = UINT64_MAX;
     engine->sent = rill__calloc((size_t)engine->size, sizeof *engine->sent);
@@ -27,7 +28,7 @@ rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
         pthread_mutex_init(&engine->lock, NULL) != 0)
         return rill__fail(RILL_ERR_MEMORY, "out of memory for a communicator");
     engine->tag_calls = RILL__TAG_NOTE / RILL__LANES;
-    engine->derailed = engine->left_from = UINT64_MAX;
+    engine->left_from = UINT64_MAX;
     RILL_TRY(rill__peers_reserve(engine));
     return rill__notes_reserve(engine);
 }
@@ -106,13 +107,18 @@ bool rill__sends_done(rill__task *task) {
     return task->sends.n == 0;
 }
 
-static void complete(rill__engine *engine, rill__task *task) {
-    if (task->posted.parcel) rill__cancel_posted(task);
-    while (task->held) {
-        rill__parcel *parcel = task->held;
-        task->held = parcel->next;
+static inline void give_back(rill__engine *engine, rill__parcel **list) {
+    while (*list) {
+        rill__parcel *parcel = *list;
+        *list = parcel->next;
         rill__parcel_return(engine, parcel);
     }
+}
+
+static void complete(rill__engine *engine, rill__task *task) {
+    if (task->posted.parcel) rill__cancel_posted(task);
+    give_back(engine, &task->held);
+    give_back(engine, &task->spare);
     task->life = task->ending ? RILL__ENDING : RILL__COMPLETE;
     engine->past[task->seq % RILL__REMEMBERED] = task->expect;
     if (task->completed) task->completed(task);

@@ -32,17 +32,24 @@ static rill_status post_short(rill__task *task, int source) {
     return RILL_OK;
 }
 
-rill_status rill__test_posted(rill__task *task, int tests, rill__transfer *t) {
+/* What has failed has ended. No rank sends a longer message there. */
+static __attribute__((noinline)) rill_status failed_posted(rill__task *task, rill_status status) {
+    task->posted.parcel = NULL;
+    if (status != RILL_ERR_MESSAGE || !task->engine->link->key) return status;
+    task->engine->received[task->posted.peer]++;
+    rill__count_stranger(task->engine, task->posted.peer);
+    return RILL_IN_PROGRESS;
+}
+
+static inline __attribute__((always_inline)) rill_status test_posted(rill__task *task, int tests,
+                                                                     rill__transfer *t) {
     rill__engine *engine = task->engine;
     size_t bytes = 0;
     rill_status status = RILL_IN_PROGRESS;
     for (; status == RILL_IN_PROGRESS && tests; tests--)
         status = engine->table->test(engine->link, &task->posted.wire, &bytes);
     if (status == RILL_IN_PROGRESS) return status;
-    if (status != RILL_OK) {
-        task->posted.parcel = NULL; /* that has ended it */
-        return status;
-    }
+    if (status != RILL_OK) return failed_posted(task, status);
     t->wire.word = 0;
     t->parcel = task->posted.parcel;
     t->parcel->bytes = bytes;
@@ -52,6 +59,10 @@ rill_status rill__test_posted(rill__task *task, int tests, rill__transfer *t) {
     task->posted.parcel = NULL;
     engine->received[t->peer]++;
     return RILL_OK;
+}
+
+rill_status rill__test_posted(rill__task *task, int tests, rill__transfer *t) {
+    return test_posted(task, tests, t);
 }
 
 void rill__cancel_posted(rill__task *task) {
@@ -71,7 +82,7 @@ rill_status rill__exchange_receive(rill__task *task, int source, bool short_like
         if (!task->posted.parcel && short_likely && !task->receives.n && !task->engine->early)
             RILL_TRY(post_short(task, source));
         if (!task->posted.parcel) break;
-        status = rill__test_posted(task, task->engine->alone ? SPINS : 1, &t);
+        status = test_posted(task, task->engine->alone ? SPINS : 1, &t);
         if (status < 0) return status;
         if (status == RILL_IN_PROGRESS) break;
         if (rill__take_in(task, &t, message, parcel, NULL)) return RILL_OK;

@@ -56,11 +56,10 @@ static rill_status drain_together(rill__engine *engine) {
     rill_status status = RILL_OK;
     rill__refuse_calls(engine);
     for (int step = 0; step < 2 && status == RILL_OK; step++) {
-        rill__header header = {.magic = RILL__MAGIC,
-                               .version = RILL__VERSION,
-                               .form = RILL__M_FAREWELL,
+        rill__header header = {.form = RILL__M_FAREWELL,
                                .first = (uint64_t)step,
                                .dim = UINT64_MAX};
+        rill__header_seal(&header, engine->seal);
         engine->closing = step == 1;
         rill__send_note(engine, &header, "");
         while (status == RILL_OK && !all_said(engine, step) && !engine->peers.revoked)
@@ -82,11 +81,8 @@ static rill_status drain_together(rill__engine *engine) {
 static void leave_alone(rill__engine *engine) {
     rill__lock(engine);
     engine->leaving = engine->closing = true;
-    rill__header header = {.magic = RILL__MAGIC,
-                           .version = RILL__VERSION,
-                           .form = RILL__M_FAREWELL,
-                           .seq = engine->seq,
-                           .dim = UINT64_MAX};
+    rill__header header = {.form = RILL__M_FAREWELL, .seq = engine->seq, .dim = UINT64_MAX};
+    rill__header_seal(&header, engine->seal);
     rill__send_note(engine, &header, "");
     engine->table->leave(engine->link);
     rill__orphans_done(engine);

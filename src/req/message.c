@@ -60,8 +60,6 @@ static uint64_t encode_numbers(const rill__coding *coding, const rill__part *par
 
 size_t rill__message_encode(rill__header *h, rill__shape shape, const rill__coding *coding,
                             const rill__part *part, void *out) {
-    h->magic = RILL__MAGIC;
-    h->version = RILL__VERSION;
     h->layout = (uint8_t)rill__layout_for(h, part->n);
     h->type = (uint8_t)shape.type;
     h->index_bytes = (uint8_t)shape.index_bytes;
@@ -105,9 +103,11 @@ static const char *broken_values(const rill__header *h) {
 }
 
 /* Fields and sizes; the payload's contents are for their own decoders. */
-static const char *broken_field(const rill__header *h) {
-    if (h->magic != RILL__MAGIC) return "not a rill message";
-    if (h->version != RILL__VERSION) return "unknown version";
+static const char *broken_field(const rill__header *h, uint64_t seal) {
+    rill__header ours;
+    rill__header_seal(&ours, seal);
+    if (seal && h->magic != ours.magic) return "not a rill message";
+    if (seal && h->version != ours.version) return "unknown version";
     if (h->layout > RILL__LAYOUT_WORDS) return "unknown layout";
     if (h->form > RILL__M_PING) return "unknown form";
     if (h->layout != RILL__LAYOUT_LONG && !rill__form_has_entries(h->form) &&
@@ -194,11 +194,11 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
 
 /* The usual message, whole, expected, sparse and raw: all of what the checks above would find
  * right. Branches that always go the same way cost less than to compute with each answer. */
-static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) {
-    bool kind = h->magic == RILL__MAGIC && h->version == RILL__VERSION &&
-                h->layout <= RILL__LAYOUT_WORDS && h->form == RILL__M_SPARSE &&
-                h->index_codec == RAW && h->value_codec == RAW && h->status == 0 &&
-                h->flags <= RILL__FLAGS && h->tells <= RILL__TELLS_WORDS;
+static bool is_usual(const rill__header *h, uint64_t start, uint64_t seal, size_t size,
+                     const rill__expect *e) {
+    bool kind = !((start ^ seal) & RILL__SEAL_MASK) && h->layout <= RILL__LAYOUT_WORDS &&
+                h->form == RILL__M_SPARSE && h->index_codec == RAW && h->value_codec == RAW &&
+                h->status == 0 && h->flags <= RILL__FLAGS && h->tells <= RILL__TELLS_WORDS;
     bool call = h->type == e->type && h->collective == e->collective && h->op == e->op &&
                 h->algorithm == e->algorithm && h->memory == e->memory &&
                 h->arguments == e->arguments && h->seq == e->seq && h->dim == e->dim &&
@@ -210,14 +210,23 @@ static bool is_usual(const rill__header *h, size_t size, const rill__expect *e) 
            h->value_size == values && size == rill__header_bytes(h) + indices + values;
 }
 
-rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *expect,
-                                bool partial, rill__message *message) {
+bool rill__message_strange(const void *bytes, size_t size, uint64_t seal) {
+    uint64_t start;
+    if (size < RILL__BARE_BYTES) return true;
+    memcpy(&start, bytes, sizeof start);
+    return ((start ^ seal) & RILL__SEAL_MASK) != 0;
+}
+
+rill_status rill__message_parse(const void *bytes, size_t size, uint64_t seal,
+                                const rill__expect *expect, bool partial, rill__message *message) {
+    uint64_t start;
     if (!rill__header_read(bytes, size, &message->header))
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: %zu bytes are less than a header",
                           size);
     message->payload = (const char *)bytes + rill__header_bytes(&message->header);
-    if (expect && !partial && is_usual(&message->header, size, expect)) return RILL_OK;
-    const char *broken = broken_field(&message->header);
+    memcpy(&start, bytes, sizeof start);
+    if (expect && !partial && is_usual(&message->header, start, seal, size, expect)) return RILL_OK;
+    const char *broken = broken_field(&message->header, seal);
     if (broken) return rill__fail(RILL_ERR_MESSAGE, "malformed message: %s", broken);
     size_t whole = rill__message_size(&message->header);
     if (partial ? size > whole : size != whole)
@@ -364,8 +373,8 @@ rill_status rill__message_part(const rill__message *m, void *room, rill__part *p
     return decode_values(m, room, &part->val);
 }
 
-rill_status rill__message_next(const rill__message *bundle, const rill__expect *expect,
-                               size_t *offset, rill__message *message) {
+rill_status rill__message_next(const rill__message *bundle, uint64_t seal,
+                               const rill__expect *expect, size_t *offset, rill__message *message) {
     size_t left = bundle->header.value_size - *offset;
     if (!left) return malformed("a bundle is too short");
     const char *at = bundle->payload + *offset;
@@ -374,7 +383,7 @@ rill_status rill__message_next(const rill__message *bundle, const rill__expect *
     if (rill__header_read(at, left, &h)) size = rill__message_size(&h);
     if (!size || size > left || rill__align8(size) > left)
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle is cut off");
-    RILL_TRY(rill__message_parse(at, size, expect, false, message));
+    RILL_TRY(rill__message_parse(at, size, seal, expect, false, message));
     if (h.form == RILL__M_BUNDLE)
         return rill__fail(RILL_ERR_MESSAGE, "malformed message: a bundle in a bundle");
     *offset += rill__align8(size);

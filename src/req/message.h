@@ -12,8 +12,21 @@
 #include "codec/wire.h"
 #include "stream/part.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #define RILL__MAGIC UINT32_C(0x4c4c4952) /* "RILL" on a little-endian machine */
 #define RILL__VERSION 2
+/* The seal: what a header begins with, magic and version, as they lie in memory, and zeros. A link
+ * that has a key of its job (link/link.h) has 40 bits of that in their place, so that messages of
+ * strangers are known. */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define RILL__SEAL ((uint64_t)RILL__MAGIC << 32 | (uint64_t)RILL__VERSION << 24)
+#define RILL__SEAL_MASK UINT64_C(0xffffffffff000000)
+#else
+#define RILL__SEAL ((uint64_t)RILL__VERSION << 32 | RILL__MAGIC)
+#define RILL__SEAL_MASK UINT64_C(0xffffffffff)
+#endif
 #define RILL__LONG_BYTES 112
 #define RILL__SHORT_BYTES 64
 #define RILL__BARE_BYTES 48
@@ -122,6 +135,9 @@ typedef struct rill__message {
     const char *payload; /* the bytes after the header: index_size + value_size */
 } rill__message;
 
+_Static_assert(offsetof(rill__header, layout) == 5, "the seal is what comes before");
+static inline void rill__header_seal(rill__header *h, uint64_t seal) { memcpy(h, &seal, 5); }
+
 /* Bytes of the header on the wire. */
 static inline size_t rill__header_bytes(const rill__header *h) {
     static const uint8_t bytes[] = {RILL__LONG_BYTES, RILL__SHORT_BYTES, RILL__BARE_BYTES,
@@ -169,15 +185,18 @@ typedef struct rill__coding {
 /* Most bytes that encoding the part may take, header included. */
 size_t rill__message_bound(rill__shape, const rill__coding *, const rill__part *);
 /* Writes header and payload to out, which has room for the bound and slack. Fields of *header that
- * describe the call (collective, algorithm, op, seq, dim, status, statistics) are the caller's;
- * the others are set here. Returns the size. */
+ * describe the call (seal, collective, algorithm, op, seq, dim, status, statistics) are the
+ * caller's; the others are set here. Returns the size. */
 size_t rill__message_encode(rill__header *, rill__shape, const rill__coding *, const rill__part *,
                             void *out);
 
 /* Checks the header of a message of size bytes (all there, or just its first part when partial) and
- * that it is the one expected. */
-rill_status rill__message_parse(const void *bytes, size_t size, const rill__expect *, bool partial,
-                                rill__message *);
+ * that it is the one expected. seal: what it must begin with; 0: this rank has written it, or has
+ * checked that before. */
+rill_status rill__message_parse(const void *bytes, size_t size, uint64_t seal, const rill__expect *,
+                                bool partial, rill__message *);
+/* Whether a message that is malformed does not even begin with the seal. */
+bool rill__message_strange(const void *bytes, size_t size, uint64_t seal);
 /* Whether a message of that form has entries. */
 static inline bool rill__form_has_entries(unsigned form) {
     return form == RILL__M_SPARSE || form == RILL__M_DENSE || form == RILL__M_BLOCKS;
@@ -195,7 +214,7 @@ rill_status rill__message_part(const rill__message *, void *room, rill__part *);
 /* Room that rill__message_part needs; 0 when it borrows. */
 size_t rill__message_room(const rill__message *);
 /* The message at *offset of a bundle; advances it. Past the last: RILL_ERR_MESSAGE. */
-rill_status rill__message_next(const rill__message *bundle, const rill__expect *, size_t *offset,
-                               rill__message *);
+rill_status rill__message_next(const rill__message *bundle, uint64_t seal, const rill__expect *,
+                               size_t *offset, rill__message *);
 
 #endif

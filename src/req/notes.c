@@ -27,14 +27,14 @@ static rill__parcel *new_note_block(void) {
         free(parcel);
         parcel = NULL;
     }
-    if (parcel) parcel->for_note = true;
+    if (parcel) parcel->purpose = RILL__FOR_NOTES;
     return parcel;
 }
 
 static rill__parcel *take_note_block(rill__engine *engine) {
-    rill__parcel *parcel = engine->note_parcels;
+    rill__parcel *parcel = engine->kept_parcels[RILL__FOR_NOTES];
     if (!parcel) return new_note_block();
-    engine->note_parcels = parcel->next;
+    engine->kept_parcels[RILL__FOR_NOTES] = parcel->next;
     return parcel;
 }
 
@@ -49,8 +49,8 @@ rill_status rill__notes_reserve(rill__engine *engine) {
         rill__parcel *parcel = new_note_block();
         there = parcel != NULL;
         if (!parcel) break;
-        parcel->next = engine->note_parcels;
-        engine->note_parcels = parcel;
+        parcel->next = engine->kept_parcels[RILL__FOR_NOTES];
+        engine->kept_parcels[RILL__FOR_NOTES] = parcel;
     }
     for (int i = 0; there && i < SPARE_NOTES; i++) {
         rill__note *note = rill__calloc(1, sizeof *note);
@@ -73,12 +73,6 @@ static void free_notes(rill__note *list) {
 void rill__notes_free(rill__engine *engine) {
     free_notes(engine->notes);
     free_notes(engine->spare_notes);
-    while (engine->note_parcels) {
-        rill__parcel *parcel = engine->note_parcels;
-        engine->note_parcels = parcel->next;
-        rill__buffer_free(&parcel->buffer);
-        free(parcel);
-    }
 }
 
 /* Whether there is room for a note more. */
@@ -97,8 +91,6 @@ static bool is_told(const rill__engine *engine, const rill__header *header) {
 }
 
 static void keep_note(rill__engine *engine, const rill__header *header, const char *text) {
-    if (header->form == RILL__M_FAILED)
-        engine->derailed = rill__min_u64(engine->derailed, header->seq);
     if (is_told(engine, header)) return;
     if (!have_spare_note(engine)) return; /* of this rank's own: it has the error all the same */
     rill__note *note = engine->spare_notes;
@@ -179,13 +171,12 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
 
 void rill__abort(rill__engine *engine, uint64_t seq, rill_status status, int origin,
                  const char *text) {
-    rill__header header = {.magic = RILL__MAGIC,
-                           .version = RILL__VERSION,
-                           .form = RILL__M_FAILED,
+    rill__header header = {.form = RILL__M_FAILED,
                            .status = (int16_t)status,
                            .origin = origin,
                            .seq = seq,
                            .value_size = strnlen(text, 150)};
+    rill__header_seal(&header, engine->seal);
     keep_note(engine, &header, text);
     rill__send_note(engine, &header, text);
 }
@@ -251,7 +242,6 @@ static void take_note(rill__engine *engine, const rill__message *m, int source) 
         if (engine->table->leave && h->seq < engine->left_from && !engine->peers.revoked) {
             engine->left_from = h->seq;
             engine->left_rank = source;
-            engine->derailed = rill__min_u64(engine->derailed, h->seq);
         }
         return;
     }
@@ -280,8 +270,11 @@ static void receive_under(rill__engine *engine, int tag) {
             return;
         engine->received[came.source]++;
         rill__message m;
-        if (fits && rill__message_parse(buffer, came.bytes, NULL, false, &m) == RILL_OK)
+        if (fits &&
+            rill__message_parse(buffer, came.bytes, engine->seal, NULL, false, &m) == RILL_OK)
             take_note(engine, &m, came.source);
+        else if (!fits && engine->link->key) rill__count_stranger(engine, came.source);
+        else if (fits) rill__is_strange(engine, came.source, buffer, came.bytes);
     }
 }
 

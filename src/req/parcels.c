@@ -72,6 +72,7 @@ static rill_status make_room(rill__engine *engine, rill__parcel *parcel, size_t 
         parcel->buffer = (rill__buffer){.data = data, .capacity = room};
         parcel->in_slab = true;
     } else if (room < bytes || rill__buffer_allocate_exactly(&parcel->buffer, room) != RILL_OK) {
+        if (tier_for(bytes) == 0) return RILL_ERR_MEMORY; /* all of its parcels have that room */
         RILL_TRY(rill__buffer_allocate_exactly(&parcel->buffer, bytes));
     }
     parcel->tier = (uint8_t)tier_of(parcel);
@@ -87,7 +88,13 @@ static rill__parcel *pop(rill__engine *engine, unsigned tier) {
 
 /* None is large enough: the largest that can grow does, so that the pool does not collect parcels
  * that are too small. Those in slabs cannot: they stay, for smaller messages. */
-static __attribute__((noinline)) rill__parcel *too_small(rill__engine *engine) {
+static __attribute__((noinline)) rill__parcel *too_small(rill__task *task, size_t bytes) {
+    rill__engine *engine = task->engine;
+    rill__parcel *spare = task->spare;
+    if (spare && spare->buffer.capacity >= bytes) {
+        task->spare = spare->next;
+        return spare;
+    }
     for (uint64_t rest = engine->free_tiers; rest;) {
         unsigned top = 63 - (unsigned)__builtin_clzll(rest);
         if (!engine->free_parcels[top]->in_slab) return pop(engine, top);
@@ -109,7 +116,8 @@ rill__parcel *rill__parcel_take(rill__task *task, size_t bytes) {
     rill__engine *engine = task->engine;
     unsigned tier = tier_for(bytes);
     uint64_t fit = engine->free_tiers >> tier << tier;
-    rill__parcel *parcel = fit ? pop(engine, (unsigned)__builtin_ctzll(fit)) : too_small(engine);
+    rill__parcel *parcel = fit ? pop(engine, (unsigned)__builtin_ctzll(fit))
+                               : too_small(task, bytes);
     if (!parcel) return NULL;
     parcel->users = 1;
     parcel->skip = 0;
@@ -120,24 +128,37 @@ rill__parcel *rill__parcel_take(rill__task *task, size_t bytes) {
     return fits ? parcel : grown(engine, parcel, bytes);
 }
 
+static rill__parcel *make_parcel(rill__engine *engine, size_t bytes) {
+    rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
+    if (parcel && make_room(engine, parcel, bytes) == RILL_OK) return parcel;
+    free(parcel);
+    rill__fail(RILL_ERR_MEMORY, "out of memory for a parcel");
+    return NULL;
+}
+
 /* A new one for the pool. */
 static rill_status add_parcel(rill__engine *engine, size_t bytes) {
-    rill__parcel *parcel = rill__calloc(1, sizeof *parcel);
-    if (!parcel || make_room(engine, parcel, bytes) != RILL_OK) {
-        free(parcel);
-        return rill__fail(RILL_ERR_MEMORY, "out of memory for a parcel");
-    }
+    rill__parcel *parcel = make_parcel(engine, bytes);
+    if (!parcel) return RILL_ERR_MEMORY;
     parcel->users = 1;
     rill__parcel_return(engine, parcel);
     return RILL_OK;
 }
 
-rill_status rill__parcels_reserve(rill__engine *engine, int n, size_t bytes) {
-    for (unsigned tier = tier_for(bytes); tier < RILL__PARCEL_TIERS && n > 0; tier++)
-        for (const rill__parcel *b = engine->free_parcels[tier]; b && n > 0; b = b->next)
-            n -= b->buffer.capacity >= bytes;
-    for (; n > 0; n--)
-        RILL_TRY(add_parcel(engine, bytes));
+/* Calls beside this one count on what is in the pool: these are apart from it. */
+rill_status rill__parcels_reserve(rill__task *task, int n, size_t bytes) {
+    rill__parcel **kept = &task->engine->kept_parcels[RILL__FOR_AGREEMENTS];
+    for (const rill__parcel *p = task->spare; p; p = p->next)
+        n--;
+    for (; n > 0; n--) {
+        rill__parcel *parcel = *kept ? *kept : make_parcel(task->engine, bytes);
+        if (!parcel) return RILL_ERR_MEMORY;
+        if (parcel == *kept) *kept = parcel->next;
+        parcel->purpose = RILL__FOR_AGREEMENTS;
+        parcel->users = 1;
+        parcel->next = task->spare;
+        task->spare = parcel;
+    }
     return RILL_OK;
 }
 
@@ -164,12 +185,20 @@ rill_status rill__parcels_keep(rill__task *task) {
     return RILL_OK;
 }
 
+static void free_parcel(rill__parcel *parcel) {
+    if (!parcel->in_slab) rill__buffer_free(&parcel->buffer);
+    free(parcel);
+}
+
 void rill__parcels_free(rill__engine *engine) {
-    while (engine->free_tiers) {
-        rill__parcel *parcel = pop(engine, (unsigned)__builtin_ctzll(engine->free_tiers));
-        if (!parcel->in_slab) rill__buffer_free(&parcel->buffer);
-        free(parcel);
-    }
+    while (engine->free_tiers)
+        free_parcel(pop(engine, (unsigned)__builtin_ctzll(engine->free_tiers)));
+    for (int i = 0; i < RILL__PURPOSES; i++)
+        while (engine->kept_parcels[i]) {
+            rill__parcel *parcel = engine->kept_parcels[i];
+            engine->kept_parcels[i] = parcel->next;
+            free_parcel(parcel);
+        }
     /* What MPI has not given back it may still write to: that is lost, as its parcels are. */
     while (engine->slabs && !engine->orphans.n && !engine->lent) {
         struct rill__slab *slab = engine->slabs;

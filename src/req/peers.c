@@ -37,13 +37,12 @@ void rill__peers_free(rill__engine *engine) {
 /* ---- telling --------------------------------------------------------------------------------- */
 
 static void tell(rill__engine *engine, const uint32_t *list, unsigned n) {
-    rill__header header = {.magic = RILL__MAGIC,
-                           .version = RILL__VERSION,
-                           .form = RILL__M_GONE,
+    rill__header header = {.form = RILL__M_GONE,
                            .origin = engine->rank,
                            .count = n,
                            .value_size = n * sizeof *list,
                            .dim = UINT64_MAX};
+    rill__header_seal(&header, engine->seal);
     rill__send_note(engine, &header, (const char *)list);
 }
 
@@ -128,11 +127,8 @@ static unsigned known(const rill__engine *engine) {
 static void answer_all(rill__engine *engine) {
     rill__peers *p = &engine->peers;
     if (!p->owes || p->helped) return;
-    rill__header answer = {.magic = RILL__MAGIC,
-                           .version = RILL__VERSION,
-                           .form = RILL__M_PING,
-                           .first = 1,
-                           .dim = UINT64_MAX};
+    rill__header answer = {.form = RILL__M_PING, .first = 1, .dim = UINT64_MAX};
+    rill__header_seal(&answer, engine->seal);
     p->owes = false;
     for (int i = 0; i < engine->size; i++) {
         if (!p->owed[i]) continue;
@@ -183,10 +179,8 @@ void rill__peers_hear(rill__engine *engine, const rill__message *note, int sourc
 
 static void ask(rill__engine *engine, double now) {
     rill__peers *p = &engine->peers;
-    rill__header header = {.magic = RILL__MAGIC,
-                           .version = RILL__VERSION,
-                           .form = RILL__M_PING,
-                           .dim = UINT64_MAX};
+    rill__header header = {.form = RILL__M_PING, .dim = UINT64_MAX};
+    rill__header_seal(&header, engine->seal);
     p->asked = now;
     memcpy(p->heard, engine->received, (size_t)engine->size * sizeof *p->heard);
     rill__send_note(engine, &header, "");

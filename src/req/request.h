@@ -20,15 +20,23 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* What parcels are for. */
+typedef enum rill__purpose {
+    RILL__FOR_ALL, /* these are in the pool */
+    RILL__FOR_NOTES,
+    RILL__FOR_AGREEMENTS,
+    RILL__PURPOSES
+} rill__purpose;
+
 /* A buffer of the communicator's pool. Shared by counting: a received message may be forwarded. */
 struct rill__parcel {
     rill__buffer buffer;
     size_t skip;  /* where the message starts */
     size_t bytes; /* of it */
     int users;
-    bool in_slab;  /* its memory is a part of one */
-    bool for_note; /* of the notes' memory, not of the pool */
-    uint8_t tier;  /* by its room: parcels.c */
+    bool in_slab; /* its memory is a part of one */
+    uint8_t purpose;
+    uint8_t tier; /* by its room: parcels.c */
     struct rill__parcel *next;
 };
 
@@ -101,6 +109,7 @@ typedef struct rill__engine {
     rill__link *link;
     const rill__link_table *table; /* the link's */
     int rank, size;
+    uint64_t seal;        /* what headers begin with: req/message.h */
     uint64_t split_limit; /* most bytes of one message */
     uint64_t host_limit;  /* the same between ranks of one host */
     uint64_t seq;         /* of the next call */
@@ -120,7 +129,7 @@ typedef struct rill__engine {
     int lent;                /* calls whose parcels MPI has in a collective of its own */
     rill__transfers orphans; /* of notes and aborted requests: finished when there is time */
     rill__note *notes, *spare_notes;
-    rill__parcel *note_parcels; /* to send notes from */
+    rill__parcel *kept_parcels[RILL__PURPOSES]; /* for what must not fail, of each purpose */
     rill__early *early;
     rill__expect past[RILL__REMEMBERED]; /* by seq */
     uint64_t *sent, *received;           /* messages to and from each rank */
@@ -128,10 +137,8 @@ typedef struct rill__engine {
     uint64_t left_from;                  /* calls from this one on lack a rank that has left, */
     int left_rank;                       /* this one; where ranks go one by one */
     rill__peers peers;
-    uint64_t derailed; /* the first call that was aborted: from there on ranks may count calls
-                          differently */
-    bool leaving;      /* this rank frees the communicator, */
-    bool closing;      /* and so do all: nobody is in a call any more */
+    bool leaving; /* this rank frees the communicator, */
+    bool closing; /* and so do all: nobody is in a call any more */
     unsigned idle_polls;
     double idle_since;
     bool crowded; /* more ranks on this host than processors: who waits must make way */
@@ -189,6 +196,7 @@ struct rill__task {
     rill__transfers sends, receives;
     rill__transfer posted; /* the receive of rill__exchange_receive; parcel NULL: none */
     rill__parcel *held;    /* received or made in this request; given back at completion */
+    rill__parcel *spare;   /* its own, for when the pool has none; likewise */
 };
 
 /* Where the link has no threads only one at a time may be in it, and so in here. */
@@ -304,8 +312,8 @@ static inline void rill__task_show(rill__task *r, rill__life life) {
 rill__parcel *rill__parcel_take(rill__task *, size_t bytes);
 static inline void rill__parcel_return(rill__engine *engine, rill__parcel *parcel) {
     if (--parcel->users > 0) return;
-    rill__parcel **list = &engine->note_parcels;
-    if (!parcel->for_note) {
+    rill__parcel **list = &engine->kept_parcels[parcel->purpose];
+    if (parcel->purpose == RILL__FOR_ALL) {
         list = &engine->free_parcels[parcel->tier];
         engine->free_tiers |= UINT64_C(1) << parcel->tier;
     }
@@ -314,8 +322,8 @@ static inline void rill__parcel_return(rill__engine *engine, rill__parcel *parce
 }
 void rill__parcels_free(rill__engine *); /* when all have come back */
 
-/* Sees to it that so many parcels of that size can be taken without failing. */
-rill_status rill__parcels_reserve(rill__engine *, int n, size_t bytes);
+/* Sees to it that the task can take so many parcels of that size without failing. */
+rill_status rill__parcels_reserve(rill__task *, int n, size_t bytes);
 /* The same for another call like this one, with messages a quarter larger, once it has ended. */
 rill_status rill__parcels_keep(rill__task *);
 
@@ -357,6 +365,10 @@ rill_status rill__receive_polled(rill__task *, int source, int lane, int polls, 
  * left over from an earlier, aborted call with the same tag. */
 bool rill__take_in(rill__task *, const rill__transfer *, rill__message *, rill__parcel **,
                    int *from);
+/* A message came under that rank's name: whether it has no key of the job, where the link has one.
+ * Then it is counted, and counts as none of that rank's. */
+bool rill__is_strange(rill__engine *, int source, const void *bytes, size_t size);
+void rill__count_stranger(rill__engine *, int source);
 /* For a request that has waited long: takes in what has come in other lanes, to be received when
  * its turn comes, and aborts if a header shows that ranks are in different calls. */
 void rill__peek(rill__task *);

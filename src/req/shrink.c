@@ -29,6 +29,7 @@ typedef struct word {
     uint32_t attempt, epoch;
     uint32_t ballot;
     int32_t leader;
+    uint64_t key; /* the link's */
 } word;
 
 typedef struct talk {
@@ -67,7 +68,8 @@ static word head(const talk *t, int kind) {
     return (word){.magic = MAGIC,
                   .kind = (uint8_t)kind,
                   .attempt = t->engine->peers.attempt,
-                  .leader = t->engine->rank};
+                  .leader = t->engine->rank,
+                  .key = t->engine->link->key};
 }
 
 /* What the sender knows of is known here. */
@@ -190,7 +192,10 @@ static void take_commit(talk *t, word *w) {
 
 static void take(talk *t, size_t bytes, int source) {
     word *w = t->in;
-    if (bytes != t->bytes || w->magic != MAGIC || w->kind > COMMIT ||
+    bool whole = bytes == t->bytes && w->magic == MAGIC;
+    if ((!whole || w->key != t->engine->link->key) && t->engine->link->key)
+        rill__count_stranger(t->engine, source);
+    if (!whole || w->key != t->engine->link->key || w->kind > COMMIT ||
         w->attempt != t->engine->peers.attempt)
         return;
     if (w->kind == COMMIT) {
@@ -215,6 +220,7 @@ static void receive_all(talk *t) {
                                                     fits ? t->in : NULL, true, &wire);
         if (status == RILL_OK) status = rill__link_wait(engine->link, &wire);
         engine->received[came.source]++;
+        if (!fits && engine->link->key) rill__count_stranger(engine, came.source);
         if (fits && status == RILL_OK && !engine->peers.fate[came.source])
             take(t, came.bytes, came.source);
     }

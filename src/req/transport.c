@@ -128,16 +128,33 @@ static bool take_early(rill__task *task, int source, int lane, rill__transfer *t
     return false;
 }
 
+void rill__count_stranger(rill__engine *engine, int source) {
+    engine->received[source]--;
+    atomic_fetch_add_explicit(engine->link->strangers, 1, memory_order_relaxed);
+}
+
+bool rill__is_strange(rill__engine *engine, int source, const void *bytes, size_t size) {
+    if (!engine->link->key || !rill__message_strange(bytes, size, engine->seal)) return false;
+    rill__count_stranger(engine, source);
+    return true;
+}
+
+/* A message that could not be taken: it is of another call, or of nobody. */
+static __attribute__((noinline)) bool is_for_another(rill__task *task, const rill__transfer *t,
+                                                     uint64_t seq, rill_status status) {
+    rill__engine *engine = task->engine;
+    if (status == RILL_ERR_MESSAGE)
+        return rill__is_strange(engine, t->peer, t->parcel->buffer.data, t->parcel->bytes);
+    if (status != RILL_ERR_MISMATCH || seq == task->seq) return false;
+    return seq < task->seq ||
+           ((seq - task->seq) % engine->tag_calls == 0 && keep_early(engine, t, seq));
+}
+
 bool rill__take_in(rill__task *task, const rill__transfer *t, rill__message *message,
                    rill__parcel **parcel, int *from) {
     rill_status status = rill__message_parse(t->parcel->buffer.data, t->parcel->bytes,
-                                             &task->expect, false, message);
-    if (status == RILL_ERR_MISMATCH && message->header.seq != task->seq) {
-        if (message->header.seq < task->seq) return false;
-        if ((message->header.seq - task->seq) % task->engine->tag_calls == 0 &&
-            keep_early(task->engine, t, message->header.seq))
-            return false;
-    }
+                                             task->engine->seal, &task->expect, false, message);
+    if (status != RILL_OK && is_for_another(task, t, message->header.seq, status)) return false;
     task->recv_bytes += t->parcel->bytes;
     task->moved = true;
     if (status == RILL_OK) task->flags |= message->header.flags;
@@ -211,8 +228,8 @@ static rill_status finish_receive(rill__task *task, int slot, rill__transfer *fi
     rill_status status = rill__test(task->engine, t);
     if (status != RILL_OK) return status;
     rill__message head;
-    if (rill__message_parse(t->parcel->buffer.data, t->parcel->bytes, NULL, true, &head) ==
-            RILL_OK &&
+    if (rill__message_parse(t->parcel->buffer.data, t->parcel->bytes, task->engine->seal, NULL,
+                            true, &head) == RILL_OK &&
         rill__message_size(&head.header) > t->parcel->bytes) {
         RILL_TRY(receive_rest(task, slot, rill__message_size(&head.header)));
         return RILL_IN_PROGRESS;
@@ -306,8 +323,8 @@ void rill__peek(rill__task *task) {
         rill__transfer *t = &task->receives.at[i];
         rill__message message;
         if (t->rest || rill__test(engine, t) != RILL_OK) continue;
-        if (rill__message_parse(t->parcel->buffer.data, t->parcel->bytes, NULL, true, &message) !=
-            RILL_OK)
+        if (rill__message_parse(t->parcel->buffer.data, t->parcel->bytes, engine->seal, NULL, true,
+                                &message) != RILL_OK)
             continue; /* whoever receives it reports it */
         if (message.header.form == RILL__M_FAILED || message.header.seq != task->seq) continue;
         /* Before the choice neither side has an algorithm. */

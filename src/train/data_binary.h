@@ -10,9 +10,12 @@
 uint64_t rill__data_hash(const void *, size_t bytes); /* xxHash64, seed 0 */
 const char *rill__chunk_codec(unsigned id);           /* NULL: unknown */
 
-/* Labels and row lengths of a chunk, in bytes. */
-static inline uint64_t rill__chunk_fixed(uint64_t rows) {
+/* Labels and row lengths of a chunk, in bytes, and queries where it has them. */
+static inline uint64_t rill__chunk_lengths(uint64_t rows) {
     return rows * sizeof(double) + (rows * sizeof(uint32_t) + 7) / 8 * 8;
+}
+static inline uint64_t rill__chunk_fixed(uint64_t rows, bool queries) {
+    return rill__chunk_lengths(rows) + (queries ? rows * sizeof(int64_t) : 0);
 }
 
 #endif

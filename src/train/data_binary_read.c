@@ -6,7 +6,8 @@
  * all rows, so that one call of rill_indices_decode serves the chunk, 4 bytes a key where rows *
  * stride <= 2^32. Layout:
  *     header (128 bytes) | values | chunks | directory | RILL_SLACK zero bytes
- *     chunk: labels (double) | row lengths (uint32), padded to 8 | indices, padded to 8
+ *     chunk: labels (double) | row lengths (uint32), padded to 8 | queries (int64), in version 2
+ *         where a row has one | indices, padded to 8
  * Header, directory, each chunk and the values of each chunk have an xxHash64.
  * Restriction: little-endian machines; a row of less than 2^32 entries.
  * Memory: the rows without their values, and one chunk of keys. Cost: one pass over the bytes for
@@ -46,8 +47,8 @@ static rill_status check_header(const rill__binary *b) {
         return bad(b, "it does not start with RILLDATA");
     if (h->hash != rill__data_hash(h, offsetof(rill__binary_header, hash)))
         return bad(b, "the header's checksum is wrong");
-    if (h->version != RILL__BINARY_VERSION)
-        return rill__data_fail(RILL_ERR_IO, "%s: version %u; this library reads version %d",
+    if (h->version != RILL__BINARY_VERSION && h->version != RILL__BINARY_PLAIN)
+        return rill__data_fail(RILL_ERR_IO, "%s: version %u; this library reads versions up to %d",
                                b->path, h->version, RILL__BINARY_VERSION);
     if (h->file_bytes != b->bytes)
         return rill__data_fail(RILL_ERR_IO, "%s: has %llu bytes instead of %llu: truncated?",
@@ -70,7 +71,8 @@ static rill_status check_header(const rill__binary *b) {
 /* Sizes of the parts of a payload; false if they can't be. */
 static bool chunk_fits(const rill__binary *b, const rill__chunk_entry *c) {
     const rill__binary_header *h = &b->header;
-    uint64_t fixed = rill__chunk_fixed(c->rows);
+    if (c->queries > (h->version != RILL__BINARY_PLAIN)) return false;
+    uint64_t fixed = rill__chunk_fixed(c->rows, c->queries);
     if (!c->rows || c->rows > RILL__CHUNK_MOST_ROWS || c->entries > h->entries) return false;
     if (c->offset < h->chunks_offset || c->offset % 8 || c->offset > h->directory_offset ||
         c->size > h->directory_offset - c->offset || c->size % 8)
@@ -161,8 +163,8 @@ static rill_status decode_keys(const rill__binary *b, uint64_t chunk, void *key)
         return bad_chunk(b, chunk, "its checksum is wrong");
     if (!c->entries) return RILL_OK;
     if (rill_indices_decode(rill__chunk_codec(c->codec), c->index_bytes,
-                            payload + rill__chunk_fixed(c->rows), c->index_size, c->entries, 0,
-                            c->stride * c->rows, key) != RILL_OK)
+                            payload + rill__chunk_fixed(c->rows, c->queries), c->index_size,
+                            c->entries, 0, c->stride * c->rows, key) != RILL_OK)
         return bad_chunk(b, chunk, "its indices are malformed");
     return RILL_OK;
 }
@@ -173,6 +175,7 @@ static rill_status take_rows(const rill__binary *b, uint64_t chunk, uint64_t ski
     const rill__chunk_entry *c = &b->chunk[chunk];
     const double *label = (const double *)(const void *)(b->data + c->offset);
     const uint32_t *length = (const uint32_t *)(const void *)(label + c->rows);
+    const uint8_t *queries = b->data + c->offset + rill__chunk_lengths(c->rows);
     uint64_t at = 0;
     for (uint64_t i = 0; i < c->rows; i++) {
         uint64_t n = length[i];
@@ -182,6 +185,9 @@ static rill_status take_rows(const rill__binary *b, uint64_t chunk, uint64_t ski
             if (!unkey(c, key, at, n, i * c->stride, b->header.base, rows, rows->entries))
                 return bad_chunk(b, chunk, "an index is outside of its row");
             rows->entries += n;
+            if (c->queries)
+                RILL_TRY_DATA(
+                    rill__rows_set_qid(rows, ((const int64_t *)(const void *)queries)[i]));
             rows->label[rows->rows++] = label[i];
             rows->start[rows->rows] = rows->entries;
         }

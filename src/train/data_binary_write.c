@@ -61,7 +61,7 @@ static rill_status encode_indices(rill__chunk *chunk) {
     enum { BITPACK = 1, ELIAS_FANO = 2 };
     rill__chunk_entry *e = &chunk->entry;
     uint64_t range = e->stride * e->rows;
-    size_t fixed = (size_t)rill__chunk_fixed(e->rows), bound[3] = {0}, size[3] = {0};
+    size_t fixed = (size_t)rill__chunk_fixed(e->rows, e->queries), bound[3] = {0}, size[3] = {0};
     for (unsigned c = BITPACK; c <= ELIAS_FANO; c++)
         RILL_TRY_DATA(
             rill_indices_bound(rill__chunk_codec(c), e->index_bytes, e->entries, range, &bound[c]));
@@ -87,6 +87,8 @@ rill_status rill__chunk_encode(rill__chunk *chunk, const rill__rows *rows, uint6
                              .entries = to - from,
                              .stride = 1,
                              .index_bytes = 4};
+    for (uint64_t i = 0; rows->qid && i < count; i++)
+        if (rows->qid[first + i] != RILL_NO_QID) e->queries = 1;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t end = row_end(rows, first + i);
         if (end > e->stride) e->stride = end;
@@ -95,7 +97,7 @@ rill_status rill__chunk_encode(rill__chunk *chunk, const rill__rows *rows, uint6
     }
     chunk->largest = e->stride - 1;
     if (e->stride > RILL__NARROW_DIM / count) e->index_bytes = 8;
-    size_t fixed = (size_t)rill__chunk_fixed(count);
+    size_t fixed = (size_t)rill__chunk_fixed(count, e->queries);
     if (e->entries) {
         RILL_TRY_DATA(reserve(&chunk->key, &chunk->key_room, (size_t)e->entries * e->index_bytes));
         make_keys(chunk, rows, first);
@@ -106,6 +108,9 @@ rill_status rill__chunk_encode(rill__chunk *chunk, const rill__rows *rows, uint6
     uint32_t *length = (uint32_t *)(void *)(chunk->payload + count * sizeof(double));
     for (uint64_t i = 0; i < count; i++)
         length[i] = (uint32_t)(rows->start[first + i + 1] - rows->start[first + i]);
+    if (e->queries)
+        memcpy(chunk->payload + rill__chunk_lengths(count), rows->qid + first,
+               count * sizeof *rows->qid);
     e->size = (fixed + e->index_size + 7) / 8 * 8;
     memset(chunk->payload + fixed + e->index_size, 0, e->size - fixed - e->index_size);
     e->hash = rill__data_hash(chunk->payload, e->size);
@@ -123,7 +128,7 @@ void rill__chunk_free(rill__chunk *chunk) {
 
 rill_status rill__writer_open(rill__writer *w, const char *path) {
     *w = (rill__writer){
-        .header = {.version = RILL__BINARY_VERSION, .values_offset = sizeof w->header}};
+        .header = {.version = RILL__BINARY_PLAIN, .values_offset = sizeof w->header}};
     memcpy(w->header.magic, RILL__BINARY_MAGIC, 8);
     rill_status status = rill__output_open(path, &w->out);
     if (status == RILL_OK) status = rill__output_scratch(w->out, &w->chunks);
@@ -149,6 +154,7 @@ rill_status rill__writer_add(rill__writer *w, const rill__chunk *chunk, const fl
     }
     rill__chunk_entry *e = &w->directory[h->chunks++];
     *e = chunk->entry;
+    if (e->queries) h->version = RILL__BINARY_VERSION;
     e->offset = rill__output_bytes(w->chunks); /* of the chunks, until they have their place */
     h->rows += e->rows;
     h->entries += e->entries;

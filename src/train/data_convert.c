@@ -29,11 +29,13 @@ rill_status rill__text_rows(rill__text *text, const rill__rows *rows, uint64_t f
                             uint64_t count, uint64_t shift) {
     enum { ENTRY = RILL__NUMBER_ROOM + 24 };
     for (uint64_t i = first; i < first + count; i++) {
-        RILL_TRY_DATA(text_room(text, (rows->start[i + 1] - rows->start[i] + 1) * ENTRY));
+        RILL_TRY_DATA(text_room(text, (rows->start[i + 1] - rows->start[i] + 2) * ENTRY));
         char *p = text->data + text->size;
         /* Labels of two classes keep the plus that such files have. */
         if (rows->label[i] == 1) *p++ = '+';
         p += rill__double_print(rows->label[i], p);
+        if (rows->qid && rows->qid[i] != RILL_NO_QID)
+            p += sprintf(p, " qid:%lld", (long long)rows->qid[i]);
         for (uint64_t j = rows->start[i]; j < rows->start[i + 1]; j++) {
             *p++ = ' ';
             p += rill__uint_print(rill__rows_index(rows, j) + shift, p);
@@ -128,12 +130,14 @@ static rill_status from_text(conversion *c, const rill__file *file, rill__format
 }
 
 /* Row by row through chunks of the input; indices come from 0 and go out as the file has them. */
-static rill_status from_rows(conversion *c, const rill__binary *b) {
+static rill_status from_rows(conversion *c, const rill__binary *b, uint64_t *qids) {
     uint64_t at = 0;
     for (uint64_t i = 0; i < b->header.chunks; i++) {
         rill__rows rows = {0};
         rill_status status = rill__binary_rows(b, at, b->chunk[i].rows, &rows);
         if (status == RILL_OK) status = put_text(c, &rows, b->header.base);
+        for (uint64_t k = 0; rows.qid && k < rows.rows; k++)
+            *qids += rows.qid[k] != RILL_NO_QID;
         rill__rows_free(&rows);
         RILL_TRY_DATA(status);
         at += b->chunk[i].rows;
@@ -153,7 +157,7 @@ static rill_status from_binary(conversion *c, const rill__file *file, rill_data_
         return rill__data_fail(RILL_ERR_IO, "%s: cannot be mapped: %s", file->path,
                                strerror(errno));
     rill_status status = rill__binary_open(&b, file->path, map, file->size);
-    if (status == RILL_OK) status = from_rows(c, &b);
+    if (status == RILL_OK) status = from_rows(c, &b, &report->qids);
     if (status == RILL_OK) report->base = (int)b.header.base;
     munmap(map, file->size);
     return status;

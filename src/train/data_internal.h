@@ -44,6 +44,7 @@ typedef struct rill__rows {
     void *index;     /* uint32_t, or uint64_t when wide */
     float *value;
     double *label;
+    int64_t *qid; /* of each row; NULL: none has one */
     bool wide;
     bool borrowed; /* value lies in memory that is not ours, such as a mapped file */
     uint64_t *key; /* scratch of sorting: 2 * scratch_room keys, then as many floats */
@@ -56,6 +57,8 @@ void rill__rows_narrow(rill__rows *); /* all indices must fit */
 void rill__rows_trim(rill__rows *);   /* gives back what is not in use */
 void rill__rows_free(rill__rows *);
 uint64_t rill__rows_bytes(const rill__rows *);
+/* The query of the row that comes next. */
+rill_status rill__rows_set_qid(rill__rows *, int64_t qid);
 /* Keeps the rows from first on, as rows from 0. */
 void rill__rows_drop(rill__rows *, uint64_t first);
 
@@ -157,7 +160,8 @@ rill_status rill__reader_run(rill__reader *, rill__parser *);
 /* ---- binary --------------------------------------------------------------------------------- */
 
 #define RILL__BINARY_MAGIC "RILLDATA"
-enum { RILL__BINARY_VERSION = 1, RILL__CHUNK_ROWS = 4096, RILL__CHUNK_ENTRIES = 1 << 18 };
+enum { RILL__BINARY_VERSION = 2, RILL__BINARY_PLAIN = 1 }; /* plain: no chunk has queries */
+enum { RILL__CHUNK_ROWS = 4096, RILL__CHUNK_ENTRIES = 1 << 18 };
 
 /* Little-endian, as in memory. */
 typedef struct rill__binary_header {
@@ -173,7 +177,7 @@ typedef struct rill__binary_header {
 typedef struct rill__chunk_entry {
     uint32_t rows;
     uint8_t codec, index_bytes;
-    uint16_t reserved;
+    uint16_t queries; /* 1: a query of each row lies behind the row lengths */
     uint64_t entries;
     uint64_t stride; /* key of an entry: row * stride + index */
     uint64_t offset, size, index_size;
@@ -252,12 +256,21 @@ struct rill_dataset {
     uint64_t dim, first_row, total_rows;
     void *map;
     size_t map_bytes;
+    float *weight; /* of each row; NULL: 1 */
     rill_data_report report;
 };
 
 /* As the public calls of these names, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
 rill_status rill__dataset_load(rill_comm *, const void *mpi, const char *path,
                                const rill_data_options *, rill_dataset **);
+
+/* Copies the weights, which are checked. */
+rill_status rill__dataset_weigh(rill_dataset *, const float *of_each_row);
+/* Whether a row of this rank is in the fold, from 0, of so many; all folds have the same number of
+ * rows, but for one. Rows of a query are in the same fold. */
+bool rill__row_in_fold(const rill_data_view *, uint64_t row, int fold, int folds, uint64_t seed);
+/* Whether it is held out: as rill_row_is_held_out, but rows of a query stay together. */
+bool rill__row_held_out(const rill_data_view *, uint64_t row, double fraction, uint64_t seed);
 
 /* ---- what ranks tell each other: data_talk.c ------------------------------------------------ */
 

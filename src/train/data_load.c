@@ -79,10 +79,11 @@ static rill_status settle_indices(rill__rows *rows, uint64_t shift, uint64_t dim
 
 static rill_status sum_report(rill_comm *comm, const rill__parser *parser, rill_dataset *set) {
     uint64_t sums[6] = {set->rows.entries};
+    for (uint64_t i = 0; set->rows.qid && i < set->rows.rows; i++)
+        sums[3] += set->rows.qid[i] != RILL_NO_QID;
     if (parser) {
         sums[1] = parser->lines;
         sums[2] = parser->blank_lines;
-        sums[3] = parser->qids;
         sums[4] = parser->unsorted_rows;
         sums[5] = parser->duplicates;
     }

@@ -32,7 +32,10 @@ rill_status rill__rows_reserve(rill__rows *r, uint64_t more_rows, uint64_t more_
         uint64_t room = room_for(r->rows, more_rows, r->row_room);
         bool first = !r->start;
         ok = grow((void **)&r->start, room + 1, sizeof *r->start) &&
-             grow((void **)&r->label, room, sizeof *r->label);
+             grow((void **)&r->label, room, sizeof *r->label) &&
+             (!r->qid || grow((void **)&r->qid, room, sizeof *r->qid));
+        for (uint64_t i = r->row_room; ok && r->qid && i < room; i++)
+            r->qid[i] = RILL_NO_QID;
         if (ok) r->row_room = room;
         if (ok && first) r->start[0] = 0;
     }
@@ -46,6 +49,18 @@ rill_status rill__rows_reserve(rill__rows *r, uint64_t more_rows, uint64_t more_
     return rill__data_fail(RILL_ERR_MEMORY, "out of memory: %llu rows with %llu entries",
                            (unsigned long long)(r->rows + more_rows),
                            (unsigned long long)(r->entries + more_entries));
+}
+
+rill_status rill__rows_set_qid(rill__rows *r, int64_t qid) {
+    if (!r->qid) {
+        if (qid == RILL_NO_QID) return RILL_OK;
+        if (!grow((void **)&r->qid, r->row_room, sizeof *r->qid))
+            return rill__data_memory("queries");
+        for (uint64_t i = 0; i < r->row_room; i++)
+            r->qid[i] = RILL_NO_QID;
+    }
+    r->qid[r->rows] = qid;
+    return RILL_OK;
 }
 
 rill_status rill__rows_widen(rill__rows *r) {
@@ -82,6 +97,7 @@ void rill__rows_trim(rill__rows *r) {
     if (!r->start) return;
     grow((void **)&r->start, r->rows + 1, sizeof *r->start);
     grow((void **)&r->label, r->rows, sizeof *r->label);
+    if (r->qid) grow((void **)&r->qid, r->rows, sizeof *r->qid);
     r->row_room = r->rows;
     grow(&r->index, r->entries, r->wide ? 8 : 4);
     if (!r->borrowed) grow((void **)&r->value, r->entries, sizeof *r->value);
@@ -96,6 +112,7 @@ void rill__rows_free(rill__rows *r) {
     free(r->index);
     if (!r->borrowed) free(r->value);
     free(r->label);
+    free(r->qid);
     free(r->key);
     *r = (rill__rows){0};
 }
@@ -103,6 +120,7 @@ void rill__rows_free(rill__rows *r) {
 uint64_t rill__rows_bytes(const rill__rows *r) {
     uint64_t bytes = r->scratch_room * 24;
     if (r->start) bytes += (r->row_room + 1) * 8 + r->row_room * 8 + 2 * RILL_SLACK;
+    if (r->qid) bytes += r->row_room * 8 + RILL_SLACK;
     if (r->index) bytes += r->entry_room * (r->wide ? 8 : 4) + RILL_SLACK;
     if (r->value && !r->borrowed) bytes += r->entry_room * 4 + RILL_SLACK;
     return bytes;
@@ -116,6 +134,8 @@ void rill__rows_drop(rill__rows *r, uint64_t first) {
     memmove(r->index, (char *)r->index + gone * width, r->entries * width);
     memmove(r->value, r->value + gone, r->entries * sizeof *r->value);
     memmove(r->label, r->label + first, r->rows * sizeof *r->label);
+    for (uint64_t i = 0; r->qid && i < r->row_room; i++)
+        r->qid[i] = i < r->rows ? r->qid[i + first] : RILL_NO_QID;
     for (uint64_t i = 0; i <= r->rows; i++)
         r->start[i] = r->start[i + first] - gone;
 }

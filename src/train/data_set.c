@@ -13,6 +13,7 @@
 rill_status rill_dataset_free(rill_dataset **set) {
     if (!set || !*set) return RILL_OK;
     rill__rows_free(&(*set)->rows);
+    free((*set)->weight);
     if ((*set)->map) munmap((*set)->map, (*set)->map_bytes);
     free(*set);
     *set = NULL;
@@ -31,6 +32,7 @@ rill_status rill_dataset_report(const rill_dataset *set, rill_data_report *repor
     rill_data_report full = set->report;
     full.size = report->size;
     full.memory_bytes = sizeof *set + rill__rows_bytes(&set->rows);
+    if (set->weight) full.memory_bytes += set->rows.rows * sizeof *set->weight;
     if (set->rows.borrowed) full.mapped_bytes = set->rows.entries * sizeof(float);
     if (full.peak_bytes < full.memory_bytes) full.peak_bytes = full.memory_bytes;
     memcpy(report, &full, report->size);
@@ -52,7 +54,9 @@ rill_status rill_dataset_view(const rill_dataset *set, rill_data_view *view) {
                            .index32 = rows->wide ? NULL : rows->index,
                            .index64 = rows->wide ? rows->index : NULL,
                            .value = rows->value,
-                           .label = rows->label};
+                           .label = rows->label,
+                           .qid = rows->qid,
+                           .weight = set->weight};
     memcpy(view, &full, view->size);
     return RILL_OK;
 }
@@ -62,7 +66,7 @@ rill_status rill_dataset_view(const rill_dataset *set, rill_data_view *view) {
 static rill_status check_view(const rill_data_view *view) {
     static const char call[] = "rill_dataset_create";
     if (!view) return null_argument(call, "view");
-    if (view->size != sizeof *view)
+    if (view->size < offsetof(rill_data_view, qid) || view->size > sizeof *view)
         return rill__data_fail(RILL_ERR_ARGUMENT, "%s: view.size = %zu", call, view->size);
     if (!view->rows) return RILL_OK;
     if (!view->row || !view->label) return null_argument(call, view->row ? "label" : "row");
@@ -121,6 +125,8 @@ static rill_status copy_rows(const rill_data_view *view, rill_dataset *set) {
     for (uint64_t i = 0; i < view->rows; i++) {
         rows->start[i + 1] = view->row[i + 1];
         rows->label[i] = view->label[i];
+        rows->rows = i;
+        if (view->qid) RILL_TRY_DATA(rill__rows_set_qid(rows, view->qid[i]));
     }
     rows->rows = view->rows;
     rows->entries = entries;
@@ -128,9 +134,19 @@ static rill_status copy_rows(const rill_data_view *view, rill_dataset *set) {
     return RILL_OK;
 }
 
-rill_status rill_dataset_create_on(rill_comm *comm, const rill_data_view *view,
+/* The given one may be of an earlier version, and shorter. */
+static const rill_data_view *whole_view(const rill_data_view *given, rill_data_view *whole) {
+    if (!given || given->size < sizeof(size_t) || given->size >= sizeof *whole) return given;
+    *whole = (rill_data_view)RILL_DATA_VIEW_INIT;
+    memcpy(whole, given, given->size);
+    return whole;
+}
+
+rill_status rill_dataset_create_on(rill_comm *comm, const rill_data_view *given,
                                    rill_dataset **out) {
     if (out) *out = NULL;
+    rill_data_view whole;
+    const rill_data_view *view = whole_view(given, &whole);
     rill_dataset *set = calloc(1, sizeof *set);
     rill_status status = out ? check_view(view) : null_argument("rill_dataset_create", "out");
     if (!set) status = rill__data_fail(RILL_ERR_MEMORY, "out of memory: a data set");
@@ -150,7 +166,11 @@ rill_status rill_dataset_create_on(rill_comm *comm, const rill_data_view *view,
         status = place(comm, set);
         set->rows.rows = set->rows.entries = 0;
     }
-    if (status == RILL_OK) status = rill__data_agree(comm, copy_rows(view, set));
+    if (status == RILL_OK) {
+        status = copy_rows(view, set);
+        if (status == RILL_OK && view->weight) status = rill__dataset_weigh(set, view->weight);
+        status = rill__data_agree(comm, status);
+    }
     if (status == RILL_OK) *out = set;
     else rill_dataset_free(&set);
     return status;
@@ -234,12 +254,55 @@ rill_status rill_dataset_clip(rill_dataset *set, uint64_t dim, uint64_t *dropped
 
 /* ---- split and order ------------------------------------------------------------------------ */
 
-enum { STREAM_SPLIT = 1, STREAM_SHUFFLE = 2 };
+enum { STREAM_SPLIT = 1, STREAM_SHUFFLE = 2, STREAM_FOLD = 3 };
 
 int rill_row_is_held_out(uint64_t global_row, double fraction, uint64_t seed) {
     uint64_t draw[2];
     rill__random(seed, STREAM_SPLIT, global_row, 0, draw);
     return (double)(draw[0] >> 11) * 0x1p-53 < fraction;
+}
+
+bool rill__row_held_out(const rill_data_view *d, uint64_t row, double fraction, uint64_t seed) {
+    bool query = d->qid && d->qid[row] != RILL_NO_QID;
+    return rill_row_is_held_out(query ? (uint64_t)d->qid[row] : d->first_row + row, fraction, seed);
+}
+
+/* A permutation of [0, n): four rounds of Feistel on an even number of bits, repeated until the
+ * result is below n, which it soon is. */
+static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed) {
+    unsigned half = 1;
+    while (half < 32 && (UINT64_C(1) << 2 * half) < n)
+        half++;
+    uint64_t mask = (UINT64_C(1) << half) - 1;
+    do
+        for (uint64_t round = 0; round < 4; round++) {
+            uint64_t left = x >> half, right = x & mask, draw[2];
+            rill__random(seed, STREAM_FOLD, right, round, draw);
+            x = right << half | ((left ^ draw[0]) & mask);
+        }
+    while (x >= n);
+    return x;
+}
+
+bool rill__row_in_fold(const rill_data_view *d, uint64_t row, int fold, int folds, uint64_t seed) {
+    uint64_t draw[2];
+    if (!d->qid || d->qid[row] == RILL_NO_QID)
+        return permute(d->first_row + row, d->total_rows, seed) % (uint64_t)folds == (uint64_t)fold;
+    rill__random(seed, STREAM_FOLD, (uint64_t)d->qid[row], 4, draw);
+    return draw[0] % (uint64_t)folds == (uint64_t)fold;
+}
+
+rill_status rill_dataset_fold(const rill_dataset *set, int fold, int folds, uint64_t seed,
+                              uint64_t *list, uint64_t *n) {
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    if (!set || !list || !n) return null_argument("rill_dataset_fold", set ? "an array" : "set");
+    if (folds < 2 || fold < 0 || fold >= folds)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_fold: fold %d of %d", fold, folds);
+    RILL_TRY_DATA(rill_dataset_view(set, &view));
+    *n = 0;
+    for (uint64_t i = 0; i < view.rows; i++)
+        if (rill__row_in_fold(&view, i, fold, folds, seed)) list[(*n)++] = i;
+    return RILL_OK;
 }
 
 rill_status rill_dataset_split(const rill_dataset *set, double fraction, uint64_t seed,
@@ -252,9 +315,10 @@ rill_status rill_dataset_split(const rill_dataset *set, double fraction, uint64_
                                "rill_dataset_split: fraction = %g is not in [0, 1]", fraction);
     if (fraction > 0 && !held_out) return null_argument("rill_dataset_split", "held_out");
     uint64_t n = 0, m = 0;
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    RILL_TRY_DATA(rill_dataset_view(set, &view));
     for (uint64_t i = 0; i < set->rows.rows; i++)
-        if (fraction > 0 && rill_row_is_held_out(set->first_row + i, fraction, seed))
-            held_out[m++] = i;
+        if (fraction > 0 && rill__row_held_out(&view, i, fraction, seed)) held_out[m++] = i;
         else train[n++] = i;
     *train_rows = n;
     if (held_out_rows) *held_out_rows = m;

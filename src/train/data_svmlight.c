@@ -71,15 +71,18 @@ static rill_status settle_row(rill__parser *parser, uint64_t start, const char *
 }
 
 /* "qid:7" at *p. */
-static bool skip_qid(const char **p) {
+static bool parse_qid(const char **p, int64_t *qid) {
     const char *s = *p;
     if (memcmp(s, "qid:", 4) != 0) return false;
     s += 4;
-    s += *s == '-';
-    const char *digits = s;
-    while (*s >= '0' && *s <= '9')
-        s++;
-    if (s == digits || !rill__ends_token((unsigned char)*s)) return false;
+    bool negative = *s == '-';
+    s += negative;
+    unsigned digits = 0;
+    uint64_t number = 0;
+    if (!rill__digits(&s, &number, &digits) || !digits || number > INT64_MAX ||
+        !rill__ends_token((unsigned char)*s))
+        return false;
+    *qid = negative ? -(int64_t)number : (int64_t)number;
     *p = s;
     return true;
 }
@@ -135,9 +138,13 @@ static rill_status parse_row(rill__parser *parser, const char **p) {
     uint64_t start = rows->entries, at = start, previous = 0;
     bool out_of_order = false;
     double label;
+    int64_t qid;
     RILL_TRY_DATA(parse_label(parser, &s, &label));
     s = skip_blanks(s);
-    if (*s == 'q' && skip_qid(&s)) parser->qids++;
+    if (*s == 'q' && parse_qid(&s, &qid)) {
+        RILL_TRY_DATA(rill__rows_set_qid(rows, qid));
+        parser->qids++;
+    }
     for (;;) {
         s = skip_blanks(s);
         if (*s == '\n' || *s == '#') break;

@@ -42,6 +42,16 @@ static double squared_curvature(double z, double y) {
     return 2;
 }
 
+/* As squared up to a distance of 1, then straight. */
+static double huber_value(double z, double y) {
+    double r = fabs(z - y);
+    return r <= 1 ? r * r : 2 * r - 1;
+}
+static double huber_slope(double z, double y) { return 2 * fmax(-1, fmin(1, z - y)); }
+/* Of the parabola that touches from above: the loss itself has none far out, and Newton's method no
+ * step there. */
+static double huber_curvature(double z, double y) { return 2 / fmax(1, fabs(z - y)); }
+
 static const rill__loss losses[] = {
     {"logistic", "log(1 + exp(-y z)): logistic regression, with probabilities", logistic_value,
      logistic_slope, logistic_curvature, 0.25, false, "L2R_LR", "L1R_LR"},
@@ -51,6 +61,8 @@ static const rill__loss losses[] = {
      squared_hinge_slope, squared_hinge_curvature, 2, false, "L2R_L2LOSS_SVC", "L1R_L2LOSS_SVC"},
     {"squared", "(z - y)^2: least squares", squared_value, squared_slope, squared_curvature, 2,
      true, "L2R_L2LOSS_SVC", "L2R_L2LOSS_SVC"},
+    {"huber", "(z - y)^2 up to a distance d, then 2 d |z - y| - d^2: regression with outliers",
+     huber_value, huber_slope, huber_curvature, 2, true, "L2R_L2LOSS_SVC", "L2R_L2LOSS_SVC"},
 };
 enum { LOSSES = sizeof losses / sizeof *losses };
 

@@ -9,7 +9,8 @@ enum { RILL__MODEL_WORD = 24, RILL__ABOUT = 1024 };
 struct rill_model {
     char solver_type[32];
     bool regression, probability;
-    bool softmax; /* probabilities are those of all columns together */
+    double *sigmoid; /* A and B of each column; NULL: probabilities are those of the loss */
+    bool softmax;    /* probabilities are those of all columns together */
     uint64_t features;
     int columns, labels;
     double *label;
@@ -22,6 +23,8 @@ struct rill_model {
  * line is changed in reading, and false means that it is wrong. */
 void rill__model_print_about(const rill_model *, char *text, size_t size);
 bool rill__model_read_about(rill_model *, char *line);
+/* The line of a column's sigmoid. */
+void rill__model_print_sigmoid(const rill_model *, int column, char *text, size_t size);
 /* A model of so many bytes of text at most. */
 rill_status rill__model_read(FILE *, const char *path, uint64_t bytes, rill_model **out);
 rill_status rill__model_create(uint64_t features, int columns, int labels, double bias,

@@ -64,6 +64,33 @@ void rill__model_print_about(const rill_model *m, char *text, size_t size) {
                 a->C, a->intercept, a->hash_bits, (unsigned long long)a->hash_seed, a->normalize,
                 (unsigned long long)a->rows, (unsigned long long)a->entries,
                 (unsigned long long)a->checksum);
+    size_t at = strlen(text);
+    if (a->huber_delta > 0)
+        rill__print(text + at, size - at, "huber_delta %.17g\n", a->huber_delta);
+}
+
+void rill__model_print_sigmoid(const rill_model *m, int c, char *text, size_t size) {
+    rill__print(text, size, "sigmoid %d %.17g %.17g\n", c, m->sigmoid[2 * c],
+                m->sigmoid[2 * c + 1]);
+}
+
+/* "column A B"; the last column makes them count. */
+static bool read_sigmoid(rill_model *m, const char *text) {
+    char *end;
+    double column = rill__read_double(text, &end), number[2];
+    if (!(column >= 0 && column < m->columns) || column != floor(column)) return false;
+    for (int i = 0; i < 2; i++) {
+        if (*end != ' ') return false;
+        text = end + 1;
+        number[i] = rill__read_double(text, &end);
+        if (end == text || !isfinite(number[i])) return false;
+    }
+    if (*end) return false;
+    if (!m->sigmoid) m->sigmoid = calloc(2 * (size_t)m->columns, sizeof *m->sigmoid);
+    if (!m->sigmoid) return false;
+    memcpy(m->sigmoid + 2 * (size_t)column, number, sizeof number);
+    m->probability = !m->regression;
+    return true;
 }
 
 static bool read_count(const char *text, int base, uint64_t most, uint64_t *value) {
@@ -107,10 +134,14 @@ bool rill__model_read_about(rill_model *m, char *line) {
         m->softmax = m->columns > 1 && !strcmp(m->multiclass, "softmax");
         return true;
     }
-    if (strcmp(line, "C")) return true; /* of a later version */
+    if (!strcmp(line, "sigmoid")) return read_sigmoid(m, value);
+    double *real = !strcmp(line, "C")             ? &a->C
+                   : !strcmp(line, "huber_delta") ? &a->huber_delta
+                                                  : NULL;
+    if (!real) return true; /* of a later version */
     char *end;
-    a->C = rill__read_double(value, &end);
-    return end != value && !*end && isfinite(a->C);
+    *real = rill__read_double(value, &end);
+    return end != value && !*end && isfinite(*real);
 }
 
 /* ---- the data ------------------------------------------------------------------------------- */

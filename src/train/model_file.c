@@ -38,6 +38,7 @@ rill_status rill__model_create(uint64_t features, int columns, int labels, doubl
 
 rill_status rill_model_free(rill_model **model) {
     if (!model || !*model) return RILL_OK;
+    free((*model)->sigmoid);
     free((*model)->label);
     free((*model)->weight);
     free(*model);
@@ -95,6 +96,10 @@ rill_status rill_model_save(const rill_model *m, const char *path) {
     char about[RILL__ABOUT];
     rill__model_print_about(m, about, sizeof about);
     if (status == RILL_OK) status = write_text(out, about);
+    for (int c = 0; m->sigmoid && c < m->columns && status == RILL_OK; c++) {
+        rill__model_print_sigmoid(m, c, about, sizeof about);
+        status = write_text(out, about);
+    }
     rill_status closed = rill__output_close(out, status == RILL_OK);
     return status == RILL_OK ? closed : status;
 }

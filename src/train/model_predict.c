@@ -68,23 +68,31 @@ rill_status rill_model_predict(const rill_model *m, const rill_dataset *set, dou
     return RILL_OK;
 }
 
+static double of_sigmoid(const rill_model *m, int c, double z) {
+    return 1 / (1 + exp(m->sigmoid[2 * c] * z + m->sigmoid[2 * c + 1]));
+}
+
 rill_status rill_model_probabilities(const rill_model *m, const double *decision,
                                      double *probability) {
     if (!m || !decision || !probability)
         return null_argument("rill_model_probabilities", !m ? "model" : "an array");
     if (!m->probability)
-        return rill__data_fail(RILL_ERR_UNSUPPORTED,
-                               "a model of type %s has no probabilities: the loss must be logistic",
-                               m->solver_type);
+        return rill__data_fail(
+            RILL_ERR_UNSUPPORTED,
+            "a model of type %s has no probabilities: the loss must be logistic, or "
+            "the model be calibrated",
+            m->solver_type);
     double sum = 0, most = decision[0];
     for (int c = 1; c < m->columns; c++)
         most = fmax(most, decision[c]);
     for (int c = 0; c < m->columns; c++)
-        sum += probability[c] = m->softmax ? exp(decision[c] - most) : 1 / (1 + exp(-decision[c]));
+        sum += probability[c] = m->sigmoid   ? of_sigmoid(m, c, decision[c])
+                                : m->softmax ? exp(decision[c] - most)
+                                             : 1 / (1 + exp(-decision[c]));
     if (m->columns == 1) probability[1] = 1 - probability[0];
     else
         for (int c = 0; c < m->columns; c++)
-            probability[c] /= sum;
+            probability[c] = sum > 0 ? probability[c] / sum : 1.0 / m->columns;
     return RILL_OK;
 }
 

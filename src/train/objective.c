@@ -121,9 +121,9 @@ double rill__row_loss(const rill__objective *o, float target, const double *z, d
     double loss = 0;
     for (int c = 0; c < o->columns; c++) {
         double at = z[c], y = rill__row_y(o, target, c);
-        loss += o->loss->value(at, y);
-        if (slope) slope[c] = o->loss->slope(at, y);
-        if (curvature) curvature[c] = (float)o->loss->curvature(at, y);
+        loss += rill__loss_value(o, at, y);
+        if (slope) slope[c] = rill__loss_slope(o, at, y);
+        if (curvature) curvature[c] = (float)rill__loss_curvature(o, at, y);
     }
     return loss;
 }
@@ -154,7 +154,8 @@ static void look_at_rows(void *context, int thread, int threads) {
         uint64_t row = rill__row_at(look->rows, i);
         float target = look->rows->target[row];
         rill__row_decide(o, &look->rows->data, row, look->w, z);
-        look->loss[i] = rill__row_loss(o, target, z, NULL, NULL) * rill__row_weight(o, target);
+        look->loss[i] = rill__row_loss(o, target, z, NULL, NULL) *
+                        rill__row_weight(o, look->rows, row);
         if (look->score) look->score[i] = z[0];
         if (look->best) look->best[i] = best_column(z, o->columns);
     }

@@ -23,12 +23,13 @@
 
 /* ---- losses --------------------------------------------------------------------------------- */
 
-/* y is +1 or -1, or the target in regression; z the decision value. Derivatives are by z. */
+/* Of huber the unit is where it turns from squares to straight lines. y is +1 or -1, or the target
+ * in regression; z the decision value. Derivatives are by z. */
 typedef struct rill__loss {
     const char *name, *description;
     double (*value)(double z, double y);
     double (*slope)(double z, double y);
-    double (*curvature)(double z, double y);
+    double (*curvature)(double z, double y); /* or of a parabola that touches from above */
     double most_curvature;      /* 0: the slope jumps, so solvers of second order cannot serve */
     bool regression;            /* y may be any number */
     const char *type, *type_l1; /* LIBLINEAR's solver_type, for the model file */
@@ -43,10 +44,12 @@ typedef struct rill__part_rows {
     const uint64_t *list; /* row numbers; NULL: all */
     uint64_t n;
     const float *target; /* by row number: class, or the value in regression */
+    const float *weight; /* by row number; NULL: all 1 */
 } rill__part_rows;
 
 typedef struct rill__objective {
     const rill__loss *loss;
+    double unit; /* of the loss: unit^2 loss(z / unit, y / unit) is what counts */
     double C, l2, l1;
     bool regression;
     bool softmax;            /* the columns are one problem: the loss is the cross entropy */
@@ -72,8 +75,22 @@ static inline double rill__row_y(const rill__objective *o, float target, int col
     if (o->columns == 1) return target == 0 ? 1 : -1;
     return target == (float)column ? 1 : -1;
 }
-static inline double rill__row_weight(const rill__objective *o, float target) {
-    return o->class_weight && target >= 0 ? o->class_weight[(int)target] : 1;
+static inline double rill__row_weight(const rill__objective *o, const rill__part_rows *rows,
+                                      uint64_t row) {
+    float target = rows->target[row];
+    double weight = o->class_weight && target >= 0 ? o->class_weight[(int)target] : 1;
+    return rows->weight ? weight * rows->weight[row] : weight;
+}
+static inline double rill__loss_value(const rill__objective *o, double z, double y) {
+    double u = o->unit;
+    return u == 1 ? o->loss->value(z, y) : u * u * o->loss->value(z / u, y / u);
+}
+static inline double rill__loss_slope(const rill__objective *o, double z, double y) {
+    double u = o->unit;
+    return u == 1 ? o->loss->slope(z, y) : u * o->loss->slope(z / u, y / u);
+}
+static inline double rill__loss_curvature(const rill__objective *o, double z, double y) {
+    return o->loss->curvature(z / o->unit, y / o->unit);
 }
 static inline uint64_t rill__row_at(const rill__part_rows *rows, uint64_t i) {
     return rows->list ? rows->list[i] : i;

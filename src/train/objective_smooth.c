@@ -104,8 +104,7 @@ static double diagonal_of(const rill__smooth *s, uint64_t i, uint64_t cell) {
     const rill__objective *o = s->objective;
     double bend = s->curvature[cell];
     if (!o->softmax) return bend;
-    float target = o->rows.target[rill__row_at(&o->rows, i)];
-    return o->C * rill__row_weight(o, target) * bend * (1 - bend);
+    return o->C * rill__row_weight(o, &o->rows, rill__row_at(&o->rows, i)) * bend * (1 - bend);
 }
 
 /* The same as add_rows of the bias, in double: all rows have it. */
@@ -179,7 +178,7 @@ static void bend_rows(void *context, int thread, int threads) {
     uint64_t columns = (uint64_t)o->columns, last, i = my_rows(work, thread, threads, &last);
     decide_rows(context, thread, threads);
     for (; o->softmax && i < last; i++) {
-        double factor = o->C * rill__row_weight(o, o->rows.target[rill__row_at(&o->rows, i)]);
+        double factor = o->C * rill__row_weight(o, &o->rows, rill__row_at(&o->rows, i));
         bend_softmax(factor, s->curvature + i * columns, s->along + i * columns, columns);
     }
     for (i *= columns; i < last * columns; i++)
@@ -195,7 +194,7 @@ static void linearise_rows(void *context, int thread, int threads) {
     for (; i < last; i++) {
         uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
         float target = o->rows.target[row];
-        double factor = o->C * rill__row_weight(o, target);
+        double factor = o->C * rill__row_weight(o, &o->rows, row);
         rill__row_decide(o, &o->rows.data, row, work->vector, s->z + cell);
         s->loss[i] = factor *
                      rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
@@ -214,8 +213,9 @@ static void try_rows(void *context, int thread, int threads) {
     double *z = s->of_bias + (uint64_t)(2 + thread) * (uint64_t)o->columns;
     uint64_t last, i = my_rows(work, thread, threads, &last);
     for (; i < last; i++) {
-        float target = o->rows.target[rill__row_at(&o->rows, i)];
-        double factor = o->C * rill__row_weight(o, target);
+        uint64_t row = rill__row_at(&o->rows, i);
+        float target = o->rows.target[row];
+        double factor = o->C * rill__row_weight(o, &o->rows, row);
         uint64_t cell = i * (uint64_t)o->columns;
         for (int c = 0; c < o->columns; c++, cell++)
             z[c] = s->z[cell] + work->alpha * s->along[cell];

@@ -13,6 +13,7 @@ typedef struct rill__job {
     const float *start; /* what the bias, of each column, starts from; all other weights from 0 */
     uint64_t epoch;     /* done */
     double lr;          /* current base, which bold-driver moves */
+    double warm;        /* not 0: weights come from a model; in checkpoints */
     double kept, last;  /* numbers of the solver's, which checkpoints keep */
     void *state;        /* the solver's */
 } rill__job;
@@ -31,6 +32,7 @@ typedef struct rill__solver {
     bool plain_weights; /* no optimizer: weights.w alone, which an epoch's loss belongs to */
     bool separate;      /* needs one problem for each column */
     bool adaptive;      /* adagrad's weights, whatever the optimizer */
+    bool follows;       /* weights follow the sum of gradients: see RILL__FTRL */
     bool stochastic;    /* can do a reducer, staleness, local steps, coded values */
     rill_status (*open)(rill__job *);
     rill_status (*epoch)(rill__job *, rill__epoch *);
@@ -41,7 +43,7 @@ typedef struct rill__solver {
     rill_status (*load)(rill__job *, const char *path);
 } rill__solver;
 extern const rill__solver rill__solver_sgd, rill__solver_scd, rill__solver_newton,
-    rill__solver_hybrid;
+    rill__solver_hybrid, rill__solver_ftrl;
 /* Sets weights to what training starts from. */
 static inline void rill__job_start(const rill__job *job, float *w) {
     const rill__objective *o = job->objective;

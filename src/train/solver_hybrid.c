@@ -83,7 +83,7 @@ static void learn_row(rill__job *job, double *z, uint64_t row, double *loss) {
     const rill_data_view *d = &o->rows.data;
     uint64_t columns = (uint64_t)o->columns;
     float target = o->rows.target[row], *w = job->weights->w;
-    double weight = rill__row_weight(o, target);
+    double weight = rill__row_weight(o, &o->rows, row);
     for (uint64_t c = 0; c < columns; c++)
         z[c] = o->bias >= 0 ? w[(o->features - 1) * columns + c] * o->bias : 0;
     for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
@@ -123,10 +123,11 @@ static rill_status compare(rill__job *job, hybrid_state *s) {
     double value, loss = 0;
     RILL_TRY_DATA(rill__objective_value(o, job->team, job->weights->w, &value, NULL));
     for (uint64_t i = 0; i < o->rows.n; i++) {
-        float target = o->rows.target[rill__row_at(&o->rows, i)];
+        uint64_t row = rill__row_at(&o->rows, i);
+        float target = o->rows.target[row];
         for (int c = 0; c < o->columns; c++)
             s->z[c] = o->bias >= 0 ? job->start[c] * o->bias : 0;
-        loss += rill__row_weight(o, target) * rill__row_loss(o, target, s->z, NULL, NULL);
+        loss += rill__row_weight(o, &o->rows, row) * rill__row_loss(o, target, s->z, NULL, NULL);
     }
     RILL_TRY_DATA(rill__team_sum(job->team, RILL_OK, &loss, 1));
     if (!(value < o->C * loss)) rill__job_start(job, job->weights->w);
@@ -152,7 +153,7 @@ static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
 
 static rill_status hybrid_epoch(rill__job *job, rill__epoch *epoch) {
     hybrid_state *s = job->state;
-    if (job->epoch < PASSES) return pass(job, s, epoch);
+    if (job->epoch < PASSES && job->warm == 0) return pass(job, s, epoch);
     job->state = s->newton;
     rill_status status = rill__solver_newton.epoch(job, epoch);
     job->state = s;

@@ -56,7 +56,7 @@ static rill_status find_active(rill__job *job, scd_state *s, float *square) {
     rill_stream *stream = NULL;
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
-        double factor = rill__row_weight(o, o->rows.target[row]);
+        double factor = rill__row_weight(o, &o->rows, row);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
             square[d->index32[e]] += (float)(factor * d->value[e] * d->value[e]);
         if (o->bias >= 0) square[o->features - 1] += (float)(factor * o->bias * o->bias);
@@ -272,10 +272,10 @@ static double part_of_slope(const rill__job *job, const scd_state *s, uint32_t c
     double sum = 0;
     for (uint64_t e = s->start[k]; e < s->start[k + 1]; e++) {
         uint64_t i = s->row[e];
-        float target = o->rows.target[rill__row_at(&o->rows, i)];
-        sum += rill__row_weight(o, target) * s->value[e] *
-               o->loss->slope(s->z[i * (uint64_t)o->columns + (uint64_t)column],
-                              rill__row_y(o, target, column));
+        uint64_t row = rill__row_at(&o->rows, i);
+        double z = s->z[i * (uint64_t)o->columns + (uint64_t)column];
+        sum += rill__row_weight(o, &o->rows, row) * s->value[e] *
+               rill__loss_slope(o, z, rill__row_y(o, o->rows.target[row], column));
     }
     return sum;
 }

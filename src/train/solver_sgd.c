@@ -78,7 +78,8 @@ static rill_status sgd_open(rill__job *job) {
     RILL_TRY_DATA(
         rill__data_agree(job->team->talk, rill__batch_open(&s->batch, o, job->weights,
                                                            job->options->reducer != NULL)));
-    if (job->options->lr == 0 && !strcmp(job->options->optimizer, "adagrad")) job->lr = 0.5;
+    bool adaptive = !strcmp(job->options->optimizer, "adagrad") || job->weights->dual;
+    if (job->options->lr == 0 && adaptive) job->lr = 0.5;
     else if (job->options->lr == 0) {
         /* Steps of their own are made with a rank's batch, and a velocity adds up steps. */
         uint64_t ranks = job->options->local_steps ? 1 : (uint64_t)job->team->ranks;
@@ -87,6 +88,7 @@ static rill_status sgd_open(rill__job *job) {
         /* A sum that comes late is a step of a direction that has been walked already. */
         job->lr /= 1 + job->options->staleness;
     }
+    rill__weights_follow(job->weights, job->lr);
     if (job->options->local_steps)
         RILL_TRY_DATA(rill__data_agree(job->team->talk, open_local(job, s)));
     return job->options->reducer ? open_reducer(job, s)
@@ -308,11 +310,11 @@ static double epoch_alone(rill__job *job, const sgd_state *s) {
     for (uint64_t step = 0; step < s->steps; step++) {
         uint64_t row = s->order[step];
         float target = o->rows.target[row];
-        double z, y = rill__row_y(o, target, 0), factor = rill__row_weight(o, target);
+        double z, y = rill__row_y(o, target, 0), factor = rill__row_weight(o, &o->rows, row);
         rill__row_decide(o, data, row, weights->w, &z);
         z *= weights->scale;
-        loss += factor * o->loss->value(z, y);
-        double slope = o->loss->slope(z, y);
+        loss += factor * rill__loss_value(o, z, y);
+        double slope = rill__loss_slope(o, z, y);
         rill__weights_begin(weights, learning_rate(job, step, s->steps));
         float by = (float)(-weights->eta * factor * slope / weights->scale);
         if (by != 0)
@@ -385,6 +387,20 @@ static rill_status sgd_load(rill__job *job, const char *path) {
     const sgd_state *s = job->state;
     return s->reducer ? rill_reducer_load(s->reducer, path) : RILL_OK;
 }
+
+/* The same steps, of weights that follow from the sum of all gradients: train_weights.c. */
+const rill__solver rill__solver_ftrl = {
+    .name = "ftrl",
+    .description = "follow the regularised leader: with l1 a sparse model from the first pass on",
+    .stochastic = true,
+    .follows = true,
+    .open = sgd_open,
+    .epoch = sgd_epoch,
+    .close = sgd_close,
+    .bytes = sgd_bytes,
+    .save = sgd_save,
+    .load = sgd_load,
+};
 
 const rill__solver rill__solver_sgd = {
     .name = "sgd",

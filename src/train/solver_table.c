@@ -4,7 +4,8 @@
 #include <string.h>
 
 static const rill__solver *const solvers[] = {&rill__solver_sgd, &rill__solver_scd,
-                                              &rill__solver_newton, &rill__solver_hybrid};
+                                              &rill__solver_newton, &rill__solver_hybrid,
+                                              &rill__solver_ftrl};
 enum { SOLVERS = sizeof solvers / sizeof *solvers };
 
 const rill__solver *rill__solver_find(const char *name) {

@@ -142,7 +142,7 @@ static void look(void *context, int thread, int threads) {
         uint64_t row = work->rows[i];
         if (i + AHEAD < last) foresee(&o->rows.data, work->rows[i + AHEAD]);
         float target = o->rows.target[row];
-        double factor = rill__row_weight(o, target), *z = b->z + i * (uint64_t)o->columns;
+        double factor = rill__row_weight(o, &o->rows, row), *z = b->z + i * (uint64_t)o->columns;
         rill__row_decide(o, &o->rows.data, row, w, z);
         for (int c = 0; c < o->columns; c++)
             z[c] *= scale;

@@ -50,7 +50,17 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
                 o->scale && strcmp(o->scale, "none") ? " scale=" : "",
                 o->scale && strcmp(o->scale, "none") ? o->scale : "",
                 t->objective.softmax ? " multiclass=softmax" : "");
+    at = strlen(text);
+    if (!strcmp(o->loss, "huber"))
+        rill__print(text + at, SETTINGS - at, " huber_delta=%.17g", t->objective.unit);
+    at = strlen(text);
+    if (o->folds) rill__print(text + at, SETTINGS - at, " fold=%d/%d", o->fold, o->folds);
+    at = strlen(text);
+    rill__print(text + at, SETTINGS - at, "%s", t->objective.rows.weight ? " weights=1" : "");
 }
+
+/* Arrays of the optimizer. */
+static unsigned states(const rill_trainer *t) { return !!t->weights.state + !!t->weights.dual; }
 
 static void reducer_path(const char *path, uint64_t epoch, char *name, size_t size) {
     snprintf(name, size, "%s.reducer-%llu", path, (unsigned long long)epoch);
@@ -75,7 +85,7 @@ static rill_status write_all(const hashed *h, const rill_trainer *t) {
                             .features = t->objective.features,
                             .columns = (uint64_t)t->objective.columns,
                             .labels = (uint64_t)t->objective.labels,
-                            .has_state = t->weights.state != NULL,
+                            .has_state = states(t),
                             .settings = SETTINGS,
                             .epoch = t->job.epoch,
                             .step = t->step,
@@ -83,12 +93,15 @@ static rill_status write_all(const hashed *h, const rill_trainer *t) {
     memcpy(head.scalars, t->scalars, sizeof head.scalars);
     head.scalars[RILL__SOLVER_KEPT] = t->job.kept;
     head.scalars[RILL__SOLVER_LAST] = t->job.last;
+    head.scalars[RILL__SOLVER_WARM] = t->job.warm;
     RILL_TRY_DATA(put(h, &head, sizeof head));
     RILL_TRY_DATA(put(h, settings, sizeof settings));
     RILL_TRY_DATA(put(h, t->label, (size_t)t->objective.labels * sizeof *t->label));
     RILL_TRY_DATA(put(h, t->weights.w, (size_t)t->objective.n * sizeof(float)));
     if (t->weights.state)
         RILL_TRY_DATA(put(h, t->weights.state, (size_t)t->objective.n * sizeof(float)));
+    if (t->weights.dual)
+        RILL_TRY_DATA(put(h, t->weights.dual, (size_t)t->objective.n * sizeof(float)));
     uint64_t sum = XXH64_digest(h->state);
     return rill__output_write(h->out, &sum, sizeof sum);
 }
@@ -197,10 +210,10 @@ static rill_status check_head(const rill_trainer *t, const char *path, const uin
     saved[SETTINGS - 1] = '\0';
     if (strcmp(saved, settings)) return differs(path, saved, settings);
     uint64_t expected = sizeof head + SETTINGS + (uint64_t)t->objective.labels * sizeof(double) +
-                        t->objective.n * sizeof(float) * (1u + !!t->weights.state) + 8;
+                        t->objective.n * sizeof(float) * (1u + states(t)) + 8;
     if (head.features != t->objective.features || head.columns != (uint64_t)t->objective.columns ||
-        head.labels != (uint64_t)t->objective.labels ||
-        head.has_state != (t->weights.state != NULL) || bytes != expected ||
+        head.labels != (uint64_t)t->objective.labels || head.has_state != states(t) ||
+        bytes != expected ||
         memcmp(data + sizeof head + SETTINGS, t->label,
                (size_t)t->objective.labels * sizeof(double)))
         return damaged(path, "was saved with other data: dimension or labels differ");
@@ -229,10 +242,15 @@ static void take_over(rill_trainer *t, const uint8_t *data) {
                         (size_t)t->objective.labels * sizeof(double);
     memcpy(t->weights.w, at, size);
     if (t->weights.state) memcpy(t->weights.state, at + size, size);
+    if (t->weights.dual) {
+        memcpy(t->weights.dual, at + 2 * size, size);
+        t->weights.path = (double)head.step;
+    }
     if (t->backup) memcpy(t->backup, at, size);
     memcpy(t->scalars, head.scalars, sizeof t->scalars);
     t->job.kept = head.scalars[RILL__SOLVER_KEPT];
     t->job.last = head.scalars[RILL__SOLVER_LAST];
+    t->job.warm = head.scalars[RILL__SOLVER_WARM];
     t->job.epoch = head.epoch;
     t->step = head.step;
     t->job.lr = head.lr;
@@ -277,7 +295,7 @@ static const char *name_of(const char *settings, const char *name, const char *c
 }
 
 static bool read_settings(const char *settings, rill_train_options *o) {
-    static const char *const solvers[] = {"sgd", "scd", "newton", "hybrid", NULL};
+    static const char *const solvers[] = {"sgd", "scd", "newton", "hybrid", "ftrl", NULL};
     static const char *const scales[] = {"max", "std", NULL};
     static const char *const multiclass[] = {"softmax", NULL};
     double intercept;

@@ -39,6 +39,7 @@ enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
 static const double least_C = 1e-4, most_C = 1e6;
+enum { ARRAYS = 6 };      /* of a sample: places, indices, values, labels, weights, queries */
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
 enum { SCALES = sizeof scales / sizeof *scales };
@@ -59,11 +60,12 @@ typedef struct search {
 } search;
 
 /* Whether a row is in the sample: neither held out by the options nor left out. */
-static bool is_chosen(const rill_train_options *o, uint64_t row, double share) {
+static bool is_chosen(const rill_train_options *o, const rill_data_view *d, uint64_t i,
+                      double share) {
     const uint64_t other = UINT64_C(0x5bd1e995); /* another draw than the options' split */
-    if (o->valid_fraction > 0 && rill_row_is_held_out(row, o->valid_fraction, o->seed))
-        return false;
-    return share >= 1 || rill_row_is_held_out(row, share, other);
+    if (o->folds && rill__row_in_fold(d, i, o->fold, o->folds, o->seed)) return false;
+    if (o->valid_fraction > 0 && rill__row_held_out(d, i, o->valid_fraction, o->seed)) return false;
+    return share >= 1 || rill__row_held_out(d, i, share, other);
 }
 
 static double sample_share(const rill_data_view *view, const rill_dataset *train) {
@@ -75,10 +77,10 @@ static double sample_share(const rill_data_view *view, const rill_dataset *train
 
 /* This rank's part of the sample; its arrays are the caller's to free. */
 static rill_status copy_sample(const rill_data_view *from, const rill_train_options *o,
-                               double share, rill_data_view *to, void *arrays[4]) {
+                               double share, rill_data_view *to, void *arrays[ARRAYS]) {
     uint64_t rows = 0, entries = 0;
     for (uint64_t i = 0; i < from->rows; i++) {
-        if (!is_chosen(o, from->first_row + i, share)) continue;
+        if (!is_chosen(o, from, i, share)) continue;
         rows++;
         entries += from->row[i + 1] - from->row[i];
     }
@@ -86,13 +88,18 @@ static rill_status copy_sample(const rill_data_view *from, const rill_train_opti
     uint32_t *index = arrays[1] = malloc(((size_t)entries + 1) * sizeof *index);
     float *value = arrays[2] = malloc(((size_t)entries + 1) * sizeof *value);
     double *label = arrays[3] = malloc(((size_t)rows + 1) * sizeof *label);
-    if (!row || !index || !value || !label) return rill__data_memory("rows to choose C by");
+    float *weight = arrays[4] = malloc(((size_t)rows + 1) * sizeof *weight);
+    int64_t *qid = arrays[5] = malloc(((size_t)rows + 1) * sizeof *qid);
+    if (!row || !index || !value || !label || !weight || !qid)
+        return rill__data_memory("rows to choose C by");
     row[0] = rows = entries = 0;
     for (uint64_t i = 0; i < from->rows; i++) {
-        if (!is_chosen(o, from->first_row + i, share)) continue;
+        if (!is_chosen(o, from, i, share)) continue;
         uint64_t first = from->row[i], n = from->row[i + 1] - first;
         memcpy(index + entries, from->index32 + first, (size_t)n * sizeof *index);
         memcpy(value + entries, from->value + first, (size_t)n * sizeof *value);
+        weight[rows] = from->weight ? from->weight[i] : 1;
+        qid[rows] = from->qid ? from->qid[i] : RILL_NO_QID;
         label[rows++] = from->label[i];
         row[rows] = entries += n;
     }
@@ -126,7 +133,7 @@ static rill_status gather(const search *s, void **array, uint64_t bytes, uint64_
 }
 
 /* Every rank gets the whole sample, in the order of the file. */
-static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4]) {
+static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[ARRAYS]) {
     uint64_t *counts = malloc((size_t)s->ranks * sizeof *counts);
     uint64_t *row = arrays[0], entries = row[view->rows], total = view->rows;
     for (uint64_t i = 0; i < view->rows; i++) /* lengths, and back to places */
@@ -136,6 +143,8 @@ static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4
     if (status == RILL_OK) status = gather(s, &arrays[1], entries * sizeof(uint32_t), counts);
     if (status == RILL_OK) status = gather(s, &arrays[2], entries * sizeof(float), counts);
     if (status == RILL_OK) status = gather(s, &arrays[3], view->rows * sizeof(double), counts);
+    if (status == RILL_OK) status = gather(s, &arrays[4], view->rows * sizeof(float), counts);
+    if (status == RILL_OK) status = gather(s, &arrays[5], view->rows * sizeof(int64_t), counts);
     free(counts);
     if (status == RILL_OK) status = rill__sum_u64(s->comm, &total, 1);
     RILL_TRY_DATA(status);
@@ -150,6 +159,8 @@ static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[4
     view->index32 = arrays[1];
     view->value = arrays[2];
     view->label = arrays[3];
+    view->weight = arrays[4];
+    view->qid = arrays[5];
     return RILL_OK;
 }
 
@@ -171,7 +182,7 @@ static rill_status compact(rill_data_view *view, uint32_t *index) {
 
 static rill_status take_sample(search *s, const rill_dataset *train) {
     rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
-    void *arrays[4] = {NULL};
+    void *arrays[ARRAYS] = {NULL};
     RILL_TRY_DATA(rill_dataset_view(train, &from));
     if (from.dim >= UINT32_MAX) return RILL_OK; /* the trainer itself will complain */
     if (!s->options.batch) {                    /* as the training will have it */
@@ -186,7 +197,7 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     if (status == RILL_OK) status = rill__data_agree(s->comm, compact(&to, arrays[1]));
     if (status == RILL_OK)
         status = rill__data_agree(s->comm, rill_dataset_create_on(s->alone, &to, &s->sample));
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < ARRAYS; i++)
         free(arrays[i]);
     return status;
 }
@@ -417,6 +428,7 @@ rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
     double began = rill__now();
     status = take_sample(&s, train);
     s.options.valid_fraction = held_out;
+    s.options.folds = s.options.fold = 0;
     s.options.algorithm = s.options.codec = s.options.reducer = NULL;
     s.options.value_bits = s.options.staleness = s.options.profile = 0;
     s.options.local_steps = 0;

@@ -41,17 +41,30 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
     return RILL_OK;
 }
 
+static void split_fold(rill_trainer *t) {
+    const rill_train_options *o = &t->options;
+    const rill_data_view *d = &t->objective.rows.data;
+    uint64_t *n = &t->objective.rows.n, *held = &t->valid.n;
+    *n = *held = 0;
+    for (uint64_t i = 0; i < d->rows; i++)
+        if (rill__row_in_fold(d, i, o->fold, o->folds, o->seed)) t->valid_list[(*held)++] = i;
+        else t->train_list[(*n)++] = i;
+}
+
 static rill_status split(rill_trainer *t) {
     size_t rows = (size_t)t->objective.rows.data.rows + 1;
-    if (t->has_valid || t->options.valid_fraction == 0) return RILL_OK;
+    int folds = t->options.folds;
+    if (t->has_valid || (t->options.valid_fraction == 0 && !folds)) return RILL_OK;
     t->train_list = malloc(rows * sizeof *t->train_list);
     t->valid_list = malloc(rows * sizeof *t->valid_list);
     if (!t->train_list || !t->valid_list) return rill__data_memory("the split");
     t->has_valid = true;
     t->valid.data = t->objective.rows.data;
-    RILL_TRY_DATA(rill_dataset_split(t->objective.set, t->options.valid_fraction, t->options.seed,
-                                     t->train_list, &t->objective.rows.n, t->valid_list,
-                                     &t->valid.n));
+    if (folds) split_fold(t);
+    else
+        RILL_TRY_DATA(rill_dataset_split(t->objective.set, t->options.valid_fraction,
+                                         t->options.seed, t->train_list, &t->objective.rows.n,
+                                         t->valid_list, &t->valid.n));
     t->objective.rows.list = t->train_list;
     t->valid.list = t->valid_list;
     return RILL_OK;
@@ -79,6 +92,8 @@ static rill_status count_rows(rill_trainer *t) {
 static rill_status make_targets(rill_trainer *t) {
     RILL_TRY_DATA(rill__train_targets(t, &t->objective.rows.data, &t->train_target));
     t->objective.rows.target = t->valid.target = t->train_target;
+    t->objective.rows.weight = t->objective.rows.data.weight;
+    t->valid.weight = t->valid.data.weight;
     if (!t->has_valid || t->valid_list) return RILL_OK;
     RILL_TRY_DATA(rill__train_targets(t, &t->valid.data, &t->valid_target));
     t->valid.target = t->valid_target;
@@ -95,6 +110,7 @@ static rill_status make_weights(rill_trainer *t) {
                                (unsigned long long)t->objective.features, t->objective.columns);
     bool adagrad = !strcmp(o->optimizer, "adagrad") || t->solver->adaptive;
     rill__optimizer kind = t->solver->plain_weights            ? RILL__PLAIN
+                           : t->solver->follows                ? RILL__FTRL
                            : adagrad                           ? RILL__ADAGRAD
                            : !strcmp(o->optimizer, "momentum") ? RILL__MOMENTUM
                                                                : RILL__PLAIN;
@@ -128,6 +144,7 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     RILL_TRY_DATA(rill__train_solver(t));
     RILL_TRY_DATA(rill__train_scale(t));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_targets(t)));
+    RILL_TRY_DATA(rill__train_unit(t));
     RILL_TRY_DATA(rill__train_weigh(t));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_weights(t)));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, start_threads(t)));
@@ -272,5 +289,6 @@ rill_status rill_trainer_model(const rill_trainer *t, rill_model **out) {
     about.C = t->options.C;
     about.intercept = look.intercept;
     about.rows = look.rows;
+    if (!strcmp(look.loss, "huber")) about.huber_delta = t->objective.unit;
     return rill_model_set_about(m, &about);
 }

@@ -34,6 +34,7 @@ struct rill_trainer {
     float *train_target, *valid_target;
     uint64_t step;                 /* done */
     double scalars[RILL__SCALARS]; /* what is kept from epoch to epoch, see below */
+    double centre;                 /* huber: median of the targets */
     float *start;                  /* of the bias: see train_start.c */
     float *backup;                 /* bold-driver: weights of the last good epoch */
     bool loss_open;                /* the options leave the loss to the labels */
@@ -47,6 +48,7 @@ enum {                      /* scalars */
        RILL__VALID_BEST,    /* lowest validation loss, */
        RILL__VALID_BEST_AT, /* and after how many epochs */
        RILL__SOLVER_LAST,   /* in checkpoints: job.last */
+       RILL__SOLVER_WARM,   /* in checkpoints: job.warm */
 };
 
 /* As the public calls, over mpi (a pointer to an MPI_Comm) where it is not NULL. */
@@ -60,6 +62,8 @@ rill_status rill__train_labels(rill_trainer *);
 rill_status rill__train_solver(rill_trainer *);
 /* Loss and accuracy on the validation rows. All ranks. */
 rill_status rill__train_validate(rill_trainer *, bool with_auc, rill_train_report *);
+/* The unit of the loss. All ranks. */
+rill_status rill__train_unit(rill_trainer *);
 /* The weights that training starts from. All ranks. */
 rill_status rill__train_start(rill_trainer *);
 /* The features' factors. All ranks. */

@@ -36,12 +36,12 @@ static rill_status check_names(rill_trainer *t) {
     if (!o->solver) o->solver = "sgd";
     if (!o->scale) o->scale = "none";
     if (!o->optimizer) o->optimizer = "adagrad";
-    if (!o->schedule) o->schedule = "1/t";
+    if (!o->schedule) o->schedule = !strcmp(o->solver, "ftrl") ? "constant" : "1/t";
     if (!(t->objective.loss = rill__loss_find(o->loss)))
-        return unknown("loss", o->loss, "logistic, hinge, squared_hinge, squared");
+        return unknown("loss", o->loss, "logistic, hinge, squared_hinge, squared, huber");
     t->solver = rill__solver_find(o->solver);
     if (!t->solver && strcmp(o->solver, "auto"))
-        return unknown("solver", o->solver, "auto, sgd, scd, newton, hybrid");
+        return unknown("solver", o->solver, "auto, sgd, scd, newton, hybrid, ftrl");
     if (!among(o->scale, scales)) return unknown("scale", o->scale, "none, max, std");
     if (o->multiclass && !among(o->multiclass, multiclass))
         return unknown("multiclass", o->multiclass, "softmax, ovr");
@@ -54,7 +54,7 @@ static rill_status check_names(rill_trainer *t) {
     if (o->task && !among(o->task, tasks)) return unknown("task", o->task, "classify, regress");
     if (regress && !t->objective.loss->regression)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
-                               "task \"regress\" needs the loss squared, not %s", o->loss);
+                               "task \"regress\" needs the loss squared or huber, not %s", o->loss);
     return RILL_OK;
 }
 
@@ -71,6 +71,12 @@ static rill_status check_numbers(rill_trainer *t) {
     RILL_TRY_DATA(check_number("step_factor", o->step_factor, 0, true));
     RILL_TRY_DATA(check_number("momentum", o->momentum, 0, false));
     RILL_TRY_DATA(check_number("tolerance", o->tolerance, 0, false));
+    RILL_TRY_DATA(check_number("huber_delta", o->huber_delta, 0, false));
+    if (o->folds < 0 || o->folds == 1 || o->fold < 0 || (o->folds && o->fold >= o->folds))
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "fold = %d, folds = %d: folds must be 0 or at least 2, and fold "
+                               "below it",
+                               o->fold, o->folds);
     RILL_TRY_DATA(check_number("valid_fraction", o->valid_fraction, 0, false));
     if (o->momentum >= 1)
         return rill__data_fail(RILL_ERR_ARGUMENT, "momentum = %g must be below 1", o->momentum);
@@ -107,6 +113,9 @@ static rill_status check_together(const rill_trainer *t) {
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "solver %s needs a loss with curvature: the slope of %s jumps",
                                o->solver, o->loss);
+    if (t->solver->follows && (o->local_steps || strcmp(o->schedule, "constant")))
+        return cannot("solver ftrl", "exact sums at once or late, at a constant rate: neither "
+                                     "local_steps nor a schedule");
     if (t->solver->no_l1 && o->l1 > 0)
         return rill__data_fail(RILL_ERR_UNSUPPORTED, "solver %s cannot do l1 = %g; sgd and scd can",
                                o->solver, o->l1);

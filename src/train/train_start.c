@@ -21,7 +21,7 @@ static double best_constant(const rill__loss *loss, double positive, double nega
     return z;
 }
 
-/* sums: weights of the classes, or of the targets. */
+/* sums: weights of the classes; or of the targets, and their weighted sum. */
 static void start_intercept(rill_trainer *t, const double *sums) {
     const rill__objective *o = &t->objective;
     double total = 0, tiny = 1e-3;
@@ -29,7 +29,8 @@ static void start_intercept(rill_trainer *t, const double *sums) {
         total += sums[c];
     for (int c = 0; c < o->columns; c++) {
         double mine = fmax(sums[c], tiny), rest = fmax(total - sums[c], tiny);
-        double z = o->regression ? sums[0] / (double)o->total_rows
+        double z = o->regression ? (strcmp(o->loss->name, "huber") ? sums[1] / fmax(sums[0], tiny)
+                                                                   : t->centre)
                    : o->softmax  ? log(mine / fmax(total, tiny) * o->columns)
                                  : best_constant(o->loss, mine, rest);
         t->start[c] = (float)(z / o->bias);
@@ -39,14 +40,16 @@ static void start_intercept(rill_trainer *t, const double *sums) {
 
 rill_status rill__train_start(rill_trainer *t) {
     const rill__objective *o = &t->objective;
-    int n = o->regression ? 1 : o->labels;
+    int n = o->regression ? 2 : o->labels;
     double *sums = calloc((size_t)n, sizeof *sums);
     t->start = calloc((size_t)o->columns, sizeof *t->start);
     rill_status status = sums && t->start ? RILL_OK : rill__data_memory("the weights");
     for (uint64_t i = 0; status == RILL_OK && i < o->rows.n; i++) {
-        float target = o->rows.target[rill__row_at(&o->rows, i)];
-        if (o->regression) sums[0] += target;
-        else sums[(int)target] += rill__row_weight(o, target);
+        uint64_t row = rill__row_at(&o->rows, i);
+        float target = o->rows.target[row];
+        double weight = rill__row_weight(o, &o->rows, row);
+        sums[o->regression ? 0 : (int)target] += weight;
+        if (o->regression) sums[1] += weight * target;
     }
     status = rill__data_agree(t->team.talk, status);
     if (status == RILL_OK) status = rill__team_sum(&t->team, RILL_OK, sums, n);

@@ -17,9 +17,13 @@
  * regression (2008); Tsuruoka, Tsujii, Ananiadou, Stochastic gradient descent training for
  * l1-regularized log-linear models with cumulative penalty (2009); Duchi, Hazan, Singer, Adaptive
  * subgradient methods (2011).
+ * ftrl keeps the sum of gradients instead, and a weight follows from it, the sum of squares and the
+ * number of steps in closed form; penalties are those of all steps so far, so that more epochs do
+ * not make them weaker. (McMahan, Follow-the-regularized-leader and mirror descent, 2011; McMahan
+ * et al., Ad click prediction: a view from the trenches, 2013.)
  * Reading does not write: all ranks write the same entries in the same steps, and so stay the same
  * to the bit.
- * Memory: n floats; 2 n with plain and l1, 3 n with adagrad, 4 n with momentum.
+ * Memory: n floats; 2 n with plain and l1, 3 n with adagrad and ftrl, 4 n with momentum.
  * Cost: O(1) per entry read or written; O(n) to settle.
  */
 #include "train/train_weights.h"
@@ -29,6 +33,7 @@
 #include <stdlib.h>
 
 static const double tiny = 1e-12; /* added to sums of squares */
+static const double start = 1e-2; /* ftrl: to their roots, so that there is a first step */
 
 static void *zeros(uint64_t n, size_t size) { return calloc((size_t)n + RILL_SLACK / size, size); }
 
@@ -42,12 +47,13 @@ rill_status rill__weights_init(rill__weights *s, uint64_t n, rill__optimizer kin
                          .momentum = momentum,
                          .scale = 1};
     s->w = zeros(n, sizeof *s->w);
-    bool dated = kind != RILL__PLAIN || mu > 0;
+    bool dated = kind != RILL__FTRL && (kind != RILL__PLAIN || mu > 0);
     if (dated) s->last = zeros(n, sizeof *s->last);
     if (kind != RILL__PLAIN) s->state = zeros(n, sizeof *s->state);
+    if (kind == RILL__FTRL) s->dual = zeros(n, sizeof *s->dual);
     if (kind == RILL__MOMENTUM) s->last_step = zeros(n, sizeof *s->last_step);
     if (!s->w || (dated && !s->last) || (kind != RILL__PLAIN && !s->state) ||
-        (kind == RILL__MOMENTUM && !s->last_step)) {
+        (kind == RILL__MOMENTUM && !s->last_step) || (kind == RILL__FTRL && !s->dual)) {
         rill__weights_free(s);
         return rill__data_memory("the weights");
     }
@@ -58,12 +64,13 @@ void rill__weights_free(rill__weights *s) {
     free(s->w);
     free(s->last);
     free(s->state);
+    free(s->dual);
     free(s->last_step);
     *s = (rill__weights){0};
 }
 
 uint64_t rill__weights_bytes(const rill__weights *s) {
-    return s->n * sizeof(float) * (1u + !!s->last + !!s->state + !!s->last_step);
+    return s->n * sizeof(float) * (1u + !!s->last + !!s->state + !!s->dual + !!s->last_step);
 }
 
 static double soft(double x, double threshold) {
@@ -86,6 +93,13 @@ static double fade(const rill__weights *s, uint64_t j) {
     return k == 0 ? 1 : k == 1 ? s->momentum : pow(s->momentum, k);
 }
 
+/* Where the sum of all gradients, a penalty for every step, and the steps' distances are least. */
+static double followed(const rill__weights *s, uint64_t j) {
+    double z = s->dual[j], way = (start + sqrt(s->state[j])) / s->eta;
+    if (j >= s->penalised) return -z / way;
+    return -soft(z, s->mu * s->path) / (way + s->lambda * s->path);
+}
+
 static double current(const rill__weights *s, uint64_t j) {
     double w = s->w[j];
     bool decays = j < s->penalised;
@@ -94,6 +108,7 @@ static double current(const rill__weights *s, uint64_t j) {
     case RILL__ADAGRAD:
         if (w == 0 || !decays) return w;
         return decay(s, w, (s->path - s->last[j]) / sqrt(s->state[j] + tiny));
+    case RILL__FTRL: return followed(s, j);
     case RILL__MOMENTUM: break;
     }
     double m = s->momentum, rest = m - m * fade(s, j); /* (m + ... + m^k) (1 - m) */
@@ -113,7 +128,8 @@ void rill__weights_begin(rill__weights *s, double eta) {
             s->w[j] = (float)(s->w[j] / by);
         if (s->scale < 1e-6) rill__weights_settle(s);
         s->shrink += eta * s->mu / s->scale;
-    } else s->path += s->kind == RILL__MOMENTUM ? eta / (1 - s->momentum) : eta;
+    } else if (s->kind == RILL__FTRL) s->path++;
+    else s->path += s->kind == RILL__MOMENTUM ? eta / (1 - s->momentum) : eta;
 }
 
 static void write_one(rill__weights *s, uint64_t j, double g) {
@@ -127,6 +143,12 @@ static void write_one(rill__weights *s, uint64_t j, double g) {
         s->state[j] += (float)(g * g);
         if (g != 0) w -= s->eta * g / sqrt(s->state[j] + tiny);
         break;
+    case RILL__FTRL: {
+        double before = sqrt(s->state[j]);
+        s->state[j] += (float)(g * g);
+        s->dual[j] += (float)(g - (sqrt(s->state[j]) - before) / s->eta * w);
+        return;
+    }
     case RILL__MOMENTUM:
         /* current() has moved by the old velocity in this step, too. */
         s->state[j] = (float)(s->state[j] * fade(s, j) + g);
@@ -169,9 +191,18 @@ rill_status rill__weights_share(rill__weights *s, rill_comm *comm) {
     RILL_TRY_DATA(share(comm, s->w, s->n));
     RILL_TRY_DATA(share(comm, s->last, s->n));
     RILL_TRY_DATA(share(comm, s->state, s->n));
+    RILL_TRY_DATA(share(comm, s->dual, s->n));
     RILL_TRY_DATA(share(comm, s->last_step, s->n));
     rill__weights_settle(s);
     return RILL_OK;
+}
+
+void rill__weights_follow(rill__weights *s, double eta) {
+    s->eta = eta;
+    for (uint64_t j = 0; s->dual && j < s->n; j++) {
+        s->state[j] = 0;
+        s->dual[j] = (float)(-s->w[j] * (start / eta));
+    }
 }
 
 void rill__weights_settle(rill__weights *s) {
@@ -192,6 +223,7 @@ void rill__weights_settle(rill__weights *s) {
         if (s->last) s->last[j] = 0;
     }
     s->scale = 1;
-    s->shrink = s->path = 0;
+    s->shrink = 0;
+    if (!s->dual) s->path = 0;
     s->step = 0;
 }

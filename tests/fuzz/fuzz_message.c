@@ -58,7 +58,7 @@ static void entries(const rill__message *m) {
                                            &part, bytes);
         rill__message back;
         rill__part other;
-        MUST(rill__message_parse(bytes, size, NULL, false, &back) == RILL_OK);
+        MUST(rill__message_parse(bytes, size, RILL__SEAL, NULL, false, &back) == RILL_OK);
         void *room_back = rill__aligned_alloc(rill__message_room(&back));
         MUST(room_back && rill__message_part(&back, room_back, &other) == RILL_OK);
         MUST(other.n == part.n && other.form == part.form);
@@ -78,8 +78,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     MUST(bytes);
     memset(bytes + size, 0xEE, RILL__SLACK);
     if (size) memcpy(bytes, data, size);
-    rill__message_parse(bytes, size, NULL, true, &m);
-    if (rill__message_parse(bytes, size, NULL, false, &m) == RILL_OK) {
+    rill__message_parse(bytes, size, RILL__SEAL, NULL, true, &m);
+    if (rill__message_parse(bytes, size, RILL__SEAL, NULL, false, &m) == RILL_OK) {
         rill__expect expect = {.collective = m.header.collective,
                                .type = m.header.type,
                                .algorithm = m.header.algorithm,
@@ -88,16 +88,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                .arguments = m.header.arguments,
                                .seq = m.header.seq,
                                .dim = m.header.dim};
-        MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_OK);
+        MUST(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m) == RILL_OK);
         expect.seq++;
-        MUST(rill__message_parse(bytes, size, &expect, false, &m) == RILL_ERR_MISMATCH);
+        MUST(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m) == RILL_ERR_MISMATCH);
         expect.seq--;
         if (rill__form_has_entries(m.header.form)) {
             entries(&m);
         } else if (m.header.form == RILL__M_BUNDLE) {
             size_t offset = 0;
             rill__message inner;
-            while (rill__message_next(&m, &expect, &offset, &inner) == RILL_OK) {
+            while (rill__message_next(&m, RILL__SEAL, &expect, &offset, &inner) == RILL_OK) {
                 MUST(offset <= m.header.value_size);
                 if (rill__form_has_entries(inner.header.form)) entries(&inner);
             }

@@ -18,7 +18,9 @@ static inline rill__expect sample_expect(rill_type type, uint64_t dim) {
                           .dim = dim};
 }
 static inline rill__header sample_header(const rill__expect *e) {
-    return (rill__header){.collective = e->collective,
+    return (rill__header){.magic = RILL__MAGIC,
+                          .version = RILL__VERSION,
+                          .collective = e->collective,
                           .algorithm = e->algorithm,
                           .op = e->op,
                           .seq = e->seq,
@@ -104,8 +106,6 @@ static inline void *sample_other(rill__message_form form, uint64_t count, int st
                                  const void *payload, size_t bytes, size_t *size) {
     rill__expect e = sample_expect(RILL_F32, 100);
     rill__header h = sample_header(&e);
-    h.magic = RILL__MAGIC;
-    h.version = RILL__VERSION;
     h.form = (uint8_t)form;
     h.count = count;
     h.status = (int16_t)status;

@@ -19,12 +19,20 @@ cmp -s "$tmp/a.bin" "$tmp/b.bin" || fail "the second binary file differs"
 # Indices from 0, comments, CRLF, qid, no last newline.
 printf '# head\r\n1 qid:3 0:1 2:1\r\n\r\n-1 1:2 1:3 # end' >"$tmp/c.svm"
 run 0 "$RILL" convert "$tmp/c.svm" "$tmp/c.bin"
-has "$tmp/out" "2 rows, 3 entries, indices from 0" "1 'qid' fields were ignored" \
+has "$tmp/out" "2 rows, 3 entries, indices from 0" "1 rows have a query ('qid')" \
     "1 values were added"
 run 0 "$RILL" convert "$tmp/c.bin" "$tmp/d.svm" --to text
-printf '+1 0:1 2:1\n-1 1:5\n' | cmp - "$tmp/d.svm" || fail "indices from 0"
+printf '+1 qid:3 0:1 2:1\n-1 1:5\n' | cmp - "$tmp/d.svm" || fail "indices from 0"
 run 0 "$RILL" convert "$tmp/c.svm" "$tmp/e.svm" --to text
 cmp "$tmp/d.svm" "$tmp/e.svm" || fail "text to text"
+
+# Queries are kept, those of many chunks, too.
+awk 'BEGIN { for (i = 0; i < 9000; i++)
+    print (i % 2) (i < 5000 ? " qid:" int(i / 7) - 3 : "") " 1:" i + 1 }' >"$tmp/q.svm"
+run 0 "$RILL" convert "$tmp/q.svm" "$tmp/q.bin"
+has "$tmp/out" "5000 rows have a query"
+run 0 "$RILL" convert "$tmp/q.bin" "$tmp/r.svm"
+sed 's/^1 /+1 /' "$tmp/q.svm" | cmp - "$tmp/r.svm" || fail "queries through the binary form"
 
 "$RILL" gen url --samples 800 -o "$tmp/u.svm" --quiet
 "$RILL" convert "$tmp/u.svm" "$tmp/u.bin" --quiet

@@ -59,22 +59,24 @@ run 2 "$RILL" tune --seconds 0
 rm "$tmp/config/rill/profile"
 run 1 "$RILL" plan --learned
 has "$tmp/err" "nothing has been learned with link mpi" "cache/rill"
-run 0 "$RILL" bench --ranks 2 --dim 2^12,2^16 --density 1% --algorithm auto,ring,dense --reps 20 --quiet
+some=(--ranks 2 --density 1% --quiet)
+run 0 "$RILL" bench "${some[@]}" --dim 2^12,2^16 --algorithm auto,ring,dense --reps 20
 run 0 "$RILL" plan --learned
-has "$tmp/out" "Learned on 2 ranks, 1 host" latency mpi_byte "on 2 ranks, 1 host" "what 'auto' takes"
+has "$tmp/out" "Learned on 2 ranks, 1 host" latency mpi_byte "on 2 ranks, 1 host" "'auto' takes"
 run 0 "$RILL" plan --learned --json --dim 2^16
 python3 -c 'import json, sys
 plan = json.load(open(sys.argv[1]))
 learned = plan["learned"]
 assert plan["ranks"] == 2 and plan["hosts"] == 1 and learned["points"] >= 2, plan
-assert len(learned["constants"]) == 18 and all(v > 0 for v in learned["constants"].values()), plan' "$tmp/out" ||
+constants = learned["constants"]
+assert len(constants) == 18 and all(v > 0 for v in constants.values()), plan' "$tmp/out" ||
     fail "the JSON is not as expected"
 run 2 "$RILL" plan --learned --profile none
 run 1 "$RILL" plan --learned --link local
 for file in "$tmp"/cache/rill/learned-mpi-1-*; do echo "nonsense" >"$file"; done
 run 1 "$RILL" plan --learned
 has "$tmp/err" "nothing that was learned"
-run 0 "$RILL" bench --ranks 2 --dim 2^12 --density 1% --algorithm auto --reps 5 --quiet
-run 0 env RILL_LEARN=off "$RILL" bench --ranks 2 --dim 2^12 --density 1% --algorithm auto --reps 3 --quiet
-run 1 env RILL_LEARN=maybe "$RILL" bench --ranks 2 --dim 2^12 --algorithm auto --reps 3
+run 0 "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 5
+run 0 env RILL_LEARN=off "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 3
+run 1 env RILL_LEARN=maybe "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 3
 has "$tmp/err" "maybe"

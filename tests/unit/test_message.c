@@ -16,8 +16,8 @@ static void samples_are_accepted(void **state) {
         rill__message m;
         void *bytes = sample_message(n, &size, &expect);
         if (!bytes) break;
-        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
-        assert_ok(rill__message_parse(bytes, size, NULL, false, &m));
+        assert_ok(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m));
+        assert_ok(rill__message_parse(bytes, size, RILL__SEAL, NULL, false, &m));
         assert_int_equal(rill__message_size(&m.header), size);
         assert_ptr_equal(m.payload, (char *)bytes + rill__header_bytes(&m.header));
         assert_ptr_equal(rill__message_start(&m), bytes);
@@ -68,14 +68,15 @@ static void bundles_are_taken_apart(void **state) {
     rill__expect expect;
     rill__message bundle, m;
     void *bytes = sample_message(0, &size, &expect);
-    assert_ok(rill__message_parse(bytes, size, &expect, false, &bundle));
-    assert_ok(rill__message_next(&bundle, &expect, &offset, &m));
+    assert_ok(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &bundle));
+    assert_ok(rill__message_next(&bundle, RILL__SEAL, &expect, &offset, &m));
     assert_int_equal(m.header.form, RILL__M_SPARSE);
     assert_int_equal(m.header.count, 5);
-    assert_ok(rill__message_next(&bundle, &expect, &offset, &m));
+    assert_ok(rill__message_next(&bundle, RILL__SEAL, &expect, &offset, &m));
     assert_int_equal(m.header.form, RILL__M_DENSE);
     assert_int_equal(m.header.range, 9);
-    assert_fails(rill__message_next(&bundle, &expect, &offset, &m), RILL_ERR_MESSAGE, "too short");
+    assert_fails(rill__message_next(&bundle, RILL__SEAL, &expect, &offset, &m), RILL_ERR_MESSAGE,
+                 "too short");
     free(bytes);
 }
 
@@ -88,15 +89,17 @@ static void cut_and_padded_messages_are_refused(void **state) {
         char *bytes = sample_message(n, &size, &expect);
         if (!bytes) break;
         for (size_t cut = 0; cut < size; cut++) {
-            assert_int_equal(rill__message_parse(bytes, cut, &expect, false, &m), RILL_ERR_MESSAGE);
+            assert_int_equal(rill__message_parse(bytes, cut, RILL__SEAL, &expect, false, &m),
+                             RILL_ERR_MESSAGE);
             /* The first part of a split message is fine from the header on. */
             rill__header h;
             if (rill__header_read(bytes, cut, &h))
-                assert_ok(rill__message_parse(bytes, cut, &expect, true, &m));
+                assert_ok(rill__message_parse(bytes, cut, RILL__SEAL, &expect, true, &m));
         }
-        assert_int_equal(rill__message_parse(bytes, size + 1, &expect, false, &m),
+        assert_int_equal(rill__message_parse(bytes, size + 1, RILL__SEAL, &expect, false, &m),
                          RILL_ERR_MESSAGE);
-        assert_int_equal(rill__message_parse(bytes, size + 1, &expect, true, &m), RILL_ERR_MESSAGE);
+        assert_int_equal(rill__message_parse(bytes, size + 1, RILL__SEAL, &expect, true, &m),
+                         RILL_ERR_MESSAGE);
         free(bytes);
     }
 }
@@ -129,7 +132,7 @@ static void layouts_agree(void **state) {
     assert_int_equal(size, RILL__BARE_BYTES + 7 * 8 + 4);
     bytes = lengthened(bytes, &size);
     rill__message m;
-    assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+    assert_ok(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m));
     b = m.header;
     b.layout = a.layout;
     assert_memory_equal(&a, &b, sizeof a);
@@ -152,7 +155,9 @@ static void layouts_agree(void **state) {
                  {100, 1, 0, {UINT64_MAX, 3}, RILL__LAYOUT_WORDS, RILL__TELLS_WORDS},
                  {100, 1, 1, {UINT64_MAX, 3}, RILL__LAYOUT_LONG, RILL__TELLS_WORDS}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        rill__header h = {.dim = cases[i].dim,
+        rill__header h = {.magic = RILL__MAGIC,
+                          .version = RILL__VERSION,
+                          .dim = cases[i].dim,
                           .seq = cases[i].seq,
                           .fill = cases[i].fill,
                           .tells = (uint8_t)cases[i].tells,
@@ -171,7 +176,8 @@ static void layouts_agree(void **state) {
         h = good;                                                                                  \
         h.change;                                                                                  \
         rill__header_write(&h, bytes);                                                             \
-        assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), (expected));        \
+        assert_int_equal(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m),         \
+                         (expected));                                                              \
         assert_true(strlen(rill_last_error()) > 0);                                                \
     } while (0)
 
@@ -212,7 +218,8 @@ static void broken_short_headers_are_refused(void **state) {
     REFUSED(dim++, RILL_ERR_MISMATCH);
     rill__header_write(&good, bytes);
     bytes[5] = RILL__LAYOUT_WORDS + 1; /* the layout */
-    assert_int_equal(rill__message_parse(bytes, size, &expect, false, &m), RILL_ERR_MESSAGE);
+    assert_int_equal(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m),
+                     RILL_ERR_MESSAGE);
     free(bytes);
 }
 
@@ -315,7 +322,7 @@ static void broken_blocks_are_refused(void **state) {
         memcpy(bytes, &h, sizeof h);
         memcpy(bytes + sizeof h, &bad[i].block, 8);
         memcpy(bytes + sizeof h + 8 + 8 * bad[i].number[0], &bad[i].number[1], 8);
-        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        assert_ok(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m));
         if (bad[i].what)
             assert_fails(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE, bad[i].what);
         else assert_ok(rill__message_part(&m, NULL, &part));
@@ -331,8 +338,8 @@ static void broken_blocks_are_refused(void **state) {
         h = good;                                                                                  \
         h.change;                                                                                  \
         memcpy(bytes, &h, sizeof h);                                                               \
-        assert_fails(rill__message_parse(bytes, size, &expect, false, &m), RILL_ERR_MESSAGE,       \
-                     text);                                                                        \
+        assert_fails(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m),             \
+                     RILL_ERR_MESSAGE, text);                                                      \
     } while (0)
     REFUSED(index_bytes = 4, "width");
     REFUSED(index_codec = 99, "codec");
@@ -358,7 +365,7 @@ static void broken_indices_are_refused(void **state) {
         rill__message m;
         rill__part part;
         memcpy(bytes + RILL__BARE_BYTES + 4 * bad[i][0], &bad[i][1], 4);
-        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        assert_ok(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m));
         assert_fails(rill__message_part(&m, NULL, &part), RILL_ERR_MESSAGE, "");
         free(bytes);
     }
@@ -395,7 +402,7 @@ static void bits_are_checked(void **state) {
         char *bytes = sample_bits(dim, first, &size);
         rill__message m;
         rill__part bits;
-        assert_ok(rill__message_parse(bytes, size, &expect, false, &m));
+        assert_ok(rill__message_parse(bytes, size, RILL__SEAL, &expect, false, &m));
         assert_int_equal(rill__message_bits(&m, &bits), RILL__BITS_THERE);
         assert_int_equal(bits.form, RILL__BITS);
         float *sum = rill__aligned_alloc(bits.range * sizeof *sum);
@@ -435,7 +442,7 @@ static void flipped_bytes(void **state) {
                 rill__message m;
                 rill__part part;
                 bytes[at] ^= masks[k];
-                rill_status status = rill__message_parse(bytes, size, NULL, false, &m);
+                rill_status status = rill__message_parse(bytes, size, RILL__SEAL, NULL, false, &m);
                 if (status == RILL_OK && rill__form_has_entries(m.header.form)) {
                     void *room = rill__aligned_alloc(rill__message_room(&m));
                     status = rill__message_part(&m, room, &part);

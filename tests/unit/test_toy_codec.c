@@ -76,10 +76,10 @@ static void test_in_a_message(void **state) {
     rill__part part = {RILL__SPARSE, 0, RANGE, N, idx, val, 0, NULL}, got;
     char *bytes = rill__aligned_alloc(rill__message_bound(shape, &coding, &part));
     assert_non_null(bytes);
-    rill__header h = {.dim = RANGE};
+    rill__header h = {.magic = RILL__MAGIC, .version = RILL__VERSION, .dim = RANGE};
     size_t size = rill__message_encode(&h, shape, &coding, &part, bytes);
     rill__message message;
-    assert_int_equal(rill__message_parse(bytes, size, NULL, false, &message), RILL_OK);
+    assert_int_equal(rill__message_parse(bytes, size, RILL__SEAL, NULL, false, &message), RILL_OK);
     assert_int_equal(message.header.index_codec, 200);
     void *room = rill__aligned_alloc(rill__message_room(&message));
     assert_non_null(room);

@@ -4,7 +4,17 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+/* The parabola of slope and curvature touches the loss from above. */
+static void lies_above(const rill__loss *loss, double z, double y) {
+    for (double at = z - 20; at < z + 20; at += 0.37) {
+        double by = at - z;
+        assert_true(loss->value(at, y) <= loss->value(z, y) + loss->slope(z, y) * by +
+                                              0.5 * loss->curvature(z, y) * by * by + 1e-9);
+    }
+}
 
 static void derivatives(void **state) {
     (void)state;
@@ -19,7 +29,9 @@ static void derivatives(void **state) {
                 double slope = (loss->value(z[k] + h, y) - loss->value(z[k] - h, y)) / (2 * h);
                 double bend = (loss->slope(z[k] + h, y) - loss->slope(z[k] - h, y)) / (2 * h);
                 assert_true(fabs(slope - loss->slope(z[k], y)) < 1e-5 * (1 + fabs(slope)));
-                assert_true(fabs(bend - loss->curvature(z[k], y)) < 1e-5);
+                if (strcmp(name, "huber"))
+                    assert_true(fabs(bend - loss->curvature(z[k], y)) < 1e-5);
+                else lies_above(loss, z[k], y);
                 assert_true(loss->value(z[k], y) >= 0);
                 if (loss->most_curvature > 0)
                     assert_true(loss->curvature(z[k], y) <= loss->most_curvature + 1e-12);

@@ -139,6 +139,22 @@ static inline void script_fault(script *s, rng *r) {
     if (s->fault >= FAULT_ARGUMENT && s->fault_call < 0) s->fault_call = 0;
 }
 
+/* One kind of call, in all modes, with a fault in between: who hears of it early, late or not at all
+ * must plan the others alike. */
+static inline void script_one_kind(script *s, rng *r) {
+    static const fault_kind faults[] = {FAULT_MEMORY, FAULT_ARGUMENT, FAULT_MISMATCH};
+    s->calls = s->ranks > 8 ? 2 : MOST_CALLS;
+    s->call[0] = script_collective(r, s->ranks);
+    if (rng_below(r, 4)) s->call[0].algorithm = NULL;
+    for (int i = 0; i < s->calls; i++) {
+        if (i) s->call[i] = script_again(&s->call[i - 1]);
+        s->call[i].mode = (call_mode)rng_below(r, MODES);
+        s->call[i].batch = s->call[i].mode == MODE_NONBLOCKING && rng_below(r, 4);
+    }
+    s->fault_call = (int)rng_below(r, (uint64_t)s->calls - 1);
+    s->fault = faults[rng_below(r, 3)];
+}
+
 static inline script script_make(uint64_t seed, int most_ranks) {
     rng r = rng_make(seed, 1);
     script s = {.seed = seed};
@@ -155,6 +171,7 @@ static inline script script_make(uint64_t seed, int most_ranks) {
         else s.call[i] = rng_below(&r, 4) ? script_collective(&r, s.ranks) : script_reducer(&r);
     }
     script_fault(&s, &r);
+    if (rng_below(&r, 4) == 0) script_one_kind(&s, &r);
     return s;
 }
 

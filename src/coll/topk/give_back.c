@@ -41,7 +41,7 @@ void rill__give_back(rill__run *run, const rill__part *part) {
  * with 2 bits and several hops the residual would grow without bound. */
 static void fit(const rill__run *run, const rill__part *part, char *message, size_t bytes) {
     rill__message m;
-    if (rill__message_parse(message, bytes, NULL, false, &m) != RILL_OK) return;
+    if (rill__message_parse(message, bytes, 0, NULL, false, &m) != RILL_OK) return;
     const rill__value_codec *codec = rill__value_codec_by_id(m.header.value_codec);
     if (!codec || !codec->fit) return;
     size_t values = (size_t)(m.payload - message) + m.header.index_size;

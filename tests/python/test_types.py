@@ -1,0 +1,76 @@
+"""Type hints: what a type checker says of a user's typos, and that names are the library's."""
+
+import os
+import shutil
+import subprocess
+import typing
+
+import pytest
+
+import rill
+from rill import _names
+
+COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
+RIGHT = """
+import numpy as np
+import rill
+comm = rill.local(1)[0]
+total = comm.allreduce(np.ones(3), algorithm="dsar", codec="rice", value_bits=4)
+reducer = rill.Reducer(comm, 3, algorithm="oktopk", density=0.01, select="topk", nonfinite="zero")
+both = total + total
+same: bool = both == total
+"""
+WRONG = [  # a line, and what is wrong in it
+    ('comm.allreduce(np.ones(3), algoritm="dsar")', "algoritm"),
+    ('comm.allreduce(np.ones(3), algorithm="dsra")', "dsra"),
+    ('comm.iallreduce(np.ones(3), codec="elias")', "elias"),
+    ("comm.allreduce(np.ones(3), value_bits=3)", "3"),
+    ("rill.Reducer(comm, 3, densty=0.01)", "densty"),
+    ('rill.Reducer(comm, 3, select="top")', "top"),
+    ('rill.Reducer(comm, 3, nonfinite="ignore")', "ignore"),
+    ('total.set_pairs([1], np.ones(1)).dnse()', "dnse"),
+]
+
+
+def names(literal, *without):
+    return [name for name in typing.get_args(literal) if name not in without]
+
+
+def test_names_are_those_of_the_tables():
+    of_collectives = {name for each in COLLECTIVES for name in rill.algorithms(each)}
+    assert set(names(_names.Algorithm, "auto")) == of_collectives
+    allreduce, more = rill.algorithms("allreduce"), rill.algorithms("reducer")
+    assert names(_names.Method, "auto") == allreduce + more
+    assert names(_names.Codec, "auto") == rill.codecs()
+    assert names(_names.Select) == rill.selectors()
+    settings = {setting.name: setting.description for setting in rill.settings()}
+    for name, literal in (
+        ("partition", _names.Partition),
+        ("value_scope", _names.ValueScope),
+        ("nonfinite", _names.Nonfinite),
+    ):
+        assert settings[name].endswith(": " + ", ".join(names(literal))), settings[name]
+
+
+def test_mypy_finds_typos(comm, tmp_path, repository):
+    if comm.rank:
+        return  # it takes seconds
+    mypy = shutil.which("mypy")
+    if mypy is None:
+        pytest.skip("mypy is not installed")
+    script = tmp_path / "script.py"
+    script.write_text(RIGHT + "\n".join(line for line, _ in WRONG) + "\n")
+    version = subprocess.run([mypy, "--version"], capture_output=True, text=True).stdout
+    before = any(f"mypy 1.{minor}." in version for minor in range(7))
+    unpack = ["--enable-incomplete-feature=Unpack"] * before
+    config = os.path.join(repository, "python", "mypy.ini")
+    done = subprocess.run(
+        [mypy, "--config-file", config, *unpack, "--cache-dir", tmp_path / "cache", script],
+        capture_output=True, text=True, env={**os.environ, "MYPYPATH": f"{repository}/python"},
+    )  # fmt: skip
+    found = [line for line in done.stdout.splitlines() if ": error: " in line]
+    first = RIGHT.count("\n") + 1
+    for number, (line, typo) in enumerate(WRONG):
+        mine = [text for text in found if text.startswith(f"{script}:{first + number}: ")]
+        assert mine and typo in " ".join(mine), f"{line}: {done.stdout}"
+    assert len(found) == len(WRONG), done.stdout

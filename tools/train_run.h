@@ -1,0 +1,47 @@
+/* A run of rill train, on one rank: what its files share.
+ *
+ * SPDX-License-Identifier: BSD-3-Clause
+ */
+#ifndef RILL_TOOL_TRAIN_RUN_H
+#define RILL_TOOL_TRAIN_RUN_H
+
+#include "tool_output.h"
+#include "train_config.h"
+#include "world_train.h"
+
+typedef struct train_run {
+    const tool_world *world;
+    const train_config *config;
+    rill_train_options options; /* with what was chosen */
+    rill_model *init;           /* to start from, or NULL */
+    int hash_bits;              /* as given, or as that model has it; so the next */
+    bool normalize;
+    rill_dataset *data, *valid;
+    rill_trainer *trainer;
+    rill_train_look look;
+    uint64_t checksum; /* of the data, for the model */
+    uint64_t most_epochs;
+    tool_records log;
+    rill_data_report data_report;
+    double total_seconds, total_comm;
+    uint64_t total_bytes, epochs;
+    bool stopped, interrupted;
+    int argc;
+    char **argv;
+} train_run;
+
+/* Whether lines are printed here. */
+bool train_speaks(const train_run *);
+/* A trainer of these options, which starts from the model, if there is one; look and most_epochs
+ * are filled in. All ranks. */
+rill_status train_open(const train_run *, const rill_train_options *, rill_trainer **,
+                       rill_train_look *, uint64_t *most_epochs);
+
+/* train_folds.c; all ranks. */
+
+/* Trains on all but one part, for each part, and prints how good that is. */
+rill_status train_cross_validate(const train_run *);
+/* Probabilities for a model of this run, from decision values of rows that were not trained on. */
+rill_status train_calibrate(const train_run *, rill_model *);
+
+#endif
