@@ -30,13 +30,22 @@ static int failed(const char *doing) {
     return EXIT_FAILED;
 }
 
-static rill_status load(const train_run *run, const char *path, rill_dataset **out) {
+/* The data are files; those for validation are one, in memory. */
+static rill_status load(const train_run *run, const char *const *paths, int n, bool stream,
+                        rill_dataset **out) {
     const train_config *config = run->config;
     rill_data_options options = config->data;
     rill_model_view init = RILL_MODEL_VIEW_INIT;
     if (run->init && !run->hash_bits && rill_model_look(run->init, &init) == RILL_OK)
         options.dim = init.features;
-    rill_status status = world_dataset_load(run->world, path, &options, out);
+    if (n > 1 || stream) {
+        options.stream = stream;
+        options.hash_bits = run->hash_bits;
+        options.hash_seed = config->options.seed;
+        options.normalize = run->normalize;
+        return world_load_files(run->world, paths, n, &options, out);
+    }
+    rill_status status = world_dataset_load(run->world, paths[0], &options, out);
     if (status == RILL_OK && run->hash_bits)
         status = rill_dataset_hash(*out, run->hash_bits, config->options.seed);
     if (status == RILL_OK && run->normalize) status = rill_dataset_normalize(*out);
@@ -91,6 +100,7 @@ static void print_data(const train_run *run) {
     char memory[TABLE_CELL];
     cell_bytes(memory, (double)r.memory_bytes);
     if (!tool_speaks() || config->quiet) return;
+    if (config->file_count > 1) printf("%d files, from ", config->file_count);
     printf("%s: %llu rows, %llu features, %llu entries (%s), read in %.2f s; %s on rank 0\n",
            config->file, (unsigned long long)r.rows, (unsigned long long)view.dim,
            (unsigned long long)r.entries, r.format, r.seconds, memory);
@@ -339,10 +349,11 @@ static int run_training(train_run *run) {
     if (!check_outputs(run)) return EXIT_FAILED;
     int status = follow_init(run);
     if (status != EXIT_OK) return status;
-    if (load(run, config->file, &run->data) != RILL_OK) return failed(NULL);
+    if (load(run, config->files, config->file_count, config->data.stream, &run->data) != RILL_OK)
+        return failed(NULL);
     if (config->weights && world_load_weights(run->world, run->data, config->weights) != RILL_OK)
         return failed("--weights");
-    if (config->valid_file && load(run, config->valid_file, &run->valid) != RILL_OK)
+    if (config->valid_file && load(run, &config->valid_file, 1, false, &run->valid) != RILL_OK)
         return failed(NULL);
     run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
     rill_dataset_report(run->data, &run->data_report);

@@ -7,18 +7,20 @@
 #include "tool.h"
 #include "tool_progress.h"
 
+#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void cmd_train_help(FILE *out) {
     fputs(
-        "usage: rill train FILE [OPTION...]\n"
+        "usage: rill train FILE... [OPTION...]\n"
         "\n"
         "Trains a linear model on svmlight text (also gz, xz, zstd) or on what 'rill convert'\n"
-        "makes of it. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1, with an intercept that is\n"
-        "not penalised. What is left open is chosen from the data and printed. It starts its\n"
-        "ranks itself (1), unless a launcher has.\n"
+        "makes of it; several files are as one. Minimises  C sum loss + l2/2 |w|^2 + l1 |w|_1,\n"
+        "with an intercept that is not penalised. What is left open is chosen from the data and\n"
+        "printed. It starts its ranks itself (1), unless a launcher has.\n"
         "\n"
         "What is trained:\n"
         "  --loss L            a name from 'rill info' (logistic; squared in regression)\n"
@@ -56,6 +58,9 @@ void cmd_train_help(FILE *out) {
         "  --threads N         threads of each rank; the results do not depend on it (1)\n"
         "  --solver S          a name from 'rill info'; auto (default): sgd if one of its options\n"
         "                      is given, else newton, or hybrid for large data\n"
+        "  --stream            keep the rows in temporary files, so that data may be larger than\n"
+        "                      memory; FILE may be - or a pipe then, of one rank\n"
+        "  --window N          shuffle rows within N neighbours (all; 65536 with --stream)\n"
         "  --epochs N          passes over the data; steps of newton (10; to the optimum where "
         "the\n"
         "                      solver is chosen)\n"
@@ -134,6 +139,8 @@ enum {
     OPT_ALGORITHM,
     OPT_CODEC,
     OPT_EARLY,
+    OPT_STREAM,
+    OPT_WINDOW,
     OPT_HUBER,
     OPT_ROW_WEIGHTS,
     OPT_INIT,
@@ -204,6 +211,8 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"scale", 1, NULL, OPT_SCALE},
                                         {"multiclass", 1, NULL, OPT_MULTICLASS},
                                         {"no-bias", 0, NULL, OPT_NO_BIAS},
+                                        {"stream", 0, NULL, OPT_STREAM},
+                                        {"window", 1, NULL, OPT_WINDOW},
                                         {"huber-delta", 1, NULL, OPT_HUBER},
                                         {"weights", 1, NULL, OPT_ROW_WEIGHTS},
                                         {"init", 1, NULL, OPT_INIT},
@@ -243,6 +252,7 @@ static uint64_t *count_option(train_config *c, int option) {
     case OPT_STEP_EPOCHS: return &o->step_epochs;
     case OPT_COORDINATES: return &o->coordinates;
     case OPT_LOCAL: return &o->local_steps;
+    case OPT_WINDOW: return &o->window;
     case OPT_EVERY: return &c->checkpoint_every;
     default: return NULL;
     }
@@ -317,6 +327,7 @@ static int set_rest(train_config *c, int option, const char *value) {
         if (!parse_int(value, 2, 1000, &c->folds))
             return usage("cv", value, "a number of parts from 2 to 1000");
         break;
+    case OPT_STREAM: c->data.stream = 1; break;
     case OPT_CALIBRATE: c->calibrate = true; break;
     case OPT_QUIET: c->quiet = true; break;
     case OPT_PROFILE: c->options.profile = 1; break;
@@ -358,12 +369,41 @@ static int set_option(void *context, int option, const char *value) {
     return real || count || text ? EXIT_OK : set_rest(c, option, value);
 }
 
+enum { MOST_FILES = 4096 };
+
+/* Patterns that no shell has seen are files, too. They live as long as the process. */
+static int take_files(train_config *c, const char *const *words, int n) {
+    static glob_t found;
+    for (int i = 0; i < n; i++) {
+        char name[2 * 4096];
+        size_t at = 0;
+        struct stat about;
+        bool plain = !stat(words[i], &about); /* a star may be part of a name */
+        for (const char *p = words[i]; *p && at < sizeof name - 4; p++) {
+            bool quoted = plain && strchr("*?[", *p);
+            if (quoted) name[at++] = '[';
+            name[at++] = *p;
+            if (quoted) name[at++] = ']';
+        }
+        name[at] = '\0';
+        if (glob(name, GLOB_NOCHECK | GLOB_NOESCAPE | (i ? GLOB_APPEND : 0), NULL, &found))
+            return tool_usage("train", "'%s' cannot be looked for", words[i]);
+    }
+    c->files = (const char *const *)found.gl_pathv;
+    c->file_count = (int)found.gl_pathc;
+    c->file = c->files[0];
+    return EXIT_OK;
+}
+
 int train_config_read(int argc, char **argv, train_config *c) {
-    const char *words[1];
-    int n = 0, status = tool_words("train", argc, argv, options, 1, words, &n, set_option, c);
+    static const char *words[MOST_FILES];
+    int n = 0,
+        status = tool_words("train", argc, argv, options, MOST_FILES, words, &n, set_option, c);
     if (status != EXIT_OK || c->help) return status;
     if (!n) return tool_usage("train", "which file?");
-    c->file = words[0];
+    status = take_files(c, words, n);
+    if (status != EXIT_OK) return status;
+    if (c->data.stream && !c->options.window) c->options.window = 65536;
     rill_train_options *o = &c->options;
     if (!o->solver) o->solver = c->sgd_meant ? "sgd" : "auto";
     /* Named solvers but sgd and hybrid are for the optimum of a given objective. */

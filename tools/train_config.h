@@ -13,7 +13,10 @@
 typedef struct train_config {
     rill_train_options options;
     rill_data_options data;
-    const char *file, *valid_file, *weights, *init, *model, *checkpoint, *log;
+    const char *file; /* the first, for messages */
+    const char *const *files;
+    int file_count;
+    const char *valid_file, *weights, *init, *model, *checkpoint, *log;
     world_options where;
     int early_stop, hash_bits;
     int folds;       /* of a cross-validation; 0: none */

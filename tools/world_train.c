@@ -55,3 +55,12 @@ rill_status world_load_weights(const tool_world *w, rill_dataset *set, const cha
     rill_comm_free(&made);
     return status;
 }
+
+rill_status world_load_files(const tool_world *w, const char *const *paths, int n,
+                             const rill_data_options *options, rill_dataset **out) {
+    rill_comm *comm, *made;
+    rill_status status = borrow(w, &comm, &made);
+    if (status == RILL_OK) status = rill_dataset_load_files_on(comm, paths, n, options, out);
+    rill_comm_free(&made);
+    return status;
+}

@@ -23,6 +23,8 @@ rill_status world_choose_C(const tool_world *, const rill_dataset *, const rill_
 /* These need the ranks' communicator, whatever the link. */
 rill_status world_model_calibrate(const tool_world *, rill_model *, const rill_dataset *,
                                   const double *decision);
+rill_status world_load_files(const tool_world *, const char *const *paths, int n,
+                             const rill_data_options *, rill_dataset **);
 rill_status world_load_weights(const tool_world *, rill_dataset *, const char *path);
 
 /* Their parts for MPI: train_by_mpi.c, or mpi_none.c. */

@@ -43,7 +43,7 @@ def drive(options):
         ranks = 1 if method == "dense" else options.ranks
         command = [str(ROOT / "scripts/mpirun-test"), str(ranks), sys.executable, __file__]
         command += ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
-        for name in ("steps", "rows", "lr", "dropout", "density", "warmup", "seed", "data"):
+        for name in ("steps", "rows", "lr", "beta2", "dropout", "density", "warmup", "seed", "data"):
             command += [f"--{name}", str(getattr(options, name))]
         env = {"PYTHONPATH": f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}"}
         env["OMP_NUM_THREADS"] = "1"
@@ -149,7 +149,7 @@ class Run:
         self.shares = [mpi.Get_rank()] if mpi.Get_size() > 1 else range(options.ranks)
         torch.manual_seed(100 * options.seed + mpi.Get_rank())  # of dropout
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=options.lr, betas=(0.9, 0.95), weight_decay=0.1
+            self.model.parameters(), lr=options.lr, betas=(0.9, options.beta2), weight_decay=0.1
         )
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: rate(step, options)
@@ -235,7 +235,7 @@ def job(method, options):
         say(
             bench="gpt2", method=method, ranks=options.ranks, density=options.density,
             steps=points[-1][0], asked=options.steps, rows=options.rows, length=LENGTH,
-            parameters=sum(p.numel() for p in run.bare.parameters()), lr=options.lr,
+            parameters=sum(p.numel() for p in run.bare.parameters()), lr=options.lr, beta2=options.beta2,
             dropout=options.dropout, warmup=options.warmup, seed=options.seed,
             loss=points[-1][1], best=min(p[1] for p in points),
             seconds=round(busy, 1), points=points, device=torch.cuda.get_device_name(),
@@ -253,6 +253,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=8, help="of a rank in a step")
     parser.add_argument("--lr", type=float, default=6e-4)
+    parser.add_argument("--beta2", type=float, default=0.999, help="of AdamW")
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--density", type=float, default=0.01)
     parser.add_argument("--warmup", type=int, default=20, help="steps at each of four densities")

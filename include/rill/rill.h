@@ -521,9 +521,16 @@ RILL_API rill_status rill_reducer_start_on(rill_reducer *, const void *gradient,
 RILL_API rill_status rill_reducer_start_tensors_on(rill_reducer *, int n, const rill_tensor *,
                                                    void *stream);
 /* The same in the order of the stream: the update is there for all work that is given to it when
- * the call has returned. The host waits in the call: a stream that waited for the host could keep
- * CUDA from doing the step's own work. What fails is told by rill_reducer_wait, as above.
- * RILL_ERR_UNSUPPORTED: threads may not communicate, too. */
+ * the call has returned, and the gradient may be overwritten by such work. The stream waits for the
+ * step, the host does not: the call returns at once, but for select "threshold" and "random",
+ * algorithm "spardl" and warm-ups, whose step waits in the call for the exchange of the one before.
+ * The host waits for the whole step where the device cannot be given all of it ahead: with clip,
+ * momentum or micro-batches, without feedback, select "nonzero", algorithms "dense", "block" and
+ * "s2", where page-locked memory for three times what all ranks select would be more than a
+ * gradient, and where ranks are threads of one process with fewer than 32 queues of the device
+ * (CUDA_DEVICE_MAX_CONNECTIONS). After RILL_ERR_PEER a rank whose step is not complete, though that
+ * of another is, cannot be moved: rill_reducer_move says so. What fails is told by
+ * rill_reducer_wait, as above. RILL_ERR_UNSUPPORTED: threads may not communicate, too. */
 RILL_API rill_status rill_reducer_step_on(rill_reducer *, const void *gradient, void *update,
                                           void *stream);
 RILL_API rill_status rill_reducer_step_tensors_on(rill_reducer *, int n, const rill_tensor *,

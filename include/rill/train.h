@@ -29,9 +29,17 @@ typedef struct rill_data_options {
     int base;            /* index of the first feature in text: 0 or 1; -1: see below */
     uint64_t dim;        /* least dimension; 0: what the data needs */
     uint64_t read_bytes; /* read buffer of a rank; 0: 4 MiB */
+    /* Of rill_dataset_load_files_on. Not 0: rows are kept in files without a name that are mapped,
+     * so that they are page cache, and not memory: data may be larger than memory. They are in this
+     * folder, by default that of the first file, or TMPDIR if that is a pipe. */
+    int stream;
+    const char *folder;
+    int hash_bits; /* above 0: as rill_dataset_hash, which data in files do not take later */
+    uint64_t hash_seed;
+    int normalize; /* not 0: as rill_dataset_normalize */
 } rill_data_options;
 #define RILL_DATA_OPTIONS_INIT                                                                     \
-    { sizeof(rill_data_options), -1, 0, 0 }
+    { sizeof(rill_data_options), -1, 0, 0, 0, NULL, 0, 0, 0 }
 
 /* What was met on the way; counts are over all ranks, memory is of this rank. */
 typedef struct rill_data_report {
@@ -76,6 +84,13 @@ RILL_API rill_status rill_dataset_load_on(rill_comm *, const char *path,
 RILL_API rill_status rill_dataset_load(MPI_Comm, const char *path, const rill_data_options *or_null,
                                        rill_dataset **out);
 #endif
+/* Several files, as if they were one: text, compressed or binary. Rank r of P has the range [r S/P,
+ * (r+1) S/P) of all their bytes. With one rank "-" is standard input, and a FIFO is read, too: both
+ * are copied to a file first. Where features are hashed and base is -1 index 0 must occur in the
+ * first buffer, if at all. Collective. */
+RILL_API rill_status rill_dataset_load_files_on(rill_comm *, const char *const *paths, int n,
+                                                const rill_data_options *or_null,
+                                                rill_dataset **out);
 RILL_API rill_status rill_dataset_free(rill_dataset **); /* NULL and pointer to NULL are fine */
 RILL_API rill_status rill_dataset_report(const rill_dataset *, rill_data_report *);
 
@@ -347,6 +362,7 @@ typedef struct rill_train_options {
                              * "logistic", but ovr with the solver scd */
     double huber_delta; /* of the loss "huber": where squares end; 0: 2 times the median distance of
                          * the targets from their median */
+    uint64_t window;    /* rows are shuffled within so many neighbours; 0: within all */
     int folds, fold;    /* above 0: holds out that one, from 0, of so many parts of the same size;
                          * instead of valid_fraction, by the seed */
 } rill_train_options;
@@ -354,7 +370,7 @@ typedef struct rill_train_options {
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
             NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0, 0,   \
-            NULL, NULL, 0.0, 0, 0                                                                  \
+            NULL, NULL, 0.0, 0, 0, 0                                                               \
     }
 
 typedef struct rill_train_report {

@@ -11,6 +11,7 @@ from ._comm import Comm
 from ._library import PeerError, RillError, algorithms, codecs, isa, selectors, version
 from ._op import Op
 from ._pending import Part, Pending, Request, waitall, waitany
+from ._plan import Plan, plan
 from ._reducer import Reducer, Selector, Step, method
 from ._settings import Setting, settings
 from ._stream import Stream, as_stream, from_dlpack, sum_streams
@@ -25,6 +26,7 @@ __all__ = [
     "Part",
     "PeerError",
     "Pending",
+    "Plan",
     "Reducer",
     "ReducerOptions",
     "Request",
@@ -43,6 +45,7 @@ __all__ = [
     "isa",
     "local",
     "method",
+    "plan",
     "selectors",
     "settings",
     "sum_streams",

@@ -214,6 +214,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_reducer_stats": (pointer, pointer),
         "rill_reducer_save": (pointer, text),
         "rill_reducer_load": (pointer, text),
+        "rill_plan": (pointer, pointer, c_int, pointer),
         "rill_indices_bound": (text, ctypes.c_uint, u64, u64, pointer),
         "rill_indices_encode": (text, ctypes.c_uint, pointer, u64, u64, u64, pointer, pointer),
         "rill_indices_decode": (

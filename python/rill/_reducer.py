@@ -221,7 +221,8 @@ class Reducer:
 
     def step_on(self, gradient: Any, update: Any = None, stream: Any = None) -> Step:
         """As ``start_on``, in the order of the stream: the update is there for what is given to the
-        stream after the call. The call waits for it. Failures are told as by ``start_on``. Needs
+        stream after the call, and the stream waits for it. The call itself returns at once for
+        most options; docs/guide/gpu.md has the others. Failures are told as by ``start_on``. Needs
         threads: ``comm.threads``. Collective.
         """
         return self._queue_step(lib.rill_reducer_step_on, gradient, update, stream)

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 4u
+#define RILL__CUDA_VERSION 5u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -90,6 +90,67 @@ enum {
     RILL__CUDA_SUBTRACT_FINITE, /* into -= from where that is finite; else, and as 0, what is not */
     RILL__CUDA_UNDECAY          /* the same, and then / factor */
 };
+
+/* Steps whose exchange the host does while the device's stream waits for it (mail.cu). All of the
+ * device's work is queued ahead: what it will find to do is in page-locked memory by then.
+ *
+ * reply: which of the device's own pairs go back to the residual; the result, n pairs or n values;
+ * and parts that go back as well, one after the other. Arrays are offsets in the inbox. */
+enum { RILL__CUDA_OWN_NONE, RILL__CUDA_OWN_ALL, RILL__CUDA_OWN_OUTSIDE /* of the result's */ };
+typedef struct rill__cuda_reply {
+    uint32_t own;
+    uint32_t undo;   /* the gradient is taken out of the residual again, where it is finite */
+    uint32_t nan;    /* the update is bits everywhere; there is no result */
+    uint32_t dense;  /* the result has values alone */
+    uint32_t inside; /* of parts: entries whose index is in the result, which is one of pairs */
+    uint32_t parts;
+    uint64_t bits, n, idx, val;
+    uint64_t list; /* of rill__cuda_part */
+} rill__cuda_reply;
+typedef struct rill__cuda_part {
+    uint64_t dense; /* n values from first on; else pairs */
+    uint64_t first, n, idx, val;
+} rill__cuda_part;
+/* What a steered threshold is steered by: the smallest key of the pairs, all ones where there are
+ * none; and values left in the residual that reach the floor. */
+typedef struct rill__cuda_seen {
+    uint64_t least, above;
+} rill__cuda_seen;
+typedef struct rill__cuda_letter {
+    /* Written by the device: the step whose pairs are in the outbox, and the last that is over. */
+    uint32_t ready, done, unused[14];
+    rill__cuda_found found;
+    uint64_t least, above; /* rill__cuda_seen */
+    uint64_t more[4];
+    uint32_t flag, apart[15]; /* written by the host: the step that has its reply */
+    rill__cuda_reply reply;
+} rill__cuda_letter;
+typedef struct rill__cuda_mail {
+    int type; /* f32, f16, bf16 */
+    uint32_t number;
+    /* page-locked */
+    rill__cuda_letter *letter;
+    uint32_t *out_idx;
+    void *out_val;
+    const void *inbox;
+    /* device memory */
+    const rill__cuda_found *found;
+    const uint32_t *idx;
+    const void *val;
+    uint64_t room; /* pairs, at most */
+    /* Pairs whose key is below the floor go back in any case; 0: none. seen: NULL, nobody asks. */
+    uint32_t floor;
+    rill__cuda_seen *seen;
+    uint64_t most; /* of a result: pairs, at most */
+    rill__cuda_reply *reply;
+    uint32_t *mask; /* a copy of the result's indices, up to mask_room; NULL: none is needed */
+    uint64_t mask_room;
+    int undoes, returns; /* what a reply may ask for */
+    uint64_t n;
+    void *residual; /* any alignment, as are gradient and update */
+    const void *gradient;
+    void *update; /* may be gradient */
+} rill__cuda_mail;
 
 typedef struct rill__cuda_device {
     char name[256];
@@ -247,6 +308,17 @@ typedef struct rill__cuda_table {
     int (*release_on)(void *, void *stream);
     /* Loads all kernels for the current device: a first launch would wait for all streams. */
     int (*load)(void);
+
+    /* ---- steps whose exchange the host does (mail.cu) ---- */
+    /* The stream waits until the word, which is page-locked, has reached the number. */
+    int (*stream_hold)(const uint32_t *word, uint32_t number, void *stream);
+    /* Appends pairs, whose indices count from first on, to idx and val: of those `found` tells, and
+     * `total` is told. */
+    int (*mail_append)(const rill__cuda_mail *, const rill__cuda_found *found, const uint32_t *idx,
+                       const void *val, uint64_t first, rill__cuda_found *total, void *stream);
+    int (*mail_send)(const rill__cuda_mail *, void *stream);  /* the pairs; then ready */
+    int (*mail_apply)(const rill__cuda_mail *, void *stream); /* the reply, which is there */
+    int (*mail_done)(const rill__cuda_mail *, void *stream);  /* then done */
 } rill__cuda_table;
 
 #ifdef __cplusplus

@@ -98,6 +98,7 @@ template <class T> uint64_t to_word(T x) {
 static inline void __syncthreads() { emulate::meet_block(); }
 static inline void __syncwarp() { emulate::meet_warp(0); }
 static inline void __threadfence() {}
+static inline void __threadfence_system() { __sync_synchronize(); }
 static inline void rill__grid_sync() { emulate::meet_grid(); }
 
 static inline unsigned __ballot_sync(unsigned, int predicate) {

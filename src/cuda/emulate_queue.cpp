@@ -5,16 +5,19 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sched.h>
 #include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace emulate {
 enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2 }; /* as CUDA numbers them */
 
 struct event {
-    uint64_t recorded, done;
+    std::shared_ptr<bool> done; /* of the last record; who waits, waits for one record */
 };
 struct item {
     std::function<int()> work;   /* what to do, once it may */
@@ -232,22 +235,54 @@ int event_create(void **out) { return *out = new event(), OK; }
 int event_free(void *at) { return delete (event *)at, OK; }
 int event_record(void *at, void *on) {
     guard g(lock);
-    event *e = (event *)at;
-    uint64_t number = ++e->recorded;
-    return add(on, item{[=] { return e->done = number, OK; }, nullptr});
+    std::shared_ptr<bool> done = std::make_shared<bool>(false);
+    ((event *)at)->done = done;
+    return add(on, item{[=] { return *done = true, OK; }, nullptr});
 }
 int event_done(void *at, int *done) {
     guard g(lock);
     event *e = (event *)at;
     run_some();
-    *done = e->done == e->recorded;
+    *done = !e->done || *e->done;
     return sticky;
 }
 int stream_wait_event(void *on, void *at) {
     guard g(lock);
-    event *e = (event *)at;
-    uint64_t number = e->recorded;
-    return add(on, item{nullptr, [=] { return e->done >= number; }});
+    std::shared_ptr<bool> done = ((event *)at)->done;
+    return add(on, item{nullptr, [=] { return !done || *done; }});
+}
+
+/* ---- words of the host -------------------------------------------------------------------- */
+
+/* A device goes on by itself when a word has been written. */
+struct clockwork {
+    std::atomic<bool> stop;
+    std::thread thread;
+    void start() {
+        if (thread.joinable()) return;
+        thread = std::thread([this] {
+            while (!stop) {
+                usleep(late ? 200 : 50);
+                guard g(lock);
+                if (late) run_some();
+                else pump();
+            }
+        });
+    }
+    ~clockwork() {
+        stop = true;
+        if (thread.joinable()) thread.join();
+    }
+};
+static clockwork ticking;
+
+int stream_hold(const uint32_t *word, uint32_t number, void *on) {
+    guard g(lock);
+    if (!is_page_locked(word)) return INVALID;
+    ticking.start();
+    return add(on, item{nullptr, [=] {
+                            return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - number) >= 0;
+                        }});
 }
 } // namespace emulate
 

@@ -2,7 +2,8 @@
  *
  * What is given to a stream waits there in order. It runs as soon as it can be; or, where the
  * emulation is late (RILL_EMULATE_LATE=1), one piece at a time and only while somebody asks for an
- * event or waits for a stream: so who forgot to wait finds old data. With RILL_EMULATE_PROTECT=1
+ * event or waits for a stream: so who forgot to wait finds old data. From the first stream on that
+ * waits for a word of the host's a thread asks now and then, too. With RILL_EMULATE_PROTECT=1
  * device memory can be touched by the device's work alone: any other touch is a SIGSEGV. */
 #ifndef RILL_CUDA_EMULATE_QUEUE_H
 #define RILL_CUDA_EMULATE_QUEUE_H
@@ -32,6 +33,7 @@ int event_free(void *);
 int event_record(void *event, void *stream);
 int event_done(void *event, int *done);
 int stream_wait_event(void *stream, void *event);
+int stream_hold(const uint32_t *word, uint32_t number, void *stream);
 } // namespace emulate
 
 #endif

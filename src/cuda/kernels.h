@@ -104,6 +104,12 @@ int rill__cuda_write_blocks(int type, void *into, uint64_t first, uint64_t n, ui
                             uint64_t *ended, void *stream);
 int rill__cuda_add_blocks(int type, void *into, uint64_t block, const uint64_t *numbers,
                           const void *val, uint64_t count, void *stream);
+int rill__cuda_mail_append(const rill__cuda_mail *, const rill__cuda_found *found,
+                           const uint32_t *idx, const void *val, uint64_t first,
+                           rill__cuda_found *total, void *stream);
+int rill__cuda_mail_send(const rill__cuda_mail *, void *stream);
+int rill__cuda_mail_apply(const rill__cuda_mail *, void *stream);
+int rill__cuda_mail_done(const rill__cuda_mail *, void *stream);
 
 /* A kernel of each file, by which all of it are found (load in space.cu). */
 #ifdef RILL_EMULATE
@@ -117,6 +123,7 @@ const void *rill__cuda_one_of_chunk();
 const void *rill__cuda_one_of_dense();
 const void *rill__cuda_one_of_finite();
 const void *rill__cuda_one_of_indices();
+const void *rill__cuda_one_of_mail();
 const void *rill__cuda_one_of_methods();
 const void *rill__cuda_one_of_sketch();
 const void *rill__cuda_one_of_sparse();

@@ -47,6 +47,9 @@ static int wait_event(void *stream, void *event) {
     return emulate::stream_wait_event(stream, event);
 }
 static int load() { return 0; }
+static int stream_hold(const uint32_t *word, uint32_t number, void *stream) {
+    return emulate::stream_hold(word, number, stream);
+}
 #define EMULATED 1
 #else
 #include <cuda.h>
@@ -155,6 +158,12 @@ template <class F> static int driver(const char *name, F *entry) {
     *entry = (F)at;
     return 0;
 }
+static int stream_hold(const uint32_t *word, uint32_t number, void *stream) {
+    static CUresult(CUDAAPI * wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    if (!wait_value) RILL_CUDA_TRY(driver("cuStreamWaitValue32", &wait_value));
+    return (int)wait_value((CUstream)stream, (CUdeviceptr)(uintptr_t)word, number,
+                           CU_STREAM_WAIT_VALUE_GEQ);
+}
 /* CUDA loads a kernel at its first launch, and waits for all streams then. */
 static int load() {
     CUresult(CUDAAPI * module_of)(CUmodule *, CUfunction);
@@ -167,9 +176,10 @@ static int load() {
     RILL_CUDA_TRY(driver("cuFuncLoad", &load_one));
     const void *one[] = {rill__cuda_one_of_block(),   rill__cuda_one_of_chunk(),
                          rill__cuda_one_of_dense(),   rill__cuda_one_of_finite(),
-                         rill__cuda_one_of_indices(), rill__cuda_one_of_methods(),
-                         rill__cuda_one_of_sketch(),  rill__cuda_one_of_sparse(),
-                         rill__cuda_one_of_topk(),    rill__cuda_one_of_values()};
+                         rill__cuda_one_of_indices(), rill__cuda_one_of_mail(),
+                         rill__cuda_one_of_methods(), rill__cuda_one_of_sketch(),
+                         rill__cuda_one_of_sparse(),  rill__cuda_one_of_topk(),
+                         rill__cuda_one_of_values()};
     for (const void *kernel : one) {
         CUfunction function, all[512];
         CUmodule module;
@@ -216,6 +226,7 @@ static rill__cuda_table make_table() {
     t.allocate_on = allocate_on;
     t.release_on = release_on;
     t.load = load;
+    t.stream_hold = stream_hold;
 #define KERNEL(name) t.name = rill__cuda_##name
     KERNEL(topk_workspace);
     KERNEL(topk);
@@ -266,6 +277,10 @@ static rill__cuda_table make_table() {
     KERNEL(shift);
     KERNEL(write_blocks);
     KERNEL(add_blocks);
+    KERNEL(mail_append);
+    KERNEL(mail_send);
+    KERNEL(mail_apply);
+    KERNEL(mail_done);
 #undef KERNEL
     return t;
 }

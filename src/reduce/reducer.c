@@ -186,6 +186,7 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
     rill_stream_free(&r->staged);
     rill_stream_free(&r->landed);
     rill__piece_free(&r->given_back);
+    rill__reducer_free_mail(r);
     rill__reducer_free_kept(r);
     rill__buffer *buffers[] = {&r->residual, &r->momentum,        &r->pending,      &r->scaled,
                                &r->fused,    &r->feedback.memory, &r->memory_before};

@@ -66,10 +66,12 @@ struct rill_reducer {
     rill_stream *result;   /* of the call, where the user gave no stream */
     /* Calls work in the host's memory. In another space, input and result are copied: what was
      * selected, no more. */
-    rill_stream *staged;    /* selected or borrowed, on the host */
-    rill_stream *delivered; /* the result in the space; on the host, the request's output */
-    rill_stream *landed;    /* that, where the user gave no stream */
-    rill__piece given_back; /* a returned part, in the space */
+    rill_stream *staged;           /* selected or borrowed, on the host */
+    rill_stream *delivered;        /* the result in the space; on the host, the request's output */
+    rill_stream *landed;           /* that, where the user gave no stream */
+    rill__piece given_back;        /* a returned part, in the space */
+    struct rill__mailing *mailing; /* steps that the device is given ahead; NULL: none yet */
+    const rill_stream *entering;   /* what the call of the step under way takes as its input */
     rill_request *request;
     rill_request *now;   /* that of the step under way, or of the last: request, or one of on's */
     struct rill__on *on; /* steps in the order of a stream; NULL: there was none yet */
@@ -137,6 +139,9 @@ typedef struct rill__on_step {
     uint64_t number;              /* in the order of the calls */
     struct rill__on_step *behind; /* whose gradient is to come as well (reducer_line.c) */
     pthread_cond_t turn;          /* to be the first of them */
+    bool mailed;                  /* the device has been given all of it (reducer_mail.c) */
+    uint32_t letter;              /* then: its number, */
+    uint64_t floor;               /* and the least key that is sent */
     rill_status failed;           /* already when it was queued */
     char error[200];
 } rill__on_step;
@@ -144,6 +149,22 @@ void rill__reducer_prepare_on(rill_reducer *, const rill__on_step *); /* reducer
 /* The same in the caller's thread, and the start of the call; tensors as in queue. */
 rill_status rill__reducer_begin_on(rill_reducer *, const char *call, const rill__on_step *,
                                    const rill_tensor *tensors, void *stream);
+rill_status rill__reducer_fuse(rill_reducer *, const char *call, int n, const rill_tensor *,
+                               rill__target *); /* the same */
+/* The end of a step that counts: k of its entries were selected. */
+void rill__reducer_count_step(rill_reducer *, uint64_t k);
+
+/* ---- reducer_mail.c: such steps that neither host nor progress wait for ---- */
+typedef enum rill__mails { RILL__NO_MAIL, RILL__MAIL_IN_TURN, RILL__MAIL } rill__mails;
+/* Whether steps can be: only when those before it have ended, or at any time. */
+rill__mails rill__reducer_mails(const rill_reducer *);
+/* Gives the device all of a step, in the caller's thread; a failure has given it nothing. */
+rill_status rill__reducer_post(rill_reducer *, const char *call, rill__on_step *, void *stream);
+/* The rest of it. given_up: nobody waits for the device any more. Fills in error. */
+rill_status rill__reducer_run_mailed(rill_reducer *, rill__on_step *, const atomic_bool *given_up);
+rill_status rill__reducer_reserve_mailed(rill_reducer *); /* as rill__reducer_reserve */
+void rill__reducer_free_mail(rill_reducer *);
+
 /* ---- reducer_line.c ---- */
 uint64_t rill__reducer_next_number(void); /* of a step, in this process */
 /* Until the gradient is there; the reducer's operations come behind it from then on. */
@@ -173,6 +194,7 @@ rill_status rill__reducer_check_selection(rill_reducer *);
 /* (Re)creates the selectors for the present k. */
 rill_status rill__reducer_selectors(rill_reducer *);
 void rill__reducer_selectors_free(rill_reducer *);
+rill_status rill__reducer_ready_selectors(rill_reducer *); /* those of the next step */
 /* The density or k of this step, by the warm-up. */
 uint64_t rill__reducer_stage_k(const rill_reducer *);
 /* selected = what this step sends; the residual is what it keeps. */
@@ -187,6 +209,9 @@ void rill__reducer_take_all_back(rill_reducer *);
 /* ---- undo.c: steps that failed, or are void ---- */
 void rill__reducer_remember(rill_reducer *); /* before the step */
 void rill__reducer_remember_selectors(rill_reducer *);
+void rill__reducer_remember_memory(rill_reducer *);
+/* What selectors and the algorithm carry is as before a step that does not count. */
+void rill__reducer_restore(rill_reducer *, bool failed);
 /* The call failed on all ranks: everything is as before it, and the gradient is in the residual. */
 void rill__reducer_undo_failed(rill_reducer *);
 /* The step is void on all ranks: everything is as before it, up to rounding. */

@@ -6,8 +6,9 @@
  * mark, selects, opens the gate, advances the communicator's requests until the call has ended, and
  * writes the update. It waits for the device without the communicator's lock. A step that failed
  * has an update of NaNs, and the first failure is kept for who waits or tests. No stream waits for
- * the host: CUDA has calls that wait for all streams with its lock held, a first launch among them,
- * and the thread's own launches would wait behind these.
+ * such a step: CUDA has calls that wait for all streams with its lock held, a first launch among
+ * them, and the thread's own launches would wait behind these. Steps that streams do wait for have
+ * a thread that launches nothing (reducer_mail.c); the two kinds may follow each other.
  * Cost: while steps are under way, one thread polls (reducer_line.c). */
 #include "reduce/reducer.h"
 
@@ -16,10 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #ifdef __linux__
 #include <sys/prctl.h>
 #endif
+
+enum { LOOK = 20000000 }; /* nanoseconds between looks at a device that nothing comes from */
 
 typedef struct rill__on {
     pthread_mutex_t lock;
@@ -28,6 +32,9 @@ typedef struct rill__on {
     bool stop;
     rill__on_step *first, *last; /* in order; the first is under way */
     rill__on_step *idle;         /* over, with their requests and marks */
+    int launching;               /* steps of the first to the last for which the thread launches */
+    atomic_bool given_up;        /* it has failed */
+    int64_t looked;              /* when it was last looked after, in nanoseconds */
     uint64_t number, over;       /* of the last step queued, and of the last that is over */
     bool untold;                 /* steps were queued since the user was told of an end */
     const rill_request *latest;
@@ -61,8 +68,19 @@ static void end_request(rill_request *q, rill_status status) {
     rill__unlock(engine);
 }
 
+static void run_mailed(rill_reducer *r, rill__on_step *step) {
+    rill_status status = rill__reducer_run_mailed(r, step, &r->on->given_up);
+    keep_failure(r->on, status, step->error);
+    if (status != RILL_OK) rill__set_error(step->error);
+    end_request(step->request, status);
+}
+
 static void run_step(rill_reducer *r, rill__on_step *step) {
     rill_request *q = step->request;
+    if (step->mailed) {
+        run_mailed(r, step);
+        return;
+    }
     if (step->failed == RILL_OK) {
         step->failed = rill__reducer_await(r->space, step);
         if (step->failed != RILL_OK)
@@ -105,6 +123,7 @@ static void *work(void *argument) {
         on->first = step->next;
         if (!on->first) on->last = NULL;
         on->over++;
+        on->launching -= !step->mailed;
         step->next = on->idle;
         on->idle = step;
         pthread_cond_broadcast(&on->ended);
@@ -202,11 +221,41 @@ static rill_status tell(rill__on *on) {
     return status;
 }
 
+/* Lock held, but not while CUDA is asked: that may wait for a flag of a step to come. A thread that
+ * waits for the device's part of a step does not see that the device has failed. */
+static void look_after(rill_reducer *r) {
+    rill__on *on = r->on;
+    struct timespec now;
+    if (!on->first || !on->first->mailed || on->launching) return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+    if (ns - on->looked < LOOK) return;
+    on->looked = ns;
+    pthread_mutex_unlock(&on->lock);
+    rill_status status = r->space->poll(r->space);
+    if (status < 0) {
+        keep_failure(on, status, rill_last_error());
+        atomic_store(&on->given_up, true);
+    }
+    pthread_mutex_lock(&on->lock);
+}
+
+static void await_end(rill__on *on) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&on->ended, &on->lock, &until);
+}
+
 rill_status rill__reducer_on_wait(rill_reducer *r) {
     rill__on *on = r->on;
     pthread_mutex_lock(&on->lock);
-    while (on->first)
-        pthread_cond_wait(&on->ended, &on->lock);
+    while (on->first) {
+        await_end(on);
+        look_after(r);
+    }
     rill_status status = tell(on);
     pthread_mutex_unlock(&on->lock);
     return status;
@@ -215,6 +264,7 @@ rill_status rill__reducer_on_wait(rill_reducer *r) {
 rill_status rill__reducer_on_test(rill_reducer *r, int *done) {
     rill__on *on = r->on;
     pthread_mutex_lock(&on->lock);
+    look_after(r);
     *done = !on->first;
     rill_status status = *done ? tell(on) : RILL_OK;
     pthread_mutex_unlock(&on->lock);
@@ -297,9 +347,18 @@ static void push(rill__on *on, rill__on_step *step) {
     else on->first = step;
     on->last = step;
     on->number++;
+    on->launching += !step->mailed;
     on->latest = step->request;
     on->untold = true;
     pthread_cond_signal(&on->queued);
+    pthread_mutex_unlock(&on->lock);
+}
+
+/* The host waits for the steps, but nobody is told of their end. */
+static void finish(rill__on *on) {
+    pthread_mutex_lock(&on->lock);
+    for (uint64_t number = on->number; on->over < number;)
+        pthread_cond_wait(&on->ended, &on->lock);
     pthread_mutex_unlock(&on->lock);
 }
 
@@ -309,8 +368,24 @@ static bool has_thread(const rill_reducer *r) {
     return !engine->link->simulated && engine->threaded;
 }
 
+/* Until the device's work can be queued here: no thread does, and what it depends on is known. */
+static void settle(rill__on *on, rill__mails how) {
+    pthread_mutex_lock(&on->lock);
+    while (how == RILL__MAIL ? on->launching != 0 : on->first != NULL)
+        pthread_cond_wait(&on->ended, &on->lock);
+    pthread_mutex_unlock(&on->lock);
+}
+
+/* What cannot be mailed after all is done by the thread. */
+static bool mail(const char *call, rill_reducer *r, rill__on_step *step, rill__mails how,
+                 void *stream) {
+    if (how == RILL__NO_MAIL || step->failed != RILL_OK) return false;
+    settle(r->on, how);
+    return rill__reducer_post(r, call, step, stream) == RILL_OK;
+}
+
 static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
-                         const rill_tensor *tensors, void *stream) {
+                         const rill_tensor *tensors, rill__mails how, bool ordered, void *stream) {
     if (!r->on) RILL_TRY(start_thread(call, r));
     rill__on_step *step;
     rill_status status = take_step(call, r, &step);
@@ -330,6 +405,7 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     if (status == RILL_OK) status = r->space->order->record(r->space, step->mark, stream);
     step->failed = status;
     snprintf(step->error, sizeof step->error, "%s", status ? rill_last_error() : "");
+    step->mailed = mail(call, r, step, how, stream);
     rill__lock(&r->comm->engine);
     step->request->in = &r->on->nothing;
     step->request->out = r->result;
@@ -338,7 +414,9 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     rill__unlock(&r->comm->engine);
     char error[200];
     snprintf(error, sizeof error, "%s", step->error);
+    bool waits = ordered && !step->mailed;
     push(r->on, step);
+    if (waits) finish(r->on);
     if (status != RILL_OK) rill__set_error(error); /* the others learn of it from the step */
     return status;
 }
@@ -349,7 +427,7 @@ static rill_status start(const char *call, rill_reducer *r, rill__on_step given,
                          const rill_tensor *tensors, void *stream) {
     RILL_TRY(check(call, r, stream));
     if (has_thread(r) && r->choice != RILL__UNDECIDED)
-        return queue(call, r, given, tensors, stream);
+        return queue(call, r, given, tensors, RILL__NO_MAIL, false, stream);
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     return rill__reducer_begin_on(r, call, &given, tensors, stream);
@@ -361,34 +439,22 @@ rill_status rill_reducer_start_on(rill_reducer *r, const void *gradient, void *u
                  (rill__on_step){.gradient = gradient, .update = update}, NULL, stream);
 }
 
-static rill_status start_tensors(const char *call, rill_reducer *r, int n,
-                                 const rill_tensor *tensors, void *stream) {
+/* A list that is wrong is told to the others by the step. */
+static const rill_tensor *list_of(int n, const rill_tensor *tensors, rill__on_step *given) {
     static const rill_tensor none;
     bool wrong = n < 0 || (n && !tensors);
-    return start(call, r, (rill__on_step){.n = wrong ? 0 : n}, wrong || !tensors ? &none : tensors,
-                 stream);
+    given->n = wrong ? 0 : n;
+    return wrong || !tensors ? &none : tensors;
 }
 
 rill_status rill_reducer_start_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
                                           void *stream) {
-    return start_tensors("rill_reducer_start_tensors_on", r, n, tensors, stream);
+    rill__on_step given = {.n = 0};
+    const rill_tensor *list = list_of(n, tensors, &given);
+    return start("rill_reducer_start_tensors_on", r, given, list, stream);
 }
 
-/* The host waits for the step, but nobody is told of its end. */
-static rill_status finish(rill_reducer *r, rill_status status) {
-    rill__on *on = r->on;
-    if (!on) return status;
-    char error[200];
-    snprintf(error, sizeof error, "%s", status == RILL_OK ? "" : rill_last_error());
-    pthread_mutex_lock(&on->lock);
-    for (uint64_t number = on->number; on->over < number;)
-        pthread_cond_wait(&on->ended, &on->lock);
-    pthread_mutex_unlock(&on->lock);
-    if (status != RILL_OK) rill__set_error(error);
-    return status;
-}
-
-static rill_status check_step(const char *call, const rill_reducer *r) {
+static rill_status check_step(const char *call, const rill_reducer *r, void *stream) {
     if (!r) return rill__fail(RILL_ERR_ARGUMENT, "%s: reducer is NULL", call);
     if (!has_thread(r))
         return rill__fail(RILL_ERR_UNSUPPORTED,
@@ -400,20 +466,25 @@ static rill_status check_step(const char *call, const rill_reducer *r) {
                           "%s: select 'auto' decides in the first step, with the other ranks: that "
                           "must be rill_reducer_step or rill_reducer_start_on",
                           call);
-    return RILL_OK;
+    return check(call, r, stream);
+}
+
+/* In the order of the stream: without a wait of the host, where the step can be mailed. */
+static rill_status step_on(const char *call, rill_reducer *r, rill__on_step given,
+                           const rill_tensor *tensors, void *stream) {
+    RILL_TRY(check_step(call, r, stream));
+    return queue(call, r, given, tensors, rill__reducer_mails(r), true, stream);
 }
 
 rill_status rill_reducer_step_on(rill_reducer *r, const void *gradient, void *update,
                                  void *stream) {
-    static const char call[] = "rill_reducer_step_on";
-    RILL_TRY(check_step(call, r));
-    rill__on_step given = {.gradient = gradient, .update = update};
-    return finish(r, start(call, r, given, NULL, stream));
+    return step_on("rill_reducer_step_on", r,
+                   (rill__on_step){.gradient = gradient, .update = update}, NULL, stream);
 }
 
 rill_status rill_reducer_step_tensors_on(rill_reducer *r, int n, const rill_tensor *tensors,
                                          void *stream) {
-    static const char call[] = "rill_reducer_step_tensors_on";
-    RILL_TRY(check_step(call, r));
-    return finish(r, start_tensors(call, r, n, tensors, stream));
+    rill__on_step given = {.n = 0};
+    const rill_tensor *list = list_of(n, tensors, &given);
+    return step_on("rill_reducer_step_tensors_on", r, given, list, stream);
 }

@@ -138,15 +138,17 @@ static rill_status select_ranges(rill_reducer *r, const void *gradient, int *don
     return RILL_OK;
 }
 
-static rill_status select_largest(rill_reducer *r, const void *gradient) {
+rill_status rill__reducer_ready_selectors(rill_reducer *r) {
     uint64_t k = rill__reducer_stage_k(r);
-    rill_status status = RILL_OK;
+    if (k == r->k && r->n_selectors && !shares_moved(r)) return RILL_OK;
+    r->k = k;
+    return rill__reducer_selectors(r);
+}
+
+static rill_status select_largest(rill_reducer *r, const void *gradient) {
     int done = 0;
     rill_stream_clear(r->selected);
-    if (k != r->k || !r->n_selectors || shares_moved(r)) {
-        r->k = k;
-        status = rill__reducer_selectors(r);
-    }
+    rill_status status = rill__reducer_ready_selectors(r);
     r->fed = gradient;
     r->residual_is_zero = false;
     if (status == RILL_OK && r->n_selectors == 1)

@@ -81,7 +81,7 @@ static void start_call(rill_reducer *r) {
 rill_status rill__reducer_enter(void *reducer, uint8_t *flags) {
     rill_reducer *r = reducer;
     tell_call(r);
-    r->now->in = r->staged;
+    r->now->in = r->entering;
     r->now->feedback = &r->feedback;
     if (r->skipped && r->voids) *flags = RILL__FLAG_VOID;
     if (r->failed != RILL_OK) rill__set_error(r->error);
@@ -95,6 +95,7 @@ static rill_status prepare(rill_reducer *r, const char *call, const void *gradie
     if (r->moving.interrupted && r->comm->engine.peers.revoked)
         return rill__peers_error(&r->comm->engine);
     rill__reducer_free_kept(r);
+    r->entering = r->staged;
     r->ticks[0] = rill__ticks(r->comm->engine.link);
     r->failed = RILL_OK;
     r->skipped = r->uses_pending = false;
@@ -177,13 +178,13 @@ static bool write_update(rill_reducer *r) {
     return finite;
 }
 
-static void collect_stats(rill_reducer *r) {
+static void collect_stats(rill_reducer *r, uint64_t k) {
     const rill__clock *clock = &r->comm->clock;
     uint64_t voided = r->stats.voided;
     rill__request_statistics(r->now, &r->stats);
     r->stats.voided = voided;
     r->stats.voided_total = r->voided_total;
-    r->stats.selected_k = r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz;
+    r->stats.selected_k = k;
     r->stats.select_s = rill__clock_seconds(clock, r->ticks[1] - r->ticks[0]);
     r->stats.update_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[2]);
     r->stats.elapsed_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[0]);
@@ -204,6 +205,7 @@ static bool is_void(rill_reducer *r) {
 
 rill_status rill__reducer_reserve(void *reducer) {
     rill_reducer *r = reducer;
+    if (r->entering != r->staged) return rill__reducer_reserve_mailed(r);
     rill_stream *to = r->target.stream ? r->target.stream : r->landed, *from = r->now->out;
     rill__shape shape = rill__stream_shape(r->selected);
     if (from->form == RILL__DENSE) RILL_TRY(rill__stream_reserve_dense(to));
@@ -240,6 +242,13 @@ static rill_status deliver(rill_reducer *r) {
     return RILL_OK;
 }
 
+void rill__reducer_count_step(rill_reducer *r, uint64_t k) {
+    r->steps++;
+    if (rill__reducer_can_lose(r)) rill__reducer_keep_last(r);
+    r->ticks[3] = rill__ticks(r->comm->engine.link);
+    collect_stats(r, k);
+}
+
 rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
@@ -252,10 +261,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
     }
     if (status == RILL_OK) status = rill__space_wait(r->space);
     if (status != RILL_OK) return status;
-    r->steps++;
-    if (rill__reducer_can_lose(r)) rill__reducer_keep_last(r);
-    r->ticks[3] = rill__ticks(r->comm->engine.link);
-    collect_stats(r);
+    rill__reducer_count_step(r, r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz);
     return RILL_OK;
 }
 
@@ -371,8 +377,8 @@ rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t cou
 /* ---- tensor fusion ------------------------------------------------------------------------ */
 
 /* Copies the gradients one after the other, and the list, which must outlive the call. */
-static rill_status fuse(rill_reducer *r, const char *call, int n, const rill_tensor *tensors,
-                        rill__target *target) {
+rill_status rill__reducer_fuse(rill_reducer *r, const char *call, int n, const rill_tensor *tensors,
+                               rill__target *target) {
     if (n < 0) return rill__fail(RILL_ERR_ARGUMENT, "%s: n = %d is negative", call, n);
     if (n && !tensors) return rill__fail(RILL_ERR_ARGUMENT, "%s: tensors is NULL", call);
     size_t size = rill__type_size(r->type);
@@ -422,7 +428,7 @@ void rill__reducer_prepare_on(rill_reducer *r, const rill__on_step *step) {
     r->blocking = true;
     if (status != RILL_OK) rill__set_error(step->error);
     if (status == RILL_OK && step->tensors) {
-        status = fuse(r, call, step->n, step->tensors, &target);
+        status = rill__reducer_fuse(r, call, step->n, step->tensors, &target);
         gradient = r->fused.data;
         if (status == RILL_ERR_MEMORY) keep_tensors(r, step->n, step->tensors);
     }
@@ -439,7 +445,7 @@ static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     rill__target target = {.tensors = tensors};
     rill_status status = rill__reducer_follow(r, stream);
-    if (status == RILL_OK) status = fuse(r, call, n, tensors, &target);
+    if (status == RILL_OK) status = rill__reducer_fuse(r, call, n, tensors, &target);
     if (status == RILL_OK) return begin_behind(r, call, r->fused.data, &target, blocking, stream);
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());

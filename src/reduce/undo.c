@@ -15,18 +15,27 @@ void rill__reducer_remember_selectors(rill_reducer *r) {
         r->states_before[i] = rill__selector_save(r->selectors[i]);
 }
 
-void rill__reducer_remember(rill_reducer *r) {
-    rill__reducer_remember_selectors(r);
+void rill__reducer_remember_memory(rill_reducer *r) {
     if (r->feedback.memory_size)
         memcpy(r->memory_before.data, r->feedback.memory.data, r->feedback.memory_size);
 }
 
-static void restore(rill_reducer *r) {
-    if (r->feedback.memory_size)
-        memcpy(r->feedback.memory.data, r->memory_before.data, r->feedback.memory_size);
+void rill__reducer_remember(rill_reducer *r) {
+    rill__reducer_remember_selectors(r);
+    rill__reducer_remember_memory(r);
+}
+
+/* After a failure there is one gradient more in the residuals: thresholds and bounds must be found
+ * anew. */
+void rill__reducer_restore(rill_reducer *r, bool failed) {
+    size_t bytes = r->feedback.memory_size;
+    if (bytes && failed) memset(r->feedback.memory.data, 0, bytes);
+    else if (bytes) memcpy(r->feedback.memory.data, r->memory_before.data, bytes);
     if (r->choice != RILL__SEND_SELECTED) return;
-    for (int i = 0; i < r->n_selectors; i++)
+    for (int i = 0; i < r->n_selectors; i++) {
+        if (failed) r->states_before[i].level = 0;
         rill__selector_restore(r->selectors[i], &r->states_before[i]);
+    }
 }
 
 void rill__reducer_keep_gradient(rill_reducer *r, const void *gradient) {
@@ -55,11 +64,7 @@ void rill__reducer_undo_failed(rill_reducer *r) {
     if (r->failed != RILL_OK) keep_pending(r);
     if (r->failed == RILL_OK && r->choice == RILL__SEND_ALL) keep_all(r);
     else if (r->failed == RILL_OK) rill__reducer_take_all_back(r);
-    /* With one gradient more in the residuals, thresholds and bounds must be found anew. */
-    for (int i = 0; r->choice == RILL__SEND_SELECTED && i < r->n_selectors; i++)
-        r->states_before[i].level = 0;
-    restore(r);
-    if (r->feedback.memory_size) memset(r->feedback.memory.data, 0, r->feedback.memory_size);
+    rill__reducer_restore(r, true);
 }
 
 void rill__reducer_undo_void(rill_reducer *r) {
@@ -69,7 +74,7 @@ void rill__reducer_undo_void(rill_reducer *r) {
     if (r->taken)
         rill__dense_undecay(r->space, r->type, r->momentum.data, r->options.momentum, r->taken,
                             r->dim);
-    restore(r);
+    rill__reducer_restore(r, false);
 }
 
 void rill__reducer_write_nan(rill_reducer *r) {

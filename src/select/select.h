@@ -103,6 +103,22 @@ rill_status rill__pick_topk(rill_selector *, rill__source, rill_stream *out);
 rill_status rill__pick_bucket(rill_selector *, rill__source, rill_stream *out);
 rill_status rill__pick_block(rill_selector *, rill__source, rill_stream *out);
 rill_status rill__pick_random(rill_selector *, rill__source, rill_stream *out);
+/* Whether a pick can be told before the vectors are there: by what the selector has been created
+ * with, or once it is known what became of the call before. */
+typedef enum rill__ahead { RILL__NOT_AHEAD, RILL__AHEAD_IN_TURN, RILL__AHEAD } rill__ahead;
+rill__ahead rill__pick_can_ahead(const char *method);
+/* All but the arrays. key: entries below it are not selected, and go back (threshold). */
+void rill__pick_ahead(const rill_selector *, rill__pick *);
+/* What came of it; the call has succeeded. passed: pairs picked that reach the key; above: values
+ * that were not picked and do. */
+void rill__pick_note(rill_selector *, const rill__picked *, uint64_t passed, uint64_t above);
+/* Leaves out the pairs whose key is below the floor; returns how many are left. In the host's
+ * memory. */
+uint64_t rill__pick_sift(const rill_selector *, uint64_t n, void *idx, void *val, uint64_t floor);
+bool rill__pick_looks(const rill_selector *); /* whether that needs least and above */
+/* ---- select_threshold.c ---- */
+rill__pick rill__threshold_ahead(const rill_selector *, uint64_t *room);
+void rill__threshold_note(rill_selector *, const rill__picked *, uint64_t passed, uint64_t above);
 
 /* Room of a selector that has nothing to do just now, for one with as many threads; what that had
  * goes back in its place. */

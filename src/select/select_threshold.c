@@ -75,6 +75,8 @@ static void steer_anew(rill_selector *s, uint64_t found, uint64_t least) {
     s->expected = found;
 }
 
+static bool is_steered(const rill_selector *s) { return s->level != 0 && s->calls < s->exact_at; }
+
 /* ---- on the host -------------------------------------------------------------------------- */
 
 static rill_status select_steered(rill_selector *s, rill__source source, rill_stream *out) {
@@ -101,8 +103,7 @@ static rill_status select_exactly(rill_selector *s, rill__source source, rill_st
 
 static rill_status select_threshold(rill_selector *s, rill__source source, rill_stream *out) {
     if (s->threshold > 0) return select_given(s, source, out);
-    if (s->level == 0 || s->calls >= s->exact_at) return select_exactly(s, source, out);
-    return select_steered(s, source, out);
+    return is_steered(s) ? select_steered(s, source, out) : select_exactly(s, source, out);
 }
 
 /* ---- where the space picks ---------------------------------------------------------------- */
@@ -180,10 +181,27 @@ static rill_status pick_steered(rill_selector *s, rill__source source, rill_stre
 static rill_status pick_threshold(rill_selector *s, rill__source source, rill_stream *out) {
     rill__picked found;
     if (s->threshold > 0) return pick_given(s, source, out);
-    if (s->level != 0 && s->calls < s->exact_at) return pick_steered(s, source, out);
+    if (is_steered(s)) return pick_steered(s, source, out);
     RILL_TRY(pick_exactly(s, source, out, &found));
     steer_anew(s, found.count, found.least);
     return RILL_OK;
+}
+
+/* ---- ahead: reducers, whose threshold is steered ------------------------------------------- */
+
+/* Those that pass, and the k largest of them where they are more: the k largest of all that pass.
+ */
+rill__pick rill__threshold_ahead(const rill_selector *s, uint64_t *room) {
+    uint64_t key = rill__max_u64(1, rill__key_from(s->shape.type, s->level));
+    *room = s->k;
+    return (rill__pick){.kind = RILL__PICK_TOPK, .k = s->k, .key = is_steered(s) ? key : 0};
+}
+
+void rill__threshold_note(rill_selector *s, const rill__picked *found, uint64_t passed,
+                          uint64_t above) {
+    if (!is_steered(s)) steer_anew(s, found->count, found->least);
+    else if (passed + above <= s->k) steer_few(s, passed + above);
+    else steer_many(s, passed + above, found->least);
 }
 
 const rill__select_method rill__select_threshold = {

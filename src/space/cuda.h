@@ -53,6 +53,8 @@ void rill__cuda_leave(const rill__cuda *, int before);
  * detail. aligned: for copies of arrays that start anywhere. */
 void *rill__cuda_workspace(rill__cuda *, size_t bytes);
 void *rill__cuda_aligned(rill__cuda *, size_t bytes);
+/* Page-locked memory that is freed with the instance. */
+void rill__cuda_retire(rill__cuda *, void *data);
 /* Copies bytes of words to seen, and waits for it. */
 void rill__cuda_see(rill__cuda *, size_t bytes);
 
@@ -60,7 +62,12 @@ void rill__cuda_see(rill__cuda *, size_t bytes);
 void rill__cuda_run(const rill__space *, const rill__operation *, rill__answer *or_null);
 rill_status rill__cuda_pick(const rill__space *, const rill__pick *, rill__picked *);
 
-/* ---- space_cuda_order.c ---- */
+/* Queues a selection, whose workspace there is; found: device memory. No cuts, and no least key. */
+rill_status rill__cuda_pick_room(rill__cuda *, const rill__pick *);
+void rill__cuda_pick_ahead(rill__cuda *, const rill__pick *, rill__cuda_found *found);
+
+/* ---- space_cuda_order.c, space_cuda_mail.c ---- */
 extern const rill__space_order rill__cuda_order;
+extern const rill__space_mail rill__cuda_mail_ops;
 
 #endif

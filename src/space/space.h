@@ -12,11 +12,10 @@
 #define RILL_SPACE_SPACE_H
 
 #include "space/codec_kernels.h"
+#include "space/mail.h"
 #include "space/operations.h"
 #include "space/pick.h"
 #include "space/select_kernels.h"
-
-typedef struct rill__space rill__space;
 
 /* The order of a device's work and a user's: streams of the device's own kind (a cudaStream_t;
  * NULL: the legacy one). None of it waits. */
@@ -30,6 +29,8 @@ typedef struct rill__space_order {
     rill_status (*follow)(const rill__space *, void *stream);
     rill_status (*follow_mark)(const rill__space *, void *mark);
     rill_status (*capturing)(const rill__space *, void *stream, bool *);
+    /* What the stream is given from now on runs behind the operations given so far. */
+    rill_status (*lead)(const rill__space *, void *stream);
 } rill__space_order;
 
 struct rill__space {
@@ -62,6 +63,7 @@ struct rill__space {
      * those of the space, and stay. */
     rill_status (*pick)(const rill__space *, const rill__pick *, rill__picked *);
     const rill__space_order *order;  /* NULL: everything is in the order of the program */
+    const rill__space_mail *mail;    /* NULL: none */
     const rill__memory *page_locked; /* for buffers of the host that are copied from and to here;
                                         NULL: any will do */
     void *state;                     /* of the space's own */

@@ -153,7 +153,7 @@ static void *allocate_host(const rill__memory *memory, size_t bytes) {
     rill__cuda_leave(c, before);
     return at;
 }
-static void retire(rill__cuda *c, void *data) {
+void rill__cuda_retire(rill__cuda *c, void *data) {
     void **more = rill__realloc(c->retired, (size_t)(c->n_retired + 1) * sizeof *more);
     if (more) c->retired = more;
     if (more) c->retired[c->n_retired++] = data;
@@ -163,7 +163,7 @@ static void release_host(const rill__memory *memory, void *data, size_t bytes) {
     rill__cuda *c = of_page_locked(memory);
     (void)bytes;
     int before = rill__cuda_enter(c);
-    retire(c, data);
+    rill__cuda_retire(c, data);
     rill__cuda_leave(c, before);
 }
 
@@ -211,7 +211,7 @@ static rill__cuda_lane *free_lane(rill__cuda *c, size_t bytes) {
         if (!rill__cuda_check(c, c->table->event_done(lane->event, &done), "copy")) break;
     lane->used = false;
     if (lane->data && lane->bytes >= room) return lane;
-    if (lane->data) retire(c, lane->data);
+    if (lane->data) rill__cuda_retire(c, lane->data);
     lane->data = NULL;
     lane->bytes = 0;
     if (c->table->allocate_host(room, &lane->data)) {
@@ -363,6 +363,7 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
                              .wait = wait_all,
                              .pick = for_all ? NULL : pick,
                              .order = for_all ? NULL : &rill__cuda_order,
+                             .mail = for_all ? NULL : &rill__cuda_mail_ops,
                              .page_locked = for_all ? NULL : &c->page_locked,
                              .state = c};
     int before = rill__cuda_enter(c), error = 0;

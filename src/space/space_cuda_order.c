@@ -57,5 +57,13 @@ static rill_status capturing(const rill__space *s, void *stream, bool *yes) {
     return report(c, error, "the user's stream");
 }
 
-const rill__space_order rill__cuda_order = {mark_create, mark_free,   record,   reached,
-                                            follow,      follow_mark, capturing};
+static rill_status lead(const rill__space *s, void *stream) {
+    rill__cuda *c = rill__cuda_of(s);
+    int before = rill__cuda_enter(c), error = c->table->event_record(c->follows, c->stream);
+    if (!error) error = c->table->stream_wait_event(stream, c->follows);
+    rill__cuda_leave(c, before);
+    return report(c, error, "the user's stream");
+}
+
+const rill__space_order rill__cuda_order = {mark_create, mark_free,   record,    reached,
+                                            follow,      follow_mark, capturing, lead};

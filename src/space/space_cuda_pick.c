@@ -33,23 +33,21 @@ static int select_by(const rill__cuda_table *t, const rill__pick *p, const rill_
     }
 }
 
-/* Arrays that start anywhere are copied to such as the kernels take. */
-static rill_status align(rill__cuda *c, const rill__pick *p, rill__cuda_select *s) {
+/* Arrays that start anywhere are copied to such as the kernels take; there is room. */
+static void align(rill__cuda *c, const rill__pick *p, rill__cuda_select *s) {
     size_t bytes = (size_t)p->n * rill__type_size(p->type), room = padded(bytes);
     const void **in[2] = {&s->dense, &s->gradient};
-    if (is_aligned(s->dense) && is_aligned(s->gradient) && is_aligned(s->residual)) return RILL_OK;
+    if (is_aligned(s->dense) && is_aligned(s->gradient) && is_aligned(s->residual)) return;
     char *at = rill__cuda_aligned(c, 3 * room);
-    if (!at) return RILL_ERR_MEMORY;
     for (int i = 0; i < 2; i++) {
         if (is_aligned(*in[i])) continue;
         rill__cuda_check(c, c->table->copy(at + (size_t)i * room, *in[i], bytes, c->stream),
                          "copy");
         *in[i] = at + (size_t)i * room;
     }
-    if (is_aligned(s->residual)) return RILL_OK;
+    if (is_aligned(s->residual)) return;
     rill__cuda_check(c, c->table->copy(at + 2 * room, s->residual, bytes, c->stream), "copy");
     s->residual = at + 2 * room;
-    return RILL_OK;
 }
 
 static void find_least(rill__cuda *c, const rill__pick *p, const void *values, uint64_t n,
@@ -63,28 +61,45 @@ static void find_least(rill__cuda *c, const rill__pick *p, const void *values, u
     memcpy(&found->least, c->seen, sizeof found->least);
 }
 
-static rill_status select_entries(rill__cuda *c, const rill__pick *p, rill__picked *found) {
-    rill__cuda_found result = {0, 0};
-    rill__cuda_select s = {.type = (int)p->type,
-                           .guards = p->guards,
-                           .n = p->n,
-                           .dense = p->dense,
-                           .residual = p->dense ? NULL : p->residual,
-                           .gradient = p->dense ? NULL : p->gradient,
-                           .idx = p->idx,
-                           .val = p->val,
-                           .room = p->room,
-                           .found = (rill__cuda_found *)(void *)c->words,
-                           .workspace_bytes = workspace_of(c->table, p)};
-    s.workspace = rill__cuda_workspace(c, s.workspace_bytes);
-    if (!s.workspace) return RILL_ERR_MEMORY;
-    RILL_TRY(align(c, p, &s));
+static rill__cuda_select selection_of(rill__cuda *c, const rill__pick *p, rill__cuda_found *found) {
+    return (rill__cuda_select){.type = (int)p->type,
+                               .guards = p->guards,
+                               .n = p->n,
+                               .dense = p->dense,
+                               .residual = p->dense ? NULL : p->residual,
+                               .gradient = p->dense ? NULL : p->gradient,
+                               .idx = p->idx,
+                               .val = p->val,
+                               .room = p->room,
+                               .found = found,
+                               .workspace = c->workspace,
+                               .workspace_bytes = workspace_of(c->table, p)};
+}
+
+rill_status rill__cuda_pick_room(rill__cuda *c, const rill__pick *p) {
+    rill__cuda_select s = selection_of(c, p, NULL);
+    if (p->type == RILL_F64 || p->n > RILL__CUDA_MOST) return unsupported(p);
+    if (!rill__cuda_workspace(c, s.workspace_bytes)) return RILL_ERR_MEMORY;
+    bool aligned = is_aligned(s.dense) && is_aligned(s.gradient) && is_aligned(s.residual);
+    size_t room = padded((size_t)p->n * rill__type_size(p->type));
+    return aligned || rill__cuda_aligned(c, 3 * room) ? RILL_OK : RILL_ERR_MEMORY;
+}
+
+void rill__cuda_pick_ahead(rill__cuda *c, const rill__pick *p, rill__cuda_found *found) {
+    rill__cuda_select s = selection_of(c, p, found);
+    align(c, p, &s);
     rill__cuda_check(c, select_by(c->table, p, &s, c->stream), "selection");
     if (!p->dense && s.residual != p->residual)
         rill__cuda_check(c,
                          c->table->copy(p->residual, s.residual,
                                         (size_t)p->n * rill__type_size(p->type), c->stream),
                          "copy");
+}
+
+static rill_status select_entries(rill__cuda *c, const rill__pick *p, rill__picked *found) {
+    rill__cuda_found result = {0, 0};
+    RILL_TRY(rill__cuda_pick_room(c, p));
+    rill__cuda_pick_ahead(c, p, (rill__cuda_found *)(void *)c->words);
     rill__cuda_see(c, sizeof result);
     if (c->failed != RILL_OK) return RILL_OK;
     memcpy(&result, c->seen, sizeof result);

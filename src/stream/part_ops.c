@@ -124,3 +124,28 @@ rill_status rill__stream_append(rill_stream *into, const rill_stream *part, uint
     rill__do_copy(space, (char *)into->val.data + old * size, part->val.data, part->nnz * size);
     return RILL_OK;
 }
+
+static bool has_bits(const char *value, size_t size) {
+    static const char zero[8];
+    return memcmp(value, zero, size) != 0;
+}
+
+rill_status rill__dense_pairs(rill__shape shape, const void *dense, uint64_t n, rill__buffer *idx,
+                              rill__buffer *val, uint64_t *found) {
+    size_t size = rill__type_size(shape.type);
+    const char *from = dense;
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < n; i++)
+        count += has_bits(from + i * size, size);
+    RILL_TRY(rill__buffer_reserve(idx, count * shape.index_bytes));
+    RILL_TRY(rill__buffer_reserve(val, count * size));
+    *found = count;
+    count = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!has_bits(from + i * size, size)) continue;
+        if (shape.index_bytes == 4) ((uint32_t *)idx->data)[count] = (uint32_t)i;
+        else ((uint64_t *)idx->data)[count] = i;
+        memcpy((char *)val->data + count++ * size, from + i * size, size);
+    }
+    return RILL_OK;
+}

@@ -21,6 +21,10 @@ static inline rill__piece rill__piece_in(const rill__space *space) {
     return (rill__piece){.idx = rill__space_buffer(space), .val = rill__space_buffer(space)};
 }
 
+/* The entries of a dense vector on the host whose bits are not all 0, as *found pairs. */
+rill_status rill__dense_pairs(rill__shape, const void *dense, uint64_t n, rill__buffer *idx,
+                              rill__buffer *val, uint64_t *found);
+
 /* into[0..n) = the entries [first, first + n) of a stream whose fill is 0; *at, 0 at first: where a
  * call for the range that follows goes on. */
 void rill__stream_write(const rill_stream *, uint64_t first, uint64_t n, uint64_t *at, void *into);

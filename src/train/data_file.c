@@ -53,7 +53,8 @@ rill_status rill__file_check(const char *path) {
     struct stat info;
     if (!strcmp(path, "-"))
         return rill__data_fail(RILL_ERR_IO, "-: data are not read from standard input, since ranks "
-                                            "read a file from several places: save them first");
+                                            "read a file from several places: save them first, "
+                                            "or train with --stream");
     if (stat(path, &info) || S_ISREG(info.st_mode)) return RILL_OK; /* to open tells why not */
     if (S_ISDIR(info.st_mode))
         return rill__data_fail(RILL_ERR_IO,
@@ -62,7 +63,7 @@ rill_status rill__file_check(const char *path) {
                                path, path);
     return rill__data_fail(RILL_ERR_IO,
                            "%s: is not a regular file, and ranks read one from several "
-                           "places: save it first (cat %s > FILE)",
+                           "places: save it first (cat %s > FILE), or train with --stream",
                            path, path);
 }
 

@@ -46,6 +46,7 @@ typedef struct rill__rows {
     double *label;
     int64_t *qid; /* of each row; NULL: none has one */
     bool wide;
+    bool mapped;   /* all arrays lie in files: none grows, and narrow ones stay */
     bool borrowed; /* value lies in memory that is not ours, such as a mapped file */
     uint64_t *key; /* scratch of sorting: 2 * scratch_room keys, then as many floats */
     size_t scratch_room;
@@ -146,6 +147,8 @@ typedef struct rill__reader {
     const rill__file *file;
     rill__format format;
     int part, parts;
+    bool ranged; /* instead: the bytes [begin, end) of the file, with part 0 */
+    uint64_t begin, end;
     size_t buffer_bytes;
     rill__reader_fn *after; /* or NULL */
     void *context;
@@ -251,12 +254,44 @@ rill_status rill__text_rows(rill__text *, const rill__rows *, uint64_t first, ui
 
 /* ---- data set ------------------------------------------------------------------------------- */
 
+/* A file without a name that an array grows in, and is mapped from then. */
+typedef struct rill__spool {
+    int fd; /* 0: there is none */
+    uint64_t bytes;
+    void *map;
+    uint8_t *buffer; /* not written yet */
+    size_t used;
+} rill__spool;
+enum {
+    RILL__SPOOL_START,
+    RILL__SPOOL_INDEX,
+    RILL__SPOOL_VALUE,
+    RILL__SPOOL_LABEL,
+    RILL__SPOOL_QID
+};
+enum { RILL__SPOOLS = 5 };
+rill_status rill__spool_open(rill__spool *, const char *folder);
+rill_status rill__spool_put(rill__spool *, const void *, uint64_t bytes);
+rill_status rill__spool_map(rill__spool *); /* nothing can be put after this */
+void rill__spool_close(rill__spool *);
+/* Where they are made, by the options or the first file; name is room for it. */
+const char *rill__spool_folder(const rill_data_options *, const char *path, char *name,
+                               size_t size);
+/* A file of the bytes of a pipe; "-": standard input. */
+rill_status rill__copy_pipe(const char *path, const rill_data_options *, rill__file *);
+/* The rows from first on, so many, will be read soon. */
+void rill__dataset_foresee(const rill_dataset *, uint64_t first, uint64_t rows);
+/* As rill_dataset_shuffle, within windows of so many of the list; 0: in all. */
+rill_status rill__dataset_shuffle(const rill_dataset *, uint64_t seed, uint64_t epoch,
+                                  uint64_t window, uint64_t *list, uint64_t n);
+
 struct rill_dataset {
     rill__rows rows;
     uint64_t dim, first_row, total_rows;
     void *map;
     size_t map_bytes;
-    float *weight; /* of each row; NULL: 1 */
+    float *weight;                   /* of each row; NULL: 1 */
+    rill__spool spool[RILL__SPOOLS]; /* where rows are mapped: data_stream.c */
     rill_data_report report;
 };
 

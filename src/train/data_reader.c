@@ -38,10 +38,16 @@ typedef struct scan {
 } scan;
 
 static uint64_t part_start(const rill__reader *r, int part) {
+    if (r->ranged) return part == r->part ? r->begin : r->end;
     /* size * part / parts without overflow */
     uint64_t parts = (uint64_t)r->parts, whole = r->file->size / parts,
              rest = r->file->size % parts;
     return whole * (uint64_t)part + rest * (uint64_t)part / parts;
+}
+
+/* Whether the file goes on behind the part. */
+static bool has_next(const rill__reader *r) {
+    return r->ranged ? r->end < r->file->size : r->part + 1 < r->parts;
 }
 
 static rill_status make_room(scan *s) {
@@ -99,8 +105,8 @@ static void note_borders(scan *s) {
             s->offset = r->first - 1;
         }
     }
-    if (r->part + 1 < r->parts && r->last == UINT64_MAX &&
-        s->in_next >= part_start(r, r->part + 1) && r->first != UINT64_MAX)
+    if (has_next(r) && r->last == UINT64_MAX && s->in_next >= part_start(r, r->part + 1) &&
+        r->first != UINT64_MAX)
         r->last = s->out_offset;
 }
 
@@ -186,7 +192,7 @@ static rill_status run(scan *s, rill__parser *parser) {
     bool plain = r->format == RILL__TEXT, done = false;
     if (plain) {
         r->first = part_start(r, r->part);
-        r->last = r->part + 1 < r->parts ? part_start(r, r->part + 1) : UINT64_MAX;
+        r->last = has_next(r) ? part_start(r, r->part + 1) : UINT64_MAX;
         if (r->first == r->last || r->first >= r->file->size) return RILL_OK;
         s->in_next = s->offset = r->first ? r->first - 1 : 0;
     } else {

@@ -80,7 +80,7 @@ rill_status rill__rows_widen(rill__rows *r) {
 }
 
 void rill__rows_narrow(rill__rows *r) {
-    if (!r->wide) return;
+    if (!r->wide || r->mapped) return;
     char *bytes = r->index;
     for (uint64_t i = 0; i < r->entries; i++) {
         uint64_t index;
@@ -94,7 +94,7 @@ void rill__rows_narrow(rill__rows *r) {
 }
 
 void rill__rows_trim(rill__rows *r) {
-    if (!r->start) return;
+    if (!r->start || r->mapped) return;
     grow((void **)&r->start, r->rows + 1, sizeof *r->start);
     grow((void **)&r->label, r->rows, sizeof *r->label);
     if (r->qid) grow((void **)&r->qid, r->rows, sizeof *r->qid);
@@ -108,6 +108,11 @@ void rill__rows_trim(rill__rows *r) {
 }
 
 void rill__rows_free(rill__rows *r) {
+    if (r->mapped) {
+        free(r->key);
+        *r = (rill__rows){0};
+        return;
+    }
     free(r->start);
     free(r->index);
     if (!r->borrowed) free(r->value);
@@ -119,6 +124,7 @@ void rill__rows_free(rill__rows *r) {
 
 uint64_t rill__rows_bytes(const rill__rows *r) {
     uint64_t bytes = r->scratch_room * 24;
+    if (r->mapped) return bytes;
     if (r->start) bytes += (r->row_room + 1) * 8 + r->row_room * 8 + 2 * RILL_SLACK;
     if (r->qid) bytes += r->row_room * 8 + RILL_SLACK;
     if (r->index) bytes += r->entry_room * (r->wide ? 8 : 4) + RILL_SLACK;

@@ -14,6 +14,8 @@ rill_status rill_dataset_free(rill_dataset **set) {
     if (!set || !*set) return RILL_OK;
     rill__rows_free(&(*set)->rows);
     free((*set)->weight);
+    for (int i = 0; i < RILL__SPOOLS; i++)
+        rill__spool_close(&(*set)->spool[i]);
     if ((*set)->map) munmap((*set)->map, (*set)->map_bytes);
     free(*set);
     *set = NULL;
@@ -34,6 +36,8 @@ rill_status rill_dataset_report(const rill_dataset *set, rill_data_report *repor
     full.memory_bytes = sizeof *set + rill__rows_bytes(&set->rows);
     if (set->weight) full.memory_bytes += set->rows.rows * sizeof *set->weight;
     if (set->rows.borrowed) full.mapped_bytes = set->rows.entries * sizeof(float);
+    for (int i = 0; i < RILL__SPOOLS; i++)
+        full.mapped_bytes += set->spool[i].bytes;
     if (full.peak_bytes < full.memory_bytes) full.peak_bytes = full.memory_bytes;
     memcpy(report, &full, report->size);
     return RILL_OK;
@@ -185,8 +189,17 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
+/* Rows in files stay as they are. */
+static rill_status check_here(const rill_dataset *set, const char *call) {
+    if (!set->rows.mapped) return RILL_OK;
+    return rill__data_fail(RILL_ERR_UNSUPPORTED,
+                           "%s: the rows are in files: hash and normalize when they are loaded",
+                           call);
+}
+
 rill_status rill_dataset_hash(rill_dataset *set, int bits, uint64_t seed) {
     if (!set) return null_argument("rill_dataset_hash", "set");
+    RILL_TRY_DATA(check_here(set, "rill_dataset_hash"));
     if (bits < 1 || bits > 32)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_hash: bits = %d is not 1 to 32",
                                bits);
@@ -217,6 +230,7 @@ rill_status rill_dataset_hash(rill_dataset *set, int bits, uint64_t seed) {
 
 rill_status rill_dataset_normalize(rill_dataset *set) {
     if (!set) return null_argument("rill_dataset_normalize", "set");
+    RILL_TRY_DATA(check_here(set, "rill_dataset_normalize"));
     const rill__rows *rows = &set->rows;
     for (uint64_t i = 0; i < rows->rows; i++) {
         double sum = 0;
@@ -232,6 +246,7 @@ rill_status rill_dataset_normalize(rill_dataset *set) {
 
 rill_status rill_dataset_clip(rill_dataset *set, uint64_t dim, uint64_t *dropped) {
     if (!set) return null_argument("rill_dataset_clip", "set");
+    RILL_TRY_DATA(check_here(set, "rill_dataset_clip"));
     if (!dim) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_clip: dim is 0");
     rill__rows *rows = &set->rows;
     uint64_t out = 0, from = 0;
@@ -325,10 +340,9 @@ rill_status rill_dataset_split(const rill_dataset *set, double fraction, uint64_
     return RILL_OK;
 }
 
-rill_status rill_dataset_shuffle(const rill_dataset *set, uint64_t seed, uint64_t epoch,
-                                 uint64_t *list, uint64_t n) {
-    if (!set || (!list && n)) return null_argument("rill_dataset_shuffle", set ? "list" : "set");
-    uint64_t draw[2], stream = mix(set->first_row) ^ STREAM_SHUFFLE;
+static void shuffle_some(uint64_t stream, uint64_t seed, uint64_t epoch, uint64_t *list,
+                         uint64_t n) {
+    uint64_t draw[2];
     for (uint64_t i = n; i > 1; i--) { /* Fisher-Yates; one draw serves two steps */
         uint64_t step = n - i;
         if (!(step & 1)) rill__random(seed, stream, epoch, step / 2, draw);
@@ -336,5 +350,21 @@ rill_status rill_dataset_shuffle(const rill_dataset *set, uint64_t seed, uint64_
         list[i - 1] = list[j];
         list[j] = kept;
     }
+}
+
+rill_status rill__dataset_shuffle(const rill_dataset *set, uint64_t seed, uint64_t epoch,
+                                  uint64_t window, uint64_t *list, uint64_t n) {
+    if (!window || window >= n) window = n;
+    for (uint64_t at = 0, number = 0; at < n; at += window, number++) {
+        uint64_t left = n - at < window ? n - at : window;
+        shuffle_some(mix(set->first_row) ^ STREAM_SHUFFLE ^ (number << 32), seed, epoch, list + at,
+                     left);
+    }
     return RILL_OK;
+}
+
+rill_status rill_dataset_shuffle(const rill_dataset *set, uint64_t seed, uint64_t epoch,
+                                 uint64_t *list, uint64_t n) {
+    if (!set || (!list && n)) return null_argument("rill_dataset_shuffle", set ? "list" : "set");
+    return rill__dataset_shuffle(set, seed, epoch, 0, list, n);
 }

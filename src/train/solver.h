@@ -50,6 +50,11 @@ static inline void rill__job_start(const rill__job *job, float *w) {
     for (uint64_t j = 0; j < o->n; j++)
         w[j] = j < o->penalised ? 0 : job->start[j - o->penalised];
 }
+/* At the i-th row of an epoch: where a window begins the next one is asked for. */
+static inline void rill__job_foresee(const rill__job *job, uint64_t i) {
+    uint64_t window = job->options->window;
+    if (window && i % window == 0) rill__dataset_foresee(job->objective->set, i + window, window);
+}
 const rill__solver *rill__solver_find(const char *name);
 
 #endif

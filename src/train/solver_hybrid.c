@@ -138,10 +138,12 @@ static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
     const rill__objective *o = job->objective;
     for (uint64_t i = 0; i < o->rows.n; i++)
         s->order[i] = rill__row_at(&o->rows, i);
-    RILL_TRY_DATA(
-        rill_dataset_shuffle(o->set, job->options->seed, job->epoch, s->order, o->rows.n));
-    for (uint64_t i = 0; i < o->rows.n; i++)
+    RILL_TRY_DATA(rill__dataset_shuffle(o->set, job->options->seed, job->epoch,
+                                        job->options->window, s->order, o->rows.n));
+    for (uint64_t i = 0; i < o->rows.n; i++) {
+        rill__job_foresee(job, i);
         learn_row(job, s->z, s->order[i], &epoch->loss);
+    }
     epoch->samples = epoch->steps = o->rows.n;
     rill_status status = average(job, s);
     if (status != RILL_OK) {

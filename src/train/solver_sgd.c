@@ -274,6 +274,8 @@ static rill_status step_exact(rill__job *job, sgd_state *s, rill_status mine, do
 /* The gradient is of this rank alone: what it may fail for the others learn in the exchange. */
 static rill_status one_step(rill__job *job, sgd_state *s, uint64_t step, double *loss) {
     uint64_t all, rows = step_rows(job, s, step, &all);
+    for (uint64_t i = 0; i < rows; i++)
+        rill__job_foresee(job, step * job->options->batch + i);
     double eta = learning_rate(job, step, s->steps);
     bool local = job->options->local_steps > 0;
     double weight = 1 / (double)(local ? (rows ? rows : 1) : all);
@@ -309,6 +311,7 @@ static double epoch_alone(rill__job *job, const sgd_state *s) {
     double loss = 0;
     for (uint64_t step = 0; step < s->steps; step++) {
         uint64_t row = s->order[step];
+        rill__job_foresee(job, step);
         float target = o->rows.target[row];
         double z, y = rill__row_y(o, target, 0), factor = rill__row_weight(o, &o->rows, row);
         rill__row_decide(o, data, row, weights->w, &z);
@@ -337,7 +340,8 @@ static rill_status shuffle(const rill__job *job, sgd_state *s) {
     const uint64_t *list = o->rows.list;
     for (uint64_t i = 0; i < o->rows.n; i++)
         s->order[i] = list ? list[i] : i;
-    return rill_dataset_shuffle(o->set, job->options->seed, job->epoch, s->order, o->rows.n);
+    return rill__dataset_shuffle(o->set, job->options->seed, job->epoch, job->options->window,
+                                 s->order, o->rows.n);
 }
 
 /* An epoch that broke off: ends the others', and leaves nothing that the next one would find. */

@@ -54,6 +54,9 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
     if (!strcmp(o->loss, "huber"))
         rill__print(text + at, SETTINGS - at, " huber_delta=%.17g", t->objective.unit);
     at = strlen(text);
+    if (o->window)
+        rill__print(text + at, SETTINGS - at, " window=%llu", (unsigned long long)o->window);
+    at = strlen(text);
     if (o->folds) rill__print(text + at, SETTINGS - at, " fold=%d/%d", o->fold, o->folds);
     at = strlen(text);
     rill__print(text + at, SETTINGS - at, "%s", t->objective.rows.weight ? " weights=1" : "");

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 import rill
-from rill import _settings, _structs
+from rill import _plan, _settings, _structs
 
 STRUCTS = {
     "rill_stats": _structs.CStats,
@@ -18,6 +18,8 @@ STRUCTS = {
     "rill_tensor": _structs.CTensor,
     "rill_config": _structs.CConfig,
     "rill_setting": _settings.CSetting,
+    "rill_plan_query": _plan.CPlanQuery,
+    "rill_plan_row": _plan.CPlanRow,
 }
 DEFAULTS = {
     "rill_options": ("RILL_OPTIONS_INIT", lambda: _structs.call_options({})),

@@ -202,7 +202,7 @@ for words in "x --C 1 --scale auto" "x --bias 1 --no-bias"; do
     # shellcheck disable=SC2086
     run 2 "$RILL" train $words
 done
-for words in "" "a b" "x --lr y" "x --decay -1" "x --epochs 0" "x --resume" "x --early-stop 3" "x --nonsense"; do
+for words in "" "x --window 0" "x --lr y" "x --decay -1" "x --epochs 0" "x --resume" "x --early-stop 3" "x --nonsense"; do
     # shellcheck disable=SC2086
     run 2 "$RILL" train $words
 done

@@ -8,6 +8,7 @@ tensors, and ``init_process_group`` sets up PyTorch's own process group from MPI
 or torchrun's.
 """
 
+from ._advise import Advice, advise
 from ._attach import attach, detach
 from ._backend import register as _register_backend
 from ._hook import State, hook
@@ -17,9 +18,11 @@ from ._process_group import broadcast_parameters, init_process_group, set_enviro
 from ._tensors import allreduce, from_stream, to_stream
 
 __all__ = [
+    "Advice",
     "DistributedOptimizer",
     "LocalUpdates",
     "State",
+    "advise",
     "allreduce",
     "attach",
     "broadcast_parameters",

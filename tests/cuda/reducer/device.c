@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 const rill__cuda_table *cuda;
+const char *cuda_path;
 uint64_t (*emulate_control)(const char *what, uint64_t value, uint64_t more);
 
 /* ---- counts --------------------------------------------------------------------------------- */
@@ -148,11 +149,9 @@ static bool load(const char *path) {
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"spaces", test_spaces},
-             {"selectors", test_selectors},
-             {"reducers", test_reducers},
-             {"failures", test_failures},
-             {"streams", test_streams}};
+} parts[] = {{"spaces", test_spaces},     {"selectors", test_selectors},
+             {"reducers", test_reducers}, {"failures", test_failures},
+             {"streams", test_streams},   {"held", test_held}};
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -162,6 +161,8 @@ int main(int argc, char **argv) {
     }
     setenv("RILL_CUDA_LIBRARY", argv[1], 1);
     setenv("RILL_PROFILE", "none", 1);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* ranks that are threads share the queues */
+    cuda_path = argv[1];
     if (!load(argv[1])) return 1;
     int count = 0, error = cuda->devices(&count);
     if (error || !count) {

@@ -13,6 +13,7 @@
 enum { MOST_RANKS = 4 };
 
 extern const rill__cuda_table *cuda;
+extern const char *cuda_path; /* of its library */
 /* Of the emulated library: what it shall do (emulate_queue.cpp); NULL on a GPU. */
 extern uint64_t (*emulate_control)(const char *what, uint64_t value, uint64_t more);
 
@@ -54,5 +55,6 @@ void test_selectors(void);
 void test_reducers(void);
 void test_failures(void);
 void test_streams(void);
+void test_held(void);
 
 #endif

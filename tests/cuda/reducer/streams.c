@@ -1,5 +1,7 @@
 /* Steps behind the work of a device's stream: many started at once, without a wait of the host, and
  * in the order of the stream, against blocking steps of the host. */
+#include "reduce/reducer.h" /* before names that it uses itself */
+
 #include "device.h"
 
 enum { STEPS = 6, MOST_REDUCERS = 3 };
@@ -11,6 +13,7 @@ typedef struct queue_plan {
     int reducers;
     bool tensors, wild, one_stream;
     bool starts; /* start_on, else step_on */
+    bool mailed; /* the device is given all of such a step (reduce/reducer_mail.c) */
 } queue_plan;
 
 /* One reducer of each kind, and the buffers of all steps. */
@@ -28,6 +31,7 @@ static void make_lane(rank *r, const queue_plan *p, lane *l, int number, rng *ra
     CHECK_OK(rill_reducer_create(r->comm[0], p->type, p->dim, &o, &l->host));
     o.memory = RILL_CUDA;
     CHECK_OK(rill_reducer_create(r->comm[1], p->type, p->dim, &o, &l->there));
+    CHECK((rill__reducer_mails(l->there) != RILL__NO_MAIL) == p->mailed);
     if (p->one_stream) l->stream = r->stream;
     else CHECK(cuda->stream_create(&l->stream) == 0);
     for (int i = 0; i < STEPS; i++) {
@@ -118,10 +122,10 @@ static void run_queues(rank *r) {
 }
 
 static void test_queues(const queue_plan *p, int ranks) {
-    check_case("%s: %d ranks, %d x %s, select %s, %s[%llu]%s%s%s", p->starts ? "started" : "queued",
-               ranks, p->reducers, p->options.algorithm,
-               p->options.select ? p->options.select : "default", rill_type_name(p->type),
-               (unsigned long long)p->dim, p->tensors ? ", tensors" : "",
+    check_case("%s: %d ranks, %d x %s, select %s, %d bits, %s[%llu]%s%s%s",
+               p->starts ? "started" : "queued", ranks, p->reducers, p->options.algorithm,
+               p->options.select ? p->options.select : "default", p->options.value_bits,
+               rill_type_name(p->type), (unsigned long long)p->dim, p->tensors ? ", tensors" : "",
                p->wild ? ", with NaN" : "", p->one_stream ? ", one stream" : "");
     on_ranks(ranks, run_queues, p);
 }
@@ -139,8 +143,14 @@ static bool all_nan(const void *there, uint64_t n) {
 }
 
 /* One rank gives no gradient to the second of three steps. */
+typedef struct bad_plan {
+    const char *algorithm;
+    bool starts;
+} bad_plan;
+
 static void run_bad_step(rank *r) {
     enum { DIM = 3000 };
+    const bad_plan *plan = r->context;
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     rill_reducer *reducer;
     rng random = rng_make(5, (uint64_t)r->rank);
@@ -150,16 +160,16 @@ static void run_bad_step(rank *r) {
     for (int i = 0; i < 3; i++)
         update[i] = device_new(gradient, DIM * 4);
     o.memory = RILL_CUDA;
-    o.algorithm = "oktopk";
+    o.algorithm = plan->algorithm;
     CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
     bool bad = r->rank == r->size - 1;
     for (int i = 0; i < 3; i++) {
         rill_status (*step)(rill_reducer *, const void *, void *,
-                            void *) = r->context ? rill_reducer_start_on : rill_reducer_step_on;
+                            void *) = plan->starts ? rill_reducer_start_on : rill_reducer_step_on;
         rill_status status = step(reducer, bad && i == 1 ? NULL : there, update[i], r->stream);
         CHECK(status == (bad && i == 1 ? RILL_ERR_ARGUMENT : RILL_OK));
     }
-    if (!r->context) device_wait(r->stream);
+    if (!plan->starts) device_wait(r->stream);
     rill_status status = rill_reducer_wait(reducer);
     CHECK(status == RILL_ERR_ARGUMENT && strstr(rill_last_error(), "gradient is NULL"));
     CHECK(!all_nan(update[0], DIM) && all_nan(update[1], DIM) && !all_nan(update[2], DIM));
@@ -235,41 +245,83 @@ static void run_short_of_memory(rank *r) {
     free(gradient);
 }
 
+/* Neither momentum nor warm-up, where it says so: then steps need not wait for each other. */
+typedef struct queue_case {
+    const char *algorithm, *select, *nonfinite;
+    rill_type type;
+    int reducers, bits;
+    bool tensors, wild, one_stream, mailed;
+} queue_case;
+
+static const queue_case queue_cases[] = {
+    {"oktopk", "threshold", NULL, RILL_F32, 1, 0, false, false, true, false},
+    {"gtopk", "topk", NULL, RILL_F32, 3, 0, false, true, false, true},
+    {"spardl", "topk", NULL, RILL_F32, 2, 0, true, true, true, true},
+    {"split_allgather", "bucket", NULL, RILL_BF16, 2, 0, false, true, true, false},
+    {"dense", NULL, NULL, RILL_F32, 2, 0, true, true, false, false},
+    {"split_allgather", "nonzero", NULL, RILL_F32, 1, 0, false, true, false, false},
+    {"auto", NULL, NULL, RILL_F32, 3, 0, false, false, true, false},
+};
+static const queue_case mailed_cases[] = {
+    {"gtopk", "topk", "zero", RILL_F32, 2, 0, false, true, true, true},
+    {"gtopk", "topk", NULL, RILL_F32, 1, 4, true, true, true, true},
+    {"gtopk", "bucket", NULL, RILL_F16, 2, 0, false, true, false, true},
+    {"oktopk", "topk", NULL, RILL_F32, 2, 0, true, true, false, true},
+    {"oktopk", "topk", NULL, RILL_F32, 1, 4, false, true, true, true},
+    {"oktopk", NULL, NULL, RILL_F32, 2, 0, true, true, true, true},
+    {"oktopk", "threshold", NULL, RILL_F16, 1, 0, false, true, true, true},
+    {"split_allgather", "threshold", "zero", RILL_F32, 1, 4, false, true, true, true},
+    {"spardl", "topk", NULL, RILL_F32, 1, 8, false, true, true, true},
+    {"spardl", "topk", NULL, RILL_BF16, 2, 0, true, true, true, true},
+    {"split_allgather", "topk", NULL, RILL_F32, 3, 0, false, true, true, true},
+    {"split_allgather", "bucket", "pass", RILL_BF16, 2, 0, false, true, true, true},
+    {"recursive_double", "random", NULL, RILL_F32, 2, 0, false, true, true, true},
+    {"dsar", "topk", NULL, RILL_F32, 1, 4, false, true, true, true},
+    {"ring", "bucket", NULL, RILL_F32, 1, 16, false, true, false, true},
+    {"allgather", "block", "zero", RILL_F32, 1, 2, false, true, true, true},
+    {"auto", "topk", NULL, RILL_F32, 3, 0, true, true, true, true},
+};
+
+static queue_plan plan_of(const queue_case *c) {
+    queue_plan p = {.options = RILL_REDUCER_OPTIONS_INIT,
+                    .type = c->type,
+                    .dim = 2503,
+                    .reducers = c->reducers,
+                    .tensors = c->tensors,
+                    .wild = c->wild,
+                    .one_stream = c->one_stream,
+                    .mailed = c->mailed};
+    p.options.algorithm = c->algorithm;
+    p.options.select = c->select;
+    p.options.nonfinite = c->nonfinite;
+    p.options.value_bits = c->bits;
+    p.options.threshold_interval = c->mailed ? 4 : 0;
+    p.options.density = 0.02;
+    return p;
+}
+
 void test_streams(void) {
-    static const struct {
-        const char *algorithm, *select;
-        rill_type type;
-        int reducers;
-        bool tensors, wild, one_stream;
-    } cases[] = {
-        {"oktopk", "threshold", RILL_F32, 1, false, false, true},
-        {"gtopk", "topk", RILL_F32, 3, false, true, false},
-        {"spardl", "topk", RILL_F32, 2, true, true, true},
-        {"split_allgather", "bucket", RILL_BF16, 2, false, true, true},
-        {"dense", NULL, RILL_F32, 2, true, true, false},
-        {"split_allgather", "nonzero", RILL_F32, 1, false, true, false},
-        {"auto", NULL, RILL_F32, 3, false, false, true},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        queue_plan p = {.options = RILL_REDUCER_OPTIONS_INIT,
-                        .type = cases[i].type,
-                        .dim = 2503,
-                        .reducers = cases[i].reducers,
-                        .tensors = cases[i].tensors,
-                        .wild = cases[i].wild,
-                        .one_stream = cases[i].one_stream};
-        p.options.algorithm = cases[i].algorithm;
-        p.options.select = cases[i].select;
-        p.options.density = 0.02;
+    for (size_t i = 0; i < sizeof queue_cases / sizeof *queue_cases; i++) {
+        queue_plan p = plan_of(&queue_cases[i]);
         p.options.warmup_steps = i % 2;
-        p.options.momentum = i % 3 ? 0 : 0.9;
+        p.options.momentum = i % 3 || p.mailed ? 0 : 0.9;
         test_queues(&p, 1 + (int)(i % 3));
         p.starts = true;
         test_queues(&p, 4 - (int)(i % 3));
     }
+    for (size_t i = 0; i < sizeof mailed_cases / sizeof *mailed_cases; i++) {
+        queue_plan p = plan_of(&mailed_cases[i]);
+        p.options.average = i % 2;
+        test_queues(&p, 1 + (int)(i % 4));
+        if (i % 4 == 0) test_queues(&p, 3);
+    }
     check_case("a step without a gradient on one rank");
-    on_ranks(3, run_bad_step, NULL);
-    on_ranks(3, run_bad_step, &cases);
+    static const bad_plan bad[] = {{"oktopk", false},
+                                   {"oktopk", true},
+                                   {"gtopk", false},
+                                   {"spardl", false}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        on_ranks(3, run_bad_step, &bad[i]);
     check_case("refusals");
     on_ranks(2, run_refusals, NULL);
     on_ranks(1, run_refusals, NULL);

@@ -1,0 +1,93 @@
+"""rill.plan and rill.torch.advise: what the planner expects, and what follows from it."""
+
+import pytest
+import torch
+
+import rill
+import rill.torch
+
+MODEL = torch.nn.Sequential(
+    torch.nn.Embedding(20000, 256), torch.nn.Linear(256, 256), torch.nn.Linear(256, 20000)
+)
+
+
+def advise(network, **how):
+    return rill.torch.advise(MODEL, network, ranks=how.pop("ranks", 8), profile="none", **how)
+
+
+def test_plan_has_the_rows_of_the_table():
+    rows = rill.plan(8, 1 << 24, 0.01, rate="1gbit", profile="none")
+    assert {row.algorithm for row in rows} <= set(rill.algorithms("allreduce"))
+    assert [row.seconds for row in rows] == sorted(row.seconds for row in rows)
+    assert sum(row.chosen for row in rows) == 1 and rows[0].seconds > 0
+    slow = rill.plan(8, 1 << 24, 0.01, rate=1e8, profile="none")
+    assert slow[0].seconds > 5 * rows[0].seconds
+    names = {row.algorithm for row in rill.plan(8, 1000, collective="reducer", profile="none")}
+    assert names == set(rill.algorithms("reducer"))
+
+
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({"rate": "fast"}, "'fast'"),
+        ({"rate": "0gbit"}, "'0gbit'"),
+        ({"density": 0}, "density 0"),
+        ({"collective": "sum"}, "'sum'"),
+    ],
+)
+def test_plan_names_what_is_wrong(given, says):
+    with pytest.raises(ValueError, match=says):
+        rill.plan(8, 1000, **{"density": 0.01, **given})
+    with pytest.raises(rill.RillError, match="ranks"):
+        rill.plan(0, 1000)
+
+
+def test_slower_networks_gain_more():
+    gains = [
+        {row.method: row.gain for row in advise(network).rows}
+        for network in ("10gbit", "1gbit", "100mbit")
+    ]
+    assert gains[0]["oktopk"] < gains[1]["oktopk"] < gains[2]["oktopk"]
+    assert gains[2]["oktopk"] > 10 and gains[2]["dense"] == 1
+    assert gains[2]["topk+qsgd4"] > gains[2]["topk"]
+
+
+def test_what_is_advised():
+    sparse = advise("1gbit")
+    assert sparse.method in ("oktopk", "spardl", "topk", "gtopk") and sparse.density == 0.01
+    assert f'"{sparse.method}"' in sparse.line and sparse.gain > 5
+    assert str(sparse.parameters // 1000000) in str(sparse) and sparse.line in str(sparse)
+    assert advise(1e15).method == "dense"
+    assert "LocalUpdates" in advise("1gbit", step_s=1e-4).line
+    assert advise("100mbit", step_s=1e4).method == sparse.method
+    # The line is what attach takes, and LocalUpdates has the defaults that were counted with.
+    assert rill.method(sparse.method)
+
+
+def test_the_optimizer_counts():
+    parameters = list(MODEL.parameters())
+    adam, sgd = torch.optim.AdamW(parameters), torch.optim.SGD(parameters, lr=1, momentum=0.9)
+    assert advise("1gbit", optimizer=adam).optimizer.startswith("Adam: give optimizer=")
+    assert advise("1gbit", optimizer=sgd).optimizer.startswith("SGD: as it is")
+    both = advise("1gbit").optimizer
+    assert "SGD" in both and "Adam" in both
+
+
+def test_what_is_wrong_is_named():
+    with pytest.raises(ValueError, match="'quick'.*\"internet\""):
+        advise("quick")
+    with pytest.raises(ValueError, match="ranks = 1"):
+        advise("1gbit", ranks=1)
+    with pytest.raises(ValueError, match="no parameters"):
+        rill.torch.advise(torch.nn.ReLU(), "1gbit")
+
+
+def test_it_counts_with_the_defaults_of_local_updates():
+    import inspect
+
+    from rill.torch import _advise
+
+    defaults = inspect.signature(rill.torch.LocalUpdates).parameters
+    assert defaults["every"].default == _advise._EVERY
+    assert defaults["keep"].default / defaults["chunk"].default == _advise._SHARE
+    assert defaults["value_bits"].default == _advise._BITS
