@@ -1,6 +1,6 @@
 """Training that a worker leaves and joins again, in the manner of torchft: each worker is a process
 of its own, and they meet at a small server outside of them. One is killed, the others go on; it is
-started again, and catches up with what the others have.
+started again, and catches up with what the others have. Another may die while it does (--also).
 
     python3 examples/python/rejoin.py --workers 4 --steps 400 --kill 2 --at 100 --away 5
 
@@ -32,6 +32,8 @@ parser.add_argument("--steps", type=int, default=400, help="at least; all come b
 parser.add_argument("--kill", type=int, default=2, help="the worker that is killed; -1: none")
 parser.add_argument("--at", type=int, default=100, help="the step after which it is")
 parser.add_argument("--away", type=float, default=5, help="seconds until it is started again")
+parser.add_argument("--also", type=int, default=-1, help="another, killed when that one joins,")
+parser.add_argument("--delay", type=float, default=0, help="so many seconds later")
 parser.add_argument("--look", type=int, default=10, help="steps between looks for who joins")
 parser.add_argument("--serve", metavar="HOST:PORT", help="be the server, and nothing else")
 parser.add_argument("--hall", metavar="HOST:PORT", help="where the server is")
@@ -162,7 +164,9 @@ class Worker:
         # Alone until the first meeting. What it keeps then is empty.
         self.comm = rill.local(1)[0]
         self.reducer = rill.Reducer(self.comm, self.size, algorithm="oktopk", density=0.05)
-        self.step, self.member, self.looked = 0, False, -1
+        self.step, self.looked = 0, -1
+        self.member = False  # it has what the others have
+        self.shared = False  # and they know of each other on this communicator that they do
         torch.manual_seed(1 + arguments.name + 1000 * os.getpid())
 
     def samples(self, n):
@@ -188,20 +192,28 @@ class Worker:
 
     def settle(self, comm):
         """Goes to that communicator, or to what is left of it. Whether a step is to be repeated."""
-        old = [self.comm, comm]
+        old, self.shared = [self.comm, comm], False
         while True:
             try:
                 again = self.reducer.move(old[-1])
                 break
             except rill.PeerError:
-                old.append(old[-1].shrink())
+                old.append(self.shrink(old[-1]))
         for one in old[:-1]:
             one.free()
         self.comm = old[-1]
         return again
 
+    @staticmethod
+    def shrink(comm):
+        while True:
+            try:
+                return comm.shrink()
+            except rill.PeerError:  # another died meanwhile
+                continue
+
     def meet(self):
-        """A new communicator, of all members and those who wait; they get what the members have."""
+        """A new communicator, of all members and those who wait."""
         while True:
             place = self.hall.enter(self.comm.rank if self.member else -1)
             if not place["ranks"]:
@@ -212,13 +224,26 @@ class Worker:
             except (ConnectionError, rill.PeerError):
                 continue
         self.settle(comm)
-        rill.torch.broadcast_parameters(self.model, comm=self.comm)
-        mine = np.array([self.step if self.comm.rank == 0 else 0], np.float64)
-        self.step = int(self.comm.allreduce(mine).dense()[0])
-        if not self.member or self.comm.rank == 0:
-            does = "goes on" if self.member else "joins"
-            self.say(f"{does} as rank {self.comm.rank} of {self.comm.size}")
-        self.member, self.looked = True, self.step
+
+    def share(self):
+        """Newcomers get what the members have. All do this first on each communicator: if one dies
+        in the middle, some may have it and others not, and on the next they ask once more."""
+        first = self.comm.rank == 0
+        mine = np.array([not self.member, first and self.member, first * self.step], np.float64)
+        new, kept, step = self.comm.allreduce(mine).dense()
+        if new and not kept and step == 0 and new == self.comm.size:
+            kept = 1  # the first meeting: all begin
+        if not kept:
+            sys.exit(f"worker {arguments.name}: all who could tell are gone")
+        if new:
+            rill.torch.broadcast_parameters(self.model, comm=self.comm)
+            self.comm.allreduce(np.zeros(1))  # all have it
+            self.step = int(step)
+            if not self.member or first:
+                does = "goes on" if self.member else "joins"
+                self.say(f"{does} as rank {self.comm.rank} of {self.comm.size}")
+        self.looked = self.step if new else -1
+        self.member = self.shared = True
 
     def look(self):
         """Lets those in who wait; whether this is the end."""
@@ -226,23 +251,26 @@ class Worker:
         if self.comm.rank == 0:
             flags[:] = self.hall.ask("waiting", step=self.step)
         waits, stay = self.comm.allreduce(flags).dense() > 0
+        self.looked = self.step
         if waits:
             self.meet()
-        self.looked = self.step
         return self.step >= arguments.steps and not waits and not stay
 
     def advance(self):
         """One step; or what is left of it after a death. False: this was the last one."""
         inside = None
         try:
+            if not self.shared:
+                self.share()
             if self.step % arguments.look == 0 and self.looked != self.step and self.look():
                 return False
+            if not self.shared:  # others have come
+                return True
             inside = self.gradient()
             self.apply(self.reducer.step(inside))
         except rill.PeerError as error:
             self.say(str(error))
-            again = self.settle(self.comm.shrink())
-            self.looked = -1
+            again = self.settle(self.shrink(self.comm))
             if inside is not None and not again:  # another worker has completed the step
                 self.apply(self.reducer.update(inside))
         return True
@@ -287,6 +315,17 @@ def start():
         print(f"worker {arguments.kill} was killed", flush=True)
         time.sleep(arguments.away)
         workers[arguments.kill] = worker(arguments.kill)
+        if 0 <= arguments.also < arguments.workers:
+            before = hall.generation
+            while not set(hall.waiting) - hall.members and hall.generation == before:
+                time.sleep(0.001)
+            time.sleep(arguments.delay)
+            workers[arguments.also].send_signal(signal.SIGKILL)
+            workers[arguments.also].wait()
+            print(f"worker {arguments.also} was killed", flush=True)
+            hall.stay = True
+            time.sleep(arguments.away)
+            workers[arguments.also] = worker(arguments.also)
     return max(abs(process.wait()) for process in workers)
 
 

@@ -230,8 +230,14 @@ class _Leaving:
         status = lib.rill_test(self.request, ctypes.byref(done))
         if done.value:
             lib.rill_request_free(ctypes.byref(self.request))
-            self.left = status >= 0 or not self._start()
+            self.left = status >= 0 or self._lacks_a_rank() or not self._start()
         return self.left
+
+    def _lacks_a_rank(self) -> bool:
+        """Nobody waits on a communicator that has lost a rank."""
+        n = ctypes.c_int(0)
+        known = lib.rill_comm_failed(self.comm.handle, 0, None, ctypes.byref(n))
+        return bool(known >= 0 and n.value > 0)
 
 
 def _farewell(seconds: float) -> None:

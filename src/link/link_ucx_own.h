@@ -34,6 +34,7 @@ typedef struct rill__ucx_way {
     ucp_context_h context;
     ucp_worker_h worker;
     ucp_ep_h *peers; /* of each rank; NULL: none yet, or none any more */
+    int event;       /* can be read when something comes; -1: there is no such thing */
 } rill__ucx_way;
 
 /* Bytes of a worker's address. Hosts with many devices have long ones, of some hundred bytes. */
@@ -68,7 +69,8 @@ typedef struct rill__link_ucx {
     double until;          /* while it is opened: when to give up; else 0 */
     bool one_host;         /* all ranks are on it */
     bool has_thread;       /* one that goes on while this rank is not in rill */
-    atomic_bool ended;     /* it is to end */
+    atomic_bool ended;     /* it is to end, */
+    int wakes;             /* and this wakes it: an eventfd */
     pthread_t thread;
     atomic_uint_least64_t strangers;
     unsigned vain; /* probes */

@@ -1,13 +1,16 @@
 /* The link over UCX: workers and endpoints. See link/link_ucx_own.h. */
 #include "link/link_ucx_own.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/eventfd.h>
 #include <ucs/debug/log_def.h>
+#include <unistd.h>
 
 /* Seconds that the last messages have, when a rank is gone that may hold them up. */
 #define FLUSH_PATIENCE 0.1
@@ -17,8 +20,9 @@
  * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. */
 enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4 };
 
-/* Nanoseconds between looks of the thread that goes on. */
-enum { LEAST_NAP = 100000, MOST_NAP = 800000 };
+/* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
+ * something comes; milliseconds of that, should UCX not say so. */
+enum { LEAST_NAP = 100000, MOST_NAP = 800000, VAIN_LOOKS = 8, SLEEP_MS = 100 };
 
 typedef rill__link_ucx own_link;
 
@@ -141,10 +145,12 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
         ucp_config_release(config);
         return rill__ucx_error(status, "ucp_config_modify");
     }
+    /* The fast way needs no events where it has no thread to wake but while it is opened. */
+    bool alone = own->one_host && pace == RILL__UCX_FAST;
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE |
                       UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
-        .features = UCP_FEATURE_TAG,
+        .features = UCP_FEATURE_TAG | (alone ? 0 : UCP_FEATURE_WAKEUP),
         .request_size = sizeof(rill__ucx_request),
         .estimated_num_eps = (size_t)own->link.ranks,
         .name = "rill",
@@ -153,14 +159,15 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     ucp_config_release(config);
     if (status != UCS_OK) return rill__ucx_error(status, "ucp_init");
     /* The engine's lock lets one thread in at a time; beside it may be the link's own (go_on). */
-    bool alone = own->one_host && pace == RILL__UCX_FAST;
     const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = alone ? UCS_THREAD_MODE_SERIALIZED
                                                              : UCS_THREAD_MODE_MULTI};
     filter(skip_settings);
     status = ucp_worker_create(way->context, &worker, &way->worker);
     filter_no_more();
-    return status == UCS_OK ? RILL_OK : rill__ucx_error(status, "ucp_worker_create");
+    if (status != UCS_OK) return rill__ucx_error(status, "ucp_worker_create");
+    if (alone || ucp_worker_get_efd(way->worker, &way->event) != UCS_OK) way->event = -1;
+    return RILL_OK;
 }
 
 static rill_status write_address(const rill__ucx_way *way, size_t room, rill__ucx_address *out) {
@@ -250,31 +257,56 @@ void rill__ucx_disconnect(own_link *own, int rank) {
  * over a network connections come about by words of both sides, and sockets hold bytes back: others
  * would wait in rill for a rank that is elsewhere, in the bootstrap's allgather or in the program.
  * So a thread goes on meanwhile: for as long as the link is there where ranks have several hosts,
- * else during the allgather and after a death. It naps for as long as nothing comes. */
+ * else during the allgather and after a death. While messages come it naps between looks, since the
+ * rank itself may be in rill and take them; then it sleeps until UCX says that something came. */
+static bool may_sleep(own_link *own, struct pollfd polls[RILL__UCX_PACES + 1], nfds_t *n) {
+    *n = 0;
+    polls[(*n)++] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
+    for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
+        const rill__ucx_way *way = &own->ways[pace];
+        if (rill__ucx_rests(own, (rill__ucx_pace)pace)) continue;
+        if (way->event < 0 || ucp_worker_arm(way->worker) != UCS_OK) return false;
+        polls[(*n)++] = (struct pollfd){.fd = way->event, .events = POLLIN};
+    }
+    return own->wakes >= 0;
+}
+
 static void *go_on(void *context) {
     own_link *own = context;
+    struct pollfd polls[RILL__UCX_PACES + 1];
+    nfds_t n;
     long nap = LEAST_NAP;
-    while (!atomic_load(&own->ended)) {
+    for (unsigned vain = 0; !atomic_load(&own->ended); vain++) {
         unsigned moved = rill__ucx_progress(own, RILL__UCX_FAST);
         moved += rill__ucx_progress(own, RILL__UCX_CALM);
+        if (moved) vain = 0;
         nap = moved ? LEAST_NAP : nap < MOST_NAP ? 2 * nap : nap;
-        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        if (vain < VAIN_LOOKS || !may_sleep(own, polls, &n)) {
+            nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        } else if (poll(polls, n, SLEEP_MS) > 0) {
+            vain = 0;
+            nap = LEAST_NAP;
+        }
     }
     return NULL;
 }
 
 rill_status rill__ucx_go_on(own_link *own) {
     if (own->has_thread) return RILL_OK;
-    atomic_init(&own->ended, false);
+    atomic_store(&own->ended, false);
+    own->wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int code = pthread_create(&own->thread, NULL, go_on, own);
     own->has_thread = code == 0;
+    if (code && own->wakes >= 0) close(own->wakes);
     return code == 0 ? RILL_OK : rill__fail(RILL_ERR_IO, "pthread_create: %s", strerror(code));
 }
 
 void rill__ucx_end_thread(own_link *own) {
     if (!own->has_thread) return;
     atomic_store(&own->ended, true);
+    if (own->wakes >= 0) eventfd_write(own->wakes, 1);
     pthread_join(own->thread, NULL);
+    if (own->wakes >= 0) close(own->wakes);
     own->has_thread = false;
 }
 

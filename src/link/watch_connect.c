@@ -1,6 +1,10 @@
 /* How the connections of the watch come about. All at once, each by steps that never wait: the
  * lower rank connects to one of the other's addresses after the other until one answers with the
- * key of the job. */
+ * key of the job.
+ *
+ * A rank may die meanwhile. Until it has all connections it listens: if all of its addresses
+ * refuse, over and over, it is dead. Who awaits its call looks for its listener, too, after a
+ * while. */
 #include "link/watch_own.h"
 
 #include <errno.h>
@@ -15,6 +19,12 @@ enum { CALLERS = 64 };
 /* Seconds for one address, and for whoever is behind it, or calls, to greet. */
 #define PATIENCE 3.0
 #define COURTESY 15.0
+/* Seconds before a caller is looked for, between tries and looks, and of refusals that mean
+ * death. */
+#define BEFORE_LOOK 1.0
+#define PAUSE 0.01
+#define BETWEEN_LOOKS 0.5
+#define REFUSED 2.0
 
 typedef struct greeting {
     char magic[8];
@@ -31,6 +41,8 @@ typedef struct attempt {
     int address;  /* the next to try */
     double until; /* of this try */
     size_t done;  /* bytes of the greeting */
+    int refused;  /* tries in a row, */
+    double since; /* from then on */
     greeting text;
 } attempt;
 
@@ -45,6 +57,7 @@ typedef struct rill__watch_connecting {
     struct pollfd *polls;
     int next_caller;
     int missing;
+    double began;
 } connecting;
 
 static const rill__watch_address *address_of(const connecting *c, int rank) {
@@ -69,6 +82,12 @@ static void give_up(attempt *a) {
     a->stage = IDLE;
 }
 
+/* A try has come to nothing. Only a refusal is the word of the other's host. */
+static void count_refusal(attempt *a, int error) {
+    if (error != ECONNREFUSED) a->refused = 0;
+    else if (!a->refused++) a->since = rill__tcp_clock();
+}
+
 /* ---- to higher ranks ------------------------------------------------------------------------- */
 
 /* Addresses in turn, over and over: the other may not have come to accept yet. */
@@ -83,14 +102,22 @@ static void begin(const connecting *c, attempt *a, int rank) {
     a->until = rill__tcp_clock() + PATIENCE;
     a->fd = rill__tcp_connect(&made);
     a->done = 0;
-    if (a->fd >= 0) a->stage = CONNECTS;
+    if (a->fd >= 0) {
+        a->stage = CONNECTS;
+        return;
+    }
+    count_refusal(a, errno);
+    a->until = rill__tcp_clock() + PAUSE;
 }
 
 /* One step of a connection to a rank. */
 static rill_status advance(connecting *c, attempt *a, int rank) {
     if (a->stage == CONNECTS) {
-        if (rill__tcp_outcome(a->fd) != 0) {
+        int error = rill__tcp_outcome(a->fd);
+        count_refusal(a, error);
+        if (error || rank < c->w->rank) { /* that one calls: it is enough that it listens */
             give_up(a);
+            a->until = rill__tcp_clock() + (error ? PAUSE : BETWEEN_LOOKS);
             return RILL_OK;
         }
         a->stage = GREETS;
@@ -162,7 +189,7 @@ static int list(connecting *c) {
     c->polls[n++] = (struct pollfd){.fd = c->w->listener, .events = POLLIN};
     for (int i = 0; i < CALLERS; i++)
         c->polls[n++] = (struct pollfd){.fd = c->callers[i].fd, .events = POLLIN};
-    for (int i = c->w->rank + 1; i < c->w->ranks; i++) {
+    for (int i = 0; i < c->w->ranks; i++) {
         const attempt *a = &c->peers[i];
         bool open = a->stage != IDLE && a->stage != DONE;
         c->polls[n++] = (struct pollfd){.fd = open ? a->fd : -1,
@@ -171,26 +198,62 @@ static int list(connecting *c) {
     return n;
 }
 
+static bool is_dead(const connecting *c, int rank, double now) {
+    const attempt *a = &c->peers[rank];
+    int n = address_of(c, rank)->n + c->same_host[rank];
+    return a->refused >= 2 * n && a->refused && now - a->since > REFUSED;
+}
+
+/* Whoever has had a connection and lost it makes another one; else it is dead. */
+static rill_status look_back(connecting *c, double now) {
+    rill__watch *w = c->w;
+    rill__watch_poll(w);
+    for (int i = 0; i < w->ranks; i++) {
+        if (i == w->rank) continue;
+        if (w->states[i] == RILL__WATCH_LEFT)
+            return rill__fail(RILL_ERR_PEER, "rank %d has given up while ranks connect", i);
+        if (w->states[i] != RILL__WATCH_THERE) {
+            w->states[i] = RILL__WATCH_THERE;
+            w->lost--;
+            c->missing++;
+            c->peers[i].stage = IDLE;
+            c->peers[i].fd = -1;
+        }
+        if (w->fds[i] < 0 && is_dead(c, i, now))
+            return rill__fail(RILL_ERR_PEER, "rank %d is gone while ranks connect", i);
+    }
+    return RILL_OK;
+}
+
+/* Whether to try to reach that rank: a higher one, or one that should have called by now. */
+static bool is_due(const connecting *c, int rank, double now) {
+    return rank > c->w->rank ||
+           (rank < c->w->rank && c->w->fds[rank] < 0 && now > c->began + BEFORE_LOOK);
+}
+
 static rill_status step(connecting *c) {
-    int first = c->w->rank + 1;
     double now = rill__tcp_clock();
+    RILL_TRY(look_back(c, now));
     for (int i = 0; i < CALLERS; i++)
         if (c->callers[i].fd >= 0 && now > c->callers[i].until) give_up(&c->callers[i]);
-    for (int i = first; i < c->w->ranks; i++) {
+    for (int i = 0; i < c->w->ranks; i++) {
         attempt *a = &c->peers[i];
-        if (a->stage != DONE && a->stage != IDLE && now > a->until) give_up(a);
-        if (a->stage == IDLE && now > a->until) begin(c, a, i);
-        if (a->stage == IDLE && now > a->until) a->until = now + 0.01; /* before the next try */
+        if (a->stage != DONE && a->stage != IDLE && now > a->until) {
+            count_refusal(a, ETIMEDOUT);
+            give_up(a);
+        }
+        if (a->stage == IDLE && now > a->until && is_due(c, i, now)) begin(c, a, i);
     }
     int n = list(c);
     if (poll(c->polls, (nfds_t)n, 10) < 0 && errno != EINTR)
         return rill__fail(RILL_ERR_IO, "poll: %s", strerror(errno));
     for (int i = 0; i < CALLERS; i++)
         if (c->polls[1 + i].fd >= 0 && c->polls[1 + i].revents) RILL_TRY(hear(c, &c->callers[i]));
-    for (int i = first; i < c->w->ranks; i++) {
-        const struct pollfd *p = &c->polls[1 + CALLERS + i - first];
-        if (p->fd >= 0 && p->revents) RILL_TRY(advance(c, &c->peers[i], i));
-        if (c->peers[i].stage == IDLE && p->fd >= 0) c->peers[i].until = now + 0.01;
+    for (int i = 0; i < c->w->ranks; i++) {
+        const struct pollfd *p = &c->polls[1 + CALLERS + i];
+        attempt *a = &c->peers[i];
+        if (p->fd >= 0 && p->revents) RILL_TRY(advance(c, a, i));
+        if (i > c->w->rank && a->stage == IDLE && p->fd >= 0) a->until = now + PAUSE;
     }
     accept_all(c);
     return RILL_OK;
@@ -228,6 +291,7 @@ rill_status rill__watch_connect(rill__watch *w, const rill__watch_address *all, 
     c->w = w, c->all = (const char *)all, c->stride = stride;
     c->key = key, c->same_host = same_host;
     c->missing = w->ranks - 1;
+    c->began = rill__tcp_clock();
     for (int i = 0; i < CALLERS; i++)
         c->callers[i].fd = -1;
     for (int i = 0; i < w->ranks; i++)

@@ -190,13 +190,19 @@ static void take_commit(talk *t, word *w) {
     }
 }
 
+/* The one after the last is proposed, and refused by a status. */
+static bool is_epoch(const word *w) {
+    return w->epoch < RILL__EPOCHS ||
+           (w->epoch == RILL__EPOCHS && (w->kind != COMMIT || w->status));
+}
+
 static void take(talk *t, size_t bytes, int source) {
     word *w = t->in;
     bool whole = bytes == t->bytes && w->magic == MAGIC;
     if ((!whole || w->key != t->engine->link->key) && t->engine->link->key)
         rill__count_stranger(t->engine, source);
     if (!whole || w->key != t->engine->link->key || w->kind > COMMIT ||
-        w->attempt != t->engine->peers.attempt)
+        w->attempt != t->engine->peers.attempt || !is_epoch(w))
         return;
     if (w->kind == COMMIT) {
         if (fates_of(w)[t->engine->rank]) learn(t, w, source);

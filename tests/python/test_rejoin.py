@@ -27,6 +27,20 @@ def test_a_worker_leaves_and_joins_again(repository):
     assert len(pauses) == 2 and max(map(float, pauses)) < 60, output  # machines may be busy
 
 
+@pytest.mark.parametrize("delay", ["0", "0.05"])
+def test_another_dies_while_a_worker_joins(repository, delay):
+    script = f"{repository}/examples/python/rejoin.py"
+    options = ["--workers", "3", "--steps", "60", "--kill", "1", "--at", "20", "--away", "0"]
+    options += ["--also", "2", "--delay", delay]
+    code, output = finished([sys.executable, script, *options], environment(repository))
+    assert code == 0, output
+    assert output.count("was killed") == 2, output
+    ends = re.findall(r"step (\d+)  worker \d: ends  ranks 3  loss ([0-9.]+)", output)
+    assert len(ends) == 3 and len(set(ends)) == 1, output
+    pauses = re.findall(r"worker 0.*longest pause ([0-9.]+) s", output)
+    assert len(pauses) == 1 and float(pauses[0]) < 40, output  # machines may be busy
+
+
 def test_torchrun_restarts_from_a_checkpoint(repository, tmp_path):
     """A rank is killed once; the job goes on from the last checkpoint, to the bits of one that was
     not disturbed."""

@@ -272,11 +272,44 @@ static void test_other_key(void **state) {
     pthread_barrier_destroy(&all.barrier);
 }
 
+/* One dies before it has connected, whom the others call or who should call them; or after it has
+ * with some. They know in seconds, not when their patience is over. */
+static int dead;
+
+static void watch_a_death(int rank, void *context) {
+    watchers *all = context;
+    static const uint8_t key[RILL__JOB_KEY] = "a key of 16 by.";
+    static const bool same[3] = {true, true, true};
+    rill__watch *w;
+    assert_ok(rill__watch_create(rank, 3, &w, &all->address[rank]));
+    pthread_barrier_wait(&all->barrier);
+    if (rank == dead) rill__watch_free(w);
+    pthread_barrier_wait(&all->barrier);
+    if (rank == dead) return;
+    double began = rill__tcp_clock();
+    assert_int_equal(rill__watch_connect(w, all->address, sizeof *all->address, key, same,
+                                         began + 120),
+                     RILL_ERR_PEER);
+    assert_true(rill__tcp_clock() - began < 60);
+    rill__watch_free(w);
+}
+
+static void test_dies_early(void **state) {
+    (void)state;
+    for (dead = 0; dead < 3; dead++) {
+        watchers all;
+        pthread_barrier_init(&all.barrier, NULL, 3);
+        ranks_run(3, watch_a_death, &all);
+        pthread_barrier_destroy(&all.barrier);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_meets),     cmocka_unit_test(test_differs),
-        cmocka_unit_test(test_addresses), cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_watch),     cmocka_unit_test(test_other_key),
+        cmocka_unit_test(test_meets),      cmocka_unit_test(test_differs),
+        cmocka_unit_test(test_addresses),  cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_watch),      cmocka_unit_test(test_other_key),
+        cmocka_unit_test(test_dies_early),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
