@@ -112,6 +112,8 @@ rill_status rill__reducer_make_request(rill_reducer *, bool later, rill__commits
                                        rill_request **);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
+/* The planner chooses by these for the reducer's calls; they go into its checkpoints. */
+rill_status rill__reducer_keep_constants(rill_reducer *, const rill__profile *);
 
 /* What the reducer does from now on in its space comes behind what a user's stream has been given;
  * on the host: nothing. */
