@@ -1,6 +1,6 @@
-/* What bench/learn runs on each rank: 200 mixed calls of `auto` for a user who has never tuned, then
- * `auto` beside every algorithm. Calls begin together and the slowest rank counts. One line a kind,
- * one for all. */
+/* What bench/learn runs on each rank: 200 mixed calls of `auto` for a user who has never tuned,
+ * then `auto` beside every algorithm. Calls begin together and the slowest rank counts. One line a
+ * kind, one for all. */
 #include <math.h>
 #include <mpi.h>
 #include <rill/rill.h>

@@ -1,7 +1,8 @@
-/* What else a call could do. Constants that calls follow say most of the algorithms that calls take;
- * the others may be faster than they say. So a kind of calls tries those that could be: three calls
- * of each, of which the later ones are measured, since the first finds no memory of its own. What
- * is tried changes only at the end of a call that all ranks have agreed on, so all try the same. */
+/* What else a call could do. Constants that calls follow say most of the algorithms that calls
+ * take; the others may be faster than they say. So a kind of calls tries those that could be: three
+ * calls of each, of which the later ones are measured, since the first finds no memory of its own.
+ * What is tried changes only at the end of a call that all ranks have agreed on, so all try the
+ * same. */
 #include "plan/learn.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* The planner learns from real calls: whatever it learns, all ranks predict and choose alike and get
- * the same bits, also between non-blocking calls and with a rank that comes late; forget, frozen and
- * off do what they say; what was learned is there for the next communicator, and a cache that cannot
- * be read or written harms nobody. --calls N */
+/* The planner learns from real calls: whatever it learns, all ranks predict and choose alike and
+ * get the same bits, also between non-blocking calls and with a rank that comes late; forget,
+ * frozen and off do what they say; what was learned is there for the next communicator and in
+ * checkpoints, and a cache that cannot be read or written harms nobody. --calls N */
 #include "runs.h"
 
 #include <stdlib.h>
