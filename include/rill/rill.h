@@ -644,6 +644,10 @@ RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... 
 RILL_API const char *rill_algorithm_at(rill_collective, int i, const char **description);
 RILL_API const char *rill_codec_at(int i, const char **description);
 RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2", "avx512" */
+/* The i-th device of a memory, in one line: its name, its compute capability, its multiprocessors
+ * and its memory; cut to size. RILL_ERR_ARGUMENT: there are no more; RILL_ERR_UNSUPPORTED: there
+ * are none, and rill_last_error says what is missing. RILL_HOST has none. */
+RILL_API rill_status rill_device_at(rill_memory, int i, char *text, size_t size);
 
 /* One setting: what it is called in the structs, in an MPI_Info, and in the environment. */
 typedef struct rill_setting {

@@ -187,3 +187,12 @@ rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
 int rill_comm_rank(const rill_comm *comm) { return comm ? comm->engine.rank : -1; }
 int rill_comm_size(const rill_comm *comm) { return comm ? comm->engine.size : 0; }
 const char *rill_isa(void) { return rill__space_isa(rill__host()); }
+
+rill_status rill_device_at(rill_memory memory, int i, char *text, size_t size) {
+    static const char call[] = "rill_device_at";
+    if (!text || !size) return rill__fail(RILL_ERR_ARGUMENT, "%s: no room for the text", call);
+    text[0] = '\0';
+    if (i < 0) return rill__fail(RILL_ERR_ARGUMENT, "%s: i is %d", call, i);
+    if (memory == RILL_CUDA) return rill__cuda_describe(call, i, text, size);
+    return rill__fail(RILL_ERR_ARGUMENT, "%s: memory %d has no devices", call, (int)memory);
+}
