@@ -66,7 +66,11 @@ def _needs(library: Path) -> dict[str, Path]:
 
 def _licence(library: Path) -> dict[str, str]:
     """Texts by name, of the Debian package that the library is from."""
-    package = _out("dpkg-query", "--search", str(library.resolve())).split(":")[0]
+    path = str(library.resolve())
+    try:
+        package = _out("dpkg-query", "--search", path).split(":")[0]
+    except Unfit:  # known by its path before /lib became a link to /usr/lib
+        package = _out("dpkg-query", "--search", path.replace("/usr", "", 1)).split(":")[0]
     text = Path("/usr/share/doc", package, "copyright")
     if not text.exists():
         raise Unfit(f"{text}, the licence of {library.name}, is not there")
