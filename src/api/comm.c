@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "coll/patterns/mpi_allreduce.h"
 #include "link/subset.h"
+#include "plan/learn.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -55,13 +56,18 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     int ranks_here = comm->engine.hosts.together;
     double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
     comm->engine.crowded = link->yields || ranks_here > processors;
-    double news[] = {ranks_here / processors, ranks_here, !rill__space_adds_bits(rill__host())};
-    RILL_TRY(rill__link_most(link, news, 3));
+    double news[] = {
+        ranks_here / processors,         ranks_here, !rill__space_adds_bits(rill__host()),
+        !rill__comm_learn_reserve(comm), 0,          0};
+    rill__comm_host_words(&news[4]);
+    RILL_TRY(rill__link_most(link, news, 6));
+    comm->host_words[0] = (uint64_t)news[4];
+    comm->host_words[1] = (uint64_t)news[5];
     comm->planner.sums_bits = news[2] == 0;
     comm->planner.mpi_sums = link->has_mpi;
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
-    RILL_TRY(rill__comm_profile(comm, news[0]));
+    RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start(link);
     comm->engine.peers.timeout = comm->defaults.timeout_s;
@@ -73,6 +79,7 @@ static void destroy(rill_comm *comm) {
     rill__shared_free(&comm->engine.shared);
     rill__engine_free(&comm->engine);
     rill__planner_forget(&comm->planner);
+    rill__comm_learn_stop(comm);
     free(comm);
 }
 
@@ -137,6 +144,7 @@ rill_status rill_comm_free(rill_comm **pointer) {
         rill__request_destroy(r);
     }
     *pointer = NULL;
+    rill__comm_learn_keep(comm);
     if (comm->engine.peers.revoked) return free_revoked(comm);
     destroy(comm);
     rill_status closed = link->table->close(link);
@@ -166,6 +174,7 @@ rill_status rill_comm_forget(rill_comm *comm) {
     bool active = engine->active != NULL;
     if (!active) {
         rill__planner_forget(&comm->planner);
+        if (comm->planner.learner) rill__learner_restart(comm->planner.learner);
         engine->first_seq = engine->seq;
     }
     rill__unlock(engine);

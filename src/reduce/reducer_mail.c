@@ -155,13 +155,15 @@ static rill_status prepare(rill_reducer *r, const void *gradient) {
 }
 
 rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step *step,
-                               void *stream) {
+                               rill__mails how, void *stream) {
     rill__target target = {.dense = step->update};
     const void *gradient = step->gradient;
     void *update = step->update;
-    if (r->moving.interrupted && r->comm->engine.peers.revoked)
-        return rill__peers_error(&r->comm->engine);
-    rill__reducer_free_kept(r);
+    if (how == RILL__MAIL_IN_TURN) { /* else there is nothing, and the thread may tell of a death */
+        if (r->moving.interrupted && r->comm->engine.peers.revoked)
+            return rill__peers_error(&r->comm->engine);
+        rill__reducer_free_kept(r);
+    }
     RILL_TRY(r->space->order->follow(r->space, stream));
     if (step->tensors) {
         RILL_TRY(rill__reducer_fuse(r, call, step->n, step->tensors, &target));
