@@ -10,6 +10,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "bench_kernels.h"
+#include "bench_device.h"
 #include "launch.h"
 
 #include <math.h>
@@ -58,6 +59,10 @@ void cmd_bench_kernels_help(FILE *out) {
           "  --group G      sums (of streams of dimension 2^24, and conversions), select (of 2^24\n"
           "                 values), codecs (of indices and values), all (default)\n"
           "  --type T       f32 (default), f64, f16, bf16; codecs and fused selection: f32 only\n"
+          "  --memory M     host (default); cuda: selections on the current device instead, beside "
+          "a\n"
+          "                 copy there, and checked against the host's\n"
+          "  --dim N        with --memory cuda: values (2^24)\n"
           "  --reps N       timed repetitions (15)\n"
           "  --json FILE    one JSON object per kernel and line; - is stdout, without table\n"
           "  --quiet        no table, no progress line\n"
@@ -340,63 +345,98 @@ static int run_groups(kernel_run *run, int group) {
     return status;
 }
 
-int cmd_bench_kernels(int argc, char **argv) {
+/* ---- options ------------------------------------------------------------------------------- */
+
+typedef struct given {
+    int type, reps, group, memory;
+    uint64_t dim;
+    const char *path;
+    bool quiet, help;
+} given;
+
+static int index_of(const char *const *names, const char *name) {
+    for (int i = 0; names[i]; i++)
+        if (!strcmp(names[i], name)) return i;
+    return -1;
+}
+
+static int set_option(given *g, int option, const char *value) {
+    static const char command[] = "bench kernels";
+    switch (option) {
+    case 'g':
+        for (g->group = 0; g->group < GROUPS && strcmp(groups[g->group].name, value) != 0;)
+            g->group++;
+        if (g->group == GROUPS && strcmp(value, "all") != 0)
+            return tool_usage(command, "--group: unknown '%s' (sums, select, codecs, all)", value);
+        break;
+    case 't':
+        if ((g->type = index_of(bench_type_names, value)) < 0)
+            return tool_usage(command, "--type: unknown '%s' (f32, f64, f16, bf16)", value);
+        break;
+    case 'm':
+        if ((g->memory = index_of(bench_memory_names, value)) < 0)
+            return tool_usage(command, "--memory: unknown '%s' (host, cuda)", value);
+        break;
+    case 'd':
+        if (!parse_count(value, &g->dim) || !g->dim)
+            return tool_usage(command, "--dim: '%s' is not a count", value);
+        break;
+    case 'r':
+        if (!parse_int(value, 1, 1 << 20, &g->reps))
+            return tool_usage(command, "--reps: '%s' is not a number of 1 or more", value);
+        break;
+    case 'j': g->path = value; break;
+    case 'q': g->quiet = true; break;
+    case 'h': g->help = true; break;
+    default: return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
+static int read_options(int argc, char **argv, given *g) {
     static const struct option options[] = {{"group", required_argument, NULL, 'g'},
                                             {"type", required_argument, NULL, 't'},
+                                            {"memory", required_argument, NULL, 'm'},
+                                            {"dim", required_argument, NULL, 'd'},
                                             {"reps", required_argument, NULL, 'r'},
                                             {"json", required_argument, NULL, 'j'},
                                             {"quiet", no_argument, NULL, 'q'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
-    int type = RILL_F32, reps = 15, group = GROUPS;
-    const char *path = NULL;
-    bool quiet = false, found;
+    bool grouped = false;
     tool_getopt_reset();
-    for (int c; (c = tool_getopt("bench kernels", argc, argv, options)) != -1;)
-        switch (c) {
-        case 'g':
-            for (group = 0; group < GROUPS && strcmp(groups[group].name, optarg) != 0;)
-                group++;
-            if (group == GROUPS && strcmp(optarg, "all") != 0)
-                return tool_usage("bench kernels",
-                                  "--group: unknown '%s' (sums, select, codecs, all)", optarg);
-            break;
-        case 't':
-            found = false;
-            for (int i = 0; bench_type_names[i]; i++)
-                if (!strcmp(bench_type_names[i], optarg)) {
-                    type = i;
-                    found = true;
-                }
-            if (!found)
-                return tool_usage("bench kernels", "--type: unknown '%s' (f32, f64, f16, bf16)",
-                                  optarg);
-            break;
-        case 'r':
-            if (!parse_int(optarg, 1, 1 << 20, &reps))
-                return tool_usage("bench kernels", "--reps: '%s' is not a number of 1 or more",
-                                  optarg);
-            break;
-        case 'j': path = optarg; break;
-        case 'q': quiet = true; break;
-        case 'h':
-            if (tool_speaks()) cmd_bench_kernels_help(stdout);
-            return EXIT_OK;
-        default: return EXIT_USAGE;
-        }
+    for (int c; (c = tool_getopt("bench kernels", argc, argv, options)) != -1 && !g->help;) {
+        int status = set_option(g, c, optarg);
+        grouped = grouped || c == 'g';
+        if (status != EXIT_OK) return status;
+    }
+    if (g->help) return EXIT_OK;
     if (optind < argc) return tool_usage("bench kernels", "unexpected argument '%s'", argv[optind]);
-    if (!tool_speaks()) return EXIT_OK;
+    if (g->memory == RILL_HOST && g->dim)
+        return tool_usage("bench kernels", "--dim: only with --memory cuda");
+    if (g->memory != RILL_HOST && grouped)
+        return tool_usage("bench kernels", "--group: not with --memory cuda");
+    return EXIT_OK;
+}
+
+int cmd_bench_kernels(int argc, char **argv) {
+    given g = {.type = RILL_F32, .reps = 15, .group = GROUPS, .memory = RILL_HOST};
+    int status = read_options(argc, argv, &g);
+    if (status != EXIT_OK) return status;
+    if (g.help && tool_speaks()) cmd_bench_kernels_help(stdout);
+    if (g.help || !tool_speaks()) return EXIT_OK;
     launch_tune_malloc();
-    bool to_stdout = path && !strcmp(path, "-");
-    tool_records json = {.command = "bench kernels", .option = "json", .path = path};
+    bool to_stdout = g.path && !strcmp(g.path, "-"), quiet = g.quiet || to_stdout;
+    tool_records json = {.command = "bench kernels", .option = "json", .path = g.path};
     if (!tool_records_open(&json, false)) return EXIT_USAGE;
-    quiet = quiet || to_stdout;
-    kernel_run run = {.type = (rill_type)type,
-                      .reps = reps,
+    kernel_run run = {.type = (rill_type)g.type,
+                      .reps = g.reps,
                       .json = &json,
                       .out = quiet ? NULL : stdout,
-                      .quiet = quiet};
-    int status = run_groups(&run, group);
+                      .quiet = quiet,
+                      .where = (rill_memory)g.memory,
+                      .dim = g.dim ? g.dim : KERNEL_DIM};
+    status = run.where == RILL_HOST ? run_groups(&run, g.group) : kernel_device(&run);
     if (!tool_records_close(&json, status == EXIT_OK)) status = EXIT_FAILED;
     return status;
 }

@@ -19,6 +19,8 @@ typedef struct kernel_run {
     FILE *out; /* NULL: not wanted */
     bool quiet;
     const bench_memory *memory;
+    rill_memory where; /* not the host: kernel_device alone, */
+    uint64_t dim;      /* on so many values */
 } kernel_run;
 
 /* A figure and what it should be; a limit of 0: no goal. */
@@ -31,6 +33,7 @@ typedef struct kernel_goal {
 /* The groups; each returns EXIT_OK, or EXIT_FAILED after a message. */
 int kernel_select(const kernel_run *);
 int kernel_codecs(const kernel_run *);
+int kernel_device(const kernel_run *);
 
 double kernel_draw(uint64_t *state);        /* uniform in (0, 1) */
 double kernel_draw_normal(uint64_t *state); /* standard normal */

@@ -20,7 +20,8 @@ typedef struct reducer_config {
     uint64_t dim, k, seed, block;
     double density;
     rill_type type;
-    char *algorithms; /* list */
+    rill_memory memory; /* that gradients, residuals and updates are in */
+    char *algorithms;   /* list */
     const char *select, *codec, *partition, *json_path;
     int value_bits, steps, warmup;
     double trigger, lambda;

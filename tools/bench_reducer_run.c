@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "bench.h"
+#include "bench_device.h"
 #include "bench_memory.h"
 #include "bench_mpi.h"
 #include "bench_reducer.h"
@@ -22,8 +23,9 @@ typedef struct run {
     const tool_world *world;
     int rank, size;
     size_t bytes;
-    void *gradient[GRADIENTS], *update;
-    double *balance, *rounding; /* what came out minus what went in; sum of magnitudes */
+    void *gradient[GRADIENTS], *update;    /* on the host */
+    bench_vector input[GRADIENTS], target; /* where the reducer takes and puts them */
+    double *balance, *rounding;            /* what came out minus what went in; sum of magnitudes */
 } run;
 
 /* ---- gradients ---------------------------------------------------------------------------- */
@@ -70,6 +72,13 @@ static bool prepare(run *r, const tool_world *w, const reducer_config *config) {
         for (uint64_t i = 0; i < config->dim; i++)
             bench_store(config->type, r->gradient[g], i, entry(config, r->rank, g, i));
     }
+    if (ok) memset(r->update, 0, r->bytes);
+    for (int g = 0; g <= GRADIENTS && ok; g++) {
+        bool last = g == GRADIENTS;
+        ok = bench_vector_make(config->memory, config->type, config->dim,
+                               last ? r->update : r->gradient[g],
+                               last ? &r->target : &r->input[g]) == RILL_OK;
+    }
     r->balance = calloc(config->dim + 1, sizeof *r->balance);
     r->rounding = calloc(config->dim + 1, sizeof *r->rounding);
     ok &= r->balance && r->rounding;
@@ -77,8 +86,11 @@ static bool prepare(run *r, const tool_world *w, const reducer_config *config) {
 }
 
 static void release(run *r) {
-    for (int g = 0; g < GRADIENTS; g++)
+    for (int g = 0; g < GRADIENTS; g++) {
+        bench_vector_free(&r->input[g]);
         bench_huge_free(r->gradient[g], r->bytes);
+    }
+    bench_vector_free(&r->target);
     bench_huge_free(r->update, r->bytes);
     free(r->balance);
     free(r->rounding);
@@ -103,7 +115,16 @@ static void account(run *r, const void *values, double sign) {
 static void audit(run *r, const rill_reducer *reducer, reducer_result *out) {
     const reducer_config *c = r->config;
     static const double epsilon[] = {0x1p-23, 0x1p-52, 0x1p-10, 0x1p-7};
-    if (reducer) account(r, rill_reducer_residual(reducer), 1);
+    const void *residual = rill_reducer_residual(reducer);
+    if (c->memory != RILL_HOST) {
+        rill_status status = bench_vector_fetch(c->memory, c->type, c->dim, residual, r->update);
+        residual = r->update;
+        if (!world_int(r->world, status == RILL_OK, WORLD_MIN)) {
+            snprintf(out->detail, sizeof out->detail, "the residual: %s", rill_last_error());
+            return;
+        }
+    }
+    account(r, residual, 1);
     /* Every step rounds the whole residual once more. */
     double each_step = 4 + 0.25 * (c->steps + c->warmup);
     out->correct = true;
@@ -169,17 +190,31 @@ static rill_reducer_options options_of(const reducer_config *c, const char *algo
     o.balance_trigger = c->trigger;
     o.lambda = c->lambda;
     o.feedback = c->feedback;
+    o.memory = c->memory;
     return o;
 }
 
 static rill_status one_step(run *r, rill_reducer *reducer, rill_stream *stream, int step,
                             double *seconds) {
-    void *gradient = r->gradient[step % GRADIENTS];
+    void *gradient = r->input[step % GRADIENTS].at;
     world_barrier(r->world);
     double start = world_clock();
     rill_status status = stream ? rill_reducer_step_stream(reducer, gradient, stream)
-                                : rill_reducer_step(reducer, gradient, r->update);
+                                : rill_reducer_step(reducer, gradient, r->target.at);
     *seconds = world_clock() - start;
+    return status;
+}
+
+/* To the host, where it is not there yet. */
+static rill_status fetch_update(run *r, const rill_stream *stream) {
+    const reducer_config *c = r->config;
+    if (c->memory == RILL_HOST) return stream ? rill_stream_get_dense(stream, r->update) : RILL_OK;
+    if (!stream) return bench_vector_fetch(c->memory, c->type, c->dim, r->target.at, r->update);
+    rill_stream *host = NULL;
+    rill_status status = rill_stream_create(c->type, c->dim, &host);
+    if (status == RILL_OK) status = rill_stream_copy(host, stream);
+    if (status == RILL_OK) status = rill_stream_get_dense(host, r->update);
+    rill_stream_free(&host);
     return status;
 }
 
@@ -191,7 +226,7 @@ static rill_status steps(run *r, rill_reducer *reducer, rill_stream *stream, red
         rill_status status = one_step(r, reducer, stream, number, &seconds);
         if (status != RILL_OK) return status;
         account(r, r->gradient[number % GRADIENTS], -1);
-        if (stream) status = rill_stream_get_dense(stream, r->update);
+        status = fetch_update(r, stream);
         account(r, r->update, 1); /* the mean: P ranks add it up */
         if (status == RILL_OK) status = rill_reducer_stats(reducer, &out->stats);
         if (status != RILL_OK) return status;
@@ -200,6 +235,10 @@ static rill_status steps(run *r, rill_reducer *reducer, rill_stream *stream, red
         add_stats(out, &out->stats);
     }
     return RILL_OK;
+}
+
+static rill_status make_stream(const reducer_config *c, rill_stream **out) {
+    return rill_stream_create_in(c->memory, -1, c->type, c->dim, out);
 }
 
 void reducer_measure(const tool_world *w, const reducer_config *c, const char *algorithm,
@@ -213,14 +252,14 @@ void reducer_measure(const tool_world *w, const reducer_config *c, const char *a
     rill_reducer *reducer = NULL;
     rill_stream *update = NULL;
     if (!prepare(&r, w, c) || !out->times) {
-        snprintf(out->detail, sizeof out->detail, "out of memory");
+        snprintf(out->detail, sizeof out->detail, "out of memory for the vectors");
         release(&r);
         return;
     }
     rill_reducer_options o = options_of(c, algorithm);
     rill_status status = world_comm(w, NULL, &comm);
     if (status == RILL_OK) status = rill_reducer_create(comm, c->type, c->dim, &o, &reducer);
-    if (status == RILL_OK && stream) status = rill_stream_create(c->type, c->dim, &update);
+    if (status == RILL_OK && stream) status = make_stream(c, &update);
     if (status == RILL_OK) status = steps(&r, reducer, update, out);
     if (status != RILL_OK) {
         snprintf(out->detail, sizeof out->detail, "%s", rill_last_error());

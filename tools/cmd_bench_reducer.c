@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "bench.h"
+#include "bench_device.h"
 #include "bench_reducer.h"
 #include "launch.h"
 
@@ -33,6 +34,8 @@ void cmd_bench_reducer_help(FILE *out) {
         "  --value-bits B         0 (as they are), 16, 8, 4, 2 (0)\n"
         "  --partition P          uniform, balanced\n"
         "  --type T               f32 (default), f64, f16, bf16\n"
+        "  --memory M             that gradients, residuals and updates are in: host (default),\n"
+        "                         cuda (the current device; 'mpi' and the checks use the host)\n"
         "  --support S            large entries are: uniform (default), skewed (in the first\n"
         "                         sixteenth), rows (1 of 64 blocks is not zero)\n"
         "  --block B              entries of a block, for rows, 'block' and 's2' (256)\n"
@@ -62,6 +65,7 @@ enum {
     OPT_VALUE_BITS,
     OPT_PARTITION,
     OPT_TYPE,
+    OPT_MEMORY,
     OPT_SUPPORT,
     OPT_BLOCK,
     OPT_TRIGGER,
@@ -87,6 +91,7 @@ static const struct option options[] = {
     {"value-bits", required_argument, NULL, OPT_VALUE_BITS},
     {"partition", required_argument, NULL, OPT_PARTITION},
     {"type", required_argument, NULL, OPT_TYPE},
+    {"memory", required_argument, NULL, OPT_MEMORY},
     {"support", required_argument, NULL, OPT_SUPPORT},
     {"block", required_argument, NULL, OPT_BLOCK},
     {"balance-trigger", required_argument, NULL, OPT_TRIGGER},
@@ -145,6 +150,10 @@ static int set_option(void *config, int option, const char *name, const char *va
     case OPT_TYPE:
         if (one_of(name, value, bench_type_names, &index)) return EXIT_USAGE;
         c->type = (rill_type)index;
+        break;
+    case OPT_MEMORY:
+        if (one_of(name, value, bench_memory_names, &index)) return EXIT_USAGE;
+        c->memory = (rill_memory)index;
         break;
     case OPT_SUPPORT:
         if (one_of(name, value, reducer_support_names, &index)) return EXIT_USAGE;
@@ -234,13 +243,14 @@ static void write_json(report *p, const reducer_config *c, const reducer_result 
         reducer_support_names[c->support], "update", r->update, "median_s", r->median, "p25_s",
         r->p25, "p75_s", r->p75);
     json_t *more = json_pack(
-        "{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}", "select_s",
-        r->select, "exchange_s", r->exchange, "update_s", r->finish, "predicted_s",
-        r->stats.predicted_s, "selected", r->selected, "nnz_out", (json_int_t)r->stats.nnz_out,
-        "sent_bytes_max", (json_int_t)r->sent, "recv_bytes_max", (json_int_t)r->received,
-        "messages_max", (json_int_t)r->messages, "rounds", (json_int_t)r->rounds, "collision_error",
-        r->stats.collision_error, "traffic_s", p->traffic[stream], "speedup",
-        p->mpi > 0 ? p->mpi / r->median : 0.0, "correct", r->correct, "commit", tool_commit());
+        "{s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}",
+        "memory", bench_memory_names[c->memory], "select_s", r->select, "exchange_s", r->exchange,
+        "update_s", r->finish, "predicted_s", r->stats.predicted_s, "selected", r->selected,
+        "nnz_out", (json_int_t)r->stats.nnz_out, "sent_bytes_max", (json_int_t)r->sent,
+        "recv_bytes_max", (json_int_t)r->received, "messages_max", (json_int_t)r->messages,
+        "rounds", (json_int_t)r->rounds, "collision_error", r->stats.collision_error, "traffic_s",
+        p->traffic[stream], "speedup", p->mpi > 0 ? p->mpi / r->median : 0.0, "correct", r->correct,
+        "commit", tool_commit());
     bool whole = o && more && !json_object_update(o, more);
     json_decref(more);
     if (!tool_records_put(&p->json, whole ? o : NULL, 9)) p->status = EXIT_FAILED;
@@ -286,6 +296,18 @@ static void run_list(report *p, const reducer_config *c) {
     list_free(&list);
 }
 
+/* On all ranks; else the first that has none says why. */
+static bool has_memory(const tool_world *w, rill_memory memory) {
+    rill_stream *one = NULL;
+    bool here = rill_stream_create_in(memory, -1, RILL_F32, 1, &one) == RILL_OK;
+    int without = world_int(w, here ? w->size : w->rank, WORLD_MIN);
+    if (without == w->rank)
+        tool_error("bench reducer: --memory %s: rank %d: %s", bench_memory_names[memory], w->rank,
+                   rill_last_error());
+    rill_stream_free(&one);
+    return without == w->size;
+}
+
 static int run_all(const tool_world *w, const void *context) {
     const reducer_config *c = context;
     int opened = 1;
@@ -302,10 +324,13 @@ static int run_all(const tool_world *w, const void *context) {
     if (w->rank == 0) opened = tool_records_open(&p.json, false);
     world_bcast(w, &opened, sizeof opened, 0);
     if (!opened) return EXIT_USAGE;
+    if (!has_memory(w, c->memory)) return EXIT_FAILED;
     if (c->baseline) {
         reducer_result r;
-        p.traffic[0] = reducer_traffic(w, c, false);
-        p.traffic[1] = reducer_traffic(w, c, true);
+        if (c->memory == RILL_HOST) { /* what is measured is the host's memory */
+            p.traffic[0] = reducer_traffic(w, c, false);
+            p.traffic[1] = reducer_traffic(w, c, true);
+        }
         if (w->mpi) {
             reducer_measure_mpi(w, c, &r);
             p.mpi = r.ran ? r.median : 0;

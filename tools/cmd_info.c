@@ -34,9 +34,9 @@ static const rill_op *const operations[OPERATIONS] = {RILL_SUM, RILL_MIN, RILL_M
 void cmd_info_help(FILE *out) {
     fprintf(out, "usage: rill info [--settings | --json]\n"
                  "\n"
-                 "Prints the versions of the library and of MPI, the instruction set in use, and\n"
-                 "the algorithms of each collective, codecs, types, operations and environment\n"
-                 "variables.\n"
+                 "Prints the versions of the library and of MPI, the instruction set in use, the\n"
+                 "devices whose memory reducers can work in, and the algorithms of each\n"
+                 "collective, codecs, types, operations and environment variables.\n"
                  "\n"
                  "  --settings   all settings instead: default, where they can be set, meaning\n"
                  "  --json       one JSON object instead, with the settings\n"
@@ -55,12 +55,37 @@ static const struct {
 };
 enum { TABLES = sizeof tables / sizeof *tables };
 
+enum { DEVICE_TEXT = 300 };
+
+static void print_devices(void) {
+    char text[DEVICE_TEXT];
+    printf("CUDA devices       ");
+    rill_status first = rill_device_at(RILL_CUDA, 0, text, sizeof text);
+    if (first != RILL_OK) {
+        /* Without the name of the call. */
+        const char *why = strstr(rill_last_error(), ": ");
+        printf("none (%s)\n", why ? why + 2 : rill_last_error());
+        return;
+    }
+    for (int i = 0; rill_device_at(RILL_CUDA, i, text, sizeof text) == RILL_OK; i++)
+        printf("%s%s\n", i ? "                   " : "", text);
+}
+
+static json_t *devices_array(void) {
+    char text[DEVICE_TEXT];
+    json_t *all = json_array();
+    for (int i = 0; rill_device_at(RILL_CUDA, i, text, sizeof text) == RILL_OK; i++)
+        json_array_append_new(all, json_string(text));
+    return all;
+}
+
 static void print_text(void) {
     printf("rill               %s (commit %s)\n", rill_version(), tool_commit());
     printf("MPI library        %s\n", tool_mpi_library());
     printf("MPI standard       %s\n", tool_mpi_standard());
     printf("MPI threads        %s\n", tool_mpi_threads());
     printf("instruction set    %s\n", rill_isa());
+    print_devices();
     printf("types             ");
     for (int t = 0; rill_type_size((rill_type)t); t++)
         printf(" %s", rill_type_name((rill_type)t));
@@ -154,12 +179,12 @@ static int print_json(void) {
         json_object_set_new(environment, variable.environment,
                             value ? json_string(value) : json_null());
     }
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "version",
-                             rill_version(), "commit", tool_commit(), "mpi_library",
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+                             "version", rill_version(), "commit", tool_commit(), "mpi_library",
                              tool_mpi_library(), "mpi_standard", tool_mpi_standard(), "mpi_threads",
-                             tool_mpi_threads(), "isa", rill_isa(), "types", types, "operations",
-                             ops, "algorithms", collectives, "environment", environment, "settings",
-                             settings_array());
+                             tool_mpi_threads(), "isa", rill_isa(), "devices", devices_array(),
+                             "types", types, "operations", ops, "algorithms", collectives,
+                             "environment", environment, "settings", settings_array());
     for (int t = 0; root && t < TABLES; t++) {
         json_t *rows = json_array();
         for (int i = 0; (name = tables[t].at(i, &text)); i++)

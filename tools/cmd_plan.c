@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "parse.h"
+#include "plan_learned.h"
 #include "table.h"
 #include "tool.h"
 
@@ -11,13 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 1 << 20, MOST_ROWS = 64 };
+enum { MOST_RANKS = 1 << 20, MOST_ROWS = 64, DEFAULT_RANKS = 8 };
 
 typedef struct config {
     rill_plan_query query;
     double density;
     uint64_t nnz;
     bool json;
+    bool learns; /* show what was learned, and go by it */
+    learned learned;
 } config;
 
 void cmd_plan_help(FILE *out) {
@@ -28,7 +31,7 @@ void cmd_plan_help(FILE *out) {
         "Prints what the planner expects each algorithm to take, and which it would choose.\n"
         "Nothing is run. What a message, a byte and a sum cost comes from the profile that\n"
         "'rill tune' wrote for the nearest number of ranks and hosts, else from built-in\n"
-        "constants.\n"
+        "constants; with --learned from what calls on this machine have shown.\n"
         "\n"
         "The sum:\n"
         "  --ranks P            ranks (default 8)\n"
@@ -50,6 +53,8 @@ void cmd_plan_help(FILE *out) {
         "\n"
         "The machine:\n"
         "  --profile FILE       instead of the one that programs would find; none: built in\n"
+        "  --learned            what calls on this machine have shown, and predictions by it;\n"
+        "                       ranks and hosts are those that were last learned of\n"
         "  --rate R             rate of the network per host, such as 100mbit, 1gbit\n"
         "  --latency S          of a message, in seconds, such as 25e-6\n"
         "  --link L             how ranks are connected: mpi (default), ucx, local\n"
@@ -115,6 +120,7 @@ enum option_id {
     PARTITION,
     BLOCK,
     PROFILE,
+    LEARNED,
     RATE,
     LATENCY,
     LINK,
@@ -141,8 +147,16 @@ static bool take(config *c, int option, const char *text) {
     case CODEC: q->codec = text; return true;
     case PARTITION: q->partition = text; return true;
     case PROFILE: q->profile = text; return true;
+    case LEARNED: c->learns = true; return true;
     default: c->json = true; return true;
     }
+}
+
+static void complete(config *c) {
+    rill_plan_query *q = &c->query;
+    if (!q->ranks) q->ranks = DEFAULT_RANKS;
+    if (!q->hosts) q->hosts = q->ranks;
+    q->nnz = c->nnz ? c->nnz : (uint64_t)((double)q->dim * c->density + 0.5);
 }
 
 static int parse(int argc, char **argv, config *c, bool *help) {
@@ -160,6 +174,7 @@ static int parse(int argc, char **argv, config *c, bool *help) {
                                             {"partition", required_argument, NULL, PARTITION},
                                             {"block", required_argument, NULL, BLOCK},
                                             {"profile", required_argument, NULL, PROFILE},
+                                            {"learned", no_argument, NULL, LEARNED},
                                             {"rate", required_argument, NULL, RATE},
                                             {"latency", required_argument, NULL, LATENCY},
                                             {"link", required_argument, NULL, LINK},
@@ -181,8 +196,31 @@ static int parse(int argc, char **argv, config *c, bool *help) {
     }
     if (optind < argc) return tool_usage("plan", "unexpected argument '%s'", argv[optind]);
     rill_plan_query *q = &c->query;
-    if (!q->hosts) q->hosts = q->ranks;
-    q->nnz = c->nnz ? c->nnz : (uint64_t)((double)q->dim * c->density + 0.5);
+    if (c->learns && q->profile)
+        return tool_usage("plan", "--learned and --profile are two places of constants");
+    if (c->learns) return EXIT_OK;
+    complete(c);
+    return EXIT_OK;
+}
+
+/* What was learned takes the place of a profile. */
+static int look_up_learned(config *c) {
+    rill_plan_query *q = &c->query;
+    learned *l = &c->learned;
+    const char *link = q->link ? q->link : "mpi";
+    if (!learned_find(link, q->hosts, l)) {
+        tool_error("nothing has been learned with link %s yet: there is no file for it in %s", link,
+                   *l->folder ? l->folder : "the user's folder");
+        return EXIT_FAILED;
+    }
+    if (!learned_read(q->ranks, l)) {
+        tool_error("%s has nothing that was learned", l->path);
+        return EXIT_FAILED;
+    }
+    q->profile = l->path;
+    if (!q->ranks) q->ranks = l->ranks;
+    if (!q->hosts) q->hosts = l->hosts;
+    complete(c);
     return EXIT_OK;
 }
 
@@ -231,6 +269,7 @@ static int print_json(const config *c, const rill_plan_row *rows, int n) {
                              rill_collective_name(q->collective), "type", rill_type_name(q->type),
                              "ranks", q->ranks, "hosts", q->hosts, "dim", (json_int_t)q->dim, "nnz",
                              (json_int_t)q->nnz, "algorithms", list);
+    if (root && c->learns) json_object_set_new(root, "learned", learned_json(&c->learned));
     int failed = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(root);
@@ -239,8 +278,7 @@ static int print_json(const config *c, const rill_plan_row *rows, int n) {
 
 int cmd_plan(int argc, char **argv) {
     config c = {.query = RILL_PLAN_QUERY_INIT, .density = 0.01};
-    c.query.ranks = 8;
-    c.query.hosts = 0;
+    c.query.ranks = c.query.hosts = 0;
     c.query.dim = 1 << 20;
     bool help = false;
     int status = parse(argc, argv, &c, &help);
@@ -250,6 +288,7 @@ int cmd_plan(int argc, char **argv) {
         cmd_plan_help(stdout);
         return EXIT_OK;
     }
+    if (c.learns && look_up_learned(&c) != EXIT_OK) return EXIT_FAILED;
     rill_plan_row rows[MOST_ROWS];
     int n = 0;
     if (rill_plan(&c.query, rows, MOST_ROWS, &n) != RILL_OK) {
@@ -257,6 +296,7 @@ int cmd_plan(int argc, char **argv) {
         return EXIT_FAILED;
     }
     if (c.json) return print_json(&c, rows, n);
+    if (c.learns) learned_print(&c.learned);
     print_table(&c, rows, n);
     return EXIT_OK;
 }

@@ -261,7 +261,7 @@ def main():
     parser.add_argument("--masking", type=int, default=1, help="of the reducers")
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--density", type=float, default=0.01)
-    parser.add_argument("--warmup", type=int, default=20, help="steps at each of four densities")
+    parser.add_argument("--warmup", type=int, default=100, help="steps at each of four densities")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--data", default=os.environ.get("RILL_DATA", "../shared/data"))

@@ -188,9 +188,14 @@ typedef struct rill_config {
     /* 1: rill_comm_shrink lets fewer than half of the ranks that may live go on; 0: no; -1: unset.
      */
     int minority;
+    /* Whether the planner learns from what calls take, and starts from what the last job here has
+     * learned: "on", "off", "frozen" (it starts from that, and stays so), "auto" or NULL (on,
+     * unless there is a profile). In another run "auto" may choose other algorithms then, which
+     * round otherwise. */
+    const char *learn;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \
-    { sizeof(rill_config), NULL, -1, 0, -1, -1, -1 }
+    { sizeof(rill_config), NULL, -1, 0, -1, -1, -1, NULL }
 
 typedef struct rill_stats {
     size_t size;
@@ -284,8 +289,9 @@ RILL_API rill_status rill_comm_failed(const rill_comm *, int capacity, int *rank
  * not answer, gets RILL_ERR_STATE, and so do all where fewer than half of those who may live are
  * left (setting minority). comm stays, to be freed: after its reducers were moved. */
 RILL_API rill_status rill_comm_shrink(rill_comm *comm, rill_comm **out);
-/* Forgets what calls have shown of sizes, and counts calls anew: those that follow are planned and
- * rounded as the first ones were, so that a part of a program can be repeated to the bit. Sends
+/* Forgets what calls have shown of sizes and times (the planner's constants are those of the
+ * creation again), and counts calls anew: those that follow are planned and rounded as the first
+ * ones were, so that a part of a program can be repeated to the bit. Sends
  * nothing; all ranks, at the same place among their calls. No request may be active. */
 RILL_API rill_status rill_comm_forget(rill_comm *);
 /* Starts the progress thread of rill_config, or ends it; what is so already stays. Not collective.
@@ -644,6 +650,10 @@ RILL_API const char *rill_collective_name(rill_collective); /* "allreduce", ... 
 RILL_API const char *rill_algorithm_at(rill_collective, int i, const char **description);
 RILL_API const char *rill_codec_at(int i, const char **description);
 RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2", "avx512" */
+/* The i-th device of a memory, in one line: its name, its compute capability, its multiprocessors
+ * and its memory; cut to size. RILL_ERR_ARGUMENT: there are no more; RILL_ERR_UNSUPPORTED: there
+ * are none, and rill_last_error says what is missing. RILL_HOST has none. */
+RILL_API rill_status rill_device_at(rill_memory, int i, char *text, size_t size);
 
 /* One setting: what it is called in the structs, in an MPI_Info, and in the environment. */
 typedef struct rill_setting {

@@ -132,6 +132,7 @@ class CConfig(ctypes.Structure):
         ("progress_thread", ctypes.c_int),
         ("timeout_s", ctypes.c_int),
         ("minority", ctypes.c_int),
+        ("learn", ctypes.c_char_p),
     ]
 
 
@@ -150,6 +151,7 @@ def config_of(
         -1 if progress_thread is None else int(progress_thread),
         -1 if timeout_s is None else int(timeout_s),
         -1 if minority is None else int(minority),
+        None,
     )
 
 

@@ -57,13 +57,14 @@ def _metadata() -> str:
 
 
 def _build_tree() -> None:
-    """Builds librill.so, and librill_cuda.so where there is nvcc, in build/ of the tree; a folder that
-    is configured, such as for another MPI, stays so."""
+    """Builds librill.so, librill_train.so, and librill_cuda.so where there is nvcc, in build/ of
+    the tree; a folder that is configured, such as for another MPI, stays so."""
     cmake = os.environ.get("CMAKE", "cmake")
     if not (TREE / "build" / "CMakeCache.txt").exists():
         _run(["scripts/configure", "build"])
     known = _run([cmake, "--build", "build", "--target", "help"])
-    targets = ["rill"] + ["rill_cuda"] * bool(re.search(r"\brill_cuda\b", known))
+    targets = ["rill"]
+    targets += [name for name in ("rill_cuda", "rill_train") if re.search(rf"\b{name}\b", known)]
     for target in targets:
         parallel = ["--parallel", str(os.cpu_count() or 1)]
         _run([cmake, "--build", "build", "--target", target, *parallel])
@@ -140,9 +141,10 @@ def build_wheel(
     library = _library()
     if library is not None:
         files["rill/librill.so"] = library.read_bytes()
-        beside = library.parent / "librill_cuda.so"  # for device memory, where it was built
-        if beside.exists():
-            files["rill/librill_cuda.so"] = beside.read_bytes()
+        # For device memory, and for rill.sklearn, where they were built.
+        for name in ("librill_cuda.so", "librill_train.so"):
+            if (library.parent / name).exists():
+                files[f"rill/{name}"] = (library.parent / name).read_bytes()
     return _write_wheel(wheel_directory, _tag(library), files)
 
 

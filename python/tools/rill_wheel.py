@@ -57,7 +57,7 @@ def _needs(library: Path) -> dict[str, Path]:
     found = {}
     for line in _out("ldd", str(library)).splitlines():
         name, _, path = line.strip().partition(" => ")
-        if path and not SYSTEM.fullmatch(name):
+        if path and not SYSTEM.fullmatch(name) and not name.startswith("librill."):
             if path.startswith("not found"):
                 raise Unfit(f"{name} was not found")
             found[name] = Path(path.split(" (")[0])
@@ -66,7 +66,11 @@ def _needs(library: Path) -> dict[str, Path]:
 
 def _licence(library: Path) -> dict[str, str]:
     """Texts by name, of the Debian package that the library is from."""
-    package = _out("dpkg-query", "--search", str(library.resolve())).split(":")[0]
+    path = str(library.resolve())
+    try:
+        package = _out("dpkg-query", "--search", path).split(":")[0]
+    except Unfit:  # known by its path before /lib became a link to /usr/lib
+        package = _out("dpkg-query", "--search", path.replace("/usr", "", 1)).split(":")[0]
     text = Path("/usr/share/doc", package, "copyright")
     if not text.exists():
         raise Unfit(f"{text}, the licence of {library.name}, is not there")
@@ -106,11 +110,12 @@ def _without_system_modules(library: Path, original: Path) -> None:
 
 
 def _graft(package: Path, licences: Path) -> None:
-    """Puts what package/librill.so needs beside it."""
+    """Puts what the package's libraries need beside them."""
     patchelf = shutil.which("patchelf")
     if patchelf is None:
         raise Unfit("patchelf is not installed")
-    needs = _needs(package / "librill.so")
+    own = sorted(package.glob("*.so"))
+    needs = {name: path for library in own for name, path in _needs(library).items()}
     copies = {path: package / _renamed(name) for name, path in needs.items()}
     for name, path in needs.items():
         if re.fullmatch(r"libucs\.so\.\d+", name):
@@ -129,15 +134,17 @@ def _graft(package: Path, licences: Path) -> None:
                 _without_system_modules(copy, source)
             _out(patchelf, "--set-soname", copy.name, str(copy))
     symbols = licences.parent / "symbols"
-    symbols.write_text(_new_symbols(copies.values()))
-    for library in [package / "librill.so", *copies.values()]:
+    ucx = [copy for source, copy in copies.items() if source.name.startswith("libuc")]
+    symbols.write_text(_new_symbols(ucx))
+    for library in [*own, *copies.values()]:
         origin = "$ORIGIN" if library.parent == package else "$ORIGIN/.."
         renames = []
         for name in _out(patchelf, "--print-needed", str(library)).split():
             if name in needs:
                 renames += ["--replace-needed", name, _renamed(name)]
         _out(patchelf, *renames, "--set-rpath", origin, str(library))
-        _out(patchelf, "--rename-dynamic-symbols", str(symbols), str(library))
+        if library in ucx or library.name == "librill.so":
+            _out(patchelf, "--rename-dynamic-symbols", str(symbols), str(library))
     symbols.unlink()
     licences.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():

@@ -3,6 +3,7 @@
 #include "call/call.h"
 #include "coll/patterns/mpi_allreduce.h"
 #include "link/subset.h"
+#include "plan/learn.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -55,13 +56,18 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     int ranks_here = comm->engine.hosts.together;
     double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
     comm->engine.crowded = link->yields || ranks_here > processors;
-    double news[] = {ranks_here / processors, ranks_here, !rill__space_adds_bits(rill__host())};
-    RILL_TRY(rill__link_most(link, news, 3));
+    double news[] = {
+        ranks_here / processors,         ranks_here, !rill__space_adds_bits(rill__host()),
+        !rill__comm_learn_reserve(comm), 0,          0};
+    rill__comm_host_words(&news[4]);
+    RILL_TRY(rill__link_most(link, news, 6));
+    comm->host_words[0] = (uint64_t)news[4];
+    comm->host_words[1] = (uint64_t)news[5];
     comm->planner.sums_bits = news[2] == 0;
     comm->planner.mpi_sums = link->has_mpi;
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
-    RILL_TRY(rill__comm_profile(comm, news[0]));
+    RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start(link);
     comm->engine.peers.timeout = comm->defaults.timeout_s;
@@ -73,6 +79,7 @@ static void destroy(rill_comm *comm) {
     rill__shared_free(&comm->engine.shared);
     rill__engine_free(&comm->engine);
     rill__planner_forget(&comm->planner);
+    rill__comm_learn_stop(comm);
     free(comm);
 }
 
@@ -137,6 +144,7 @@ rill_status rill_comm_free(rill_comm **pointer) {
         rill__request_destroy(r);
     }
     *pointer = NULL;
+    rill__comm_learn_keep(comm);
     if (comm->engine.peers.revoked) return free_revoked(comm);
     destroy(comm);
     rill_status closed = link->table->close(link);
@@ -166,6 +174,7 @@ rill_status rill_comm_forget(rill_comm *comm) {
     bool active = engine->active != NULL;
     if (!active) {
         rill__planner_forget(&comm->planner);
+        if (comm->planner.learner) rill__learner_restart(comm->planner.learner);
         engine->first_seq = engine->seq;
     }
     rill__unlock(engine);
@@ -187,3 +196,12 @@ rill_status rill_comm_stats(const rill_comm *comm, rill_stats *stats) {
 int rill_comm_rank(const rill_comm *comm) { return comm ? comm->engine.rank : -1; }
 int rill_comm_size(const rill_comm *comm) { return comm ? comm->engine.size : 0; }
 const char *rill_isa(void) { return rill__space_isa(rill__host()); }
+
+rill_status rill_device_at(rill_memory memory, int i, char *text, size_t size) {
+    static const char call[] = "rill_device_at";
+    if (!text || !size) return rill__fail(RILL_ERR_ARGUMENT, "%s: no room for the text", call);
+    text[0] = '\0';
+    if (i < 0) return rill__fail(RILL_ERR_ARGUMENT, "%s: i is %d", call, i);
+    if (memory == RILL_CUDA) return rill__cuda_describe(call, i, text, size);
+    return rill__fail(RILL_ERR_ARGUMENT, "%s: memory %d has no devices", call, (int)memory);
+}

@@ -22,7 +22,20 @@ static inline rill_status rill__comm_spread(const rill_comm *comm, void *data, s
     return comm->engine.table->bcast(comm->engine.link, data, bytes, 0);
 }
 
-/* comm_profile.c: the constants of the planner, from a profile or the network. Collective. */
-rill_status rill__comm_profile(rill_comm *, double crowding);
+/* comm_profile.c: the constants of the planner, from a profile, a cache or the network; learns: all
+ * ranks can. Collective. */
+rill_status rill__comm_profile(rill_comm *, double crowding, bool learns);
+
+/* comm_learn.c: what the planner learns (plan/learn.h). Memory for it; false: there is none. */
+bool rill__comm_learn_reserve(rill_comm *);
+/* When profile and constants are known; possible: all ranks have the memory; tuned: there is a
+ * profile. */
+void rill__comm_learn_start(rill_comm *, bool possible, bool from_cache, bool tuned);
+void rill__comm_learn_stop(rill_comm *);
+void rill__comm_learn_keep(const rill_comm *); /* for the next job */
+bool rill__comm_uses_cache(const rill_comm *);
+/* Of this host: what the largest of all ranks' make of them tells machines apart. */
+void rill__comm_host_words(double words[2]);
+struct rill__machine rill__comm_machine(const rill_comm *, double crowding);
 
 #endif

@@ -1,6 +1,7 @@
 /* Where a communicator has its planner's constants from: a profile that rank 0 reads, or the
  * built-in ones for the class of network that there is. */
 #include "api/comm.h"
+#include "plan/learn.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 typedef struct found {
     int32_t status;
     int32_t built_in;
+    int32_t learned; /* the profile is what the last job here has learned */
     char error[400];
     rill__profile profile;
 } found;
@@ -26,8 +28,28 @@ static rill_status choose_parts(rill_comm *comm) {
     return RILL_OK;
 }
 
-static rill_status load(rill_comm *comm, double crowding) {
+static rill_status build_in(rill_comm *comm, double crowding) {
     static const char none[] = "none";
+    rill__constants_default(&comm->planner.profile.constants, comm->planner.hosts, crowding);
+    comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
+    if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
+    double latency, rate;
+    RILL_TRY(rill__probe_network(comm->engine.link, &latency, &rate));
+    rill__profile_network(&comm->planner.profile, latency, rate);
+    return RILL_OK;
+}
+
+/* What the last job has learned here, where there is no profile. A file of no use is as good as
+ * none: rill_last_error tells of it. */
+static void look_up_cache(const rill_comm *comm, double crowding, found *f) {
+    char why[300];
+    rill__machine machine = rill__comm_machine(comm, crowding);
+    f->learned = rill__cache_read(&machine, &f->profile, why, sizeof why);
+    if (*why) rill__fail(RILL_ERR_IO, "what was learned is not used: %s", why);
+    if (!f->learned) memset(&f->profile, 0, sizeof f->profile);
+}
+
+static rill_status load(rill_comm *comm, double crowding, bool learns) {
     found f;
     memset(&f, 0, sizeof f);
     if (comm->engine.rank == 0) {
@@ -36,22 +58,18 @@ static rill_status load(rill_comm *comm, double crowding) {
                                                comm->planner.hosts, crowding, &f.profile, &there);
         f.built_in = !there;
         if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
+        else if (!there && rill__comm_uses_cache(comm)) look_up_cache(comm, crowding, &f);
     }
     rill__link *link = comm->engine.link;
     RILL_TRY(link->table->bcast(link, &f, sizeof f, 0));
     if (f.status) return rill__fail((rill_status)f.status, "rill_comm_create: %s", f.error);
     comm->planner.profile = f.profile;
-    if (!f.built_in) return RILL_OK;
-    rill__constants_default(&comm->planner.profile.constants, comm->planner.hosts, crowding);
-    comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
-    if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
-    double latency, rate;
-    RILL_TRY(rill__probe_network(link, &latency, &rate));
-    rill__profile_network(&comm->planner.profile, latency, rate);
+    if (f.built_in && !f.learned) RILL_TRY(build_in(comm, crowding));
+    rill__comm_learn_start(comm, learns, f.learned, !f.built_in);
     return RILL_OK;
 }
 
-rill_status rill__comm_profile(rill_comm *comm, double crowding) {
-    RILL_TRY(load(comm, crowding));
+rill_status rill__comm_profile(rill_comm *comm, double crowding, bool learns) {
+    RILL_TRY(load(comm, crowding, learns));
     return choose_parts(comm);
 }

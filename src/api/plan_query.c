@@ -75,25 +75,24 @@ static rill_status settings_of(const rill_comm *comm, const rill_plan_query *q, 
 static int list(const rill__planner *planner, const rill__settings *settings,
                 const rill__problem *p, rill_plan_row *rows, int capacity) {
     int n = 0, chosen = -1;
-    const rill__algorithm *best = NULL;
-    double least = 0;
+    rill__candidate best = {.algorithm = NULL};
     for (int i = 0; n < capacity && rill__algorithm_at(p->collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(p->collective, i);
-        rill__problem way = *p;
+        rill__candidate next = {.algorithm = a, .problem = *p};
+        rill__problem *way = &next.problem;
         rill_plan_row *row = &rows[n++];
         *row = (rill_plan_row){.algorithm = a->name, .codec = "", .partition = ""};
         row->refuses = a->supports(p);
         if (row->refuses) continue;
-        row->seconds = p->ranks == 1 ? planner->profile.constants.overhead
-                                     : rill__plan_way(planner, settings, a, &way);
-        row->codec = way.codec->name;
-        row->partition = way.partition == RILL__BALANCED ? "balanced" : "uniform";
-        row->value_bits = way.value_bits;
-        if (!rill__plan_considers(a, p) || !rill__plan_prefers(planner, row->seconds, best, least))
+        row->seconds = next.time = p->ranks == 1 ? planner->profile.constants.overhead
+                                                 : rill__plan_way(planner, settings, a, way);
+        row->codec = way->codec->name;
+        row->partition = way->partition == RILL__BALANCED ? "balanced" : "uniform";
+        row->value_bits = way->value_bits;
+        if (!rill__plan_considers(a, p) || !rill__plan_prefers(&planner->profile, &next, &best))
             continue;
-        best = a;
+        best = next;
         chosen = n - 1;
-        least = row->seconds;
     }
     if (chosen >= 0) rows[chosen].chosen = 1;
     return n;

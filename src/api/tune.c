@@ -358,7 +358,8 @@ static rill_status fit(tuning *t, rill__profile *profile, double *median_error) 
 static rill_status start_constants(rill_comm *comm) {
     rill__profile *profile = &comm->planner.profile;
     double latency, rate;
-    profile->points = 0;
+    rill__comm_learn_stop(comm); /* what is tuned stands */
+    profile->points = profile->learned = 0;
     rill__constants_default(&profile->constants, comm->planner.hosts, profile->crowding);
     if (comm->planner.hosts == 1) return RILL_OK;
     RILL_TRY(rill__probe_network(comm->engine.link, &latency, &rate));

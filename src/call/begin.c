@@ -71,6 +71,13 @@ static void furnish(rill_request *r) {
     r->outside.keeps_room = r->collective == RILL_REDUCE;
 }
 
+/* What a reducer's calls are planned by, where that is in its memory; zeros after a failure. */
+static const rill__profile *kept_profile(const rill__feedback *f, const rill__algorithm *forced) {
+    if (forced || f->memory_size != sizeof(rill__profile)) return NULL;
+    const rill__profile *kept = f->memory.data;
+    return kept->crowding > 0 ? kept : NULL;
+}
+
 /* What the planner sees of it. Of the block size: the option; or, where the algorithm needs one,
  * also what the input or the default gives. */
 static void introduce(rill_request *r) {
@@ -84,6 +91,7 @@ static void introduce(rill_request *r) {
     p->block = forced && forced->takes_blocks ? r->run.block : p->settings.block;
     p->reducer = r->feedback != NULL;
     p->k = r->feedback ? r->feedback->k : 0;
+    p->kept = r->feedback ? kept_profile(r->feedback, forced) : NULL;
     p->blocking = r->blocking;
     p->algorithm = forced;
     p->predicted = 0;
@@ -123,8 +131,16 @@ static void start(rill_request *r) {
     r->plan.seq = r->task.seq;
     r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&
                         rill__wire_adds_bits(r->in->type, r->op, planner->sums_bits);
+    r->ran = 0;
     /* A rank without a key would count calls of this kind differently from then on. */
     rill_status status = r->only_agrees ? RILL_OK : rill__plan_begin(planner, &r->plan);
+    r->learning = RILL__LEARN_SKIPS;
+    /* The owner of a range in a reduce_scatter may fail alone: others would learn from the call. */
+    if (planner->learner && !r->only_agrees && rill__request_counts(r) &&
+        r->collective != RILL_REDUCE_SCATTER)
+        r->learning = rill__learn_begins(planner, &r->plan, r,
+                                         r->blocking && !r->feedback &&
+                                             r->task.engine->active == &r->task);
     if (status != RILL_OK) rill__task_abort(&r->task, status);
 }
 

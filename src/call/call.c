@@ -70,10 +70,12 @@ static rill_status enter_run(rill_request *r) {
     coding->key.hop = RILL__NEXT_HOP;
     coding->forced = r->plan.settings.codec != NULL;
     r->run.spread = r->plan.spread;
-    enum { COUNTED = 1 << RILL_ALLREDUCE | 1 << RILL_ALLGATHER | 1 << RILL_REDUCE_SCATTER };
-    r->stats_known = COUNTED >> r->collective & 1;
+    r->stats_known = rill__request_counts(r);
     /* What the planner has no use for need not travel: headers are shorter then. */
     r->task.nnz_sum = r->task.nnz_max = r->stats_known ? r->nnz_in : 0;
+    if (r->learning)
+        r->task.nnz_max |= rill__learn_says(r->comm->planner.learner, r->learning)
+                           << RILL__ENTRIES_BITS;
     if (r->feedback) {
         r->task.lost = rill__give_back_lost;
         r->task.whom = &r->run;
@@ -118,6 +120,8 @@ static rill_status approach(rill_request *r) {
         r->phase = RILL__P_PLAN;
     }
     if (r->phase == RILL__P_PLAN) {
+        const rill__learner *learner = comm->planner.learner;
+        if (learner && !r->feedback && rill__learn_holds(learner, r)) return RILL_IN_PROGRESS;
         switch (rill__plan(&comm->planner, &r->plan, &status)) {
         case RILL__PLAN_WAITS: return RILL_IN_PROGRESS;
         case RILL__PLAN_FAILS: return status;
@@ -160,6 +164,19 @@ static rill_status step_call(rill__task *task) {
     return rill__commit_step(r);
 }
 
+/* What the call has shown of the constants. */
+static void teach(rill_request *r, const rill__outcome *outcome) {
+    rill__learner *learner = r->comm->planner.learner;
+    if (rill__learn_wants_clock(learner))
+        learner->tick_seconds = rill__clock_seconds(&r->comm->clock, 1 << 20) * 0x1p-20;
+    rill__lesson lesson = {.good = r->task.status == RILL_OK,
+                           .field = (unsigned)(r->task.nnz_max >> RILL__ENTRIES_BITS),
+                           .seasoned = r->seasoned,
+                           .seconds = (double)(r->ran ? r->ran : r->elapsed) *
+                                      learner->tick_seconds};
+    rill__learn_ends(&r->comm->planner, &r->plan, outcome, &lesson);
+}
+
 static void call_completed(rill__task *task) {
     rill_request *r = (rill_request *)task;
     r->task.may_post = false;
@@ -169,11 +186,12 @@ static void call_completed(rill__task *task) {
     rill__outcome outcome = {.well = task->status == RILL_OK,
                              .known = r->stats_known,
                              .nnz_sum = task->nnz_sum,
-                             .nnz_max = task->nnz_max,
+                             .nnz_max = task->nnz_max & RILL__ENTRIES,
                              .skew = r->run.skew,
                              .out = r->outside.out,
                              .nnz_out = r->nnz_out};
     rill__plan_end(&r->comm->planner, &r->plan, &outcome);
+    if (r->learning == RILL__LEARN_TAKES_PART) teach(r, &outcome);
     if (!r->sequel.complete) return;
     if (task->ending) {
         atomic_store_explicit(&r->ended, RILL__CALL_ENDED, memory_order_release);

@@ -4,6 +4,7 @@
 
 #include "call/comm.h"
 #include "coll/outside.h"
+#include "plan/learn.h"
 
 typedef enum rill__mode { RILL__BLOCKING, RILL__NONBLOCKING, RILL__PERSISTENT } rill__mode;
 
@@ -96,6 +97,9 @@ struct rill_request {
     rill__part input;          /* in, its absent entries the neutral element */
     rill__buffer state;        /* of the algorithm */
     uint64_t started, elapsed; /* ticks */
+    uint64_t ran;              /* the same without the agreement at the end; 0: there was none */
+    rill__learning learning;   /* what the call is to what the planner learns */
+    bool seasoned;             /* calls of this kind have gone this way before */
     uint64_t nnz_in, nnz_out;
     rill_request *next_idle;
 };
@@ -110,6 +114,11 @@ void rill__request_pass_gate(rill_request *); /* open: takes the input */
 /* The planner may choose an algorithm that wants blocks: the form is known only then. */
 static inline bool rill__request_takes_input_late(const rill_request *r) {
     return !r->plan.settings.algorithm && r->plan.settings.block;
+}
+/* All ranks know the entries of all when it has ended. */
+static inline bool rill__request_counts(const rill_request *r) {
+    enum { COUNTED = 1 << RILL_ALLREDUCE | 1 << RILL_ALLGATHER | 1 << RILL_REDUCE_SCATTER };
+    return COUNTED >> r->collective & 1;
 }
 void rill__request_launch(rill_request *); /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */

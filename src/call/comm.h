@@ -14,7 +14,8 @@ struct rill_comm {
     rill__defaults defaults;
     rill__planner planner;
     rill__clock clock;
-    rill_stats last; /* of the last blocking call, but for the time */
+    uint64_t host_words[2]; /* of the names of all hosts */
+    rill_stats last;        /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
     rill_request *idle; /* complete requests with their memory */
     int requests;       /* that the user holds */

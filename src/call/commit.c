@@ -44,7 +44,7 @@ static inline void sizes_of(const rill_request *r, rill__sizes *size) {
     size->result = everybodys && r->out ? r->out->nnz : 0;
     size->pairs = size->result && r->out->form != RILL__DENSE ? size->result : 0;
     size->sum = r->stats_known ? r->task.nnz_sum : 0;
-    size->most = r->stats_known ? r->task.nnz_max : 0;
+    size->most = r->stats_known ? r->task.nnz_max & RILL__ENTRIES : 0;
 }
 
 static bool grows(const rill_request *r, const rill__commits *c) {
@@ -83,6 +83,7 @@ rill_status rill__commit_start(rill_request *r) {
     r->task.may_post = false;
     if (task->engine->size == 1) return RILL_OK;
     const rill__commits *c = commits_of(r);
+    r->seasoned = c && c->once & r->plan.way;
     bool first = is_first(r, c), failed = rill__task_failed(&r->task);
     if (failed && !first) {
         if (task->origin == task->engine->rank)
@@ -90,6 +91,7 @@ rill_status rill__commit_start(rill_request *r) {
         return RILL_OK;
     }
     if (!(!failed && grows(r, c)) && !first) return RILL_OK;
+    r->ran = rill__ticks(task->engine->link) - r->started;
     rill_status status = RILL_OK;
     if (!failed) {
         rill__sizes size;

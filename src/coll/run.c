@@ -115,13 +115,13 @@ void rill__run_round(rill__run *run) { run->outside->task->rounds++; }
 void rill__run_count(rill__run *run, const rill__header *h) {
     rill__task *task = run->outside->task;
     task->nnz_sum += h->nnz_sum;
-    task->nnz_max = rill__max_u64(task->nnz_max, h->nnz_max);
+    task->nnz_max = rill__most_of(task->nnz_max, h->nnz_max);
 }
 
 void rill__run_count_anew(rill__run *run, const rill__header *h, uint64_t more) {
     rill__task *task = run->outside->task;
     task->nnz_sum = h->nnz_sum + more;
-    task->nnz_max = rill__max_u64(h->nnz_max, more);
+    task->nnz_max = rill__most_of(h->nnz_max, more | (task->nnz_max & ~RILL__ENTRIES));
 }
 
 void rill__run_remembers(rill__run *run, const void *memory, size_t bytes) {

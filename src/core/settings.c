@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,10 +107,21 @@ rill_status rill__settings_read(const rill__info *info, rill__defaults *d) {
 /* Programs that were built before a field was there have a shorter struct. */
 static bool has(size_t size, rill__field place) { return place.end && size >= place.end; }
 
+/* One that is too long is cut off, and no name that is known. */
+static void take_text(const rill__setting *row, const void *at, rill__defaults *d) {
+    const char *text;
+    memcpy(&text, at, sizeof text);
+    if (text) snprintf(field(d, row->comm), row->comm.end - row->comm.at, "%s", text);
+}
+
 void rill__settings_take(const rill_config *config, rill__defaults *d) {
     const rill__setting *row;
     for (int i = 0; config && (row = rill__setting_row(i)); i++) {
         if (!has(config->size, row->config)) continue;
+        if (is_text(row->kind)) {
+            take_text(row, field_of(config, row->config), d);
+            continue;
+        }
         uint64_t word = rill__setting_word(row->kind, field_of(config, row->config));
         bool set = row->kind == RILL__S_SIZE ? word != 0 : (int64_t)word >= 0;
         if (set) put_number(row, word, d);

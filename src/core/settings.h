@@ -72,6 +72,7 @@ typedef struct rill__defaults {
     int32_t allow_bits;
     int32_t progress_thread;
     char profile[1024];    /* a file, or "none"; empty: unset */
+    char learn[16];        /* empty: unset */
     char hosts_of[48];     /* hosts to pretend; empty: those that there are */
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
     int32_t timeout_s;     /* 0: none */

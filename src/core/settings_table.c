@@ -16,6 +16,7 @@ static const char *listed(const char *const *names, int n, int i) {
     }
 LIST(partitions, "auto", "uniform", "balanced")
 LIST(scopes, "auto", "all")
+LIST(learns, "auto", "on", "off", "frozen")
 LIST(nonfinites, "void", "zero", "pass")
 LIST(isas, "scalar", "avx2", "avx512")
 
@@ -87,6 +88,10 @@ const rill__setting rill__setting_table[] = {
      RILL__S_BOOL, COMM(progress_thread, "PROGRESS_THREAD"), CONFIG(progress_thread)},
     {"profile", "", "profile of this machine, as rill tune writes it; none: built-in constants",
      RILL__S_PATH, COMM(profile, "PROFILE")},
+    {"learn", "auto",
+     "whether the planner learns from calls: auto (unless there is a profile), on, off, frozen",
+     RILL__S_NAME, COMM(learn, "LEARN"), CONFIG(learn), .names = learns,
+     .otherwise = "is none of auto, on, off, frozen"},
     {"split_limit", "1073741824", "most bytes in one MPI message", RILL__S_SIZE,
      COMM(split_limit, "SPLIT_LIMIT"), CONFIG(split_limit), .initial = RILL__SPLIT_LIMIT,
      .holds = message, .otherwise = "is not from 1024 to 1073741824"},

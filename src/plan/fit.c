@@ -11,15 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FITTED = RILL__CONSTANTS - 1 }; /* all but the last: doubt is not a time */
+enum { FITTED = RILL__FITTED };
 #define PULL 0.15   /* of the starting point: a factor of e counts as much as an error of 15 % */
 #define OUTLIER 0.3 /* logarithm of model to measured from which on a call counts less */
 #define STEP 0.01   /* of the differences */
 enum { ROUNDS = 60 };
-
-static double *at(rill__constants *c, int i) {
-    return (double *)((char *)c + rill__constant_table[i].offset);
-}
 
 double rill__fit_time(const rill__sample *s, const rill__constants *c) {
     rill__problem p = s->problem;
@@ -46,8 +42,7 @@ static double loss(const double *errors, int n, const double *moved) {
     return sum;
 }
 
-/* a x = b for a symmetric positive definite a, by Cholesky; both are overwritten, x is b. */
-static void solve(double a[FITTED][FITTED], double b[FITTED]) {
+void rill__fit_solve(double a[FITTED][FITTED], double b[FITTED]) {
     for (int j = 0; j < FITTED; j++) {
         for (int k = 0; k < j; k++)
             a[j][j] -= a[j][k] * a[j][k];
@@ -73,7 +68,7 @@ static void solve(double a[FITTED][FITTED], double b[FITTED]) {
 static void set(const rill__constants *start, const double *moved, rill__constants *c) {
     *c = *start;
     for (int j = 0; j < FITTED; j++)
-        *at(c, j) *= exp(moved[j]);
+        *rill__constant_at(c, j) *= exp(moved[j]);
 }
 
 /* The step that a parabola of the loss suggests, held back by damping. */
@@ -85,7 +80,7 @@ static void suggest(const rill__sample *s, int n, const rill__constants *start, 
     double *jacobian = scratch; /* n rows */
     for (int j = 0; j < FITTED; j++) {
         rill__constants other = c;
-        *at(&other, j) *= exp(STEP);
+        *rill__constant_at(&other, j) *= exp(STEP);
         for (int i = 0; i < n; i++)
             jacobian[i * FITTED + j] =
                 (log(rill__fit_time(&s[i], &other) / s[i].seconds) - errors[i]) / STEP;
@@ -104,7 +99,7 @@ static void suggest(const rill__sample *s, int n, const rill__constants *start, 
         a[j][j] += PULL * PULL + damping * (a[j][j] + 1e-3);
         slope[j] -= PULL * PULL * moved[j];
     }
-    solve(a, slope);
+    rill__fit_solve(a, slope);
     memcpy(step, slope, sizeof slope);
 }
 

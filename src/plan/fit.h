@@ -10,6 +10,13 @@ typedef struct rill__sample {
     double seconds;
 } rill__sample;
 
+enum { RILL__FITTED = RILL__CONSTANTS - 1 }; /* all but the last: doubt is not a time */
+static inline double *rill__constant_at(rill__constants *c, int i) {
+    return (double *)((char *)c + rill__constant_table[i].offset);
+}
+/* a x = b for a symmetric positive definite a, by Cholesky; both are overwritten, x is b. */
+void rill__fit_solve(double a[RILL__FITTED][RILL__FITTED], double b[RILL__FITTED]);
+
 /* Seconds of the sample by the model with these constants. */
 double rill__fit_time(const rill__sample *, const rill__constants *);
 /* c: where to start, and what constants stay close to that the samples say nothing about. Returns

@@ -1,4 +1,4 @@
-#include "plan/plan.h"
+#include "plan/learn.h"
 
 #include <math.h>
 #include <string.h>
@@ -152,9 +152,33 @@ static bool still_good(const rill__plan_key *k, const rill__observed *grounds,
            k->chosen_for.expected_nnz == c->settings.expected_nnz &&
            k->chosen_for.partition == c->settings.partition && k->problem.block == c->block &&
            k->chosen_for.codec == c->settings.codec &&
+           k->chosen_for.profile == c->settings.profile &&
            k->chosen_for.value_bits == c->settings.value_bits &&
            k->chosen_for.allow_bits == c->settings.allow_bits &&
            k->chosen_for.all_values == c->settings.all_values;
+}
+
+/* Whether what is learned decides what becomes of the call. */
+static bool learns(const rill__planner *planner, const rill__planned *c) {
+    return planner->learner && !c->reducer;
+}
+
+static const rill__profile *profile_for(const rill__planner *planner, const rill__planned *c) {
+    if (learns(planner, c)) return &planner->learner->profile;
+    return c->reducer && c->kept ? c->kept : &planner->profile;
+}
+
+/* What calls of its kind try now; NULL: nothing. */
+static const rill__algorithm *trial_of(const rill__planner *planner, const rill__planned *c) {
+    const rill__plan_key *k = rill__plan_key_of(planner, c);
+    bool tries = k && c->blocking && learns(planner, c) && k->ended < k->lesson.trial_ends;
+    return tries ? k->lesson.trial : NULL;
+}
+
+/* Something was learned since, or is tried, or is not tried any more. */
+static bool is_old(const rill__planner *planner, const rill__plan_key *k, const rill__planned *c) {
+    return learns(planner, c) &&
+           (k->version != planner->learner->version || k->chosen_trial != trial_of(planner, c));
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
@@ -170,44 +194,72 @@ static uint64_t way_of(const rill__planned *c) {
     return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
-rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
-                              const rill__observed *seen) {
-    rill__problem p = problem_of(planner, c, seen), best_way = p;
-    const rill__algorithm *best = c->settings.algorithm;
-    double least = 0;
-    if (best) {
-        const char *why = best->supports(&p);
-        if (why) return cannot_serve(best, why);
-        least = rill__plan_way(planner, &c->settings, best, &best_way);
-    } else {
-        for (int i = 0; rill__algorithm_at(c->collective, i); i++) {
-            const rill__algorithm *a = rill__algorithm_at(c->collective, i);
-            if (!rill__plan_considers(a, &p)) continue;
-            rill__problem way = p;
-            double time = rill__plan_way(planner, &c->settings, a, &way);
-            if (!rill__plan_prefers(planner, time, best, least)) continue;
-            best = a;
-            least = time;
-            best_way = way;
+bool rill__plan_prefers(const rill__profile *profile, const rill__candidate *c,
+                        const rill__candidate *best) {
+    if (!best->algorithm) return true;
+    const rill__problem *p = &c->problem;
+    double doubt = 1;
+    if (best->algorithm->posts_mpi_collective && p->mpi_sums &&
+        !(profile->learned && rill__learn_measured(profile, c->algorithm, p) &&
+          rill__learn_measured(profile, best->algorithm, p)))
+        doubt = profile->constants.doubt;
+    return c->time < best->time * doubt;
+}
+
+bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
+                     const rill__problem *p, int *i, rill__candidate *c) {
+    while ((c->algorithm = rill__algorithm_at(p->collective, (*i)++)))
+        if (rill__plan_considers(c->algorithm, p)) {
+            c->problem = *p;
+            c->time = rill__plan_way(planner, settings, c->algorithm, &c->problem);
+            return true;
         }
-    }
-    if (!best) return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
-    c->algorithm = best;
-    c->algorithm_hash = rill__algorithm_hash(best->name);
-    c->problem = best_way;
+    return false;
+}
+
+void rill__plan_take(rill__planner *planner, rill__planned *c, const rill__candidate *best) {
+    c->algorithm = best->algorithm;
+    c->algorithm_hash = rill__algorithm_hash(best->algorithm->name);
+    c->problem = best->problem;
     c->choice = ++planner->choices;
     c->way = way_of(c);
-    c->predicted = least;
+    c->predicted = best->time;
+}
+
+rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
+                              const rill__observed *seen) {
+    c->settings.profile = profile_for(planner, c);
+    rill__problem p = problem_of(planner, c, seen);
+    rill__candidate best = {.algorithm = c->settings.algorithm, .problem = p}, next;
+    if (best.algorithm) {
+        const char *why = best.algorithm->supports(&p);
+        if (why) return cannot_serve(best.algorithm, why);
+        best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
+    } else {
+        const rill__algorithm *trial = trial_of(planner, c);
+        for (int i = 0; rill__plan_next(planner, &c->settings, &p, &i, &next);)
+            if (next.algorithm == trial || ((!trial || best.algorithm != trial) &&
+                                            rill__plan_prefers(c->settings.profile, &next, &best)))
+                best = next;
+    }
+    if (!best.algorithm)
+        return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
+    rill__plan_take(planner, c, &best);
     return RILL_OK;
 }
 
 /* The last choice for the key where it was made from the same, else a new one. */
 static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill__planned *c,
                                 const rill__observed *seen) {
-    if (!k || !still_good(k, seen, c)) {
+    c->settings.profile = profile_for(planner, c);
+    if (!k || !still_good(k, seen, c) || is_old(planner, k, c)) {
         rill__observed grounds = grounds_of(seen);
         RILL_TRY(rill__plan_choose(planner, c, &grounds));
         if (!k) return RILL_OK;
+        if (learns(planner, c)) {
+            k->version = planner->learner->version;
+            k->chosen_trial = trial_of(planner, c);
+        }
         k->chosen = c->algorithm;
         k->chosen_hash = c->algorithm_hash;
         k->chosen_from = *seen;
@@ -273,6 +325,7 @@ void rill__plan_end(rill__planner *planner, rill__planned *c, const rill__outcom
     if (o->well && c->seq < k->since) k->since = c->seq;
     leave(k, c);
     if (!o->well) return;
+    k->ended += c->blocking;
     bool counts = c->collective == RILL_ALLREDUCE && o->out && o->out->form != RILL__DENSE;
     rill__observed seen = {.known = o->known,
                            .ended = true,

@@ -27,6 +27,8 @@ typedef struct rill__settings {
     rill__partition partition;
     uint64_t expected_nnz;
     uint64_t block; /* 0: unset */
+    /* What estimates go by; NULL: the planner's. The planner sets it for a call. */
+    const rill__profile *profile;
 } rill__settings;
 
 /* Calls that ended with an agreement (call/commit.c), and the largest that all ranks had room for.
@@ -77,10 +79,28 @@ typedef struct rill__plan_key {
     uint64_t choice; /* its number */
     uint64_t way;
     double predicted;
+    /* what is learned of it (plan/learn.h) */
+    uint64_t version;                    /* of what the choice was made with, */
+    const rill__algorithm *chosen_trial; /* and what was tried then */
+    uint64_t ended;                      /* blocking calls that ended well */
+    struct {                             /* changes only where calls end with all ranks agreed */
+        const rill__algorithm *algorithm;
+        uint64_t way;
+        uint32_t delays;              /* times in a row that spoke of these only */
+        uint32_t gap;                 /* calls from one that is measured to the next, */
+        uint64_t next;                /* which is this one of those that end well */
+        const rill__algorithm *trial; /* that calls take to see what it takes; NULL: none */
+        uint64_t trial_ends;          /* with this one of those that end well */
+        uint32_t calls, rest; /* that were agreed on, and with which one to think of a trial */
+        uint32_t trials, waits;
+    } lesson;
 } rill__plan_key;
 
+typedef struct rill__learner rill__learner;
+
 typedef struct rill__planner {
-    rill__profile profile;
+    rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
+    rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
     bool sums_bits; /* every rank has kernels that sum bits and values */
     bool mpi_sums;  /* the link has MPI's own collectives */
@@ -104,14 +124,25 @@ static inline bool rill__plan_considers(const rill__algorithm *a, const rill__pr
     if (a->supports(p) || a->by_request) return false;
     return !a->joins_hosts || (p->hosts > 1 && p->most_per_host > 1);
 }
-/* Whether one that takes time is better than the best so far (NULL: none), which takes least. MPI's
- * own sum gives way only to what is clearly faster; it is the first row of its table. */
-static inline bool rill__plan_prefers(const rill__planner *planner, double time,
-                                      const rill__algorithm *best, double least) {
-    if (!best) return true;
-    bool mpi = best->posts_mpi_collective && planner->mpi_sums;
-    return time < least * (mpi ? planner->profile.constants.doubt : 1);
+/* What the settings' estimates go by. */
+static inline const rill__profile *rill__plan_profile(const rill__planner *planner,
+                                                      const rill__settings *settings) {
+    return settings->profile ? settings->profile : &planner->profile;
 }
+/* One that was considered, and its time. */
+typedef struct rill__candidate {
+    const rill__algorithm *algorithm; /* NULL: none */
+    double time;
+    rill__problem problem; /* in the best way to send */
+} rill__candidate;
+/* Whether it is better than the best so far. MPI's own sum gives way only to what is clearly
+ * faster, unless both have been measured; it is the first row of its table. */
+bool rill__plan_prefers(const rill__profile *, const rill__candidate *,
+                        const rill__candidate *best);
+/* The next algorithm that "auto" considers for the problem, from row *i on, which goes on; false:
+ * there is none. */
+bool rill__plan_next(const rill__planner *, const rill__settings *, const rill__problem *, int *i,
+                     rill__candidate *);
 
 /* A call as the planner sees it. */
 struct rill__planned {
@@ -123,9 +154,10 @@ struct rill__planned {
     const rill_op *op;
     uint32_t op_hash;
     int ranks;
-    uint64_t block; /* entries of a block that all ranks must have alike; 0: none */
-    uint64_t k;     /* entries that a reducer wants in the result, */
-    bool reducer;   /* where it is one's call */
+    uint64_t block;            /* entries of a block that all ranks must have alike; 0: none */
+    uint64_t k;                /* entries that a reducer wants in the result, */
+    bool reducer;              /* where it is one's call */
+    const rill__profile *kept; /* of the reducer, from a checkpoint; NULL: the planner's */
     bool blocking;
     uint64_t seq; /* its number among all calls */
     /* where its statistics go, and who is under way there with it */
@@ -166,6 +198,8 @@ static inline rill__plan_key *rill__plan_key_of(const rill__planner *planner,
     return key && key->born == c->key_born ? key : NULL;
 }
 void rill__planner_forget(rill__planner *); /* all keys */
+/* The choice is this one. */
+void rill__plan_take(rill__planner *, rill__planned *, const rill__candidate *);
 
 typedef enum rill__planning {
     RILL__PLAN_READY, /* algorithm, problem and predicted are set */

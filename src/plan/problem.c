@@ -36,7 +36,7 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                                                                           : RILL__UNIFORM,
                        .block = settings->block,
                        .all_values = settings->all_values,
-                       .c = &planner->profile.constants};
+                       .c = &rill__plan_profile(planner, settings)->constants};
     double dim = (double)p.dim;
     if (seen->known) {
         p.nnz = fmin((double)seen->nnz_sum / ranks, dim);
@@ -57,12 +57,12 @@ typedef struct way {
     rill__partition partition;
 } way;
 
-static void consider(const rill__planner *planner, const rill__algorithm *a, way w,
+static void consider(const rill__profile *profile, const rill__algorithm *a, way w,
                      const rill__problem *p, rill__problem *best, double *least) {
     rill__problem q = *p;
     q.partition = w.partition;
     rill__problem_code(&q, w.codec, w.value_bits);
-    double time = rill__profile_time(&planner->profile, a, &q);
+    double time = rill__profile_time(profile, a, &q);
     if (time >= *least) return;
     *least = time;
     *best = q;
@@ -73,6 +73,7 @@ double rill__plan_way(const rill__planner *planner, const rill__settings *settin
                       const rill__algorithm *a, rill__problem *p) {
     static const int bits[] = {0, 16, 8, 4, 2};
     const rill__problem given = *p;
+    const rill__profile *profile = rill__plan_profile(planner, settings);
     /* MPI's own sum knows no codec, and few entries are not worth one. */
     bool coded = !a->posts_mpi_collective && !a->takes_blocks && rill__worth_coding(p->nnz);
     bool lossy = !a->posts_mpi_collective && settings->allow_bits && !settings->value_bits;
@@ -87,11 +88,11 @@ double rill__plan_way(const rill__planner *planner, const rill__settings *settin
             if (settings->codec || !coded) {
                 way w = {settings->codec ? settings->codec : &rill__codec_raw, value_bits,
                          partition};
-                consider(planner, a, w, &given, p, &least);
+                consider(profile, a, w, &given, p, &least);
             } else {
                 const rill__index_codec *codec;
                 for (int k = 0; (codec = rill__index_codec_at(k)); k++)
-                    consider(planner, a, (way){codec, value_bits, partition}, &given, p, &least);
+                    consider(profile, a, (way){codec, value_bits, partition}, &given, p, &least);
             }
             if (!lossy) break;
         }

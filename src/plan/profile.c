@@ -22,12 +22,13 @@ enum { LINE = 256 };
  * weighed by how close it is. Far from all of them it is their plain mean. */
 static double correction(const rill__profile *profile, uint32_t algorithm, double dim, double nnz) {
     double weights = 0, sum = 0;
+    double blur = profile->learned ? 0.02 : 0.1; /* calls come again where they were measured */
     float log_dim = (float)log2(dim), log_density = (float)log2(fmax(nnz, 1) / dim);
     for (int i = 0; i < profile->points; i++) {
         const rill__point *at = &profile->point[i];
         if (at->algorithm != algorithm) continue;
         double x = at->log_dim - log_dim, y = at->log_density - log_density;
-        double near = 1 / (0.1 + x * x + y * y);
+        double near = 1 / (blur + x * x + y * y);
         weights += near * near;
         sum += near * near * (double)at->log_ratio;
     }
@@ -54,6 +55,30 @@ double rill__profile_time(const rill__profile *profile, const rill__algorithm *a
     double time = a->estimate(p);
     if (!profile->points || p->collective != RILL_ALLREDUCE || p->dim == 0) return time;
     return time * exp(correction(profile, rill__name_hash(a->name), (double)p->dim, p->nnz));
+}
+
+rill__point rill__profile_point(const rill__algorithm *a, const rill__problem *p, double ratio) {
+    double dim = (double)p->dim;
+    return (rill__point){rill__name_hash(a->name), (float)log2(dim),
+                         (float)log2(fmax(p->nnz, 1) / dim), (float)ratio};
+}
+
+bool rill__points_near(const rill__point *a, const rill__point *b) {
+    return a->algorithm == b->algorithm && fabsf(a->log_dim - b->log_dim) < 0.5f &&
+           fabsf(a->log_density - b->log_density) < 0.5f;
+}
+
+bool rill__profile_is_sound(const rill__profile *p) {
+    bool sound = p->points >= 0 && p->points <= RILL__POINTS && p->crowding >= 1;
+    for (int i = 0; sound && i < RILL__CONSTANTS; i++) {
+        double value = *(const double *)((const char *)&p->constants +
+                                         rill__constant_table[i].offset);
+        sound = value > 0 && value < 1000;
+    }
+    for (int i = 0; sound && i < p->points; i++)
+        sound = isfinite(p->point[i].log_dim) && isfinite(p->point[i].log_density) &&
+                fabsf(p->point[i].log_ratio) < 10;
+    return sound;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -159,8 +184,10 @@ static rill_status read_entry(reader *r, rill__profile *entry) {
             return seen == (1u << RILL__CONSTANTS) - 1
                        ? RILL_OK
                        : wrong(r, "the entry ends before all constants were given");
-        RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, at, entry)
-                                            : read_constant(r, word, at, entry, &seen));
+        if (strcmp(word, "learned") == 0 && at_end(at)) entry->learned = true;
+        else
+            RILL_TRY(strcmp(word, "point") == 0 ? read_point(r, at, entry)
+                                                : read_constant(r, word, at, entry, &seen));
     }
     return wrong(r, "the file ends within an entry");
 }
@@ -241,6 +268,7 @@ static void write_entry(rill__outfile *out, const rill__profile *entry) {
     rill__print(line, sizeof line, "entry ranks %d hosts %d crowding %g\n", entry->ranks,
                 entry->hosts, entry->crowding);
     put(out, line);
+    if (entry->learned) put(out, "learned\n");
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         const rill__constant *row = &rill__constant_table[i];
         double value = *(const double *)((const char *)&entry->constants + row->offset);
@@ -284,23 +312,34 @@ static rill_status make_folder_of(const char *path) {
     return RILL_OK;
 }
 
-rill_status rill__profile_write(const char *path, const rill__profile *profile) {
+static rill_status write_file(const char *path, const rill__profile *profile, bool keeps_others) {
     RILL_TRY(make_folder_of(path));
     struct stat about;
     rill__outfile out;
     int error = rill__outfile_open(strcmp(path, "-") != 0 ? path : "./-", &out);
     if (error) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
-    put(&out, FIRST_LINE "\n# Written by rill tune: seconds per message, byte, entry or call. "
-                         "docs/internals/cost.md explains them.\n");
+    put(&out, profile->learned ? FIRST_LINE "\n# Learned by calls"
+                               : FIRST_LINE "\n# Written by rill tune");
+    put(&out,
+        ": seconds per message, byte, entry or call. docs/internals/cost.md explains them.\n");
     rill_status status = RILL_OK;
     copying c = {&out, profile};
     /* A device has no entries to keep, and a FIFO would be waited for. */
     bool is_file = stat(path, &about) == 0 && S_ISREG(about.st_mode) && out.partial;
-    if (is_file && about.st_size > 0) status = read_all(path, copy_others, &c);
+    if (is_file && about.st_size > 0 && keeps_others) status = read_all(path, copy_others, &c);
     write_entry(&out, profile);
     error = rill__outfile_close(&out, status == RILL_OK);
     if (error) status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(error));
     return status;
+}
+
+rill_status rill__profile_write(const char *path, const rill__profile *profile) {
+    return write_file(path, profile, true);
+}
+
+rill_status rill__profile_replace(const char *path, const rill__profile *profile) {
+    if (write_file(path, profile, true) == RILL_OK) return RILL_OK;
+    return write_file(path, profile, false);
 }
 
 void rill__profile_path(char *path, size_t size) {

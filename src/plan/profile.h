@@ -5,6 +5,7 @@
  *
  *     rill profile 1
  *     entry ranks 8 hosts 8 crowding 1
+ *     learned                              where calls have shown it, and not rill tune
  *     latency 2.5e-05
  *     ...
  *     point ring 1048576 10486 1.07        algorithm, dimension, entries per rank, measured / model
@@ -28,9 +29,14 @@ typedef struct rill__profile {
     rill__constants constants;
     double crowding;      /* ranks per processor on the fullest host; at least 1 */
     int32_t ranks, hosts; /* that were tuned; 0: built in */
+    int32_t learned;      /* by calls, and not by tuning (plan/learn.h) */
     int32_t points;
     rill__point point[RILL__POINTS];
 } rill__profile;
+
+_Static_assert(sizeof(rill__profile) == 4264, "checkpoints of reducers have it");
+/* Whether what somebody else has written is one. */
+bool rill__profile_is_sound(const rill__profile *);
 
 /* The constants by name, in the order of the file. */
 typedef struct rill__constant {
@@ -56,6 +62,11 @@ void rill__profile_network(rill__profile *, double latency, double bits_per_seco
 /* Seconds that the algorithm will take: the model, corrected by the points near by. */
 double rill__profile_time(const rill__profile *, const rill__algorithm *, const rill__problem *);
 
+/* What is measured of a call, as a point; ratio: logarithm of measured to model. */
+rill__point rill__profile_point(const rill__algorithm *, const rill__problem *, double ratio);
+/* Whether they speak of the same algorithm, and about the same calls. */
+bool rill__points_near(const rill__point *, const rill__point *);
+
 /* Not collective. The entry of the file that is nearest; RILL_ERR_UNSUPPORTED: none is of any use
  * (ranks on one host say nothing of a network). Errors name file and line. */
 rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
@@ -66,6 +77,8 @@ rill_status rill__profile_find(const char *named, int ranks, int hosts, double c
                                rill__profile *, bool *there);
 /* The file with this entry in it, in the place of one with as many ranks and hosts. */
 rill_status rill__profile_write(const char *path, const rill__profile *);
+/* The same, but a file that cannot be read is replaced as a whole. */
+rill_status rill__profile_replace(const char *path, const rill__profile *);
 /* The profile of this user, or an empty string where there is no home. */
 void rill__profile_path(char *path, size_t size);
 

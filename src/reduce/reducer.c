@@ -36,15 +36,29 @@ static rill_status reserve(rill_reducer *r) {
     return rill__stream_create_in(r->space, r->type, r->dim, &r->landed);
 }
 
-static rill_status reserve_memory(rill_reducer *r) {
+static rill_status reserve_bytes(rill_reducer *r, size_t bytes) {
     rill__feedback *f = &r->feedback;
-    f->memory_size = r->algorithm && r->algorithm->memory_size
-                         ? r->algorithm->memory_size(r->comm->engine.size)
-                         : 0;
-    RILL_TRY(rill__buffer_reserve(&f->memory, f->memory_size));
-    RILL_TRY(rill__buffer_reserve(&r->memory_before, f->memory_size));
-    memset(f->memory.data, 0, f->memory_size);
+    f->memory_size = bytes;
+    RILL_TRY(rill__buffer_reserve(&f->memory, bytes));
+    RILL_TRY(rill__buffer_reserve(&r->memory_before, bytes));
+    memset(f->memory.data, 0, bytes);
     return RILL_OK;
+}
+
+rill_status rill__reducer_keep_constants(rill_reducer *r, const rill__profile *profile) {
+    RILL_TRY(reserve_bytes(r, sizeof *profile));
+    memcpy(r->feedback.memory.data, profile, sizeof *profile);
+    return RILL_OK;
+}
+
+/* Of the algorithm. Where the planner chooses one for each call, what it chooses by, if that has
+ * been learned: another job may start from something else. */
+static rill_status reserve_memory(rill_reducer *r) {
+    const rill__profile *profile = &r->comm->planner.profile;
+    if (!r->algorithm && profile->learned) return rill__reducer_keep_constants(r, profile);
+    return reserve_bytes(r, r->algorithm && r->algorithm->memory_size
+                                ? r->algorithm->memory_size(r->comm->engine.size)
+                                : 0);
 }
 
 rill_status rill__reducer_make_request(rill_reducer *r, bool later, rill__commits *commits,

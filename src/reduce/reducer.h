@@ -112,6 +112,8 @@ rill_status rill__reducer_make_request(rill_reducer *, bool later, rill__commits
                                        rill_request **);
 /* The request and the memory of the algorithm, for what has been chosen. */
 rill_status rill__reducer_prepare(rill_reducer *);
+/* The planner chooses by these for the reducer's calls; they go into its checkpoints. */
+rill_status rill__reducer_keep_constants(rill_reducer *, const rill__profile *);
 
 /* What the reducer does from now on in its space comes behind what a user's stream has been given;
  * on the host: nothing. */
@@ -157,7 +159,8 @@ typedef enum rill__mails { RILL__NO_MAIL, RILL__MAIL_IN_TURN, RILL__MAIL } rill_
 /* Whether steps can be: only when those before it have ended, or at any time. */
 rill__mails rill__reducer_mails(const rill_reducer *);
 /* Gives the device all of a step, in the caller's thread; a failure has given it nothing. */
-rill_status rill__reducer_post(rill_reducer *, const char *call, rill__on_step *, void *stream);
+rill_status rill__reducer_post(rill_reducer *, const char *call, rill__on_step *, rill__mails how,
+                               void *stream);
 /* The rest of it. given_up: nobody waits for the device any more. Fills in error. */
 rill_status rill__reducer_run_mailed(rill_reducer *, rill__on_step *, const atomic_bool *given_up);
 rill_status rill__reducer_reserve_mailed(rill_reducer *); /* as rill__reducer_reserve */

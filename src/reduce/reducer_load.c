@@ -95,7 +95,7 @@ static rill_status resolve(const rill_reducer *r, loading *l) {
     size_t memory = l->algorithm && l->algorithm->memory_size
                         ? l->algorithm->memory_size((int)h->ranks)
                         : 0;
-    if (own->bytes[RILL__KEPT_MEMORY] != memory)
+    if (l->algorithm && own->bytes[RILL__KEPT_MEMORY] != memory)
         return rill__fail(RILL_ERR_IO, LOAD "'%s' has %llu bytes of algorithm '%s' instead of %zu",
                           l->path, (unsigned long long)own->bytes[RILL__KEPT_MEMORY], h->algorithm,
                           memory);
@@ -164,6 +164,12 @@ static rill_status send_vectors(const rill_reducer *r, loading *l) {
     return RILL_OK;
 }
 
+/* Of another version of the library they say nothing to this one. */
+static bool keeps_constants(const rill_reducer *r, const loading *l) {
+    uint64_t bytes = l->file.sections[r->comm->engine.rank].bytes[RILL__KEPT_MEMORY];
+    return l->has[RILL__KEPT_MEMORY] && !l->algorithm && bytes == sizeof(rill__profile);
+}
+
 static rill_status read_sections(const rill_reducer *r, loading *l) {
     uint32_t ranks = l->file.header.ranks, step = (uint32_t)r->comm->engine.size;
     for (uint32_t i = (uint32_t)r->comm->engine.rank; i < ranks; i += step)
@@ -176,6 +182,8 @@ static rill_status read_sections(const rill_reducer *r, loading *l) {
         memset(l->part[part].data, 0, dense);
     }
     RILL_TRY(send_vectors(r, l));
+    if (keeps_constants(r, l) && !rill__profile_is_sound(l->part[RILL__KEPT_MEMORY].data))
+        return rill__fail(RILL_ERR_IO, LOAD "'%s' has malformed constants of the planner", l->path);
     if (!l->has[RILL__KEPT_SELECTORS]) return RILL_OK;
     const rill__selector_state *states = l->part[RILL__KEPT_SELECTORS].data;
     for (uint64_t i = 0; i < selectors_of(r, l); i++)
@@ -210,8 +218,10 @@ static rill_status adopt_state(rill_reducer *r, const loading *l) {
         r->options.value_bits = h->value_bits;
     }
     RILL_TRY(rill__reducer_prepare(r)); /* the algorithm's memory is zero then */
-    if (l->has[RILL__KEPT_MEMORY])
+    if (l->has[RILL__KEPT_MEMORY] && l->algorithm)
         memcpy(r->feedback.memory.data, l->part[RILL__KEPT_MEMORY].data, r->feedback.memory_size);
+    if (keeps_constants(r, l))
+        RILL_TRY(rill__reducer_keep_constants(r, l->part[RILL__KEPT_MEMORY].data));
     if (!l->has[RILL__KEPT_SELECTORS]) return RILL_OK;
     r->k = h->k;
     RILL_TRY(rill__reducer_selectors(r));

@@ -155,13 +155,15 @@ static rill_status prepare(rill_reducer *r, const void *gradient) {
 }
 
 rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step *step,
-                               void *stream) {
+                               rill__mails how, void *stream) {
     rill__target target = {.dense = step->update};
     const void *gradient = step->gradient;
     void *update = step->update;
-    if (r->moving.interrupted && r->comm->engine.peers.revoked)
-        return rill__peers_error(&r->comm->engine);
-    rill__reducer_free_kept(r);
+    if (how == RILL__MAIL_IN_TURN) { /* else there is nothing, and the thread may tell of a death */
+        if (r->moving.interrupted && r->comm->engine.peers.revoked)
+            return rill__peers_error(&r->comm->engine);
+        rill__reducer_free_kept(r);
+    }
     RILL_TRY(r->space->order->follow(r->space, stream));
     if (step->tensors) {
         RILL_TRY(rill__reducer_fuse(r, call, step->n, step->tensors, &target));
@@ -351,32 +353,32 @@ rill_status rill__reducer_reserve_mailed(rill_reducer *r) {
     return RILL_OK;
 }
 
-static bool is_void(const rill_reducer *r) {
-    const rill_stream *result = r->now->out;
-    return r->voids &&
-           ((r->now->task.flags & RILL__FLAG_VOID) ||
-            !rill__dense_is_finite(rill__host(), r->type, result->val.data, result->nnz));
+/* False: the step is void. */
+static bool deliver(rill_reducer *r, uint32_t number) {
+    rill__mail_answer *a = &r->mailing->answer;
+    a->number = number;
+    a->checks = r->voids;
+    return !(r->voids && (r->now->task.flags & RILL__FLAG_VOID)) &&
+           ops(r)->answer(r->mailing->mail, a);
 }
 
 /* The device has what it needs to end the step, whatever came of the call. */
 static rill_status answer(rill_reducer *r, uint32_t number, rill_status status) {
-    rill__mailing *m = r->mailing;
-    rill__mail_answer *a = &m->answer, nothing = {.nan = true, .own = RILL__OWN_BACK};
-    bool gone = status != RILL_OK && r->comm->engine.peers.revoked;
-    bool voided = false;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
-    if (status == RILL_OK) voided = is_void(r);
-    if (status == RILL_OK && !voided) status = rill__reducer_reserve_mailed(r);
-    nothing.undo = voided || gone;
-    if (status != RILL_OK || voided) a = &nothing;
-    a->number = number;
-    if (gone) { /* the gradient is the user's again: this rank cannot complete the step later */
-        r->moving.interrupted = r->moving.lacks = true;
-    }
-    if (status != RILL_OK || voided) rill__reducer_restore(r, !voided && !gone);
-    r->stats.voided = voided;
+    bool gone = status != RILL_OK && r->comm->engine.peers.revoked;
+    if (status == RILL_OK) status = rill__reducer_reserve_mailed(r);
+    r->stats.voided = status == RILL_OK && !deliver(r, number);
+    if (status == RILL_OK && !r->stats.voided) return RILL_OK;
+    bool voided = status == RILL_OK;
+    rill__mail_answer nothing = {.number = number,
+                                 .nan = true,
+                                 .own = RILL__OWN_BACK,
+                                 .undo = voided || gone};
+    /* The gradient is the user's again: this rank cannot complete the step later. */
+    if (gone) r->moving.interrupted = r->moving.lacks = true;
+    rill__reducer_restore(r, !voided && !gone);
     r->voided_total += voided;
-    ops(r)->answer(m->mail, a);
+    ops(r)->answer(r->mailing->mail, &nothing);
     return status;
 }
 

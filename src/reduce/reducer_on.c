@@ -381,7 +381,7 @@ static bool mail(const char *call, rill_reducer *r, rill__on_step *step, rill__m
                  void *stream) {
     if (how == RILL__NO_MAIL || step->failed != RILL_OK) return false;
     settle(r->on, how);
-    return rill__reducer_post(r, call, step, stream) == RILL_OK;
+    return rill__reducer_post(r, call, step, how, stream) == RILL_OK;
 }
 
 static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,

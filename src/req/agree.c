@@ -49,7 +49,7 @@ static void merge(rill__task *task, rill__agree *a, const rill__message *m, bool
     a->args_min = rill__min_u64(a->args_min, words[0]);
     a->args_max = rill__max_u64(a->args_max, words[1]);
     task->nnz_sum = m->header.nnz_sum + (replace ? 0 : task->nnz_sum);
-    task->nnz_max = rill__max_u64(task->nnz_max, m->header.nnz_max);
+    task->nnz_max = rill__most_of(task->nnz_max, m->header.nnz_max);
     for (uint64_t i = 0; i < a->n; i++) {
         uint64_t word;
         memcpy(&word, m->payload + (ARGS + i) * sizeof word, sizeof word);

@@ -100,12 +100,23 @@ typedef struct rill__header {
     union {
         struct {              /* of the ranks that this message speaks for: */
             uint64_t nnz_sum; /* their entries, */
-            uint64_t nnz_max; /* and the most of one rank */
+            uint64_t nnz_max; /* and the most of one rank (rill__most_of) */
         };
         uint64_t word[2];
     };
     uint64_t fill; /* bits of what an absent entry stands for */
 } rill__header;
+
+/* nnz_max has three fields: entries, and above them two of 12 bits for what the planner asks of all
+ * ranks (plan/learn.h). Of each the largest counts. */
+enum { RILL__ENTRIES_BITS = 40 };
+#define RILL__ENTRIES ((UINT64_C(1) << RILL__ENTRIES_BITS) - 1)
+static inline uint64_t rill__most_of(uint64_t a, uint64_t b) {
+    const uint64_t low = UINT64_C(0xfff) << RILL__ENTRIES_BITS, high = low << 12;
+    uint64_t entries = rill__max_u64(a & RILL__ENTRIES, b & RILL__ENTRIES);
+    if ((a | b) <= RILL__ENTRIES) return entries;
+    return entries | rill__max_u64(a & low, b & low) | rill__max_u64(a & high, b & high);
+}
 
 /* What the receiver is waiting for; a difference is RILL_ERR_MISMATCH. */
 typedef struct rill__expect {

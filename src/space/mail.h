@@ -72,6 +72,7 @@ typedef struct rill__mail_answer {
     bool inside;            /* of the parts: pairs whose index is in the result */
     rill__mail_part result; /* is divided by */
     double divisor;
+    bool checks;                  /* that the quotients are finite */
     const rill__mail_part *parts; /* are added to the residual, one after the other */
     int n_parts;
 } rill__mail_answer;
@@ -94,7 +95,8 @@ typedef struct rill__space_mail {
     bool (*arrived)(const rill__mail *, uint32_t number);
     rill__mailed (*read)(const rill__mail *); /* the step that arrived */
     bool (*fits)(const rill__mail *, const rill__mail_answer *);
-    void (*answer)(rill__mail *, const rill__mail_answer *); /* fits */
+    /* It fits. False: the result is not finite, and there is no answer yet. */
+    bool (*answer)(rill__mail *, const rill__mail_answer *);
     bool (*over)(const rill__mail *, uint32_t number);
 } rill__space_mail;
 

@@ -112,6 +112,7 @@ rill_status rill__space_copy(const rill__space *to_space, void *to, const rill__
 rill_status rill__cuda_find(const char *call, int device, const rill__space **out);
 rill_status rill__cuda_open(const char *call, int device, const rill__space **out);
 void rill__cuda_close(const rill__space *);
+rill_status rill__cuda_describe(const char *call, int device, char *text, size_t size);
 
 /* ---- host code, where entries can be touched (host_pairs.c) ---------------------------------- */
 

@@ -410,3 +410,16 @@ void rill__cuda_close(const rill__space *s) {
     rill__cuda *c = rill__cuda_of(s);
     if (!c->shared) destroy(c);
 }
+
+rill_status rill__cuda_describe(const char *call, int device, char *text, size_t size) {
+    rill__cuda_device d;
+    pthread_mutex_lock(&library_lock);
+    rill_status status = find_device(call, &device);
+    int error = status == RILL_OK ? library->device_info(device, &d) : 0;
+    if (error) status = rill__fail(RILL_ERR_IO, "%s: CUDA: %s", call, library->error_text(error));
+    pthread_mutex_unlock(&library_lock);
+    if (status == RILL_OK)
+        snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB", d.name,
+                 d.major, d.minor, d.multiprocessors, (double)d.memory / 0x1p30);
+    return status;
+}

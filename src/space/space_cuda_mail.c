@@ -245,20 +245,25 @@ static uint64_t put(rill__mail *m, size_t *used, const void *from, size_t bytes)
     return at;
 }
 
-static void put_result(rill__mail *m, size_t *used, const rill__mail_answer *a,
+static bool put_result(rill__mail *m, size_t *used, const rill__mail_answer *a,
                        rill__cuda_reply *r) {
     const rill__mail_part *p = &a->result;
+    bool as_it_is = a->divisor == 1 && !a->checks;
     size_t values = m->size * (size_t)p->n;
     r->dense = p->dense;
     r->n = p->n;
     if (!p->dense) r->idx = put(m, used, p->idx, 4 * (size_t)p->n);
-    r->val = put(m, used, a->divisor == 1 ? p->val : NULL, values);
-    if (a->divisor != 1 && p->n)
-        rill__dense_divide(rill__host(), m->rooms.type, m->inbox + r->val, p->val, a->divisor,
-                           p->n);
+    r->val = put(m, used, as_it_is ? p->val : NULL, values);
+    void *into = m->inbox + r->val;
+    if (as_it_is || !p->n) return true;
+    if (a->checks)
+        return rill__dense_divide_finite(rill__host(), m->rooms.type, into, p->val, a->divisor,
+                                         p->n);
+    rill__dense_divide(rill__host(), m->rooms.type, into, p->val, a->divisor, p->n);
+    return true;
 }
 
-static void answer(rill__mail *m, const rill__mail_answer *a) {
+static bool answer(rill__mail *m, const rill__mail_answer *a) {
     rill__cuda_reply r = {.nan = a->nan, .undo = a->undo, .inside = a->inside};
     size_t used = lined((size_t)a->n_parts * sizeof(rill__cuda_part));
     rill__cuda_part *list = (rill__cuda_part *)(void *)m->inbox;
@@ -266,7 +271,7 @@ static void answer(rill__mail *m, const rill__mail_answer *a) {
             : a->own == RILL__OWN_OUTSIDE ? RILL__CUDA_OWN_OUTSIDE
                                           : RILL__CUDA_OWN_NONE;
     if (a->nan) rill__value_store(m->rooms.type, &r.bits, (double)__builtin_nanf(""));
-    else put_result(m, &used, a, &r);
+    else if (!put_result(m, &used, a, &r)) return false;
     r.parts = (uint32_t)a->n_parts;
     for (int i = 0; i < a->n_parts; i++) {
         const rill__mail_part *p = &a->parts[i];
@@ -276,6 +281,7 @@ static void answer(rill__mail *m, const rill__mail_answer *a) {
     }
     m->letter->reply = r;
     set_flag(m, a->number);
+    return true;
 }
 
 const rill__space_mail rill__cuda_mail_ops = {.open = open_mail,

@@ -66,6 +66,7 @@ bool rill__mpi_threads(void) {
 static rill_status begin(const char *call, MPI_Comm parent, rill_comm **comm) {
     rill_config config = RILL_CONFIG_INIT;
     config.check = config.progress_thread = 0;
+    config.learn = "off";
     RILL_TRY_DATA(check(call, parent));
     return rill_comm_create(parent, &config, comm);
 }

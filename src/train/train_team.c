@@ -29,6 +29,7 @@ rill_status rill__team_sum(rill__team *t, rill_status mine, double *values, int 
 rill_status rill__team_comm(rill__team *t) {
     rill_config config = RILL_CONFIG_INIT;
     config.check = 0;
+    config.learn = "off"; /* the same command gives the same bits */
     if (t->comm) return rill_comm_forget(t->comm);
     return rill__team_another(t, &config, &t->comm);
 }

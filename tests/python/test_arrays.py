@@ -115,8 +115,12 @@ def test_examples_of_docstrings():
     for info in pkgutil.walk_packages(rill.__path__, "rill."):
         if info.name == "rill.__main__":
             continue
-        names = {"rill": rill, "np": np}
-        result = doctest.testmod(importlib.import_module(info.name), extraglobs=names)
+        try:
+            module = importlib.import_module(info.name)
+        except ModuleNotFoundError as error:  # of a package that only this module needs
+            assert not (error.name or "").startswith("rill"), error
+            continue
+        result = doctest.testmod(module, extraglobs={"rill": rill, "np": np})
         assert result.failed == 0, info.name
         ran += result.attempted
     assert ran >= 10  # not that nothing is found

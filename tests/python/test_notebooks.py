@@ -1,5 +1,5 @@
-"""The notebooks run on one process, without MPI: in a kernel where nbclient is installed, else their
-cells one after the other."""
+"""The notebooks run on one process, without MPI: in a kernel where nbclient is installed, else
+their cells one after the other."""
 
 import json
 import os

@@ -35,5 +35,20 @@ has "$tmp/out" entropy excess "encode G/s" "decode G/s" bitpack elias_fano bitma
 keys group kernel from elements goals coded_bytes isa commit
 all_correct "$tmp/json"
 
+emulated=$(dirname "$RILL")/../tests/cuda/librill_cuda_emulated.so
+if [[ -f $emulated ]]; then
+    run 0 env RILL_CUDA_LIBRARY="$emulated" "$RILL" bench kernels --memory cuda --dim 5000 \
+        --reps 1 --json "$tmp/json"
+    has "$tmp/out" "emulated on the host" "fused topk"
+    [[ $(grep -c '"correct":true' "$tmp/json") == 10 ]] || fail "not all are as on the host"
+fi
+run 1 env RILL_CUDA_LIBRARY=no-such.so "$RILL" bench kernels --memory cuda
+has "$tmp/err" "no-such.so could not be loaded"
+run 2 "$RILL" bench kernels --memory disk
+has "$tmp/err" "--memory: unknown 'disk' (host, cuda)"
+run 2 "$RILL" bench kernels --dim 5000
+has "$tmp/err" "--dim: only with --memory cuda"
+run 2 "$RILL" bench kernels --memory cuda --group sums
+has "$tmp/err" "--group: not with --memory cuda"
 run 2 "$RILL" bench kernels --group nonsense
 has "$tmp/err" "--group: unknown 'nonsense' (sums, select, codecs, all)"

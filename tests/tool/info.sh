@@ -10,6 +10,15 @@ for name in dense recursive_double split_allgather dsar ring allgather hier raw 
     newton; do
     grep -qE "^  $name +[A-Za-z]" "$tmp/out" || fail "no $name with a description"
 done
+run 0 env RILL_CUDA_LIBRARY=no-such.so "$RILL" info
+has "$tmp/out" "CUDA devices       none (memory is RILL_CUDA, and no-such.so could not be loaded"
+emulated=$(dirname "$RILL")/../tests/cuda/librill_cuda_emulated.so
+if [[ -f $emulated ]]; then
+    run 0 env RILL_CUDA_LIBRARY="$emulated" "$RILL" info
+    has "$tmp/out" "CUDA devices       emulated on the host, compute capability 0.0, 2 multi"
+    run 0 env RILL_CUDA_LIBRARY="$emulated" "$RILL" info --json
+    has "$tmp/out" '"emulated on the host'
+fi
 run 0 env RILL_ALGORITHM=ring "$RILL" info
 has "$tmp/out" "[now: ring]"
 
@@ -19,7 +28,7 @@ has "$tmp/out" "Set by rill_options, rill_reducer_options, MPI_Info rill_algorit
 run 2 "$RILL" info --settings --json
 
 run 0 "$RILL" info --json
-has "$tmp/out" '"version"' '"allreduce"' '"codecs"' '"isa"'
+has "$tmp/out" '"version"' '"allreduce"' '"codecs"' '"isa"' '"devices"'
 if command -v python3 >/dev/null; then
     python3 -c 'import json, sys
 info = json.load(open(sys.argv[1]))

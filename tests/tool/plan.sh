@@ -2,7 +2,7 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 unset RILL_PROFILE
-export XDG_CONFIG_HOME=$tmp/config
+export XDG_CONFIG_HOME=$tmp/config XDG_CACHE_HOME=$tmp/cache
 
 run 0 "$RILL" plan --ranks 8 --dim 2^24 --density 0.781% --rate 1gbit
 has "$tmp/out" "allreduce of 131,030 of 16,777,216 f32" dense recursive_double elias_fano "what 'auto' takes"
@@ -54,3 +54,29 @@ run 1 "$RILL" bench --ranks 2 --dim 2^12 --algorithm auto --reps 3
 has "$tmp/err" "config/rill/profile:1: this is not a profile"
 run 2 "$RILL" tune --ranks 1
 run 2 "$RILL" tune --seconds 0
+
+# What calls have shown is kept, shown and forgotten.
+rm "$tmp/config/rill/profile"
+run 1 "$RILL" plan --learned
+has "$tmp/err" "nothing has been learned with link mpi" "cache/rill"
+some=(--ranks 2 --density 1% --quiet)
+run 0 "$RILL" bench "${some[@]}" --dim 2^12,2^16 --algorithm auto,ring,dense --reps 20
+run 0 "$RILL" plan --learned
+has "$tmp/out" "Learned on 2 ranks, 1 host" latency mpi_byte "on 2 ranks, 1 host" "'auto' takes"
+run 0 "$RILL" plan --learned --json --dim 2^16
+python3 -c 'import json, sys
+plan = json.load(open(sys.argv[1]))
+learned = plan["learned"]
+assert plan["ranks"] == 2 and plan["hosts"] == 1 and learned["points"] >= 2, plan
+constants = learned["constants"]
+assert len(constants) == 18 and all(v > 0 for v in constants.values()), plan' "$tmp/out" ||
+    fail "the JSON is not as expected"
+run 2 "$RILL" plan --learned --profile none
+run 1 "$RILL" plan --learned --link local
+for file in "$tmp"/cache/rill/learned-mpi-1-*; do echo "nonsense" >"$file"; done
+run 1 "$RILL" plan --learned
+has "$tmp/err" "nothing that was learned"
+run 0 "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 5
+run 0 env RILL_LEARN=off "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 3
+run 1 env RILL_LEARN=maybe "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 3
+has "$tmp/err" "maybe"

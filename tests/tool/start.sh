@@ -23,6 +23,17 @@ for link in ucx local; do
     has "$tmp/err" "incorrect"
 done
 run 0 "$RILL" bench reducer --link local --dim 2000 --steps 2 --algorithm oktopk --quiet
+run 2 "$RILL" bench reducer --memory disk
+has "$tmp/err" "--memory: 'disk' is not one"
+run 1 env RILL_CUDA_LIBRARY=no-such.so "$RILL" bench reducer --link local --memory cuda
+has "$tmp/err" "bench reducer: --memory cuda: rank 0: " "no-such.so could not be loaded"
+emulated=$(dirname "$RILL")/../tests/cuda/librill_cuda_emulated.so
+if [[ -f $emulated ]]; then
+    run 0 env RILL_CUDA_LIBRARY="$emulated" "$RILL" bench reducer --link local --memory cuda \
+        --dim 2000 --steps 2 --algorithm oktopk,dense --json "$tmp/cuda.json"
+    [[ $(grep -c '"memory":"cuda"' "$tmp/cuda.json") == 4 ]] || fail "the records name no memory"
+    [[ $(grep -c '"correct":true' "$tmp/cuda.json") == 4 ]] || fail "something was lost"
+fi
 run 0 "$RILL" bench overlap --link local --dim 2000 --reps 2 --progress poll --quiet
 run 2 "$RILL" bench --link local --hostfile x
 run 2 "$RILL" bench --link tcp

@@ -103,6 +103,7 @@ static void run_schedule(uint64_t seed, uint64_t number, int most_ranks, bool ve
         fprintf(stderr, "no world: %s\n", rill_last_error());
         exit(2);
     }
+    setenv("RILL_LEARN", number % 2 ? "on" : "off", 1);
     under_way = &x;
     memset(watches, 0, sizeof watches);
     refused = (refusal){.world = x.world,

@@ -43,18 +43,25 @@ def tensor_of(array: Any, kind: Type) -> torch.Tensor:
 
 def _flat(indices: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Row-order numbers of index columns."""
-    flat = torch.zeros(indices.shape[1], dtype=torch.int64)
-    for i, extent in enumerate(shape):
+    if not shape:
+        return torch.zeros(indices.shape[1], dtype=torch.int64)
+    flat = indices[0]  # as it is where there is one dimension
+    for i, extent in enumerate(shape[1:], 1):
         flat = flat * extent + indices[i]
     return flat
 
 
 def _unflat(flat: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    if not shape:
+        return flat.new_empty((0, flat.numel()))
+    if len(shape) == 1:
+        return flat.unsqueeze(0)
     rows = []
-    for extent in reversed(shape):
-        rows.append(flat % max(extent, 1))
-        flat = torch.div(flat, max(extent, 1), rounding_mode="floor")
-    return torch.stack(rows[::-1]) if rows else flat.new_empty((0, flat.numel()))
+    for extent in reversed(shape[1:]):  # divisions take most of the time
+        above = torch.div(flat, max(extent, 1), rounding_mode="floor")
+        rows.append(flat - above * max(extent, 1))
+        flat = above
+    return torch.stack([flat, *rows[::-1]])
 
 
 def to_stream(tensor: torch.Tensor) -> Stream:

@@ -164,7 +164,7 @@ static rill_status step_scattering(rill__run *run, rill__dense_sum *x) {
         x->parts[received.place] = elements(run, x, &received.message, range(x, x->group.me));
         if (!x->parts[received.place]) continue;
         x->heard.nnz_sum += received.message.header.nnz_sum;
-        x->heard.nnz_max = rill__max_u64(x->heard.nnz_max, received.message.header.nnz_max);
+        x->heard.nnz_max = rill__most_of(x->heard.nnz_max, received.message.header.nnz_max);
     }
     rill__run_count(run, &x->heard); /* now that all messages of this rank alone have left */
     sum_parts(run, x);

@@ -109,7 +109,7 @@ static void take(rill__run *run, rill__split *s, const rill__received *received)
     if (run->problem->partition != RILL__BALANCED) {
         const rill__header *h = &received->message.header;
         s->heard.nnz_sum += h->nnz_sum;
-        s->heard.nnz_max = rill__max_u64(s->heard.nnz_max, h->nnz_max);
+        s->heard.nnz_max = rill__most_of(s->heard.nnz_max, h->nnz_max);
     }
     rill__part part = rill__run_part(run, &received->message);
     if (part.first == own->first && part.range == own->range) s->parts[received->place] = part;

@@ -1,0 +1,175 @@
+/* Idea. Least squares of the logarithms of model to measured, as in fit.c, one sample at a time: an
+ * extended Kalman filter in its information form. A new sample adds what it says of each direction
+ * of the constants' logarithms; what is known falls back to what was known at the start by a share
+ * with each sample, so that old samples are forgotten, and directions that no sample speaks of do
+ * not run away. Samples that are far off count less (Huber).
+ *
+ * A model stays a model: beside it each measured call is a place, and the points of the profile are
+ * what the places' times are against the model. They are made anew when constants change.
+ *
+ * Cost. 17 estimates for the derivatives and one for each place: some ten microseconds. So small
+ * calls are taken together (learn_calls.c). */
+#include "plan/learn.h"
+
+#include <math.h>
+#include <string.h>
+
+#define NOISE 0.2    /* of a sample: what the model does not know, and the machine's */
+#define FORGET 0.02  /* of what is known, with each sample */
+#define OUTLIER 0.3  /* logarithm from which on a sample counts less */
+#define STEP 0.01    /* of the differences */
+#define FARTHEST 4.6 /* logarithm of a constant against its start: a factor of 100 */
+#define NEWS 0.02    /* logarithm from which on choices are looked at again */
+#define SHORTER 0.7  /* share of a sample in the time of its place, */
+#define LONGER 0.2   /* and of one that took longer: others may have been on the processors */
+#define FAR_OFF 6    /* logarithm of measured to model that a file may have */
+enum { F = RILL__FITTED };
+
+/* A factor of e is likely, or of 1.35 where the start was learned. */
+static double known_at_start(const rill__learner *l) {
+    double sigma = l->from_cache ? 0.3 : 1;
+    return 1 / (sigma * sigma);
+}
+
+static void clear(rill__learner *l) {
+    l->profile = l->start;
+    l->profile.learned = true;
+    memset(l->information, 0, sizeof l->information);
+    for (int i = 0; i < F; i++)
+        l->information[i][i] = known_at_start(l);
+    l->places = 0;
+    l->samples = 0;
+    l->seconds = l->tried = 0;
+    l->pending.there = false;
+    l->version++;
+}
+
+void rill__learner_start(rill__learner *l, const rill__profile *start, bool from_cache) {
+    memset(l, 0, sizeof *l);
+    l->start = *start;
+    l->from_cache = from_cache;
+    clear(l);
+}
+
+void rill__learner_restart(rill__learner *l) { clear(l); }
+
+/* ---- constants ------------------------------------------------------------------------------- */
+
+/* Derivatives of the logarithm of the model. */
+static bool slopes(const rill__learner *l, const rill__sample *s, double model, double h[F]) {
+    for (int i = 0; i < F; i++) {
+        rill__constants other = l->profile.constants;
+        *rill__constant_at(&other, i) *= 1 + STEP;
+        h[i] = log(rill__fit_time(s, &other) / model) / STEP;
+        if (!isfinite(h[i])) return false;
+    }
+    return true;
+}
+
+static void move(rill__learner *l, const double by[F], double *most) {
+    for (int i = 0; i < F; i++) {
+        rill__constants *c = &l->profile.constants;
+        double *value = rill__constant_at(c, i), start = *rill__constant_at(&l->start.constants, i);
+        double step = fmax(-1, fmin(1, by[i]));
+        double from = log(*value / start);
+        double to = fmax(-FARTHEST, fmin(FARTHEST, from + step));
+        if (!isfinite(to)) continue;
+        *value = start * exp(to);
+        *most = fmax(*most, fabs(to - from));
+    }
+}
+
+static void follow(rill__learner *l, const rill__sample *s, double model, double *most) {
+    double h[F], by[F], a[F][F], error = log(s->seconds / model);
+    if (!slopes(l, s, model, h)) return;
+    double weight = fabs(error) <= OUTLIER ? 1 : OUTLIER / fabs(error);
+    weight /= NOISE * NOISE;
+    for (int i = 0; i < F; i++) {
+        for (int j = 0; j < F; j++) {
+            double start = i == j ? known_at_start(l) : 0;
+            double *known = &l->information[i][j];
+            *known += FORGET * (start - *known) + weight * h[i] * h[j];
+            a[i][j] = *known;
+        }
+        by[i] = weight * h[i] * error;
+    }
+    rill__fit_solve(a, by);
+    move(l, by, most);
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static bool is_near(double a, double b) { return a < b * 1.2 + 1 && b < a * 1.2 + 1; }
+
+static bool is_at(const rill__learned *at, const rill__sample *s) {
+    const rill__problem *p = &at->sample.problem, *q = &s->problem;
+    return at->sample.algorithm == s->algorithm && p->collective == q->collective &&
+           p->dim == q->dim && p->type == q->type && p->codec == q->codec &&
+           p->value_bits == q->value_bits && p->partition == q->partition &&
+           is_near(p->nnz, q->nnz);
+}
+
+/* The place of the sample; of those that are full the one that was longest without one. */
+static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
+    rill__learned *oldest = &l->place[0];
+    for (int i = 0; i < l->places; i++) {
+        rill__learned *at = &l->place[i];
+        if (is_at(at, s)) return at;
+        if (at->last < oldest->last) oldest = at;
+    }
+    if (l->places < RILL__LEARN_PLACES) oldest = &l->place[l->places++];
+    oldest->times = 0;
+    return oldest;
+}
+
+static void remember(rill__learner *l, const rill__sample *s, double *most) {
+    rill__learned *at = place_of(l, s);
+    double share = at->times && s->seconds > at->sample.seconds ? LONGER : SHORTER;
+    double seconds = s->seconds;
+    if (at->times) {
+        double news = share * log(s->seconds / at->sample.seconds);
+        seconds = at->sample.seconds * exp(news);
+        *most = fmax(*most, fabs(news));
+    } else {
+        *most = 1;
+    }
+    at->sample = *s;
+    at->sample.seconds = seconds;
+    at->times++;
+    at->last = l->samples;
+}
+
+static rill__point point_of(const rill__profile *profile, const rill__sample *s) {
+    double ratio = log(s->seconds / rill__fit_time(s, &profile->constants));
+    if (!isfinite(ratio)) ratio = 0;
+    return rill__profile_point(s->algorithm, &s->problem, fmax(-FAR_OFF, fmin(FAR_OFF, ratio)));
+}
+
+/* Places, then what the start knew and no place does. */
+static void renew_points(rill__learner *l) {
+    rill__profile *to = &l->profile;
+    to->points = 0;
+    for (int i = 0; i < l->places; i++) {
+        const rill__sample *s = &l->place[i].sample;
+        if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0) continue;
+        to->point[to->points++] = point_of(to, s);
+    }
+    int own = to->points;
+    for (int i = 0; i < l->start.points && to->points < RILL__POINTS; i++) {
+        const rill__point *old = &l->start.point[i];
+        int j = 0;
+        while (j < own && !rill__points_near(&to->point[j], old))
+            j++;
+        if (j == own) to->point[to->points++] = *old;
+    }
+}
+
+void rill__learn(rill__learner *l, const rill__sample *s) {
+    double most = 0, model = rill__fit_time(s, &l->profile.constants);
+    if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(model > 0 && isfinite(model))) return;
+    l->samples++;
+    follow(l, s, model, &most);
+    remember(l, s, &most);
+    renew_points(l);
+    if (most > NEWS) l->version++;
+}
