@@ -17,8 +17,10 @@
 
 /* Unless the user says otherwise. Bytes from which messages wait for their receiver: shorter ones
  * are copied twice, in the cache, which is faster than a call of the kernel (bench/link). Places of
- * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. */
-enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4 };
+ * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. Bytes
+ * of a place of the queue itself: what fits is written once, and short messages do (RILL__SHORT,
+ * and what UCX writes before them). */
+enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4, PLACE = 1088 };
 
 /* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
  * something comes; milliseconds of that, should UCX not say so. */
@@ -83,17 +85,25 @@ static ucs_status_t set_long(own_link *own, ucp_config_t *config) {
     return UCS_OK;
 }
 
+/* Of queues in shared memory. A help where there is such a setting, and no need. */
+static void set_queue(ucp_config_t *config, const char *name, int number) {
+    static const char *const kinds[] = {"MM", "POSIX", "SYSV", "XPMEM"};
+    char text[64], value[32];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(text, sizeof text, "UCX_%s_%s", kinds[i], name);
+        if (getenv(text)) return;
+    }
+    snprintf(text, sizeof text, "MM_%s", name);
+    snprintf(value, sizeof value, "%d", number);
+    ucp_config_modify(config, text, value);
+}
+
 static ucs_status_t set_places(const own_link *own, ucp_config_t *config) {
-    static const char *const names[] = {"UCX_MM_FIFO_SIZE", "UCX_POSIX_FIFO_SIZE",
-                                        "UCX_SYSV_FIFO_SIZE", "UCX_XPMEM_FIFO_SIZE"};
-    char value[32];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i])) return UCS_OK;
     int places = LEAST_PLACES;
     while (places < MOST_PLACES && places < PLACES_OF_RANK * own->link.ranks)
         places *= 2;
-    snprintf(value, sizeof value, "%d", places);
-    ucp_config_modify(config, "MM_FIFO_SIZE", value); /* a help where there is such a setting */
+    set_queue(config, "FIFO_SIZE", places);
+    set_queue(config, "FIFO_ELEM_SIZE", PLACE);
     return UCS_OK;
 }
 

@@ -37,9 +37,10 @@ for ((i = 0; i < HOSTS; i++)); do
     ip -n h$i link set eth0 up
 done
 pids=()
+export WORLD_SIZE=$HOSTS RILL_RENDEZVOUS=10.77.0.1:7800 UCX_NET_DEVICES=eth0
 for ((i = 0; i < HOSTS; i++)); do
-    RANK=$i WORLD_SIZE=$HOSTS RILL_RENDEZVOUS=10.77.0.1:7800 UCX_NET_DEVICES=eth0 "$root/lab/enter" \
-        h$i exec "$python" "$root/tests/tool/hosts_deaths.py" >"$tmp/log.$i" 2>&1 &
+    RANK=$i "$root/lab/enter" h$i exec "$python" "$root/tests/tool/hosts_deaths.py" \
+        >"$tmp/log.$i" 2>&1 &
     pids+=($!)
 done
 

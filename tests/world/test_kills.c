@@ -23,10 +23,11 @@ enum { RANKS = 8, STEPS = 40, DIM = 4000, LIMIT_S = 120, SKIPPED = 77 };
 
 /* What a process leaves for the one that looks at it. */
 typedef struct seat {
-    atomic_int step;  /* that it is in */
-    atomic_int state; /* 0: on its way; 1: it came to the end; 2: it was told to stay out */
-    double told;      /* when its first call failed */
-    double went_on;   /* when it had a reducer on a communicator of survivors */
+    atomic_int step;     /* that it is in */
+    atomic_int recovers; /* it knows of a death, and shrinks */
+    atomic_int state;    /* 0: on its way; 1: it came to the end; 2: it was told to stay out */
+    double told;         /* when its first call failed */
+    double went_on;      /* when it had a reducer on a communicator of survivors */
     uint64_t bits[STEPS];
     uint64_t mask[STEPS]; /* how many took part */
     int voids, late, shrinks;
@@ -44,7 +45,7 @@ typedef struct table {
 typedef struct plan {
     uint64_t seed;
     int ranks, victims, victim[2], at[2], wait_us[2];
-    bool stops;
+    bool stops, in_shrink; /* the second one dies while it shrinks after the first */
     const char *algorithm;
 } plan;
 
@@ -126,6 +127,7 @@ static void check_void(runner *x) {
 static bool recover(runner *x) {
     seat *s = x->s;
     if (s->told == 0) s->told = now_s();
+    atomic_store(&s->recovers, 1);
     for (;;) {
         rill_comm *next = NULL;
         rill_status status = rill_comm_shrink(x->comm, &next);
@@ -240,7 +242,7 @@ static void live(int rank) {
 /* ---- who looks on ---------------------------------------------------------------------------- */
 
 static struct {
-    long runs, killed, stopped, voids, late, wrong, skipped;
+    long runs, killed, stopped, in_shrink, first, voids, late, wrong, skipped;
     double slowest_told, slowest;
 } totals;
 
@@ -261,6 +263,8 @@ static void plan_make(uint64_t seed, uint64_t number, int most) {
         p.wait_us[i] = (int)rng_below(&r, 2000);
     }
     if (rng_below(&r, 2)) p.at[1] = p.at[0]; /* at once */
+    p.in_shrink = p.victims > 1 && rng_below(&r, 2);
+    if (p.in_shrink) p.wait_us[1] /= 8;
 }
 
 static void table_make(void) {
@@ -288,8 +292,12 @@ static void strike(const pid_t *pids, double *struck) {
     for (int i = 0; i < p.victims; i++) {
         seat *s = &t->seat[p.victim[i]];
         double until = now_s() + LIMIT_S / 2.0;
-        while (atomic_load(&s->step) < p.at[i] && !atomic_load(&s->state) && now_s() < until)
-            usleep(50);
+        bool shrinks = i == 1 && p.in_shrink;
+        while (!atomic_load(&s->state) && now_s() < until &&
+               (shrinks ? !atomic_load(&s->recovers) : atomic_load(&s->step) < p.at[i]))
+            usleep(shrinks ? 10 : 50);
+        totals.in_shrink += shrinks && atomic_load(&s->recovers);
+        totals.first += p.victim[i] == 0;
         usleep((useconds_t)p.wait_us[i]);
         *struck = now_s();
         kill(pids[p.victim[i]], p.stops ? SIGSTOP : SIGKILL);
@@ -408,10 +416,11 @@ int main(int argc, char **argv) {
         printf("test_kills: skipped: built without UCX\n");
         return SKIPPED;
     }
-    printf(
-        "%ld runs (seed %llu): %ld killed, %ld stopped; %ld steps void, %ld completed late; after "
-        "%.3f s all knew, after %.3f s all had gone on; %ld wrong\n",
-        totals.runs, (unsigned long long)seed, totals.killed, totals.stopped, totals.voids,
-        totals.late, totals.slowest_told, totals.slowest, totals.wrong);
+    printf("%ld runs (seed %llu): %ld killed (%ld in a shrink, %ld times rank 0), %ld stopped; %ld "
+           "steps void, %ld completed late; after "
+           "%.3f s all knew, after %.3f s all had gone on; %ld wrong\n",
+           totals.runs, (unsigned long long)seed, totals.killed, totals.in_shrink, totals.first,
+           totals.stopped, totals.voids, totals.late, totals.slowest_told, totals.slowest,
+           totals.wrong);
     return totals.wrong != 0;
 }
