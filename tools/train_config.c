@@ -374,6 +374,8 @@ enum { MOST_FILES = 4096 };
 /* Patterns that no shell has seen are files, too. They live as long as the process. */
 static int take_files(train_config *c, const char *const *words, int n) {
     static glob_t found;
+    globfree(&found); /* of a command line before: the fuzzer reads many */
+    found = (glob_t){0};
     for (int i = 0; i < n; i++) {
         char name[2 * 4096];
         size_t at = 0;

@@ -43,7 +43,8 @@ def drive(options):
         ranks = 1 if method == "dense" else options.ranks
         command = [str(ROOT / "scripts/mpirun-test"), str(ranks), sys.executable, __file__]
         command += ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
-        for name in ("steps", "rows", "lr", "beta2", "dropout", "density", "warmup", "seed", "data"):
+        passed = "steps rows lr beta2 masking dropout density warmup seed data"
+        for name in passed.split():
             command += [f"--{name}", str(getattr(options, name))]
         env = {"PYTHONPATH": f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}"}
         env["OMP_NUM_THREADS"] = "1"
@@ -155,10 +156,12 @@ class Run:
             self.optimizer, lambda step: rate(step, options)
         )
         if method != "dense":
-            self.model = DistributedDataParallel(self.bare, device_ids=[0], gradient_as_bucket_view=True)
+            self.model = DistributedDataParallel(
+                self.bare, device_ids=[0], gradient_as_bucket_view=True
+            )
             self.state = rill.torch.attach(
                 self.model, method, density=options.density, optimizer=self.optimizer,
-                warmup_steps=options.warmup,
+                warmup_steps=options.warmup, masking=bool(options.masking),
             )  # fmt: skip
 
     def rows(self, step):
@@ -235,7 +238,8 @@ def job(method, options):
         say(
             bench="gpt2", method=method, ranks=options.ranks, density=options.density,
             steps=points[-1][0], asked=options.steps, rows=options.rows, length=LENGTH,
-            parameters=sum(p.numel() for p in run.bare.parameters()), lr=options.lr, beta2=options.beta2,
+            parameters=sum(p.numel() for p in run.bare.parameters()), lr=options.lr,
+            beta2=options.beta2, masking=options.masking,
             dropout=options.dropout, warmup=options.warmup, seed=options.seed,
             loss=points[-1][1], best=min(p[1] for p in points),
             seconds=round(busy, 1), points=points, device=torch.cuda.get_device_name(),
@@ -254,9 +258,10 @@ def main():
     parser.add_argument("--rows", type=int, default=8, help="of a rank in a step")
     parser.add_argument("--lr", type=float, default=6e-4)
     parser.add_argument("--beta2", type=float, default=0.999, help="of AdamW")
+    parser.add_argument("--masking", type=int, default=1, help="of the reducers")
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--density", type=float, default=0.01)
-    parser.add_argument("--warmup", type=int, default=20, help="steps at each of four densities")
+    parser.add_argument("--warmup", type=int, default=100, help="steps at each of four densities")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--data", default=os.environ.get("RILL_DATA", "../shared/data"))

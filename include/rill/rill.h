@@ -189,9 +189,9 @@ typedef struct rill_config {
      */
     int minority;
     /* Whether the planner learns from what calls take, and starts from what the last job here has
-     * learned: "on", "off", "frozen" (it starts from that, and stays so), "auto" or NULL (on, unless
-     * there is a profile). "auto" algorithms of another run may be others then, and bits with them.
-     */
+     * learned: "on", "off", "frozen" (it starts from that, and stays so), "auto" or NULL (on,
+     * unless there is a profile). In another run "auto" may choose other algorithms then, which
+     * round otherwise. */
     const char *learn;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \

@@ -1,7 +1,7 @@
-/* What was learned, from job to job: one file for each set of hosts and kind of link, in the form of
- * a profile, in the user's folder for caches. Jobs may write at once: each writes a file of its own
- * that then takes the place of the old one (core/outfile.h), so that one of them wins as a whole.
- * A file that cannot be read is as good as none, and is replaced. */
+/* What was learned, from job to job: one file for each set of hosts and kind of link, in the form
+ * of a profile, in the user's folder for caches. Jobs may write at once: each writes a file of its
+ * own that then takes the place of the old one (core/outfile.h), so that one of them wins as a
+ * whole. A file that cannot be read is as good as none, and is replaced. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ bool rill__cache_read(const rill__machine *m, rill__profile *profile, char *why,
     return false;
 }
 
-/* Another communicator of the same ranks may have learned meanwhile: of other calls, or for longer. */
+/* Another communicator of the same ranks may have learned meanwhile: of other calls, or longer. */
 static void join(rill__profile *profile, rill__profile *other, uint64_t samples) {
     double share = (double)samples / ((double)samples + OTHERS);
     for (int i = 0; i < RILL__FITTED; i++) {

@@ -20,7 +20,8 @@
 #define STEP 0.01    /* of the differences */
 #define FARTHEST 4.6 /* logarithm of a constant against its start: a factor of 100 */
 #define NEWS 0.02    /* logarithm from which on choices are looked at again */
-#define LATELY 0.3   /* share of a sample in the time of its place */
+#define SHORTER 0.7  /* share of a sample in the time of its place, */
+#define LONGER 0.2   /* and of one that took longer: others may have been on the processors */
 #define FAR_OFF 6    /* logarithm of measured to model that a file may have */
 enum { F = RILL__FITTED };
 
@@ -123,7 +124,8 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
 
 static void remember(rill__learner *l, const rill__sample *s, double *most) {
     rill__learned *at = place_of(l, s);
-    double share = at->times ? fmax(LATELY, 1.0 / (at->times + 1)) : 1, seconds = s->seconds;
+    double share = at->times && s->seconds > at->sample.seconds ? LONGER : SHORTER;
+    double seconds = s->seconds;
     if (at->times) {
         double news = share * log(s->seconds / at->sample.seconds);
         seconds = at->sample.seconds * exp(news);

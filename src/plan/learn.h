@@ -1,10 +1,11 @@
 /* The planner learns while it runs: constants and points follow what blocking calls took.
  *
  * Each rank measures its calls. What it has measured of one travels with the next, in the fields
- * above the entries of nnz_max (req/message.h), of which the largest reach everybody: one grows with
- * the time, one falls, so that all know the shortest and the longest. Who comes early waits, who
- * comes late finds what others have sent. A rank that is late by less than the call takes gains what
- * another loses: the mean of both counts, unless they are far apart. A rank for which the call was not alone (another had not ended when it began) puts a veto there.
+ * above the entries of nnz_max (req/message.h), of which the largest reach everybody: one grows
+ * with the time, one falls, so that all know the shortest and the longest. Who comes early waits,
+ * who comes late finds what others have sent. A rank that is late by less than the call takes
+ * gains what another loses: the mean of both counts, unless they are far apart. A rank for which
+ * the call was not alone (another had not ended when it began) puts a veto there.
  *
  * Same constants everywhere. They change only when a call ends that no rank has vetoed. When it
  * began all calls before it were over on all ranks; calls that begin after it are not planned
@@ -117,7 +118,7 @@ void rill__cache_path(const rill__machine *, char *path, size_t size);
 /* Not collective. False: there is nothing of use; why has what is wrong with a file, or is empty.
  */
 bool rill__cache_read(const rill__machine *, rill__profile *, char *why, size_t size);
-/* What another communicator has left there counts for the less, the more samples this one has had. */
+/* What another communicator has left there counts for the less, the more samples this one had. */
 rill_status rill__cache_write(const rill__machine *, rill__profile *, uint64_t samples);
 
 #endif

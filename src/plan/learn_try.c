@@ -1,7 +1,8 @@
-/* What else a call could do. Constants that calls follow say most of the algorithms that calls take;
- * the others may be faster than they say. So a kind of calls tries those that could be: two calls
- * of each, of which the second is measured, since the first finds no memory of its own. What is tried
- * changes only at the end of a call that all ranks have agreed on, so all try the same. */
+/* What else a call could do. Constants that calls follow say most of the algorithms that calls
+ * take; the others may be faster than they say. So a kind of calls tries those that could be: three
+ * calls of each, of which the later ones are measured, since the first finds no memory of its own.
+ * What is tried changes only at the end of a call that all ranks have agreed on, so all try the
+ * same. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #define WORTH_A_TRY 2.0 /* times the best that an algorithm may be expected to take */
 #define SHARE 0.1       /* of the time of all calls that trials may take, */
 #define AT_FIRST 0.05   /* and these seconds */
-enum { TRY = 2, REST = 2, MOST_TRIALS = 16, MOST_WAITS = 16 };
+enum { TRY = 3, REST = 2, MOST_TRIALS = 16, MOST_WAITS = 16 };
 
 bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {

@@ -273,6 +273,45 @@ rill_status rill__smooth_product(rill__smooth *s, const float *vector, float *pr
     return complete(s, product, vector);
 }
 
+enum { MOST_SMALL = 256, PRODUCTS = 12 }; /* products: of conjugate gradients, saved by a matrix */
+
+bool rill__smooth_is_small(const rill__smooth *s) {
+    const rill__objective *o = s->objective;
+    const rill_data_view *d = &o->rows.data;
+    if (s->team->ranks > 1 || o->columns > 1 || o->n > MOST_SMALL) return false;
+    double matrix = 0, product = 0;
+    for (uint64_t i = 0; i < o->rows.n; i++) {
+        uint64_t row = rill__row_at(&o->rows, i);
+        double entries = (double)(d->row[row + 1] - d->row[row]) + (o->bias >= 0);
+        matrix += entries * entries / 2;
+        product += 2 * entries;
+    }
+    return matrix <= PRODUCTS * product;
+}
+
+void rill__smooth_hessian(const rill__smooth *s, double *hessian) {
+    const rill__objective *o = s->objective;
+    const rill_data_view *d = &o->rows.data;
+    uint64_t n = o->n, last = n - 1;
+    memset(hessian, 0, (size_t)(n * n) * sizeof *hessian);
+    for (uint64_t i = 0; i < o->rows.n; i++) {
+        uint64_t row = rill__row_at(&o->rows, i), end = d->row[row + 1];
+        double bend = s->curvature[i];
+        for (uint64_t e = d->row[row]; bend != 0 && e < end; e++) {
+            double by = bend * d->value[e], *into = hessian + d->index32[e] * n;
+            for (uint64_t f = e; f < end; f++)
+                into[d->index32[f]] += by * d->value[f];
+            if (o->bias >= 0) into[last] += by * o->bias;
+        }
+        if (o->bias >= 0) hessian[last * n + last] += bend * o->bias * o->bias;
+    }
+    for (uint64_t j = 0; j < n; j++) {
+        for (uint64_t k = j; k < n; k++)
+            hessian[j * n + k] *= (double)rill__factor(o, j) * rill__factor(o, k);
+        if (j < o->penalised) hessian[j * n + j] += o->l2;
+    }
+}
+
 void rill__smooth_look_along(rill__smooth *s, const float *direction) {
     const rill__objective *o = s->objective;
     smooth_work work = {.smooth = s};

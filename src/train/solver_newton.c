@@ -11,6 +11,7 @@
  * An intercept and columns that are not centred lie almost in line, which conjugate gradients hate.
  * So they are preconditioned as if dense columns were centred, which the intercept can make up for:
  * a shift before the diagonal is divided by, and its transpose after it.
+ * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of n per product.
  * Memory: 6 n floats, and the objective's. Cost of a step: about 5 to 30 passes over the rows.
@@ -23,6 +24,7 @@
 typedef struct newton_state {
     float *gradient, *direction, *residual, *product, *diagonal, *preconditioned;
     rill__smooth *function;
+    double *hessian;  /* n * n, and n more; NULL: it is large */
     rill_options how; /* vectors are summed */
     double enough;    /* conjugate gradients stop at a fall below this share of the mean */
 } newton_state;
@@ -39,7 +41,11 @@ static rill_status open_alone(rill__job *job) {
     s->how = (rill_options)RILL_OPTIONS_INIT;
     s->how.algorithm = job->options->algorithm;
     s->how.codec = job->options->codec;
-    return rill__smooth_open(job->objective, job->team, &s->how, &s->function);
+    RILL_TRY_DATA(rill__smooth_open(job->objective, job->team, &s->how, &s->function));
+    if (!rill__smooth_is_small(s->function)) return RILL_OK;
+    uint64_t weights = job->objective->n;
+    s->hessian = malloc((size_t)(weights * (weights + 1)) * sizeof *s->hessian);
+    return s->hessian ? RILL_OK : rill__data_memory("the solver");
 }
 
 static rill_status newton_open(rill__job *job) {
@@ -57,13 +63,15 @@ static void newton_close(rill__job *job) {
     free(s->diagonal);
     free(s->preconditioned);
     rill__smooth_close(&s->function);
+    free(s->hessian);
     free(s);
     job->state = NULL;
 }
 
 static uint64_t newton_bytes(const rill__job *job) {
     const newton_state *s = job->state;
-    return 6 * job->objective->n * sizeof(float) + rill__smooth_bytes(s->function);
+    uint64_t n = job->objective->n, small = s->hessian ? n * (n + 1) * sizeof(double) : 0;
+    return 6 * n * sizeof(float) + small + rill__smooth_bytes(s->function);
 }
 
 /* What the residual is divided by. Far from the true diagonal, as LIBLINEAR found best, but where
@@ -98,6 +106,39 @@ static double precondition(const rill__objective *o, const float *diagonal, cons
     for (uint64_t j = 0; j < o->n; j++)
         product += (double)r[j] * z[j];
     return product;
+}
+
+/* H d = -gradient by Cholesky's factors, upper ones. false: H is not positive. */
+static bool solve_small(newton_state *s, const rill__objective *o) {
+    uint64_t n = o->n;
+    double *h = s->hessian, *d = h + n * n;
+    rill__smooth_hessian(s->function, h);
+    for (uint64_t j = 0; j < n; j++) {
+        double *row = h + j * n, least = 1e-13 * row[j];
+        for (uint64_t k = 0; k < j; k++) {
+            const double *above = h + k * n;
+            double by = above[j];
+            for (uint64_t i = j; by != 0 && i < n; i++)
+                row[i] -= by * above[i];
+        }
+        if (!(row[j] > least)) return false;
+        double root = sqrt(row[j]);
+        for (uint64_t i = j; i < n; i++)
+            row[i] /= root;
+    }
+    for (uint64_t j = 0; j < n; j++) { /* the transpose, then itself */
+        d[j] = -s->gradient[j];
+        for (uint64_t k = 0; k < j; k++)
+            d[j] -= h[k * n + j] * d[k];
+        d[j] /= h[j * n + j];
+    }
+    for (uint64_t j = n; j-- > 0;) {
+        for (uint64_t k = j + 1; k < n; k++)
+            d[j] -= h[j * n + k] * d[k];
+        d[j] /= h[j * n + j];
+        s->direction[j] = (float)d[j];
+    }
+    return true;
 }
 
 /* Preconditioned conjugate gradients on H d = -gradient. residual holds r; preconditioned the
@@ -191,7 +232,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     job->last = at.value;
     if (!epoch->converged) {
         bool moved;
-        RILL_TRY_DATA(solve(s, job->objective));
+        if (!s->hessian || !solve_small(s, job->objective)) RILL_TRY_DATA(solve(s, job->objective));
         double before = at.value;
         RILL_TRY_DATA(search_line(s, w, n, &at, &moved));
         /* At the limit of what floats can express, or as good as there. */

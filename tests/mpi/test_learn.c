@@ -1,7 +1,7 @@
-/* The planner learns from real calls: whatever it learns, all ranks predict and choose alike and get
- * the same bits, also between non-blocking calls and with a rank that comes late; forget, frozen and
- * off do what they say; what was learned is there for the next communicator, and a cache that cannot
- * be read or written harms nobody. --calls N */
+/* The planner learns from real calls: whatever it learns, all ranks predict and choose alike and
+ * get the same bits, also between non-blocking calls and with a rank that comes late; forget,
+ * frozen and off do what they say; what was learned is there for the next communicator and in
+ * checkpoints, and a cache that cannot be read or written harms nobody. --calls N */
 #include "runs.h"
 
 #include <stdlib.h>
@@ -190,6 +190,59 @@ static void is_kept(int calls) {
     if (check.size > 1) CHECK(predicted_at_first("frozen") != before);
 }
 
+/* Steps of a reducer whose algorithm the planner chooses; their updates as a number. */
+static double steps(rill_reducer *r, int from, int to) {
+    static float gradient[1 << 15], update[1 << 15];
+    uint64_t hash = 0;
+    for (int step = from; step < to; step++) {
+        uint64_t state = (uint64_t)(step * 64 + check.rank);
+        for (int i = 0; i < 1 << 15; i++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            gradient[i] = (float)(int32_t)(state >> 32) * 1e-9f;
+        }
+        CHECK_OK(rill_reducer_step(r, gradient, update));
+        for (int i = 0; i < 1 << 15; i++) {
+            uint32_t word;
+            memcpy(&word, &update[i], sizeof word);
+            hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        }
+    }
+    return (double)(hash >> 12);
+}
+
+static rill_reducer *make_reducer(rill_comm *comm) {
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *r = NULL;
+    o.select = "topk";
+    o.density = 0.02;
+    CHECK_OK(rill_reducer_create(comm, RILL_F32, 1 << 15, &o, &r));
+    return r;
+}
+
+/* A reducer goes on to the same bits in a job that starts from other constants. */
+static void checkpoints_have_it(void) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/checkpoint", folder);
+    MPI_Bcast(path, sizeof path, MPI_CHAR, 0, MPI_COMM_WORLD);
+    check_case("a checkpoint with what was learned");
+    rill_comm *comm = create("", "frozen");
+    rill_reducer *r = make_reducer(comm);
+    steps(r, 0, 3);
+    CHECK_OK(rill_reducer_save(r, path));
+    double wanted = steps(r, 3, 6);
+    CHECK_OK(rill_reducer_free(&r));
+    CHECK_OK(rill_comm_free(&comm));
+    check_case("it is loaded where nothing was");
+    comm = create("none", "auto");
+    r = make_reducer(comm);
+    CHECK_OK(rill_reducer_load(r, path));
+    CHECK_NUMBER(steps(r, 3, 6), wanted);
+    CHECK_OK(rill_reducer_save(r, path));
+    CHECK_OK(rill_reducer_load(r, path));
+    CHECK_OK(rill_reducer_free(&r));
+    CHECK_OK(rill_comm_free(&comm));
+}
+
 static void is_not_missed(int calls) {
     check_case("there can be no folder");
     use_folder("/dev/null");
@@ -230,6 +283,7 @@ int main(int argc, char **argv) {
     stands_still("none", "auto");
     stands_still("none", "frozen");
     is_kept(calls);
+    checkpoints_have_it();
     is_not_missed(calls);
     wrong_settings();
     for (int k = 0; k < KINDS; k++) {

@@ -1,6 +1,6 @@
 /* Learning: constants follow samples and forget, samples that make no sense change nothing, places
- * keep what the model does not say; times survive their way through a header; and the cache, whoever
- * writes it and whatever is in its place. */
+ * keep what the model does not say; times survive their way through a header; and the cache,
+ * whoever writes it and whatever is in its place. */
 #include "../support/unit.h"
 
 #include "plan/learn.h"

@@ -139,7 +139,7 @@ static inline void script_fault(script *s, rng *r) {
     if (s->fault >= FAULT_ARGUMENT && s->fault_call < 0) s->fault_call = 0;
 }
 
-/* One kind of call, in all modes, with a fault in between: who hears of it early, late or not at all
+/* One kind of call, in all modes, with a fault in between: who hears of it early, late or never
  * must plan the others alike. */
 static inline void script_one_kind(script *s, rng *r) {
     static const fault_kind faults[] = {FAULT_MEMORY, FAULT_ARGUMENT, FAULT_MISMATCH};
