@@ -177,8 +177,8 @@ static const rill__algorithm *trial_of(const rill__planner *planner, const rill_
 
 /* Something was learned since, or is tried, or is not tried any more. */
 static bool is_old(const rill__planner *planner, const rill__plan_key *k, const rill__planned *c) {
-    return learns(planner, c) &&
-           (k->version != planner->learner->version || k->chosen_trial != trial_of(planner, c));
+    return learns(planner, c) && (k->version != planner->learner->version ||
+                                  (k->lesson.trial && k->chosen_trial != trial_of(planner, c)));
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
