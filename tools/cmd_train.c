@@ -7,6 +7,7 @@
 #include "tool_output.h"
 #include "train_run.h"
 
+#include <glob.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
@@ -80,6 +81,37 @@ static int follow_init(train_run *run) {
     return EXIT_OK;
 }
 
+/* Patterns that no shell has seen stand for files, too. */
+static rill_status find_files(const train_config *config, glob_t *found) {
+    for (int i = 0; i < config->file_count; i++) {
+        char name[2 * 4096];
+        size_t at = 0;
+        struct stat about;
+        bool plain = !stat(config->files[i], &about); /* a star may be part of a name */
+        for (const char *p = config->files[i]; *p && at < sizeof name - 4; p++) {
+            bool quoted = plain && strchr("*?[", *p);
+            if (quoted) name[at++] = '[';
+            name[at++] = *p;
+            if (quoted) name[at++] = ']';
+        }
+        name[at] = '\0';
+        if (glob(name, GLOB_NOCHECK | GLOB_NOESCAPE | (i ? GLOB_APPEND : 0), NULL, found))
+            return rill_error_set(RILL_ERR_IO, "files cannot be looked for");
+    }
+    return RILL_OK;
+}
+
+static rill_status load_files(train_run *run) {
+    glob_t found = {0};
+    rill_status status = world_agree(run->world, find_files(run->config, &found));
+    run->files = (int)found.gl_pathc;
+    if (status == RILL_OK)
+        status = load(run, (const char *const *)found.gl_pathv, run->files,
+                      run->config->data.stream, &run->data);
+    globfree(&found);
+    return status;
+}
+
 rill_status train_open(const train_run *run, const rill_train_options *options,
                        rill_trainer **trainer, rill_train_look *look, uint64_t *most_epochs) {
     const train_config *config = run->config;
@@ -100,7 +132,7 @@ static void print_data(const train_run *run) {
     char memory[TABLE_CELL];
     cell_bytes(memory, (double)r.memory_bytes);
     if (!tool_speaks() || config->quiet) return;
-    if (config->file_count > 1) printf("%d files, from ", config->file_count);
+    if (run->files > 1) printf("%d files, from ", run->files);
     printf("%s: %llu rows, %llu features, %llu entries (%s), read in %.2f s; %s on rank 0\n",
            config->file, (unsigned long long)r.rows, (unsigned long long)view.dim,
            (unsigned long long)r.entries, r.format, r.seconds, memory);
@@ -349,8 +381,7 @@ static int run_training(train_run *run) {
     if (!check_outputs(run)) return EXIT_FAILED;
     int status = follow_init(run);
     if (status != EXIT_OK) return status;
-    if (load(run, config->files, config->file_count, config->data.stream, &run->data) != RILL_OK)
-        return failed(NULL);
+    if (load_files(run) != RILL_OK) return failed(NULL);
     if (config->weights && world_load_weights(run->world, run->data, config->weights) != RILL_OK)
         return failed("--weights");
     if (config->valid_file && load(run, &config->valid_file, 1, false, &run->valid) != RILL_OK)

@@ -7,11 +7,9 @@
 #include "tool.h"
 #include "tool_progress.h"
 
-#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 void cmd_train_help(FILE *out) {
     fputs(
@@ -371,40 +369,15 @@ static int set_option(void *context, int option, const char *value) {
 
 enum { MOST_FILES = 4096 };
 
-/* Patterns that no shell has seen are files, too. They live as long as the process. */
-static int take_files(train_config *c, const char *const *words, int n) {
-    static glob_t found;
-    globfree(&found); /* of a command line before: the fuzzer reads many */
-    found = (glob_t){0};
-    for (int i = 0; i < n; i++) {
-        char name[2 * 4096];
-        size_t at = 0;
-        struct stat about;
-        bool plain = !stat(words[i], &about); /* a star may be part of a name */
-        for (const char *p = words[i]; *p && at < sizeof name - 4; p++) {
-            bool quoted = plain && strchr("*?[", *p);
-            if (quoted) name[at++] = '[';
-            name[at++] = *p;
-            if (quoted) name[at++] = ']';
-        }
-        name[at] = '\0';
-        if (glob(name, GLOB_NOCHECK | GLOB_NOESCAPE | (i ? GLOB_APPEND : 0), NULL, &found))
-            return tool_usage("train", "'%s' cannot be looked for", words[i]);
-    }
-    c->files = (const char *const *)found.gl_pathv;
-    c->file_count = (int)found.gl_pathc;
-    c->file = c->files[0];
-    return EXIT_OK;
-}
-
 int train_config_read(int argc, char **argv, train_config *c) {
     static const char *words[MOST_FILES];
     int n = 0,
         status = tool_words("train", argc, argv, options, MOST_FILES, words, &n, set_option, c);
     if (status != EXIT_OK || c->help) return status;
     if (!n) return tool_usage("train", "which file?");
-    status = take_files(c, words, n);
-    if (status != EXIT_OK) return status;
+    c->file = words[0];
+    c->files = words;
+    c->file_count = n;
     if (c->data.stream && !c->options.window) c->options.window = 65536;
     rill_train_options *o = &c->options;
     if (!o->solver) o->solver = c->sgd_meant ? "sgd" : "auto";

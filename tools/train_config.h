@@ -13,8 +13,8 @@
 typedef struct train_config {
     rill_train_options options;
     rill_data_options data;
-    const char *file; /* the first, for messages */
-    const char *const *files;
+    const char *file;         /* the first, for messages */
+    const char *const *files; /* or patterns; they live as long as the process */
     int file_count;
     const char *valid_file, *weights, *init, *model, *checkpoint, *log;
     world_options where;

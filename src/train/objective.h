@@ -154,8 +154,8 @@ rill_status rill__smooth_move(rill__smooth *, const float *w, rill__smooth_value
                               float *hessian_diagonal);
 /* product = Hessian * vector */
 rill_status rill__smooth_product(rill__smooth *, const float *vector, float *product);
-/* Whether the Hessian as a matrix is cheaper than some products with it: few weights of one problem,
- * on one rank. */
+/* Whether the Hessian as a matrix is cheaper than some products with it: few weights of one
+ * problem, on one rank. */
 bool rill__smooth_is_small(const rill__smooth *);
 /* The Hessian at the point moved to: n * n, of which the part above the diagonal is filled in. */
 void rill__smooth_hessian(const rill__smooth *, double *hessian);
