@@ -232,6 +232,7 @@ static rill_status enter(const opening *o, rill_status mine) {
         uint64_t host[2];
     } word = {.status = mine}, words[RILL__UCX_MOST_RANKS];
     bool one_host = true;
+    int here = 0;
     char detail[512];
     snprintf(detail, sizeof detail, "%s", mine == RILL_OK ? "" : rill_last_error());
     find_host(word.host);
@@ -242,9 +243,11 @@ static rill_status enter(const opening *o, rill_status mine) {
         rill_status status = words[i].status > 0 ? RILL_ERR_MISMATCH : (rill_status)words[i].status;
         if (status != RILL_OK)
             return rill__fail(status, "rank %d failed: %s", i, rill_strerror(status));
-        one_host = one_host && memcmp(words[i].host, word.host, sizeof word.host) == 0;
+        here += memcmp(words[i].host, word.host, sizeof word.host) == 0;
+        one_host = here == i + 1;
     }
     o->own->one_host = one_host;
+    o->own->alone_here = here == 1 && !one_host;
     return RILL_OK;
 }
 

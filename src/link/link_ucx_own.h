@@ -68,6 +68,7 @@ typedef struct rill__link_ucx {
     int watched_lost;      /* those that the watch has told of */
     double until;          /* while it is opened: when to give up; else 0 */
     bool one_host;         /* all ranks are on it */
+    bool alone_here;       /* no other rank is on this one */
     bool has_thread;       /* one that goes on while this rank is not in rill */
     atomic_bool ended;     /* it is to end, */
     int wakes;             /* and this wakes it: an eventfd */

@@ -16,11 +16,19 @@
 #define FLUSH_PATIENCE 0.1
 
 /* Unless the user says otherwise. Bytes from which messages wait for their receiver: shorter ones
- * are copied twice, in the cache, which is faster than a call of the kernel (bench/link). Places of
+ * are copied twice, in the cache, which is faster than a call of the kernel (bench/link). Over TCP
+ * each word to and fro costs more: FAR is for ranks that have no other on their host. Places of
  * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. Bytes
  * of a place of the queue itself: what fits is written once, and short messages do (RILL__SHORT,
  * and what UCX writes before them). */
-enum { LONG = 128 << 10, LEAST_PLACES = 16, MOST_PLACES = 64, PLACES_OF_RANK = 4, PLACE = 1088 };
+enum {
+    LONG = 128 << 10,
+    FAR = 2 << 20,
+    LEAST_PLACES = 16,
+    MOST_PLACES = 64,
+    PLACES_OF_RANK = 4,
+    PLACE = 1088
+};
 
 /* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
  * something comes; milliseconds of that, should UCX not say so. */
@@ -69,9 +77,9 @@ static void filter_no_more(void) {
 static ucs_status_t set_long(own_link *own, ucp_config_t *config) {
     const char *text = getenv("UCX_RNDV_THRESH");
     char value[32], *rest;
-    own->long_from = LONG;
+    own->long_from = own->alone_here ? FAR : LONG;
     if (!text || !*text) {
-        snprintf(value, sizeof value, "%d", LONG);
+        snprintf(value, sizeof value, "%zu", own->long_from);
         return ucp_config_modify(config, "RNDV_THRESH", value);
     }
     if (strncasecmp(text, "inf", 3) == 0) own->long_from = SIZE_MAX;
