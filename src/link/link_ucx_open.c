@@ -166,7 +166,7 @@ static rill_status connect_all(opening *o) {
     RILL_TRY(rill__watch_connect(own->watch, &o->all[0].watch, sizeof *o->all, own->job,
                                  o->same_host, own->until));
     for (int i = 0; i < own->link.ranks; i++) {
-        own->elsewhere[i] = !o->same_host[i];
+        own->elsewhere[i] = !o->same_host[i] || !rill__ucx_shares_memory();
         RILL_TRY(rill__ucx_connect(own, i, o->all[i].addresses));
     }
     /* A message each way on every connection: UCX makes them only then. */
@@ -246,7 +246,8 @@ static rill_status enter(const opening *o, rill_status mine) {
         here += memcmp(words[i].host, word.host, sizeof word.host) == 0;
         one_host = here == i + 1;
     }
-    o->own->one_host = one_host;
+    /* Sockets need a thread that goes on, wherever they lead. */
+    o->own->one_host = one_host && rill__ucx_shares_memory();
     o->own->alone_here = here == 1 && !one_host;
     return RILL_OK;
 }

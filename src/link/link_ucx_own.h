@@ -59,15 +59,16 @@ typedef struct rill__link_ucx {
     uint64_t key;             /* in place */
     uint64_t mix, unmix, pad; /* of the key, too: mix is odd, and unmix undoes it */
     uint8_t job[RILL__JOB_KEY];
-    rill__wire *wires; /* room for 2 of each rank: allgather */
-    bool *elsewhere;   /* of each rank: on another host, where the fast way handles errors, too */
-    bool *lost;        /* of each rank: no message reaches it */
-    bool *given_up;    /* of each rank: lost because others say so */
-    double *broken;    /* of each rank: when a message to it failed; 0: never */
+    rill__wire *wires;     /* room for 2 of each rank: allgather */
+    bool *elsewhere;       /* of each rank: reached over a network or a socket, where the fast way
+                          handles errors, too */
+    bool *lost;            /* of each rank: no message reaches it */
+    bool *given_up;        /* of each rank: lost because others say so */
+    double *broken;        /* of each rank: when a message to it failed; 0: never */
     atomic_int first_lost; /* one of them; -1: none */
     int watched_lost;      /* those that the watch has told of */
     double until;          /* while it is opened: when to give up; else 0 */
-    bool one_host;         /* all ranks are on it */
+    bool one_host;         /* all ranks are on it, and share memory */
     bool alone_here;       /* no other rank is on this one */
     bool has_thread;       /* one that goes on while this rank is not in rill */
     atomic_bool ended;     /* it is to end, */
@@ -136,6 +137,8 @@ void rill__ucx_survive(rill__link *);
 void rill__ucx_give_up(rill__link *, int rank);
 
 /* ---- link_ucx_ways.c ---- */
+/* Whether UCX_TLS lets ranks of a host share memory; else they talk over sockets. */
+bool rill__ucx_shares_memory(void);
 /* Both workers, and their addresses. */
 rill_status rill__ucx_start(rill__link_ucx *, rill__ucx_address addresses[RILL__UCX_PACES]);
 /* To a rank of these addresses, whose first message makes the connection. */

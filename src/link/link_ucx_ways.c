@@ -123,6 +123,28 @@ static bool is_shared_memory(const char *name, size_t n) {
     return false;
 }
 
+bool rill__ucx_shares_memory(void) {
+    const char *all = getenv("UCX_TLS");
+    if (!all || !*all || strcmp(all, "all") == 0) return true;
+    bool excludes = *all == '^', sockets_only = false, shares = false;
+    for (const char *at = all + excludes; *at;) {
+        size_t length = strcspn(at, ",");
+        sockets_only |= (length == 2 && memcmp(at, "sm", 2) == 0) ||
+                        (length == 3 && memcmp(at, "shm", 3) == 0);
+        shares |= is_shared_memory(at, length);
+        at += length + (at[length] == ',');
+    }
+    return excludes ? !sockets_only : shares;
+}
+
+/* Where the kernel lets nobody read another process's memory (containers), UCX would write long
+ * messages into it over a socket, which needs the writer's calls after its send has ended. The
+ * other way falls back to queues in shared memory. */
+static ucs_status_t set_scheme(const own_link *own, ucp_config_t *config) {
+    if (!own->one_host || getenv("UCX_RNDV_SCHEME")) return UCS_OK;
+    return ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy");
+}
+
 /* The transports of UCX_TLS but shared memory; TCP where no other is left. */
 static void calm_transports(const char *all, char *text, size_t room) {
     bool other = false;
@@ -159,6 +181,7 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     status = set_long(own, config);
     if (status == UCS_OK)
         status = pace == RILL__UCX_CALM ? set_calm(config) : set_places(own, config);
+    if (status == UCS_OK && pace == RILL__UCX_FAST) status = set_scheme(own, config);
     if (status != UCS_OK) {
         ucp_config_release(config);
         return rill__ucx_error(status, "ucp_config_modify");

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -107,3 +109,47 @@ def test_by_a_store_of_pytorch():
     for text in (b"a", b"b"):
         got = together(2, lambda rank: meetings[rank](text + bytes([rank])))
         assert got == [[text + b"\0", text + b"\1"]] * 2
+
+
+# Both ranks leave rill for a barrier of the program's own after each sum: what a rank still has to
+# give then must not depend on its calls.
+LEAVES = """
+import socket, sys
+import numpy as np
+import rill
+
+comm = rill.init()
+meeting = socket.socket(socket.AF_UNIX)
+if comm.rank == 0:
+    meeting.bind(sys.argv[1])
+    meeting.listen()
+comm.allreduce(np.ones(8, np.float32))
+if comm.rank == 0:
+    peer, _ = meeting.accept()
+else:
+    meeting.connect(sys.argv[1])
+    peer = meeting
+for size in 20 * [200_000, 3_000]:
+    total = comm.allreduce(np.ones(size, np.float32))
+    assert total.nnz == size
+    peer.sendall(b"x")
+    assert peer.recv(1) == b"x"
+"""
+
+
+@pytest.mark.parametrize("transports", ["all", "^cma", "tcp,self"])
+def test_ranks_may_leave_for_a_barrier_of_their_own(tmp_path, transports):
+    try:
+        rill.Comm.ucx(0, 1, lambda mine: [mine]).free()
+    except rill.RillError as error:
+        pytest.skip(str(error))
+    env = {**os.environ, "UCX_TLS": transports, "WORLD_SIZE": "2", "RILL_PROFILE": "none"}
+    env["RILL_RENDEZVOUS"] = f"127.0.0.1:{free_port()}"
+    env["PYTHONPATH"] = os.path.dirname(os.path.dirname(rill.__file__))
+    command = [sys.executable, "-c", LEAVES, str(tmp_path / "meeting")]
+    jobs = [subprocess.Popen(command, env={**env, "RANK": str(rank)}) for rank in range(2)]
+    try:
+        assert [job.wait(timeout=100) for job in jobs] == [0, 0]
+    finally:
+        for job in jobs:
+            job.kill()
