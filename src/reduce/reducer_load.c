@@ -166,8 +166,8 @@ static rill_status send_vectors(const rill_reducer *r, loading *l) {
 
 /* Of another version of the library they say nothing to this one. */
 static bool keeps_constants(const rill_reducer *r, const loading *l) {
-    uint64_t bytes = l->file.sections[r->comm->engine.rank].bytes[RILL__KEPT_MEMORY];
-    return l->has[RILL__KEPT_MEMORY] && !l->algorithm && bytes == sizeof(rill__profile);
+    if (!l->same_ranks || !l->has[RILL__KEPT_MEMORY] || l->algorithm) return false;
+    return l->file.sections[r->comm->engine.rank].bytes[RILL__KEPT_MEMORY] == sizeof(rill__profile);
 }
 
 static rill_status read_sections(const rill_reducer *r, loading *l) {
