@@ -189,9 +189,9 @@ typedef struct rill_config {
      */
     int minority;
     /* Whether the planner learns from what calls take, and starts from what the last job here has
-     * learned: "on", "off", "frozen" (it starts from that, and stays so), "auto" or NULL (on,
-     * unless there is a profile). In another run "auto" may choose other algorithms then, which
-     * round otherwise. */
+     * learned: "off" or NULL, "auto" (on, unless there is a profile), "on", "frozen" (it starts
+     * from that, and stays so). In another run the algorithm "auto" may choose otherwise then, and
+     * so round otherwise. */
     const char *learn;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \

@@ -60,6 +60,9 @@ rm "$tmp/config/rill/profile"
 run 1 "$RILL" plan --learned
 has "$tmp/err" "nothing has been learned with link mpi" "cache/rill"
 some=(--ranks 2 --density 1% --quiet)
+run 0 "$RILL" bench "${some[@]}" --dim 2^12 --algorithm auto --reps 20
+run 1 "$RILL" plan --learned # nobody has asked for it
+export RILL_LEARN=auto
 run 0 "$RILL" bench "${some[@]}" --dim 2^12,2^16 --algorithm auto,ring,dense --reps 20
 run 0 "$RILL" plan --learned
 has "$tmp/out" "Learned on 2 ranks, 1 host" latency mpi_byte "on 2 ranks, 1 host" "'auto' takes"
