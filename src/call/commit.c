@@ -17,8 +17,6 @@
 
 #include <string.h>
 
-enum { FIRST_CALLS = 2 };
-
 /* Of the calls of its kind that end in order; NULL: it is none of them. */
 static rill__commits *commits_of(rill_request *r) {
     if (r->persistent) return r->joint ? r->joint : &r->commits;
@@ -32,7 +30,7 @@ static bool is_first(const rill_request *r, const rill__commits *c) {
     if (r->plan.algorithm && r->plan.algorithm->keeps_late && r->task.engine->table->failed)
         return true;
     if (c) return !(c->twice & r->plan.way);
-    return !r->blocking && r->plan.before < FIRST_CALLS;
+    return !r->blocking && r->plan.before < RILL__PLAN_FIRST;
 }
 
 /* What all ranks know of the call's size, when it has ended well. */

@@ -5,7 +5,6 @@
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-enum { FIRST = 2 };                                     /* calls that are counted */
 static const uint64_t NOBODYS = 0, UNUSED = UINT64_MAX; /* births */
 
 static bool matches(const rill__plan_key *k, const rill__planned *c) {
@@ -330,7 +329,8 @@ void rill__plan_end(rill__planner *planner, rill__planned *c, const rill__outcom
     rill__observed seen = {.known = o->known,
                            .ended = true,
                            .blocking = c->blocking,
-                           .before = c->blocking || c->before == FIRST ? c->before : c->before + 1,
+                           .before = c->blocking || c->before == RILL__PLAN_FIRST ? c->before
+                                                                                  : c->before + 1,
                            .seq = c->seq,
                            .nnz_sum = o->nnz_sum,
                            .nnz_max = o->nnz_max,

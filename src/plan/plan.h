@@ -15,7 +15,8 @@
 #include "coll/rooms.h"
 #include "plan/profile.h"
 
-enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8 };
+/* The first non-blocking calls of a kind end with an agreement (call/commit.c). */
+enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8, RILL__PLAN_FIRST = 2 };
 
 /* Resolved options of one call. */
 typedef struct rill__settings {
