@@ -37,7 +37,7 @@ static rill_status open_alone(rill__job *job) {
                          &s->product,  &s->diagonal,  &s->preconditioned};
     for (int i = 0; i < 6; i++)
         if (!(*vectors[i] = malloc(n * sizeof(float)))) return rill__data_memory("the solver");
-    s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-4 ? 0.1 : 0.5;
+    s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-3 ? 0.1 : 0.5;
     s->how = (rill_options)RILL_OPTIONS_INIT;
     s->how.algorithm = job->options->algorithm;
     s->how.codec = job->options->codec;

@@ -3,8 +3,9 @@
  *
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
- * where features have hardly been used yet, does not move. If ten is no better than one, the same downwards. Newton's method, which starts a
- * try from the weights of the one before, also tries C times and divided by the root of ten in the
+ * where features have hardly been used yet, does not move. If ten is no better than one, the same downwards. Newton's method, which
+ * on few entries starts a try from the weights of the one before, also tries C times and divided by
+ * the root of ten in the
  * end; of larger samples only to the side where a parabola through three tries is lower. Where the
  * scale is open this is done for each, "std" first if most features are in most rows, else "none"
  * first; another is taken if its loss is clearly lower. Of larger samples one that is much worse at
@@ -25,6 +26,8 @@
  * the same rows. C need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
  * the same with any number of ranks, and no try waits for the network.
+ * On many entries newton's tries start from nothing and end where the training will: it stops short
+ * of the optimum there, as that regularises, too, and a try must be what it stands for.
  * Restriction: exact sums, whatever the training itself will send.
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
@@ -35,7 +38,7 @@
 #include <stdlib.h>
 
 enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 21, LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_STEPS = 20, FEWER_STEPS = 6 }; /* fewer: of larger samples */
+enum { NEWTON_STEPS = 20 };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
@@ -214,7 +217,7 @@ static void start_warm(const search *s, int split, rill_trainer *t) {
 }
 static void keep_warm(search *s, int split, const rill_trainer *t) {
     size_t bytes = (size_t)t->objective.n * sizeof(float);
-    if (!s->newton || t->objective.n * (uint64_t)s->splits > MOST_KEPT) return;
+    if (!s->newton || !s->few || t->objective.n * (uint64_t)s->splits > MOST_KEPT) return;
     if (!s->kept[split]) s->kept[split] = malloc(bytes);
     if (s->kept[split]) memcpy(s->kept[split], t->weights.w, bytes);
 }
@@ -234,7 +237,7 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
     rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
-    uint64_t epochs = !s->newton ? EPOCHS : s->few ? NEWTON_STEPS : FEWER_STEPS;
+    uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
         trainer->has_valid = false; /* not before the end */

@@ -169,7 +169,7 @@ rill_status rill__train_solver(rill_trainer *t) {
         double whole = entries * t->objective.columns, work = whole / t->team.ranks;
         o->solver = !smooth || stochastic ? "sgd" : work <= newton_entries ? "newton" : "hybrid";
         t->solver = rill__solver_find(o->solver);
-        if (o->tolerance == 0) o->tolerance = whole <= exact_entries ? 1e-6 : 1e-4;
+        if (o->tolerance == 0) o->tolerance = whole <= exact_entries ? 1e-6 : 1e-3;
     }
     RILL_TRY_DATA(check_together(t));
     bool named = o->multiclass != NULL;
