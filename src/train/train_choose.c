@@ -3,15 +3,14 @@
  *
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
- * where features have hardly been used yet, does not move. If ten is no better than one, the same downwards. Newton's method, which
- * on few entries starts a try from the weights of the one before, also tries C times and divided by
- * the root of ten in the
- * end; of larger samples only to the side where a parabola through three tries is lower. Where the
- * scale is open this is done for each, "std" first if most features are in most rows, else "none"
- * first; another is taken if its loss is clearly lower. Of larger samples one that is much worse at
- * the C of the one before is given up after a try. Wide data whose columns are of one unit stay
- * as they are (train_alike.c). Splits and sample do not
- * depend on the options' seed: it is no reason for another model.
+ * where features have hardly been used yet, does not move. If ten is no better than one, the same
+ * downwards. Newton's method, which on few entries starts a try from the weights of the one before,
+ * also tries C times and divided by the root of ten in the end; of larger samples only to the side
+ * where a parabola through three tries is lower. Where the scale is open this is done for each,
+ * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
+ * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
+ * after a try. Wide data whose columns are of one unit stay as they are (train_alike.c). Splits and
+ * sample do not depend on the options' seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
