@@ -107,15 +107,44 @@ def test_values(bits):
     coded = _codes.encode_values(values, bits)
     seen = _codes.decode_values(coded, values.size, bits)
     assert len(coded) * 8 <= values.size * (bits or 32) * 1.03
-    assert np.abs(seen - values).max() <= {0: 0, 16: 0.01, 8: 0.02, 4: 0.3, 2: 0.6}[bits]
-    if bits == 2:
-        assert len(np.unique(seen[:1024])) == 4  # all levels are used
+    assert np.abs(seen - values).max() <= {0: 0, 16: 0.01, 8: 0.02, 4: 0.3, 2: 1.1}[bits]
     assert _codes.decode_values(_codes.encode_values(values[:0], bits), 0, bits).size == 0
 
 
+@pytest.mark.parametrize("size", [1, 7, 1023, 1024, 1025, 5000])
+def test_two_magnitudes(size):
+    """Of the largest of many: all four levels are used, at less than two bits, and the error is a
+    part of what one magnitude would leave. Groups without a spread, or with a huge one, are
+    fine."""
+    noise = np.random.default_rng(size)
+    tail = ((4 + noise.exponential(1, size)) * noise.choice([-1, 1], size)).astype(np.float32)
+    coded = _codes.encode_values(tail, 2)
+    seen = _codes.decode_values(coded, size, 2)
+    assert np.array_equal(np.signbit(seen), np.signbit(tail))
+    if size >= 1023:
+        assert len(np.unique(seen[:1000])) == 4
+        assert 8 * (len(coded) - 8) / size < 1.65
+        one = np.abs(tail).var()
+        assert np.square(seen - tail).mean() < 0.55 * one
+    for values in (
+        np.zeros(size), np.full(size, -3.0), np.full(size, 3e38), np.arange(size) * 1e-44,
+        np.where(np.arange(size) % 2, 1e38, 1e-38), np.arange(size) == size // 2,
+    ):  # fmt: skip
+        values = values.astype(np.float32)
+        seen = _codes.decode_values(_codes.encode_values(values, 2), size, 2)
+        assert np.isfinite(seen).all()
+        assert np.abs(seen).max() <= np.abs(values).max() * 1.004 + 1e-40
+
+
+def test_damaged_values_are_an_error():
+    coded = _codes.encode_values(np.arange(3000, dtype=np.float32), 2)
+    for wrong in (coded[:-1], coded + b"1"):
+        with pytest.raises(rill.RillError):
+            _codes.decode_values(wrong, 3000, 2)
+
+
 def test_the_identity_and_the_bits_of_an_entry():
-    """e = decay e + D; send = Q(the largest); e = e - send, and what is sent is what "
-    "others see."""
+    """e = decay e + D; send = Q(the largest); e = e - send, and others see what is sent."""
     torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(512, 512))
     layout = Layout([weight, nn.Parameter(torch.randn(10))], 4096, 4096, False)
@@ -133,7 +162,7 @@ def test_the_identity_and_the_bits_of_an_entry():
     most = torch.where(sent.values[: layout.chunked_size].view(-1, 4096) == 0, chunks, 0.0)
     assert (least.min(1).values >= most.max(1).values).all()
     bits = 8 * len(sent.message) / (64 * sum(layout.chunks))
-    assert bits < 10.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 195
+    assert bits < 9.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 222
 
 
 def test_nothing_is_lost(alone):

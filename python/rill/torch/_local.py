@@ -67,18 +67,19 @@ class _Flight(NamedTuple):
 
 
 class LocalUpdates:
-    """Local training with seldom and sparse exchanges: ``local = "
-    "rill.torch.LocalUpdates(model)``,
-    and ``local.step()`` after each step of the optimizer, which stays local.
+    """Local training with seldom and sparse exchanges.
+
+    ``local = rill.torch.LocalUpdates(model)``, and ``local.step()`` after each step of the
+    optimizer, which stays local.
 
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
-    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2. decay: of what waits.
-    average: "all" divides by the contributions, "senders" each entry by those who sent it. outer:
-    "sgd", at ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. "
-    "parts: the
-    model in so many parts, one a round, so that messages are small and even; a part has a round
-    every ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
+    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2; 2 are a sign and one of two
+    magnitudes a group of 1024, and take about 1.5 bits. decay: of what waits. average: "all"
+    divides by the contributions, "senders" each entry by those who sent it. outer: "sgd", at
+    ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in
+    so many parts, one a round, so that messages are small and even; a part has a round every
+    ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
     trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes
     part after so many seconds with the steps that it has; nobody waits longer than that and a step.
     clip: "median" scales each tensor of a contribution to at most the median norm of all. buffers:
@@ -116,8 +117,8 @@ class LocalUpdates:
         self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
         options: dict[str, Any] = dict(
             every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
-            average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum, parts=parts, delay=delay,
-            minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
+            average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum,
+            parts=parts, delay=delay, minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
         )  # fmt: skip
         agree(
             self.comm,
@@ -322,9 +323,8 @@ class LocalUpdates:
 
     @torch.no_grad()
     def move(self, comm: Comm) -> None:
-        """Goes on on another communicator: ranks have joined, or left. Who is behind, or "
-        "new, takes
-        the weights of the rank that is ahead. Between rounds; collective on it."""
+        """Goes on on another communicator: ranks have joined, or left. Who is behind, or new,
+        takes the weights of the rank that is ahead. Between rounds; collective on it."""
         if self._flight is not None:
             raise RuntimeError("a round is under way: move after step() has returned True")
         self.comm = comm
