@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .._plan import bits_per_second, plan
-from .._reducer import Selector
+from .._selector import Selector
 from ._moment import is_adam
 
 _RANKS = 8  # where nobody says how many
