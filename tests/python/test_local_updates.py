@@ -260,12 +260,18 @@ def test_a_contribution_that_is_too_large(alone):
     assert run(3, work) == [pytest.approx(1.0, rel=1e-3)] * 3
 
 
-def test_behind_training(alone):
-    """With a delay what is trained meanwhile stays, and nothing is lost."""
+@pytest.mark.parametrize("keep", [KEEP, None])
+def test_behind_training(alone, keep):
+    """With a delay what is trained meanwhile stays, and nothing is lost. The exchange goes on
+    without the step that ends it."""
 
     def work(comm, rank):
-        model, local = made(comm, rank, every=6, delay=2)
+        model, local = made(comm, rank, every=6, delay=2, keep=keep)
         losses, applied = train(model, local, rank, 30)
+        local.synchronize()
+        local._thread._thread.join(60)
+        assert local._thread._result is not None  # before anybody asks for it
+        local._end()
         return losses, applied, local._parts[0].common
 
     results = run(3, work)

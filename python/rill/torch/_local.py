@@ -191,7 +191,7 @@ class LocalUpdates:
         self._flight = _Flight(part, now, error, sent, steps)
         self._since = 0
         if self._delay and self.comm.size > 1:
-            self._thread = _Behind(lambda: gather(self.comm, sent.message))
+            self._thread = _Behind(self._call_of(self._flight))
 
     def _end(self) -> bool:
         flight = self._flight
@@ -199,8 +199,6 @@ class LocalUpdates:
         try:
             messages, mean = self._exchange(flight)
         except PeerError:
-            thread, self._thread = self._thread, None
-            del thread
             self._meet()
             if self._flight is None:
                 return True  # from one who had completed it
@@ -208,22 +206,23 @@ class LocalUpdates:
         self._finish(flight, messages, mean)
         return self.last is not None and self.last.contributions > 0
 
+    def _call_of(self, flight: _Flight) -> Callable[[], Any]:
+        """What sends a contribution and gives those of all ranks: as messages; or, where they are
+        summed on the way, each rank's steps and the sum."""
+        if flight.part.coding is not None:
+            return lambda: gather(self.comm, flight.sent.message)
+        buffers = self._read_buffers() * bool(flight.steps)
+        vector = torch.cat([flight.sent.values.cpu(), buffers])
+        return lambda: (self.comm._gather(flight.steps), _summed(self.comm, vector))
+
     def _exchange(self, flight: _Flight) -> "tuple[list[bytes], Optional[torch.Tensor]]":
         """All messages; and the mean, where it is summed on the way."""
+        thread, self._thread = self._thread, None
+        found = self._call_of(flight)() if thread is None else thread.result()
         if flight.part.coding is not None:
-            if self._thread is not None:
-                messages = self._thread.result()
-                self._thread = None
-            else:
-                messages = gather(self.comm, flight.sent.message)
-            return messages, None
-        if self._thread is not None:
-            self._thread.result()
-            self._thread = None
-        givers = sum(bool(steps) for steps in self.comm._gather(flight.steps))
-        buffers = self._read_buffers() * bool(flight.steps)
-        total = _summed(self.comm, torch.cat([flight.sent.values.cpu(), buffers]))
-        mean = total / max(givers, 1)
+            return found, None
+        givers = sum(map(bool, found[0]))
+        mean = found[1] / max(givers, 1)
         if givers >= self._minimum:
             self._write_buffers(mean[flight.start.numel() :])
         return [b""] * givers, mean[: flight.start.numel()].to(flight.start.device)
