@@ -13,9 +13,8 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__
-/* MPI's components stay loaded. LeakSanitizer asks for each frame of what MPI leaks whose it is, and
- * reads the process's map anew for each that is of nobody: half of the time that a rank takes to
- * start and end. */
+/* MPI's components stay loaded. LeakSanitizer asks whose each frame of what MPI leaks is, and reads
+ * the process's map anew for each that is nobody's: half of what a rank takes to start and end. */
 int dlclose(void *handle);
 int dlclose(void *handle) { return handle == NULL; }
 #endif

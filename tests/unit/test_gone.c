@@ -111,10 +111,15 @@ static const struct {
     int from, to, minority, thread;
     rill_status shrinks;
 } hanging[] = {
-    {3, 3, 0, 0, RILL_OK},        {0, 0, 0, 1, RILL_OK}, /* threads wait */
-    {0, 1, 0, 0, RILL_ERR_STATE}, /* they may live where the network does not reach, and are as many */
-    {0, 1, 1, 0, RILL_OK},        /* a minority may go on */
-    {2, 3, 0, 0, RILL_OK},        /* a half with rank 0 goes on */
+    {3, 3, 0, 0, RILL_OK},
+    /* Threads wait. */
+    {0, 0, 0, 1, RILL_OK},
+    /* Ranks 0 and 1 may live where the network does not reach, and are as many. */
+    {0, 1, 0, 0, RILL_ERR_STATE},
+    /* A minority may go on. */
+    {0, 1, 1, 0, RILL_OK},
+    /* A half with rank 0 goes on. */
+    {2, 3, 0, 0, RILL_OK},
 };
 
 static void run_hanging(int row, void *context) {
