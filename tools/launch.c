@@ -145,7 +145,7 @@ static int explain(const launch_pass *pass, const char *launcher, bool asked) {
     return EXIT_FAILED;
 }
 
-/* ---- Ctrl-C where ranks end by themselves ----------------------------------------------------- */
+/* ---- Ctrl-C where ranks end by themselves ---------------------------------------------------- */
 
 static volatile sig_atomic_t launcher_pid, times_asked;
 

@@ -26,7 +26,6 @@ typedef struct launch_job {
 /* In the environment of ranks of such a job. */
 #define LAUNCH_STARTED "RILL_STARTED"
 
-
 /* Run this program again on so many ranks, and return its exit status. */
 int launch_mpirun(const launch_job *);
 /* Processes of our own: on this host, or by ssh on those of the host file. */

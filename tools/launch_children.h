@@ -24,8 +24,8 @@ typedef struct children {
     bool gentle, asked; /* gentle: they do that after SIGUSR1; asked: they were */
 } children;
 
-/* From here to children_close signals that would end this process end the children first. Gentle: of
- * Ctrl-C and SIGTERM only the second does, the first asks them to end. */
+/* From here to children_close signals that would end this process end the children first. Gentle:
+ * of Ctrl-C and SIGTERM only the second does, the first asks them to end. */
 bool children_open(children *, int most, int leash, bool gentle);
 /* Say what is wrong. Words: the program and its arguments. */
 bool children_start_rank(children *, int rank, char **words);

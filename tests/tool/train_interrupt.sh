@@ -1,22 +1,24 @@
-# rill train: how far it is, in lines and as a bar; Ctrl-C ends it after the step on all ranks, whatever started
-# them, with a checkpoint that it goes on from; a rank that is killed is named.
+# rill train: how far it is, in lines and as a bar; Ctrl-C ends it after the step on all ranks,
+# whatever started them, with a checkpoint that it goes on from; a rank that is killed is named.
 . "$(dirname "$0")/common.bash"
 not_simulated
 
 awk 'BEGIN { srand(5); for (i = 0; i < 600; i++) { s = 0; line = ""
-    for (j = 1; j <= 40; j++) if (rand() < 0.2) { v = int(rand() * 9) + 1; line = line " " j ":" v; s += (j % 3 - 1) * v }
+    for (j = 1; j <= 40; j++) if (rand() < 0.2) {
+        v = int(rand() * 9) + 1; line = line " " j ":" v; s += (j % 3 - 1) * v }
     print (s > 0 ? "+1" : "-1") line } }' >"$tmp/data"
 slow=(--C 1 --solver sgd --batch 1 --epochs 1000000 --checkpoint "$tmp/check")
 
-# Lines of an epoch and of the search; none without --progress's seconds, or quietly; a bar where the launcher has
-# seen a terminal.
-run 0 "$RILL" train "$tmp/data" --epochs 3 --solver sgd --batch 1 --progress 1e-9
+# Lines of an epoch and of the search; none without --progress's seconds, or quietly; a bar where
+# the launcher has seen a terminal.
+quick=("$RILL" train "$tmp/data" --epochs 3 --solver sgd --batch 1)
+run 0 "${quick[@]}" --progress 1e-9
 has "$tmp/err" "C is chosen: trainings of rank 0: " "epoch 1: " " s left"
-run 0 env RILL_BENCH_PROGRESS=1 "$RILL" train "$tmp/data" --C 1 --epochs 3 --solver sgd --batch 1 --progress 1e-9
+run 0 env RILL_BENCH_PROGRESS=1 "${quick[@]}" --C 1 --progress 1e-9
 has "$tmp/err" $'\repoch 1 [' '....]' $'\r\033[K'
-run 0 "$RILL" train "$tmp/data" --epochs 3 --solver sgd --batch 1 --progress 0
+run 0 "${quick[@]}" --progress 0
 [[ ! -s $tmp/err ]] || fail "--progress 0 shows $(cat "$tmp/err")"
-run 0 "$RILL" train "$tmp/data" --epochs 3 --solver sgd --batch 1 --progress 1e-9 --quiet
+run 0 "${quick[@]}" --progress 1e-9 --quiet
 [[ ! -s $tmp/err ]] || fail "--quiet shows $(cat "$tmp/err")"
 run 2 "$RILL" train "$tmp/data" --progress often
 has "$tmp/err" "--progress: 'often' is not a number"
@@ -37,21 +39,24 @@ if "$RILL" info | grep -q "^MPI library"; then ways+=("--link mpi --ranks 2"); f
 for way in "${ways[@]}"; do
     rm -f "$tmp/check"
     # shellcheck disable=SC2086
-    RILL_BENCH_PROGRESS=1 setsid "$RILL" train "$tmp/data" "${slow[@]}" $way >"$tmp/out" 2>"$tmp/err" &
+    RILL_BENCH_PROGRESS=1 setsid "$RILL" train "$tmp/data" "${slow[@]}" $way \
+        >"$tmp/out" 2>"$tmp/err" &
     job=$!
     wait_for "classify: "
     sleep 0.5
     kill -INT "$job"
     status=0
     wait "$job" || status=$?
-    [[ $status == 1 ]] || fail "$way: status $status of an interrupted run, not 1: $(cat "$tmp/err")"
+    [[ $status == 1 ]] ||
+        fail "$way: status $status of an interrupted run, not 1: $(cat "$tmp/err")"
     has "$tmp/err" "ends after this step" "interrupted " "go on with: rill train" "--resume"
     if grep -q "signal" "$tmp/err"; then fail "$way: $(cat "$tmp/err")"; fi
     [[ -s $tmp/check ]] || fail "$way: no checkpoint"
     epoch=$(grep -oE 'interrupted (in|after) epoch [0-9]+' "$tmp/err" | grep -oE '[0-9]+')
     # shellcheck disable=SC2086
     run 0 "$RILL" train "$tmp/data" "${slow[@]}" $way --epochs "$((epoch + 1))" --resume
-    (($(grep -c "^epoch" "$tmp/out") <= 2)) || fail "$way: it did not go on where it was: $(cat "$tmp/out")"
+    (($(grep -c "^epoch" "$tmp/out") <= 2)) ||
+        fail "$way: it did not go on where it was: $(cat "$tmp/out")"
 done
 
 # The second time it ends at once.
@@ -79,9 +84,7 @@ for way in "${ways[@]:2}"; do
     wait_for "classify: "
     victim=
     for pid in $(offspring "$job"); do
-        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qE '^(RANK|PMIX_RANK|PMI_RANK)=1$'; then
-            victim=$pid
-        fi
+        if grep -qzsE '^(RANK|PMIX_RANK|PMI_RANK)=1$' "/proc/$pid/environ"; then victim=$pid; fi
     done
     [[ -n $victim ]] || fail "$way: there is no rank 1"
     kill -9 "$victim"
