@@ -88,15 +88,30 @@ static void filter_byte(filter *f, char c) {
     }
 }
 
+/* How much of a line that is passed on is there: up to its newline, or the end of a bar, behind
+ * which the launcher's own words may follow. *bar: it is that. */
+static size_t run_of(const char *text, size_t n, bool *bar) {
+    *bar = false;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\n') return i;
+        *bar = i >= 2 && !memcmp(text + i - 2, "\033[K", 3);
+        if (*bar) return i + 1;
+    }
+    return n;
+}
+
 static void filter_some(filter *f, const char *text, size_t n) {
     for (size_t i = 0; i < n;) {
-        /* Whole runs, where nothing can be held: most lines. */
-        const char *end = f->middle ? memchr(text + i, '\n', n - i) : NULL;
-        size_t run = f->middle ? (end ? (size_t)(end - text) - i : n - i) : 0;
-        if (run) put(STDERR_FILENO, text + i, run);
+        if (!f->middle) {
+            filter_byte(f, text[i++]);
+            continue;
+        }
+        bool bar;
+        size_t run = run_of(text + i, n - i, &bar);
+        put(STDERR_FILENO, text + i, run);
         i += run;
-        if (run >= 3 && !memcmp(text + i - 3, "\033[K", 3)) f->middle = false; /* a bar */
-        if (i < n) filter_byte(f, text[i++]);
+        f->middle = !bar;
+        if (!bar && i < n) filter_byte(f, text[i++]); /* its newline */
     }
 }
 

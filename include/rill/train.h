@@ -441,8 +441,8 @@ RILL_API rill_status rill_trainer_look(const rill_trainer *, rill_train_look *);
  * and has no more features. The hybrid leaves out its passes then. */
 RILL_API rill_status rill_trainer_start(rill_trainer *, const rill_model *);
 /* One pass over the data (sgd, and the first of hybrid), over the coordinates (scd), or one step
- * (newton). Where progress has ended it early (report.stopped) it does not count, and its validation
- * is left out; rill_trainer_save keeps how far it was, and the next call goes on there. Sums that
+ * (newton). Where progress has ended it early (report.stopped) it does not count, and there is no
+ * validation; rill_trainer_save keeps how far it was, and the next call goes on there. Sums that
  * were under way are taken in before: rounding may differ from a pass without a stop. The schedule
  * bold-driver judges whole epochs, and is not ended within one. */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
