@@ -29,9 +29,10 @@ typedef struct rill_data_options {
     int base;            /* index of the first feature in text: 0 or 1; -1: see below */
     uint64_t dim;        /* least dimension; 0: what the data needs */
     uint64_t read_bytes; /* read buffer of a rank; 0: 4 MiB */
-    /* Of rill_dataset_load_files_on alone, with those below. Not 0: rows are kept in files without a name that are mapped,
-     * so that they are page cache, and not memory: data may be larger than memory. They are in this
-     * folder, by default that of the first file, or TMPDIR if that is a pipe. */
+    /* This and what follows is of rill_dataset_load_files_on alone. Not 0: rows are kept in files
+     * without a name that are mapped, so that they are page cache, and not memory: data may be
+     * larger than memory. They are in this folder, by default that of the first file, or TMPDIR if
+     * that is a pipe. */
     int stream;
     const char *folder;
     int hash_bits; /* above 0: as rill_dataset_hash, which data in files do not take later */
