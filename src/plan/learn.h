@@ -44,8 +44,8 @@ struct rill__learner {
     struct {             /* the last call that was agreed on, and this rank's time of it */
         bool there;
         rill__sample sample;
-        int key;
-        uint64_t born;
+        rill__plan_key *key; /* NULL: it is forgotten */
+        uint64_t seq;
         unsigned field;
     } pending;
 };
@@ -54,6 +54,10 @@ struct rill__learner {
 /* from_cache: others have learned this start, so it counts for more. */
 void rill__learner_start(rill__learner *, const rill__profile *start, bool from_cache);
 void rill__learner_restart(rill__learner *);
+/* The key goes. */
+static inline void rill__learner_forget(rill__learner *l, const rill__plan_key *key) {
+    if (l->pending.key == key) l->pending.key = NULL;
+}
 /* Takes a sample; those that make no sense change nothing. Needs no memory. */
 void rill__learn(rill__learner *, const rill__sample *);
 
