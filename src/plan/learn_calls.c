@@ -63,6 +63,8 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     l->seconds += seconds * k->lesson.gap;
     l->pending.sample.seconds = seconds;
     rill__learn(l, &l->pending.sample);
+    if (l->pending.sample.algorithm == k->lesson.trial)
+        rill__learn_look(l); /* it was made for that */
 }
 
 /* What was planned with, as it turned out. */
@@ -84,11 +86,8 @@ static void expect(rill__learner *l, const rill__planned *c, const rill__outcome
                    double seconds) {
     rill__plan_key *k = c->key;
     l->pending.there = true;
-    if (k->lesson.algorithm != c->algorithm || k->lesson.way != c->way) {
-        k->lesson.algorithm = c->algorithm;
-        k->lesson.way = c->way;
-        k->lesson.gap = 1;
-    }
+    if (!(k->lesson.ways & c->way)) k->lesson.gap = 1;
+    k->lesson.ways |= c->way;
     l->calls++;
     l->pending.key = k;
     l->pending.seq = c->seq;

@@ -173,7 +173,7 @@ static bool learns(const rill__planner *planner, const rill__planned *c) {
 }
 
 static const rill__profile *profile_for(const rill__planner *planner, const rill__planned *c) {
-    if (learns(planner, c)) return &planner->learner->profile;
+    if (learns(planner, c)) return &planner->learner->planned;
     return c->reducer && c->kept ? c->kept : &planner->profile;
 }
 

@@ -90,13 +90,12 @@ typedef struct rill__plan_key {
     const rill__algorithm *chosen_trial; /* and what was tried then */
     uint64_t ended;                      /* blocking calls that ended well */
     struct {                             /* changes only where calls end with all ranks agreed */
-        const rill__algorithm *algorithm;
-        uint64_t way;
-        uint32_t delays;              /* times in a row that spoke of these only */
-        uint32_t gap;                 /* calls from one that is measured to the next, */
-        uint64_t next;                /* which is this one of those that end well */
-        const rill__algorithm *trial; /* that calls take to see what it takes; NULL: none */
-        uint64_t trial_ends;          /* with this one of those that end well */
+        uint64_t ways;                   /* that a call went, a bit each */
+        uint32_t delays;                 /* times in a row that spoke of these only */
+        uint32_t gap;                    /* calls from one that is measured to the next, */
+        uint64_t next;                   /* which is this one of those that end well */
+        const rill__algorithm *trial;    /* that calls take to see what it takes; NULL: none */
+        uint64_t trial_ends;             /* with this one of those that end well */
         uint32_t calls, rest; /* that were agreed on, and with which one to think of a trial */
         uint32_t trials, waits;
     } lesson;
