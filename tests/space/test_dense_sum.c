@@ -224,7 +224,7 @@ int main(int argc, char **argv) {
         CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm[which]));
     comm[OWN]->planner.mpi_sums = false;
     test_denses();
-    if (check.size > 1) test_pieces(262144 * (uint64_t)check.size + 77);
+    if (check.size > 1) test_pieces(524288 * (uint64_t)check.size + 77);
     for (int type = 0; type < TYPE_COUNT; type++) {
         test_reducer("dense", test_types[type], 700, 1);
         test_reducer("s2", test_types[type], 700, 0.5);

@@ -7,8 +7,9 @@ enum { START, DOUBLING, SCATTERING, GATHERING, IN_PIECES };
 enum {
     TILE = 4096
 }; /* elements that are summed over all parts before the next: they stay in cache */
-/* Bytes of a piece: large beside what a message costs, small beside a range. */
-enum { PIECE = 256 << 10 };
+/* Bytes of a piece, at least: large beside what a message costs, and below what UCX would have wait
+ * for its receiver between hosts (link_ucx_ways.c). */
+enum { PIECE = 1 << 20 };
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
