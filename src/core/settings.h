@@ -57,6 +57,9 @@ bool rill__setting_bits(double);
 /* Most bytes of one MPI message where nobody sets it: counts are ints. */
 #define RILL__SPLIT_LIMIT (UINT64_C(1) << 30)
 
+/* Longest message by mail (req/mail.h) where nobody sets it. */
+#define RILL__MAIL_BYTES UINT64_C(4096)
+
 /* Settings of a communicator, below the options of a call: rill_config over MPI_Info over rank 0's
  * environment, the same on all ranks. */
 typedef struct rill__defaults {
@@ -75,6 +78,7 @@ typedef struct rill__defaults {
     char learn[16];        /* empty: unset */
     char hosts_of[48];     /* hosts to pretend; empty: those that there are */
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
+    uint64_t mail_bytes;   /* of a message through it; 0: none */
     int32_t timeout_s;     /* 0: none */
     int32_t minority;
     int32_t for_calls; /* 1: something of rill_options is set here */
