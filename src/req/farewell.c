@@ -10,7 +10,6 @@ static rill_status discard_one(rill__engine *engine, rill__buffer *sink) {
     rill__arrival came;
     rill__wire wire;
     rill__receive_notes(engine);
-    rill__mail_discard(engine);
     rill_status status = engine->table->probe(engine->link, RILL__ANY, RILL__ANY, 1, &came);
     if (status == RILL_IN_PROGRESS || (status == RILL_OK && came.tag >= RILL__TAG_PEERS))
         return RILL_OK;

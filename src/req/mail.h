@@ -2,11 +2,14 @@
  *
  * Each rank has boxes in its segment for every other rank of its host. The message of call number
  * `seq` goes into box `seq` modulo their number: the sender copies it there and stamps the box with
- * the call, the receiver copies it out and clears the stamp. A stamp says it all: a box with that
- * of a call before the oldest that is active was left behind by one that failed, and is cleared;
- * one with that of another call waits for it. Nobody waits for a box: if it is taken, the message goes over the link. So mail
- * has no order, and is for messages of which a rank has at most one for another in a call
- * (req/exchange.c). A process that dies leaves a box stamped or not, and nobody waits for it. */
+ * the call, the receiver copies it out when it sees the stamp of its call. It writes nothing: a line
+ * that both write to would go back and forth between two processors. Instead all mail tells which
+ * is the oldest call that its sender is still in, and a box with mail of a call before that may be
+ * written to again, whether or not somebody has taken it: calls fail. Nobody waits for a box: if it
+ * is taken, the message goes over the link. So mail has no order, and is for messages of which a
+ * rank has at most one for another in a call (req/exchange.c). Mail is in its box when it is sent,
+ * so that nobody has to take it in before a communicator is freed. A process that dies leaves a box
+ * stamped or not, and nobody waits for it. */
 #ifndef RILL_REQ_MAIL_H
 #define RILL_REQ_MAIL_H
 
@@ -15,11 +18,15 @@
 typedef struct rill__task rill__task;
 typedef struct rill__parcel rill__parcel;
 struct rill__transfer;
-struct rill__engine;
 
-/* First boxes, to and from a rank; NULL: it has none. */
+enum { RILL__MOST_BOXES = 4 };
+
+/* Calls of boxes are numbered from 1; 0: none. */
 typedef struct rill__mail_pair {
-    char *out, *in;
+    char *out, *in;                   /* first boxes, to and from a rank; NULL: it has none */
+    uint64_t done;                    /* its last call before the oldest that it is in */
+    uint64_t sent[RILL__MOST_BOXES];  /* the call whose mail is in the box, */
+    uint64_t taken[RILL__MOST_BOXES]; /* and the last one that was taken */
 } rill__mail_pair;
 
 typedef struct rill__mail {
@@ -42,7 +49,5 @@ bool rill__mail_send(rill__task *, int to, const rill__parcel *);
  * a complete transfer. RILL_IN_PROGRESS: not after so many looks. RILL_ERR_MEMORY: it stays in its
  * box. */
 rill_status rill__mail_receive(rill__task *, int source, int looks, struct rill__transfer *t);
-/* Before the communicator is freed: throws away whatever is in the boxes. */
-void rill__mail_discard(struct rill__engine *);
 
 #endif
