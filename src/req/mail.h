@@ -2,14 +2,14 @@
  *
  * Each rank has boxes in its segment for every other rank of its host. The message of call number
  * `seq` goes into box `seq` modulo their number: the sender copies it there and stamps the box with
- * the call, the receiver copies it out when it sees the stamp of its call. It writes nothing: a line
- * that both write to would go back and forth between two processors. Instead all mail tells which
- * is the oldest call that its sender is still in, and a box with mail of a call before that may be
- * written to again, whether or not somebody has taken it: calls fail. Nobody waits for a box: if it
- * is taken, the message goes over the link. So mail has no order, and is for messages of which a
- * rank has at most one for another in a call (req/exchange.c). Mail is in its box when it is sent,
- * so that nobody has to take it in before a communicator is freed. A process that dies leaves a box
- * stamped or not, and nobody waits for it. */
+ * the call, the receiver copies it out when it sees the stamp of its call. The receiver writes
+ * nothing: a line that both write to would go back and forth between two processors. Instead all
+ * mail tells which is the oldest call that its sender is still in, and a box with mail of a call
+ * before that may be written to again, whether or not somebody has taken it: calls fail. Nobody
+ * waits for a box: if it is taken, the message goes over the link. So mail has no order, and is for
+ * messages of which a rank has at most one for another in a call (req/exchange.c). Mail is in its
+ * box when it is sent, so that nobody has to take it in before a communicator is freed. A process
+ * that dies leaves a box stamped or not, and nobody waits for it. */
 #ifndef RILL_REQ_MAIL_H
 #define RILL_REQ_MAIL_H
 
