@@ -52,7 +52,8 @@ install: all
 	  PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 format:
-	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard -- '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | \
+	  xargs clang-format -i
 
 lint:
 	@BUILD='$(BUILD)' scripts/lint
@@ -67,11 +68,11 @@ clean:
 help:
 	@echo 'make            build $(BUILD)/bin/rill; librill and librill_train in $(BUILD)/lib'
 	@echo 'make demo       set up this machine, build, show what rill does'
-	@echo 'make test       set up this machine, build and test (Open MPI, MPICH, sanitizers, SimGrid)'
+	@echo 'make test       set up this machine, build, test (Open MPI, MPICH, sanitizers, SimGrid)'
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
 	@echo 'make fuzz       fuzz every decoder, each for SECONDS=$(SECONDS)'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make docs       set up this machine, build the site of docs/ in build/site'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
-	@echo 'make lint       columns, formatting, includes, shell, Python: what CI checks in the sources'
+	@echo 'make lint       columns, formatting, includes, shell, Python: what CI checks in sources'
 	@echo 'make format, make tidy, make clean'

@@ -1,6 +1,8 @@
-# librill_cuda: kernels on device memory, where nvcc is; and the same kernels emulated on the host, for tests without a GPU.
+# librill_cuda: kernels on device memory, where nvcc is; and the same kernels emulated on the host,
+# for tests without a GPU.
 set(RILL_CUDA auto CACHE STRING "Build librill_cuda: ON, OFF, or auto (where nvcc is found)")
-set(RILL_CUDA_ARCHITECTURES 90 CACHE STRING "Compute capabilities of librill_cuda, 80 or more; machine code and PTX of each")
+set(RILL_CUDA_ARCHITECTURES 90 CACHE STRING
+  "Compute capabilities of librill_cuda, 80 or more; machine code and PTX of each")
 set_property(CACHE RILL_CUDA PROPERTY STRINGS auto ON OFF)
 include(CheckLanguage)
 
@@ -55,8 +57,8 @@ if(RILL_CUDA_EMULATED)
     configure_file(${emulated}/${name}.cpp.new ${emulated}/${name}.cpp COPYONLY)
     list(APPEND emulated_sources ${emulated}/${name}.cpp)
   endforeach()
-  add_library(rill_cuda_emulated MODULE ${emulated_sources} ${PROJECT_SOURCE_DIR}/src/cuda/emulate.cpp
-    ${PROJECT_SOURCE_DIR}/src/cuda/emulate_queue.cpp)
+  add_library(rill_cuda_emulated MODULE ${emulated_sources}
+    ${PROJECT_SOURCE_DIR}/src/cuda/emulate.cpp ${PROJECT_SOURCE_DIR}/src/cuda/emulate_queue.cpp)
   target_include_directories(rill_cuda_emulated PRIVATE ${PROJECT_SOURCE_DIR}/src/cuda)
   target_compile_definitions(rill_cuda_emulated PRIVATE RILL_EMULATE)
   # Fibers jump between stacks, which fortified functions take for an error.

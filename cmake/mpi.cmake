@@ -38,12 +38,13 @@ endif()
 
 find_package(MPI COMPONENTS C)
 if(NOT MPI_C_FOUND)
-  message(FATAL_ERROR "No MPI for C was found. Install Open MPI or MPICH (scripts/setup build does), "
-                      "or give its compiler: -DMPI_C_COMPILER=/path/to/mpicc. "
+  message(FATAL_ERROR "No MPI for C was found. Install Open MPI or MPICH (scripts/setup build "
+                      "does), or give its compiler: -DMPI_C_COMPILER=/path/to/mpicc. "
                       "-DRILL_MPI=OFF builds rill without MPI.")
 endif()
 
-set(RILL_MPI_FOUND_FOR "${MPI_C_COMPILER}" CACHE INTERNAL "The MPI compiler that MPI was found with")
+set(RILL_MPI_FOUND_FOR "${MPI_C_COMPILER}" CACHE INTERNAL
+  "The MPI compiler that MPI was found with")
 
 # SimGrid's smpicc simulates MPI: programs run under smpirun, and what they share lives in the
 # executable, which SimGrid loads once per rank.

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the test scripts: runs test cases and counts them. Results go to the file
-# $RILL_RESULTS, one line "pass|fail|skip NAME" each, with the seconds that it took behind tabs, so that
-# scripts that call each other share one count; whoever created the file prints the closing line.
+# $RILL_RESULTS, one line "pass|fail|skip NAME" each, with the seconds that it took behind tabs, so
+# that scripts that call each other share one count; whoever created the file prints the closing
+# line.
 
 if [[ -z ${RILL_RESULTS:-} ]]; then
     RILL_RESULTS=$(mktemp)
@@ -33,8 +34,8 @@ report_run() {
     shift 3
     if ! report_wanted "$name"; then return; fi
     mkdir -p "$(dirname "$log")"
-    # Jobs of Open MPI beside each other share a folder, and one that ends may remove it while another
-    # starts: each case has its own.
+    # Jobs of Open MPI beside each other share a folder, and one that ends may remove it while
+    # another starts: each case has its own.
     session=$(mktemp -d /tmp/rill.XXXXXX)
     took=$({ time OMPI_MCA_orte_tmpdir_base=$session timeout --kill-after=10 "$limit" "$@" \
         >"$log" 2>&1 </dev/null; } 2>&1) || status=$?
@@ -94,7 +95,7 @@ report_slowest() {
 
 # The closing line, by the script that opened the results; fails if a case failed.
 report_close() {
-    local failed skipped
+    local failed skipped rest=""
     failed=$(report_count fail)
     if [[ -n ${report_owner:-} ]]; then
         skipped=$(report_count skip)
@@ -107,7 +108,8 @@ report_close() {
         # What each case took, to be looked at later.
         if [[ -d build/test-logs ]]; then cp "$RILL_RESULTS" build/test-logs/results.tsv; fi
         echo
-        echo "$(report_count pass) passed, $failed failed$( ((skipped == 0)) || echo ", $skipped skipped")"
+        if ((skipped > 0)); then rest=", $skipped skipped"; fi
+        echo "$(report_count pass) passed, $failed failed$rest"
     fi
     ((failed == 0))
 }

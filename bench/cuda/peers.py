@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""peers.py [REPS]: what PyTorch takes for the work of bench_cuda, on the same GPU. One JSON record a case."""
+"""peers.py [REPS]: what PyTorch takes for the work of bench_cuda, on the same GPU.
+One JSON record a case."""
 import json
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""Manual pages (the part of mdoc that ours use) as Markdown. A macro that is not known is an error."""
+"""Manual pages (the part of mdoc that ours use) as Markdown. An unknown macro is an error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 import shlex
 from pathlib import Path
 
-INLINE = {"Fl", "Ar", "Cm", "Op", "Oo", "Oc", "Xr", "Ev", "Nm", "Sq", "Dq", "Pq", "Ql", "Ns", "No", "Va", "Vt", "Dv", "Pa", "Fn"}
+INLINE = {
+    "Fl", "Ar", "Cm", "Op", "Oo", "Oc", "Xr", "Ev", "Nm", "Sq", "Dq", "Pq", "Ql", "Ns", "No", "Va",
+    "Vt", "Dv", "Pa", "Fn",
+}  # fmt: skip
 CLOSING = {".", ",", ";", ":", ")", "]", "?", "!"}
 OPENING = {"(", "["}
 SPACED = "\x01"  # stands for a blank that Ns may take away
@@ -76,7 +79,11 @@ def run(tokens: list[str], synopsis: bool = False) -> str:
             macro = "No"
         elif macro in ("Sq", "Dq", "Ql", "Cm", "Ev", "Va", "Vt", "Dv", "Pa", "Nm", "Fn"):
             text = token
-            while i < len(tokens) and macro in ("Sq", "Dq", "Ql", "Nm", "Cm") and tokens[i] not in INLINE | CLOSING:
+            while (
+                i < len(tokens)
+                and macro in ("Sq", "Dq", "Ql", "Nm", "Cm")
+                and tokens[i] not in INLINE | CLOSING
+            ):
                 text += " " + tokens[i]
                 i += 1
             put(mark(text + ("()" if macro == "Fn" else "")), glue)
@@ -125,10 +132,12 @@ class Page:
     def heading(self, level: str, title: str) -> None:
         self.close_item()
         self.section = title
-        if title in ("EXIT STATUS", "EXAMPLES", "FILES", "SEE ALSO"):  # every page has them: not in the site's contents
+        # Every page has them: not in the site's contents.
+        if title in ("EXIT STATUS", "EXAMPLES", "FILES", "SEE ALSO"):
             level = "####"
         if title not in ("NAME", "DESCRIPTION", "SYNOPSIS"):
-            self.out += ["", f"{level} {title[:1] + title[1:].lower() if title.isupper() else title}"]
+            text = title[:1] + title[1:].lower() if title.isupper() else title
+            self.out += ["", f"{level} {text}"]
 
     def line(self, line: str) -> None:
         if not line.startswith("."):
@@ -188,7 +197,8 @@ class Page:
                 self.out += ["", "```text", *self.synopsis, "```"]
             self.line(line)
         self.close_item()
-        body = "\n".join([f'<a id="{self.name}"></a>', "", f"## {self.name.replace('-', ' ', 1)}", *self.out])
+        heading = f"## {self.name.replace('-', ' ', 1)}"
+        body = "\n".join([f'<a id="{self.name}"></a>', "", heading, *self.out])
         return re.sub(r"\n{3,}", "\n\n", body).rstrip() + "\n"
 
 
@@ -213,8 +223,10 @@ def page(files: list[Path]) -> str:
     out = [
         "# The tool: rill",
         "",
-        "Written from the manual pages (`man/`) by `docs/tools/reference`. `man rill-bench` and `rill bench --help` say the same.",
+        "Written from the manual pages (`man/`) by `docs/tools/reference`. "
+        "`man rill-bench` and `rill bench --help` say the same.",
         "",
     ]
-    out += [Page(file.stem).markdown(file.read_text()) for file in sorted(files, key=lambda f: (f.stem != "rill", f.stem))]
+    files = sorted(files, key=lambda f: (f.stem != "rill", f.stem))
+    out += [Page(file.stem).markdown(file.read_text()) for file in files]
     return "\n".join(out)

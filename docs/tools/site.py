@@ -1,5 +1,6 @@
-"""Hooks of MkDocs (mkdocs.yml). Pages link to files of the tree, such as ../../examples/logistic.c: the site takes these
-files along, and links to folders of the tree become plain text."""
+"""Hooks of MkDocs (mkdocs.yml). Pages link to files of the tree, such as
+../../examples/logistic.c: the site takes these files along, and links to folders of the tree become
+plain text."""
 
 from __future__ import annotations
 
@@ -26,14 +27,16 @@ def on_files(files: Files, config: Any) -> Files:
         text = Path(page.abs_src_path).read_text()
         for _, _, link in LINK.findall(text):
             path = in_tree(page.src_path, link.partition("#")[0])
-            if outside(link, path) and (ROOT / path).is_file() and not kept.get_file_from_path(path):
+            new = outside(link, path) and not kept.get_file_from_path(path)
+            if new and (ROOT / path).is_file():
                 kept.append(copied(path, config))
     return kept
 
 
 def copied(path: str, config: Any) -> File:
     """A file of the tree as it is, under its own path; Markdown too, which is shown as text."""
-    file = File(path + ".txt" if path.endswith(".md") else path, str(ROOT), config["site_dir"], False)
+    shown = path + ".txt" if path.endswith(".md") else path
+    file = File(shown, str(ROOT), config["site_dir"], False)
     file.abs_src_path = str(ROOT / path)
     return file
 
@@ -52,7 +55,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
             return text
         elif path.endswith(".md"):
             path += ".txt"
-        return f"{mark}[{text}]({os.path.relpath(path, os.path.dirname(page.file.src_path) or '.')})"
+        folder = os.path.dirname(page.file.src_path) or "."
+        return f"{mark}[{text}]({os.path.relpath(path, folder)})"
 
     return unbroken(LINK.sub(rewrite, markdown))
 

@@ -124,9 +124,8 @@ class Bar:
         left = (now - self.began) / max(done, 1) * (self.total - done)
         if self.terminal:
             width = 30 * done // self.total
-            sys.stderr.write(
-                f"\r[{'#' * width}{'.' * (30 - width)}] {done}/{self.total} {note} {left:.0f} s left \x1b[K"
-            )
+            bar = "#" * width + "." * (30 - width)
+            sys.stderr.write(f"\r[{bar}] {done}/{self.total} {note} {left:.0f} s left \x1b[K")
             sys.stderr.write("\n" if done == self.total else "")
         else:
             sys.stderr.write(f"{done}/{self.total} {note}\n")
@@ -145,10 +144,14 @@ class Run:
         self.curve: list[tuple[int, float]] = []
         self.evaluations: list[tuple[int, float]] = []
         self.bytes = 0
-        self.write(kind="run", task=task, method=arguments.method, density=arguments.density, ranks=size, seed=arguments.seed,
-                   lr=arguments.lr, batch=arguments.batch, adam=arguments.adam, momentum=arguments.momentum,
-                   decay=arguments.decay, warmup=arguments.warmup, correction=corrected(arguments), follow=arguments.follow,
-                   small=arguments.small, sketch=arguments.sketch, device=arguments.device, torch=torch.__version__)  # fmt: skip
+        self.write(
+            kind="run", task=task, method=arguments.method, density=arguments.density,
+            ranks=size, seed=arguments.seed, lr=arguments.lr, batch=arguments.batch,
+            adam=arguments.adam, momentum=arguments.momentum, decay=arguments.decay,
+            warmup=arguments.warmup, correction=corrected(arguments), follow=arguments.follow,
+            small=arguments.small, sketch=arguments.sketch, device=arguments.device,
+            torch=torch.__version__,
+        )  # fmt: skip
 
     def write(self, **record: Any) -> None:
         if self.file:
@@ -166,8 +169,11 @@ class Run:
         sent = sum(s.sent_bytes for s in stats)
         self.bytes += sent
         self.curve.append((step, loss))
-        self.write(kind="step", step=step, loss=loss, seconds=seconds, sent_bytes=sent,
-                   select_seconds=sum(s.select_s for s in stats), selected=sum(s.selected_k for s in stats))  # fmt: skip
+        self.write(
+            kind="step", step=step, loss=loss, seconds=seconds, sent_bytes=sent,
+            select_seconds=sum(s.select_s for s in stats),
+            selected=sum(s.selected_k for s in stats),
+        )  # fmt: skip
         self.bar.show(step, f"loss {loss:.4f}")
 
     def evaluate(self, step: int, evaluate: Callable[[], float]) -> None:
@@ -183,9 +189,8 @@ class Run:
     def finish(self) -> None:
         self.write(kind="end", sent_bytes=self.bytes)
         if self.rank == 0:
-            print(
-                f"{self.arguments.method}: {self.bytes / max(1, self.arguments.steps) / 1e3:.1f} kB sent by a rank in a step"
-            )
+            sent = self.bytes / max(1, self.arguments.steps) / 1e3
+            print(f"{self.arguments.method}: {sent:.1f} kB sent by a rank in a step")
         if self.arguments.plot and self.rank == 0:
             self.plot()
 
@@ -251,10 +256,12 @@ def distributed(
 ) -> tuple[DistributedDataParallel, rill.torch.State]:
     """The model under DistributedDataParallel with rill's hook."""
     ddp = DistributedDataParallel(model)
-    state = rill.torch.State(arguments.method, density=arguments.density, module=model, seed=arguments.seed,
-                             small=arguments.small, warmup_steps=arguments.warmup,
-                             momentum=arguments.momentum if corrected(arguments) else 0.0, **sketch_options(arguments),
-                             **options)  # fmt: skip
+    state = rill.torch.State(
+        arguments.method, density=arguments.density, module=model, seed=arguments.seed,
+        small=arguments.small, warmup_steps=arguments.warmup,
+        momentum=arguments.momentum if corrected(arguments) else 0.0,
+        **sketch_options(arguments), **options,
+    )  # fmt: skip
     ddp.register_comm_hook(state, rill.torch.hook)
     return ddp, state
 

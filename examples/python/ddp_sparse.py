@@ -1,4 +1,6 @@
-"""Stock DistributedDataParallel: a classifier of random clusters. Start it by torchrun, or as any DDP script."""
+"""Stock DistributedDataParallel: a classifier of random clusters.
+
+Start it by torchrun, or as any DDP script."""
 
 import argparse
 

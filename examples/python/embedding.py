@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A text classifier whose embedding has sparse gradients, with DistributedOptimizer and without DistributedDataParallel.
+"""A text classifier whose embedding has sparse gradients, with DistributedOptimizer and without
+DistributedDataParallel.
 
-The task: which of four files of this machine's kinds of text a window of words is from; words are hashed to the rows of the
-embedding. The embedding's rows are summed exactly, the large layer goes by the method, and small tensors densely.
+The task: which of four files of this machine's kinds of text a window of words is from; words are
+hashed to the rows of the embedding. The embedding's rows are summed exactly, the large layer goes
+by the method, and small tensors densely.
 
     mpirun -n 4 python3 examples/python/embedding.py --method topk --density 0.01 --steps 300
 """
@@ -68,7 +70,7 @@ class Model(nn.Module):
 
 
 def main() -> None:
-    parser = common.parser(__doc__.splitlines()[0], steps=300, lr=1.0, batch=32)
+    parser = common.parser(__doc__.split("\n\n")[0], steps=300, lr=1.0, batch=32)
     parser.set_defaults(momentum=0.0, small=4096)
     parser.add_argument("--rows", type=int, default=1 << 17, help="of the embedding")
     parser.add_argument("--width", type=int, default=64, help="of the embedding")
@@ -88,9 +90,11 @@ def main() -> None:
     model = Model(arguments.rows, arguments.width, int(labels.max()) + 1)
     rill.torch.broadcast_parameters(model)
     optimizer = rill.torch.DistributedOptimizer(
-        common.optimizer_of(arguments, model.parameters()), model.named_parameters(), arguments.method,
-        density=arguments.density, seed=arguments.seed, warmup_steps=arguments.warmup, small=arguments.small,
-        momentum=arguments.momentum if common.corrected(arguments) else 0.0, **common.sketch_options(arguments),
+        common.optimizer_of(arguments, model.parameters()), model.named_parameters(),
+        arguments.method, density=arguments.density, seed=arguments.seed,
+        warmup_steps=arguments.warmup, small=arguments.small,
+        momentum=arguments.momentum if common.corrected(arguments) else 0.0,
+        **common.sketch_options(arguments),
     )  # fmt: skip
     common.follow(arguments, optimizer, optimizer.optimizer)
     schedule = common.schedule_of(arguments, optimizer)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A small convolutional network on Fashion-MNIST (Debian: dataset-fashion-mnist), with DistributedDataParallel.
+"""A small convolutional network on Fashion-MNIST (Debian: dataset-fashion-mnist), with
+DistributedDataParallel.
 
     mpirun -n 4 python3 examples/python/fashion_mnist.py --method oktopk --density 0.01 --steps 500
 """
@@ -42,7 +43,7 @@ def scaled(x: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    arguments = common.parser(__doc__.splitlines()[0], steps=500, lr=0.05, batch=32).parse_args()
+    arguments = common.parser(__doc__.split("\n\n")[0], steps=500, lr=0.05, batch=32).parse_args()
     rank, size = rill.torch.init_process_group()
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""An LSTM language model on WikiText-2, with DistributedDataParallel. Without the data it reads text that the machine has.
+"""An LSTM language model on WikiText-2, with DistributedDataParallel. Without the data it reads
+text that the machine has.
 
     mpirun -n 4 python3 examples/python/wikitext.py --method spardl --density 0.01 --steps 1000
 """
@@ -71,7 +72,7 @@ class Model(nn.Module):
 
 
 def main() -> None:
-    parser = common.parser(__doc__.splitlines()[0], steps=1000, lr=2.0, batch=8)
+    parser = common.parser(__doc__.split("\n\n")[0], steps=1000, lr=2.0, batch=8)
     parser.set_defaults(momentum=0.0)
     parser.add_argument("--width", type=int, default=128, help="of embedding and LSTM")
     parser.add_argument("--layers", type=int, default=1)

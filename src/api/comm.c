@@ -65,6 +65,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     comm->host_words[1] = (uint64_t)news[5];
     comm->planner.sums_bits = news[2] == 0;
     comm->planner.mpi_sums = link->has_mpi;
+    comm->planner.memory = RILL__PLAN_MEMORY;
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
     RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));

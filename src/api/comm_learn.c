@@ -71,14 +71,15 @@ void rill__comm_learn_start(rill_comm *comm, bool possible, bool from_cache, boo
 
 /* Rank 0 writes; where it cannot, the next job learns for itself. */
 void rill__comm_learn_keep(const rill_comm *comm) {
-    const rill__learner *l = comm->planner.learner;
+    rill__learner *l = comm->planner.learner;
     if (!l || !l->keeps || l->broken || l->samples < LEAST_SAMPLES || comm->engine.rank != 0 ||
         comm->engine.peers.revoked)
         return;
     rill__machine m = rill__comm_machine(comm, l->profile.crowding);
     rill__profile *profile = rill__malloc(sizeof *profile);
     if (!profile) return;
-    *profile = l->profile;
+    rill__learn_look(l);
+    *profile = l->planned;
     profile->ranks = m.ranks;
     profile->hosts = m.n_hosts;
     rill__cache_write(&m, profile, l->samples);

@@ -85,6 +85,7 @@ static void settle(const rill_comm *comm, heir *h, int n, unsigned epoch) {
     fresh->defaults = comm->defaults;
     fresh->planner.profile = comm->planner.profile;
     fresh->planner.sums_bits = comm->planner.sums_bits;
+    fresh->planner.memory = comm->planner.memory;
     fresh->planner.hosts = engine->hosts.n;
     fresh->planner.most_per_host = engine->hosts.most;
     fresh->last = (rill_stats)RILL_STATS_INIT;

@@ -190,8 +190,9 @@ static void call_completed(rill__task *task) {
                              .skew = r->run.skew,
                              .out = r->outside.out,
                              .nnz_out = r->nnz_out};
-    rill__plan_end(&r->comm->planner, &r->plan, &outcome);
+    rill__plan_end(&r->plan, &outcome);
     if (r->learning == RILL__LEARN_TAKES_PART) teach(r, &outcome);
+    r->plan.key = NULL; /* which may go from now on */
     if (!r->sequel.complete) return;
     if (task->ending) {
         atomic_store_explicit(&r->ended, RILL__CALL_ENDED, memory_order_release);
@@ -277,18 +278,17 @@ static const char *partition_name(const rill_request *r) {
 }
 
 void rill__request_statistics(const rill_request *r, rill_stats *stats) {
-    *stats = (rill_stats){.size = sizeof *stats,
-                          .sent_bytes = r->task.sent_bytes,
-                          .recv_bytes = r->task.recv_bytes,
-                          .messages = r->task.messages,
-                          .rounds = r->task.rounds,
-                          .nnz_in = r->nnz_in,
-                          .nnz_out = r->nnz_out,
-                          .algorithm = r->plan.algorithm ? r->plan.algorithm->name : "",
-                          .codec = codec_name(r),
-                          .predicted_s = r->plan.predicted,
-                          .value_bits = r->run.coding.value ? r->run.coding.value->bits : 0,
-                          .partition = partition_name(r)};
+    stats->sent_bytes = r->task.sent_bytes;
+    stats->recv_bytes = r->task.recv_bytes;
+    stats->messages = r->task.messages;
+    stats->rounds = r->task.rounds;
+    stats->nnz_in = r->nnz_in;
+    stats->nnz_out = r->nnz_out;
+    stats->algorithm = r->plan.algorithm ? r->plan.algorithm->name : "";
+    stats->codec = codec_name(r);
+    stats->predicted_s = r->plan.predicted;
+    stats->value_bits = r->run.coding.value ? r->run.coding.value->bits : 0;
+    stats->partition = partition_name(r);
 }
 
 /* A request for an agreement alone. */

@@ -122,7 +122,8 @@ static inline bool rill__request_counts(const rill_request *r) {
 }
 void rill__request_launch(rill_request *); /* after begin, where nobody waits; lock held */
 rill_status rill__request_result(const rill_request *); /* status and detail of a complete one */
-void rill__request_statistics(const rill_request *, rill_stats *); /* all but the time */
+/* What every call has, but for the time; other fields stay. */
+void rill__request_statistics(const rill_request *, rill_stats *);
 /* rill_request_free, of any request: the user may not free a reducer's. */
 rill_status rill__request_release(rill_request **);
 void rill__request_destroy(rill_request *);

@@ -20,8 +20,7 @@
 /* Of the calls of its kind that end in order; NULL: it is none of them. */
 static rill__commits *commits_of(rill_request *r) {
     if (r->persistent) return r->joint ? r->joint : &r->commits;
-    rill__plan_key *key = r->blocking ? rill__plan_key_of(&r->comm->planner, &r->plan) : NULL;
-    return key ? &key->commits : NULL;
+    return r->blocking && r->plan.key ? &r->plan.key->commits : NULL;
 }
 
 static bool is_first(const rill_request *r, const rill__commits *c) {

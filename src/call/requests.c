@@ -132,7 +132,7 @@ rill_status rill_request_stats(const rill_request *r, rill_stats *stats) {
         rill__stats_copy(stats, r->sequel.stats);
         return RILL_OK;
     }
-    rill_stats now;
+    rill_stats now = RILL_STATS_INIT;
     rill__request_statistics(r, &now);
     now.elapsed_s = rill__clock_seconds(&r->comm->clock, r->elapsed);
     rill__stats_copy(stats, &now);

@@ -11,8 +11,7 @@
 
 static rill__rooms *rooms_of(rill_request *r) {
     if (r->persistent) return r->joint ? &r->joint->rooms : &r->commits.rooms;
-    rill__plan_key *key = rill__plan_key_of(&r->comm->planner, &r->plan);
-    return key ? &key->commits.rooms : NULL;
+    return r->plan.key ? &r->plan.key->commits.rooms : NULL;
 }
 
 typedef struct room {

@@ -7,8 +7,10 @@
  * A model stays a model: beside it each measured call is a place, and the points of the profile are
  * what the places' times are against the model. They are made anew when constants change.
  *
- * Cost. 17 estimates for the derivatives and one for each place: some ten microseconds. So small
- * calls are taken together (learn_calls.c). */
+ * Cost. 17 estimates for the derivatives: some ten microseconds. So small calls are taken together
+ * (learn_calls.c). Calls are planned with what was known when choices were last looked at, since
+ * then each kind of call is planned anew, which takes longer than a small call: when the samples
+ * have doubled, or calls have taken their time. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -19,7 +21,8 @@
 #define OUTLIER 0.3  /* logarithm from which on a sample counts less */
 #define STEP 0.01    /* of the differences */
 #define FARTHEST 4.6 /* logarithm of a constant against its start: a factor of 100 */
-#define NEWS 0.02    /* logarithm from which on choices are looked at again */
+#define NEWS 0.02    /* logarithm from which on choices are looked at again, */
+#define RARELY 20e-3 /* at the latest after so many seconds of calls */
 #define SHORTER 0.7  /* share of a sample in the time of its place, */
 #define LONGER 0.2   /* and of one that took longer: others may have been on the processors */
 #define FAR_OFF 6    /* logarithm of measured to model that a file may have */
@@ -30,28 +33,6 @@ static double known_at_start(const rill__learner *l) {
     double sigma = l->from_cache ? 0.3 : 1;
     return 1 / (sigma * sigma);
 }
-
-static void clear(rill__learner *l) {
-    l->profile = l->start;
-    l->profile.learned = true;
-    memset(l->information, 0, sizeof l->information);
-    for (int i = 0; i < F; i++)
-        l->information[i][i] = known_at_start(l);
-    l->places = 0;
-    l->samples = 0;
-    l->seconds = l->tried = 0;
-    l->pending.there = false;
-    l->version++;
-}
-
-void rill__learner_start(rill__learner *l, const rill__profile *start, bool from_cache) {
-    memset(l, 0, sizeof *l);
-    l->start = *start;
-    l->from_cache = from_cache;
-    clear(l);
-}
-
-void rill__learner_restart(rill__learner *l) { clear(l); }
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
@@ -164,12 +145,47 @@ static void renew_points(rill__learner *l) {
     }
 }
 
+void rill__learn_look(rill__learner *l) {
+    renew_points(l);
+    l->planned = l->profile;
+    l->version++;
+    l->news = false;
+    l->looked = l->samples;
+    l->looked_seconds = l->seconds;
+}
+
 void rill__learn(rill__learner *l, const rill__sample *s) {
     double most = 0, model = rill__fit_time(s, &l->profile.constants);
     if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(model > 0 && isfinite(model))) return;
     l->samples++;
     follow(l, s, model, &most);
     remember(l, s, &most);
-    renew_points(l);
-    if (most > NEWS) l->version++;
+    l->news |= most > NEWS;
+    bool long_ago = l->seconds - l->looked_seconds > RARELY;
+    if (l->news && (l->samples >= 2 * l->looked || long_ago)) rill__learn_look(l);
 }
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+static void clear(rill__learner *l) {
+    l->profile = l->start;
+    l->profile.learned = true;
+    memset(l->information, 0, sizeof l->information);
+    for (int i = 0; i < F; i++)
+        l->information[i][i] = known_at_start(l);
+    l->places = 0;
+    l->samples = 0;
+    l->seconds = l->tried = 0;
+    l->looked_seconds = 0;
+    l->pending.there = false;
+    rill__learn_look(l);
+}
+
+void rill__learner_start(rill__learner *l, const rill__profile *start, bool from_cache) {
+    memset(l, 0, sizeof *l);
+    l->start = *start;
+    l->from_cache = from_cache;
+    clear(l);
+}
+
+void rill__learner_restart(rill__learner *l) { clear(l); }

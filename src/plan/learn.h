@@ -26,15 +26,19 @@ typedef struct rill__learned {
 } rill__learned;
 
 struct rill__learner {
-    rill__profile profile; /* what is known by now: what calls are planned with */
+    rill__profile planned; /* what calls are planned with */
+    rill__profile profile; /* what is known by now; its points are made for the other */
     rill__profile start;   /* and was at the start */
     bool from_cache;       /* the start has been learned, too */
     bool keeps;            /* what is learned goes to the cache */
     double information[RILL__FITTED][RILL__FITTED];
     int places;
     rill__learned place[RILL__LEARN_PLACES];
-    uint64_t samples;    /* taken so far */
-    uint64_t version;    /* of what calls are planned with: choices of an older one are not good */
+    uint64_t samples; /* taken so far */
+    uint64_t version; /* of what calls are planned with: choices of an older one are not good */
+    bool news;        /* more is known than that, */
+    uint64_t looked;  /* and so many samples, and seconds, had been there then */
+    double looked_seconds;
     double seconds;      /* of all calls that were agreed on */
     double tried;        /* the same of those that were made to see what they take */
     bool broken;         /* a call has failed: ranks may know different things */
@@ -44,8 +48,8 @@ struct rill__learner {
     struct {             /* the last call that was agreed on, and this rank's time of it */
         bool there;
         rill__sample sample;
-        int key;
-        uint64_t born;
+        rill__plan_key *key; /* NULL: it is forgotten */
+        uint64_t seq;
         unsigned field;
     } pending;
 };
@@ -54,8 +58,15 @@ struct rill__learner {
 /* from_cache: others have learned this start, so it counts for more. */
 void rill__learner_start(rill__learner *, const rill__profile *start, bool from_cache);
 void rill__learner_restart(rill__learner *);
-/* Takes a sample; those that make no sense change nothing. Needs no memory. */
+/* The key goes. */
+static inline void rill__learner_forget(rill__learner *l, const rill__plan_key *key) {
+    if (l->pending.key == key) l->pending.key = NULL;
+}
+/* Takes a sample; those that make no sense change nothing. Needs no memory. Calls are planned with
+ * what it says when choices are looked at again, now or later. */
 void rill__learn(rill__learner *, const rill__sample *);
+/* Choices are looked at again with the next call of each kind. */
+void rill__learn_look(rill__learner *);
 
 /* ---- learn_calls.c: what calls bring ---- */
 /* Seconds in steps of 128 for each power of two, and back. */

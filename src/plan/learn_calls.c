@@ -38,18 +38,21 @@ rill__learning rill__learn_begins(rill__planner *planner, const rill__planned *c
                                   bool alone) {
     rill__learner *l = planner->learner;
     if (!alone || l->broken || l->busy) return RILL__LEARN_REFUSES;
-    const rill__plan_key *k = rill__plan_key_of(planner, c);
-    if (!k || k->ended < k->lesson.next) return RILL__LEARN_SKIPS;
+    const rill__plan_key *k = c->key;
+    bool knows = k && rill__plan_remembers(planner, k->blocked_until, c->seq);
+    if (!k || (knows && k->ended < k->lesson.next)) return RILL__LEARN_SKIPS;
     l->busy = call;
     return RILL__LEARN_TAKES_PART;
 }
 
 /* Of calls of a kind the first ones are measured, then ever fewer, until their time is long against
  * what an update of the constants takes. */
-static void take(rill__planner *planner, rill__learner *l, unsigned field) {
-    rill__plan_key *k = planner->keys[l->pending.key];
+static void take(const rill__planner *planner, rill__learner *l, const rill__planned *c,
+                 unsigned field) {
+    rill__plan_key *k = l->pending.key;
     unsigned shortest = 0xffe - (field >> 12), longest = (field & 0xfff) - 2;
-    if (!k || k->born != l->pending.born || shortest > longest) return;
+    if (!k || !rill__plan_remembers(planner, l->pending.seq + 1, c->seq) || shortest > longest)
+        return;
     double seconds = (rill__learn_seconds(shortest) + rill__learn_seconds(longest)) / 2;
     if (longest - shortest > APART && k->lesson.delays++ < MOST_DELAYS) return;
     k->lesson.delays = 0;
@@ -60,6 +63,8 @@ static void take(rill__planner *planner, rill__learner *l, unsigned field) {
     l->seconds += seconds * k->lesson.gap;
     l->pending.sample.seconds = seconds;
     rill__learn(l, &l->pending.sample);
+    if (l->pending.sample.algorithm == k->lesson.trial)
+        rill__learn_look(l); /* it was made for that */
 }
 
 /* What was planned with, as it turned out. */
@@ -77,19 +82,15 @@ static rill__problem seen_problem(const rill__planned *c, const rill__outcome *o
 }
 
 /* The call is to be the next sample. */
-static void expect(rill__planner *planner, rill__learner *l, const rill__planned *c,
-                   const rill__outcome *o, double seconds) {
-    rill__plan_key *k = rill__plan_key_of(planner, c);
-    l->pending.there = k != NULL;
-    if (!k) return;
-    if (k->lesson.algorithm != c->algorithm || k->lesson.way != c->way) {
-        k->lesson.algorithm = c->algorithm;
-        k->lesson.way = c->way;
-        k->lesson.gap = 1;
-    }
+static void expect(rill__learner *l, const rill__planned *c, const rill__outcome *o,
+                   double seconds) {
+    rill__plan_key *k = c->key;
+    l->pending.there = true;
+    if (!(k->lesson.ways & c->way)) k->lesson.gap = 1;
+    k->lesson.ways |= c->way;
     l->calls++;
-    l->pending.key = c->key;
-    l->pending.born = c->key_born;
+    l->pending.key = k;
+    l->pending.seq = c->seq;
     l->pending.sample.algorithm = c->algorithm;
     l->pending.sample.problem = seen_problem(c, o);
     l->pending.field = rill__learn_field(seconds);
@@ -104,8 +105,9 @@ void rill__learn_ends(rill__planner *planner, const rill__planned *c, const rill
         return;
     }
     if (lesson->field >= RILL__LEARN_VETO || lesson->field == 0) return;
-    if (lesson->field != RILL__LEARN_NOTHING && l->pending.there) take(planner, l, lesson->field);
+    if (lesson->field != RILL__LEARN_NOTHING && l->pending.there)
+        take(planner, l, c, lesson->field);
     l->pending.there = false;
-    if (lesson->seasoned && o->known) expect(planner, l, c, o, lesson->seconds);
+    if (lesson->seasoned && o->known) expect(l, c, o, lesson->seconds);
     rill__learn_try(planner, c);
 }

@@ -41,9 +41,9 @@ static bool find(const rill__planner *planner, const rill__planned *c, rill__can
 
 void rill__learn_try(rill__planner *planner, const rill__planned *c) {
     rill__learner *l = planner->learner;
-    rill__plan_key *k = rill__plan_key_of(planner, c);
+    rill__plan_key *k = c->key;
     rill__candidate other;
-    if (!k || c->settings.algorithm) return;
+    if (c->settings.algorithm) return;
     k->lesson.calls++;
     if (k->lesson.calls < k->lesson.rest || k->lesson.trials >= MOST_TRIALS) return;
     if (!rill__learn_measured(c->settings.profile, c->algorithm, &c->problem)) return;

@@ -5,15 +5,13 @@
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static const uint64_t NOBODYS = 0, UNUSED = UINT64_MAX; /* births */
-
 static bool matches(const rill__plan_key *k, const rill__planned *c) {
-    return k && k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
-           k->op == c->op_hash && k->born != UNUSED;
+    return k->collective == c->collective && k->type == c->type && k->dim == c->dim &&
+           k->op == c->op_hash;
 }
 
 static void join(rill__plan_key *k, rill__planned *c) {
-    c->key_born = k->born;
+    c->key = k;
     c->previous = k->newest;
     c->next = NULL;
     if (k->newest) k->newest->next = c;
@@ -26,49 +24,60 @@ static void leave(rill__plan_key *k, rill__planned *c) {
     else k->first = c->next;
     if (c->next) c->next->previous = c->previous;
     else k->newest = c->previous;
-    if (k->since == UINT64_MAX && !k->first) k->born = UNUSED; /* no other rank need have it */
 }
 
-/* All ranks have had the same calls that ended well, so that all give up the same key. */
-static int find_key(const rill__planner *planner, const rill__planned *c) {
-    int unused = -1, oldest = 0;
-    uint64_t since = UINT64_MAX;
-    for (int i = 0; i < RILL__PLAN_KEYS; i++) {
-        const rill__plan_key *k = planner->keys[i];
-        if (matches(k, c)) return i;
-        if (!k || k->born == UNUSED) unused = unused < 0 ? i : unused;
-        else if (k->since < since) oldest = i, since = k->since;
+static rill__plan_key **list_of(rill__planner *planner, const rill__planned *c) {
+    uint64_t kind = (c->dim * 8 + (uint64_t)c->type) * 8 + (uint64_t)c->collective;
+    uint64_t hash = (kind ^ c->op_hash) * UINT64_C(0x9e3779b97f4a7c15);
+    _Static_assert(RILL__PLAN_LISTS == 1 << 6, "the hash has six bits");
+    return &planner->lists[hash >> 58];
+}
+
+static void forget(rill__planner *planner, rill__plan_key **link) {
+    rill__plan_key *k = *link;
+    *link = k->other;
+    if (planner->recent == k) planner->recent = NULL;
+    if (planner->learner) rill__learner_forget(planner->learner, k);
+    free(k);
+}
+
+/* No call to come tells a key that is forgotten from one that it would not go by. */
+static void forget_old(rill__planner *planner, rill__plan_key **link, uint64_t seq) {
+    while (*link) {
+        rill__plan_key *k = *link;
+        uint64_t until = rill__max_u64(k->ended_until, k->blocked_until);
+        if (k->first || rill__plan_remembers(planner, until, seq)) link = &k->other;
+        else forget(planner, link);
     }
-    return unused < 0 ? oldest : unused;
 }
 
 void rill__planner_forget(rill__planner *planner) {
-    for (int i = 0; i < RILL__PLAN_KEYS; i++) {
-        free(planner->keys[i]);
-        planner->keys[i] = NULL;
-    }
+    for (int i = 0; i < RILL__PLAN_LISTS; i++)
+        while (planner->lists[i])
+            forget(planner, &planner->lists[i]);
 }
 
-rill_status rill__plan_begin(rill__planner *planner, rill__planned *c) {
-    if (!matches(planner->keys[planner->recent], c)) planner->recent = find_key(planner, c);
-    c->key = planner->recent;
-    c->before = 0;
-    rill__plan_key *k = planner->keys[c->key];
-    if (matches(k, c)) {
-        join(k, c);
-        return RILL_OK;
-    }
-    c->key_born = NOBODYS;
-    if (!k) k = planner->keys[c->key] = rill__malloc(sizeof *k);
-    if (!k) return rill__fail(RILL_ERR_MEMORY, "out of memory for the planning of a call");
-    memset(k, 0, sizeof *k);
-    k->born = ++planner->births;
-    k->since = UINT64_MAX;
+static rill__plan_key *find_key(rill__planner *planner, const rill__planned *c) {
+    rill__plan_key **list = list_of(planner, c);
+    for (rill__plan_key *k = *list; k; k = k->other)
+        if (matches(k, c)) return k;
+    forget_old(planner, list, c->seq);
+    rill__plan_key *k = rill__calloc(1, sizeof *k);
+    if (!k) return NULL;
+    k->other = *list;
     k->collective = c->collective;
     k->type = c->type;
     k->dim = c->dim;
     k->op = c->op_hash;
-    join(k, c);
+    return *list = k;
+}
+
+rill_status rill__plan_begin(rill__planner *planner, rill__planned *c) {
+    if (!planner->recent || !matches(planner->recent, c)) planner->recent = find_key(planner, c);
+    c->key = planner->recent;
+    c->before = 0;
+    if (!c->key) return rill__fail(RILL_ERR_MEMORY, "out of memory for the planning of a call");
+    join(c->key, c);
     return RILL_OK;
 }
 
@@ -88,30 +97,31 @@ static bool is_newer(const rill__observed *a, const rill__observed *b) {
     return a->ended && (!b->ended || a->seq > b->seq);
 }
 
-static const rill__observed *newest_for(const rill__plan_key *k, const rill__planned *c) {
+static const rill__observed *newest_for(const rill__planner *planner, const rill__plan_key *k,
+                                        const rill__planned *c) {
     const rill__observed *best = &k->last;
     for (int i = 0; k->kept && i < 2 * RILL__PLAN_LAG; i++) {
         const rill__observed *o = &k->recent[i];
         if (is_newer(o, best) && may_go_by(c, o->seq, o->blocking)) best = o;
     }
-    return best;
+    static const rill__observed nothing = {0};
+    return best->ended && rill__plan_remembers(planner, best->seq + 1, c->seq) ? best : &nothing;
 }
 
 /* Whoever is not planned yet is less than RILL__PLAN_LAG behind a call that has ended: what leaves
  * its place here is old enough for all. */
-static void keep_recent(rill__plan_key *k, const rill__observed *seen) {
-    rill__observed *place = &k->recent[seen->seq % (2 * RILL__PLAN_LAG)];
+static rill__observed *place_in_recent(rill__plan_key *k, uint64_t seq) {
+    rill__observed *place = &k->recent[seq % (2 * RILL__PLAN_LAG)];
     if (is_newer(place, &k->last)) k->last = *place;
     k->kept += !place->ended;
-    *place = *seen;
+    return place;
 }
 
-/* Everybody who comes later goes by this one, or a later one. */
-static void keep_last(rill__plan_key *k, const rill__observed *seen) {
-    k->last = *seen;
-    if (!k->kept) return;
-    memset(k->recent, 0, sizeof k->recent);
+/* Everybody who comes later goes by the call that ends now, or a later one. */
+static rill__observed *place_of_last(rill__plan_key *k) {
+    if (k->kept) memset(k->recent, 0, sizeof k->recent);
     k->kept = 0;
+    return &k->last;
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -163,13 +173,13 @@ static bool learns(const rill__planner *planner, const rill__planned *c) {
 }
 
 static const rill__profile *profile_for(const rill__planner *planner, const rill__planned *c) {
-    if (learns(planner, c)) return &planner->learner->profile;
+    if (learns(planner, c)) return &planner->learner->planned;
     return c->reducer && c->kept ? c->kept : &planner->profile;
 }
 
 /* What calls of its kind try now; NULL: nothing. */
 static const rill__algorithm *trial_of(const rill__planner *planner, const rill__planned *c) {
-    const rill__plan_key *k = rill__plan_key_of(planner, c);
+    const rill__plan_key *k = c->key;
     bool tries = k && c->blocking && learns(planner, c) && k->ended < k->lesson.trial_ends;
     return tries ? k->lesson.trial : NULL;
 }
@@ -251,10 +261,9 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
 static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill__planned *c,
                                 const rill__observed *seen) {
     c->settings.profile = profile_for(planner, c);
-    if (!k || !still_good(k, seen, c) || is_old(planner, k, c)) {
+    if (!still_good(k, seen, c) || is_old(planner, k, c)) {
         rill__observed grounds = grounds_of(seen);
         RILL_TRY(rill__plan_choose(planner, c, &grounds));
-        if (!k) return RILL_OK;
         if (learns(planner, c)) {
             k->version = planner->learner->version;
             k->chosen_trial = trial_of(planner, c);
@@ -281,21 +290,28 @@ static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill_
     return RILL_OK;
 }
 
+/* What blocking calls alone have left and go by. Their memory stays: other calls use it, too. */
+static void forget_old_blocking(const rill__planner *planner, rill__plan_key *k,
+                                const rill__planned *c) {
+    if (!c->blocking || rill__plan_remembers(planner, k->blocked_until, c->seq)) return;
+    k->commits.once = k->commits.twice = 0;
+    k->commits.sizes = (rill__sizes){0};
+    k->spread.entries = 0;
+    k->ended = 0;
+    memset(&k->lesson, 0, sizeof k->lesson);
+}
+
 rill__planning rill__plan(rill__planner *planner, rill__planned *c, rill_status *status) {
-    rill__plan_key *k = rill__plan_key_of(planner, c);
-    static const rill__observed nothing = {0};
-    const rill__observed *seen = &nothing;
-    c->spread = NULL;
-    if (k) {
-        if (must_wait(k, c)) return RILL__PLAN_WAITS;
-        seen = newest_for(k, c);
-        c->before = seen->ended ? seen->before : 0;
-        c->skew = seen->skew;
-        /* Other bounds can mean other rounding: what a call finds here must not depend on when
-         * calls in flight complete, nor the steps of a reducer on what came before its checkpoint.
-         */
-        if (k->spread.entries && c->blocking && !c->reducer) c->spread = &k->spread;
-    }
+    rill__plan_key *k = c->key;
+    if (must_wait(k, c)) return RILL__PLAN_WAITS;
+    forget_old_blocking(planner, k, c);
+    const rill__observed *seen = newest_for(planner, k, c);
+    c->before = seen->before;
+    c->skew = seen->skew;
+    /* Other bounds can mean other rounding: what a call finds here must not depend on when calls in
+     * flight complete, nor the steps of a reducer on what came before its checkpoint. */
+    bool may_spread = k->spread.entries && c->blocking && !c->reducer;
+    c->spread = may_spread ? &k->spread : NULL;
     rill__observed selected;
     if (!seen->known && c->reducer) { /* all ranks know how much a reducer selects */
         uint64_t most = rill__min_u64(c->k, c->dim);
@@ -318,27 +334,32 @@ static void keep_spread(rill__spread *spread, const rill_stream *out) {
     spread->at[RILL__SPREAD] = out->dim;
 }
 
-void rill__plan_end(rill__planner *planner, rill__planned *c, const rill__outcome *o) {
-    rill__plan_key *k = rill__plan_key_of(planner, c);
+void rill__plan_end(rill__planned *c, const rill__outcome *o) {
+    rill__plan_key *k = c->key;
     if (!k) return;
-    if (o->well && c->seq < k->since) k->since = c->seq;
     leave(k, c);
     if (!o->well) return;
-    k->ended += c->blocking;
     bool counts = c->collective == RILL_ALLREDUCE && o->out && o->out->form != RILL__DENSE;
-    rill__observed seen = {.known = o->known,
-                           .ended = true,
-                           .blocking = c->blocking,
-                           .before = c->blocking || c->before == RILL__PLAN_FIRST ? c->before
-                                                                                  : c->before + 1,
-                           .seq = c->seq,
-                           .nnz_sum = o->nnz_sum,
-                           .nnz_max = o->nnz_max,
-                           .result = counts ? o->nnz_out : 0,
-                           .skew = o->skew > 0 ? o->skew : c->skew};
-    if (c->blocking && (!k->first || k->first->seq > c->seq)) keep_last(k, &seen);
-    else keep_recent(k, &seen);
-    if (c->blocking && counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
+    bool is_last = c->blocking && (!k->first || k->first->seq > c->seq);
+    rill__observed *seen = is_last ? place_of_last(k) : place_in_recent(k, c->seq);
+    int more = !c->blocking && c->before < RILL__PLAN_FIRST;
+    /* field by field: call/begin.c says why */
+    seen->known = o->known;
+    seen->ended = true;
+    seen->blocking = c->blocking;
+    seen->before = c->before + more;
+    seen->seq = c->seq;
+    seen->nnz_sum = o->nnz_sum;
+    seen->nnz_max = o->nnz_max;
+    seen->result = counts ? o->nnz_out : 0;
+    seen->skew = o->skew > 0 ? o->skew : c->skew;
+    if (!c->blocking) {
+        k->ended_until = rill__max_u64(k->ended_until, c->seq + 1);
+        return;
+    }
+    k->blocked_until = c->seq + 1; /* they end in their order */
+    k->ended++;
+    if (counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
         c->problem.partition == RILL__BALANCED)
         keep_spread(&k->spread, o->out);
 }

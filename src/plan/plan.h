@@ -8,7 +8,10 @@
  *
  * A call that failed leaves nothing: ranks may not even know that it was of this kind, and hear of
  * its failure before or after they planned it. For the same reason a choice is a function of what
- * the call goes by, and not of choices before it. */
+ * the call goes by, and not of choices before it.
+ *
+ * A kind is forgotten after RILL__PLAN_MEMORY calls that were of others. This goes by numbers, too:
+ * which kinds a rank has seen the end of when a call begins is its own affair. */
 #ifndef RILL_PLAN_PLAN_H
 #define RILL_PLAN_PLAN_H
 
@@ -16,7 +19,7 @@
 #include "plan/profile.h"
 
 /* The first non-blocking calls of a kind end with an agreement (call/commit.c). */
-enum { RILL__PLAN_KEYS = 64, RILL__PLAN_LAG = 8, RILL__PLAN_FIRST = 2 };
+enum { RILL__PLAN_LISTS = 64, RILL__PLAN_LAG = 8, RILL__PLAN_FIRST = 2, RILL__PLAN_MEMORY = 4096 };
 
 /* Resolved options of one call. */
 typedef struct rill__settings {
@@ -58,12 +61,14 @@ typedef struct rill__observed {
 /* Calls of one kind. */
 typedef struct rill__planned rill__planned;
 typedef struct rill__plan_key {
-    uint64_t born;
+    struct rill__plan_key *other; /* the next in the list */
     rill_collective collective;
     rill_type type;
     uint64_t dim;
     uint32_t op;
-    uint64_t since; /* the first of its calls that ended well; UINT64_MAX: none has */
+    /* One more than the highest number of a non-blocking call that ended well, and of a blocking
+     * one; 0: none did */
+    uint64_t ended_until, blocked_until;
     rill__planned *first, *newest; /* calls that are not over, in the order of their numbers */
     rill__commits commits;         /* of blocking ones */
     rill__observed last;           /* what all calls to come may go by, */
@@ -85,13 +90,12 @@ typedef struct rill__plan_key {
     const rill__algorithm *chosen_trial; /* and what was tried then */
     uint64_t ended;                      /* blocking calls that ended well */
     struct {                             /* changes only where calls end with all ranks agreed */
-        const rill__algorithm *algorithm;
-        uint64_t way;
-        uint32_t delays;              /* times in a row that spoke of these only */
-        uint32_t gap;                 /* calls from one that is measured to the next, */
-        uint64_t next;                /* which is this one of those that end well */
-        const rill__algorithm *trial; /* that calls take to see what it takes; NULL: none */
-        uint64_t trial_ends;          /* with this one of those that end well */
+        uint64_t ways;                   /* that a call went, a bit each */
+        uint32_t delays;                 /* times in a row that spoke of these only */
+        uint32_t gap;                    /* calls from one that is measured to the next, */
+        uint64_t next;                   /* which is this one of those that end well */
+        const rill__algorithm *trial;    /* that calls take to see what it takes; NULL: none */
+        uint64_t trial_ends;             /* with this one of those that end well */
         uint32_t calls, rest; /* that were agreed on, and with which one to think of a trial */
         uint32_t trials, waits;
     } lesson;
@@ -105,9 +109,10 @@ typedef struct rill__planner {
     int hosts, most_per_host;
     bool sums_bits; /* every rank has kernels that sum bits and values */
     bool mpi_sums;  /* the link has MPI's own collectives */
-    uint64_t births, choices;
-    int recent;                            /* key of the last call */
-    rill__plan_key *keys[RILL__PLAN_KEYS]; /* NULL: not used yet */
+    uint64_t choices;
+    uint64_t memory;        /* calls after which a kind is forgotten */
+    rill__plan_key *recent; /* of the last call; NULL: none */
+    rill__plan_key *lists[RILL__PLAN_LISTS];
 } rill__planner;
 
 /* What is known of a call, for the estimates; its indices and values are not coded yet. */
@@ -162,8 +167,7 @@ struct rill__planned {
     bool blocking;
     uint64_t seq; /* its number among all calls */
     /* where its statistics go, and who is under way there with it */
-    int key;
-    uint64_t key_born;
+    rill__plan_key *key; /* from its start to its end; NULL: there was no memory for it */
     rill__planned *previous, *next;
     /* of the call that it goes by */
     int before; /* non-blocking calls that ended well up to there; not over 2 */
@@ -190,15 +194,15 @@ typedef struct rill__outcome {
     uint64_t nnz_out;
 } rill__outcome;
 
+/* Whether the call with this number still goes by what the one before `until` has left. */
+static inline bool rill__plan_remembers(const rill__planner *planner, uint64_t until,
+                                        uint64_t seq) {
+    return until > 0 && seq < until + planner->memory;
+}
+
 /* At the start of a call: its key. RILL_ERR_MEMORY: it has none. */
 rill_status rill__plan_begin(rill__planner *, rill__planned *);
-/* The key of a call; NULL: it has none, or none any more. */
-static inline rill__plan_key *rill__plan_key_of(const rill__planner *planner,
-                                                const rill__planned *c) {
-    rill__plan_key *key = planner->keys[c->key];
-    return key && key->born == c->key_born ? key : NULL;
-}
-void rill__planner_forget(rill__planner *); /* all keys */
+void rill__planner_forget(rill__planner *); /* all keys; no call is under way */
 /* The choice is this one. */
 void rill__plan_take(rill__planner *, rill__planned *, const rill__candidate *);
 
@@ -211,6 +215,6 @@ typedef enum rill__planning {
 rill__planning rill__plan(rill__planner *, rill__planned *, rill_status *);
 rill_status rill__plan_choose(rill__planner *, rill__planned *, const rill__observed *);
 /* When a call is complete. */
-void rill__plan_end(rill__planner *, rill__planned *, const rill__outcome *);
+void rill__plan_end(rill__planned *, const rill__outcome *);
 
 #endif

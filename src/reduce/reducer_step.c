@@ -180,9 +180,7 @@ static bool write_update(rill_reducer *r) {
 
 static void collect_stats(rill_reducer *r, uint64_t k) {
     const rill__clock *clock = &r->comm->clock;
-    uint64_t voided = r->stats.voided;
     rill__request_statistics(r->now, &r->stats);
-    r->stats.voided = voided;
     r->stats.voided_total = r->voided_total;
     r->stats.selected_k = k;
     r->stats.select_s = rill__clock_seconds(clock, r->ticks[1] - r->ticks[0]);

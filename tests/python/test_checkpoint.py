@@ -101,7 +101,8 @@ ORDERS = [
 @pytest.mark.parametrize("way", ["state_dict", "files", "state_dict of an older version"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_rate_and_scale_in_any_order(comm, shared_folder, order, way):
-    """Residuals count with rate 0.5 and scale 8 when saved. The next step has rate 0.125, as the optimizer that is loaded, and scale 16."""
+    """Residuals count with rate 0.5 and scale 8 when saved. The next step has rate 0.125, as the
+    optimizer that is loaded, and scale 16."""
 
     class Scaler:
         scale = 8.0

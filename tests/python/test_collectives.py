@@ -10,7 +10,8 @@ DIM = 1000
 
 
 def contribution(rank):
-    """A few entries of its own, and one that all have; small whole numbers, so that sums are exact."""
+    """A few entries of its own, and one that all have; small whole numbers, so that sums are
+    exact."""
     x = np.zeros(DIM, np.float32)
     x[rank * 7 : rank * 7 + 5] = rank + 1
     x[500] = 2

@@ -18,8 +18,8 @@ WIDTH = 400
 def network(seed=0):
     torch.manual_seed(seed)
     return nn.Sequential(
-        nn.Linear(20, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(), nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(),
-        nn.Linear(WIDTH, 5),
+        nn.Linear(20, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 2 * WIDTH), nn.ReLU(),
+        nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 5),
     )  # fmt: skip
 
 
@@ -90,7 +90,8 @@ def test_sparse_methods_train(comm, method, overlap):
 
 
 def test_nothing_is_lost(comm):
-    """SGD without momentum: weights and residuals add up to all gradients, whichever buckets they were in."""
+    """SGD without momentum: weights and residuals add up to all gradients, whichever buckets they
+    were in."""
     model = network()
     before = flat(model)
     state = rill.torch.State("gtopk", density=0.05, module=model)
@@ -165,7 +166,8 @@ def test_small_parameters_are_dense(comm):
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_residuals_follow_the_rate(comm, follows):
-    """What waits counts with the rate that it was computed at: weights and it add up to all gradients times their rates."""
+    """What waits counts with the rate that it was computed at: weights and it add up to all
+    gradients times their rates."""
     model = network()
     before = flat(model)
     state = rill.torch.State("gtopk", density=0.05, module=model)
@@ -300,7 +302,8 @@ class Bags(nn.Module):
 
 @pytest.mark.parametrize("overlap", ["thread", "hook"])
 def test_sparse_gradients(comm, overlap):
-    """A bucket of DDP's that is one sparse gradient: the exact mean, in the rows that any rank has."""
+    """A bucket of DDP's that is one sparse gradient: the exact mean, in the rows that any rank
+    has."""
     models = Bags(True), Bags(False)
     states = [rill.torch.State("dense", overlap=overlap, module=model) for model in models]
     ddps = [wrapped(state, model) for state, model in zip(states, models)]

@@ -24,7 +24,8 @@ def last(comm):
 
 
 def fails(comm, call, cause, text, here):
-    """call raises cause on the rank whose fault it is, and on the others, those of ``here``, an error that names it."""
+    """call raises cause on the rank whose fault it is, and on the others, those of ``here``, an
+    error that names it."""
     if last(comm):
         with pytest.raises(cause, match=text):
             call()

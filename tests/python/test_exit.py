@@ -27,28 +27,67 @@ def calls(n=5):
 # What rank 1 does, and then what all do; the status of the job, and what it must and must not
 # print.
 CASES = {
-    "raise": ("raise ValueError('mine')", "forever()", 1, ["ValueError: mine", "rank 1 ended by ValueError"], ["RillError"]),
-    "interrupt": ("os.kill(os.getpid(), signal.SIGINT)", "forever()", 130, ["KeyboardInterrupt"], ["RillError"]),
+    "raise": (
+        "raise ValueError('mine')",
+        "forever()", 1, ["ValueError: mine", "rank 1 ended by ValueError"], ["RillError"],
+    ),
+    "interrupt": (
+        "os.kill(os.getpid(), signal.SIGINT)",
+        "forever()", 130, ["KeyboardInterrupt"], ["RillError"],
+    ),
     "exit 3": ("sys.exit(3)", "forever()", 3, ["rank 1 ended with status 3"], ["Traceback"]),
-    "exit text": ("sys.exit('out of luck')", "forever()", 1, ["out of luck", "rank 1 ended with status 1"], ["Traceback"]),
+    "exit text": (
+        "sys.exit('out of luck')",
+        "forever()", 1, ["out of luck", "rank 1 ended with status 1"], ["Traceback"],
+    ),
     "exit 0": ("sys.exit(0)", "forever()", 1, ["RillError: rank 1: its program has ended"], []),
     # Several calls are under way: each of them fails.
-    "break": ("", "[q.wait() for q in [comm.iallreduce(x) for _ in range(5 * (rank == 0))]]", 1, ["rank 1: its program has ended"], []),
-    "of another rank": ("comm.allreduce(3)", "forever()", 1, ["TypeError", "_buffers.py"], ["RillError"]),
-    "checked": ("", "comm = rill.Comm(check=True); calls(rank == 0)", 1, ["another rank has ended its program"], []),
-    "reducer": ("sys.exit()", "rill.Reducer(comm, 10).save('/nowhere')", 1, ["rank 1: its program has ended"], []),
+    "break": (
+        "",
+        "[q.wait() for q in [comm.iallreduce(x) for _ in range(5 * (rank == 0))]]",
+        1, ["rank 1: its program has ended"], [],
+    ),
+    "of another rank": (
+        "comm.allreduce(3)", "forever()", 1, ["TypeError", "_buffers.py"], ["RillError"],
+    ),
+    "checked": (
+        "",
+        "comm = rill.Comm(check=True); calls(rank == 0)",
+        1, ["another rank has ended its program"], [],
+    ),
+    "reducer": (
+        "sys.exit()",
+        "rill.Reducer(comm, 10).save('/nowhere')", 1, ["rank 1: its program has ended"], [],
+    ),
     "own hook": (
-        "hook = sys.excepthook; sys.excepthook = lambda *a: (print('my own hook'), hook(*a)); raise ValueError",
+        "hook = sys.excepthook; sys.excepthook = lambda *a: (print('my own hook'), hook(*a)); "
+        "raise ValueError",
         "forever()", 1, ["my own hook", "ValueError"], [],
     ),
     # And what must not end the others.
-    "exit that is caught": ("\ntry: sys.exit(3)\nexcept SystemExit as e: assert e.code == 3", "calls()", 0, [], ["rill:"]),
-    "thread": ("import threading; t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", "calls()", 0, ["ZeroDivisionError"], []),
-    "others work on": ("sys.exit()", "time.sleep(1.5); print('worked on')", 0, ["worked on"], ["rill:"]),
+    "exit that is caught": (
+        "\ntry: sys.exit(3)\nexcept SystemExit as e: assert e.code == 3",
+        "calls()", 0, [], ["rill:"],
+    ),
+    "thread": (
+        "import threading; t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()",
+        "calls()", 0, ["ZeroDivisionError"], [],
+    ),
+    "others work on": (
+        "sys.exit()", "time.sleep(1.5); print('worked on')", 0, ["worked on"], ["rill:"],
+    ),
     "not waited for": ("", "q = comm.iallreduce(x)", 0, [], ["rill:"]),
-    "prompt": ("", "\nsys.ps1 = '> '\nif rank == 1: sys.excepthook(ValueError, ValueError('typo'), None)\ncalls()", 0, ["typo"], ["rill:"]),
+    "prompt": (
+        "",
+        "\nsys.ps1 = '> '\n"
+        "if rank == 1: sys.excepthook(ValueError, ValueError('typo'), None)\n"
+        "calls()",
+        0, ["typo"], ["rill:"],
+    ),
     "fork": (
-        "pid = os.fork()\nif pid == 0: sys.excepthook(ValueError, ValueError('of a child'), None); os._exit(0)\nos.waitpid(pid, 0)",
+        "pid = os.fork()\n"
+        "if pid == 0: sys.excepthook(ValueError, ValueError('of a child'), None); os._exit(0)\n"
+        "os.waitpid(pid, 0)",
         "calls()", 0, ["of a child"], ["rill:"],
     ),
 }  # fmt: skip
@@ -103,7 +142,8 @@ TRAIN = """
 import torch, rill.torch
 torch.set_num_threads(1)
 model = torch.nn.Linear(100, 100)
-optimizer = rill.torch.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), "topk")
+sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = rill.torch.DistributedOptimizer(sgd, model.named_parameters(), "topk")
 for step in range(1000):
     if step == 3 and rank == 1:
         break
@@ -128,7 +168,8 @@ FIRST_LINES = {
     "State": "rill.torch.State('topk')",
     "allreduce": "rill.torch.allreduce(torch.ones(1))",
     "broadcast": "rill.torch.broadcast_parameters(torch.nn.Linear(2, 2))",
-    "optimizer": "rill.torch.DistributedOptimizer(torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=1))",
+    "optimizer": "rill.torch.DistributedOptimizer("
+    "torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=1))",
     "world": "rill.world()",
     "Comm": "rill.Comm()",
 }
@@ -145,7 +186,8 @@ for launcher in ({"WORLD_SIZE": "2", "RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "2"}
             eval(line)
             print("no error:", launcher, line)
         except RuntimeError as error:
-            assert "mpirun -n 2 python3" in str(error) and "train.py --data 'my data'" in str(error), error
+            for words in ("mpirun -n 2 python3", "train.py --data 'my data'"):
+                assert words in str(error), error
     own = rill.Comm(MPI.COMM_SELF)
     assert rill.torch.allreduce(torch.ones(1), comm=own) == 1
     rill.torch.State("topk", comm=own)

@@ -1,8 +1,8 @@
 """Everything that the binding says about rill.h, against the header itself as the compiler sees it.
 
-test_layout.py compares offsets, sizes and defaults; here it is names, kinds and values. Every struct,
-enum and function of the header is bound as it is declared, or is named below as one that Python
-leaves out. What is added to one side only fails.
+test_layout.py compares offsets, sizes and defaults; here it is names, kinds and values. Every
+struct, enum and function of the header is bound as it is declared, or is named below as one that
+Python leaves out. What is added to one side only fails.
 """
 
 import ctypes
@@ -68,7 +68,8 @@ def split(text):
 
 
 def kind_of(declaration, enums):
-    """The ctypes kind of "const char *name", "uint64_t dim", "rill_type"; "pointer" for pointers."""
+    """The ctypes kind of "const char *name", "uint64_t dim", "rill_type"; "pointer" for
+    pointers."""
     if "*" in declaration or "(" in declaration:
         if declaration.startswith("const char *") and declaration.count("*") == 1:
             return ctypes.c_char_p
@@ -82,7 +83,8 @@ def kind_of(declaration, enums):
 
 
 def same(bound, wanted):
-    """Whether a ctypes kind stands for it. Text that may be written, or NULL, is bound as a pointer."""
+    """Whether a ctypes kind stands for it. Text that may be written, or NULL, is bound as a
+    pointer."""
     if wanted == "pointer":
         function = isinstance(bound, type) and issubclass(bound, ctypes._CFuncPtr)
         return bound is ctypes.c_void_p or hasattr(bound, "contents") or function

@@ -33,13 +33,13 @@ def program():
     for name, struct in STRUCTS.items():
         lines.append(f'printf("{name} size %zu\\n", sizeof({name}));')
         for field, *_ in struct._fields_:
-            lines.append(
-                f'printf("{name} {field} %zu %zu\\n", offsetof({name}, {field}), sizeof((({name} *)0)->{field}));'
-            )
+            size = f"sizeof((({name} *)0)->{field})"
+            lines.append(f'printf("{name} {field} %zu %zu\\n", offsetof({name}, {field}), {size});')
     for name, (macro, _) in DEFAULTS.items():
         lines.append(f"{{ {name} o = {macro}; const unsigned char *b = (const void *)&o;")
         lines.append(
-            f'printf("{name} bytes "); for (size_t i = 0; i < sizeof o; i++) printf("%02x", b[i]); puts(""); }}'
+            f'printf("{name} bytes "); for (size_t i = 0; i < sizeof o; i++) '
+            'printf("%02x", b[i]); puts(""); }'
         )
     return "\n".join([*lines, "return 0; }"])
 
@@ -85,7 +85,8 @@ def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path
 
 
 def test_options_are_those_of_the_library(comm):
-    """Keywords, and the types that editors know them by, against the library's own table of settings."""
+    """Keywords, and the types that editors know them by, against the library's own table of
+    settings."""
     for struct, fields, keywords in (
         ("rill_options", _structs.COptions, _structs.Options),
         ("rill_reducer_options", _structs.CReducerOptions, _structs.ReducerOptions),

@@ -181,7 +181,8 @@ def test_overlap_does_not_change_results(comm):
 
 
 class Branches(nn.Module):
-    """Two large layers whose gradients come in an order that the caller chooses; either may be left out."""
+    """Two large layers whose gradients come in an order that the caller chooses; either may be left
+    out."""
 
     def __init__(self):
         super().__init__()
@@ -196,7 +197,8 @@ class Branches(nn.Module):
 
 @pytest.mark.parametrize("without", [None, "rank 0", "all"])
 def test_orders_and_gradients_that_differ(comm, without):
-    """Gradients become ready in another order on each rank, and from the third step on one layer has none on rank 0, or on no rank."""
+    """Gradients become ready in another order on each rank, and from the third step on one layer
+    has none on rank 0, or on no rank."""
 
     def order(rank, step):
         order = [(rank + i) % 3 for i in range(3)]
@@ -224,7 +226,8 @@ def test_orders_and_gradients_that_differ(comm, without):
 
 
 def test_a_layout_that_changes(comm):
-    """An embedding whose gradients are sparse in one step and dense in the next, on rank 0 alone."""
+    """An embedding whose gradients are sparse in one step and dense in the next, on rank 0
+    alone."""
     weight = nn.Parameter(torch.zeros(600, 10))
     optimizer = rill.torch.DistributedOptimizer(
         torch.optim.SGD([weight], lr=1.0), algorithm="dense"

@@ -1,4 +1,5 @@
-"""Gradients that are not finite, and GradScaler: a step with an overflow is skipped on all ranks, and nothing else happens to later ones."""
+"""Gradients that are not finite, and GradScaler: a step with an overflow is skipped on all ranks,
+and nothing else happens to later ones."""
 
 import copy
 
@@ -14,7 +15,8 @@ pytestmark = pytest.mark.usefixtures("process_group")
 
 
 class Scaler:
-    """torch.cuda.amp.GradScaler without CUDA: half the scale after an overflow, and twice after some steps without."""
+    """torch.cuda.amp.GradScaler without CUDA: half the scale after an overflow, and twice after
+    some steps without."""
 
     def __init__(self, scale=1024.0, interval=6):
         self._scale, self._interval, self._good = scale, interval, 0
@@ -60,7 +62,8 @@ def network():
 
 
 def spoil(layer, step, rank, value):
-    """The gradient of a layer is not finite in steps 4 and 9, on one rank. Its bucket is not that of the first layer."""
+    """The gradient of a layer is not finite in steps 4 and 9, on one rank. Its bucket is not that
+    of the first layer."""
     layer.weight.register_hook(
         lambda gradient: gradient * value if rank and step[0] in (4, 9) else gradient
     )
@@ -112,7 +115,8 @@ def test_training_ends_where_plain_ddp_ends(comm, method):
 @pytest.mark.parametrize("method", ["topk", "gtopk", "oktopk", "spardl", "s2", "topk+qsgd4"])
 @pytest.mark.parametrize("view", [False, True])
 def test_other_buckets_take_their_updates_back(comm, method, view):
-    """Nothing is lost but the gradients of buckets that were void, in that step. Gradients have the scale in them; residuals follow it."""
+    """Nothing is lost but the gradients of buckets that were void, in that step. Gradients have the
+    scale in them; residuals follow it."""
     model = network()
     state = rill.torch.State(method, density=0.05, module=model, rules={"4.*": {"density": 0.1}})
     ddp = wrapped(state, model, gradient_as_bucket_view=view)

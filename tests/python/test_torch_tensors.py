@@ -6,7 +6,8 @@ import rill.torch
 
 
 def rows(comm, dtype=torch.float32):
-    """An embedding's gradient: rows of 4, one of them twice; whole numbers, so that sums are exact."""
+    """An embedding's gradient: rows of 4, one of them twice; whole numbers, so that sums are
+    exact."""
     indices = torch.tensor([[comm.rank, 9, 9]])
     values = torch.arange(12, dtype=torch.float32).reshape(3, 4).to(dtype)
     return torch.sparse_coo_tensor(indices, values, (10, 4))

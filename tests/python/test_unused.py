@@ -1,4 +1,5 @@
-"""Parameters that no rank uses in a step: DDP drops their part of the update, and nothing is lost all the same."""
+"""Parameters that no rank uses in a step: DDP drops their part of the update, and nothing is lost
+all the same."""
 
 import copy
 
@@ -67,8 +68,9 @@ def add(total, parts):
 
 
 def passes_of(mode, step):
-    """Steps whose gradients add up, the last with the exchange. Without views b and c are used in the others only: DDP leaves such gradients
-    on their ranks. With views it gives means to some ranks and not to others then, by itself."""
+    """Steps whose gradients add up, the last with the exchange. Without views b and c are used in
+    the others only: DDP leaves such gradients on their ranks. With views it gives means to some
+    ranks and not to others then, by itself."""
     if "accumulate" not in mode:
         return [step]
     return [step, step + 6] if "view" in mode else [3 * step, 3 * step + 1, 3 * step + 2]
@@ -133,7 +135,8 @@ def check(comm, state, fed, received):
 
 
 def test_inputs_that_end_early(comm):
-    """In DDP's join context ranks without inputs take part with zeros, and have no backward pass."""
+    """In DDP's join context ranks without inputs take part with zeros, and have no backward
+    pass."""
     model = Branches()
     state = rill.torch.State("topk", density=0.02, module=model)
     ddp = DistributedDataParallel(model, find_unused_parameters=True)

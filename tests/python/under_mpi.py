@@ -1,4 +1,5 @@
-"""Runs pytest on every rank. Rank 0 reports; the others do when they fail. A failure ends all ranks."""
+"""Runs pytest on every rank. Rank 0 reports; the others do when they fail. A failure ends all
+ranks."""
 
 import os
 import sys

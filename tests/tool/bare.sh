@@ -1,6 +1,7 @@
-# long: the README's two commands in their order on a bare Debian with nothing but make, git and certificates: a newcomer's machine.
+# long: the README's two commands in their order on a bare Debian: a newcomer's machine.
 # limit: 5400
-# It is made in a temporary folder, with this machine's package sources, and has the last commit. BARE_COMMAND: another command.
+# It has nothing but make, git and certificates. It is made in a temporary folder, with this
+# machine's package sources, and has the last commit. BARE_COMMAND: another command.
 . "$(dirname "$0")/common.bash"
 not_simulated
 command=${BARE_COMMAND:-make demo && make test}
@@ -17,7 +18,8 @@ done
 bare=$(mktemp -d /var/tmp/rill-bare.XXXXXX) # /tmp may be in memory
 trap 'rm -rf --one-file-system "$tmp" "$bare"' EXIT
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-mmdebstrap --quiet --variant=minbase --include=make,git,ca-certificates "$release" "$bare" "${sources[@]}" >"$tmp/log" 2>&1 || {
+mmdebstrap --quiet --variant=minbase --include=make,git,ca-certificates \
+    "$release" "$bare" "${sources[@]}" >"$tmp/log" 2>&1 || {
     tail -n 5 "$tmp/log"
     skip "mmdebstrap found no packages of $release"
 }

@@ -31,7 +31,9 @@ for type in f64 f16 bf16; do bench --ranks 2 --dim 5000 --type $type; done
 for op in min max prod; do bench --ranks $three --dim 5000 --density 20% --op $op; done
 bench --ranks 2 --dim 3000 --type f16 --op prod --density 30%
 bench --ranks 2 --dim 3000 --type bf16 --op max --density 30%
-for overlap in none full zipf; do bench --ranks $three --dim 20000 --density 2% --overlap $overlap; done
+for overlap in none full zipf; do
+    bench --ranks $three --dim 20000 --density 2% --overlap $overlap
+done
 for form in sparse dense; do bench --ranks 2 --dim 5000 --density 30% --form $form; done
 for mode in --nonblocking --persistent; do
     bench --ranks $three --dim 5000 $mode

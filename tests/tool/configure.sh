@@ -1,5 +1,5 @@
-# scripts/configure: what was missing when a build folder was configured is found once it is installed, and a folder that has
-# all of it is left alone.
+# scripts/configure: what was missing when a build folder was configured is found once it is
+# installed, and a folder that has all of it is left alone.
 . "$(dirname "$0")/common.bash"
 not_simulated
 command -v pkg-config >/dev/null || skip "no pkg-config"
@@ -28,7 +28,8 @@ run 0 "$root/scripts/configure" "$build"
 if grep -qE '^(cmocka|zlib)$' "$build/missing"; then fail "what is installed now was not found"; fi
 run 0 "${CMAKE:-cmake}" --build "$build" --target help
 grep -q unit_test_status "$tmp/out" || fail "no unit tests after the second configuration"
-grep -q RILL_HAVE_ZLIB=1 "$build/compile_commands.json" || fail "no zlib after the second configuration"
+grep -q RILL_HAVE_ZLIB=1 "$build/compile_commands.json" ||
+    fail "no zlib after the second configuration"
 
 touch -d '2000-01-01' "$build/configure.log"
 run 0 "$root/scripts/configure" "$build"
@@ -41,5 +42,7 @@ for mpi in mpich openmpi; do
     run 0 env MPICC=mpicc.$mpi MPIEXEC=mpiexec.$mpi "$root/scripts/configure" "$build"
     has "$build/compile_commands.json" "/$mpi"
     other=$([[ $mpi == mpich ]] && echo openmpi || echo mpich)
-    if grep -q "/include/$other\|/$other/include" "$build/compile_commands.json"; then fail "after mpicc.$mpi: still $other"; fi
+    if grep -q "/include/$other\|/$other/include" "$build/compile_commands.json"; then
+        fail "after mpicc.$mpi: still $other"
+    fi
 done

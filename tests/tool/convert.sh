@@ -2,7 +2,8 @@
 . "$(dirname "$0")/common.bash"
 not_simulated
 
-printf '+1 1:0.1 5:3.14159274 9:1e-30\n-1 2:16777216\n2.5 4294967297:1 7:0.333333343\n' >"$tmp/a.svm"
+printf '%s\n' '+1 1:0.1 5:3.14159274 9:1e-30' '-1 2:16777216' '2.5 4294967297:1 7:0.333333343' \
+    >"$tmp/a.svm"
 run 0 "$RILL" convert "$tmp/a.svm" "$tmp/a.bin"
 has "$tmp/out" "3 rows, 6 entries, indices from 1" "the indices of 1 rows were sorted"
 run 0 "$RILL" convert "$tmp/a.bin" "$tmp/b.svm"

@@ -20,7 +20,8 @@ pages = {name: pathlib.Path(sys.argv[2], name).read_text() for name in names}
 listed = [row["name"] for rows in info["algorithms"].values() for row in rows]
 listed += [row["name"] for table in ("codecs", "selections") for row in info[table]]
 assert len(listed) > 20, listed
-missing = [name for name in listed if f"`{name}`" not in pages["algorithms.md"] + pages["reducers.md"]]
+described = pages["algorithms.md"] + pages["reducers.md"]
+missing = [name for name in listed if f"`{name}`" not in described]
 variables = set(re.findall(r"RILL_[A-Z_]+", json.dumps(info)))
 assert "RILL_ALGORITHM" in variables, info.keys()
 missing += sorted(name for name in variables if f"`{name}`" not in pages["settings.md"])
@@ -42,14 +43,17 @@ See [nothing](missing.md), [no heading](page.md#not-there) and `src/no/such_file
     rill bench --no-such-option 3
 M
 mkdir "$tmp/tree/docs/reference"
-sed 's/`RILL_CODEC`/`RILL_CODES`/' "$root/docs/reference/settings.md" >"$tmp/tree/docs/reference/settings.md"
+sed 's/`RILL_CODEC`/`RILL_CODES`/' "$root/docs/reference/settings.md" \
+    >"$tmp/tree/docs/reference/settings.md"
 run 1 "$tmp/tree/docs/tools/settings" --check "$RILL"
 rm -r "$tmp/tree/docs/reference"
 echo '.Xr rill-nothing 1' >"$tmp/tree/man/rill.1"
 run 1 "$tmp/tree/docs/tools/check" "$RILL"
-has "$tmp/out" "docs/page.md:2: the link to missing.md leads nowhere" "page.md#not-there: there is no such heading" \
-    "there is no src/no/such_file.c" "docs/page.md:3: there is no rill_no_such_call" "there is no RILL_NO_SUCH_VARIABLE" \
-    "make has no target no-such-target" "docs/page.md:4: a list or a table needs an empty line" "rill has no command no" \
+has "$tmp/out" "docs/page.md:2: the link to missing.md leads nowhere" \
+    "page.md#not-there: there is no such heading" "there is no src/no/such_file.c" \
+    "docs/page.md:3: there is no rill_no_such_call" "there is no RILL_NO_SUCH_VARIABLE" \
+    "make has no target no-such-target" "docs/page.md:4: a list or a table needs an empty line" \
+    "rill has no command no" \
     "rill bench has no option --no-such-option" "man/rill.1:1: there is no page rill-nothing(1)"
 
 # The first program of the guide, as it stands there, prints what the guide says.

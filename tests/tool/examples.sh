@@ -12,8 +12,8 @@ compiler=$(cached MPI_C_COMPILER)
 for name in logistic network; do
     source=$root/examples/$name.c
     (($(wc -l <"$source") < 60)) || fail "$name.c has 60 lines or more"
-    run 0 "$compiler" -std=c11 -O2 -Wall -Wextra -Werror -I"$root/include" "$source" -o "$tmp/$name" \
-        -L"$build/lib" -Wl,-rpath,"$build/lib" -lrill -lm
+    run 0 "$compiler" -std=c11 -O2 -Wall -Wextra -Werror -I"$root/include" "$source" \
+        -o "$tmp/$name" -L"$build/lib" -Wl,-rpath,"$build/lib" -lrill -lm
     for algorithm in dense auto oktopk gtopk spardl allgather; do
         run 0 "$root/scripts/mpirun-test" 2 "$tmp/$name" "$algorithm" 200
         awk '{ for (i = 1; i < NF; i++) if ($i == "loss") loss[++n] = $(i + 1) }

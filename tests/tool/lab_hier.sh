@@ -1,4 +1,5 @@
-# long: hier on 2 emulated hosts of 4 ranks: what several ranks of a host have in common crosses the link once.
+# long: hier on 2 emulated hosts of 4 ranks: what several ranks of a host have in common crosses the
+# link once.
 . "$(dirname "$0")/common.bash"
 not_simulated
 status=0
@@ -8,9 +9,10 @@ if ((status == 77)); then skip "$(<"$tmp/err")"; fi
 # crossed ALGORITHM OVERLAP: bytes that crossed the fuller link. The bench's own check of the
 # result, a dense sum of 64 Ki entries, is among them; so many calls that it hardly counts.
 crossed() {
-    run 0 "$root/lab/cluster" --hosts 2 --rate 1gbit --ranks-per-host 4 --no-verify --bytes "$tmp/bytes" -- \
-        "$RILL" bench --algorithm "$1" --no-baseline --dim 2^16 --density 5% --overlap "$2" --warmup 1 \
-        --reps 300 --json "$tmp/json"
+    run 0 "$root/lab/cluster" --hosts 2 --rate 1gbit --ranks-per-host 4 --no-verify \
+        --bytes "$tmp/bytes" -- \
+        "$RILL" bench --algorithm "$1" --no-baseline --dim 2^16 --density 5% --overlap "$2" \
+        --warmup 1 --reps 300 --json "$tmp/json"
     all_correct "$tmp/json"
     has "$tmp/json" "\"algorithm\":\"$1\"" '"ranks":8' '"hosts":2'
     sed -n 's/.*"sent_bytes":\([0-9]*\).*/\1/p' "$tmp/bytes" | sort -n | tail -1

@@ -21,7 +21,9 @@ for ranks in 0 -1 four "" 2.5; do wrong "--ranks" --ranks "$ranks" --platform 1g
 wrong "--hosts: '5' is not a number from 1 to 4" --ranks 4 --platform 1gbe --hosts 5
 wrong "--hosts: 2000 are asked for, the platform has 1024" --ranks 2000 --platform 1gbe
 wrong "--program: there is no" --ranks 4 --platform 1gbe --program "$tmp/none"
-for poll in 0 x -1 0.0; do wrong "--poll: '$poll' is not" --ranks 4 --platform 1gbe --poll "$poll"; done
+for poll in 0 x -1 0.0; do
+    wrong "--poll: '$poll' is not" --ranks 4 --platform 1gbe --poll "$poll"
+done
 run 0 "$root/lab/simulate" --help
 has "$tmp/out" "--platform NAME" "Exit status"
 

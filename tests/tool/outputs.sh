@@ -1,11 +1,12 @@
-# Outputs: a full disk is an error with the file's name, and what was there stays; devices and FIFOs are written into, links
-# followed, rights kept; a full standard output is an error too.
+# Outputs: a full disk is an error with the file's name, and what was there stays; devices and FIFOs
+# are written into, links followed, rights kept; a full standard output is an error too.
 . "$(dirname "$0")/common.bash"
 not_simulated
 export RILL_PROFILE=none
 
 awk 'BEGIN { srand(3); for (i = 0; i < 300; i++) { s = 0; line = ""
-    for (j = 1; j <= 60; j++) if (rand() < 0.2) { v = int(rand() * 9) + 1; line = line " " j ":" v / 4; s += (j % 3 - 1) * v }
+    for (j = 1; j <= 60; j++) if (rand() < 0.2) {
+        v = int(rand() * 9) + 1; line = line " " j ":" v / 4; s += (j % 3 - 1) * v }
     print (s > 0 ? "+1" : "-1") line } }' >"$tmp/data"
 run 0 "$RILL" train "$tmp/data" --epochs 2 --quiet --model "$tmp/model" --log "$tmp/log"
 
@@ -28,7 +29,11 @@ slower=( # the same code underneath
 into() { # into STATUS FILE COMMAND: a command of the list with its file (convert wants it second)
     local status=$1 file=$2 words
     read -ra words <<<"$3"
-    if [[ ${words[0]} == convert ]]; then words=("${words[@]:0:2}" "$file" "${words[@]:2}"); else words+=("$file"); fi
+    if [[ ${words[0]} == convert ]]; then
+        words=("${words[@]:0:2}" "$file" "${words[@]:2}")
+    else
+        words+=("$file")
+    fi
     run "$status" timeout 60 "$RILL" "${words[@]}"
 }
 refused() { # refused FILE COMMAND: an error that names the file
@@ -48,16 +53,18 @@ if is_full "$full"; then
         [[ -c $full ]] || fail "the device was replaced: $command"
     done
     # Standard output, by one process and behind a launcher.
-    for command in info "plan --ranks 4" --help --version "bench --help" "gen url --samples 50 --quiet" \
-        "convert $tmp/data - --quiet --to text" "train $tmp/data --epochs 1" "train $tmp/data --epochs 1 --ranks 2" \
-        "train $tmp/data --epochs 1 --quiet --model -" "predict $tmp/data --model $tmp/model" "report $tmp/log -o -" \
-        "bench --dim 64 --reps 1 --warmup 0 --algorithm ring" \
+    for command in info "plan --ranks 4" --help --version "bench --help" \
+        "gen url --samples 50 --quiet" "convert $tmp/data - --quiet --to text" \
+        "train $tmp/data --epochs 1" "train $tmp/data --epochs 1 --ranks 2" \
+        "train $tmp/data --epochs 1 --quiet --model -" "predict $tmp/data --model $tmp/model" \
+        "report $tmp/log -o -" "bench --dim 64 --reps 1 --warmup 0 --algorithm ring" \
         "bench --dim 64 --reps 1 --warmup 0 --algorithm ring --json -"; do
         status=0
         # shellcheck disable=SC2086
         timeout 60 "$RILL" $command >"$full" 2>"$tmp/err" || status=$?
         [[ $status == 1 ]] || fail "status $status, not 1, with a full standard output: $command"
-        grep -qE "standard output|'-'" "$tmp/err" || fail "no message about standard output: $command: $(cat "$tmp/err")"
+        grep -qE "standard output|'-'" "$tmp/err" ||
+            fail "no message about standard output: $command: $(cat "$tmp/err")"
     done
     rm -f "$tmp/full"
 else
@@ -68,21 +75,26 @@ fi
 # files too, so it is for commands without one.
 printf old >"$tmp/old"
 limited() { (trap '' XFSZ && ulimit -f 1 && exec "$@"); }
-for command in "gen url --samples 200 --quiet -o $tmp/old" "convert $tmp/data $tmp/old --quiet" "report $tmp/log --quiet -o $tmp/old"; do
+for command in "gen url --samples 200 --quiet -o $tmp/old" "convert $tmp/data $tmp/old --quiet" \
+    "report $tmp/log --quiet -o $tmp/old"; do
     # shellcheck disable=SC2086
     run 1 limited "$RILL" $command
     has "$tmp/err" "$tmp/old" "File too large"
-    [[ $(cat "$tmp/old") == old && ! -e $tmp/old.partial ]] || fail "what was there did not stay: $command"
+    [[ $(cat "$tmp/old") == old && ! -e $tmp/old.partial ]] ||
+        fail "what was there did not stay: $command"
 done
-if [[ $(id -u) == 0 ]] && mkdir "$tmp/disk" && mount -t tmpfs -o size=64k tmpfs "$tmp/disk" 2>/dev/null; then
+if [[ $(id -u) == 0 ]] && mkdir "$tmp/disk" &&
+    mount -t tmpfs -o size=64k tmpfs "$tmp/disk" 2>/dev/null; then
     trap 'umount "$tmp/disk"; rm -rf "$tmp"' EXIT
     printf old >"$tmp/disk/old"
     cat /dev/zero >"$tmp/disk/rest" 2>/dev/null || true
-    for command in "${outputs[@]}" "train $tmp/data --epochs 2 --quiet --ranks 2 --reducer oktopk --density 0.2 --checkpoint"; do
+    sparse="--ranks 2 --reducer oktopk --density 0.2"
+    for command in "${outputs[@]}" "train $tmp/data --epochs 2 --quiet $sparse --checkpoint"; do
         refused "$tmp/disk/old" "$command"
         has "$tmp/err" "No space left on device"
         [[ $(cat "$tmp/disk/old") == old ]] || fail "what was there did not stay: $command"
-        [[ $(find "$tmp/disk" -type f | wc -l) == 2 ]] || fail "something is left: $command: $(ls "$tmp/disk")"
+        [[ $(find "$tmp/disk" -type f | wc -l) == 2 ]] ||
+            fail "something is left: $command: $(ls "$tmp/disk")"
     done
     # It fills while a log grows: whole lines stay.
     rm "$tmp/disk/rest"
@@ -111,11 +123,13 @@ for command in "${outputs[@]}"; do
     into 0 "$tmp/in/link" "$command"
     into 0 "$tmp/in/dangling" "$command"
     [[ -L $tmp/in/link && -L $tmp/in/dangling ]] || fail "a link was replaced: $command"
-    [[ -s $tmp/in/later && $(head -c 3 "$tmp/in/real") != old ]] || fail "a link was not followed: $command"
+    [[ -s $tmp/in/later && $(head -c 3 "$tmp/in/real") != old ]] ||
+        fail "a link was not followed: $command"
     [[ $(stat -c %a "$tmp/in/real") == 640 ]] || fail "the rights have changed: $command"
     [[ $(find "$tmp/in" | wc -l) == 6 ]] || fail "something is left: $command: $(ls "$tmp/in")"
 done
-run 1 "$RILL" gen url --samples 20 --format binary -o "$tmp/in/fifo" --quiet & # waits for its reader
+# It waits for its reader.
+run 1 "$RILL" gen url --samples 20 --format binary -o "$tmp/in/fifo" --quiet &
 cat "$tmp/in/fifo" >/dev/null
 wait $! || fail "the binary form went into a FIFO"
 

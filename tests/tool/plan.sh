@@ -5,7 +5,8 @@ unset RILL_PROFILE
 export XDG_CONFIG_HOME=$tmp/config XDG_CACHE_HOME=$tmp/cache
 
 run 0 "$RILL" plan --ranks 8 --dim 2^24 --density 0.781% --rate 1gbit
-has "$tmp/out" "allreduce of 131,030 of 16,777,216 f32" dense recursive_double elias_fano "what 'auto' takes"
+has "$tmp/out" "allreduce of 131,030 of 16,777,216 f32" dense recursive_double elias_fano \
+    "what 'auto' takes"
 [[ $(grep -c '^\* [a-z]' "$tmp/out") == 2 ]] || fail "not one choice (and the note)"
 # MPI's dense sum where nothing is sparse, and not where all is.
 run 0 "$RILL" plan --ranks 2 --hosts 1 --dim 2^24 --density 100%
@@ -15,7 +16,8 @@ python3 -c 'import json, sys
 plan = json.load(open(sys.argv[1]))
 rows = {r["algorithm"]: r for r in plan["algorithms"]}
 chosen = [r for r in rows.values() if r.get("chosen")]
-assert len(chosen) == 1 and chosen[0]["predicted_s"] == min(r["predicted_s"] for r in rows.values() if "refuses" not in r), rows
+least = min(r["predicted_s"] for r in rows.values() if "refuses" not in r)
+assert len(chosen) == 1 and chosen[0]["predicted_s"] == least, rows
 assert rows["dense"]["predicted_s"] > 20 * chosen[0]["predicted_s"], rows
 assert "refuses" in rows["block"], rows' "$tmp/out" || fail "the JSON is not as expected"
 run 0 "$RILL" plan --collective reducer --rate 1gbit
@@ -23,7 +25,8 @@ has "$tmp/out" gtopk oktopk spardl s2
 run 0 "$RILL" plan --allow-bits 4 --rate 100mbit --density 5%
 grep -qE '^\* .* 4 ' "$tmp/out" || fail "bits that are allowed and pay are not chosen"
 
-for bad in "--ranks 0" "--rate 5" "--type f8" "--density 2" "--dim 0" "--collective sum" "--latency x" "word"; do
+for bad in "--ranks 0" "--rate 5" "--type f8" "--density 2" "--dim 0" "--collective sum" \
+    "--latency x" "word"; do
     # shellcheck disable=SC2086 # an option and its value
     run 2 "$RILL" plan $bad
 done
@@ -46,7 +49,8 @@ run 0 env RILL_PROFILE="$tmp/config/rill/profile" "$RILL" plan --ranks 2 --hosts
 cmp -s "$tmp/out" "$tmp/found" || fail "the profile in the user's folder was not found"
 run 0 "$RILL" plan --ranks 2 --hosts 1 --json --profile none
 if cmp -s "$tmp/out" "$tmp/found"; then fail "the profile changes nothing"; fi
-run 0 "$RILL" bench --ranks 2 --dim 2^12 --density 1% --algorithm auto --reps 3 --quiet --json "$tmp/bench"
+run 0 "$RILL" bench --ranks 2 --dim 2^12 --density 1% --algorithm auto --reps 3 --quiet \
+    --json "$tmp/bench"
 all_correct "$tmp/bench"
 
 echo "nonsense" >"$tmp/config/rill/profile"

@@ -17,13 +17,14 @@ done
 
 # A small set: the label follows from few features.
 awk 'BEGIN { srand(7); for (i = 0; i < 900; i++) { s = 0; line = ""
-    for (j = 1; j <= 60; j++) if (rand() < 0.2) { v = int(rand() * 9) + 1; line = line " " j ":" v; s += (j % 3 - 1) * v }
+    for (j = 1; j <= 60; j++) if (rand() < 0.2) {
+        v = int(rand() * 9) + 1; line = line " " j ":" v; s += (j % 3 - 1) * v }
     print (s + 3 * rand() - 1.5 > 0 ? "+1" : "-1") line } }' >"$tmp/data"
 head -n 700 "$tmp/data" >"$tmp/train"
 tail -n 200 "$tmp/data" >"$tmp/test"
 
-run 0 "$RILL" train "$tmp/train" --normalize --solver newton --epochs 15 --C 10 --valid "$tmp/test" \
-    --model "$tmp/model" --log "$tmp/log"
+run 0 "$RILL" train "$tmp/train" --normalize --solver newton --epochs 15 --C 10 \
+    --valid "$tmp/test" --model "$tmp/model" --log "$tmp/log"
 has "$tmp/out" "epoch  15" "samples/s" "comm" "memory of rank 0" "done  objective"
 [[ $(wc -l <"$tmp/log") == 15 ]] || fail "the log has not one line per epoch"
 has "$tmp/log" '"epoch":15' '"valid_auc":' '"samples_per_s":' '"sent_bytes":'
@@ -113,7 +114,8 @@ for way in "" "--reducer oktopk --density 0.2" "--normalize --solver sgd"; do
     run 0 "$RILL" train "$tmp/train" --ranks 2 --epochs 6 $way --checkpoint "$tmp/check" --resume \
         --model "$tmp/resumed" --quiet
     cmp -s "$tmp/whole" "$tmp/resumed" || fail "the resumed run differs: $way"
-    [[ $(find "$tmp" -name 'check*' | wc -l) == $([[ $way == --red* ]] && echo 2 || echo 1) ]] || fail "checkpoints are left"
+    [[ $(find "$tmp" -name 'check*' | wc -l) == $([[ $way == --red* ]] && echo 2 || echo 1) ]] ||
+        fail "checkpoints are left"
     rm -f "$tmp"/check*
 done
 
@@ -147,19 +149,24 @@ stop=(--valid "$tmp/test" --C 1000 --lr 2 --schedule constant --early-stop 2)
 run 0 "$RILL" train "$tmp/train" --epochs 200 "${stop[@]}" --model "$tmp/whole" --log "$tmp/log"
 epochs=$(wc -l <"$tmp/log")
 ((epochs > 2 && epochs < 200)) || fail "early stopping after $epochs epochs"
-run 0 "$RILL" train "$tmp/train" --epochs $((epochs - 1)) "${stop[@]}" --checkpoint "$tmp/check" --quiet
+run 0 "$RILL" train "$tmp/train" --epochs $((epochs - 1)) "${stop[@]}" \
+    --checkpoint "$tmp/check" --quiet
 for again in 1 2; do
-    run 0 "$RILL" train "$tmp/train" --epochs 200 "${stop[@]}" --checkpoint "$tmp/check" --resume --model "$tmp/resumed"
+    run 0 "$RILL" train "$tmp/train" --epochs 200 "${stop[@]}" --checkpoint "$tmp/check" \
+        --resume --model "$tmp/resumed"
     has "$tmp/out" "(stopped)"
-    cmp -s "$tmp/whole" "$tmp/resumed" || fail "the run that was resumed before it stopped differs ($again)"
+    cmp -s "$tmp/whole" "$tmp/resumed" ||
+        fail "the run that was resumed before it stopped differs ($again)"
 done
 rm -f "$tmp/check"
 
 # Any number of threads: the same bits.
 for solver in sgd newton scd hybrid; do
     for threads in 1 2 3; do
-        run 0 "$RILL" train "$tmp/train" --ranks 2 --solver $solver --epochs 3 --threads $threads --model "$tmp/threads$threads"
-        cmp -s "$tmp/threads1" "$tmp/threads$threads" || fail "$solver: $threads threads give other bits than one"
+        run 0 "$RILL" train "$tmp/train" --ranks 2 --solver $solver --epochs 3 --threads $threads \
+            --model "$tmp/threads$threads"
+        cmp -s "$tmp/threads1" "$tmp/threads$threads" ||
+            fail "$solver: $threads threads give other bits than one"
     done
 done
 
@@ -168,7 +175,8 @@ done
 run 1 timeout 30 "$root/scripts/mpirun-test" 2 sh -c 'model=$2
     if [ "${PMIX_RANK:-$PMI_RANK}" = 1 ]; then model=/nowhere/model; fi
     exec "$0" predict "$1" --model "$model"' "$RILL" "$tmp/test" "$tmp/whole"
-[[ $(grep -c "/nowhere/model: cannot be read" "$tmp/err" "$tmp/out" | awk -F: '{ n += $2 } END { print n }') == 1 ]] ||
+[[ $(grep -c "/nowhere/model: cannot be read" "$tmp/err" "$tmp/out" |
+    awk -F: '{ n += $2 } END { print n }') == 1 ]] ||
     fail "not one message about the model: $(cat "$tmp/err")"
 
 # Errors: once, with file, line and token, on any number of ranks.
@@ -202,7 +210,8 @@ for words in "x --C 1 --scale auto" "x --bias 1 --no-bias"; do
     # shellcheck disable=SC2086
     run 2 "$RILL" train $words
 done
-for words in "" "x --window 0" "x --lr y" "x --decay -1" "x --epochs 0" "x --resume" "x --early-stop 3" "x --nonsense"; do
+for words in "" "x --window 0" "x --lr y" "x --decay -1" "x --epochs 0" "x --resume" \
+    "x --early-stop 3" "x --nonsense"; do
     # shellcheck disable=SC2086
     run 2 "$RILL" train $words
 done

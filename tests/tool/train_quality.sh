@@ -1,11 +1,13 @@
-# long: rill train on real data: the accuracies that the manual promises, LIBLINEAR's objective, LIBLINEAR's predictions.
+# long: rill train on real data: the accuracies that the manual promises, LIBLINEAR's objective,
+# LIBLINEAR's predictions.
 . "$(dirname "$0")/common.bash"
 not_simulated
 data=${RILL_DATA:-$root/../shared/data}
 if [[ ! -d $data ]]; then
     skip "no real data in $data: set RILL_DATA"
 fi
-quality() { # quality LEAST TRAIN TEST OPTION...: as the manual says; bench/train has all seeds and ranks
+# quality LEAST TRAIN TEST OPTION...: as the manual says; bench/train has all seeds and ranks.
+quality() {
     local wanted=$1 train=$data/$2 test=$data/$3
     shift 3
     run 0 "$RILL" train "$train" --normalize --model "$tmp/real" "$@"
@@ -19,10 +21,12 @@ for seed in 1 2 3; do # 500 rows: docs/results/linear-models.md has the mean
 done
 quality 0.944 news20-12gram.train.svm.xz news20-12gram.test.svm.xz --C 100 --ranks 2
 for C in 100 1000 10000; do # not a lucky one
-    quality 0.88 rcv1-small.train.svm.xz rcv1-small.test.svm.xz --C $C --solver newton --epochs 1 --ranks 2
+    quality 0.88 rcv1-small.train.svm.xz rcv1-small.test.svm.xz \
+        --C $C --solver newton --epochs 1 --ranks 2
 done
 for seed in 1 2 3; do
-    run 0 "$RILL" train "$data/a9a.svm.xz" --solver newton --loss squared_hinge --valid 20% --seed $seed
+    run 0 "$RILL" train "$data/a9a.svm.xz" --solver newton --loss squared_hinge --valid 20% \
+        --seed $seed
     least "$(number acc "$tmp/out")" 84.5 "a9a, newton"
 done
 sum=0
@@ -39,8 +43,11 @@ if ! command -v liblinear-train >/dev/null; then
 fi
 xz -dc "$data/a9a.svm.xz" >"$tmp/a9a"
 objective() { # objective MODEL C: of LIBLINEAR's logistic regression on a9a
-    awk -v C="$2" 'FNR == NR { if ($1 == "#") weights = 0; if (weights) w[++n] = $1; if ($1 == "w") weights = 1
-                               if ($1 == "label") sign = $2; next }
+    awk -v C="$2" 'FNR == NR { if ($1 == "#") weights = 0
+                               if (weights) w[++n] = $1
+                               if ($1 == "w") weights = 1
+                               if ($1 == "label") sign = $2
+                               next }
         { z = 0; for (i = 2; i <= NF; i++) { split($i, p, ":"); z += w[p[1]] * p[2] }
           sum += log(1 + exp(-$1 * sign * z)) }
         END { for (j in w) r += w[j] * w[j]; printf "%.6f", C * sum + r / 2 }' "$1" "$tmp/a9a"

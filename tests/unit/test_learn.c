@@ -146,16 +146,39 @@ static void places_have_what_the_model_lacks(void **state) {
         s.seconds = expected * 1.8;
         rill__learn(learner, &s);
     }
-    s.problem.c = &learner->profile.constants;
+    rill__learn_look(learner);
+    s.problem.c = &learner->planned.constants;
     rill__problem_code(&s.problem, s.problem.codec, 0);
-    double time = rill__profile_time(&learner->profile, s.algorithm, &s.problem);
+    double time = rill__profile_time(&learner->planned, s.algorithm, &s.problem);
     assert_true(fabs(log(time / (expected * 1.8))) < 0.05);
-    assert_true(rill__learn_measured(&learner->profile, s.algorithm, &s.problem));
+    assert_true(rill__learn_measured(&learner->planned, s.algorithm, &s.problem));
     rill__learner_restart(learner);
     assert_memory_equal(&learner->profile.constants, &planner.profile.constants,
                         sizeof planner.profile.constants);
-    assert_int_equal(learner->profile.points, 0);
-    assert_false(rill__learn_measured(&learner->profile, s.algorithm, &s.problem));
+    assert_int_equal(learner->planned.points, 0);
+    assert_false(rill__learn_measured(&learner->planned, s.algorithm, &s.problem));
+}
+
+/* Each look makes every kind of call plan anew. */
+static void choices_are_looked_at_seldom(void **state) {
+    (void)state;
+    start(false);
+    uint64_t first = learner->version;
+    for (int i = 0; i < 1000; i++) {
+        rill__sample s = sample("ring", 1000, 0.1);
+        s.seconds = i % 3 ? 1e-5 : 2e-5;
+        learner->seconds += s.seconds;
+        rill__learn(learner, &s);
+    }
+    assert_in_range(learner->version - first, 8, 14);
+    rill__sample s = sample("ring", 1000, 0.1);
+    s.seconds = 3e-2;
+    learner->seconds += s.seconds;
+    uint64_t before = learner->version;
+    rill__learn(learner, &s);
+    assert_int_equal(learner->version, before + 1); /* after so long at once */
+    assert_memory_equal(&learner->planned.constants, &learner->profile.constants,
+                        sizeof learner->profile.constants);
 }
 
 static void places_are_kept_by_use(void **state) {
@@ -332,6 +355,7 @@ int main(void) {
         cmocka_unit_test(what_is_old_is_forgotten),
         cmocka_unit_test(samples_without_sense_change_nothing),
         cmocka_unit_test(places_have_what_the_model_lacks),
+        cmocka_unit_test(choices_are_looked_at_seldom),
         cmocka_unit_test(places_are_kept_by_use),
         cmocka_unit_test(times_fit_into_a_header),
         cmocka_unit_test(what_was_learned_is_found_again),

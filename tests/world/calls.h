@@ -374,6 +374,7 @@ static inline void run_rank(int rank, void *context) {
     disarm(x, rank);
     x->comms[rank] = comm;
     x->o.status[0][rank] = status;
+    if (comm && x->s.memory) comm->planner.memory = x->s.memory;
     for (int call = 0; status == RILL_OK && call < x->s.calls; call++)
         if (!make_call(x, call, rank, comm, list, &n)) break;
     if (n) wait_pending(x, rank, list, n, 0);

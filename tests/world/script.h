@@ -45,6 +45,7 @@ typedef struct script {
     int ranks, calls;
     int check, hosts;
     uint64_t split_limit;
+    uint64_t memory; /* calls after which a kind is forgotten; 0: as ever */
     script_call call[MOST_CALLS];
     fault_kind fault;
     int fault_rank, fault_call; /* call -1: the creation of the communicator */
@@ -172,15 +173,17 @@ static inline script script_make(uint64_t seed, int most_ranks) {
     }
     script_fault(&s, &r);
     if (rng_below(&r, 4) == 0) script_one_kind(&s, &r);
+    if (rng_below(&r, 3) == 0) s.memory = 1 + rng_below(&r, 12);
     return s;
 }
 
 static inline void script_print(FILE *to, const script *s) {
     fprintf(to,
-            "  %d ranks, check %d, hosts of %d, split_limit %llu; fault: %s, rank %d, call %d, "
-            "allocation %ld\n",
-            s->ranks, s->check, s->hosts, (unsigned long long)s->split_limit, fault_names[s->fault],
-            s->fault_rank, s->fault_call, s->fault_at);
+            "  %d ranks, check %d, hosts of %d, split_limit %llu, memory %llu; fault: %s, rank %d, "
+            "call %d, allocation %ld\n",
+            s->ranks, s->check, s->hosts, (unsigned long long)s->split_limit,
+            (unsigned long long)s->memory, fault_names[s->fault], s->fault_rank, s->fault_call,
+            s->fault_at);
     for (int i = 0; i < s->calls; i++) {
         const script_call *c = &s->call[i];
         fprintf(to,

@@ -1,4 +1,5 @@
-"""As much of mpi4py as rill's collectives and reducers need, over MPICH by ctypes. Its handles are numbers, Open MPI's pointers."""
+"""As much of mpi4py as rill's collectives and reducers need, over MPICH by ctypes. Its handles are
+numbers, Open MPI's pointers."""
 
 import atexit
 import ctypes
