@@ -57,9 +57,6 @@ bool rill__setting_bits(double);
 /* Most bytes of one MPI message where nobody sets it: counts are ints. */
 #define RILL__SPLIT_LIMIT (UINT64_C(1) << 30)
 
-/* Longest message by mail (req/mail.h) where nobody sets it. */
-#define RILL__MAIL_BYTES UINT64_C(4096)
-
 /* Settings of a communicator, below the options of a call: rill_config over MPI_Info over rank 0's
  * environment, the same on all ranks. */
 typedef struct rill__defaults {
