@@ -12,21 +12,16 @@ from __future__ import annotations
 
 import argparse
 import collections
-import json
 import lzma
 import math
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from gpu_jobs import gpt2, leave, run_job, say
+
 LENGTH = 256  # tokens of a row
-
-
-def say(**record):
-    print(json.dumps(record), flush=True)
 
 
 # ---- the jobs ----
@@ -41,20 +36,11 @@ def drive(options):
             say(method=method, skipped="no time")
             continue
         ranks = 1 if method == "dense" else options.ranks
-        command = [str(ROOT / "scripts/mpirun-test"), str(ranks), sys.executable, __file__]
-        command += ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
         passed = "steps rows lr beta2 masking dropout density warmup seed data"
+        arguments = ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
         for name in passed.split():
-            command += [f"--{name}", str(getattr(options, name))]
-        env = {"PYTHONPATH": f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}"}
-        env["OMP_NUM_THREADS"] = "1"
-        job = subprocess.Popen(command, env={**os.environ, **env}, start_new_session=True)
-        try:
-            code = job.wait(timeout=left)
-        except subprocess.TimeoutExpired:
-            os.killpg(job.pid, 9)
-            job.wait()
-            code = None
+            arguments += [f"--{name}", str(getattr(options, name))]
+        code, _ = run_job(__file__, ranks, arguments, left)
         if code != 0:
             say(method=method, status="time is over" if code is None else code)
             failed = True
@@ -76,52 +62,7 @@ def tokens_of(folder):
     return len(words), [[number.get(w, unknown) for w in part] for part in parts]
 
 
-# ---- the model ----
-
-
-def gpt2(words, dropout, layers=12, width=768, heads=12):
-    import torch
-    from torch import nn
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            batch, length, _ = x.shape
-            parts = self.qkv(self.norm1(x)).view(batch, length, 3, heads, width // heads)
-            q, k, v = parts.permute(2, 0, 3, 1, 4)
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            mixed = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-            x = x + nn.functional.dropout(mixed, dropout, self.training)
-            mixed = self.down(nn.functional.gelu(self.up(self.norm2(x))))
-            return x + nn.functional.dropout(mixed, dropout, self.training)
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places = nn.Embedding(words, width), nn.Embedding(LENGTH, width)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.norm = nn.LayerNorm(width)
-            for name, parameter in self.named_parameters():
-                if parameter.dim() > 1:
-                    deep = name.endswith(("out.weight", "down.weight"))
-                    nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * layers) if deep else 0.02)
-
-        def forward(self, tokens, targets):
-            x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device="cuda"))
-            x = nn.functional.dropout(x, dropout, self.training)
-            for block in self.blocks:
-                x = block(x)
-            scores = self.norm(x) @ self.words.weight.t()
-            return nn.functional.cross_entropy(scores.flatten(0, 1).float(), targets.flatten())
-
-    torch.manual_seed(4)
-    with torch.device("cuda"):
-        return Model()
+# ---- a job ----
 
 
 def rate(step, options):
@@ -131,9 +72,6 @@ def rate(step, options):
         return (step + 1) / rise
     done = (step - rise) / max(1, options.steps - rise)
     return 0.1 + 0.45 * (1 + math.cos(math.pi * done))
-
-
-# ---- a job ----
 
 
 class Run:
@@ -146,7 +84,7 @@ class Run:
         self.torch, self.mpi, self.options, self.state = torch, mpi, options, None
         words, (train, valid) = tokens_of(options.data)
         self.train, self.valid = torch.tensor(train).cuda(), torch.tensor(valid).cuda()
-        self.bare = self.model = gpt2(words, options.dropout)
+        self.bare = self.model = gpt2(words, LENGTH, options.dropout)
         self.shares = [mpi.Get_rank()] if mpi.Get_size() > 1 else range(options.ranks)
         torch.manual_seed(100 * options.seed + mpi.Get_rank())  # of dropout
         self.optimizer = torch.optim.AdamW(
@@ -245,9 +183,7 @@ def job(method, options):
             seconds=round(busy, 1), points=points, device=torch.cuda.get_device_name(),
             torch=torch.__version__,
         )  # fmt: skip
-    mpi.Barrier()
-    MPI.Finalize()
-    os._exit(0)  # nothing that hangs at the end hides the result
+    leave(mpi)
 
 
 def main():

@@ -12,8 +12,10 @@ from ._library import PeerError, RillError, algorithms, codecs, isa, selectors, 
 from ._op import Op
 from ._pending import Part, Pending, Request, waitall, waitany
 from ._plan import Plan, plan
-from ._reducer import Reducer, Selector, Step, method
+from ._reducer import Reducer, method
+from ._selector import Selector
 from ._settings import Setting, settings
+from ._steps import Step
 from ._stream import Stream, as_stream, from_dlpack, sum_streams
 from ._structs import Options, ReducerOptions, Stats
 from ._world import init, local, world

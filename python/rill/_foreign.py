@@ -91,3 +91,29 @@ def _from_dlpack(obj: Any, name: str) -> Foreign:
     address = (tensor.data or 0) + tensor.byte_offset
     # The capsule was not taken over, so that it frees what it holds when it goes.
     return Foreign(address, count, dtype, device, True, (obj, capsule))
+
+
+# ---- devices and their streams ----
+
+
+def device_of(options: Any) -> Optional[int]:
+    """The CUDA device that options name; None: the host."""
+    if options.get("memory") in (None, "host"):
+        return None
+    number = options.get("device")
+    return UNKNOWN_DEVICE if number is None else int(number)
+
+
+def stream_handle(stream: Any, like: Any) -> Optional[int]:
+    """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one
+    of PyTorch if it is its tensor."""
+    if stream is None and getattr(like, "is_cuda", False):
+        import torch
+
+        stream = torch.cuda.current_stream(like.device)
+    if stream is None:
+        return None
+    for name in ("cuda_stream", "ptr"):
+        if hasattr(stream, name):
+            return int(getattr(stream, name)) or None
+    return int(stream) or None

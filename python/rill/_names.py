@@ -16,7 +16,10 @@ Method = Literal[
     "hier", "gtopk", "oktopk", "spardl", "s2",
 ]  # fmt: skip
 Codec = Literal["auto", "raw", "bitpack", "elias_fano", "bitmap", "rice"]
-Select = Literal["topk", "bucket", "block", "threshold", "gaussian", "random"]
+# Of reducers: selections, and what is none.
+Select = Literal[
+    "auto", "nonzero", "topk", "bucket", "block", "threshold", "gaussian", "random",
+]  # fmt: skip
 Partition = Literal["auto", "uniform", "balanced"]
 ValueScope = Literal["auto", "all"]
 ValueBits = Literal[0, 2, 4, 8, 16]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from typing import Any, NamedTuple, Optional, Union
 
@@ -60,9 +61,11 @@ class Plan(NamedTuple):
 def bits_per_second(rate: Union[str, float]) -> float:
     """Of a number, or of a text such as "100mbit"."""
     if not isinstance(rate, str):
+        if not 0 <= rate < math.inf:
+            raise ValueError(f"rate {rate!r}: a number of bits in a second")
         return float(rate)
-    match = re.fullmatch(r"([\d.]+) ?([kmg]?bit)(?:/s)?", rate.lower())
-    if match is None or match[1].count(".") > 1 or not float(match[1]):
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+) ?([kmg]?bit)(?:/s)?", rate.lower())
+    if match is None or not float(match[1]):
         raise ValueError(f'rate {rate!r}: a number of bits in a second, or "100mbit", "1gbit"')
     return float(match[1]) * _UNITS[match[2]]
 

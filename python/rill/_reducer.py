@@ -1,20 +1,20 @@
-"""Reducers (training steps), selectors, and names of methods."""
+"""Reducers (training steps), and names of methods."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, Sequence
 
 import numpy as np
 
 from ._buffers import DeviceArray, Type, buffer_of, numpy_dtype, order, type_of, view
 from ._comm import Comm
-from ._foreign import UNKNOWN_DEVICE
+from ._foreign import device_of, stream_handle
 from ._library import Fork, Sharing, check, check_shared, lib
-from ._pending import Pending
+from ._steps import BehindStep, QueuedStep, Step
 from ._stream import Stream
-from ._structs import CTensor, Stats, empty_stats, reducer_options, select_options, stats_of
+from ._structs import CTensor, Stats, empty_stats, reducer_options, stats_of
 
 if TYPE_CHECKING:
     from ._structs import ReducerOptions, Unpack
@@ -40,70 +40,6 @@ def method(name: str) -> dict[str, Any]:
             raise ValueError(f"method {name!r}: {coding!r} is none of qsgd8, qsgd4, qsgd2")
         options["value_bits"] = int(coding[4:])
     return options
-
-
-class Step(Pending):
-    """A step of a reducer."""
-
-    def __init__(
-        self, reducer: "Reducer", call: Callable[..., int], arguments: tuple[Any, ...], kept: Any, result: Callable[[], Any],
-        update: Optional[Stream] = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            reducer.comm, (reducer, kept), result, (), () if update is None else (update,)
-        )
-        self._reducer = reducer
-        self._call, self._arguments, self._stream = call, arguments, update
-
-    def start(self) -> "Step":
-        """Starts it once more, after completion: a step with what the same memory has by now."""
-        arguments = self._arguments
-        if self._stream is not None:
-            with self._reducer._shares_errors:
-                arguments = (*arguments, self._stream._change(keep=False))
-        check(self._call(self._reducer._live(), *arguments))
-        self._began()
-        return self
-
-    def _c_request(self) -> Optional[int]:
-        request: Optional[int] = lib.rill_reducer_request(self._reducer._live())
-        return request
-
-    def _c_test(self, done: Any) -> int:
-        return int(lib.rill_reducer_test(self._reducer._live(), done))
-
-    def _c_wait(self) -> int:
-        return int(lib.rill_reducer_wait(self._reducer._live()))
-
-
-class BehindStep(Step):
-    """A step behind a stream, whose handle comes with each start."""
-
-    def start(self, stream: Optional[int] = None) -> "Step":
-        check(self._call(self._reducer._live(), *self._arguments, stream))
-        self._began()
-        return self
-
-
-class QueuedStep(Step):
-    """A step of ``start_on`` or ``step_on``. Waiting for one waits for all of its reducer."""
-
-    def test(self) -> bool:
-        return self not in self._reducer._queue or self._end(super().test)
-
-    def wait(self) -> Any:
-        return self._result() if self not in self._reducer._queue else self._end(super().wait)
-
-    def _end(self, how: Callable[[], Any]) -> Any:
-        result = None
-        try:
-            result = how()
-        finally:
-            if self not in self.comm._under_way:  # complete, well or not
-                for step in self._reducer._queue:
-                    step._ended()
-                self._reducer._queue.clear()
-        return result
 
 
 class Reducer:
@@ -152,8 +88,8 @@ class Reducer:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Reducer can't be copied or pickled: its ranks belong together; save() and load() keep its state, and "
-            "Reducer(comm, dim, dtype, **options) makes another"
+            "a Reducer can't be copied or pickled: its ranks belong together; save() and load() "
+            "keep its state, and Reducer(comm, dim, dtype, **options) makes another"
         )
 
     def __repr__(self) -> str:
@@ -420,84 +356,6 @@ def _stream_of(reducer: Reducer, update: Optional[Stream]) -> Stream:
     if update is not None and not isinstance(update, Stream):
         raise TypeError(f"update is of type {type(update).__name__}: a rill.Stream is needed")
     return reducer._stream() if update is None else update
-
-
-def device_of(options: Any) -> Optional[int]:
-    """The CUDA device that options name; None: the host."""
-    if options.get("memory") in (None, "host"):
-        return None
-    number = options.get("device")
-    return UNKNOWN_DEVICE if number is None else int(number)
-
-
-def stream_handle(stream: Any, like: Any) -> Optional[int]:
-    """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one
-    of PyTorch if it is its tensor."""
-    if stream is None and getattr(like, "is_cuda", False):
-        import torch
-
-        stream = torch.cuda.current_stream(like.device)
-    if stream is None:
-        return None
-    for name in ("cuda_stream", "ptr"):
-        if hasattr(stream, name):
-            return int(getattr(stream, name)) or None
-    return int(stream) or None
-
-
-class Selector:
-    """Picks the entries of a dense vector that are worth sending: ``Selector(dim, density=0.01,
-    method="topk")``. With ``memory="cuda"`` vectors and streams are on a CUDA device."""
-
-    def __init__(self, dim: int, dtype: Any = Type.F32, **options: Any) -> None:
-        self.dim = int(dim)
-        self.type = type_of(dtype)
-        self._handle = ctypes.c_void_p()
-        self.device = device_of(options)
-        c_options = select_options(options)
-        check(
-            lib.rill_selector_create(
-                int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)
-            )
-        )
-
-    def select(self, dense: Any, out: Optional[Stream] = None) -> Stream:
-        """The selected entries of an array."""
-        out = self._out() if out is None else out
-        source = self._buffer(dense, "dense")
-        check(lib.rill_select(self._handle, source.address, out._change(keep=False)))
-        return out
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a Selector can't be copied or pickled: it has a state that is not to be seen; Selector(dim, dtype, **options) makes another"
-        )
-
-    def _out(self) -> Stream:
-        if self.device is None:
-            return Stream(self.dim, self.type)
-        return Stream(self.dim, self.type, memory="cuda", device=self.device)
-
-    def _buffer(self, obj: Any, name: str, writable: bool = False) -> Any:
-        return order(buffer_of(obj, name, self.type, self.dim, writable, self.device))
-
-    def select_residual(self, gradient: Any, residual: Any, out: Optional[Stream] = None) -> Stream:
-        """residual += gradient; returns what is selected of it, and those entries of residual
-        become 0."""
-        out = self._out() if out is None else out
-        source = self._buffer(gradient, "gradient")
-        kept = self._buffer(residual, "residual", writable=True)
-        check(
-            lib.rill_select_residual(
-                self._handle, source.address, kept.address, out._change(keep=False)
-            )
-        )
-        return out
-
-    def __del__(self) -> None:
-        handle = getattr(self, "_handle", None)
-        if handle:
-            lib.rill_selector_free(ctypes.byref(handle))
 
 
 def residual_float32(reducer: Reducer) -> Any:

@@ -244,11 +244,7 @@ class _Classifier(ClassifierMixin, _Linear):
         return np.asarray(self.classes_[best])
 
 
-class LogisticRegression(_Classifier):
-    """Logistic regression: minimises C sum of losses + |w|^2 / 2, with an intercept that is not
-    penalised; more than two classes are one problem (softmax). As scikit-learn's, to the
-    optimum."""
-
+class _ByNewton(_Classifier):
     def __init__(
         self, *, C: float = 1.0, fit_intercept: bool = True, class_weight: Any = None,
         tol: float = 1e-6, max_iter: int = 100, comm: Optional[str] = None,
@@ -260,9 +256,15 @@ class LogisticRegression(_Classifier):
         self.max_iter = max_iter
         self.comm = comm
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LogisticRegression":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Fits the model. On several ranks all of them call this, each with its own samples."""
         return self._fit(X, y, sample_weight, C=self.C, solver="newton", tolerance=self.tol)
+
+
+class LogisticRegression(_ByNewton):
+    """Logistic regression: minimises C sum of losses + |w|^2 / 2, with an intercept that is not
+    penalised; more than two classes are one problem (softmax). As scikit-learn's, to the
+    optimum."""
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of the classes."""
@@ -276,26 +278,11 @@ class LogisticRegression(_Classifier):
         return np.log(self.predict_proba(X))
 
 
-class LinearSVC(_Classifier):
+class LinearSVC(_ByNewton):
     """Support vector machine with squared hinge: minimises C sum of losses + |w|^2 / 2, one problem
     per class against the rest. Unlike scikit-learn's the intercept is not penalised."""
 
     _loss = "squared_hinge"
-
-    def __init__(
-        self, *, C: float = 1.0, fit_intercept: bool = True, class_weight: Any = None,
-        tol: float = 1e-6, max_iter: int = 100, comm: Optional[str] = None,
-    ) -> None:  # fmt: skip
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.tol = tol
-        self.max_iter = max_iter
-        self.comm = comm
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "LinearSVC":
-        """Fits the model. On several ranks all of them call this, each with its own samples."""
-        return self._fit(X, y, sample_weight, C=self.C, solver="newton", tolerance=self.tol)
 
 
 class SGDClassifier(_Classifier):
@@ -330,7 +317,7 @@ class SGDClassifier(_Classifier):
             batch=self.batch_size, **given,
         )  # fmt: skip
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Any:  # who has _more_tags must have this, too
         return super().__sklearn_tags__()
 
     def _more_tags(self) -> dict[str, Any]:  # before scikit-learn 1.6

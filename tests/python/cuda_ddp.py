@@ -15,19 +15,14 @@ needs them.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench/cuda"))
+from gpu_jobs import leave, run_job, say  # noqa: E402
+
 SHARE = {"reducers": 0.15, "ddp": 0.25, "steps": 0.6}  # of the time of a number of ranks
-
-
-def say(**record):
-    print(json.dumps(record), flush=True)
 
 
 def say_once(mpi, **record):
@@ -56,22 +51,9 @@ def drive(options):
 
 
 def run(part, ranks, limit):
-    command = [str(ROOT / "scripts/mpirun-test"), str(ranks), sys.executable, __file__]
-    command += ["--job", part, "--seconds", str(limit - 12)]
-    env = dict(os.environ)
-    env["PYTHONPATH"] = f"{ROOT / 'python'}:{env.get('PYTHONPATH', '')}"
-    env.setdefault("OMP_NUM_THREADS", "1")
-    if part == "ddp":
-        env.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # the same sums in each run
-    began = time.monotonic()
-    job = subprocess.Popen(command, env=env, start_new_session=True)
-    try:
-        code = job.wait(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(job.pid, 9)
-        job.wait()
-        code = None
-    took = round(time.monotonic() - began, 1)
+    settings = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if part == "ddp" else {}  # same sums again
+    arguments = ["--job", part, "--seconds", str(limit - 12)]
+    code, took = run_job(__file__, ranks, arguments, limit, **settings)
     say(part=part, ranks=ranks, status="time is over" if code is None else code, seconds=took)
     return code == 0
 
@@ -424,9 +406,7 @@ def job(part, seconds):
     good = {"reducers": reducers, "ddp": ddp, "steps": steps}[part](comm, mpi, Clock(mpi, seconds))
     say_once(mpi, part=part, ranks=comm.size, good=bool(good))
     comm.free()
-    mpi.Barrier()
-    MPI.Finalize()
-    os._exit(0 if good else 1)  # nothing that hangs at the end hides the result
+    leave(mpi, 0 if good else 1)
 
 
 def main():

@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import gc
-import json
 import statistics
 import time
 
 import torch
 import torch.distributed as dist
+from gpu_jobs import gpt2, say
 from mpi4py import MPI
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import rill.torch
 
+WORDS = 50257
 
-def say(**record):
+
+def say_once(**record):
     if MPI.COMM_WORLD.Get_rank() == 0:
-        print(json.dumps(record), flush=True)
-
-
-def gpt2(layers=12, width=768, heads=12, words=50257):
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            batch, length, _ = x.shape
-            parts = self.qkv(self.norm1(x)).view(batch, length, 3, heads, width // heads)
-            q, k, v = parts.permute(2, 0, 3, 1, 4)
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-            return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places = nn.Embedding(words, width), nn.Embedding(1024, width)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.norm = nn.LayerNorm(width)
-            for parameter in self.parameters():
-                if parameter.dim() > 1:
-                    nn.init.normal_(parameter, std=0.02)
-
-        def forward(self, tokens):
-            x = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device="cuda"))
-            for block in self.blocks:
-                x = block(x)
-            return self.norm(x) @ self.words.weight.t()
-
-    torch.manual_seed(4)
-    with torch.device("cuda"):  # PyTorch 2
-        return Model(), words
+        say(**record)
 
 
 def alone(_state, bucket):
@@ -67,14 +31,14 @@ def alone(_state, bucket):
 
 def steps(comm, mpi, clock, most=40):
     noise = torch.Generator().manual_seed(comm.rank)
-    tokens = torch.randint(0, 50257, (4, 257), generator=noise).cuda()
+    tokens = torch.randint(0, WORDS, (4, 257), generator=noise).cuda()
     good, base = True, None
     # Without an exchange twice: the second shows how much times vary here.
     for method in ("none", "topk", "oktopk", "spardl", "none", "gloo", "topk+qsgd4"):
         if clock.left() < 10:
-            say(part="steps", skipped=f"{method}: no time")
+            say_once(part="steps", skipped=f"{method}: no time")
             continue
-        model, words = gpt2()  # a new one: hooks of a DDP stay with its parameters
+        model = gpt2(WORDS)  # a new one: hooks of a DDP stay with its parameters
         count = sum(p.numel() for p in model.parameters())
         torch.cuda.reset_peak_memory_stats()
         wrapper = DistributedDataParallel(model, device_ids=[0], gradient_as_bucket_view=True)
@@ -91,10 +55,7 @@ def steps(comm, mpi, clock, most=40):
             began = time.perf_counter()
             optimizer.zero_grad()
             with torch.autocast("cuda", torch.bfloat16):
-                out = wrapper(tokens[:, :-1])
-                loss = torch.nn.functional.cross_entropy(
-                    out.float().view(-1, words), tokens[:, 1:].reshape(-1)
-                )
+                loss = wrapper(tokens[:, :-1], tokens[:, 1:])
             loss.backward()
             optimizer.step()
             torch.cuda.synchronize()
@@ -121,8 +82,8 @@ def steps(comm, mpi, clock, most=40):
             good &= record["on_device"]
             for group in groups:
                 group.reducer.free()
-        say(part="steps", ranks=comm.size, **record)
-        del wrapper, state, optimizer, model, loss, out
+        say_once(part="steps", ranks=comm.size, **record)
+        del wrapper, state, optimizer, model, loss
         gc.collect()
         torch.cuda.empty_cache()
         dist.barrier()

@@ -5,10 +5,22 @@ import torch
 
 import rill
 import rill.torch
+from rill.torch import _advise
 
 MODEL = torch.nn.Sequential(
     torch.nn.Embedding(20000, 256), torch.nn.Linear(256, 256), torch.nn.Linear(256, 20000)
 )
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch, request):
+    """A selection takes the same here however busy the machine is."""
+    if "timed" not in request.node.name:
+        monkeypatch.setattr(_advise, "_selection_s", lambda count, density: 2e-10 * count)
+
+
+def test_the_selection_is_timed():
+    assert 0 < _advise._selection_s(1 << 16, 0.01) < 10
 
 
 def advise(network, **how):
@@ -31,6 +43,8 @@ def test_plan_has_the_rows_of_the_table():
     [
         ({"rate": "fast"}, "'fast'"),
         ({"rate": "0gbit"}, "'0gbit'"),
+        ({"rate": ".gbit"}, "'.gbit'"),
+        ({"rate": float("nan")}, "nan"),
         ({"density": 0}, "density 0"),
         ({"collective": "sum"}, "'sum'"),
     ],
@@ -76,6 +90,9 @@ def test_the_optimizer_counts():
 def test_what_is_wrong_is_named():
     with pytest.raises(ValueError, match="'quick'.*\"internet\""):
         advise("quick")
+    for nothing in (0, -1):
+        with pytest.raises(ValueError, match=f"{nothing}.*\"internet\""):
+            advise(nothing)
     with pytest.raises(ValueError, match="ranks = 1"):
         advise("1gbit", ranks=1)
     with pytest.raises(ValueError, match="no parameters"):
@@ -84,8 +101,6 @@ def test_what_is_wrong_is_named():
 
 def test_it_counts_with_the_defaults_of_local_updates():
     import inspect
-
-    from rill.torch import _advise
 
     defaults = inspect.signature(rill.torch.LocalUpdates).parameters
     assert defaults["every"].default == _advise._EVERY

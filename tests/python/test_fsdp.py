@@ -93,8 +93,8 @@ def test_dense_equals_hsdp(comm, mesh, how):
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_nothing_is_lost_in_any_shard(comm, mesh, accumulate):
-    """Weights and residuals add up to all gradients, those of layers that are sometimes "
-    "unused too."""
+    """Weights and residuals add up to all gradients, those of layers that are sometimes unused
+    too."""
     model = sharded(mesh["shard"])
     state = attach(model, mesh, "oktopk")
     twin = Net()

@@ -107,17 +107,60 @@ def test_values(bits):
     coded = _codes.encode_values(values, bits)
     seen = _codes.decode_values(coded, values.size, bits)
     assert len(coded) * 8 <= values.size * (bits or 32) * 1.03
-    assert np.abs(seen - values).max() <= {0: 0, 16: 0.01, 8: 0.02, 4: 0.3, 2: 0.6}[bits]
-    if bits == 2:
-        assert len(np.unique(seen[:1024])) == 4  # all levels are used
+    assert np.abs(seen - values).max() <= {0: 0, 16: 0.01, 8: 0.02, 4: 0.3, 2: 1.1}[bits]
     assert _codes.decode_values(_codes.encode_values(values[:0], bits), 0, bits).size == 0
 
 
+@pytest.mark.parametrize("size", [1, 7, 1023, 1024, 1025, 5000])
+def test_two_magnitudes(size):
+    """Of the largest of many: all four levels are used, at less than two bits, and the error is a
+    part of what one magnitude would leave. Groups without a spread, or with a huge one, are
+    fine."""
+    noise = np.random.default_rng(size)
+    tail = ((4 + noise.exponential(1, size)) * noise.choice([-1, 1], size)).astype(np.float32)
+    coded = _codes.encode_values(tail, 2)
+    seen = _codes.decode_values(coded, size, 2)
+    assert np.array_equal(np.signbit(seen), np.signbit(tail))
+    if size >= 1023:
+        assert len(np.unique(seen[:60])) == 4
+        assert 8 * len(coded) < 1.65 * size + 100
+        one = np.abs(tail).var()
+        assert np.square(seen - tail).mean() < 0.55 * one
+    for values in (
+        np.zeros(size), np.full(size, -3.0), np.full(size, 3e38), np.arange(size) * 1e-44,
+        np.where(np.arange(size) % 2, 1e38, 1e-38), np.arange(size) == size // 2,
+    ):  # fmt: skip
+        values = values.astype(np.float32)
+        seen = _codes.decode_values(_codes.encode_values(values, 2), size, 2)
+        assert np.isfinite(seen).all()
+        assert np.abs(seen).max() <= np.abs(values).max() * 1.004 + 1e-40
+
+
+def test_damaged_values_are_an_error():
+    coded = _codes.encode_values(np.arange(3000, dtype=np.float32), 2)
+    for wrong in (coded[:-1], coded + b"1"):
+        with pytest.raises(rill.RillError):
+            _codes.decode_values(wrong, 3000, 2)
+
+
+def test_chunks_of_other_scales():
+    """Each block has a factor of its own: the error is the same whatever the scales are."""
+    noise = np.random.default_rng(3)
+    tail = ((4 + noise.exponential(1, 64 * 64)) * noise.choice([-1, 1], 64 * 64)).astype(np.float32)
+    scales = np.repeat(np.float32(2) ** noise.integers(-5, 3, 64), 64)
+    errors = []
+    for values in (tail, tail * scales):
+        coded = _codes.encode_values(values, 2)
+        assert 8 * len(coded) / values.size < 1.65
+        seen = _codes.decode_values(coded, values.size, 2)
+        errors.append(np.square((seen - values) / np.abs(values)).mean())
+    assert errors[1] < 1.3 * errors[0] < 0.05
+
+
 def test_the_identity_and_the_bits_of_an_entry():
-    """e = decay e + D; send = Q(the largest); e = e - send, and what is sent is what "
-    "others see."""
+    """e = decay e + D; send = Q(the largest); e = e - send, and others see what is sent."""
     torch.manual_seed(0)
-    weight = nn.Parameter(torch.randn(512, 512))
+    weight = nn.Parameter(torch.randn(1024, 1024))
     layout = Layout([weight, nn.Parameter(torch.randn(10))], 4096, 4096, False)
     coding = Coding(layout, 64, 2)
     vector = layout.read(layout.parameters)
@@ -133,7 +176,7 @@ def test_the_identity_and_the_bits_of_an_entry():
     most = torch.where(sent.values[: layout.chunked_size].view(-1, 4096) == 0, chunks, 0.0)
     assert (least.min(1).values >= most.max(1).values).all()
     bits = 8 * len(sent.message) / (64 * sum(layout.chunks))
-    assert bits < 10.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 195
+    assert bits < 9.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 222
 
 
 def test_nothing_is_lost(alone):
@@ -231,12 +274,18 @@ def test_a_contribution_that_is_too_large(alone):
     assert run(3, work) == [pytest.approx(1.0, rel=1e-3)] * 3
 
 
-def test_behind_training(alone):
-    """With a delay what is trained meanwhile stays, and nothing is lost."""
+@pytest.mark.parametrize("keep", [KEEP, None])
+def test_behind_training(alone, keep):
+    """With a delay what is trained meanwhile stays, and nothing is lost. The exchange goes on
+    without the step that ends it."""
 
     def work(comm, rank):
-        model, local = made(comm, rank, every=6, delay=2)
+        model, local = made(comm, rank, every=6, delay=2, keep=keep)
         losses, applied = train(model, local, rank, 30)
+        local.synchronize()
+        local._thread._thread.join(60)
+        assert local._thread._result is not None  # before anybody asks for it
+        local._end()
         return losses, applied, local._parts[0].common
 
     results = run(3, work)

@@ -17,6 +17,7 @@ import rill
 comm = rill.local(1)[0]
 total = comm.allreduce(np.ones(3), algorithm="dsar", codec="rice", value_bits=4)
 reducer = rill.Reducer(comm, 3, algorithm="oktopk", density=0.01, select="topk", nonfinite="zero")
+planned = rill.Reducer(comm, 3, select="auto")
 both = total + total
 same: bool = both == total
 """
@@ -42,7 +43,7 @@ def test_names_are_those_of_the_tables():
     allreduce, more = rill.algorithms("allreduce"), rill.algorithms("reducer")
     assert names(_names.Method, "auto") == allreduce + more
     assert names(_names.Codec, "auto") == rill.codecs()
-    assert names(_names.Select) == rill.selectors()
+    assert names(_names.Select, "auto", "nonzero") == rill.selectors()
     settings = {setting.name: setting.description for setting in rill.settings()}
     for name, literal in (
         ("partition", _names.Partition),

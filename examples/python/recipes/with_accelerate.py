@@ -8,7 +8,8 @@ import rill.torch
 from task import Pairs, model_of, report
 
 accelerator = Accelerator(cpu=True)
-optimizer = torch.optim.AdamW((model := model_of()).parameters(), lr=1e-3)
+model = model_of()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 loader = torch.utils.data.DataLoader(Pairs(), batch_size=64)
 ddp, wrapped, loader = accelerator.prepare(model, optimizer, loader)
 state = rill.torch.attach(ddp, "oktopk", density=0.01, optimizer=optimizer, warmup_steps=5)

@@ -29,7 +29,7 @@ class Rows(Pairs):
 
 
 class Sparse(TrainerCallback):
-    def on_step_begin(self, arguments, control, progress, **kept):
+    def on_step_begin(self, arguments, progress, control, **kept):
         if not hasattr(self, "state"):
             optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
             self.state = rill.torch.attach(

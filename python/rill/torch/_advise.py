@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .._plan import bits_per_second, plan
-from .._reducer import Selector
+from .._selector import Selector
 from ._moment import is_adam
 
 _RANKS = 8  # where nobody says how many
@@ -64,7 +64,9 @@ def _network(network: Union[str, float]) -> tuple[float, float]:
     if isinstance(network, str) and network in _NETWORKS:
         return _NETWORKS[network]
     try:
-        return bits_per_second(network), 0.0
+        if not (rate := bits_per_second(network)):
+            raise ValueError(f"rate {network!r} carries nothing")
+        return rate, 0.0
     except ValueError as error:
         known = ", ".join(f'"{name}"' for name in _NETWORKS)
         raise ValueError(f"network: {error}, or {known}") from None
@@ -99,7 +101,8 @@ def _line(method: str, density: float) -> str:
     if method == "dense":
         return "DistributedDataParallel(model)  # without rill"
     if method == "local":
-        return f"local = rill.torch.LocalUpdates(model, every={_EVERY})  # local.step() after each step"
+        made = f"local = rill.torch.LocalUpdates(model, every={_EVERY})"
+        return f"{made}  # local.step() after each step"
     return f'rill.torch.attach(ddp, "{method}", density={density:g}, optimizer=optimizer)'
 
 
@@ -148,8 +151,9 @@ def advise(
     a second. Density 0.01 is the one that our results are for. ``profile`` is as in ``rill.plan``.
 
     Times are what the planner expects of one exchange of all gradients, and, for sparse ones, of a
-    selection, which is timed here. A dense one is at most that of a ring at the network's rate. What is hidden behind the backward pass is not subtracted. No
-    other rank is needed, and nothing is changed.
+    selection, which is timed here. A dense one is at most that of a ring at the network's rate.
+    What is hidden behind the backward pass is not subtracted. No other rank is needed, and nothing
+    is changed.
     """
     count = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if count == 0:

@@ -68,7 +68,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             total = from_stream(stream, tensor.shape, tensor.dense_dim()).to(tensor.device)
             if options.reduceOp == dist.ReduceOp.AVG:
                 total = total / self.comm.size
-            tensor.copy_(total)
+            tensor.data = total  # the same tensor for others; copy_ would copy its entries
         return _Done(tensors)
 
     def getBackendName(self) -> str:

@@ -12,10 +12,11 @@ from typing import NamedTuple, Optional, Sequence
 import numpy as np
 import torch
 
-from .._codes import decode_indices, decode_values, encode_indices, encode_values, index_codec
+from .._codes import decode_indices, decode_values, encode_indices, encode_values
 from ._tiles import Layout
 
 _HEAD = struct.Struct("<IIQQ")  # round, steps, bytes of indices, of values
+_CODEC = "rice"  # takes the fewest bits for a few entries of every chunk
 
 
 class Sent(NamedTuple):
@@ -29,7 +30,6 @@ class Coding:
     def __init__(self, layout: Layout, keep: int, value_bits: int) -> None:
         self.layout, self.value_bits = layout, value_bits
         self.keep = min(keep, layout.chunk)
-        self.codec = index_codec()
         self.count = sum(layout.chunks) * self.keep
 
     def encode(self, vector: torch.Tensor, number: int, steps: int, buffers: torch.Tensor) -> Sent:
@@ -44,7 +44,7 @@ class Coding:
             first = torch.arange(len(chunks), device=places.device) * layout.chunk
             places = (places + first[:, None]).reshape(-1)
             values = encode_values(vector[places].cpu().numpy(), self.value_bits)
-            indices = encode_indices(self.codec, places.cpu().numpy(), layout.chunked_size)
+            indices = encode_indices(_CODEC, places.cpu().numpy(), layout.chunked_size)
             seen = decode_values(values, self.count, self.value_bits)
             sent[places] = torch.from_numpy(seen).to(vector.device)
         rest = vector[layout.chunked_size :].cpu().numpy()
@@ -62,7 +62,7 @@ class Coding:
             return None
         layout, at = self.layout, _HEAD.size
         coded, values = message[at : at + n_indices], message[at + n_indices :]
-        places = decode_indices(self.codec, coded, self.count, layout.chunked_size)
+        places = decode_indices(_CODEC, coded, self.count, layout.chunked_size)
         dense = layout.size - layout.chunked_size
         found = decode_values(values[:n_values], self.count, self.value_bits)
         rest = decode_values(values[n_values:], dense, 16)

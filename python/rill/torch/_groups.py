@@ -17,7 +17,8 @@ import torch.distributed as dist
 from .. import _launch
 from .._buffers import type_of
 from .._comm import Comm
-from .._reducer import BehindStep, Reducer, Step, method, residual_float32
+from .._reducer import Reducer, method, residual_float32
+from .._steps import BehindStep, Step
 from .._stream import as_stream
 from .._world import from_group, world
 from ._checks import agree, check_method, check_options, try_options

@@ -8,7 +8,7 @@ import torch
 
 from .._buffers import Type
 from .._comm import Comm
-from .._reducer import Step
+from .._steps import Step
 from ._groups import Flight, Group, Member
 from ._progress import Job
 from ._staging import Place, place_of

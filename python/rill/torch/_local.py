@@ -67,18 +67,19 @@ class _Flight(NamedTuple):
 
 
 class LocalUpdates:
-    """Local training with seldom and sparse exchanges: ``local = "
-    "rill.torch.LocalUpdates(model)``,
-    and ``local.step()`` after each step of the optimizer, which stays local.
+    """Local training with seldom and sparse exchanges.
+
+    ``local = rill.torch.LocalUpdates(model)``, and ``local.step()`` after each step of the
+    optimizer, which stays local.
 
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
-    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2. decay: of what waits.
-    average: "all" divides by the contributions, "senders" each entry by those who sent it. outer:
-    "sgd", at ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. "
-    "parts: the
-    model in so many parts, one a round, so that messages are small and even; a part has a round
-    every ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
+    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2; 2 are a sign and one of two
+    magnitudes, which take about 1.5 bits. decay: of what waits. average: "all"
+    divides by the contributions, "senders" each entry by those who sent it. outer: "sgd", at
+    ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in
+    so many parts, one a round, so that messages are small and even; a part has a round every
+    ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
     trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes
     part after so many seconds with the steps that it has; nobody waits longer than that and a step.
     clip: "median" scales each tensor of a contribution to at most the median norm of all. buffers:
@@ -116,8 +117,8 @@ class LocalUpdates:
         self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
         options: dict[str, Any] = dict(
             every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
-            average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum, parts=parts, delay=delay,
-            minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
+            average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum,
+            parts=parts, delay=delay, minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
         )  # fmt: skip
         agree(
             self.comm,
@@ -190,7 +191,7 @@ class LocalUpdates:
         self._flight = _Flight(part, now, error, sent, steps)
         self._since = 0
         if self._delay and self.comm.size > 1:
-            self._thread = _Behind(lambda: gather(self.comm, sent.message))
+            self._thread = _Behind(self._call_of(self._flight))
 
     def _end(self) -> bool:
         flight = self._flight
@@ -198,8 +199,6 @@ class LocalUpdates:
         try:
             messages, mean = self._exchange(flight)
         except PeerError:
-            thread, self._thread = self._thread, None
-            del thread
             self._meet()
             if self._flight is None:
                 return True  # from one who had completed it
@@ -207,22 +206,23 @@ class LocalUpdates:
         self._finish(flight, messages, mean)
         return self.last is not None and self.last.contributions > 0
 
+    def _call_of(self, flight: _Flight) -> Callable[[], Any]:
+        """What sends a contribution and gives those of all ranks: as messages; or, where they are
+        summed on the way, each rank's steps and the sum."""
+        if flight.part.coding is not None:
+            return lambda: gather(self.comm, flight.sent.message)
+        buffers = self._read_buffers() * bool(flight.steps)
+        vector = torch.cat([flight.sent.values.cpu(), buffers])
+        return lambda: (self.comm._gather(flight.steps), _summed(self.comm, vector))
+
     def _exchange(self, flight: _Flight) -> "tuple[list[bytes], Optional[torch.Tensor]]":
         """All messages; and the mean, where it is summed on the way."""
+        thread, self._thread = self._thread, None
+        found = self._call_of(flight)() if thread is None else thread.result()
         if flight.part.coding is not None:
-            if self._thread is not None:
-                messages = self._thread.result()
-                self._thread = None
-            else:
-                messages = gather(self.comm, flight.sent.message)
-            return messages, None
-        if self._thread is not None:
-            self._thread.result()
-            self._thread = None
-        givers = sum(bool(steps) for steps in self.comm._gather(flight.steps))
-        buffers = self._read_buffers() * bool(flight.steps)
-        total = _summed(self.comm, torch.cat([flight.sent.values.cpu(), buffers]))
-        mean = total / max(givers, 1)
+            return found, None
+        givers = sum(map(bool, found[0]))
+        mean = found[1] / max(givers, 1)
         if givers >= self._minimum:
             self._write_buffers(mean[flight.start.numel() :])
         return [b""] * givers, mean[: flight.start.numel()].to(flight.start.device)
@@ -322,9 +322,8 @@ class LocalUpdates:
 
     @torch.no_grad()
     def move(self, comm: Comm) -> None:
-        """Goes on on another communicator: ranks have joined, or left. Who is behind, or "
-        "new, takes
-        the weights of the rank that is ahead. Between rounds; collective on it."""
+        """Goes on on another communicator: ranks have joined, or left. Who is behind, or new,
+        takes the weights of the rank that is ahead. Between rounds; collective on it."""
         if self._flight is not None:
             raise RuntimeError("a round is under way: move after step() has returned True")
         self.comm = comm

@@ -44,7 +44,7 @@ from ._groups import (
 )
 from ._move import forget, move
 from ._progress import Progress
-from ._tensors import UNCHECKED, from_stream, tensor_of, to_stream
+from ._tensors import coalesced, from_stream, tensor_of, to_stream
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
@@ -255,11 +255,11 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         if gradient is None:
             # Rows of the last dimensions are what embeddings have; the other ranks' blocks decide,
             # ours are none.
-            gradient = torch.sparse_coo_tensor(
+            gradient = coalesced(
                 torch.empty((1, 0), dtype=torch.int64, device=parameter.device),
-                parameter.new_empty((0, *parameter.shape[1:])), parameter.shape,
-                **UNCHECKED,
-            )  # fmt: skip
+                parameter.new_empty((0, *parameter.shape[1:])),
+                parameter.shape,
+            )
         elif not gradient.is_sparse:
             gradient = gradient.to_sparse(1)
         dense_dim = gradient.dense_dim()

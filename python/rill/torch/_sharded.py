@@ -149,9 +149,8 @@ def _units(module: Any) -> list[_Unit]:
 
 
 class ShardedState(State):
-    """What the hooks of a module of FSDP2 keep; made by ``attach``. ``state_dict`` has "
-    "this shard's
-    residuals as DTensors, for torch.distributed.checkpoint."""
+    """What the hooks of a module of FSDP2 keep; made by ``attach``. ``state_dict`` has this
+    shard's residuals as DTensors, for torch.distributed.checkpoint."""
 
     def __init__(self, algorithm: str, *, module: Any, comm: Comm, **options: Any) -> None:
         super().__init__(algorithm, module=module, comm=comm, **options)

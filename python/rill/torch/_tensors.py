@@ -23,11 +23,15 @@ _TORCH = {
     Type.BF16: torch.bfloat16,
 }
 
-# Indices of streams are sorted and in range: PyTorch 2 need not check them, nor warn that it does
-# not.
-UNCHECKED: dict[str, Any] = (
-    {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
-)
+
+def coalesced(indices: torch.Tensor, values: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """A sparse tensor of sorted and unique indices in range, as those of streams are: PyTorch need
+    not look at them, which takes longer than all else, nor warn that it does not."""
+    if hasattr(torch.sparse, "check_sparse_tensor_invariants"):
+        made = torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+    else:  # PyTorch 1
+        made = torch._sparse_coo_tensor_unsafe(indices, values, shape)
+    return made._coalesced_(True)
 
 
 def torch_dtype(kind: Type) -> torch.dtype:
@@ -108,8 +112,7 @@ def from_stream(stream: Stream, shape: Sequence[int], dense_dim: int = 0) -> tor
             stream = stream.copy().to_sparse()
         numbers = torch.from_numpy(stream.indices.astype(np.int64))
         values = tensor_of(stream.values, stream.type)
-    result = torch.sparse_coo_tensor(_unflat(numbers, sparse_shape), values, shape, **UNCHECKED)
-    return result._coalesced_(True)  # indices of a stream are sorted and unique
+    return coalesced(_unflat(numbers, sparse_shape), values, shape)
 
 
 def allreduce(
