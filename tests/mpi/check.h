@@ -51,9 +51,10 @@ static inline uint64_t check_number(int argc, char **argv, const char *name, uin
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* Starts MPI; --seed N and --patience SECONDS are read here, and --hosts TEXT --shared BYTES
- * and --mail BYTES, which are the settings hosts_of, shared_bytes and mail_bytes of all
- * communicators, and --link ucx (see test_link.h). Between hosts that are pretended there is no network to measure. */
+/* Starts MPI; --seed N and --patience SECONDS are read here, and --hosts TEXT, --shared BYTES and
+ * --mail BYTES, which are the settings hosts_of, shared_bytes and mail_bytes of all communicators,
+ * and --link ucx (see test_link.h). Between hosts that are pretended there is no network to
+ * measure. */
 static inline int check_init_thread(int *argc, char ***argv, int wanted) {
     int provided = MPI_THREAD_SINGLE;
     MPI_Init_thread(argc, argv, wanted, &provided);
