@@ -56,8 +56,9 @@ report_run() {
 }
 
 # report_start WEIGHT NAME LOG LIMIT COMMAND...: as report_run, beside others while the weights of
-# all are not more than there are processors; one that is heavier waits until it is alone. What a
-# case prints comes in one piece. report_wait: waits for all that were started so.
+# all are not more than there are processors; one that is heavier waits until it is alone, and one
+# of weight 0, since it waits itself, starts at once. What a case prints comes in one piece.
+# report_wait: waits for all that were started so.
 declare -A report_weight=()
 report_start() {
     local weight=$1 busy pid

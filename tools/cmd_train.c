@@ -10,21 +10,10 @@
 #include <glob.h>
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-/* Ctrl-C: a run ends after the epoch; at once when it is pressed again. */
-static volatile sig_atomic_t asked_to_stop;
-static void ask_to_stop(int signal_number) {
-    static const char text[] = "\nrill: train: ends after this epoch; Ctrl-C again: at once\n";
-    asked_to_stop = 1;
-    if (tool_speaks() && write(STDERR_FILENO, text, sizeof text - 1) < 0) asked_to_stop = 2;
-    signal(signal_number, SIG_DFL);
-}
 
 static int failed(const char *doing) {
     tool_error("train: %s%s%s", doing ? doing : "", doing ? ": " : "", rill_last_error());
@@ -115,7 +104,10 @@ static rill_status load_files(train_run *run) {
 rill_status train_open(const train_run *run, const rill_train_options *options,
                        rill_trainer **trainer, rill_train_look *look, uint64_t *most_epochs) {
     const train_config *config = run->config;
-    rill_status status = world_trainer_create(run->world, run->data, run->valid, options, trainer);
+    rill_train_options watched = *options;
+    watched.progress = train_progress_show;
+    watched.context = run->progress;
+    rill_status status = world_trainer_create(run->world, run->data, run->valid, &watched, trainer);
     if (status == RILL_OK && run->init) status = rill_trainer_start(*trainer, run->init);
     if (status != RILL_OK) return status;
     rill_trainer_look(*trainer, look);
@@ -141,12 +133,22 @@ static void print_data(const train_run *run) {
                (unsigned long long)r.qids);
 }
 
+rill_status train_choose(const train_run *run, rill_train_options *options, rill_C_choice *choice) {
+    rill_train_options watched = *options;
+    watched.progress = train_progress_show;
+    watched.context = run->progress;
+    train_progress_begin(run->progress, "C is chosen: trainings of rank 0");
+    rill_status status = world_choose_C(run->world, run->data, &watched, choice);
+    train_progress_hide(run->progress);
+    options->C = choice->C;
+    options->decay = choice->decay;
+    options->scale = choice->scale;
+    return status;
+}
+
 static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    rill_status status = world_choose_C(run->world, run->data, &run->options, &choice);
-    run->options.C = choice.C;
-    run->options.decay = choice.decay;
-    run->options.scale = choice.scale;
+    rill_status status = train_choose(run, &run->options, &choice);
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
     else {
@@ -275,7 +277,7 @@ static bool is_enough(const train_run *run) {
 
 /* On any rank. */
 static bool is_interrupted(const train_run *run) {
-    return world_int(run->world, asked_to_stop != 0, WORLD_MAX);
+    return world_int(run->world, train_asked_to_stop(), WORLD_MAX);
 }
 
 static rill_status train_epochs(train_run *run) {
@@ -289,16 +291,20 @@ static rill_status train_epochs(train_run *run) {
     run->stopped = is_enough(run);
     while (status == RILL_OK && !run->stopped &&
            rill_trainer_epochs(run->trainer) < run->most_epochs) {
+        train_progress_begin(run->progress, "epoch %llu",
+                             (unsigned long long)rill_trainer_epochs(run->trainer) + 1);
         status = rill_trainer_epoch(run->trainer, &report);
+        train_progress_hide(run->progress);
         if (status != RILL_OK) return status;
+        run->within = report.stopped;
         run->total_seconds += report.seconds;
         run->total_comm += report.comm_seconds;
         run->total_bytes += report.sent_bytes;
-        run->epochs++;
-        print_epoch(run, &report);
+        run->epochs += !report.stopped;
+        if (!report.stopped) print_epoch(run, &report);
         if (!log_is_good(run)) return RILL_OK;
         run->stopped = is_enough(run) || report.converged;
-        run->interrupted = !run->stopped && is_interrupted(run);
+        run->interrupted = report.stopped || (!run->stopped && is_interrupted(run));
         run->stopped |= run->interrupted;
         bool last = run->stopped || report.epoch >= run->most_epochs;
         if (config->checkpoint && (last || report.epoch % config->checkpoint_every == 0))
@@ -321,8 +327,9 @@ static void print_end(const train_run *run, double objective, double loss) {
 /* What was interrupted, and how to go on. */
 static int print_interrupted(const train_run *run) {
     if (!tool_speaks()) return EXIT_FAILED;
-    fprintf(stderr, "rill: train: interrupted after epoch %llu; ",
-            (unsigned long long)rill_trainer_epochs(run->trainer));
+    unsigned long long epoch = (unsigned long long)rill_trainer_epochs(run->trainer) + run->within;
+    fprintf(stderr, "rill: train: interrupted %s epoch %llu; ", run->within ? "in" : "after",
+            epoch);
     if (!run->config->checkpoint) fprintf(stderr, "there is no --checkpoint to go on from\n");
     else {
         fprintf(stderr, "go on with: rill");
@@ -389,6 +396,7 @@ static int run_training(train_run *run) {
     run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
     rill_dataset_report(run->data, &run->data_report);
     print_data(run);
+    train_signals();
     if (config->folds) {
         if (train_cross_validate(run) != RILL_OK) return failed(NULL);
         if (!config->model && !config->checkpoint && !config->log) return EXIT_OK;
@@ -409,7 +417,6 @@ static int run_training(train_run *run) {
     run->log = (tool_records){.command = "train", .option = "log", .path = config->log};
     if (tool_speaks()) tool_records_open(&run->log, config->resume);
     if (!log_is_good(run)) return EXIT_FAILED;
-    signal(SIGINT, ask_to_stop);
     if (train_epochs(run) != RILL_OK) return failed(NULL);
     if (run->log.failed) return EXIT_FAILED;
     double objective, loss;
@@ -430,7 +437,9 @@ typedef struct context_of_run {
 
 static int run_all(const tool_world *w, const void *context) {
     const context_of_run *c = context;
-    train_run run = {.world = w, .config = c->config, .argc = c->argc, .argv = c->argv};
+    train_progress progress = {.every = c->config->quiet ? 0 : c->config->progress};
+    train_run run = {
+        .world = w, .config = c->config, .argc = c->argc, .argv = c->argv, .progress = &progress};
     int status = run_training(&run);
     rill_trainer_free(&run.trainer);
     rill_model_free(&run.init);
@@ -455,6 +464,7 @@ int cmd_train(int argc, char **argv) {
                                   .argc = argc,
                                   .argv = argv,
                                   .tune_malloc = true,
+                                  .gentle = true,
                                   .threads = TOOL_FUNNELED,
                                   .run = run_all,
                                   .context = &context});

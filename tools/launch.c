@@ -5,6 +5,7 @@
  * SPDX-License-Identifier: BSD-3-Clause
  */
 #include "launch.h"
+#include "launch_pass.h"
 #include "parse.h"
 #include "tool.h"
 #include "tool_mpi.h"
@@ -50,7 +51,6 @@ bool launch_here(int argc, char **argv, int *status) {
 #else
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -125,16 +125,19 @@ static int cores(void) {
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static int explain(int status, const char *launcher) {
+static int explain(const launch_pass *pass, const char *launcher, bool asked) {
+    int status = pass->status;
     if (WIFEXITED(status)) {
-        int code = WEXITSTATUS(status);
+        int code = WEXITSTATUS(status), number = code - 128;
         if (code <= EXIT_USAGE) return code;
-        if (code > 128 && code < 128 + 65 && code != 132) {
-            tool_error("a rank was ended by signal %d (%s)%s", code - 128, strsignal(code - 128),
-                       code == 128 + SIGKILL ? ": out of memory?" : "");
-            return EXIT_FAILED;
-        }
-        tool_error("%s failed with status %d", launcher, code);
+        if (asked && number == SIGUSR1) { /* it was not in its training yet */
+            tool_error("interrupted");
+        } else if (number > 0 && number < 65 && code != 132) {
+            char name[32] = "a rank";
+            if (pass->dead >= 0) snprintf(name, sizeof name, "rank %d", pass->dead);
+            tool_error("%s was ended by signal %d (%s%s); the others were ended, too", name, number,
+                       strsignal(number), number == SIGKILL ? ": out of memory?" : "");
+        } else tool_error("%s failed with status %d", launcher, code);
         return EXIT_FAILED;
     }
     tool_error("%s was ended by signal %d (%s)", launcher, WTERMSIG(status),
@@ -142,65 +145,67 @@ static int explain(int status, const char *launcher) {
     return EXIT_FAILED;
 }
 
-/* What the ranks print goes on to standard output, and a failure of that is noticed: launchers drop
- * it. Ends when they have closed the pipe, or the launcher has gone (*status is its own then). 0 or
- * an errno. */
-static int pass_on(int from, pid_t child, int *status, bool *gone) {
-    char text[1 << 14];
-    int error = 0;
-    for (struct pollfd wait = {.fd = from, .events = POLLIN};;) {
-        int ready = poll(&wait, 1, *gone ? 0 : 200);
-        if (ready == 0 && *gone) return error;
-        if (ready == 0) *gone = waitpid(child, status, WNOHANG) == child;
-        if (ready <= 0) continue;
-        ssize_t n = read(from, text, sizeof text);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return error;
-        for (ssize_t done = 0; !error && done < n;) {
-            ssize_t some = write(STDOUT_FILENO, text + done, (size_t)(n - done));
-            if (some >= 0) done += some;
-            else if (errno != EINTR) error = errno;
-        }
-    }
+/* ---- Ctrl-C where ranks end by themselves ---------------------------------------------------- */
+
+static volatile sig_atomic_t launcher_pid, times_asked;
+
+/* The launcher passes SIGUSR1 on to the ranks; it ends them when asked a second time. */
+static void ask_launcher(int number) {
+    (void)number;
+    if (launcher_pid > 0) kill((pid_t)launcher_pid, times_asked++ ? SIGTERM : SIGUSR1);
 }
 
-static int spawn(char **words) {
-    int ends[2] = {-1, -1};
-    /* A terminal takes all, and is the launcher's to write to. */
-    if (!isatty(STDOUT_FILENO) && pipe2(ends, O_CLOEXEC)) {
-        tool_error("cannot start %s: %s", words[0], strerror(errno));
-        return EXIT_FAILED;
+static void become_launcher(const int *out, const int *err, bool gentle, pid_t parent,
+                            char **words) {
+    if (out[1] >= 0) dup2(out[1], STDOUT_FILENO);
+    if (err[1] >= 0) dup2(err[1], STDERR_FILENO);
+    if (gentle) {
+        setpgid(0, 0); /* a terminal's Ctrl-C is ours to pass on */
+        int nothing = isatty(STDIN_FILENO) ? open("/dev/null", O_RDONLY) : -1;
+        if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     }
-    pid_t parent = getpid(), child = fork();
-    if (child == 0) {
-        if (ends[1] >= 0) dup2(ends[1], STDOUT_FILENO);
 #ifdef __linux__
-        /* If we are killed, the ranks must go as well. */
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != parent) _exit(127);
+    /* If we are killed, the ranks must go as well. */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(127);
+#else
+    (void)parent;
 #endif
-        execvp(words[0], words);
-        fprintf(stderr, "rill: cannot run %s: %s\n", words[0], strerror(errno));
-        _exit(127);
-    }
-    if (child < 0) {
-        tool_error("cannot start %s: %s", words[0], strerror(errno));
-        return EXIT_FAILED;
-    }
-    /* Ctrl-C goes to the launcher too, which cleans up; wait for that. */
-    signal(SIGINT, SIG_IGN);
-    int status, unwritten = 0;
-    bool gone = false;
-    if (ends[0] >= 0) {
-        close(ends[1]);
-        unwritten = pass_on(ends[0], child, &status, &gone);
-        close(ends[0]);
-    }
-    while (!gone && waitpid(child, &status, 0) < 0)
+    execvp(words[0], words);
+    fprintf(stderr, "rill: cannot run %s: %s\n", words[0], strerror(errno));
+    _exit(127);
+}
+
+static int cannot_start(const char *launcher) {
+    tool_error("cannot start %s: %s", launcher, strerror(errno));
+    return EXIT_FAILED;
+}
+
+/* read: what it says of its ranks is read. */
+static int spawn(char **words, bool gentle, bool read) {
+    int out[2] = {-1, -1}, err[2] = {-1, -1};
+    /* A terminal takes all, and is the launcher's to write to. */
+    if (!isatty(STDOUT_FILENO) && pipe2(out, O_CLOEXEC)) return cannot_start(words[0]);
+    if (read && pipe2(err, O_CLOEXEC)) return cannot_start(words[0]);
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) become_launcher(out, err, gentle, parent, words);
+    if (child < 0) return cannot_start(words[0]);
+    launcher_pid = child;
+    /* Else Ctrl-C goes to the launcher too, which cleans up; wait for that. */
+    signal(SIGINT, gentle ? ask_launcher : SIG_IGN);
+    if (gentle) signal(SIGTERM, ask_launcher);
+    if (out[1] >= 0) close(out[1]);
+    if (err[1] >= 0) close(err[1]);
+    launch_pass pass = {.out = out[0], .err = err[0], .child = child, .dead = -1};
+    launch_pass_on(&pass);
+    if (out[0] >= 0) close(out[0]);
+    if (err[0] >= 0) close(err[0]);
+    while (!pass.gone && waitpid(child, &pass.status, 0) < 0)
         if (errno != EINTR) return EXIT_FAILED;
-    int code = explain(status, words[0]);
-    if (unwritten) tool_error("standard output: cannot be written: %s", strerror(unwritten));
-    return unwritten && code == EXIT_OK ? EXIT_FAILED : code;
+    int code = explain(&pass, words[0], times_asked > 0);
+    if (pass.unwritten)
+        tool_error("standard output: cannot be written: %s", strerror(pass.unwritten));
+    return pass.unwritten && code == EXIT_OK ? EXIT_FAILED : code;
 }
 
 /* The launcher and its options; how many words. 0: there is none. */
@@ -220,7 +225,6 @@ static int choose_launcher(const launch_job *job, const text_list *user, char **
         return 0;
     }
     if (tool_mpi_is_open() && !user->n) {
-        words[k++] = "-q"; /* explain() says what is to be said */
         words[k++] = "--oversubscribe";
         if (geteuid() == 0) words[k++] = "--allow-run-as-root";
         if (job->ranks > cores() && !job->hostfile) {
@@ -259,7 +263,8 @@ int launch_mpirun(const launch_job *job) {
         }
         if (isatty(STDERR_FILENO)) setenv(PROGRESS, "1", 0);
         fflush(NULL);
-        status = spawn(words);
+        if (job->gentle) setenv(LAUNCH_STARTED, "1", 1);
+        status = spawn(words, job->gentle, tool_mpi_is_open() && !user.n);
     }
     free(words);
     list_free(&user);

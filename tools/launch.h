@@ -21,7 +21,10 @@ typedef struct launch_job {
     int argc;
     char **argv; /* of the command */
     bool unbound;
+    bool gentle; /* ranks end by themselves after SIGUSR1: it is what a first Ctrl-C becomes */
 } launch_job;
+/* In the environment of ranks of such a job. */
+#define LAUNCH_STARTED "RILL_STARTED"
 
 /* Run this program again on so many ranks, and return its exit status. */
 int launch_mpirun(const launch_job *);

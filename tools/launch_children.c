@@ -4,6 +4,7 @@
  */
 #ifndef RILL_TOOL_SMPI
 #include "launch_children.h"
+#include "launch.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -39,8 +40,11 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-bool children_open(children *all, int most, int leash) {
-    *all = (children){.one = calloc((size_t)most, sizeof *all->one), .most = most, .leash = leash};
+bool children_open(children *all, int most, int leash, bool gentle) {
+    *all = (children){.one = calloc((size_t)most, sizeof *all->one),
+                      .most = most,
+                      .leash = leash,
+                      .gentle = gentle};
     struct sigaction action = {.sa_handler = on_signal};
     for (int i = 0; i < SIGNALS; i++)
         sigaction(signals[i], &action, NULL);
@@ -56,9 +60,12 @@ void children_close(children *all) {
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static void become(const char *rank, int input, int death, pid_t parent, char **words) {
+static void become(const char *rank, int input, int death, pid_t parent, bool gentle,
+                   char **words) {
     for (int i = 0; i < SIGNALS; i++)
         signal(signals[i], SIG_DFL);
+    if (gentle) signal(SIGINT, SIG_IGN); /* a terminal's Ctrl-C is the parent's to pass on */
+    if (gentle && rank) setenv(LAUNCH_STARTED, "1", 1);
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, death); /* if we are killed, the ranks must go as well */
 #else
@@ -78,7 +85,8 @@ static bool start(children *all, child made, int input, int death, char **words)
     fflush(NULL);
     pid_t parent = getpid();
     made.pid = fork();
-    if (made.pid == 0) become(made.rank >= 0 ? text : NULL, input, death, parent, words);
+    if (made.pid == 0)
+        become(made.rank >= 0 ? text : NULL, input, death, parent, all->gentle, words);
     int error = errno;
     if (input >= 0) close(input);
     if (made.pid > 0) {
@@ -122,28 +130,44 @@ static void end_all(children *all, int number) {
     }
 }
 
+static void ask_all(children *all) {
+    all->asked = true;
+    for (int i = 0; i < all->n; i++) {
+        const child *c = &all->one[i];
+        if (c->gone) continue;
+        if (c->rank >= 0) kill(c->pid, SIGUSR1);
+        else if (c->leash >= 0 && write(c->leash, "s", 1) < 0)
+            tool_error("host %s: cannot be asked to end", c->host);
+    }
+}
+
 /* The exit status of a child that was not told to end; says what it did not say itself. */
-static int judge(const child *c, int status) {
+static int judge(const child *c, int status, bool asked) {
     char name[300];
+    if (asked && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) return EXIT_FAILED;
     if (c->rank >= 0) snprintf(name, sizeof name, "rank %d", c->rank);
     else snprintf(name, sizeof name, "host %s", c->host);
     if (WIFEXITED(status) && WEXITSTATUS(status) <= EXIT_USAGE) return WEXITSTATUS(status);
     if (WIFEXITED(status)) tool_error("%s: ended with status %d", name, WEXITSTATUS(status));
     else
-        tool_error("%s was ended by signal %d (%s)%s", name, WTERMSIG(status),
-                   strsignal(WTERMSIG(status)),
+        tool_error("%s was ended by signal %d (%s%s); the others are ended, too", name,
+                   WTERMSIG(status), strsignal(WTERMSIG(status)),
                    WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
     return EXIT_FAILED;
 }
 
-static bool leash_is_cut(const children *all) {
+static bool leash_is_cut(children *all) {
     char byte;
+    ssize_t n;
     struct pollfd input = {.fd = all->leash, .events = POLLIN};
     if (all->leash < 0) {
         poll(NULL, 0, TICK_MS);
         return false;
     }
-    return poll(&input, 1, TICK_MS) > 0 && read(all->leash, &byte, 1) <= 0;
+    if (poll(&input, 1, TICK_MS) <= 0) return false;
+    n = read(all->leash, &byte, 1);
+    if (n > 0 && !all->asked) ask_all(all);
+    return n <= 0;
 }
 
 /* Takes in those that have ended; how many are left. */
@@ -158,22 +182,31 @@ static int reap(children *all, bool told, int *first) {
             continue;
         }
         c->gone = true;
-        int code = told ? EXIT_OK : judge(c, status);
+        int code = told ? EXIT_OK : judge(c, status, all->asked);
         if (!*first) *first = code;
     }
     return left;
+}
+
+/* A signal that has come is no more than a question. */
+static bool is_gentle(const children *all) {
+    return all->gentle && !all->asked && caught != SIGHUP;
 }
 
 int children_wait(children *all, bool good) {
     int first = good ? EXIT_OK : EXIT_FAILED;
     bool told = false, killed = false;
     double deadline = 0;
-    while (reap(all, told || caught, &first)) {
+    while (reap(all, told || (caught && !is_gentle(all)), &first)) {
+        if (caught && is_gentle(all)) {
+            caught = 0;
+            ask_all(all);
+        }
         if (first && !deadline) deadline = now() + (good ? grace : 0);
         bool cut = !told && leash_is_cut(all);
         if (told) poll(NULL, 0, TICK_MS);
         if (cut && !first) first = EXIT_FAILED;
-        if (!told && (caught || cut || (deadline && now() > deadline))) {
+        if (!told && ((caught && !is_gentle(all)) || cut || (deadline && now() > deadline))) {
             told = true;
             deadline = now() + patience;
             end_all(all, SIGTERM);

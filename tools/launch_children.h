@@ -19,11 +19,14 @@ typedef struct child {
 typedef struct children {
     int n, most;
     child *one;
-    int leash; /* all end when this can't be read any more; -1: there is none */
+    int leash; /* all end when this can't be read any more; -1: there is none. A byte from it asks
+                * them to end by themselves, as Ctrl-C does */
+    bool gentle, asked; /* gentle: they do that after SIGUSR1; asked: they were */
 } children;
 
-/* From here to children_close signals that would end this process end the children first. */
-bool children_open(children *, int most, int leash);
+/* From here to children_close signals that would end this process end the children first. Gentle:
+ * of Ctrl-C and SIGTERM only the second does, the first asks them to end. */
+bool children_open(children *, int most, int leash, bool gentle);
 /* Say what is wrong. Words: the program and its arguments. */
 bool children_start_rank(children *, int rank, char **words);
 bool children_start_host(children *, const char *host, char **words);

@@ -203,7 +203,7 @@ int launch_processes(const launch_job *job) {
     if (launch_progress()) setenv("RILL_BENCH_PROGRESS", "1", 0);
     children all;
     int status = EXIT_FAILED;
-    if (!children_open(&all, ranks, -1)) tool_error("out of memory");
+    if (!children_open(&all, ranks, -1, job->gentle)) tool_error("out of memory");
     else status = children_wait(&all, start_all(&all, job, &hosts, ranks, self));
     children_close(&all);
     hostfile_free(&hosts);
@@ -224,7 +224,7 @@ bool launch_here(int argc, char **argv, int *status) {
     if (!launch_self(self, sizeof self)) return true;
     children all;
     /* The end of standard input is that of the connection. */
-    if (!children_open(&all, count, STDIN_FILENO)) tool_error("out of memory");
+    if (!children_open(&all, count, STDIN_FILENO, true)) tool_error("out of memory");
     else *status = children_wait(&all, start_ranks(&all, self, argc - 1, argv + 1, first, count));
     children_close(&all);
     return true;

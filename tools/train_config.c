@@ -92,6 +92,9 @@ void cmd_train_help(FILE *out) {
         "  --log FILE          one JSON object per epoch and line\n"
         "  --profile           a barrier before each exchange, to tell waiting for slower ranks\n"
         "                      from communication\n"
+        "  --progress S        seconds between two lines that tell how far an epoch, or the "
+        "search\n"
+        "                      for C, is (10; 0: none); a terminal has a bar instead\n"
         "  --quiet             print nothing\n"
         "  -h, --help          this text\n"
         "\n"
@@ -161,7 +164,8 @@ enum {
     OPT_PROFILE,
     OPT_SCALE,
     OPT_MULTICLASS,
-    OPT_NO_BIAS
+    OPT_NO_BIAS,
+    OPT_PROGRESS
 };
 
 static const struct option options[] = {{"C", 1, NULL, OPT_C},
@@ -204,6 +208,7 @@ static const struct option options[] = {{"C", 1, NULL, OPT_C},
                                         {"resume", 0, NULL, OPT_RESUME},
                                         {"log", 1, NULL, OPT_LOG},
                                         {"quiet", 0, NULL, OPT_QUIET},
+                                        {"progress", 1, NULL, OPT_PROGRESS},
                                         {"threads", 1, NULL, OPT_THREADS},
                                         {"profile", 0, NULL, OPT_PROFILE},
                                         {"scale", 1, NULL, OPT_SCALE},
@@ -238,6 +243,7 @@ static double *real_option(train_config *c, int option) {
     case OPT_MOMENTUM: return &o->momentum;
     case OPT_TOLERANCE: return &o->tolerance;
     case OPT_HUBER: return &o->huber_delta;
+    case OPT_PROGRESS: return &c->progress;
     default: return NULL;
     }
 }
@@ -360,7 +366,8 @@ static int set_option(void *context, int option, const char *value) {
         if (c->choose_C) return EXIT_OK;
     }
     if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
-    if (option == OPT_DECAY && *real < 0) return usage("decay", value, "a number of at least 0");
+    if ((option == OPT_DECAY || option == OPT_PROGRESS) && *real < 0)
+        return usage(name_of(option), value, "a number of at least 0");
     if (count && (!parse_count(value, count) || !*count))
         return usage(name_of(option), value, "a number of at least 1");
     if (text) *text = value;

@@ -19,6 +19,7 @@ typedef struct train_config {
     const char *valid_file, *weights, *init, *model, *checkpoint, *log;
     world_options where;
     int early_stop, hash_bits;
+    double progress; /* seconds between two lines of it, where there is no terminal; 0: none */
     int folds;       /* of a cross-validation; 0: none */
     uint64_t epochs; /* 0: by the solver */
     uint64_t checkpoint_every;
@@ -29,7 +30,10 @@ typedef struct train_config {
     bool bias_open; /* neither given nor left out */
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
-    { .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .checkpoint_every = 1 }
+    {                                                                                              \
+        .options = RILL_TRAIN_OPTIONS_INIT, .data = RILL_DATA_OPTIONS_INIT, .checkpoint_every = 1, \
+        .progress = 10                                                                             \
+    }
 
 /* Returns an exit status. */
 int train_config_read(int argc, char **argv, train_config *);

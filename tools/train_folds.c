@@ -15,12 +15,19 @@ enum { PLATT_FOLDS = 5 };
 /* To the end; *report is that of the last epoch. */
 static rill_status train_fold(const train_run *run, const rill_train_options *options,
                               rill_trainer **trainer, rill_train_report *report) {
+    unsigned long long epoch = 0;
     rill_train_look look = RILL_TRAIN_LOOK_INIT;
     uint64_t most;
     rill_status status = train_open(run, options, trainer, &look, &most);
     *report = (rill_train_report)RILL_TRAIN_REPORT_INIT;
-    while (status == RILL_OK && !report->converged && rill_trainer_epochs(*trainer) < most)
+    while (status == RILL_OK && !report->converged && rill_trainer_epochs(*trainer) < most) {
+        train_progress_begin(run->progress, "fold %d of %d, epoch %llu", options->fold + 1,
+                             options->folds, ++epoch);
         status = rill_trainer_epoch(*trainer, report);
+        if (status == RILL_OK && report->stopped)
+            status = rill_error_set(RILL_ERR_STATE, "interrupted: folds do not go on later");
+    }
+    train_progress_hide(run->progress);
     return status;
 }
 
@@ -57,10 +64,7 @@ static rill_status one_fold(const train_run *run, int fold, double *m) {
     options.fold = fold;
     if (run->config->choose_C) { /* again in each: what was held out has no say */
         rill_C_choice choice = RILL_C_CHOICE_INIT;
-        status = world_choose_C(run->world, run->data, &options, &choice);
-        options.C = choice.C;
-        options.decay = choice.decay;
-        options.scale = choice.scale;
+        status = train_choose(run, &options, &choice);
     }
     if (status == RILL_OK) status = train_fold(run, &options, &trainer, &report);
     rill_trainer_free(&trainer);

@@ -7,6 +7,7 @@
 
 #include "tool_output.h"
 #include "train_config.h"
+#include "train_progress.h"
 #include "world_train.h"
 
 typedef struct train_run {
@@ -26,7 +27,8 @@ typedef struct train_run {
     rill_data_report data_report;
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
-    bool stopped, interrupted;
+    bool stopped, interrupted, within; /* within: in the middle of an epoch */
+    train_progress *progress;
     int argc;
     char **argv;
 } train_run;
@@ -37,6 +39,9 @@ bool train_speaks(const train_run *);
  * are filled in. All ranks. */
 rill_status train_open(const train_run *, const rill_train_options *, rill_trainer **,
                        rill_train_look *, uint64_t *most_epochs);
+
+/* C and what belongs to it, into the options. All ranks. */
+rill_status train_choose(const train_run *, rill_train_options *, rill_C_choice *);
 
 /* train_folds.c; all ranks. */
 

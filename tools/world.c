@@ -270,7 +270,8 @@ int world_run(const world_job *job) {
                         .hostfile = job->options->hostfile,
                         .argc = job->argc,
                         .argv = job->argv,
-                        .unbound = job->unbound};
+                        .unbound = job->unbound,
+                        .gentle = job->gentle};
     return link == LINK_MPI ? launch_mpirun(&start) : launch_processes(&start);
 #endif
 }

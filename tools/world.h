@@ -52,6 +52,7 @@ typedef struct world_job {
     int argc;  /* of the command, for processes that are started */
     char **argv;
     bool tune_malloc, unbound; /* unbound: ranks are not to be bound to processors */
+    bool gentle;               /* ranks end by themselves after SIGUSR1: see launch.h */
     tool_threads threads;
     int (*run)(const tool_world *, const void *context);
     const void *context;

@@ -365,12 +365,19 @@ typedef struct rill_train_options {
     uint64_t window;    /* rows are shuffled within so many neighbours; 0: within all */
     int folds, fold;    /* above 0: holds out that one, from 0, of so many parts of the same size;
                          * instead of valid_fraction, by the seed */
+    /* Called on its rank a few times a second within an epoch, with the units of work that the rank
+     * has done and has to do; of newton those are products with the Hessian, 1000 at most. Not 0,
+     * on any rank, ends the epoch after the step on all: see rill_trainer_epoch. NULL: not called.
+     * In rill_trainer_choose_C: before each training, with their number so far, and total 0; not 0
+     * ends that call with RILL_ERR_STATE on all ranks. */
+    rill_data_progress *progress;
+    void *context;
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
             NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0, 0,   \
-            NULL, NULL, 0.0, 0, 0, 0                                                               \
+            NULL, NULL, 0.0, 0, 0, 0, NULL, NULL                                                   \
     }
 
 typedef struct rill_train_report {
@@ -392,11 +399,12 @@ typedef struct rill_train_report {
     int converged;
     double wait_seconds; /* in the barriers of a profile: mean over the ranks; part of seconds, not
                           * of comm_seconds */
+    int stopped;         /* not 0: progress has ended this epoch early */
 } rill_train_report;
 #define RILL_TRAIN_REPORT_INIT                                                                     \
     {                                                                                              \
         sizeof(rill_train_report), 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0, 0.0, 0.0, "", \
-            0, 0.0                                                                                 \
+            0, 0.0, 0                                                                              \
     }
 
 /* All calls on a trainer are collective; a failure on one rank is everybody's. The data sets must
@@ -433,7 +441,10 @@ RILL_API rill_status rill_trainer_look(const rill_trainer *, rill_train_look *);
  * and has no more features. The hybrid leaves out its passes then. */
 RILL_API rill_status rill_trainer_start(rill_trainer *, const rill_model *);
 /* One pass over the data (sgd, and the first of hybrid), over the coordinates (scd), or one step
- * (newton). */
+ * (newton). Where progress has ended it early (report.stopped) it does not count, and there is no
+ * validation; rill_trainer_save keeps how far it was, and the next call goes on there. Sums that
+ * were under way are taken in before: rounding may differ from a pass without a stop. The schedule
+ * bold-driver judges whole epochs, and is not ended within one. */
 RILL_API rill_status rill_trainer_epoch(rill_trainer *, rill_train_report *or_null);
 /* Epochs done, those before a checkpoint included. */
 RILL_API uint64_t rill_trainer_epochs(const rill_trainer *);

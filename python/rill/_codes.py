@@ -59,8 +59,8 @@ def decode_indices(codec: str, coded: bytes, count: int, dim: int) -> Any:
 # 16 bits are bf16. With fewer, groups of 1024 values share their scales (bf16). 8 and 4 bits: equal
 # steps up to the largest magnitude, to nearest, each with its sign.
 #
-# 2 bits: signs, one bit each, and one of two magnitudes. Tensors and chunks differ in scale, so that
-# each block of 64 has a factor in four bits, by how many half octaves it is below its group's
+# 2 bits: signs, one bit each, and one of two magnitudes. Tensors and chunks differ in scale, so
+# that each block of 64 has a factor in four bits, by how many half octaves it is below its group's
 # largest. The higher magnitude is the rarer one: the places that have it are written by an index
 # codec, groups with like shares together, for each of which the codec finds its parameter.
 

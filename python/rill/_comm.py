@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 # The same, of which blocking calls need no object.
-_Made = tuple[Callable[[], tuple[Any, ...]], tuple[Stream, ...], tuple[Stream, ...], Any, Callable[[], Any]]
+_Made = tuple[
+    Callable[[], tuple[Any, ...]], tuple[Stream, ...], tuple[Stream, ...], Any, Callable[[], Any]
+]
 _SHARES_NOTHING: Any = contextlib.nullcontext()
 
 
@@ -57,13 +59,14 @@ class Comm:
     _again: Optional[Callable[[], "Comm"]]
 
     def __init__(
-        self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None, split_limit: int = 0,
-        progress_thread: Optional[bool] = None,
+        self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None,
+        split_limit: int = 0, progress_thread: Optional[bool] = None,
     ) -> None:  # fmt: skip
         m = mpi()
         self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
-            raise TypeError(f"comm is of type {type(comm).__name__}: an mpi4py communicator is needed")
+            kind = type(comm).__name__
+            raise TypeError(f"comm is of type {kind}: an mpi4py communicator is needed")
         config = config_of(check, split_limit, progress_thread)
         if NATIVE:
             config.info = None if info is None else m.module._addressof(info)
@@ -152,7 +155,10 @@ class Comm:
         self.free()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Comm can't be copied or pickled: it belongs to this process; use it as it is, or create one on each rank")
+        raise TypeError(
+            "a Comm can't be copied or pickled: it belongs to this process; use it as it is, or "
+            "create one on each rank"
+        )
 
     def __repr__(self) -> str:
         return f"<rill.Comm rank {self.rank} of {self.size}{', freed' if self.freed else ''}>"
@@ -195,7 +201,8 @@ class Comm:
             raise ValueError("the communicator was freed")
         if Fork.forked:
             raise RuntimeError(
-                "this process is a fork of the rank, such as a worker of a DataLoader: the communicator has stayed with the rank"
+                "this process is a fork of the rank, such as a worker of a DataLoader: the "
+                "communicator has stayed with the rank"
             )
         return self._handle
 
@@ -287,7 +294,10 @@ class Comm:
 
     # ---- the collectives ----
 
-    def _run(self, form: str, name: str, prepare: Callable[..., _Made], given: tuple[Any, ...], options: Any) -> Any:
+    def _run(
+        self, form: str, name: str, prepare: Callable[..., _Made], given: tuple[Any, ...],
+        options: Any,
+    ) -> Any:  # fmt: skip
         """form: "" blocking, "i" non-blocking, "init" persistent."""
         self._live()
         with self._shares_errors[name] if form != "init" else _SHARES_NOTHING:  # it starts nothing
@@ -320,7 +330,10 @@ class Comm:
         x, out = _pair(x, out)
         first, count = ctypes.c_uint64(), ctypes.c_uint64()
         rest = (op_handle(op), ctypes.pointer(first), ctypes.pointer(count))
-        return (lambda: (*_handles(x, out), *rest), (x,), (out,), op, lambda: Part(out, first.value, count.value))
+        return (
+            lambda: (*_handles(x, out), *rest),
+            (x,), (out,), op, lambda: Part(out, first.value, count.value),
+        )  # fmt: skip
 
     def _allgather(self, x: Any, out: Any) -> _Made:
         x, out = _pair(x, out)
@@ -334,21 +347,24 @@ class Comm:
     # ---- blocking ----
 
     def allreduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
-    ) -> Stream:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum",
+        **options: Unpack[Options],
+    ) -> Stream:  # fmt: skip
         """The sum (or another op) over all ranks, bitwise the same on each. ``out`` may be
         ``x``."""
         return self._run("", "allreduce", self._allreduce, (x, out, op), options)
 
     def reduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
-    ) -> Optional[Stream]:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0,
+        **options: Unpack[Options],
+    ) -> Optional[Stream]:  # fmt: skip
         """As allreduce, for the root; None elsewhere."""
         return self._run("", "reduce", self._reduce, (x, out, op, root), options)
 
     def reduce_scatter(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
-    ) -> Part:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum",
+        **options: Unpack[Options],
+    ) -> Part:  # fmt: skip
         """Each rank gets its range of the result, in a stream of the whole dimension."""
         return self._run("", "reduce_scatter", self._reduce_scatter, (x, out, op), options)
 
@@ -363,24 +379,29 @@ class Comm:
     # ---- non-blocking ----
 
     def iallreduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
-    ) -> Request:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum",
+        **options: Unpack[Options],
+    ) -> Request:  # fmt: skip
         """Non-blocking allreduce."""
         return self._run("i", "allreduce", self._allreduce, (x, out, op), options)
 
     def ireduce(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
-    ) -> Request:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0,
+        **options: Unpack[Options],
+    ) -> Request:  # fmt: skip
         """Non-blocking reduce."""
         return self._run("i", "reduce", self._reduce, (x, out, op, root), options)
 
     def ireduce_scatter(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
-    ) -> Request:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum",
+        **options: Unpack[Options],
+    ) -> Request:  # fmt: skip
         """Non-blocking reduce_scatter."""
         return self._run("i", "reduce_scatter", self._reduce_scatter, (x, out, op), options)
 
-    def iallgather(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Request:
+    def iallgather(
+        self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]
+    ) -> Request:
         """Non-blocking allgather."""
         return self._run("i", "allgather", self._allgather, (x, out), options)
 
@@ -391,24 +412,29 @@ class Comm:
     # ---- persistent ----
 
     def allreduce_init(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
-    ) -> Request:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum",
+        **options: Unpack[Options],
+    ) -> Request:  # fmt: skip
         """Persistent allreduce."""
         return self._run("init", "allreduce", self._allreduce, (x, out, op), options)
 
     def reduce_init(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0, **options: Unpack[Options]
-    ) -> Request:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", root: int = 0,
+        **options: Unpack[Options],
+    ) -> Request:  # fmt: skip
         """Persistent reduce."""
         return self._run("init", "reduce", self._reduce, (x, out, op, root), options)
 
     def reduce_scatter_init(
-        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum", **options: Unpack[Options]
-    ) -> Request:
+        self, x: Any, out: Optional[Stream] = None, op: Union[str, Op] = "sum",
+        **options: Unpack[Options],
+    ) -> Request:  # fmt: skip
         """Persistent reduce_scatter."""
         return self._run("init", "reduce_scatter", self._reduce_scatter, (x, out, op), options)
 
-    def allgather_init(self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]) -> Request:
+    def allgather_init(
+        self, x: Any, out: Optional[Stream] = None, **options: Unpack[Options]
+    ) -> Request:
         """Persistent allgather."""
         return self._run("init", "allgather", self._allgather, (x, out), options)
 

@@ -64,13 +64,15 @@ def check(size: Callable[[], int]) -> None:
         raise RuntimeError(
             message(
                 torchrun,
-                f"WORLD_SIZE is {torchrun}, but MPI has {have}; rill.world() and rill.torch find these processes without MPI",
+                f"WORLD_SIZE is {torchrun}, but MPI has {have}; rill.world() and rill.torch find "
+                "these processes without MPI",
             )
         )
     if srun > ranks == 1:  # mpirun starts a step of its own, of less tasks than ranks
         raise RuntimeError(
             message(
                 srun,
-                f"srun has started {srun} tasks, but MPI knows this process alone; srun --mpi=pmix may help, or RILL_RENDEZVOUS=host:port",
+                f"srun has started {srun} tasks, but MPI knows this process alone; srun --mpi=pmix "
+                "may help, or RILL_RENDEZVOUS=host:port",
             )
         )

@@ -88,17 +88,16 @@ def _load() -> ctypes.CDLL:
         try:
             return ctypes.CDLL(candidate)
         except OSError as error:
-            if (
-                "/" in candidate
-            ):  # it is there: the loader's sentence says what it lacks, such as the library of its MPI
+            # It is there: the loader's sentence says what it lacks, such as the library of its MPI.
+            if "/" in candidate:
                 failed.append(f"{candidate} does not load: {error}")
     given = os.environ.get("RILL_LIBRARY")
     if given and not failed:
         failed.append(f"RILL_LIBRARY={given}: there is no such file")
     raise ImportError(
         "; ".join(failed or ["librill.so, the C library of rill, was not found"])
-        + ". Either, in rill's source folder: pip install ./python (builds the library and takes it along); "
-        + f"or: make install PREFIX={sys.prefix}; or set RILL_LIBRARY to its path. "
+        + ". Either, in rill's source folder: pip install ./python (builds the library and takes "
+        + f"it along); or: make install PREFIX={sys.prefix}; or set RILL_LIBRARY to its path. "
         + "scripts/setup python installs what a build needs."
     )
 
@@ -130,7 +129,8 @@ def _declare(name: str, result: Any, *arguments: Any) -> None:
     function = getattr(lib, name, None)
     if function is None:
         raise ImportError(
-            f"{lib._name} has no {name}: it is older than this package. Build both from one tree: pip install ./python"
+            f"{lib._name} has no {name}: it is older than this package. Build both from one tree: "
+            "pip install ./python"
         )
     function.restype = result
     function.argtypes = list(arguments)

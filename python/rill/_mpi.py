@@ -22,7 +22,8 @@ class _Mpi:
             from mpi4py import MPI
         except ModuleNotFoundError as error:
             raise ImportError(
-                "communicators of MPI need mpi4py, which is not installed; rill.init() and torchrun do without"
+                "communicators of MPI need mpi4py, which is not installed; rill.init() and "
+                "torchrun do without"
             ) from error
         self.module = MPI
         if not NATIVE:

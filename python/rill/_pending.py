@@ -56,7 +56,10 @@ class Pending:
         return self not in self.comm._under_way
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(f"a {type(self).__name__} can't be copied or pickled: it is under way in this process; its result can")
+        raise TypeError(
+            f"a {type(self).__name__} can't be copied or pickled: it is under way in this process; "
+            "its result can"
+        )
 
     def _c_request(self) -> Optional[int]:
         """Its address; None where nothing was started."""
@@ -93,8 +96,9 @@ class Request(Pending):
     """A non-blocking or persistent call. Streams must stay untouched from start to completion."""
 
     def __init__(
-        self, comm: "Comm", name: str, call: "Call", arguments: tuple[Any, ...], options: Any, started: bool
-    ) -> None:
+        self, comm: "Comm", name: str, call: "Call", arguments: tuple[Any, ...], options: Any,
+        started: bool,
+    ) -> None:  # fmt: skip
         super().__init__(comm, (call, options), call.result, call.reads, call.writes)
         self._name, self._call, self._options = name, call, options
         self._symbol = f"rill_i{name}" if started else f"rill_{name}_init"
@@ -202,7 +206,8 @@ def waitany(requests: Sequence[Pending]) -> Optional[int]:
 class Call(NamedTuple):
     """What a collective call is about."""
 
-    arguments: Callable[[], tuple[Any, ...]]  # for C, after the communicator; streams that are written are ready for that
+    # For C, after the communicator; streams that are written are ready for that.
+    arguments: Callable[[], tuple[Any, ...]]
     reads: tuple[Stream, ...]
     writes: tuple[Stream, ...]
     op: Any

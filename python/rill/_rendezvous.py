@@ -1,4 +1,5 @@
-"""How processes find each other without MPI: an allgather of bytes, while communicators are made."""
+"""How processes find each other without MPI: an allgather of bytes, while communicators are
+made."""
 
 from __future__ import annotations
 

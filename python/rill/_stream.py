@@ -263,7 +263,9 @@ class Stream(Arrays):
     def set_blocks(self, block: int, blocks: Any, values: ArrayLike) -> "Stream":
         """Replaces the contents by blocks of ``block`` entries, such as rows of an embedding."""
         if self._device is not None:
-            raise ValueError("set_blocks takes arrays of the host: make the stream there, then to()")
+            raise ValueError(
+                "set_blocks takes arrays of the host: make the stream there, then to()"
+            )
         numbers = indices_of(blocks, "blocks").astype(np.uint64, copy=False)
         buffer = buffer_of(values, "values", self._type, numbers.size * block)
         check(

@@ -302,4 +302,5 @@ def stats_of(c: CStats) -> Stats:
         raw = getattr(c, name)
         return (raw or b"").decode() if name in ("algorithm", "codec", "partition") else raw
 
-    return Stats(**{name: value(name) for name, *_ in CStats._fields_[1:]})  # type: ignore[arg-type]
+    values: dict[str, Any] = {name: value(name) for name, *_ in CStats._fields_[1:]}
+    return Stats(**values)

@@ -34,6 +34,7 @@ class CTrainOptions(ctypes.Structure):
         ("value_bits", c_int), ("coordinates", u64), ("tolerance", c_double), ("threads", c_int),
         ("profile", c_int), ("intercept", c_int), ("scale", text), ("multiclass", text),
         ("huber_delta", c_double), ("window", u64), ("folds", c_int), ("fold", c_int),
+        ("progress", pointer), ("context", pointer),
     ]  # fmt: skip
 
 
@@ -44,6 +45,7 @@ class CTrainReport(ctypes.Structure):
         ("eval_seconds", c_double), ("sent_bytes", u64), ("memory_bytes", u64), ("lr", c_double),
         ("valid_loss", c_double), ("valid_accuracy", c_double), ("valid_auc", c_double),
         ("algorithm", text), ("converged", c_int), ("wait_seconds", c_double),
+        ("stopped", c_int),
     ]  # fmt: skip
 
 

@@ -80,7 +80,10 @@ def _over_ucx(
     except RillError as error:
         if error.name != "UNSUPPORTED":
             raise
-        why = f"{ranks} processes were started without MPI, and rill can't do without it here: {error}"
+        why = (
+            f"{ranks} processes were started without MPI, and rill can't do without it here: "
+            f"{error}"
+        )
         raise RuntimeError(_launch.message(ranks, why)) from error
 
 

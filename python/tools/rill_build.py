@@ -1,6 +1,6 @@
-"""Makes the package for pip (PEP 517, PEP 660). The wheel carries librill.so: the one that RILL_LIBRARY names, else that of
-the tree around this folder, which is built first. An sdist has no tree: its wheel is Python only, and the library is
-looked for when it is imported.
+"""Makes the package for pip (PEP 517, PEP 660). The wheel carries librill.so: the one that
+RILL_LIBRARY names, else that of the tree around this folder, which is built first. An sdist has no
+tree: its wheel is Python only, and the library is looked for when it is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ TREE = HERE.parent
 
 
 def _settings() -> dict[str, dict[str, Any]]:
-    """The tables of pyproject.toml. A string or a list of strings in one line is the same in TOML and in Python."""
+    """The tables of pyproject.toml. A string or a list of strings in one line is the same in TOML
+    and in Python."""
     tables: dict[str, dict[str, Any]] = {}
     table: dict[str, Any] = {}
     for line in (HERE / "pyproject.toml").read_text().splitlines():

@@ -4,6 +4,7 @@
 #define RILL_TRAIN_SOLVER_H
 
 #include "train/objective.h"
+#include "train/train_watch.h"
 
 typedef struct rill__job {
     const rill__objective *objective;
@@ -12,10 +13,12 @@ typedef struct rill__job {
     const rill_train_options *options;
     const float *start; /* what the bias, of each column, starts from; all other weights from 0 */
     uint64_t epoch;     /* done */
-    double lr;          /* current base, which bold-driver moves */
-    double warm;        /* not 0: weights come from a model; in checkpoints */
-    double kept, last;  /* numbers of the solver's, which checkpoints keep */
-    void *state;        /* the solver's */
+    double share;      /* of the next one, which was ended early: see rill__watch; in checkpoints */
+    double lr;         /* current base, which bold-driver moves */
+    double warm;       /* not 0: weights come from a model; in checkpoints */
+    double kept, last; /* numbers of the solver's, which checkpoints keep */
+    rill__watch watch;
+    void *state; /* the solver's */
 } rill__job;
 
 /* What an epoch was, on this rank. */
@@ -23,6 +26,8 @@ typedef struct rill__epoch {
     double loss; /* sum over the samples met, times row weights */
     uint64_t samples, steps;
     int converged;
+    double share; /* of the epoch, where it was ended early; else 1. newton's is 0 then, and nothing
+                   * has changed */
 } rill__epoch;
 
 typedef struct rill__solver {

@@ -140,17 +140,22 @@ static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
         s->order[i] = rill__row_at(&o->rows, i);
     RILL_TRY_DATA(rill__dataset_shuffle(o->set, job->options->seed, job->epoch,
                                         job->options->window, s->order, o->rows.n));
-    for (uint64_t i = 0; i < o->rows.n; i++) {
+    uint64_t first = rill__watch_unit(job->share, o->rows.n), i = first;
+    rill_status status = RILL_OK;
+    for (; status == RILL_OK; i++) {
+        status = rill__watch_at(&job->watch, job->team, i, o->rows.n);
+        if (status != RILL_OK || job->watch.stop || i == o->rows.n) break;
         rill__job_foresee(job, i);
         learn_row(job, s->z, s->order[i], &epoch->loss);
     }
-    epoch->samples = epoch->steps = o->rows.n;
-    rill_status status = average(job, s);
+    epoch->samples = epoch->steps = i - first;
+    if (job->watch.stop) epoch->share = job->watch.at;
+    if (status == RILL_OK) status = average(job, s);
     if (status != RILL_OK) {
         rill__team_refuse(job->team, 2);
         return status;
     }
-    return job->epoch + 1 == PASSES ? compare(job, s) : RILL_OK;
+    return job->epoch + 1 == PASSES && !job->watch.stop ? compare(job, s) : RILL_OK;
 }
 
 static rill_status hybrid_epoch(rill__job *job, rill__epoch *epoch) {

@@ -21,6 +21,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { MOST_PRODUCTS = 1000 };
+
 typedef struct newton_state {
     float *gradient, *direction, *residual, *product, *diagonal, *preconditioned;
     rill__smooth *function;
@@ -143,7 +145,9 @@ static bool solve_small(newton_state *s, const rill__objective *o) {
 
 /* Preconditioned conjugate gradients on H d = -gradient. residual holds r; preconditioned the
  * search direction. */
-static rill_status solve(newton_state *s, const rill__objective *o) {
+static rill_status solve(rill__job *job) {
+    newton_state *s = job->state;
+    const rill__objective *o = job->objective;
     float *d = s->direction, *r = s->residual, *p = s->preconditioned;
     uint64_t n = o->n;
     double rz, model = 0;
@@ -152,7 +156,9 @@ static rill_status solve(newton_state *s, const rill__objective *o) {
         r[j] = -s->gradient[j];
     }
     rz = precondition(o, s->diagonal, r, p);
-    for (int k = 1; k <= 1000 && rz > 0; k++) {
+    for (int k = 1; k <= MOST_PRODUCTS && rz > 0; k++) {
+        RILL_TRY_DATA(rill__watch_at(&job->watch, job->team, (uint64_t)k, MOST_PRODUCTS));
+        if (job->watch.stop) break;
         RILL_TRY_DATA(rill__smooth_product(s->function, p, s->product));
         double bend = rill__dot(p, s->product, n);
         if (!(bend > 0)) break;
@@ -229,10 +235,17 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     /* A step at least: weights that come from elsewhere may be good, but not of this objective. */
     epoch->converged = job->epoch > 0 && (norm <= job->options->tolerance * job->kept ||
                                           (job->options->tolerance > 0 && is_stuck(job, at.value)));
+    double last = job->last;
     job->last = at.value;
     if (!epoch->converged) {
         bool moved;
-        if (!s->hessian || !solve_small(s, job->objective)) RILL_TRY_DATA(solve(s, job->objective));
+        if (!s->hessian || !solve_small(s, job->objective)) RILL_TRY_DATA(solve(job));
+        if (job->watch.stop) { /* the step is not made */
+            job->last = last;
+            epoch->share = epoch->loss = 0;
+            epoch->samples = epoch->steps = 0;
+            return RILL_OK;
+        }
         double before = at.value;
         RILL_TRY_DATA(search_line(s, w, n, &at, &moved));
         /* At the limit of what floats can express, or as good as there. */
@@ -244,6 +257,8 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
 }
 
 static rill_status newton_epoch(rill__job *job, rill__epoch *epoch) {
+    job->watch.pace = 0; /* how many products there will be nobody knows */
+    rill__watch_begin(&job->watch, 0);
     rill_status status = one_step(job, epoch);
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     return status;

@@ -418,7 +418,8 @@ static rill_status scd_epoch(rill__job *job, rill__epoch *epoch) {
         uint64_t length = slice(job, s, r + 1) - slice(job, s, r);
         if (length > longest) longest = length;
     }
-    epoch->steps = (longest + job->options->coordinates - 1) / job->options->coordinates;
+    uint64_t steps = (longest + job->options->coordinates - 1) / job->options->coordinates;
+    uint64_t first = rill__watch_unit(job->share, steps), step = first;
     epoch->samples = o->rows.n;
     /* As after a checkpoint: decision values, too, start from the weights. */
     RILL_TRY_DATA(rill__team_comm(job->team));
@@ -429,8 +430,13 @@ static rill_status scd_epoch(rill__job *job, rill__epoch *epoch) {
         rill__row_decide(o, &o->rows.data, rill__row_at(&o->rows, i), w,
                          s->z + i * (uint64_t)o->columns);
     rill_status status = RILL_OK;
-    for (uint64_t step = 0; status == RILL_OK && step < epoch->steps; step++)
+    for (; status == RILL_OK && step < steps; step++) {
+        status = rill__watch_at(&job->watch, job->team, step, steps);
+        if (status != RILL_OK || job->watch.stop) break;
         status = one_step(job, s, step);
+    }
+    epoch->steps = step - first;
+    if (job->watch.stop) epoch->share = job->watch.at;
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     return status == RILL_OK
                ? rill__objective_look(o, &o->rows, job->weights->w, &epoch->loss, NULL, NULL)

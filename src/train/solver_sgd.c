@@ -289,9 +289,9 @@ static rill_status one_step(rill__job *job, sgd_state *s, uint64_t step, double 
     return status;
 }
 
-/* What is still under way at the end of an epoch. */
-static rill_status drain(rill__job *job, sgd_state *s) {
-    double eta = learning_rate(job, s->steps, s->steps);
+/* What is still under way at the end of an epoch, or before a step. */
+static rill_status drain(rill__job *job, sgd_state *s, uint64_t step) {
+    double eta = learning_rate(job, step, s->steps);
     if (s->reducer) return finish_reducer(job, s, eta);
     if (job->options->local_steps) return average(job, s);
     for (;;) {
@@ -303,13 +303,16 @@ static rill_status drain(rill__job *job, sgd_state *s) {
     }
 }
 
-/* One rank and row after row: the gradient need not be gathered. */
-static double epoch_alone(rill__job *job, const sgd_state *s) {
+/* One rank and row after row: the gradient need not be gathered. *step is where it ends. */
+static rill_status epoch_alone(rill__job *job, const sgd_state *s, uint64_t *at, double *sum) {
     const rill__objective *o = job->objective;
     rill__weights *weights = job->weights;
     const rill_data_view *data = &o->rows.data;
     double loss = 0;
-    for (uint64_t step = 0; step < s->steps; step++) {
+    uint64_t step = *at;
+    for (; step < s->steps; step++) {
+        RILL_TRY_DATA(rill__watch_at(&job->watch, job->team, step, s->steps));
+        if (job->watch.stop) break;
         uint64_t row = s->order[step];
         rill__job_foresee(job, step);
         float target = o->rows.target[row];
@@ -325,7 +328,9 @@ static double epoch_alone(rill__job *job, const sgd_state *s) {
                 weights->w[data->index32[e]] += by * data->value[e];
         if (o->bias >= 0) weights->w[o->features - 1] += by * (float)o->bias;
     }
-    return loss;
+    *sum += loss;
+    *at = step;
+    return RILL_OK;
 }
 
 static bool is_alone(const rill__job *job) {
@@ -358,20 +363,28 @@ static void break_off(rill__job *job, sgd_state *s) {
     rill_error_set(RILL_ERR_STATE, detail);
 }
 
+/* This rank's rows before a step. */
+static uint64_t rows_before(const rill__job *job, uint64_t step) {
+    uint64_t rows = step * job->options->batch, all = job->objective->rows.n;
+    return rows < all ? rows : all;
+}
+
 static rill_status sgd_epoch(rill__job *job, rill__epoch *epoch) {
     const rill__objective *o = job->objective;
     sgd_state *s = job->state;
-    epoch->samples = o->rows.n;
-    epoch->steps = s->steps;
+    uint64_t first = rill__watch_unit(job->share, s->steps), step = first;
     RILL_TRY_DATA(shuffle(job, s));
-    if (is_alone(job)) epoch->loss = epoch_alone(job, s);
+    if (is_alone(job)) RILL_TRY_DATA(epoch_alone(job, s, &step, &epoch->loss));
     else {
         rill_status status = s->reducer
                                  ? RILL_OK
                                  : rill__exchange_open(job->team, job->options, o->n, &s->exchange);
-        for (uint64_t step = 0; status == RILL_OK && step < s->steps; step++)
+        for (; status == RILL_OK && step < s->steps; step++) {
+            status = rill__watch_at(&job->watch, job->team, step, s->steps);
+            if (status != RILL_OK || job->watch.stop) break;
             status = one_step(job, s, step, &epoch->loss);
-        if (status == RILL_OK) status = drain(job, s);
+        }
+        if (status == RILL_OK) status = drain(job, s, step);
         if (rill__exchange_bytes(s->exchange) > s->largest_exchange)
             s->largest_exchange = rill__exchange_bytes(s->exchange);
         if (status != RILL_OK) break_off(job, s);
@@ -379,6 +392,9 @@ static rill_status sgd_epoch(rill__job *job, rill__epoch *epoch) {
         if (status != RILL_OK) return status;
     }
     rill__weights_settle(job->weights);
+    epoch->steps = step - first;
+    epoch->samples = rows_before(job, step) - rows_before(job, first);
+    if (job->watch.stop) epoch->share = job->watch.at;
     return RILL_OK;
 }
 

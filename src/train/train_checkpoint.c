@@ -65,8 +65,19 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
 /* Arrays of the optimizer. */
 static unsigned states(const rill_trainer *t) { return !!t->weights.state + !!t->weights.dual; }
 
-static void reducer_path(const char *path, uint64_t epoch, char *name, size_t size) {
-    snprintf(name, size, "%s.reducer-%llu", path, (unsigned long long)epoch);
+/* Which moment of a run a checkpoint is of: epochs done, and steps where one was ended early. */
+typedef struct moment {
+    uint64_t epoch, step;
+} moment;
+
+static moment now_of(const rill_trainer *t) {
+    return (moment){t->job.epoch, t->job.share > 0 ? t->step : 0};
+}
+
+static void reducer_path(const char *path, moment m, char *name, size_t size) {
+    int n = snprintf(name, size, "%s.reducer-%llu", path, (unsigned long long)m.epoch);
+    if (m.step && n > 0 && (size_t)n < size)
+        snprintf(name + n, size - (size_t)n, "-%llu", (unsigned long long)m.step);
 }
 
 typedef struct hashed {
@@ -97,6 +108,7 @@ static rill_status write_all(const hashed *h, const rill_trainer *t) {
     head.scalars[RILL__SOLVER_KEPT] = t->job.kept;
     head.scalars[RILL__SOLVER_LAST] = t->job.last;
     head.scalars[RILL__SOLVER_WARM] = t->job.warm;
+    head.scalars[RILL__EPOCH_SHARE] = t->job.share;
     RILL_TRY_DATA(put(h, &head, sizeof head));
     RILL_TRY_DATA(put(h, settings, sizeof settings));
     RILL_TRY_DATA(put(h, t->label, (size_t)t->objective.labels * sizeof *t->label));
@@ -123,15 +135,16 @@ static rill_status write_checkpoint(const rill_trainer *t, const char *path) {
     return status;
 }
 
-/* The epoch of the checkpoint that is there; 0: none. */
-static uint64_t epoch_of(const char *path) {
+/* Of the checkpoint that is there. false: none. */
+static bool moment_of(const char *path, moment *m) {
     checkpoint_head head = {.epoch = 0};
     rill__file file;
-    if (rill__file_open_alone(path, &file) != RILL_OK) return 0;
+    if (rill__file_open_alone(path, &file) != RILL_OK) return false;
     bool read = file.size >= sizeof head &&
                 rill__file_read(&file, 0, &head, sizeof head) == RILL_OK;
     rill__file_close(&file);
-    return read && !memcmp(head.magic, "RILLTRAI", 8) ? head.epoch : 0;
+    *m = (moment){head.epoch, head.scalars[RILL__EPOCH_SHARE] > 0 ? head.step : 0};
+    return read && !memcmp(head.magic, "RILLTRAI", 8);
 }
 
 /* The file of rank 0, and with a reducer the end of the other one: that of the checkpoint which is
@@ -139,13 +152,13 @@ static uint64_t epoch_of(const char *path) {
 static rill_status save_alone(const rill_trainer *t, const char *path) {
     char name[4096];
     if (!t->options.reducer) return write_checkpoint(t, path);
-    uint64_t before = epoch_of(path);
+    moment now = now_of(t), before;
+    bool there = moment_of(path, &before);
     rill_status status = write_checkpoint(t, path);
-    uint64_t useless = status == RILL_OK ? before : t->job.epoch;
-    if (useless && before != t->job.epoch) {
-        reducer_path(path, useless, name, sizeof name);
-        unlink(name);
-    }
+    bool same = there && before.epoch == now.epoch && before.step == now.step;
+    if (same || (status == RILL_OK && !there)) return status;
+    reducer_path(path, status == RILL_OK ? before : now, name, sizeof name);
+    unlink(name);
     return status;
 }
 
@@ -166,7 +179,7 @@ rill_status rill_trainer_save(rill_trainer *t, const char *path) {
     RILL_TRY_DATA(rill__data_agree(t->team.talk, check_path(t, path)));
     if (t->options.reducer) {
         char name[4096];
-        reducer_path(path, t->job.epoch, name, sizeof name);
+        reducer_path(path, now_of(t), name, sizeof name);
         RILL_TRY_DATA(rill__data_agree(t->team.talk, t->solver->save(&t->job, name)));
     }
     return rill__data_agree(t->team.talk, t->team.rank == 0 ? save_alone(t, path) : RILL_OK);
@@ -231,8 +244,9 @@ static rill_status check(const rill_trainer *t, const char *path, const uint8_t 
     RILL_TRY_DATA(check_head(t, path, data, bytes));
     checkpoint_head head;
     memcpy(&head, data, sizeof head);
-    const double *best_at = &head.scalars[RILL__VALID_BEST_AT];
-    if (!isfinite(head.lr) || head.lr < 0 || !(*best_at >= 0 && *best_at <= (double)head.epoch))
+    double best_at = head.scalars[RILL__VALID_BEST_AT], share = head.scalars[RILL__EPOCH_SHARE];
+    if (!isfinite(head.lr) || head.lr < 0 || !(best_at >= 0 && best_at <= (double)head.epoch) ||
+        !(share >= 0 && share < 1))
         return damaged(path, "is damaged: its numbers are not those of a trainer");
     return RILL_OK;
 }
@@ -254,6 +268,7 @@ static void take_over(rill_trainer *t, const uint8_t *data) {
     t->job.kept = head.scalars[RILL__SOLVER_KEPT];
     t->job.last = head.scalars[RILL__SOLVER_LAST];
     t->job.warm = head.scalars[RILL__SOLVER_WARM];
+    t->job.share = head.scalars[RILL__EPOCH_SHARE];
     t->job.epoch = head.epoch;
     t->step = head.step;
     t->job.lr = head.lr;
@@ -359,7 +374,8 @@ rill_status rill_trainer_load(rill_trainer *t, const char *path) {
         char name[4096];
         checkpoint_head head;
         memcpy(&head, data, sizeof head);
-        reducer_path(path, head.epoch, name, sizeof name);
+        moment then = {head.epoch, head.scalars[RILL__EPOCH_SHARE] > 0 ? head.step : 0};
+        reducer_path(path, then, name, sizeof name);
         status = rill__data_agree(t->team.talk, t->solver->load(&t->job, name));
     }
     if (status == RILL_OK) take_over(t, data);

@@ -57,6 +57,10 @@ typedef struct search {
     float *kept[MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
     rill_C_choice *choice;
     double best; /* loss */
+    rill_data_progress *tell;
+    void *context;
+    uint64_t trainings; /* of this rank */
+    bool stopped;       /* by some rank's */
 } search;
 
 /* Whether a row is in the sample: neither held out by the options nor left out. */
@@ -258,6 +262,10 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
     s->options.decay = decay;
     if (choice->tries == MOST_TRIES) return RILL_OK;
     for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
+        if (s->tell && s->tell(s->context, s->trainings++, 0)) {
+            bad = rill__data_fail(RILL_ERR_STATE, "stopped while C is chosen");
+            break;
+        }
         bool able = false;
         double one;
         rill_status status = try_split(s, split, &able, &one);
@@ -268,7 +276,9 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
         sums[0] += one;
         sums[1]++;
     }
-    RILL_TRY_DATA(rill__data_agree(s->comm, bad));
+    bad = rill__data_agree(s->comm, bad);
+    s->stopped = bad == RILL_ERR_STATE; /* of a try's own it is no failure */
+    RILL_TRY_DATA(bad);
     sums[2] = (double)choice->rows;
     RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 2));
     RILL_TRY_DATA(rill__most_f64(s->comm, &sums[2], 1));
@@ -378,7 +388,8 @@ static rill_status choose(search *s) {
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = choose_scale(s);
     /* What is wrong with the options or the labels is told by the training itself. */
-    if (!s->choice->tries && status != RILL_ERR_MEMORY && status != RILL_ERR_MPI) return RILL_OK;
+    bool ours = s->stopped || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
+    if (!s->choice->tries && !ours) return RILL_OK;
     RILL_TRY_DATA(status);
     if (s->newton) RILL_TRY_DATA(refine(s));
     return try_decay ? try_constant_rate(s) : RILL_OK;
@@ -415,6 +426,9 @@ rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
     RILL_TRY_DATA(status);
     if (given) memcpy(&s.options, given, given->size);
     s.options.size = sizeof s.options;
+    s.tell = s.options.progress;
+    s.context = s.options.context;
+    s.options.progress = NULL; /* tries are short */
     s.seed = 1;
     choice.decay = rill__train_decay(s.options.decay);
     choice.scale = s.options.scale && strcmp(s.options.scale, "auto") ? s.options.scale : "max";

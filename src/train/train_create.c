@@ -77,9 +77,12 @@ uint64_t rill__train_batch(uint64_t rows, int ranks) {
 }
 
 static rill_status count_rows(rill_trainer *t) {
-    double rows[2] = {(double)t->objective.rows.n, (double)t->valid.n};
-    RILL_TRY_DATA(rill__team_sum(&t->team, RILL_OK, rows, 2));
+    double rows[3] = {(double)t->objective.rows.n, (double)t->valid.n, t->options.progress != NULL};
+    RILL_TRY_DATA(rill__team_sum(&t->team, RILL_OK, rows, 3));
     t->objective.total_rows = (uint64_t)rows[0];
+    t->job.watch.tell = t->options.progress;
+    t->job.watch.context = t->options.context;
+    t->job.watch.on = rows[2] > 0;
     if (!t->objective.total_rows)
         return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
     if (t->has_valid && rows[1] == 0)
@@ -153,6 +156,7 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     t->job.weights = &t->weights;
     t->job.team = &t->team;
     t->job.options = &t->options;
+    t->job.watch.firm = t->backup != NULL; /* bold-driver judges whole epochs */
     return t->solver->open(&t->job);
 }
 

@@ -78,16 +78,42 @@ static rill_status add_up(rill_trainer *t, rill_status mine, const rill__epoch *
     RILL_TRY_DATA(rill__team_sum(&t->team, mine, sums, 5));
     RILL_TRY_DATA(rill__most_f64(t->team.talk, &report->seconds, 1));
     report->samples = (uint64_t)sums[1];
-    report->loss = sums[0] / sums[1];
+    report->loss = sums[1] > 0 ? sums[0] / sums[1] : NAN;
     report->comm_seconds = sums[2] / t->team.ranks;
     report->sent_bytes = (uint64_t)sums[3];
     report->wait_seconds = sums[4] / t->team.ranks;
     return RILL_OK;
 }
 
+/* After an epoch: objective, validation, what it took. */
+static rill_status look_back(rill_trainer *t, const rill__epoch *epoch, rill_train_report *report) {
+    double began = rill__now();
+    if (t->backup) RILL_TRY_DATA(drive_boldly(t, report));
+    else if (t->solver->plain_weights) /* its loss is that of the weights reached */
+        report->objective = t->options.C * report->loss * (double)t->objective.total_rows +
+                            rill__objective_penalty(&t->objective, t->weights.w);
+    if (t->has_valid) RILL_TRY_DATA(rill__train_validate(t, true, report));
+    report->eval_seconds = rill__now() - began;
+    report->converged = epoch->converged;
+    if (!strcmp(t->options.schedule, "1/t"))
+        report->lr = t->job.lr / (1 + t->options.decay * (double)t->job.epoch);
+    else if (!strcmp(t->options.schedule, "step"))
+        report->lr = t->job.lr * pow(t->options.step_factor,
+                                     (double)((t->job.epoch - 1) / t->options.step_epochs));
+    report->memory_bytes = rill__weights_bytes(&t->weights) + t->solver->bytes(&t->job) +
+                           t->objective.rows.data.rows * 4 + (t->backup ? t->objective.n * 4 : 0);
+    if (!isfinite(report->loss))
+        return rill__data_fail(RILL_ERR_STATE,
+                               "the loss is not finite after epoch %llu: a lower learning rate "
+                               "than %g may help",
+                               (unsigned long long)t->job.epoch, t->job.lr);
+    return RILL_OK;
+}
+
 static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
     double began = rill__now();
-    rill__epoch epoch = {0};
+    rill__epoch epoch = {.share = 1};
+    rill__watch_begin(&t->job.watch, t->job.share);
     t->team.exchange_seconds = t->team.wait_seconds = 0;
     t->team.sent_bytes = 0;
     rill_status status = t->solver->epoch(&t->job, &epoch);
@@ -97,33 +123,14 @@ static rill_status run_epoch(rill_trainer *t, rill_train_report *report) {
         rill__train_recover(t);
         return status;
     }
-    t->job.epoch++;
     t->step += epoch.steps;
-    began = rill__now();
-    if (t->backup) RILL_TRY_DATA(drive_boldly(t, report));
-    else if (t->solver->plain_weights) /* its loss is that of the weights reached */
-        report->objective = t->options.C * report->loss * (double)t->objective.total_rows +
-                            rill__objective_penalty(&t->objective, t->weights.w);
-    if (t->has_valid) RILL_TRY_DATA(rill__train_validate(t, true, report));
-    report->eval_seconds = rill__now() - began;
-    report->epoch = t->job.epoch;
     report->steps = epoch.steps;
-    report->converged = epoch.converged;
+    report->stopped = epoch.share < 1;
+    t->job.share = report->stopped ? epoch.share : 0;
+    report->epoch = t->job.epoch += !report->stopped;
     report->lr = t->job.lr;
-    if (!strcmp(t->options.schedule, "1/t"))
-        report->lr = t->job.lr / (1 + t->options.decay * (double)t->job.epoch);
-    else if (!strcmp(t->options.schedule, "step"))
-        report->lr = t->job.lr * pow(t->options.step_factor,
-                                     (double)((t->job.epoch - 1) / t->options.step_epochs));
     report->algorithm = t->team.algorithm;
-    report->memory_bytes = rill__weights_bytes(&t->weights) + t->solver->bytes(&t->job) +
-                           t->objective.rows.data.rows * 4 + (t->backup ? t->objective.n * 4 : 0);
-    if (!isfinite(report->loss))
-        return rill__data_fail(RILL_ERR_STATE,
-                               "the loss is not finite after epoch %llu: a lower learning rate "
-                               "than %g may help",
-                               (unsigned long long)t->job.epoch, t->job.lr);
-    return RILL_OK;
+    return report->stopped ? RILL_OK : look_back(t, &epoch, report);
 }
 
 rill_status rill_trainer_epoch(rill_trainer *t, rill_train_report *report) {

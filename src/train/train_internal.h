@@ -49,6 +49,7 @@ enum {                      /* scalars */
        RILL__VALID_BEST_AT, /* and after how many epochs */
        RILL__SOLVER_LAST,   /* in checkpoints: job.last */
        RILL__SOLVER_WARM,   /* in checkpoints: job.warm */
+       RILL__EPOCH_SHARE,   /* in checkpoints: job.share */
 };
 
 /* As the public calls, over mpi (a pointer to an MPI_Comm) where it is not NULL. */

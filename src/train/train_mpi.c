@@ -172,7 +172,9 @@ rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *f
     MPI_Offset size = 0;
     MPI_File opened;
     *file = (rill__file){.path = path, .fd = -1};
-    int code = MPI_File_open(comm_of(mpi), path, MPI_MODE_RDONLY, MPI_INFO_NULL, &opened);
+    char place[4096]; /* Open MPI 4 does not open files whose whole name is a letter */
+    snprintf(place, sizeof place, "%s%s", strchr(path, '/') ? "" : "./", path);
+    int code = MPI_File_open(comm_of(mpi), place, MPI_MODE_RDONLY, MPI_INFO_NULL, &opened);
     if (code != MPI_SUCCESS) return fail_file(path, "cannot be opened", code);
     memcpy(&file->mpi, &opened, sizeof opened);
     file->is_mpi = true;

@@ -12,6 +12,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+/* MPI's components stay loaded. LeakSanitizer asks whose each frame of what MPI leaks is, and reads
+ * the process's map anew for each that is nobody's: half of what a rank takes to start and end. */
+int dlclose(void *handle);
+int dlclose(void *handle) { return handle == NULL; }
+#endif
+
 static struct {
     const char *program;
     int rank, size;

@@ -3,8 +3,21 @@ import shutil
 import tempfile
 
 import pytest
+from mpi4py import MPI
 
 import rill
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "once: makes no use of the ranks")
+
+
+def pytest_collection_modifyitems(items):
+    """While one rank runs what makes no use of the others, these would wait."""
+    if MPI.COMM_WORLD.Get_size() > 1:
+        for item in items:
+            if item.get_closest_marker("once"):
+                item.add_marker(pytest.mark.skip(reason="makes no use of the ranks: see 1 rank"))
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ import pytest
 import rill
 from rill import _buffers, _foreign
 
+pytestmark = pytest.mark.once
+
 
 class Interface:
     """As CuPy and Numba have it; the memory is the host's, and nobody looks into it."""

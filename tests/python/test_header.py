@@ -15,6 +15,7 @@ import pytest
 import rill
 from rill import _buffers, _library, _plan, _settings, _rendezvous, _structs
 
+pytestmark = pytest.mark.once
 # What Python has no use for.
 ENUMS_LEFT_OUT: set = set()
 STRUCTS_LEFT_OUT = {"rill_tune_options", "rill_tune_report"}

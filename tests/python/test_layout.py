@@ -51,9 +51,8 @@ def described():
             yield f"{name} {field} {getattr(struct, field).offset} {ctypes.sizeof(kind)}"
 
 
-def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path):
-    if comm.rank != 0:
-        return
+@pytest.mark.once
+def test_structs_and_defaults_are_those_of_the_header(repository, tmp_path):
     import mpi4py
 
     compiler = mpi4py.get_config().get("mpicc") or ""
@@ -84,7 +83,8 @@ def test_structs_and_defaults_are_those_of_the_header(comm, repository, tmp_path
     ]
 
 
-def test_options_are_those_of_the_library(comm):
+@pytest.mark.once
+def test_options_are_those_of_the_library():
     """Keywords, and the types that editors know them by, against the library's own table of
     settings."""
     for struct, fields, keywords in (
@@ -121,8 +121,8 @@ def test_an_unknown_option(comm):
             call(value_bit=8)
 
 
-def test_the_reference_is_up_to_date(comm, repository):
-    if comm.rank == 0:
-        made = runpy.run_path(f"{repository}/python/tools/apidoc")["page"]()
-        with open(f"{repository}/docs/reference/python.md") as file:
-            assert file.read() == made, "run python/tools/apidoc"
+@pytest.mark.once
+def test_the_reference_is_up_to_date(repository):
+    made = runpy.run_path(f"{repository}/python/tools/apidoc")["page"]()
+    with open(f"{repository}/docs/reference/python.md") as file:
+        assert file.read() == made, "run python/tools/apidoc"

@@ -10,6 +10,8 @@ import pytest
 
 import rill
 
+pytestmark = pytest.mark.once
+
 
 def vector(rank, dim=500):
     x = np.zeros(dim, np.float32)
@@ -137,7 +139,7 @@ print("fine")
     assert done.stdout.strip() == "fine", done.stderr
 
 
-def test_what_an_installation_says(comm):
+def test_what_an_installation_says():
     """python -m rill"""
     from rill.__main__ import lines
 

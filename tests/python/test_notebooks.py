@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import pytest
 
+pytestmark = pytest.mark.once
 KERNEL = """
 import sys, nbformat, nbclient
 nbclient.NotebookClient(nbformat.read(sys.argv[1], 4), timeout=100).execute()
@@ -28,9 +29,7 @@ def installed(*names):
 
 
 @pytest.mark.parametrize("name", ["sums", "training"])
-def test_notebook(comm, repository, name):
-    if comm.rank:
-        return  # one process
+def test_notebook(repository, name):
     path = os.path.join(repository, "examples", "notebooks", f"{name}.ipynb")
     with open(path) as file:
         cells = json.load(file)["cells"]

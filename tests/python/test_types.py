@@ -10,6 +10,7 @@ import pytest
 import rill
 from rill import _names
 
+pytestmark = pytest.mark.once
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
 RIGHT = """
 import numpy as np
@@ -53,9 +54,7 @@ def test_names_are_those_of_the_tables():
         assert settings[name].endswith(": " + ", ".join(names(literal))), settings[name]
 
 
-def test_mypy_finds_typos(comm, tmp_path, repository):
-    if comm.rank:
-        return  # it takes seconds
+def test_mypy_finds_typos(tmp_path, repository):
     mypy = shutil.which("mypy")
     if mypy is None:
         pytest.skip("mypy is not installed")

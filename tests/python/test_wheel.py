@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 
 def tables(path):
     """A string or a list of strings in one line is the same in TOML and in Python."""

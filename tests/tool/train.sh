@@ -119,7 +119,7 @@ for way in "" "--reducer oktopk --density 0.2" "--normalize --solver sgd"; do
     rm -f "$tmp"/check*
 done
 
-# Resumed, nothing is chosen again. Ctrl-C ends a run after the epoch, with a checkpoint.
+# Resumed, nothing is chosen again. Ctrl-C ends a run after the step, with a checkpoint.
 run 0 "$RILL" train "$tmp/train" --epochs 2 --checkpoint "$tmp/check" --log "$tmp/log"
 chosen=$(grep -oE '"C":[^,]+' "$tmp/log" | tail -n 1)
 run 0 "$RILL" train "$tmp/train" --epochs 3 --checkpoint "$tmp/check" --resume --log "$tmp/log"
@@ -138,7 +138,7 @@ kill -INT "$job"
 status=0
 wait "$job" || status=$?
 [[ $status == 1 ]] || fail "status $status of an interrupted run, not 1"
-has "$tmp/err" "ends after this epoch" "interrupted after epoch" "go on with: rill train" "--resume"
+has "$tmp/err" "ends after this step" "interrupted " "go on with: rill train" "--resume"
 epochs=$(($(wc -l <"$tmp/log") + 1))
 run 0 "${long[@]}" --epochs "$epochs" --resume --quiet
 [[ $(wc -l <"$tmp/log") == "$epochs" ]] || fail "the interrupted run was not resumed where it ended"

@@ -107,40 +107,37 @@ static void hang_one(int rank, void *context) {
     assert_ok(rill_comm_free(&comm));
 }
 
-static void run_hanging(int from, int to, int minority, int thread, rill_status shrinks) {
+static const struct {
+    int from, to, minority, thread;
+    rill_status shrinks;
+} hanging[] = {
+    {3, 3, 0, 0, RILL_OK},
+    /* Threads wait. */
+    {0, 0, 0, 1, RILL_OK},
+    /* Ranks 0 and 1 may live where the network does not reach, and are as many. */
+    {0, 1, 0, 0, RILL_ERR_STATE},
+    /* A minority may go on. */
+    {0, 1, 1, 0, RILL_OK},
+    /* A half with rank 0 goes on. */
+    {2, 3, 0, 0, RILL_OK},
+};
+
+static void run_hanging(int row, void *context) {
+    (void)context;
     group g;
-    begin(&g, 2, minority, thread); /* a busy machine may keep a thread waiting */
-    g.hang_from = from;
-    g.hang_to = to;
-    g.survivors = RANKS - (to - from + 1);
-    g.shrinks = shrinks;
+    begin(&g, 5, hanging[row].minority,
+          hanging[row].thread); /* a busy machine may keep a thread waiting */
+    g.hang_from = hanging[row].from;
+    g.hang_to = hanging[row].to;
+    g.survivors = RANKS - (g.hang_to - g.hang_from + 1);
+    g.shrinks = hanging[row].shrinks;
     ranks_run(RANKS, hang_one, &g);
 }
 
-static void one_hangs(void **state) {
+/* All beside each other, since they wait. */
+static void ranks_hang(void **state) {
     (void)state;
-    run_hanging(3, 3, 0, 0, RILL_OK);
-}
-
-static void rank_0_hangs_and_threads_wait(void **state) {
-    (void)state;
-    run_hanging(0, 0, 0, 1, RILL_OK);
-}
-
-/* Ranks 0 and 1 may live where the network does not reach, and are as many. */
-static void a_minority_ends(void **state) {
-    (void)state;
-    run_hanging(0, 1, 0, 0, RILL_ERR_STATE);
-}
-
-static void a_minority_may_go_on(void **state) {
-    (void)state;
-    run_hanging(0, 1, 1, 0, RILL_OK);
-}
-
-static void a_half_with_rank_0_goes_on(void **state) {
-    (void)state;
-    run_hanging(2, 3, 0, 0, RILL_OK);
+    ranks_run((int)(sizeof hanging / sizeof *hanging), run_hanging, NULL);
 }
 
 /* ---- nobody is gone -------------------------------------------------------------------------- */
@@ -289,11 +286,7 @@ static void a_link_that_cannot_tell(void **state) {
 int main(void) {
     setenv("RILL_PROFILE", "none", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_hangs),
-        cmocka_unit_test(rank_0_hangs_and_threads_wait),
-        cmocka_unit_test(a_minority_ends),
-        cmocka_unit_test(a_minority_may_go_on),
-        cmocka_unit_test(a_half_with_rank_0_goes_on),
+        cmocka_unit_test(ranks_hang),
         cmocka_unit_test(everybody_lives),
         cmocka_unit_test(a_rank_joins),
         cmocka_unit_test(wrong_calls),

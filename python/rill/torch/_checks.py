@@ -41,7 +41,8 @@ def check_options(options: Mapping[str, Any], others: Iterable[str] = ()) -> Non
     warmup = options.get("warmup")
     if warmup is not None and (isinstance(warmup, str) or not hasattr(warmup, "__iter__")):
         raise TypeError(
-            f"warmup = {warmup!r}: a list of densities is needed; the steps at each are warmup_steps"
+            f"warmup = {warmup!r}: a list of densities is needed; the steps at each are "
+            "warmup_steps"
         )
     reducer_options(options)
 
@@ -74,6 +75,7 @@ def agree(
         for name in sorted({*first, *other}):
             if first.get(name) != other.get(name):
                 raise ValueError(
-                    f"ranks differ: {name} is {first.get(name)} on rank 0 and {other.get(name)} on rank {rank}"
+                    f"ranks differ: {name} is {first.get(name)} on rank 0 and {other.get(name)} "
+                    f"on rank {rank}"
                 )
     return result  # type: ignore[return-value]

@@ -21,10 +21,14 @@ from torch.nn.parallel import DistributedDataParallel
 from ._groups import Flight
 
 _ADAM = (
-    "{name} with momentum of its own loses accuracy behind a sparse exchange: entries that come rarely and all at once count as large ones in its "
-    "second moment. Give the momentum to the reducers: {cure}; see docs/guide/pytorch.md, Method and density"
+    "{name} with momentum of its own loses accuracy behind a sparse exchange: entries that come "
+    "rarely and all at once count as large ones in its second moment. Give the momentum to the "
+    "reducers: {cure}; see docs/guide/pytorch.md, Method and density"
 )
-_BY_HAND = "{name}(..., betas=(0, {beta})) and {where}(..., momentum={momentum}, warmup_steps=100, small=16384)"
+_BY_HAND = (
+    "{name}(..., betas=(0, {beta})) and {where}(..., momentum={momentum}, warmup_steps=100, "
+    "small=16384)"
+)
 _BY_ATTACH = "rill.torch.attach(..., optimizer=optimizer)"
 # What wrappers put before the names of parameters.
 _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
@@ -76,7 +80,8 @@ class Wrapper:
 def _subtract(dropped: torch.Tensor, parameter: torch.Tensor, factor: float) -> None:
     """A gradient of earlier passes went into the bucket, and is still where it was: it must not
     count twice."""
-    gradient = parameter.grad.detach().to(dropped.device) * float(factor)  # type: ignore[union-attr]
+    gradient = parameter.grad.detach()  # type: ignore[union-attr]
+    gradient = gradient.to(dropped.device) * float(factor)
     if gradient.stride() == parameter.stride() and not parameter.is_contiguous():
         gradient = torch.as_strided(
             gradient, (gradient.numel(),), (1,)
@@ -108,7 +113,9 @@ def look_around(
         wrappers = _with_parameter(parameter)
     optimizers = [
         thing for thing in _instances(torch.optim.Optimizer)
-        if any(p is parameter for group in getattr(thing, "param_groups", ()) for p in group["params"])
+        if any(
+            p is parameter for group in getattr(thing, "param_groups", ()) for p in group["params"]
+        )
     ]  # fmt: skip
     if len(wrappers) > 1:  # one that was replaced is no longer in use
         wrappers.clear()
@@ -116,9 +123,10 @@ def look_around(
         wrappers = _with_parameter(parameter)
     if len(wrappers) > 1 or (not wrappers and gc.get_freeze_count()):
         warnings.warn(
-            f"{len(wrappers) or 'no'} DistributedDataParallel modules have these parameters: give State(module=ddp), for parameters that are not used "
-            "in a step", stacklevel=3
-        )  # fmt: skip
+            f"{len(wrappers) or 'no'} DistributedDataParallel modules have these parameters: give "
+            "State(module=ddp), for parameters that are not used in a step",
+            stacklevel=3,
+        )
         return None, optimizers
     return (Wrapper(wrappers[0]) if wrappers else None), optimizers
 

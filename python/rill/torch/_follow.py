@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-_RATE_STEP = 0.02  # by which a learning rate changes before residuals are scaled: that takes a pass over memory
+# By which a learning rate changes before residuals are scaled: that takes a pass over memory.
+_RATE_STEP = 0.02
 
 
 class _Value:

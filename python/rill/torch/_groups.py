@@ -113,7 +113,8 @@ class Chooser:
         for i, (match, _) in enumerate(self.rules):
             if i not in matched:
                 warnings.warn(
-                    f"rule {match!r} is for no parameter: it fits none, or rules before it take them all. Parameters: "
+                    f"rule {match!r} is for no parameter: it fits none, or rules before it take "
+                    "them all. Parameters: "
                     f"{', '.join(list(parameters)[:8])}{', ...' if len(parameters) > 8 else ''}",
                     stacklevel=3,
                 )
@@ -219,7 +220,8 @@ class Group:
             whole = torch.from_numpy(residual_float32(self.reducer))
         else:
             there = runtime.tensor(self.reducer._residual(), self.reducer.type, self.device)
-            whole = there.to("cpu", torch.float64 if there.dtype is torch.float64 else torch.float32)
+            double = there.dtype is torch.float64
+            whole = there.to("cpu", torch.float64 if double else torch.float32)
             whole = whole.clone() if whole is there else whole
         return dict(
             zip((m.name for m in self.members), whole.split([m.count for m in self.members]))
@@ -301,7 +303,8 @@ class Checkpointed:
 
     def __getstate__(self) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} can't be copied or pickled: its ranks belong together; save its state_dict()"
+            f"a {type(self).__name__} can't be copied or pickled: its ranks belong together; save "
+            "its state_dict()"
         )
 
     def _settle(self) -> None:
@@ -477,6 +480,9 @@ def default_comm(comm: Any) -> Comm:
     if dist.is_initialized() and dist.get_world_size() != made.size:
         ranks = dist.get_world_size()
         have = f"MPI {made.size}" if made.mpi is not None else f"rill.world() {made.size}"
-        why = f"PyTorch's process group has {ranks} ranks, {have}; comm= takes the group, or a communicator with its ranks"
+        why = (
+            f"PyTorch's process group has {ranks} ranks, {have}; comm= takes the group, or a "
+            "communicator with its ranks"
+        )
         raise RuntimeError(_launch.message(ranks, why))
     return made

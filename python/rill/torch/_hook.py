@@ -183,7 +183,8 @@ class State(Checkpointed):
             and dist.get_world_size() != self.comm.size
         ):
             raise RuntimeError(
-                f"the process group has {dist.get_world_size()} ranks, the communicator {self.comm.size}"
+                f"the process group has {dist.get_world_size()} ranks, the communicator "
+                f"{self.comm.size}"
             )
         self._settle()
         self._flying.clear()

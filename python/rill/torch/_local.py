@@ -118,7 +118,8 @@ class LocalUpdates:
         options: dict[str, Any] = dict(
             every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
             average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum,
-            parts=parts, delay=delay, minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
+            parts=parts, delay=delay, minimum=minimum, deadline_s=deadline_s, clip=clip,
+            small=small, buffers=buffers,
         )  # fmt: skip
         agree(
             self.comm,

@@ -102,7 +102,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             missing = [tuple(p.shape) for p in self._parameters if id(p) not in self._names]
             if missing:
                 raise ValueError(
-                    f"named_parameters lacks {len(missing)} parameters of the optimizer, such as one of shape {missing[0]}"
+                    f"named_parameters lacks {len(missing)} parameters of the optimizer, such as "
+                    f"one of shape {missing[0]}"
                 )
 
         own = ("rules", "small", "backward_passes", "overlap", "comm")
@@ -151,7 +152,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         """As the optimizer's."""
         if self._exchanges:
             raise RuntimeError(
-                "zero_grad() between backward() and step(): gradients are under way; call step() or synchronize() first"
+                "zero_grad() between backward() and step(): gradients are under way; call step() "
+                "or synchronize() first"
             )
         self._exchanged = False
         self.optimizer.zero_grad(*args, **kwargs)
@@ -372,7 +374,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         nodes = []
         for i, parameter in enumerate(self._parameters):
             with torch.enable_grad():
-                node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+                expanded: Any = parameter.expand_as(parameter).grad_fn
+                node = expanded.next_functions[0][0]
 
             def ready(*_: Any, number: int = i) -> None:
                 optimizer = mine()
@@ -391,7 +394,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             number in unit for unit in self._early[: self._started]
         ):
             raise RuntimeError(
-                f"{self._names[id(self._parameters[number])]} had backward pass {self._passes[number]} since the last step, but its exchange "
+                f"{self._names[id(self._parameters[number])]} had backward pass "
+                f"{self._passes[number]} since the last step, but its exchange "
                 f'has begun: give backward_passes={self._passes[number]}, or overlap="step"'
             )
         while self._started < len(self._early) and all(

@@ -20,7 +20,8 @@ class Place:
     """A bucket in the host's memory: used as it is."""
 
     def __init__(self, buffer: torch.Tensor) -> None:
-        self.memory = buffer  # of the host, with the gradients once they are fetched; where the update is to be written
+        # Of the host, with the gradients once they are fetched; where the update is to be written.
+        self.memory = buffer
 
     def future(self) -> Any:
         return torch.futures.Future()
