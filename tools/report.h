@@ -99,6 +99,9 @@ typedef struct report_summary {
     const report_bench *lost_at;
     int predicted, auto_predicted;
     double error, auto_error; /* median of |predicted / measured - 1| */
+    int spreads, wide;        /* results with quartiles; and with such that are wide apart */
+    double widest;            /* their distance, as a share of the median, */
+    const report_bench *widest_at;
 } report_summary;
 
 /* False when out of memory. */

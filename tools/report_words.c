@@ -107,6 +107,18 @@ static void weigh_cell(const report_data *d, int first, int end, report_summary 
     }
 }
 
+/* Half of the repetitions lie between the quartiles: a median of such a spread says little. */
+static void weigh_spread(const report_bench *b, report_summary *s) {
+    const double wide = 0.5;
+    double apart = (b->p75 - b->p25) / b->median;
+    if (!isfinite(apart) || !(b->p25 > 0)) return;
+    s->spreads++;
+    s->wide += apart > wide;
+    if (s->widest_at && apart <= s->widest) return;
+    s->widest = apart;
+    s->widest_at = b;
+}
+
 bool report_summarise(const report_data *d, report_summary *s) {
     memset(s, 0, sizeof *s);
     s->cases = d->benches;
@@ -116,6 +128,7 @@ bool report_summarise(const report_data *d, report_summary *s) {
         for (int i = first; i < end; i++) {
             const report_bench *b = &d->bench[i];
             s->incorrect += b->incorrect;
+            weigh_spread(b, s);
             if (b->incorrect || !strcmp(b->requested, "mpi") || !(b->speedup > 0)) continue;
             if (!s->best || b->speedup > s->best->speedup) s->best = b;
         }
@@ -176,11 +189,19 @@ static void choice(const report_bench *b, char *text, size_t size) {
 static int bench_words(const report_summary *s, char (*line)[REPORT_LINE], int most) {
     char at[288], what[160], time[48], base[48], ratio[TABLE_CELL];
     int n = 0;
-    if (most < 7 || !s->cases) return 0;
+    if (most < 8 || !s->cases) return 0;
     snprintf(line[n], REPORT_LINE, "%d result%s of %d setting%s; ", s->cases,
              s->cases == 1 ? "" : "s", s->cells, s->cells == 1 ? "" : "s");
     if (s->incorrect) append(line[n++], "%d INCORRECT.", s->incorrect);
     else append(line[n++], "none is marked incorrect.");
+    if (s->wide) {
+        exactly(s->widest_at, at, sizeof at);
+        snprintf(line[n++], REPORT_LINE,
+                 "WIDE SPREAD: the quartiles of %d of %d medians are more than half the median "
+                 "apart, most of %s at %s: %.1fx. Measure these again, with more repetitions or "
+                 "on a machine that does nothing else.",
+                 s->wide, s->spreads, s->widest_at->label, at, s->widest);
+    }
     if (s->best) {
         exactly(s->best, at, sizeof at);
         choice(s->best, what, sizeof what);

@@ -68,6 +68,12 @@ has report.html "<title>rill: measured</title>" 'name="viewport"' "prefers-color
     "4 ranks on 1 host, N = 1,024" "N = 1,024, density 5 %, one host" "= 100.00 of the bound" \
     'class="n best">40.0×' 'class="n slow">0.80×' "abc123" \
     "2026-01-02T00:00:00Z to 2026-01-06T00:00:00Z" p2.jsonl p4.jsonl "<script>" 'class="q"'
+lacks out "WIDE SPREAD"
+# Quartiles that are far apart are told of.
+sed '2s/"p75_s":[^,]*/"p75_s":9e-4/' p2.jsonl >wide.jsonl
+run 0 "$RILL" report wide.jsonl --output wide.html
+has out "WIDE SPREAD: the quartiles of 1 of 8 medians" "most of auto at 2 ranks on 1 host" "3.6x"
+has wide.html "WIDE SPREAD"
 for series in mpi auto ring dsar; do
     [[ $(grep -c "class=\"key[^>]*>.*</svg>$series</span>" report.html) == 3 ]] ||
         fail "$series is not in every legend"
