@@ -160,7 +160,7 @@ static rill_status choose_C(train_run *run) {
         for (int i = 0; i < choice.tries; i++)
             printf(" %.5f (%g%s)", choice.loss[i], choice.tried[i],
                    decay_tried && i == choice.tries - 1 ? ", decay 0" : "");
-        if (choice.scale_loss[0] > 0)
+        if (choice.scale_loss[1] > 0)
             printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
                    choice.scale_loss[1], choice.scale_loss[2]);
         printf("\n");
