@@ -96,6 +96,7 @@ static void describe(rill__link *link, const rill_bootstrap *b) {
     link->threads = true;
     link->ordered_posts = true;
     link->copies_pages = true;
+    link->has_mail = true;
     link->most_at_once = INT_MAX;
     link->message_limit = UINT64_C(1) << 30;
     link->patience = 0.2;
@@ -217,6 +218,18 @@ static void destroy(own_link *own) {
     free(own->lost);
     free(own);
 }
+
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+rill_status rill__ucx_share(rill__link *link, const rill__hosts *hosts, uint64_t bytes,
+                            char **segment, size_t *sizes, bool *shared) {
+    own_link *own = rill__ucx_of(link);
+    uint64_t key[2];
+    memcpy(key, own->job, sizeof key);
+    return rill__segments_open(&own->segments, link, key, hosts, bytes, segment, sizes, shared);
+}
+
+void rill__ucx_unshare(rill__link *link) { rill__segments_close(&rill__ucx_of(link)->segments); }
 
 rill_status rill__ucx_close(rill__link *link) {
     own_link *own = rill__ucx_of(link);

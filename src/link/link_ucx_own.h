@@ -1,6 +1,5 @@
 /* Inside of the link over UCX: link_ucx.c has its messages, link_ucx_gone.c who is gone,
- * link_ucx_ways.c its workers and endpoints, link_ucx_open.c its life, link_ucx_share.c its
- * memory.
+ * link_ucx_ways.c its workers and endpoints, link_ucx_open.c its life.
  *
  * Two ways. Between ranks of a host UCX passes messages through queues in shared memory. A process
  * that is killed while it writes to such a queue blocks it for all others, and what waits for room
@@ -13,6 +12,7 @@
 #define RILL_LINK_LINK_UCX_OWN_H
 
 #include "link/link_ucx.h"
+#include "link/segments.h"
 #include "link/watch.h"
 
 #include <pthread.h>
@@ -78,12 +78,9 @@ typedef struct rill__link_ucx {
     int wakes;             /* and this wakes it: an eventfd */
     pthread_t thread;
     atomic_uint_least64_t strangers;
-    unsigned vain; /* probes */
-    unsigned bit;  /* of the key, where strangers are looked for next */
-    /* Shared memory. */
-    int n_mapped;
-    void **mapped;
-    size_t *mapped_bytes;
+    unsigned vain;           /* probes */
+    unsigned bit;            /* of the key, where strangers are looked for next */
+    rill__segments segments; /* shared memory */
 } rill__link_ucx;
 
 /* UCX has room for this in each of its requests. */
@@ -165,12 +162,10 @@ rill_status rill__ucx_go_on(rill__link_ucx *);
 void rill__ucx_end_thread(rill__link_ucx *);
 void rill__ucx_stop(rill__link_ucx *);
 
-/* ---- link_ucx_share.c ---- */
+/* ---- link_ucx_open.c ---- */
 rill_status rill__ucx_share(rill__link *, const struct rill__hosts *, uint64_t bytes,
                             char **segment, size_t *sizes, bool *shared);
 void rill__ucx_unshare(rill__link *);
-
-/* ---- link_ucx_open.c ---- */
 rill_status rill__ucx_close(rill__link *);
 rill_status rill__ucx_another(rill__link *, rill__link *together, rill__link **out);
 
