@@ -3,9 +3,8 @@
  * Idea: words that are counted or weighted have values of one order; ages beside incomes have not.
  * The unit of a column is the root of the mean square of what is stored of it; those of columns
  * that several rows have are compared. With more features than rows most columns are rare, and
- * another scale is another guess of how much a rare one is worth. Held-out rows of the same
- * collection answer that too favourably, as they share rare features by chance (quoted text, the
- * names of a week). So wide data of one unit are left alone, which saves two thirds of the search.
+ * another scale is another guess of how much a rare one is worth. So wide data of one unit are left
+ * alone, which saves two thirds of the search.
  * Memory: 12 bytes per feature. Cost: one pass.
  */
 #include "train/train_internal.h"
