@@ -378,8 +378,8 @@ static int set_option(given *g, int option, const char *value) {
             return tool_usage(command, "--memory: unknown '%s' (host, cuda)", value);
         break;
     case 'd':
-        if (!parse_count(value, &g->dim) || !g->dim)
-            return tool_usage(command, "--dim: '%s' is not a count", value);
+        if (!parse_count(value, &g->dim) || !g->dim || g->dim > UINT64_C(1) << 32)
+            return tool_usage(command, "--dim: '%s' is not a count from 1 to 2^32", value);
         break;
     case 'r':
         if (!parse_int(value, 1, 1 << 20, &g->reps))

@@ -28,18 +28,18 @@ static rill_status load(const train_run *run, const char *const *paths, int n, b
     rill_model_view init = RILL_MODEL_VIEW_INIT;
     if (run->init && !run->hash_bits && rill_model_look(run->init, &init) == RILL_OK)
         options.dim = init.features;
+    options.stream = stream;
     if (n > 1 || stream) {
-        options.stream = stream;
         options.hash_bits = run->hash_bits;
         options.hash_seed = config->options.seed;
         options.normalize = run->normalize;
         return world_load_files(run->world, paths, n, &options, out);
     }
     rill_status status = world_dataset_load(run->world, paths[0], &options, out);
-    if (status == RILL_OK && run->hash_bits)
-        status = rill_dataset_hash(*out, run->hash_bits, config->options.seed);
+    if (status != RILL_OK) return status;
+    if (run->hash_bits) status = rill_dataset_hash(*out, run->hash_bits, config->options.seed);
     if (status == RILL_OK && run->normalize) status = rill_dataset_normalize(*out);
-    return status;
+    return world_agree(run->world, status);
 }
 
 bool train_speaks(const train_run *run) { return tool_speaks() && !run->config->quiet; }
@@ -85,7 +85,7 @@ static rill_status find_files(const train_config *config, glob_t *found) {
         }
         name[at] = '\0';
         if (glob(name, GLOB_NOCHECK | GLOB_NOESCAPE | (i ? GLOB_APPEND : 0), NULL, found))
-            return rill_error_set(RILL_ERR_IO, "files cannot be looked for");
+            return rill_error_set(RILL_ERR_MEMORY, "out of memory: names of files");
     }
     return RILL_OK;
 }
@@ -160,7 +160,7 @@ static rill_status choose_C(train_run *run) {
         for (int i = 0; i < choice.tries; i++)
             printf(" %.5f (%g%s)", choice.loss[i], choice.tried[i],
                    decay_tried && i == choice.tries - 1 ? ", decay 0" : "");
-        if (choice.scale_loss[0] > 0)
+        if (choice.scale_loss[1] > 0)
             printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
                    choice.scale_loss[1], choice.scale_loss[2]);
         printf("\n");

@@ -15,10 +15,12 @@ enum { PLATT_FOLDS = 5 };
 /* To the end; *report is that of the last epoch. */
 static rill_status train_fold(const train_run *run, const rill_train_options *options,
                               rill_trainer **trainer, rill_train_report *report) {
+    train_run part = *run;
+    part.valid = NULL; /* the fold is for validation */
     unsigned long long epoch = 0;
     rill_train_look look = RILL_TRAIN_LOOK_INIT;
     uint64_t most;
-    rill_status status = train_open(run, options, trainer, &look, &most);
+    rill_status status = train_open(&part, options, trainer, &look, &most);
     *report = (rill_train_report)RILL_TRAIN_REPORT_INIT;
     while (status == RILL_OK && !report->converged && rill_trainer_epochs(*trainer) < most) {
         train_progress_begin(run->progress, "fold %d of %d, epoch %llu", options->fold + 1,

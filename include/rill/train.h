@@ -29,9 +29,10 @@ typedef struct rill_data_options {
     int base;            /* index of the first feature in text: 0 or 1; -1: see below */
     uint64_t dim;        /* least dimension; 0: what the data needs */
     uint64_t read_bytes; /* read buffer of a rank; 0: 4 MiB */
-    /* Of rill_dataset_load_files_on. Not 0: rows are kept in files without a name that are mapped,
-     * so that they are page cache, and not memory: data may be larger than memory. They are in this
-     * folder, by default that of the first file, or TMPDIR if that is a pipe. */
+    /* This and what follows is of rill_dataset_load_files_on alone. Not 0: rows are kept in files
+     * without a name that are mapped, so that they are page cache, and not memory: data may be
+     * larger than memory. They are in this folder, by default that of the first file, or TMPDIR if
+     * that is a pipe. */
     int stream;
     const char *folder;
     int hash_bits; /* above 0: as rill_dataset_hash, which data in files do not take later */
@@ -87,7 +88,8 @@ RILL_API rill_status rill_dataset_load(MPI_Comm, const char *path, const rill_da
 /* Several files, as if they were one: text, compressed or binary. Rank r of P has the range [r S/P,
  * (r+1) S/P) of all their bytes. With one rank "-" is standard input, and a FIFO is read, too: both
  * are copied to a file first. Where features are hashed and base is -1 index 0 must occur in the
- * first buffer, if at all. Collective. */
+ * first buffer, if at all. A binary file has a base of its own; if one is given it must be that.
+ * Collective. */
 RILL_API rill_status rill_dataset_load_files_on(rill_comm *, const char *const *paths, int n,
                                                 const rill_data_options *or_null,
                                                 rill_dataset **out);
@@ -421,8 +423,9 @@ RILL_API rill_status rill_trainer_create(MPI_Comm, const rill_dataset *train,
 RILL_API rill_status rill_trainer_free(rill_trainer **);
 /* What training does, where options have left it open. The solver "auto" is sgd with l1, with a
  * loss without curvature, and with a reducer, staleness, local steps or coded values; else newton
- * up to 30 million entries of a rank, times classes; else hybrid. A tolerance of 0 is 1e-6 then.
- * Names live as long as the trainer. */
+ * up to 30 million entries of a rank, times classes; else hybrid. A tolerance of 0 is 1e-6 then,
+ * 1e-3 above half a million entries of all ranks, times classes. Names live as long as the trainer.
+ */
 typedef struct rill_train_look {
     size_t size;
     const char *task, *loss, *solver, *scale;

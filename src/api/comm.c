@@ -19,7 +19,7 @@ static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
     RILL_TRY(rill__hosts_find(&engine->hosts, engine->link, d->hosts_of));
     uint64_t bytes = d->shared_bytes;
     if (bytes == UINT64_MAX) bytes = engine->hosts.n > 1 ? DEFAULT_SHARED_BYTES : 0;
-    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes);
+    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes, d->mail_bytes);
 }
 
 static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }

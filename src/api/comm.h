@@ -26,6 +26,9 @@ static inline rill_status rill__comm_spread(const rill_comm *comm, void *data, s
  * ranks can. Collective. */
 rill_status rill__comm_profile(rill_comm *, double crowding, bool learns);
 
+/* The file of the profile: given, or NULL, then as the settings name it, else the user's. */
+void rill__comm_profile_path(const rill_comm *, const char *given, char *path, size_t size);
+
 /* comm_learn.c: what the planner learns (plan/learn.h). Memory for it; false: there is none. */
 bool rill__comm_learn_reserve(rill_comm *);
 /* When profile and constants are known; possible: all ranks have the memory; tuned: there is a

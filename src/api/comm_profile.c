@@ -73,3 +73,10 @@ rill_status rill__comm_profile(rill_comm *comm, double crowding, bool learns) {
     RILL_TRY(load(comm, crowding, learns));
     return choose_parts(comm);
 }
+
+void rill__comm_profile_path(const rill_comm *comm, const char *given, char *path, size_t size) {
+    const char *set = comm->defaults.profile;
+    if (!given && set[0] && strcmp(set, "none") != 0) given = set;
+    if (given) snprintf(path, size, "%s", given);
+    else rill__profile_path(path, size);
+}

@@ -235,10 +235,6 @@ static int choose_codecs(const place *at, candidate *c) {
     return n;
 }
 
-static uint64_t entries_at(const place *at) {
-    return rill__max_u64(1, (uint64_t)((double)at->dim * at->density));
-}
-
 /* Of a place, in a sweep: there are to be several. */
 static double share_of(const tuning *t) { return t->seconds / (4 * PLACES); }
 
@@ -274,7 +270,7 @@ static void tell(const tuning *t, const place *at) {
 }
 
 static rill_status measure_place(tuning *t, const place *at) {
-    uint64_t dim = at->dim, nnz = entries_at(at);
+    uint64_t dim = at->dim, nnz = rill__place_entries(at);
     candidate c[MOST_ALGORITHMS];
     if (!agreed(t, now_of(t) < t->seconds || t->n < LEAST_SAMPLES)) return RILL_OK;
     tell(t, at);
@@ -297,7 +293,7 @@ static rill_status measure_again(tuning *t, candidate *c, int n) {
         round += median_of(&c[i]);
     if (!agreed(t, now_of(t) + 2 * round < t->seconds)) return RILL_OK;
     tell(t, c->at);
-    RILL_TRY(fill_all(t, c->at, entries_at(c->at)));
+    RILL_TRY(fill_all(t, c->at, rill__place_entries(c->at)));
     return measure(t, c, n, share_of(t));
 }
 
@@ -451,7 +447,7 @@ static void release(tuning *t) {
         free(all[i]);
 }
 
-/* The planner is then as it was. */
+/* The planner is then as it was, but for what it had learned. */
 static void undo(tuning *t) {
     if (t->before) t->comm->planner.profile = *t->before;
     forget(t);
@@ -478,12 +474,7 @@ rill_status rill_tune(rill_comm *comm, const rill_tune_options *given, rill_tune
     if (comm->engine.size < 2)
         return rill__fail(RILL_ERR_ARGUMENT,
                           CALL "one rank has nothing to send: at least 2 are needed");
-    const char *set = comm->defaults.profile;
-    const char *named = options->profile                     ? options->profile
-                        : set[0] && strcmp(set, "none") != 0 ? set
-                                                             : NULL;
-    if (named) snprintf(full.profile, sizeof full.profile, "%s", named);
-    else rill__profile_path(full.profile, sizeof full.profile);
+    rill__comm_profile_path(comm, options->profile, full.profile, sizeof full.profile);
     RILL_TRY(rill__comm_spread(comm, full.profile, sizeof full.profile));
     if (!full.profile[0])
         return rill__fail(RILL_ERR_ARGUMENT,

@@ -47,6 +47,7 @@ static bool rows(double x) { return x >= 0 && x <= 15; }
 static bool memory(double x) { return x == 0 || x == 1; }
 static bool device(double x) { return x >= -1; }
 static bool message(double x) { return x >= 1024 && x <= 0x1p30; } /* a header must fit */
+static bool mail(double x) { return x <= 65536; }
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
@@ -97,6 +98,10 @@ const rill__setting rill__setting_table[] = {
      .holds = message, .otherwise = "is not from 1024 to 1073741824"},
     {"shared_bytes", "", "of each rank, in memory that ranks of a host share; 0: none",
      RILL__S_SIZE, COMM(shared_bytes, "SHARED_BYTES"), .initial = UINT64_MAX},
+    {"mail_bytes", "0",
+     "longest message that two ranks of a host exchange through shared memory; 0: none",
+     RILL__S_SIZE, COMM(mail_bytes, "MAIL_BYTES"), .holds = mail,
+     .otherwise = "is more than 65536"},
     {"hosts_of", "", "hosts to pretend: 4 ranks each, a list such as 3,1,2, or cyclic:HOSTS",
      RILL__S_TEXT, COMM(hosts_of, "HOSTS_OF")},
     {"timeout_s", "0", "seconds after which a rank that does not answer counts as gone; 0: never",

@@ -147,6 +147,7 @@ struct rill__link {
     bool yields; /* other ranks move on only where this one gives way: it does so at once when it
                     waits */
     bool notes_at_once; /* the send of a note (req/notes.c) is through when it returns */
+    bool has_mail;      /* memory that ranks of a host share may stand for small messages */
     bool copies_pages;  /* the kernel copies messages page by page: huge pages make them faster */
     int most_at_once;   /* ranks up to which small messages are received one by one */
     uint64_t message_limit; /* most bytes of one message */

@@ -6,22 +6,19 @@
 #include "link/link_mpi.h"
 
 #include "core/text.h"
-#include "link/hosts.h"
+#include "link/segments.h"
 
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
+#include <sys/random.h>
 #include <time.h>
 
 typedef struct link_mpi {
     rill__link link; /* first */
     MPI_Comm comm;
-    /* The ranks of this host, where they share memory. */
-    MPI_Comm host;
-    MPI_Win win;
-    bool has_host, has_window;
+    rill__segments segments; /* shared memory */
 } link_mpi;
 
 /* Nanoseconds of a caller's nap, who has polled so often in vain. */
@@ -34,9 +31,6 @@ enum { NAP = 20000, POLLS_BEFORE_NAPS = 400 };
 #define TCP_PART 61440
 
 #define MESSAGE_LIMIT (UINT64_C(1) << 30) /* counts are ints */
-
-/* Segments start here, so that no two share a line. */
-enum { ALIGNMENT = 64 };
 
 rill_status rill__mpi_error(int code, const char *call) {
     char text[MPI_MAX_ERROR_STRING] = "";
@@ -209,62 +203,22 @@ static rill_status usable(rill__link *link) {
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-/* MPI takes the memory from here, and whoever touches more than is left gets SIGBUS: containers
- * have as little as 64 MiB. */
-static uint64_t affordable(uint64_t bytes, int ranks) {
-    struct statvfs room;
-    if (statvfs("/dev/shm", &room) != 0) return bytes;
-    uint64_t share = (uint64_t)room.f_bavail * room.f_frsize / 4 / (unsigned)ranks;
-    return rill__min_u64(bytes, share);
-}
-
-static bool open_window(link_mpi *own, int ranks, uint64_t bytes, char **segment, size_t *sizes) {
-    MPI_Info info;
-    void *unaligned;
-    MPI_Info_create(&info);
-    MPI_Info_set(info, "alloc_shared_noncontig", "true");
-    int code = MPI_Win_allocate_shared((MPI_Aint)bytes, 1, info, own->host, &unaligned, &own->win);
-    MPI_Info_free(&info);
-    int good = code == MPI_SUCCESS && segment && sizes, all = 0;
-    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, own->host);
-    if (!all) return false; /* a window that some have cannot be freed: it stays */
-    MPI_Win_set_errhandler(own->win, MPI_ERRORS_RETURN);
-    for (int i = 0; i < ranks; i++) {
-        MPI_Aint size = 0;
-        int unit;
-        MPI_Win_shared_query(own->win, i, &size, &unit, &segment[i]);
-        /* Open MPI's are not aligned. All ranks map pages, so that all skip the same. */
-        size_t skip = -(uintptr_t)segment[i] & (ALIGNMENT - 1);
-        segment[i] += skip;
-        sizes[i] = (size_t)size > skip ? (size_t)size - skip : 0;
-    }
-    return MPI_Win_lock_all(MPI_MODE_NOCHECK, own->win) == MPI_SUCCESS;
-}
-
+/* By POSIX, not by a window of MPI's: pages that can't be had are found at creation then, where all
+ * ranks can agree to send messages instead. */
 static rill_status share_memory(rill__link *link, const rill__hosts *hosts, uint64_t bytes,
                                 char **segment, size_t *sizes, bool *shared) {
     link_mpi *own = (link_mpi *)link;
+    uint64_t key[2] = {0, 0};
     *shared = false;
     if (link->simulated) return RILL_OK; /* its ranks share all memory, and time would not pass */
-    int color = hosts->here > 1 ? hosts->mine : MPI_UNDEFINED;
-    int code = MPI_Comm_split(own->comm, color, hosts->place, &own->host);
-    if (code != MPI_SUCCESS) return rill__mpi_error(code, "MPI_Comm_split");
-    own->has_host = own->host != MPI_COMM_NULL;
-    if (own->has_host)
-        own->has_window = open_window(own, hosts->here, affordable(bytes, hosts->here), segment,
-                                      sizes);
-    *shared = own->has_window;
-    return RILL_OK;
+    if (link->rank == 0 && getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
+        memset(key, 0, sizeof key);
+    RILL_TRY(bcast(link, key, sizeof key, 0));
+    return rill__segments_open(&own->segments, link, key, hosts, bytes, segment, sizes, shared);
 }
 
 static void unshare_memory(rill__link *link) {
-    link_mpi *own = (link_mpi *)link;
-    if (own->has_window) {
-        MPI_Win_unlock_all(own->win);
-        MPI_Win_free(&own->win);
-    }
-    if (own->has_host) MPI_Comm_free(&own->host);
-    own->has_host = own->has_window = false;
+    rill__segments_close(&((link_mpi *)link)->segments);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -296,6 +250,7 @@ static void describe(rill__link *link) {
     link->threads = level == MPI_THREAD_MULTIPLE;
     link->ordered_posts = true;
     link->copies_pages = true;
+    link->has_mail = true;
     link->most_at_once = INT_MAX;
     link->network_part = TCP_PART;
     link->patience = 0.2;

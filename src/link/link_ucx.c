@@ -107,10 +107,10 @@ static void abandon(own_link *own, rill__wire *wire) {
  * long: what the other side still waits for must be on its way by then, and not in a queue here.
  * Who has received a long message leaves the word behind that it was taken. Its sender awaits that
  * in rill, so that its queue moves. Sockets may hold back a message that was sent; queues in shared
- * memory do not, and a flush could stand behind a full queue of a rank that is elsewhere. */
+ * memory do not, and a flush could stand behind a full queue of a rank that is not in rill. */
 static bool may_leave_words(const own_link *own, const rill__ucx_request *done) {
     if (done->kind == RILL__UCX_RECEIVES) return done->bytes >= own->long_from;
-    return done->pace == RILL__UCX_CALM || own->elsewhere[done->peer];
+    return done->pace == RILL__UCX_CALM || own->by_network[done->peer];
 }
 
 /* The message is through: *wire becomes that of what may be left behind, or 0. */
@@ -286,6 +286,7 @@ static rill_status probe_way(own_link *own, rill__ucx_pace pace, uint64_t wanted
     ucp_worker_h worker = own->ways[pace].worker;
     ucp_tag_recv_info_t info;
     if (rill__ucx_rests(own, pace)) return RILL_IN_PROGRESS;
+    rill__ucx_visit(&own->ways[pace]);
     ucp_tag_message_h there = ucp_tag_probe_nb(worker, wanted, mask, 0, &info);
     while (!there && tries-- > 0)
         if (ucp_worker_progress(worker)) there = ucp_tag_probe_nb(worker, wanted, mask, 0, &info);

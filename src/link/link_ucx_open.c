@@ -15,7 +15,7 @@
 
 /* Seconds until ranks that do not connect are an error. */
 #define CONNECT_PATIENCE 60.0
-enum { MAGIC = 0x58554c52, VERSION = 3 };
+enum { MAGIC = 0x58554c52, VERSION = 4 };
 
 typedef rill__link_ucx own_link;
 
@@ -25,6 +25,7 @@ typedef struct intro {
     int32_t status; /* of what the rank has done alone */
     int32_t rank, ranks;
     uint64_t host[2];
+    uint64_t shares_memory;     /* with others of its host: environments may differ */
     uint8_t key[RILL__JOB_KEY]; /* rank 0's becomes the job's */
     rill__watch_address watch;
     rill__ucx_address addresses[RILL__UCX_PACES];
@@ -78,7 +79,7 @@ static rill_status reserve(opening *o, int ranks) {
         own->wires = rill__calloc(2 * n, sizeof *own->wires);
         own->broken = rill__calloc(n, sizeof *own->broken);
         own->lost = rill__calloc(3 * n, sizeof *own->lost);
-        own->elsewhere = own->lost ? own->lost + n : NULL;
+        own->by_network = own->lost ? own->lost + n : NULL;
         own->given_up = own->lost ? own->lost + 2 * n : NULL;
         own->first_lost = -1;
     }
@@ -95,6 +96,7 @@ static void describe(rill__link *link, const rill_bootstrap *b) {
     link->threads = true;
     link->ordered_posts = true;
     link->copies_pages = true;
+    link->has_mail = true;
     link->most_at_once = INT_MAX;
     link->message_limit = UINT64_C(1) << 30;
     link->patience = 0.2;
@@ -107,6 +109,7 @@ static rill_status prepare(opening *o) {
     own_link *own = o->own;
     describe(&own->link, b);
     memcpy(o->mine->host, own->link.host, sizeof o->mine->host);
+    o->mine->shares_memory = own->shares_memory;
     if (getrandom(o->mine->key, sizeof o->mine->key, 0) != (ssize_t)sizeof o->mine->key)
         return rill__fail(RILL_ERR_IO, "no random key: %s", strerror(errno));
     RILL_TRY(rill__watch_create(b->rank, b->ranks, &own->watch, &o->mine->watch));
@@ -166,7 +169,7 @@ static rill_status connect_all(opening *o) {
     RILL_TRY(rill__watch_connect(own->watch, &o->all[0].watch, sizeof *o->all, own->job,
                                  o->same_host, own->until));
     for (int i = 0; i < own->link.ranks; i++) {
-        own->elsewhere[i] = !o->same_host[i] || !rill__ucx_shares_memory();
+        own->by_network[i] = !o->same_host[i] || !own->shares_memory || !o->all[i].shares_memory;
         RILL_TRY(rill__ucx_connect(own, i, o->all[i].addresses));
     }
     /* A message each way on every connection: UCX makes them only then. */
@@ -216,6 +219,18 @@ static void destroy(own_link *own) {
     free(own);
 }
 
+/* ---- shared memory --------------------------------------------------------------------------- */
+
+rill_status rill__ucx_share(rill__link *link, const rill__hosts *hosts, uint64_t bytes,
+                            char **segment, size_t *sizes, bool *shared) {
+    own_link *own = rill__ucx_of(link);
+    uint64_t key[2];
+    memcpy(key, own->job, sizeof key);
+    return rill__segments_open(&own->segments, link, key, hosts, bytes, segment, sizes, shared);
+}
+
+void rill__ucx_unshare(rill__link *link) { rill__segments_close(&rill__ucx_of(link)->segments); }
+
 rill_status rill__ucx_close(rill__link *link) {
     own_link *own = rill__ucx_of(link);
     rill__ucx_unshare(link);
@@ -230,8 +245,10 @@ static rill_status enter(const opening *o, rill_status mine) {
     struct {
         int64_t status;
         uint64_t host[2];
-    } word = {.status = mine}, words[RILL__UCX_MOST_RANKS];
-    bool one_host = true;
+        uint64_t shares_memory;
+    } word = {.status = mine, .shares_memory = rill__ucx_shares_memory()},
+      words[RILL__UCX_MOST_RANKS];
+    bool one_host = true, all_share = true;
     int here = 0;
     char detail[512];
     snprintf(detail, sizeof detail, "%s", mine == RILL_OK ? "" : rill_last_error());
@@ -245,9 +262,11 @@ static rill_status enter(const opening *o, rill_status mine) {
             return rill__fail(status, "rank %d failed: %s", i, rill_strerror(status));
         here += memcmp(words[i].host, word.host, sizeof word.host) == 0;
         one_host = here == i + 1;
+        all_share &= words[i].shares_memory == 1;
     }
     /* Sockets need a thread that goes on, wherever they lead. */
-    o->own->one_host = one_host && rill__ucx_shares_memory();
+    o->own->shares_memory = word.shares_memory;
+    o->own->one_host = one_host && all_share;
     o->own->alone_here = here == 1 && !one_host;
     return RILL_OK;
 }

@@ -1,6 +1,5 @@
 /* Inside of the link over UCX: link_ucx.c has its messages, link_ucx_gone.c who is gone,
- * link_ucx_ways.c its workers and endpoints, link_ucx_open.c its life, link_ucx_share.c its
- * memory.
+ * link_ucx_ways.c its workers and endpoints, link_ucx_open.c its life.
  *
  * Two ways. Between ranks of a host UCX passes messages through queues in shared memory. A process
  * that is killed while it writes to such a queue blocks it for all others, and what waits for room
@@ -13,6 +12,7 @@
 #define RILL_LINK_LINK_UCX_OWN_H
 
 #include "link/link_ucx.h"
+#include "link/segments.h"
 #include "link/watch.h"
 
 #include <pthread.h>
@@ -35,6 +35,8 @@ typedef struct rill__ucx_way {
     ucp_worker_h worker;
     ucp_ep_h *peers; /* of each rank; NULL: none yet, or none any more */
     int event;       /* can be read when something comes; -1: there is no such thing */
+    /* How often this rank has made progress there: the link's thread keeps away meanwhile. */
+    atomic_uint visits;
 } rill__ucx_way;
 
 /* Bytes of a worker's address. Hosts with many devices have long ones, of some hundred bytes. */
@@ -60,14 +62,15 @@ typedef struct rill__link_ucx {
     uint64_t mix, unmix, pad; /* of the key, too: mix is odd, and unmix undoes it */
     uint8_t job[RILL__JOB_KEY];
     rill__wire *wires;     /* room for 2 of each rank: allgather */
-    bool *elsewhere;       /* of each rank: reached over a network or a socket, where the fast way
-                          handles errors, too */
+    bool *by_network;      /* of each rank: reached over a network or a socket of this host, not by
+                              shared memory; the fast way handles errors there, too */
     bool *lost;            /* of each rank: no message reaches it */
     bool *given_up;        /* of each rank: lost because others say so */
     double *broken;        /* of each rank: when a message to it failed; 0: never */
     atomic_int first_lost; /* one of them; -1: none */
     int watched_lost;      /* those that the watch has told of */
     double until;          /* while it is opened: when to give up; else 0 */
+    bool shares_memory;    /* this rank can share memory with others of its host */
     bool one_host;         /* all ranks are on it, and share memory */
     bool alone_here;       /* no other rank is on this one */
     bool has_thread;       /* one that goes on while this rank is not in rill */
@@ -75,12 +78,9 @@ typedef struct rill__link_ucx {
     int wakes;             /* and this wakes it: an eventfd */
     pthread_t thread;
     atomic_uint_least64_t strangers;
-    unsigned vain; /* probes */
-    unsigned bit;  /* of the key, where strangers are looked for next */
-    /* Shared memory. */
-    int n_mapped;
-    void **mapped;
-    size_t *mapped_bytes;
+    unsigned vain;           /* probes */
+    unsigned bit;            /* of the key, where strangers are looked for next */
+    rill__segments segments; /* shared memory */
 } rill__link_ucx;
 
 /* UCX has room for this in each of its requests. */
@@ -101,8 +101,15 @@ static inline rill__link_ucx *rill__ucx_of(rill__link *link) { return (rill__lin
 static inline bool rill__ucx_rests(const rill__link_ucx *own, rill__ucx_pace pace) {
     return pace == RILL__UCX_FAST && own->first_lost >= 0;
 }
+/* By a thread that is in rill, one at a time. */
+static inline void rill__ucx_visit(rill__ucx_way *way) {
+    unsigned visits = atomic_load_explicit(&way->visits, memory_order_relaxed);
+    atomic_store_explicit(&way->visits, visits + 1, memory_order_relaxed);
+}
 static inline unsigned rill__ucx_progress(rill__link_ucx *own, rill__ucx_pace pace) {
-    return rill__ucx_rests(own, pace) ? 0 : ucp_worker_progress(own->ways[pace].worker);
+    if (rill__ucx_rests(own, pace)) return 0;
+    rill__ucx_visit(&own->ways[pace]);
+    return ucp_worker_progress(own->ways[pace].worker);
 }
 
 /* Both ways: others may wait for an answer on the one that this rank does not wait for. */
@@ -137,7 +144,7 @@ void rill__ucx_survive(rill__link *);
 void rill__ucx_give_up(rill__link *, int rank);
 
 /* ---- link_ucx_ways.c ---- */
-/* Whether UCX_TLS lets ranks of a host share memory; else they talk over sockets. */
+/* Whether this rank's UCX_TLS lets it share memory with others of its host. */
 bool rill__ucx_shares_memory(void);
 /* Both workers, and their addresses. */
 rill_status rill__ucx_start(rill__link_ucx *, rill__ucx_address addresses[RILL__UCX_PACES]);
@@ -155,12 +162,10 @@ rill_status rill__ucx_go_on(rill__link_ucx *);
 void rill__ucx_end_thread(rill__link_ucx *);
 void rill__ucx_stop(rill__link_ucx *);
 
-/* ---- link_ucx_share.c ---- */
+/* ---- link_ucx_open.c ---- */
 rill_status rill__ucx_share(rill__link *, const struct rill__hosts *, uint64_t bytes,
                             char **segment, size_t *sizes, bool *shared);
 void rill__ucx_unshare(rill__link *);
-
-/* ---- link_ucx_open.c ---- */
 rill_status rill__ucx_close(rill__link *);
 rill_status rill__ucx_another(rill__link *, rill__link *together, rill__link **out);
 

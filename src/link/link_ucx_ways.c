@@ -33,6 +33,8 @@ enum {
 /* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
  * something comes; milliseconds of that, should UCX not say so. */
 enum { LEAST_NAP = 100000, MOST_NAP = 800000, VAIN_LOOKS = 8, SLEEP_MS = 100 };
+/* Visits of a way between two looks by which the rank itself is known to be there. */
+enum { ENOUGH_VISITS = 4 };
 
 typedef rill__link_ucx own_link;
 
@@ -145,6 +147,13 @@ static ucs_status_t set_scheme(const own_link *own, ucp_config_t *config) {
     return ucp_config_modify(config, "RNDV_SCHEME", "get_zcopy");
 }
 
+/* The rank and the link's thread share a worker. UCX's own lock for that spins: where the thread
+ * that holds it has lost its processor, the other burns its own in vain, and ranks are often more
+ * than processors. A help where there is such a setting, and no need. */
+static void set_lock(ucp_config_t *config) {
+    if (!getenv("UCX_USE_MT_MUTEX")) ucp_config_modify(config, "USE_MT_MUTEX", "y");
+}
+
 /* The transports of UCX_TLS but shared memory; TCP where no other is left. */
 static void calm_transports(const char *all, char *text, size_t room) {
     bool other = false;
@@ -178,6 +187,9 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     ucp_config_t *config = NULL;
     ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK) return rill__ucx_error(status, "ucp_config_read");
+    /* The fast way needs no events where it has no thread to wake but while it is opened. */
+    bool alone = own->one_host && pace == RILL__UCX_FAST;
+    if (!alone) set_lock(config);
     status = set_long(own, config);
     if (status == UCS_OK)
         status = pace == RILL__UCX_CALM ? set_calm(config) : set_places(own, config);
@@ -186,8 +198,6 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
         ucp_config_release(config);
         return rill__ucx_error(status, "ucp_config_modify");
     }
-    /* The fast way needs no events where it has no thread to wake but while it is opened. */
-    bool alone = own->one_host && pace == RILL__UCX_FAST;
     const ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_REQUEST_SIZE |
                       UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
@@ -266,7 +276,7 @@ rill_status rill__ucx_connect(own_link *own, int rank,
         return rill__fail(RILL_ERR_MESSAGE, "rank %d has an address that is too long", rank);
     memcpy(own->kept[rank].address, calm->text, calm->bytes);
     ucs_status_t status = make_endpoint(fast->worker, addresses[RILL__UCX_FAST].text,
-                                        own->elsewhere[rank], &fast->peers[rank]);
+                                        own->by_network[rank], &fast->peers[rank]);
     if (status == UCS_OK) return RILL_OK;
     return rill__fail(RILL_ERR_PEER, "rank %d cannot reach rank %d: ucp_ep_create: %s",
                       own->link.rank, rank, ucs_status_string(status));
@@ -285,7 +295,7 @@ void rill__ucx_disconnect(own_link *own, int rank) {
                                               .flags = UCP_EP_CLOSE_FLAG_FORCE};
     for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
         ucp_ep_h *peer = &own->ways[pace].peers[rank];
-        if (!*peer || (pace == RILL__UCX_FAST && !own->elsewhere[rank])) continue;
+        if (!*peer || (pace == RILL__UCX_FAST && !own->by_network[rank])) continue;
         ucs_status_ptr_t closing = ucp_ep_close_nbx(*peer, &force);
         if (closing && !UCS_PTR_IS_ERR(closing)) ucp_request_free(closing);
         *peer = NULL;
@@ -296,10 +306,11 @@ void rill__ucx_disconnect(own_link *own, int rank) {
 
 /* UCX moves on only in its calls. On one host nothing is left behind when a rank leaves rill, but
  * over a network connections come about by words of both sides, and sockets hold bytes back: others
- * would wait in rill for a rank that is elsewhere, in the bootstrap's allgather or in the program.
+ * would wait in rill for a rank that is not, but in the bootstrap's allgather or in the program.
  * So a thread goes on meanwhile: for as long as the link is there where ranks have several hosts,
- * else during the allgather and after a death. While messages come it naps between looks, since the
- * rank itself may be in rill and take them; then it sleeps until UCX says that something came. */
+ * else during the allgather and after a death. While messages come it naps between looks, and does
+ * nothing while the rank itself is in rill and takes them: they would wait for each other's lock.
+ * Then it sleeps until UCX says that something came. */
 static bool may_sleep(own_link *own, struct pollfd polls[RILL__UCX_PACES + 1], nfds_t *n) {
     *n = 0;
     polls[(*n)++] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
@@ -312,15 +323,27 @@ static bool may_sleep(own_link *own, struct pollfd polls[RILL__UCX_PACES + 1], n
     return own->wakes >= 0;
 }
 
+/* What has moved in a way; *visited: the rank is there. */
+static unsigned look_after(own_link *own, rill__ucx_pace pace, unsigned *seen, bool *visited) {
+    rill__ucx_way *way = &own->ways[pace];
+    unsigned visits = atomic_load_explicit(&way->visits, memory_order_relaxed);
+    bool here = visits - *seen >= ENOUGH_VISITS;
+    *seen = visits;
+    *visited |= here;
+    return here || rill__ucx_rests(own, pace) ? 0 : ucp_worker_progress(way->worker);
+}
+
 static void *go_on(void *context) {
     own_link *own = context;
     struct pollfd polls[RILL__UCX_PACES + 1];
+    unsigned seen[RILL__UCX_PACES] = {0};
     nfds_t n;
     long nap = LEAST_NAP;
     for (unsigned vain = 0; !atomic_load(&own->ended); vain++) {
-        unsigned moved = rill__ucx_progress(own, RILL__UCX_FAST);
-        moved += rill__ucx_progress(own, RILL__UCX_CALM);
-        if (moved) vain = 0;
+        bool visited = false;
+        unsigned moved = look_after(own, RILL__UCX_FAST, &seen[RILL__UCX_FAST], &visited);
+        moved += look_after(own, RILL__UCX_CALM, &seen[RILL__UCX_CALM], &visited);
+        if (moved || visited) vain = 0;
         nap = moved ? LEAST_NAP : nap < MOST_NAP ? 2 * nap : nap;
         if (vain < VAIN_LOOKS || !may_sleep(own, polls, &n)) {
             nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);

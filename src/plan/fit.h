@@ -33,6 +33,9 @@ enum { RILL__PLACES = 23 };
 /* Small ones first, so that a slow network ends with those that it has time for; and first a few
  * all over the range. */
 extern const rill__place rill__places[RILL__PLACES];
+static inline uint64_t rill__place_entries(const rill__place *at) {
+    return rill__max_u64(1, (uint64_t)((double)at->dim * at->density));
+}
 /* About nnz entries of dim, each index as likely as another; at most so many. Returns how many. */
 uint64_t rill__sample_entries(uint64_t seed, uint64_t dim, uint64_t nnz, uint64_t most,
                               uint32_t *idx, float *val);

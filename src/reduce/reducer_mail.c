@@ -24,6 +24,11 @@ enum { SHORT_NAP = 2000, LONG_NAP = 50000, LONG_SILENCE = 500000000 }; /* nanose
 enum { ENOUGH_QUEUES = 32 }; /* of the device, where ranks are threads */
 enum { SMALL = 4 << 20 };    /* bytes of page-locked memory that are never much */
 
+/* Of a dense vector that is sent as pairs. */
+typedef struct pair_room {
+    rill__buffer idx, val;
+} pair_room;
+
 typedef struct rill__mailing {
     rill__mail *mail;
     uint32_t posted; /* number of the last step */
@@ -35,9 +40,10 @@ typedef struct rill__mailing {
     rill__mail_answer answer;
     rill__mail_part *parts;
     int parts_capacity;
-    bool reserved;         /* the answer is complete, and fits */
-    rill__buffer idx, val; /* of a dense result that is sent as pairs */
-    rill__piece sum;       /* of parts that are too many */
+    bool reserved;       /* the answer is complete, and fits */
+    pair_room result;    /* of a dense one; both are in the answer at once */
+    pair_room sum_pairs; /* of sum, where that is dense */
+    rill__piece sum;     /* of parts that are too many */
     rill__buffer scratch;
     rill__part *list;
     /* Whether the device still works, which only a long silence gives reason to ask. */
@@ -91,13 +97,18 @@ static void end_watch(rill__mailing *m) {
     m->has_watcher = false;
 }
 
+static void free_pairs(pair_room *p) {
+    rill__buffer_free(&p->idx);
+    rill__buffer_free(&p->val);
+}
+
 void rill__reducer_free_mail(rill_reducer *r) {
     rill__mailing *m = r->mailing;
     if (!m) return;
     end_watch(m);
     ops(r)->close(r->space, m->mail);
-    rill__buffer_free(&m->idx);
-    rill__buffer_free(&m->val);
+    free_pairs(&m->result);
+    free_pairs(&m->sum_pairs);
     rill__buffer_free(&m->scratch);
     rill__piece_free(&m->sum);
     free(m->picks);
@@ -280,11 +291,12 @@ static void enter(rill_reducer *r, const rill__on_step *step, const atomic_bool 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
 /* A dense vector of which few entries are not 0. */
-static rill_status take_pairs(rill_reducer *r, const void *dense, rill__mail_part *out) {
-    rill__mailing *m = r->mailing;
+static rill_status take_pairs(const rill_reducer *r, const void *dense, pair_room *to,
+                              rill__mail_part *out) {
     uint64_t n;
-    RILL_TRY(rill__dense_pairs(rill__stream_shape(&m->input), dense, r->dim, &m->idx, &m->val, &n));
-    *out = (rill__mail_part){.n = n, .idx = m->idx.data, .val = m->val.data};
+    RILL_TRY(rill__dense_pairs(rill__stream_shape(&r->mailing->input), dense, r->dim, &to->idx,
+                               &to->val, &n));
+    *out = (rill__mail_part){.n = n, .idx = to->idx.data, .val = to->val.data};
     return RILL_OK;
 }
 
@@ -294,7 +306,7 @@ static rill_status tell_result(rill_reducer *r, rill_stream *result, rill__mail_
     bool dense = result->form == RILL__DENSE;
     *out = (rill__mail_part){dense, 0, result->nnz, result->idx.data, result->val.data};
     if (!dense || r->dim * size_of(r) <= rooms->result * (4 + size_of(r))) return RILL_OK;
-    return take_pairs(r, result->val.data, out);
+    return take_pairs(r, result->val.data, &r->mailing->result, out);
 }
 
 static rill__mail_part told(const rill__part *p) {
@@ -330,7 +342,7 @@ static rill_status sum_parts(rill_reducer *r, rill__mail_answer *a) {
     RILL_TRY(rill__sum_parts(rill__stream_shape(&m->input), RILL_SUM, 0, r->dim, a->n_parts,
                              m->list, false, &m->scratch, &m->sum));
     m->parts[0] = told(sum);
-    if (sum->form == RILL__DENSE) RILL_TRY(take_pairs(r, sum->val, &m->parts[0]));
+    if (sum->form == RILL__DENSE) RILL_TRY(take_pairs(r, sum->val, &m->sum_pairs, &m->parts[0]));
     a->n_parts = 1;
     return RILL_OK;
 }

@@ -220,6 +220,11 @@ static inline uint64_t rill__limit_of(const rill__engine *e, int peer) {
     return e->hosts.host_of[peer] == e->hosts.mine ? e->host_limit : e->split_limit;
 }
 
+/* Whether that rank has boxes here. */
+static inline bool rill__mail_from(const rill__engine *e, int peer) {
+    return e->shared.mail.pairs && e->shared.mail.pairs[peer].in;
+}
+
 /* ---- engine.c ---- */
 rill_status rill__engine_init(rill__engine *, rill__link *); /* local */
 void rill__engine_free(rill__engine *);

@@ -28,19 +28,42 @@ static bool sizes_of(rill__shape shape, unsigned form, uint64_t n, size_t *indic
     return true;
 }
 
+/* Boxes for mail come first, where every segment of the host has room for them: all its ranks know
+ * the sizes of all. */
+static void open_mail(rill__shared *s, const rill__hosts *hosts, size_t boxes) {
+    bool fits = boxes != 0;
+    for (int i = 0; i < hosts->here; i++)
+        fits &= s->bytes[i] >= boxes;
+    if (!fits) {
+        rill__mail_close(&s->mail);
+        return;
+    }
+    rill__mail_open(&s->mail, hosts, s->segment);
+    for (int i = 0; i < hosts->here; i++) {
+        s->segment[i] += boxes;
+        s->bytes[i] -= boxes;
+    }
+}
+
 rill_status rill__shared_create(rill__shared *s, rill__link *link, const rill__hosts *hosts,
-                                uint64_t bytes) {
+                                uint64_t bytes, uint64_t mail) {
     memset(s, 0, sizeof *s);
     s->link = link;
-    if (!bytes || !hosts->shares || hosts->most == 1 || !link->table->share) return RILL_OK;
+    if (!hosts->shares || hosts->most == 1 || !link->table->share) return RILL_OK;
+    if (!bytes && (!mail || !link->has_mail)) return RILL_OK;
     bool shared = false;
     size_t here = (size_t)hosts->here;
+    size_t boxes = rill__mail_reserve(&s->mail, link, hosts, mail);
     s->segment = rill__calloc(here, sizeof *s->segment);
     s->bytes = rill__calloc(here, sizeof *s->bytes);
-    bool room = s->segment && s->bytes;
-    RILL_TRY(link->table->share(link, hosts, bytes, room ? s->segment : NULL,
+    bool room = s->segment && s->bytes && (s->mail.pairs || !boxes);
+    RILL_TRY(link->table->share(link, hosts, bytes + boxes, room ? s->segment : NULL,
                                 room ? s->bytes : NULL, &shared));
-    if (!shared) return RILL_OK;
+    if (!shared) {
+        rill__mail_close(&s->mail);
+        return RILL_OK;
+    }
+    open_mail(s, hosts, boxes);
     s->n = hosts->here;
     s->own = s->segment[hosts->place];
     s->own_size = s->bytes[hosts->place];
@@ -51,6 +74,7 @@ void rill__shared_free(rill__shared *s) {
     if (s->segment && s->link->table->unshare) s->link->table->unshare(s->link);
     free(s->segment);
     free(s->bytes);
+    rill__mail_close(&s->mail);
     memset(s, 0, sizeof *s);
 }
 

@@ -8,6 +8,7 @@
 #define RILL_REQ_SHARED_H
 
 #include "link/hosts.h"
+#include "req/mail.h"
 #include "stream/part.h"
 
 /* Areas of a rank that may be in use at once. */
@@ -25,11 +26,14 @@ typedef struct rill__shared {
         size_t at, end;
     } areas[RILL__SHARED_AREAS];
     int oldest, used;
+    rill__mail mail; /* boxes lie before the areas */
 } rill__shared;
 
 /* Collective. bytes: of each rank's segment, at most; less where the machine has less to give.
- * Where nothing is shared, which is no failure, everything goes by message. */
-rill_status rill__shared_create(rill__shared *, rill__link *, const rill__hosts *, uint64_t bytes);
+ * mail: the most bytes of a message that may go by mail; 0: none. Where nothing is shared, which is
+ * no failure, everything goes by message. */
+rill_status rill__shared_create(rill__shared *, rill__link *, const rill__hosts *, uint64_t bytes,
+                                uint64_t mail);
 void rill__shared_free(rill__shared *); /* collective */
 
 /* Where a part lies, as words of a message. */

@@ -301,8 +301,20 @@ static bool has_receive(const rill__task *task, int peer, int lane) {
     return false;
 }
 
+static bool peek_into_boxes(rill__task *task) {
+    for (int i = 0; i < task->engine->size; i++) {
+        rill__transfer t;
+        if (!rill__mail_from(task->engine, i) || has_receive(task, i, RILL__LANE_SHORT)) continue;
+        rill_status status = rill__mail_receive(task, i, 1, &t);
+        if (status == RILL_OK) status = rill__transfers_add(&task->receives, t);
+        if (status < 0) return false;
+    }
+    return true;
+}
+
 void rill__peek(rill__task *task) {
     rill__engine *engine = task->engine;
+    if (!peek_into_boxes(task)) return;
     for (int lane = 0; lane < RILL__LANES; lane++) {
         rill__arrival probed;
         bool complete;

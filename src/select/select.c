@@ -205,7 +205,7 @@ static rill_status run_there(rill_selector *s, rill__source source, rill_stream 
     s->fed = s->skipped = false;
     rill_status status = rill__stream_reserve_pairs(out, 0);
     memset(out->fill, 0, sizeof out->fill);
-    if (status == RILL_OK && s->dim) status = s->method->pick(s, source, out);
+    if (status == RILL_OK && s->dim) status = rill__pick_there(s, source, out);
     if (status == RILL_OK) {
         s->calls++;
         return RILL_OK;

@@ -15,6 +15,10 @@ typedef struct rill__source {
     const void *gradient;
 } rill__source;
 
+/* Whether a pick can be told before the vectors are there: by what the selector has been created
+ * with, or once it is known what became of the call before. */
+typedef enum rill__ahead { RILL__NOT_AHEAD, RILL__AHEAD_IN_TURN, RILL__AHEAD } rill__ahead;
+
 /* A row of the table. select gives out the sorted pairs and clears them in residual; out is sparse
  * and empty before. Entries that are 0 are never selected, except by "random". */
 typedef struct rill__select_method {
@@ -22,9 +26,15 @@ typedef struct rill__select_method {
     const char *description;
     bool needs_share; /* k or density must be given */
     rill_status (*select)(rill_selector *, rill__source, rill_stream *out);
-    /* The same where the vectors lie in a space that picks by itself (space/pick.h), to the bit;
-     * NULL: there is no such way. */
-    rill_status (*pick)(rill_selector *, rill__source, rill_stream *out);
+    /* The same where the vectors lie in a space that picks by itself (space/pick.h), to the bit:
+     * what is asked for, but for the arrays, and the most pairs that it gives; NULL: there is no
+     * such way. key: entries below it are not selected, and go back. */
+    rill__pick (*ask)(const rill_selector *, uint64_t *room);
+    rill__ahead ahead;
+    rill_status (*pick)(rill_selector *, rill__source, rill_stream *out); /* NULL: as asked for */
+    /* What came of a pick that was told ahead. passed: pairs picked that reach the key; above:
+     * values that were not picked and do. NULL: nobody wants to know. */
+    void (*note)(rill_selector *, const rill__picked *, uint64_t passed, uint64_t above);
 } rill__select_method;
 
 extern const rill__select_method rill__select_topk, rill__select_bucket, rill__select_block,
@@ -99,26 +109,16 @@ rill_status rill__pick_supported(const rill_selector *);
  * pairs; notes that the gradient has been added. */
 rill_status rill__pick_run(rill_selector *, rill__source, rill__pick *, uint64_t room,
                            rill_stream *out, rill__picked *);
-rill_status rill__pick_topk(rill_selector *, rill__source, rill_stream *out);
-rill_status rill__pick_bucket(rill_selector *, rill__source, rill_stream *out);
-rill_status rill__pick_block(rill_selector *, rill__source, rill_stream *out);
-rill_status rill__pick_random(rill_selector *, rill__source, rill_stream *out);
-/* Whether a pick can be told before the vectors are there: by what the selector has been created
- * with, or once it is known what became of the call before. */
-typedef enum rill__ahead { RILL__NOT_AHEAD, RILL__AHEAD_IN_TURN, RILL__AHEAD } rill__ahead;
+/* The method's pick. */
+rill_status rill__pick_there(rill_selector *, rill__source, rill_stream *out);
 rill__ahead rill__pick_can_ahead(const char *method);
-/* All but the arrays. key: entries below it are not selected, and go back (threshold). */
-void rill__pick_ahead(const rill_selector *, rill__pick *);
-/* What came of it; the call has succeeded. passed: pairs picked that reach the key; above: values
- * that were not picked and do. */
+void rill__pick_ahead(const rill_selector *, rill__pick *); /* all but the arrays */
+/* What came of it; the call has succeeded. */
 void rill__pick_note(rill_selector *, const rill__picked *, uint64_t passed, uint64_t above);
 /* Leaves out the pairs whose key is below the floor; returns how many are left. In the host's
  * memory. */
 uint64_t rill__pick_sift(const rill_selector *, uint64_t n, void *idx, void *val, uint64_t floor);
 bool rill__pick_looks(const rill_selector *); /* whether that needs least and above */
-/* ---- select_threshold.c ---- */
-rill__pick rill__threshold_ahead(const rill_selector *, uint64_t *room);
-void rill__threshold_note(rill_selector *, const rill__picked *, uint64_t passed, uint64_t above);
 
 /* Room of a selector that has nothing to do just now, for one with as many threads; what that had
  * goes back in its place. */

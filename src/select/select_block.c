@@ -85,5 +85,17 @@ static rill_status select_block(rill_selector *s, rill__source source, rill_stre
     return rill__slices_join(s, out);
 }
 
-const rill__select_method rill__select_block = {"block", "the blocks with the largest L2 norm",
-                                                false, select_block, rill__pick_block};
+static rill__pick ask_block(const rill_selector *s, uint64_t *room) {
+    uint64_t n = s->dim / s->block + (s->dim % s->block != 0);
+    uint64_t want = rill__max_u64(1, (uint64_t)floor(s->density * (double)n + 0.5));
+    *room = rill__min_u64(want * s->block, s->dim);
+    return (rill__pick){.kind = RILL__PICK_BLOCK, .k = want, .group = s->block};
+}
+
+const rill__select_method rill__select_block = {
+    .name = "block",
+    .description = "the blocks with the largest L2 norm",
+    .select = select_block,
+    .ask = ask_block,
+    .ahead = RILL__AHEAD,
+};

@@ -172,6 +172,18 @@ static rill_status select_bucket(rill_selector *s, rill__source source, rill_str
     return rill__slices_join(s, out);
 }
 
+static rill__pick ask_bucket(const rill_selector *s, uint64_t *room) {
+    uint64_t k = rill__max_u64(1, (uint64_t)floor(s->density * (double)s->bucket + 0.5));
+    uint64_t n = s->dim / s->bucket + (s->dim % s->bucket != 0);
+    *room = rill__min_u64(n * k, s->dim);
+    return (rill__pick){.kind = RILL__PICK_BUCKET, .k = k, .group = s->bucket};
+}
+
 const rill__select_method rill__select_bucket = {
-    "bucket", "the k largest magnitudes of every b consecutive entries", true, select_bucket,
-    rill__pick_bucket};
+    .name = "bucket",
+    .description = "the k largest magnitudes of every b consecutive entries",
+    .needs_share = true,
+    .select = select_bucket,
+    .ask = ask_bucket,
+    .ahead = RILL__AHEAD,
+};

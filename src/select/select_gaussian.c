@@ -117,5 +117,8 @@ static rill_status select_gaussian(rill_selector *s, rill__source source, rill_s
 }
 
 const rill__select_method rill__select_gaussian = {
-    "gaussian", "a threshold from mean and deviation; 3k/4 to 5k/4 entries", true, select_gaussian,
-    NULL};
+    .name = "gaussian",
+    .description = "a threshold from mean and deviation; 3k/4 to 5k/4 entries",
+    .needs_share = true,
+    .select = select_gaussian,
+};

@@ -2,12 +2,11 @@
  * give is what their host code gives, to the bit. */
 #include "select/select.h"
 
-#include <math.h>
 #include <string.h>
 
 rill_status rill__pick_supported(const rill_selector *s) {
     const char *name = s->method->name, *space = s->space->name;
-    if (!s->method->pick)
+    if (!s->method->ask)
         return rill__fail(RILL_ERR_UNSUPPORTED, "method '%s' cannot select in memory '%s'", name,
                           space);
     if (s->shape.type == RILL_F64)
@@ -44,90 +43,35 @@ rill_status rill__pick_run(rill_selector *s, rill__source source, rill__pick *p,
     return RILL_OK;
 }
 
-/* ---- what is asked for, and the most pairs that it gives ------------------------------------ */
-
-static rill__pick of_topk(const rill_selector *s, uint64_t *room) {
-    *room = s->k;
-    return (rill__pick){.kind = RILL__PICK_TOPK, .k = s->k};
-}
-
-static rill__pick of_random(const rill_selector *s, uint64_t *room) {
-    *room = s->k;
-    return (rill__pick){.kind = RILL__PICK_RANDOM, .k = s->k, .seed = s->seed, .call = s->calls};
-}
-
-static rill__pick of_bucket(const rill_selector *s, uint64_t *room) {
-    uint64_t k = rill__max_u64(1, (uint64_t)floor(s->density * (double)s->bucket + 0.5));
-    uint64_t buckets = s->dim / s->bucket + (s->dim % s->bucket != 0);
-    *room = rill__min_u64(buckets * k, s->dim);
-    return (rill__pick){.kind = RILL__PICK_BUCKET, .k = k, .group = s->bucket};
-}
-
-static rill__pick of_block(const rill_selector *s, uint64_t *room) {
-    uint64_t n = s->dim / s->block + (s->dim % s->block != 0);
-    uint64_t want = rill__max_u64(1, (uint64_t)floor(s->density * (double)n + 0.5));
-    *room = rill__min_u64(want * s->block, s->dim);
-    return (rill__pick){.kind = RILL__PICK_BLOCK, .k = want, .group = s->block};
-}
-
-static rill_status run(rill_selector *s, rill__source source, rill__pick p, uint64_t room,
-                       rill_stream *out) {
+rill_status rill__pick_there(rill_selector *s, rill__source source, rill_stream *out) {
+    if (s->method->pick) return s->method->pick(s, source, out);
     rill__picked found;
+    uint64_t room;
+    rill__pick p = s->method->ask(s, &room);
     return rill__pick_run(s, source, &p, room, out, &found);
-}
-
-rill_status rill__pick_topk(rill_selector *s, rill__source source, rill_stream *out) {
-    uint64_t room;
-    rill__pick p = of_topk(s, &room);
-    return run(s, source, p, room, out);
-}
-
-rill_status rill__pick_random(rill_selector *s, rill__source source, rill_stream *out) {
-    uint64_t room;
-    rill__pick p = of_random(s, &room);
-    return run(s, source, p, room, out);
-}
-
-rill_status rill__pick_bucket(rill_selector *s, rill__source source, rill_stream *out) {
-    uint64_t room;
-    rill__pick p = of_bucket(s, &room);
-    return run(s, source, p, room, out);
-}
-
-rill_status rill__pick_block(rill_selector *s, rill__source source, rill_stream *out) {
-    uint64_t room;
-    rill__pick p = of_block(s, &room);
-    return run(s, source, p, room, out);
 }
 
 /* ---- ahead of what is selected from --------------------------------------------------------- */
 
 rill__ahead rill__pick_can_ahead(const char *method) {
     const rill__select_method *m = rill__select_method_named(method);
-    if (m == &rill__select_topk || m == &rill__select_bucket || m == &rill__select_block)
-        return RILL__AHEAD;
-    return m == &rill__select_random || m == &rill__select_threshold ? RILL__AHEAD_IN_TURN
-                                                                     : RILL__NOT_AHEAD;
+    return m ? m->ahead : RILL__NOT_AHEAD;
 }
 
 void rill__pick_ahead(const rill_selector *s, rill__pick *p) {
     uint64_t room;
-    *p = s->method == &rill__select_bucket      ? of_bucket(s, &room)
-         : s->method == &rill__select_block     ? of_block(s, &room)
-         : s->method == &rill__select_random    ? of_random(s, &room)
-         : s->method == &rill__select_threshold ? rill__threshold_ahead(s, &room)
-                                                : of_topk(s, &room);
+    *p = s->method->ask(s, &room);
     p->type = s->shape.type;
     p->guards = s->guards;
     p->n = s->dim;
     p->room = room;
 }
 
-bool rill__pick_looks(const rill_selector *s) { return s->method == &rill__select_threshold; }
+bool rill__pick_looks(const rill_selector *s) { return s->method->note; }
 
 void rill__pick_note(rill_selector *s, const rill__picked *found, uint64_t passed, uint64_t above) {
     s->skipped = s->guards && found->nonfinite;
-    if (rill__pick_looks(s)) rill__threshold_note(s, found, passed, above);
+    if (s->method->note) s->method->note(s, found, passed, above);
     s->calls++;
 }
 

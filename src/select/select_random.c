@@ -73,5 +73,16 @@ static rill_status select_random(rill_selector *s, rill__source source, rill_str
     return rill__slices_join(s, out);
 }
 
-const rill__select_method rill__select_random = {"random", "k indices drawn alike on all ranks",
-                                                 true, select_random, rill__pick_random};
+static rill__pick ask_random(const rill_selector *s, uint64_t *room) {
+    *room = s->k;
+    return (rill__pick){.kind = RILL__PICK_RANDOM, .k = s->k, .seed = s->seed, .call = s->calls};
+}
+
+const rill__select_method rill__select_random = {
+    .name = "random",
+    .description = "k indices drawn alike on all ranks",
+    .needs_share = true,
+    .select = select_random,
+    .ask = ask_random,
+    .ahead = RILL__AHEAD_IN_TURN,
+};

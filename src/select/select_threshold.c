@@ -191,19 +191,25 @@ static rill_status pick_threshold(rill_selector *s, rill__source source, rill_st
 
 /* Those that pass, and the k largest of them where they are more: the k largest of all that pass.
  */
-rill__pick rill__threshold_ahead(const rill_selector *s, uint64_t *room) {
+static rill__pick ask_threshold(const rill_selector *s, uint64_t *room) {
     uint64_t key = rill__max_u64(1, rill__key_from(s->shape.type, s->level));
     *room = s->k;
     return (rill__pick){.kind = RILL__PICK_TOPK, .k = s->k, .key = is_steered(s) ? key : 0};
 }
 
-void rill__threshold_note(rill_selector *s, const rill__picked *found, uint64_t passed,
-                          uint64_t above) {
+static void note_threshold(rill_selector *s, const rill__picked *found, uint64_t passed,
+                           uint64_t above) {
     if (!is_steered(s)) steer_anew(s, found->count, found->least);
     else if (passed + above <= s->k) steer_few(s, passed + above);
     else steer_many(s, passed + above, found->least);
 }
 
 const rill__select_method rill__select_threshold = {
-    "threshold", "magnitudes from a threshold on, given or steered towards k", false,
-    select_threshold, pick_threshold};
+    .name = "threshold",
+    .description = "magnitudes from a threshold on, given or steered towards k",
+    .select = select_threshold,
+    .ask = ask_threshold,
+    .ahead = RILL__AHEAD_IN_TURN,
+    .pick = pick_threshold,
+    .note = note_threshold,
+};

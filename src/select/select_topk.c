@@ -119,5 +119,16 @@ static rill_status select_topk(rill_selector *s, rill__source source, rill_strea
     return rill__topk(s, source, s->k, out, NULL);
 }
 
-const rill__select_method rill__select_topk = {"topk", "the k largest magnitudes, exactly", true,
-                                               select_topk, rill__pick_topk};
+static rill__pick ask_topk(const rill_selector *s, uint64_t *room) {
+    *room = s->k;
+    return (rill__pick){.kind = RILL__PICK_TOPK, .k = s->k};
+}
+
+const rill__select_method rill__select_topk = {
+    .name = "topk",
+    .description = "the k largest magnitudes, exactly",
+    .needs_share = true,
+    .select = select_topk,
+    .ask = ask_topk,
+    .ahead = RILL__AHEAD,
+};

@@ -256,7 +256,8 @@ rill_status rill__text_rows(rill__text *, const rill__rows *, uint64_t first, ui
 
 /* A file without a name that an array grows in, and is mapped from then. */
 typedef struct rill__spool {
-    int fd; /* 0: there is none */
+    int fd;       /* 0: there is none */
+    char *folder; /* for messages */
     uint64_t bytes;
     void *map;
     uint8_t *buffer; /* not written yet */

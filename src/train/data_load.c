@@ -201,6 +201,13 @@ static rill_status check_arguments(const char *path, const rill_data_options *gi
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_load: options.size = %zu",
                                given->size);
     memcpy(options, given, given->size);
+    if (options->stream || options->folder || options->hash_bits || options->normalize)
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "rill_dataset_load: %s is an option of rill_dataset_load_files_on",
+                               options->stream      ? "stream"
+                               : options->folder    ? "folder"
+                               : options->hash_bits ? "hash_bits"
+                                                    : "normalize");
     if (options->base < -1 || options->base > 1)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_load: base = %d is not 0, 1 or -1",
                                options->base);

@@ -33,18 +33,19 @@ rill_status rill__spool_open(rill__spool *s, const char *folder) {
         return rill__data_fail(RILL_ERR_IO, "%s: no temporary file can be made there: %s", folder,
                                strerror(errno));
     s->fd = fd;
+    s->folder = strdup(folder);
     s->buffer = malloc(SPOOL_BUFFER);
-    return s->buffer ? RILL_OK : rill__data_memory("a temporary file");
+    return s->buffer && s->folder ? RILL_OK : rill__data_memory("a temporary file");
 }
 
-static rill_status put_bytes(int fd, const void *data, size_t bytes) {
+static rill_status put_bytes(int fd, const char *folder, const void *data, size_t bytes) {
     const char *at = data;
     while (bytes) {
         ssize_t done = write(fd, at, bytes);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0)
-            return rill__data_fail(RILL_ERR_IO, "a temporary file cannot be written: %s",
-                                   strerror(done ? errno : ENOSPC));
+            return rill__data_fail(RILL_ERR_IO, "%s: a temporary file cannot be written there: %s",
+                                   folder, strerror(done ? errno : ENOSPC));
         at += done;
         bytes -= (size_t)done;
     }
@@ -61,7 +62,7 @@ rill_status rill__spool_put(rill__spool *s, const void *data, uint64_t bytes) {
         at += n;
         bytes -= n;
         if (s->used < SPOOL_BUFFER) continue;
-        RILL_TRY_DATA(put_bytes(s->fd, s->buffer, s->used));
+        RILL_TRY_DATA(put_bytes(s->fd, s->folder, s->buffer, s->used));
         s->used = 0;
     }
     return RILL_OK;
@@ -70,12 +71,12 @@ rill_status rill__spool_put(rill__spool *s, const void *data, uint64_t bytes) {
 rill_status rill__spool_map(rill__spool *s) {
     static const char zeros[RILL_SLACK];
     RILL_TRY_DATA(rill__spool_put(s, zeros, sizeof zeros));
-    RILL_TRY_DATA(put_bytes(s->fd, s->buffer, s->used));
+    RILL_TRY_DATA(put_bytes(s->fd, s->folder, s->buffer, s->used));
     free(s->buffer);
     s->buffer = NULL;
     void *map = mmap(NULL, (size_t)s->bytes, PROT_READ, MAP_SHARED, s->fd, 0);
     if (map == MAP_FAILED)
-        return rill__data_fail(RILL_ERR_IO, "a temporary file cannot be mapped: %s",
+        return rill__data_fail(RILL_ERR_IO, "%s: a temporary file cannot be mapped: %s", s->folder,
                                strerror(errno));
     s->map = map;
     return RILL_OK;
@@ -85,6 +86,7 @@ void rill__spool_close(rill__spool *s) {
     if (s->map) munmap(s->map, (size_t)s->bytes);
     if (s->fd > 0) close(s->fd);
     free(s->buffer);
+    free(s->folder);
     *s = (rill__spool){0};
 }
 
@@ -117,14 +119,16 @@ const char *rill__spool_folder(const rill_data_options *o, const char *path, cha
 rill_status rill__copy_pipe(const char *path, const rill_data_options *o, rill__file *file) {
     char name[4096], *buffer = malloc(SPOOL_BUFFER);
     bool standard = !strcmp(path, "-");
+    const char *folder = rill__spool_folder(o, path, name, sizeof name);
     int from = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    int to = buffer && from >= 0 ? open_temporary(rill__spool_folder(o, path, name, sizeof name))
-                                 : -1;
+    int to = buffer && from >= 0 ? open_temporary(folder) : -1;
     rill_status status = RILL_OK;
     if (!buffer) status = rill__data_memory("a pipe");
     else if (from < 0 || to < 0)
-        status = rill__data_fail(RILL_ERR_IO, "%s: cannot be %s: %s", path,
-                                 from < 0 ? "opened" : "copied", strerror(errno));
+        status = rill__data_fail(RILL_ERR_IO, "%s: %s: %s", from < 0 ? path : folder,
+                                 from < 0 ? "cannot be opened"
+                                          : "no temporary file can be made there",
+                                 strerror(errno));
     *file = (rill__file){.path = standard ? "standard input" : path, .fd = to};
     while (status == RILL_OK) {
         ssize_t got = read(from, buffer, SPOOL_BUFFER);
@@ -132,7 +136,7 @@ rill_status rill__copy_pipe(const char *path, const rill_data_options *o, rill__
         if (got < 0)
             status = rill__data_fail(RILL_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
         if (got <= 0) break;
-        status = put_bytes(to, buffer, (size_t)got);
+        status = put_bytes(to, folder, buffer, (size_t)got);
         file->size += (uint64_t)got;
     }
     if (from > 0) close(from);

@@ -169,6 +169,15 @@ static rill_status read_text(joined *j, const rill__file *file, rill__format for
     return status;
 }
 
+/* Indices as a text would have them. */
+static rill_status write_indices(const rill__binary *b, rill__rows *rows) {
+    if (!b->header.base) return RILL_OK;
+    RILL_TRY_DATA(rill__rows_widen(rows)); /* the largest of 32 bits grows */
+    for (uint64_t e = 0; e < rows->entries; e++)
+        rill__rows_set_index(rows, e, rill__rows_index(rows, e) + b->header.base);
+    return RILL_OK;
+}
+
 static rill_status read_chunks(joined *j, const rill__binary *b, uint64_t first, uint64_t last) {
     uint64_t at = 0;
     for (uint64_t i = 0; i < b->header.chunks; at += b->chunk[i++].rows) {
@@ -179,20 +188,16 @@ static rill_status read_chunks(joined *j, const rill__binary *b, uint64_t first,
         rill_status status = rill__binary_rows(b, from, to - from, &rows);
         float *value = malloc((size_t)rows.entries * sizeof *value + RILL_SLACK);
         if (status == RILL_OK && !value) status = rill__data_memory("a chunk");
-        bool zero = false;
-        if (status == RILL_OK) { /* as a text would have it: own values, indices as written */
+        if (status == RILL_OK) { /* as a text would have it: own values, too */
             memcpy(value, rows.value, (size_t)rows.entries * sizeof *value);
             rows.value = value;
             rows.borrowed = false;
             value = NULL;
-            for (uint64_t e = 0; e < rows.entries; e++) {
-                uint64_t index = rill__rows_index(&rows, e) + b->header.base;
-                zero |= !index;
-                rill__rows_set_index(&rows, e, index);
-            }
+            status = write_indices(b, &rows);
             for (uint64_t k = 0; rows.qid && k < rows.rows; k++)
                 j->qids += rows.qid[k] != RILL_NO_QID;
-            status = append(j, &rows, zero);
+            /* The file says where indices start, whether the first one occurs or not. */
+            if (status == RILL_OK) status = append(j, &rows, !b->header.base);
         }
         free(value);
         rill__rows_free(&rows);
@@ -208,6 +213,9 @@ static rill_status read_binary(joined *j, const rill__file *file, uint64_t begin
         return rill__data_fail(RILL_ERR_IO, "%s: cannot be mapped: %s", file->path,
                                strerror(errno));
     rill_status status = rill__binary_open(&b, file->path, map, file->size);
+    if (status == RILL_OK && j->options->base >= 0 && j->options->base != (int)b.header.base)
+        status = rill__data_fail(RILL_ERR_IO, "%s: its indices start at %u, not at %d", file->path,
+                                 b.header.base, j->options->base);
     if (status == RILL_OK) {
         unsigned __int128 rows = b.header.rows;
         status = read_chunks(j, &b, (uint64_t)(rows * begin / file->size),
@@ -361,11 +369,12 @@ static rill_status check_files(const rill_data_options *given, rill_data_options
                                given->size);
     if (given) memcpy(o, given, given->size);
     if (o->base < -1 || o->base > 1 || o->hash_bits < 0 || o->hash_bits > 32 ||
-        o->read_bytes > UINT64_C(1) << 30)
+        o->read_bytes > UINT64_C(1) << 30 || o->dim > RILL__INDEX_LIMIT)
         return rill__data_fail(RILL_ERR_ARGUMENT,
-                               "rill_dataset_load_files: base = %d, hash_bits = %d or read_bytes = "
-                               "%llu is out of range",
-                               o->base, o->hash_bits, (unsigned long long)o->read_bytes);
+                               "rill_dataset_load_files: base = %d, hash_bits = %d, read_bytes = "
+                               "%llu or dim = %llu is out of range",
+                               o->base, o->hash_bits, (unsigned long long)o->read_bytes,
+                               (unsigned long long)o->dim);
     return RILL_OK;
 }
 

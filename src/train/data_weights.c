@@ -29,22 +29,28 @@ rill_status rill__dataset_weigh(rill_dataset *set, const float *given) {
     return RILL_OK;
 }
 
+/* As floats, in room of their own. */
+static rill_status copy_weights(const rill_dataset *set, const double *given, float **weight) {
+    for (uint64_t i = 0; i < set->rows.rows; i++)
+        if (!(given[i] >= 0) || !isfinite((float)given[i]))
+            return bad_weight(set->first_row + i, given[i]);
+    RILL_TRY_DATA(room(set, weight));
+    for (uint64_t i = 0; i < set->rows.rows; i++)
+        (*weight)[i] = (float)given[i];
+    return RILL_OK;
+}
+
 rill_status rill_dataset_set_weights(rill_dataset *set, const double *given) {
     float *weight = NULL;
     if (!set) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_dataset_set_weights: set is NULL");
-    for (uint64_t i = 0; given && i < set->rows.rows; i++)
-        if (!(given[i] >= 0) || !isfinite((float)given[i]))
-            return bad_weight(set->first_row + i, given[i]);
-    if (given) RILL_TRY_DATA(room(set, &weight));
-    for (uint64_t i = 0; given && i < set->rows.rows; i++)
-        weight[i] = (float)given[i];
+    if (given) RILL_TRY_DATA(copy_weights(set, given, &weight));
     free(set->weight);
     set->weight = weight;
     return RILL_OK;
 }
 
 /* Each rank reads the file by itself, and keeps what is its own. */
-static rill_status load_alone(rill_dataset *set, const char *path) {
+static rill_status load_alone(const rill_dataset *set, const char *path, float **weight) {
     rill_config config = RILL_CONFIG_INIT;
     rill_comm *alone = NULL;
     rill_dataset *file = NULL;
@@ -65,7 +71,7 @@ static rill_status load_alone(rill_dataset *set, const char *path) {
         status = rill__data_fail(RILL_ERR_IO,
                                  "%s: is not a file of weights, one number a line: it has features",
                                  path);
-    else status = rill_dataset_set_weights(set, lines->label + set->first_row);
+    else status = copy_weights(set, lines->label + set->first_row, weight);
     if (status == RILL_ERR_ARGUMENT) {
         char detail[512];
         snprintf(detail, sizeof detail, "%s", rill_last_error());
@@ -75,6 +81,15 @@ static rill_status load_alone(rill_dataset *set, const char *path) {
     return status;
 }
 
+/* All ranks have them, or none. */
 rill_status rill_dataset_load_weights_on(rill_comm *comm, rill_dataset *set, const char *path) {
-    return rill__data_agree(comm, load_alone(set, path));
+    float *weight = NULL;
+    rill_status status = rill__data_agree(comm, load_alone(set, path, &weight));
+    if (status != RILL_OK) {
+        free(weight);
+        return status;
+    }
+    free(set->weight);
+    set->weight = weight;
+    return RILL_OK;
 }

@@ -20,6 +20,12 @@ static double logistic_curvature(double z, double y) {
     double e = exp(-fabs(y * z));
     return e / ((1 + e) * (1 + e));
 }
+static double logistic_all(double z, double y, double *slope, double *curvature) {
+    double m = y * z, e = exp(-fabs(m));
+    *slope = -y * (m >= 0 ? e / (1 + e) : 1 / (1 + e));
+    *curvature = e / ((1 + e) * (1 + e));
+    return m >= 0 ? log1p(e) : -m + log1p(e);
+}
 
 static double hinge_value(double z, double y) { return fmax(0, 1 - y * z); }
 static double hinge_slope(double z, double y) { return y * z < 1 ? -y : 0; }
@@ -54,15 +60,16 @@ static double huber_curvature(double z, double y) { return 2 / fmax(1, fabs(z - 
 
 static const rill__loss losses[] = {
     {"logistic", "log(1 + exp(-y z)): logistic regression, with probabilities", logistic_value,
-     logistic_slope, logistic_curvature, 0.25, false, "L2R_LR", "L1R_LR"},
+     logistic_slope, logistic_curvature, 0.25, false, "L2R_LR", "L1R_LR", logistic_all},
     {"hinge", "max(0, 1 - y z): support vector machine", hinge_value, hinge_slope, hinge_curvature,
-     0, false, "L2R_L1LOSS_SVC_DUAL", "L2R_L1LOSS_SVC_DUAL"},
+     0, false, "L2R_L1LOSS_SVC_DUAL", "L2R_L1LOSS_SVC_DUAL", NULL},
     {"squared_hinge", "max(0, 1 - y z)^2: L2-loss support vector machine", squared_hinge_value,
-     squared_hinge_slope, squared_hinge_curvature, 2, false, "L2R_L2LOSS_SVC", "L1R_L2LOSS_SVC"},
+     squared_hinge_slope, squared_hinge_curvature, 2, false, "L2R_L2LOSS_SVC", "L1R_L2LOSS_SVC",
+     NULL},
     {"squared", "(z - y)^2: least squares", squared_value, squared_slope, squared_curvature, 2,
-     true, "L2R_L2LOSS_SVC", "L2R_L2LOSS_SVC"},
+     true, "L2R_L2LOSS_SVC", "L2R_L2LOSS_SVC", NULL},
     {"huber", "(z - y)^2 up to a distance d, then 2 d |z - y| - d^2: regression with outliers",
-     huber_value, huber_slope, huber_curvature, 2, true, "L2R_L2LOSS_SVC", "L2R_L2LOSS_SVC"},
+     huber_value, huber_slope, huber_curvature, 2, true, "L2R_L2LOSS_SVC", "L2R_L2LOSS_SVC", NULL},
 };
 enum { LOSSES = sizeof losses / sizeof *losses };
 

@@ -10,6 +10,7 @@ struct rill_model {
     char solver_type[32];
     bool regression, probability;
     double *sigmoid; /* A and B of each column; NULL: probabilities are those of the loss */
+    int sigmoids;    /* of them read */
     bool softmax;    /* probabilities are those of all columns together */
     uint64_t features;
     int columns, labels;

@@ -74,11 +74,11 @@ void rill__model_print_sigmoid(const rill_model *m, int c, char *text, size_t si
                 m->sigmoid[2 * c + 1]);
 }
 
-/* "column A B"; the last column makes them count. */
+/* "column A B", in the order of the columns. */
 static bool read_sigmoid(rill_model *m, const char *text) {
     char *end;
     double column = rill__read_double(text, &end), number[2];
-    if (!(column >= 0 && column < m->columns) || column != floor(column)) return false;
+    if (!(column < m->columns) || column != m->sigmoids) return false;
     for (int i = 0; i < 2; i++) {
         if (*end != ' ') return false;
         text = end + 1;
@@ -88,8 +88,7 @@ static bool read_sigmoid(rill_model *m, const char *text) {
     if (*end) return false;
     if (!m->sigmoid) m->sigmoid = calloc(2 * (size_t)m->columns, sizeof *m->sigmoid);
     if (!m->sigmoid) return false;
-    memcpy(m->sigmoid + 2 * (size_t)column, number, sizeof number);
-    m->probability = !m->regression;
+    memcpy(m->sigmoid + 2 * (size_t)m->sigmoids++, number, sizeof number);
     return true;
 }
 

@@ -243,6 +243,10 @@ static rill_status read_weights(model_reader *r, rill_model *m) {
             return bad(r, "not a setting of a model", r->line);
         described |= !strcmp(r->line, "# rill");
     }
+    if (m->sigmoid && m->sigmoids < m->columns)
+        return rill__data_fail(RILL_ERR_IO, "%s: ends after the sigmoids of %d of %d columns",
+                               r->path, m->sigmoids, m->columns);
+    if (m->sigmoid) m->probability = !m->regression;
     return RILL_OK;
 }
 

@@ -66,6 +66,37 @@ const float *rill__objective_fold(const rill__objective *o, const float *w, floa
     return room;
 }
 
+/* z of a block of columns, whose sums stay in registers. */
+#define BLOCK(width)                                                                               \
+    static void decide_##width(const rill_data_view *d, uint64_t first, uint64_t last,             \
+                               const float *w, uint64_t columns, double *z) {                      \
+        double sum[width] = {0};                                                                   \
+        for (uint64_t e = first; e < last; e++) {                                                  \
+            const float *at = w + d->index32[e] * columns;                                         \
+            double x = d->value[e];                                                                \
+            for (int c = 0; c < (width); c++)                                                      \
+                sum[c] += at[c] * x;                                                               \
+        }                                                                                          \
+        memcpy(z, sum, sizeof sum);                                                                \
+    }
+BLOCK(8)
+BLOCK(4)
+BLOCK(2)
+BLOCK(1)
+
+static void decide_columns(const rill_data_view *d, uint64_t first, uint64_t last, const float *w,
+                           int columns, double *z) {
+    int c = 0;
+    for (; c + 8 <= columns; c += 8)
+        decide_8(d, first, last, w + c, (uint64_t)columns, z + c);
+    for (; c + 4 <= columns; c += 4)
+        decide_4(d, first, last, w + c, (uint64_t)columns, z + c);
+    for (; c + 2 <= columns; c += 2)
+        decide_2(d, first, last, w + c, (uint64_t)columns, z + c);
+    for (; c < columns; c++)
+        decide_1(d, first, last, w + c, (uint64_t)columns, z + c);
+}
+
 void rill__row_decide(const rill__objective *o, const rill_data_view *data, uint64_t row,
                       const float *w, double *z) {
     const uint32_t *index = data->index32;
@@ -88,10 +119,7 @@ void rill__row_decide(const rill__objective *o, const rill_data_view *data, uint
         if (o->bias >= 0) z[0] += bias[0] * o->bias;
         return;
     }
-    memset(z, 0, (size_t)columns * sizeof *z);
-    for (uint64_t e = first; e < last; e++)
-        for (int c = 0; c < columns; c++)
-            z[c] += (double)w[(uint64_t)index[e] * (uint64_t)columns + (uint64_t)c] * value[e];
+    decide_columns(data, first, last, w, columns, z);
     for (int c = 0; o->bias >= 0 && c < columns; c++)
         z[c] += bias[c] * o->bias;
 }
@@ -105,12 +133,15 @@ static double cross_entropy(const rill__objective *o, float target, const double
         least = fmin(least, z[c]);
     }
     double right = target >= 0 ? z[(int)target] : least;
-    for (int c = 0; c < o->columns; c++)
-        sum += exp(z[c] - most);
-    for (int c = 0; (slope || probability) && c < o->columns; c++) {
-        double p = exp(z[c] - most) / sum;
+    for (int c = 0; c < o->columns; c++) {
+        double e = exp(z[c] - most);
+        if (slope) slope[c] = e;
+        sum += e;
+    }
+    for (int c = 0; slope && c < o->columns; c++) {
+        double p = slope[c] / sum;
         if (probability) probability[c] = (float)p;
-        if (slope) slope[c] = p - (target == (float)c);
+        slope[c] = p - (target == (float)c);
     }
     return log(sum) + most - right;
 }
@@ -121,6 +152,12 @@ double rill__row_loss(const rill__objective *o, float target, const double *z, d
     double loss = 0;
     for (int c = 0; c < o->columns; c++) {
         double at = z[c], y = rill__row_y(o, target, c);
+        if (slope && curvature && o->loss->all) { /* unit is 1: see loss_table.c */
+            double bend;
+            loss += o->loss->all(at, y, &slope[c], &bend);
+            curvature[c] = (float)bend;
+            continue;
+        }
         loss += rill__loss_value(o, at, y);
         if (slope) slope[c] = rill__loss_slope(o, at, y);
         if (curvature) curvature[c] = (float)rill__loss_curvature(o, at, y);

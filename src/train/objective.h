@@ -33,6 +33,8 @@ typedef struct rill__loss {
     double most_curvature;      /* 0: the slope jumps, so solvers of second order cannot serve */
     bool regression;            /* y may be any number */
     const char *type, *type_l1; /* LIBLINEAR's solver_type, for the model file */
+    /* Value, slope and curvature at once, with the same bits, of a loss whose unit is 1; or NULL */
+    double (*all)(double z, double y, double *slope, double *curvature);
 } rill__loss;
 const rill__loss *rill__loss_find(const char *name);
 
@@ -99,7 +101,8 @@ static inline uint64_t rill__row_at(const rill__part_rows *rows, uint64_t i) {
 void rill__row_decide(const rill__objective *, const rill_data_view *, uint64_t row, const float *w,
                       double *z);
 /* The row's loss at z, without its weight. slope (which may be z) and curvature get its derivatives
- * by column, under softmax the probabilities instead of curvatures; either may be NULL. */
+ * by column, under softmax the probabilities instead of curvatures; both may be NULL, or curvature.
+ */
 double rill__row_loss(const rill__objective *, float target, const double *z, double *slope,
                       float *curvature);
 /* Weights times factors: w itself where there are none, else in room, of n. */

@@ -37,14 +37,14 @@ struct rill__smooth {
 };
 
 double rill__dot(const float *a, const float *b, uint64_t n) {
-    double even = 0, odd = 0;
+    double sum[4] = {0}; /* so that one addition need not wait for the other */
     uint64_t i = 0;
-    for (; i + 1 < n; i += 2) {
-        even += (double)a[i] * b[i];
-        odd += (double)a[i + 1] * b[i + 1];
-    }
-    if (i < n) even += (double)a[i] * b[i];
-    return even + odd;
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++)
+            sum[k] += (double)a[i + (uint64_t)k] * b[i + (uint64_t)k];
+    for (; i < n; i++)
+        sum[0] += (double)a[i] * b[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const rill_options *how,
@@ -125,29 +125,54 @@ static void add_bias(const smooth_work *work) {
     }
 }
 
+/* An entry after the other, each for all columns, which lie side by side. */
+static void add_columns(const smooth_work *work, uint64_t i, int thread) {
+    const rill__smooth *s = work->smooth;
+    const rill__objective *o = s->objective;
+    const rill_data_view *d = &o->rows.data;
+    uint64_t columns = (uint64_t)o->columns, first, last;
+    const double *by = s->along + i * columns;
+    double *bend = s->of_bias + (uint64_t)(2 + thread) * columns;
+    rill__row_share(o, rill__row_at(&o->rows, i), thread, &first, &last);
+    for (uint64_t e = first; e < last; e++) {
+        float *into = work->into + d->index32[e] * columns;
+        double x = d->value[e];
+        for (uint64_t c = 0; c < columns; c++)
+            into[c] += (float)(by[c] * x);
+    }
+    if (!work->diagonal) return;
+    for (uint64_t c = 0; c < columns; c++)
+        bend[c] = diagonal_of(s, i, i * columns + c);
+    for (uint64_t e = first; e < last; e++) {
+        float *into = work->diagonal + d->index32[e] * columns;
+        double square = (double)d->value[e] * d->value[e];
+        for (uint64_t c = 0; c < columns; c++)
+            into[c] += (float)(bend[c] * square);
+    }
+}
+
+static void add_row(const smooth_work *work, uint64_t i, int thread) {
+    const rill__smooth *s = work->smooth;
+    const rill_data_view *d = &s->objective->rows.data;
+    uint64_t first, last;
+    double by = s->along[i], bend = work->diagonal ? diagonal_of(s, i, i) : 0;
+    rill__row_share(s->objective, rill__row_at(&s->objective->rows, i), thread, &first, &last);
+    if (by != 0)
+        for (uint64_t e = first; e < last; e++)
+            work->into[d->index32[e]] += (float)(by * d->value[e]);
+    if (bend != 0)
+        for (uint64_t e = first; e < last; e++)
+            work->diagonal[d->index32[e]] += (float)(bend * ((double)d->value[e] * d->value[e]));
+}
+
 /* into += along * x over all rows, of a thread's features; diagonal += curvature * x^2. */
 static void add_rows(void *context, int thread, int threads) {
     (void)threads;
     const smooth_work *work = context;
-    const rill__smooth *s = work->smooth;
-    const rill__objective *o = s->objective;
-    const rill_data_view *d = &o->rows.data;
-    uint64_t columns = (uint64_t)o->columns;
-    for (uint64_t i = 0; i < o->rows.n; i++) {
-        uint64_t first, last;
-        rill__row_share(o, rill__row_at(&o->rows, i), thread, &first, &last);
-        for (uint64_t c = 0; c < columns; c++) {
-            double by = s->along[i * columns + c];
-            if (by != 0)
-                for (uint64_t e = first; e < last; e++)
-                    work->into[d->index32[e] * columns + c] += (float)(by * d->value[e]);
-            double bend = work->diagonal ? diagonal_of(s, i, i * columns + c) : 0;
-            if (bend != 0)
-                for (uint64_t e = first; e < last; e++)
-                    work->diagonal[d->index32[e] * columns + c] +=
-                        (float)(bend * ((double)d->value[e] * d->value[e]));
-        }
-    }
+    const rill__objective *o = work->smooth->objective;
+    for (uint64_t i = 0; i < o->rows.n; i++)
+        if (o->columns == 1) add_row(work, i, thread);
+        else add_columns(work, i, thread);
     if (rill__has_bias(o, thread)) add_bias(work);
 }
 

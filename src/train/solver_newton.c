@@ -90,24 +90,24 @@ static void make_diagonal(const rill__objective *o, float *diagonal) {
         if (!(diagonal[last + c] > 0)) diagonal[last + c] = 1;
 }
 
-/* z = preconditioner * r; returns r.z. */
+/* z = preconditioner * r; returns r.z. Of wide data most shifts are 0. */
 static double precondition(const rill__objective *o, const float *diagonal, const float *r,
                            float *z) {
     uint64_t columns = (uint64_t)o->columns, last = (o->features - 1) * columns;
-    double product = 0;
     for (uint64_t j = 0; j < o->n; j++)
-        z[j] = (o->shift && j < last ? r[j] - o->shift[j / columns] * r[last + j % columns]
-                                     : r[j]) /
-               diagonal[j];
+        z[j] = r[j] / diagonal[j];
+    for (uint64_t k = 0; o->shift && k + 1 < o->features; k++)
+        for (uint64_t c = 0; o->shift[k] != 0 && c < columns; c++) {
+            uint64_t j = k * columns + c;
+            z[j] = (r[j] - o->shift[k] * r[last + c]) / diagonal[j];
+        }
     for (uint64_t c = 0; o->shift && c < columns; c++) {
         double moved = 0;
         for (uint64_t k = 0; k + 1 < o->features; k++)
-            moved += (double)o->shift[k] * z[k * columns + c];
+            if (o->shift[k] != 0) moved += (double)o->shift[k] * z[k * columns + c];
         z[last + c] -= (float)moved;
     }
-    for (uint64_t j = 0; j < o->n; j++)
-        product += (double)r[j] * z[j];
-    return product;
+    return rill__dot(r, z, o->n);
 }
 
 /* H d = -gradient by Cholesky's factors, upper ones. false: H is not positive. */
@@ -162,17 +162,14 @@ static rill_status solve(rill__job *job) {
         RILL_TRY_DATA(rill__smooth_product(s->function, p, s->product));
         double bend = rill__dot(p, s->product, n);
         if (!(bend > 0)) break;
-        double alpha = rz / bend, fall;
+        double alpha = rz / bend;
         for (uint64_t j = 0; j < n; j++) {
             d[j] += (float)(alpha * p[j]);
             r[j] -= (float)(alpha * s->product[j]);
         }
-        /* Value of the quadratic model: -(d.r + d.(-gradient)) / 2 */
-        double value = -0.5 * (rill__dot(d, r, n) - rill__dot(d, s->gradient, n));
-        fall = model - value;
-        if (!(value < 0) || !(fall > 0)) break;
-        model = value;
-        if (k * fall <= s->enough * -value) break;
+        double fall = 0.5 * alpha * rz; /* of the quadratic model's value */
+        model += fall;
+        if (!(fall > 0) || k * fall <= s->enough * model) break;
         double next = precondition(o, s->diagonal, r, s->product), beta = next / rz;
         rz = next;
         for (uint64_t j = 0; j < n; j++)

@@ -82,11 +82,12 @@ static rill_status find_active(rill__job *job, scd_state *s, float *square) {
 static void fill_columns(const rill__job *job, scd_state *s, const uint32_t *place) {
     const rill__objective *o = job->objective;
     const rill_data_view *d = &o->rows.data;
+    uint32_t of_bias = o->bias > 0 ? place[o->features - 1] : UINT32_MAX;
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
             if (place[d->index32[e]] != UINT32_MAX) s->start[place[d->index32[e]] + 1]++;
-        if (o->bias > 0) s->start[place[o->features - 1] + 1]++;
+        if (of_bias != UINT32_MAX) s->start[of_bias + 1]++;
     }
     for (uint64_t k = 0; k < s->active; k++)
         s->start[k + 1] += s->start[k];
@@ -99,8 +100,8 @@ static void fill_columns(const rill__job *job, scd_state *s, const uint32_t *pla
             s->row[at] = (uint32_t)i;
             s->value[at] = d->value[e] * rill__factor(o, d->index32[e]);
         }
-        if (o->bias > 0) {
-            uint64_t at = s->start[place[o->features - 1]]++;
+        if (of_bias != UINT32_MAX) {
+            uint64_t at = s->start[of_bias]++;
             s->row[at] = (uint32_t)i;
             s->value[at] = (float)o->bias;
         }

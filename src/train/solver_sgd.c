@@ -408,28 +408,20 @@ static rill_status sgd_load(rill__job *job, const char *path) {
     return s->reducer ? rill_reducer_load(s->reducer, path) : RILL_OK;
 }
 
-/* The same steps, of weights that follow from the sum of all gradients: train_weights.c. */
-const rill__solver rill__solver_ftrl = {
-    .name = "ftrl",
-    .description = "follow the regularised leader: with l1 a sparse model from the first pass on",
-    .stochastic = true,
-    .follows = true,
-    .open = sgd_open,
-    .epoch = sgd_epoch,
-    .close = sgd_close,
-    .bytes = sgd_bytes,
-    .save = sgd_save,
-    .load = sgd_load,
-};
+#define STEPS                                                                                      \
+    .stochastic = true, .open = sgd_open, .epoch = sgd_epoch, .close = sgd_close,                  \
+    .bytes = sgd_bytes, .save = sgd_save, .load = sgd_load
 
 const rill__solver rill__solver_sgd = {
     .name = "sgd",
     .description = "mini-batch stochastic gradient descent: plain, momentum, adagrad",
-    .stochastic = true,
-    .open = sgd_open,
-    .epoch = sgd_epoch,
-    .close = sgd_close,
-    .bytes = sgd_bytes,
-    .save = sgd_save,
-    .load = sgd_load,
+    STEPS,
+};
+
+/* The same steps, of weights that follow from the sum of all gradients: train_weights.c. */
+const rill__solver rill__solver_ftrl = {
+    .name = "ftrl",
+    .description = "follow the regularised leader: with l1 a sparse model from the first pass on",
+    .follows = true,
+    STEPS,
 };

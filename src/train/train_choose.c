@@ -2,13 +2,15 @@
  * features are penalised; and whether the rate of 1/t falls.
  *
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
- * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or
- * hardly moves. If ten is no better than one, the same downwards. Newton's method, which starts a
- * try from the weights of the one before, also tries C times and divided by the root of ten in the
- * end. Where the scale is open this is done for each, "std" first if most features are in most
- * rows, else "none" first; another is taken if its loss is clearly lower. Of larger samples one
- * that is much worse at the C of the one before is given up after a try. Splits and sample do not
- * depend on the options' seed: it is no reason for another model.
+ * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
+ * where features have hardly been used yet, does not move. If ten is no better than one, the same
+ * downwards. Newton's method, which on few entries starts a try from the weights of the one before,
+ * also tries C times and divided by the root of ten in the end; of larger samples only to the side
+ * where a parabola through three tries is lower. Where the scale is open this is done for each,
+ * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
+ * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
+ * after a try. Wide data whose columns are of one unit stay as they are (train_alike.c). Splits and
+ * sample do not depend on the options' seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
@@ -23,6 +25,8 @@
  * the same rows. C need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
  * the same with any number of ranks, and no try waits for the network.
+ * On many entries newton's tries start from nothing and end where the training will: it stops short
+ * of the optimum there, as that regularises, too, and a try must be what it stands for.
  * Restriction: exact sums, whatever the training itself will send.
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
@@ -33,16 +37,17 @@
 #include <stdlib.h>
 
 enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 21, LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_STEPS = 20, FEWER_STEPS = 6 }; /* fewer: of larger samples */
+enum { NEWTON_STEPS = 20 };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
+static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { ARRAYS = 6 };      /* of a sample: places, indices, values, labels, weights, queries */
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
-enum { SCALES = sizeof scales / sizeof *scales };
+enum { NONE, MAX, SCALES = sizeof scales / sizeof *scales };
 
 typedef struct search {
     rill_comm *comm, *alone; /* alone: of one rank, for tries */
@@ -54,9 +59,11 @@ typedef struct search {
     bool newton;              /* tries are its steps, else sgd's or scd's epochs */
     bool few;                 /* the sample is small: everything can be tried */
     bool dense;               /* most features are in most rows */
+    bool alike, same;         /* see rill__columns_alike */
     float *kept[MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
     rill_C_choice *choice;
     double best; /* loss */
+    double bare; /* loss of the intercept alone; 0: not known yet */
     rill_data_progress *tell;
     void *context;
     uint64_t trainings; /* of this rank */
@@ -213,7 +220,7 @@ static void start_warm(const search *s, int split, rill_trainer *t) {
 }
 static void keep_warm(search *s, int split, const rill_trainer *t) {
     size_t bytes = (size_t)t->objective.n * sizeof(float);
-    if (!s->newton || t->objective.n * (uint64_t)s->splits > MOST_KEPT) return;
+    if (!s->newton || !s->few || t->objective.n * (uint64_t)s->splits > MOST_KEPT) return;
     if (!s->kept[split]) s->kept[split] = malloc(bytes);
     if (s->kept[split]) memcpy(s->kept[split], t->weights.w, bytes);
 }
@@ -225,18 +232,20 @@ static void cool_down(search *s) {
 }
 
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
- * there was a training. */
-static rill_status try_split(search *s, int split, bool *able, double *loss) {
+ * there was a training. *bare: what it starts from, where that is not known yet. */
+static rill_status try_split(search *s, int split, bool *able, double *loss, double *bare) {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
     rill_train_report report = RILL_TRAIN_REPORT_INIT;
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
     rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
-    uint64_t epochs = !s->newton ? EPOCHS : s->few ? NEWTON_STEPS : FEWER_STEPS;
+    uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
         trainer->has_valid = false; /* not before the end */
+        if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
+        *bare = report.valid_loss;
     }
     for (uint64_t e = 0; status == RILL_OK && e < epochs && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
@@ -255,7 +264,7 @@ static rill_status try_split(search *s, int split, bool *able, double *loss) {
  * count then. */
 static rill_status try_one(search *s, double C, double decay, double *loss) {
     rill_C_choice *choice = s->choice;
-    double sums[3] = {0, 0, 0}; /* losses, splits that could, rows */
+    double sums[3] = {0, 0, 0}, rows; /* losses, splits that could, losses at the start */
     rill_status first = RILL_OK, bad = RILL_OK;
     *loss = INFINITY;
     s->options.C = C;
@@ -267,24 +276,26 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
             break;
         }
         bool able = false;
-        double one;
-        rill_status status = try_split(s, split, &able, &one);
+        double one, bare = 0;
+        rill_status status = try_split(s, split, &able, &one, &bare);
         bool ours = able || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
         if (ours && status != RILL_OK) bad = status;
         if (split == s->rank) first = status;
         if (!able) continue;
         sums[0] += one;
         sums[1]++;
+        sums[2] += bare;
     }
     bad = rill__data_agree(s->comm, bad);
     s->stopped = bad == RILL_ERR_STATE; /* of a try's own it is no failure */
     RILL_TRY_DATA(bad);
-    sums[2] = (double)choice->rows;
-    RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 2));
-    RILL_TRY_DATA(rill__most_f64(s->comm, &sums[2], 1));
+    rows = (double)choice->rows;
+    RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 3));
+    RILL_TRY_DATA(rill__most_f64(s->comm, &rows, 1));
     if (!(sums[1] > 0)) return rill__data_agree(s->comm, first);
-    choice->rows = (uint64_t)sums[2];
+    choice->rows = (uint64_t)rows;
     *loss = sums[0] / sums[1];
+    if (s->bare == 0) s->bare = sums[2] / sums[1];
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
     choice->loss[choice->tries++] = *loss;
@@ -302,8 +313,9 @@ static rill_status walk(search *s, double by) {
     for (double C = s->choice->C * by; C > 0.5 * least_C && C < 2 * most_C; C *= by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
+        bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
         bool goes_on = loss < (1 - gain) * s->best ||
-                       (s->newton && loss < (1 + flat) * before && loss > (1 - flat) * before);
+                       (idle && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
         if (!goes_on) break;
         before = loss;
@@ -311,13 +323,24 @@ static rill_status walk(search *s, double by) {
     return RILL_OK;
 }
 
+/* The loss at a C that was tried; 0: it was not. */
+static double loss_at(const rill_C_choice *choice, double C) {
+    for (int i = 0; i < choice->tries; i++)
+        if (fabs(choice->tried[i] / C - 1) < 1e-6) return choice->loss[i];
+    return 0;
+}
+
 /* C by the root of ten to either side. */
 static rill_status refine(search *s) {
     double middle = s->choice->C, loss;
     const double step = sqrt(factor);
-    RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
-    take_if_better(s, middle * step, loss, 0);
-    if (s->choice->C != middle) return RILL_OK;
+    double above = loss_at(s->choice, middle * factor), below = loss_at(s->choice, middle / factor);
+    bool one_side = !s->few && above > 0 && below > 0;
+    if (!one_side || above < below) {
+        RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
+        take_if_better(s, middle * step, loss, 0);
+        if (one_side || s->choice->C != middle) return RILL_OK;
+    }
     RILL_TRY_DATA(try_one(s, middle / step, s->choice->decay, &loss));
     take_if_better(s, middle / step, loss, 0);
     return RILL_OK;
@@ -354,6 +377,11 @@ static rill_status choose_scale(search *s) {
     double lowest = INFINITY;
     for (int k = 0; k < SCALES; k++) {
         int i = s->dense ? SCALES - 1 - k : k;
+        if (i != NONE && s->alike) continue;
+        if (i == MAX && s->same && empty.scale_loss[NONE] > 0) {
+            empty.scale_loss[i] = empty.scale_loss[NONE];
+            continue;
+        }
         *s->choice = empty;
         if (!s->few) s->choice->C = best.C;
         s->options.scale = scales[i];
@@ -386,7 +414,9 @@ static rill_status choose(search *s) {
     s->splits = splits < 1 ? 1 : splits > most ? (int)most : (int)splits;
     s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
-    rill_status status = choose_scale(s);
+    rill_status status = rill__columns_alike(&view, &s->alike, &s->same);
+    RILL_TRY_DATA(rill__data_agree(s->comm, status));
+    status = choose_scale(s);
     /* What is wrong with the options or the labels is told by the training itself. */
     bool ours = s->stopped || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
     if (!s->choice->tries && !ours) return RILL_OK;

@@ -54,6 +54,9 @@ static void split_fold(rill_trainer *t) {
 static rill_status split(rill_trainer *t) {
     size_t rows = (size_t)t->objective.rows.data.rows + 1;
     int folds = t->options.folds;
+    if (t->has_valid && folds)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "folds = %d: rows for validation are given, too",
+                               folds);
     if (t->has_valid || (t->options.valid_fraction == 0 && !folds)) return RILL_OK;
     t->train_list = malloc(rows * sizeof *t->train_list);
     t->valid_list = malloc(rows * sizeof *t->valid_list);

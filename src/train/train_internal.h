@@ -69,6 +69,9 @@ rill_status rill__train_unit(rill_trainer *);
 rill_status rill__train_start(rill_trainer *);
 /* The features' factors. All ranks. */
 rill_status rill__train_scale(rill_trainer *);
+/* alike: wide data whose columns are of one unit; same: all values are 1, so that dividing by the
+ * largest changes nothing. */
+rill_status rill__columns_alike(const rill_data_view *, bool *alike, bool *same);
 rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_weigh_alone(rill_trainer *,
                                     const char *text); /* its part that asks no other rank */

@@ -155,6 +155,8 @@ static rill_status keep_names(rill_trainer *t) {
 /* Newton's passes are worth it up to so many entries and columns of a rank; above, it starts from
  * where a few adaptive passes come. */
 static const double newton_entries = 3e7;
+/* Up to so many of all ranks the optimum is found to the last digits of floats: that is cheap. */
+static const double exact_entries = 5e5;
 
 rill_status rill__train_solver(rill_trainer *t) {
     rill_train_options *o = &t->options;
@@ -164,10 +166,10 @@ rill_status rill__train_solver(rill_trainer *t) {
     bool smooth = t->objective.loss->most_curvature > 0 && o->l1 == 0;
     bool stochastic = o->reducer || o->staleness || o->local_steps || o->value_bits > 0;
     if (open) {
-        double work = entries * t->objective.columns / t->team.ranks;
+        double whole = entries * t->objective.columns, work = whole / t->team.ranks;
         o->solver = !smooth || stochastic ? "sgd" : work <= newton_entries ? "newton" : "hybrid";
         t->solver = rill__solver_find(o->solver);
-        if (o->tolerance == 0) o->tolerance = 1e-6;
+        if (o->tolerance == 0) o->tolerance = whole <= exact_entries ? 1e-6 : 1e-3;
     }
     RILL_TRY_DATA(check_together(t));
     bool named = o->multiclass != NULL;

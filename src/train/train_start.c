@@ -53,6 +53,12 @@ rill_status rill__train_start(rill_trainer *t) {
     }
     status = rill__data_agree(t->team.talk, status);
     if (status == RILL_OK) status = rill__team_sum(&t->team, RILL_OK, sums, n);
+    double total = 0;
+    for (int c = 0; status == RILL_OK && c < (o->regression ? 1 : n); c++)
+        total += sums[c];
+    if (status == RILL_OK && !(total > 0))
+        status = rill__data_fail(RILL_ERR_ARGUMENT,
+                                 "the weights of all rows are 0: there is nothing to learn");
     if (status == RILL_OK && t->options.intercept) start_intercept(t, sums);
     free(sums);
     t->job.start = t->start;

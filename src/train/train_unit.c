@@ -47,11 +47,11 @@ static rill_status median(const rill_trainer *t, const float *centre, float *out
 
 rill_status rill__train_unit(rill_trainer *t) {
     float centre, spread;
-    t->objective.unit = 1;
-    if (strcmp(t->options.loss, "huber") || !t->objective.regression) return RILL_OK;
+    bool huber = !strcmp(t->options.loss, "huber");
+    t->objective.unit = huber && t->options.huber_delta > 0 ? t->options.huber_delta : 1;
+    if (!huber || !t->objective.regression) return RILL_OK;
     RILL_TRY_DATA(median(t, NULL, &centre));
     t->centre = centre;
-    t->objective.unit = t->options.huber_delta;
     if (t->options.huber_delta > 0) return RILL_OK;
     RILL_TRY_DATA(median(t, &centre, &spread));
     t->objective.unit = spread > 0 ? 2 * (double)spread : 1;

@@ -12,10 +12,10 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static const char *const names[] = {"algorithm",  "codec",        "partition", "profile",
-                                    "value_bits", "allow_bits",   "block",     "expected_nnz",
-                                    "check",      "split_limit",  "seed",      "progress_thread",
-                                    "hosts_of",   "shared_bytes", NULL};
+static const char *const names[] = {"algorithm",  "codec",        "partition",  "profile",
+                                    "value_bits", "allow_bits",   "block",      "expected_nnz",
+                                    "check",      "split_limit",  "seed",       "progress_thread",
+                                    "hosts_of",   "shared_bytes", "mail_bytes", NULL};
 enum { NAMES = sizeof names / sizeof *names - 1, INFOS = 2 };
 
 static char *given[INFOS][NAMES]; /* what MPI_Info has */
@@ -137,6 +137,7 @@ static void check_defaults(const rill__defaults *d) {
     same_number("seed", d->seed);
     same_number("split_limit", d->split_limit);
     same_number("shared_bytes", d->shared_bytes);
+    same_number("mail_bytes", d->mail_bytes);
     MUST(d->split_limit >= 1024 && d->value_bits >= -1 && d->allow_bits >= 0);
 }
 

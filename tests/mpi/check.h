@@ -61,19 +61,22 @@ static inline uint64_t check_number(int argc, char **argv, const char *name, uin
     return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-/* Starts MPI; --seed N and --patience SECONDS are read here, and --hosts TEXT and --shared BYTES,
- * which are the settings hosts_of and shared_bytes of all communicators, and --link ucx (see
- * test_link.h). Between hosts that are pretended there is no network to measure. */
+/* Starts MPI; --seed N and --patience SECONDS are read here, and --hosts TEXT, --shared BYTES and
+ * --mail BYTES, which are the settings hosts_of, shared_bytes and mail_bytes of all communicators,
+ * and --link ucx (see test_link.h). Between hosts that are pretended there is no network to
+ * measure. */
 static inline int check_init_thread(int *argc, char ***argv, int wanted) {
     int provided = MPI_THREAD_SINGLE;
     MPI_Init_thread(argc, argv, wanted, &provided);
     const char *hosts = check_argument(*argc, *argv, "--hosts");
     const char *shared = check_argument(*argc, *argv, "--shared");
+    const char *mail = check_argument(*argc, *argv, "--mail");
     const char *link = check_argument(*argc, *argv, "--link");
     if (link) setenv("RILL_TEST_LINK", link, 1);
     if (hosts) setenv("RILL_HOSTS_OF", hosts, 1);
     if (hosts) setenv("RILL_PROFILE", "none", 0);
     if (shared) setenv("RILL_SHARED_BYTES", shared, 1);
+    if (mail) setenv("RILL_MAIL_BYTES", mail, 1);
     const char *slash = strrchr((*argv)[0], '/');
     check.program = slash ? slash + 1 : (*argv)[0];
     MPI_Comm_rank(MPI_COMM_WORLD, &check.rank);

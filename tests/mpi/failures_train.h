@@ -9,7 +9,7 @@
 
 enum { TRAIN_ROWS = 120, TRAIN_FEATURES = 60 };
 enum { TRAIN_CREATE, TRAIN_EPOCH, TRAIN_OBJECTIVE, TRAIN_SAVE, TRAIN_LOAD, TRAIN_MODEL };
-static char train_data[2][240]; /* text, binary */
+static char train_data[3][240]; /* text, binary, weights */
 
 /* Kinds of training: the solver, and what travels. */
 static const struct {
@@ -39,13 +39,15 @@ static const struct {
     {"newton-profile", "newton", NULL, NULL, 0, 0, 2, 1},
     {"scd-profile", "scd", NULL, NULL, 0, 0, 2, 1},
     {"hybrid", "hybrid", NULL, NULL, 0, 0, 2, 0},
+    {"ftrl", "ftrl", NULL, NULL, 0, 0, 2, 0},
 };
 enum { TRAININGS = sizeof trainings / sizeof *trainings };
 
 /* Two or three classes; written beside the folder that must stay clean. */
 static void write_data(int classes) {
-    for (int i = 0; i < 2; i++)
-        snprintf(train_data[i], sizeof train_data[i], "%s.%s", failing.folder, i ? "bin" : "txt");
+    static const char *const ends[] = {"txt", "bin", "weights"};
+    for (int i = 0; i < 3; i++)
+        snprintf(train_data[i], sizeof train_data[i], "%s.%s", failing.folder, ends[i]);
     MPI_Barrier(MPI_COMM_WORLD);
     if (check.rank == 0) {
         rng g = rng_make(3, 1);
@@ -59,12 +61,16 @@ static void write_data(int classes) {
         CHECK(f && fclose(f) == 0);
         rill_convert_options o = RILL_CONVERT_OPTIONS_INIT;
         CHECK_OK(rill_data_convert(train_data[0], train_data[1], &o, NULL, NULL));
+        f = fopen(train_data[2], "w");
+        for (int i = 0; f && i < TRAIN_ROWS; i++)
+            fprintf(f, "%d\n", 1 + i % 3);
+        CHECK(f && fclose(f) == 0);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 static void remove_data(void) {
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < 2 && check.rank == 0; i++)
+    for (int i = 0; i < 3 && check.rank == 0; i++)
         remove(train_data[i]);
 }
 
@@ -228,6 +234,68 @@ static void attempt_model(const scenario *s) {
     rill_model_free(&model);
     rill_trainer_free(&t);
     rill_dataset_free(&set);
+}
+
+/* ---- calls on a communicator of rill's own --------------------------------------------------- */
+
+enum { ON_FILES, ON_STREAM, ON_WEIGHTS, ON_START, ON_CALIBRATE };
+
+static void attempt_files(const scenario *s) {
+    const char *const paths[] = {train_data[0], train_data[1]};
+    rill_data_options o = RILL_DATA_OPTIONS_INIT;
+    rill_dataset *set = NULL;
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    o.stream = s->step == ON_STREAM;
+    clear_files();
+    o.folder = failing.folder;
+    write_data(2);
+    need_comm();
+    fail_on();
+    rill_status status = rill_dataset_load_files_on(failing.comm, paths, 2, &o, &set);
+    if (fail_agreed("rill_dataset_load_files_on", status)) {
+        CHECK_OK(rill_dataset_view(set, &view));
+        if (view.total_rows != 2 * TRAIN_ROWS) violated("rows are missing");
+    } else if (set) violated("failed with a data set");
+    rill_dataset_free(&set);
+    if (check.rank == 0 && count_files(0)) violated("temporary files are left");
+    drop_comm();
+}
+
+static rill_status call_on(const scenario *s, rill_dataset *set, rill_trainer *t, rill_model *model,
+                           const double *decision) {
+    if (s->step == ON_WEIGHTS)
+        return rill_dataset_load_weights_on(failing.comm, set, train_data[2]);
+    if (s->step == ON_START) return rill_trainer_start(t, model);
+    return rill_model_calibrate_on(failing.comm, model, set, decision);
+}
+
+static void attempt_on(const scenario *s) {
+    static const char *const names[] = {[ON_WEIGHTS] = "rill_dataset_load_weights_on",
+                                        [ON_START] = "rill_trainer_start",
+                                        [ON_CALIBRATE] = "rill_model_calibrate_on"};
+    static double decision[TRAIN_ROWS];
+    rill_dataset *set = NULL;
+    rill_trainer *t = NULL;
+    rill_model *model = NULL;
+    rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
+    write_data(2);
+    need_comm();
+    o.solver = "newton";
+    CHECK_OK(rill_dataset_load_on(failing.comm, train_data[0], NULL, &set));
+    CHECK_OK(rill_trainer_create_on(failing.comm, set, NULL, &o, &t));
+    CHECK_OK(rill_trainer_model(t, &model));
+    CHECK_OK(rill_model_predict(model, set, decision, NULL));
+    fail_on();
+    int ok = fail_agreed(names[s->step], call_on(s, set, t, model, decision));
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    CHECK_OK(rill_dataset_view(set, &view));
+    if (s->step == ON_WEIGHTS && !ok != !view.weight) violated("weights beside a failure");
+    check_weights(ok ? "after the call" : "after the failed call", t);
+    fail_free_call("an epoch after it", rill_trainer_epoch(t, NULL));
+    rill_model_free(&model);
+    rill_trainer_free(&t);
+    rill_dataset_free(&set);
+    drop_comm();
 }
 
 static void attempt_choose(const scenario *s) {

@@ -129,6 +129,13 @@ static void list_training(void) {
     s = add(attempt_model, 0, "model evaluate");
     s->step = TRAIN_MODEL;
     add(attempt_choose, 0, "choose_C");
+    static const char *const on[] = {"load_files", "load_files stream", "load_weights",
+                                     "trainer start", "calibrate"};
+    for (int i = ON_FILES; i <= ON_CALIBRATE; i++) {
+        s = add(i <= ON_STREAM ? attempt_files : attempt_on, 0, "%s", on[i]);
+        s->step = i;
+        s->files = i <= ON_WEIGHTS;
+    }
 }
 
 static void run_scenarios(int argc, char **argv, int every) {

@@ -235,6 +235,7 @@ int main(int argc, char **argv) {
         bad_setting("rill_check", "perhaps", env);
         bad_setting("rill_split_limit", "many", env);
         bad_setting("rill_shared_bytes", "some", env);
+        bad_setting("rill_mail_bytes", "65537", env);
         bad_setting("rill_hosts_of", "3,0", env);
         bad_setting("rill_hosts_of", "cyclic:", env);
         bad_setting("rill_hosts_of", "2,", env);

@@ -282,11 +282,59 @@ static void test_open(void) {
     CHECK_OK(rill_dataset_free(&set));
 }
 
+/* More features than rows, some in many of them; column 1 times by. */
+static rill_dataset *make_wide(double by) {
+    enum { FEW = 120, WIDE = 400, EACH = 8 };
+    static uint64_t row[FEW + 1];
+    static uint32_t index[FEW * EACH];
+    static float value[FEW * EACH];
+    static double label[FEW];
+    uint64_t n = 0, at = 0;
+    for (uint64_t i = 0; i < FEW; i++) {
+        uint64_t state = i * 2654435761u + 7;
+        if (i % (uint64_t)check.size != (uint64_t)check.rank) continue;
+        for (uint32_t k = 0; k < EACH; k++, at++) { /* the first half of them is often the same */
+            uint32_t of = k < EACH / 2 ? 3 : WIDE / EACH;
+            index[at] = k * (WIDE / EACH) + (uint32_t)(draw(&state) * of);
+            value[at] = (float)((0.5 + draw(&state)) * (index[at] == 1 ? by : 1));
+        }
+        label[n++] = (index[at - EACH] + i % 7) % 2 ? 1 : -1;
+        row[n] = at;
+    }
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    view.dim = WIDE;
+    view.rows = n;
+    view.row = row;
+    view.index32 = index;
+    view.value = value;
+    view.label = label;
+    rill_dataset *set = NULL;
+    CHECK_OK(rill_dataset_create(MPI_COMM_WORLD, &view, &set));
+    return set;
+}
+
+/* Wide data of one unit are left as they are; of two units all scales are tried. */
+static void test_wide(void) {
+    for (int units = 1; units <= 2; units++) {
+        check_case("wide: %d units", units);
+        rill_dataset *set = make_wide(units == 2 ? 1000 : 1);
+        rill_train_options o = options("auto", "auto");
+        rill_C_choice choice = RILL_C_CHOICE_INIT;
+        CHECK_OK(rill_trainer_choose_C(MPI_COMM_WORLD, set, &o, &choice));
+        CHECK(choice.tries >= 3 && choice.scale_loss[0] > 0);
+        for (int i = 1; i < 3; i++)
+            CHECK((choice.scale_loss[i] > 0) == (units == 2));
+        if (units == 1) CHECK(!strcmp(choice.scale, "none"));
+        CHECK_OK(rill_dataset_free(&set));
+    }
+}
+
 int main(int argc, char **argv) {
     check_init_thread(&argc, &argv, MPI_THREAD_FUNNELED);
     test_units();
     test_optimum();
     test_bits();
     test_open();
+    test_wide();
     return check_finish(40);
 }

@@ -79,6 +79,71 @@ static void test_denses(void) {
                            (type + op) % 2);
 }
 
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* An operation that fails on one rank when it has added that many values. */
+typedef struct tired {
+    bool here;
+    uint64_t left;
+} tired;
+
+static void tired_fn(const void *lower, const void *upper, void *result, uint64_t n, rill_type type,
+                     void *context) {
+    tired *t = context;
+    for (uint64_t i = 0; i < n; i++)
+        value_store(type, result, i, value_load(type, lower, i) + value_load(type, upper, i));
+    t->left -= n < t->left ? n : t->left;
+    if (t->here && !t->left) rill_error_set(RILL_OK, "tired");
+}
+
+static void test_tired(rill_comm *hosts, const rill_stream *in, rill_stream *out,
+                       const rill_options *o) {
+    tired t = {check.rank == check.size - 1, 100000};
+    rill_op *op = NULL;
+    CHECK_OK(rill_op_create("tired", tired_fn, &t, 0, 0, &op));
+    CHECK_STATUS(rill_allreduce(hosts, in, out, op, o), RILL_ERR_ARGUMENT);
+    CHECK(strstr(rill_last_error(), "tired"));
+    rill_op_free(&op);
+}
+
+/* Between hosts long ranges go in pieces: to the bits of those that go whole. */
+static void test_pieces(uint64_t dim) {
+    check_case("pieces: dim %llu", (unsigned long long)dim);
+    rill_comm *hosts = NULL;
+    rill_stream *in = NULL, *whole = NULL, *out = NULL;
+    rill_stats st = RILL_STATS_INIT;
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = "dense";
+    setenv("RILL_HOSTS_OF", "1", 1);
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &hosts));
+    unsetenv("RILL_HOSTS_OF");
+    hosts->planner.mpi_sums = false;
+    float *values = malloc(dim * sizeof *values);
+    rng r = rng_make(check.seed, 900 + (uint64_t)check.rank);
+    for (uint64_t i = 0; i < dim; i++)
+        values[i] = (float)rng_normal(&r);
+    CHECK_OK(rill_stream_create(RILL_F32, dim, &in));
+    CHECK_OK(rill_stream_create(RILL_F32, dim, &whole));
+    CHECK_OK(rill_stream_create(RILL_F32, dim, &out));
+    CHECK_OK(rill_stream_set_dense(in, values));
+    CHECK_OK(rill_allreduce(comm[OWN], in, whole, RILL_SUM, &o));
+    for (int round = 0; round < 4; round++) {
+        CHECK_OK(rill_allreduce(hosts, in, out, RILL_SUM, &o));
+        CHECK(memcmp(rill_stream_values(whole), rill_stream_values(out), dim * sizeof *values) ==
+              0);
+    }
+    CHECK_OK(rill_comm_stats(hosts, &st));
+    CHECK_INT(st.messages, >=, 4 * (uint64_t)(check.size - 1));
+    test_tired(hosts, in, out, &o);
+    CHECK_OK(rill_allreduce(hosts, in, out, RILL_SUM, &o));
+    CHECK(memcmp(rill_stream_values(whole), rill_stream_values(out), dim * sizeof *values) == 0);
+    CHECK_OK(rill_comm_free(&hosts));
+    rill_stream_free(&in);
+    rill_stream_free(&whole);
+    rill_stream_free(&out);
+    free(values);
+}
+
 /* ---- reducers ------------------------------------------------------------------------------- */
 
 /* Both communicators' updates are the same to the bit, as sums of small whole numbers are exact. */
@@ -159,6 +224,7 @@ int main(int argc, char **argv) {
         CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm[which]));
     comm[OWN]->planner.mpi_sums = false;
     test_denses();
+    if (check.size > 1) test_pieces(524288 * (uint64_t)check.size + 77);
     for (int type = 0; type < TYPE_COUNT; type++) {
         test_reducer("dense", test_types[type], 700, 1);
         test_reducer("s2", test_types[type], 700, 0.5);

@@ -51,6 +51,14 @@ has "$tmp/err" "bad:8:" "much"
 run 1 "$RILL" train "$tmp/data" --weights "$tmp/none"
 has "$tmp/err" "none"
 
+# Weights that leave nothing; a bias of which the square is 0.
+sed 's/.*/0/' "$tmp/weights" >"$tmp/zeros"
+for solver in scd newton; do
+    run 1 "$RILL" train "$tmp/data" --C 1 --solver $solver --weights "$tmp/zeros"
+    has "$tmp/err" "the weights of all rows are 0"
+done
+run 0 "$RILL" train "$tmp/data" --C 1 --solver scd --epochs 1 --bias 1e-30
+
 # Cross-validation: all parts, mean and deviation; the same on two ranks; no model unless asked for.
 run 0 "$RILL" train "$tmp/data" --cv 4 --C 1 --scale max
 has "$tmp/out" "fold 4 of 4" "4 folds, mean and standard deviation:  loss 0." " +- "
@@ -120,6 +128,14 @@ for file in data three; do
     awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i; if (s < 0.999999 || s > 1.000001) bad = 1 }
         END { exit bad }' "$tmp/p" || fail "probabilities do not add up to 1"
 done
+# Rows that were trained on do not calibrate, whatever --valid is; a model that was cut is none.
+svm=(--loss squared_hinge --C 0.01 --calibrate)
+run 0 "$RILL" train "$tmp/three" "${svm[@]}" --model "$tmp/want"
+run 0 "$RILL" train "$tmp/three" "${svm[@]}" --model "$tmp/got" --valid "$tmp/data"
+cmp -s "$tmp/want" "$tmp/got" || fail "--valid changes what --calibrate finds"
+sed '$d' "$tmp/want" >"$tmp/got"
+run 1 "$RILL" predict "$tmp/three" --model "$tmp/got"
+has "$tmp/err" "got: ends after the sigmoids of 2 of 3 columns"
 run 2 "$RILL" train "$tmp/data" --calibrate
 run 2 "$RILL" train "$tmp/numbers" --C 1 --calibrate --model "$tmp/model"
 has "$tmp/err" "a regression has no probabilities"

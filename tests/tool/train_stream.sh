@@ -58,6 +58,18 @@ for words in "" "--C 1 --solver newton --epochs 4 --valid 0.2"; do
     has "$tmp/out" "600 rows have a query"
 done
 
+# A binary file says where its indices start, whether the first one occurs or not.
+"$RILL" convert "$tmp/zero" "$tmp/zero.bin" --quiet
+grep -v ' 0:1' "$tmp/zero" >"$tmp/none"
+"$RILL" convert "$tmp/none" "$tmp/none.bin" --base 0 --quiet
+for file in zero none; do
+    run 0 "$RILL" train "$tmp/$file.bin" --C 1 --solver newton --model "$tmp/want"
+    run 0 "$RILL" train "$tmp/$file.bin" --C 1 --solver newton --model "$tmp/got" --stream
+    same "$file.bin"
+    run 1 "$RILL" train "$tmp/$file.bin" --C 1 --solver newton --stream --base 1
+    has "$tmp/err" "$file.bin: its indices start at 0, not at 1"
+done
+
 # Memory: rows that do not fit in what is allowed are trained on all the same. Messages.
 least_of() { (ulimit -d "$1" && shift && "$@"); }
 for _ in 1 2 3 4 5 6 7 8; do cat "$tmp/all.svm"; done >"$tmp/large.svm"

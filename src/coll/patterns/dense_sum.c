@@ -3,10 +3,13 @@
 
 #include <string.h>
 
-enum { START, DOUBLING, SCATTERING, GATHERING };
+enum { START, DOUBLING, SCATTERING, GATHERING, IN_PIECES };
 enum {
     TILE = 4096
 }; /* elements that are summed over all parts before the next: they stay in cache */
+/* Bytes of a piece, at least: large beside what a message costs, and below what UCX would have wait
+ * for its receiver between hosts (link_ucx_ways.c). */
+enum { PIECE = 1 << 20 };
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
@@ -138,17 +141,17 @@ static rill_status send_parts(rill__run *run, rill__dense_sum *x) {
     return RILL_OK;
 }
 
-/* My range of the sum, place after place. */
-static void sum_parts(rill__run *run, rill__dense_sum *x) {
-    uint64_t first = bound(x, x->group.me), all = range(x, x->group.me);
+/* All elements from first on of the sum, place after place. */
+static void sum_parts(rill__run *run, const rill__dense_sum *x, uint64_t first, uint64_t all,
+                      const void **parts) {
     size_t size = size_of(x);
     if (rill__run_failed(run)) return;
-    x->parts[x->group.me] = (const char *)x->from + first * size;
+    parts[x->group.me] = (const char *)x->from + first * size;
     for (uint64_t at = 0, n; at < all; at += n) {
         n = rill__min_u64(TILE, all - at);
-        const char *sum = (const char *)x->parts[0] + at * size;
+        const char *sum = (const char *)parts[0] + at * size;
         for (int i = 1; i < x->group.n; i++) {
-            add(run, x, first + at, sum, (const char *)x->parts[i] + at * size, n);
+            add(run, x, first + at, sum, (const char *)parts[i] + at * size, n);
             sum = (const char *)x->to + (first + at) * size;
         }
     }
@@ -167,7 +170,7 @@ static rill_status step_scattering(rill__run *run, rill__dense_sum *x) {
         x->heard.nnz_max = rill__most_of(x->heard.nnz_max, received.message.header.nnz_max);
     }
     rill__run_count(run, &x->heard); /* now that all messages of this rank alone have left */
-    sum_parts(run, x);
+    sum_parts(run, x, bound(x, x->group.me), range(x, x->group.me), x->parts);
     rill__parcel *mine;
     rill__problem among = *run->problem;
     among.ranks = x->group.n;
@@ -189,6 +192,122 @@ static void take_sums(rill__run *run, const rill__dense_sum *x) {
     }
 }
 
+/* ---- pieces --------------------------------------------------------------------------------- */
+
+/* Messages of a pair and a lane come in the order in which they were sent, and each is received by
+ * its source: so its number tells which piece it has. */
+
+static uint64_t piece_bound(const rill__dense_sum *x, int place, int piece) {
+    return bound(x, place) + rill__uniform_bound(range(x, place), piece, x->pieces);
+}
+
+static uint64_t piece_range(const rill__dense_sum *x, int place, int piece) {
+    return piece_bound(x, place, piece + 1) - piece_bound(x, place, piece);
+}
+
+/* The first pieces of all others' ranges leave, then the second, within the window. */
+static rill_status send_pieces(rill__run *run, rill__dense_sum *x) {
+    int others = x->group.n - 1;
+    for (; x->sent < others * x->pieces && x->sent < x->came + RILL__SPLIT_WINDOW; x->sent++) {
+        int piece = x->sent / others, to = (x->group.me + 1 + x->sent % others) % x->group.n;
+        rill__parcel *parcel;
+        RILL_TRY(
+            encode(run, x, x->from, piece_bound(x, to, piece), piece_range(x, to, piece), &parcel));
+        RILL_TRY(rill__run_send_parcel(run, rill__group_rank(&x->group, to), RILL__LANE_A, parcel));
+    }
+    return RILL_OK;
+}
+
+/* The parts of a place for my range: as many as are there. */
+static rill_status take_pieces(rill__run *run, rill__dense_sum *x, int place) {
+    int *n = &x->parts_of[place];
+    for (; *n < x->pieces; ++*n, x->came++) {
+        rill__received received;
+        rill_status status = rill__run_receive(run, rill__group_rank(&x->group, place),
+                                               RILL__LANE_A, &received);
+        if (status != RILL_OK) return status == RILL_IN_PROGRESS ? RILL_OK : status;
+        const void *part = elements(run, x, &received.message, piece_range(x, x->group.me, *n));
+        x->parts[*n * x->group.n + place] = part;
+        if (!part || *n) continue;
+        x->heard.nnz_sum += received.message.header.nnz_sum;
+        x->heard.nnz_max = rill__most_of(x->heard.nnz_max, received.message.header.nnz_max);
+    }
+    return RILL_OK;
+}
+
+/* The same of its sums. */
+static rill_status take_piece_sums(rill__run *run, rill__dense_sum *x, int place) {
+    int *n = &x->sums_of[place];
+    for (; *n < x->pieces; ++*n) {
+        rill__received received;
+        uint64_t all = piece_range(x, place, *n);
+        rill_status status = rill__run_receive(run, rill__group_rank(&x->group, place),
+                                               RILL__LANE_B, &received);
+        if (status != RILL_OK) return status == RILL_IN_PROGRESS ? RILL_OK : status;
+        const void *sum = elements(run, x, &received.message, all);
+        if (sum && !rill__run_failed(run)) copy(x, piece_bound(x, place, *n), sum, all);
+    }
+    return RILL_OK;
+}
+
+static bool has_all_parts(const rill__dense_sum *x, int piece) {
+    bool all = true;
+    for (int i = 0; i < x->group.n; i++)
+        all &= i == x->group.me || x->parts_of[i] > piece;
+    return all;
+}
+
+/* Pieces of my range that are complete: their sums leave. */
+static rill_status sum_pieces(rill__run *run, rill__dense_sum *x) {
+    int me = x->group.me;
+    for (; x->summed < x->pieces && has_all_parts(x, x->summed); x->summed++) {
+        uint64_t first = piece_bound(x, me, x->summed), all = piece_range(x, me, x->summed);
+        rill__parcel *parcel;
+        sum_parts(run, x, first, all, x->parts + x->summed * x->group.n);
+        RILL_TRY(encode(run, x, x->to, first, all, &parcel));
+        if (x->summed == 0) rill__run_round(run);
+        for (int i = 1; i < x->group.n; i++)
+            RILL_TRY(rill__run_send_parcel(run, rill__group_rank(&x->group, (me + i) % x->group.n),
+                                           RILL__LANE_B, parcel));
+    }
+    return RILL_OK;
+}
+
+static rill_status step_pieces(rill__run *run, rill__dense_sum *x) {
+    bool all = true;
+    RILL_TRY(send_pieces(run, x));
+    for (int i = 1; i < x->group.n; i++) {
+        int place = (x->group.me + x->group.n - i) % x->group.n;
+        RILL_TRY(take_pieces(run, x, place));
+        RILL_TRY(take_piece_sums(run, x, place));
+        all &= x->sums_of[place] == x->pieces;
+    }
+    RILL_TRY(sum_pieces(run, x));
+    if (!all || x->summed < x->pieces || x->sent < (x->group.n - 1) * x->pieces)
+        return RILL_IN_PROGRESS;
+    rill__run_count(run, &x->heard);
+    return RILL_OK;
+}
+
+/* Pieces of the longest range; 1: it is sent whole. All ranks know these alike. */
+static int pieces_of(const rill__run *run, const rill__dense_sum *x) {
+    double share = (double)x->count * (double)size_of(x) / x->group.n;
+    return run->hosts->n > 1 && share >= 2 * PIECE && share < (double)PIECE * INT16_MAX
+               ? (int)(share / PIECE)
+               : 1;
+}
+
+static rill_status start_pieces(rill__run *run, rill__dense_sum *x) {
+    size_t n = (size_t)x->group.n;
+    x->stage = IN_PIECES;
+    x->parts = rill__run_alloc(run, n * (size_t)x->pieces, sizeof *x->parts);
+    x->parts_of = rill__run_alloc(run, 2 * n, sizeof *x->parts_of);
+    if (!x->parts || !x->parts_of) return RILL_ERR_MEMORY;
+    x->sums_of = x->parts_of + n;
+    rill__run_round(run);
+    return RILL_OK;
+}
+
 /* ---- the sum -------------------------------------------------------------------------------- */
 
 /* By what all ranks know alike: a failed one, too, must take the same way. */
@@ -200,6 +319,8 @@ static rill_status start(rill__run *run, rill__dense_sum *x) {
     x->stage = DOUBLING;
     if (x->group.n == 1 || doubling_time(&among, bytes) < direct_time(&among, bytes))
         return RILL_OK;
+    x->pieces = pieces_of(run, x);
+    if (x->pieces > 1) return start_pieces(run, x);
     x->stage = SCATTERING;
     x->parts = rill__run_alloc(run, (size_t)x->group.n, sizeof *x->parts);
     if (!x->parts) return RILL_ERR_MEMORY;
@@ -217,6 +338,7 @@ rill_status rill__dense_sum_step(rill__run *run, rill__dense_sum *x) {
             copy(x, 0, x->from, x->count);
         return status;
     }
+    if (x->stage == IN_PIECES) return step_pieces(run, x);
     if (x->stage == SCATTERING) {
         status = step_scattering(run, x);
         if (status != RILL_OK) return status;

@@ -5,6 +5,9 @@
  *   doubling  whole arrays are exchanged in ceil(log2 P) rounds (req/pattern.c); for short ones
  *   direct    each rank gets from all others their part of its range and adds the P parts in the
  *             order of places; the sums are gathered (gather.h); for long ones
+ *   pieces    the same between hosts, where ranges are long: piece after piece of all ranges, so
+ *             that sums and copies take place while the network brings the next pieces. The order
+ *             of the sum, and so every bit of it, is that of direct
  *
  * Messages are words, as those of agreements. A rank that has failed takes part, with messages that
  * say so. A failure that arises late may be known to some ranks only: who goes on agrees first.
@@ -29,8 +32,12 @@ typedef struct rill__dense_sum {
     void *to;          /* another array, with slack */
     /* so far */
     int stage, round, sent;
+    int pieces;         /* of each range */
+    int came, summed;   /* pieces: messages of parts; sums of mine that have left */
+    int *parts_of;      /* pieces: parts that came of each place, */
+    int *sums_of;       /* and sums */
     bool counted;       /* a part of the sum is in to; else it is in from */
-    const void **parts; /* direct: of my range, by place */
+    const void **parts; /* direct: of my range, by place; pieces: by piece, and by place in it */
     rill__header heard; /* statistics of those who came in */
     rill__collect collect;
     rill__gather gather;

@@ -160,55 +160,56 @@ static void test_first_launch(void) {
     unlink(path);
 }
 
-/* The same while a step waits: the launch can only return when the step has ended. */
-static void run_launch_behind(rank *r) {
-    char path[64], command[600];
-    pthread_t thread;
+/* A lane with a step behind a stream that waits for the word. */
+static uint32_t *hold_lane(rank *r, uint64_t seed, lane *l) {
     held_plan p = {"gtopk", 1, 1, DIM, false};
-    lane l;
-    rng random = rng_make(33, 0);
+    rng random = rng_make(seed, 0);
     void *page;
     CHECK(cuda->allocate_host(64, &page) == 0);
     uint32_t *word = page;
     *word = 0;
-    make_lane(r, &p, &l, &random);
+    make_lane(r, &p, l, &random);
+    CHECK(cuda->stream_hold(word, 1, l->stream) == 0);
+    CHECK_OK(rill_reducer_step_on(l->there, l->input, l->update, l->stream));
+    return word;
+}
+
+static void free_held(lane *l, uint32_t *word) {
+    free_lane(l);
+    CHECK(cuda->release_host(word) == 0);
+}
+
+/* The same while a step waits: the launch can only return when the step has ended. */
+static void run_launch_behind(rank *r) {
+    char path[64], command[600];
+    pthread_t thread;
+    lane l;
     snprintf(path, sizeof path, "/tmp/rill_cuda_%ld_2.so", (long)getpid());
     snprintf(command, sizeof command, "cp '%s' '%s'", cuda_path, path);
     if (!CHECK(system(command) == 0)) return;
-    CHECK(cuda->stream_hold(word, 1, l.stream) == 0);
-    CHECK_OK(rill_reducer_step_on(l.there, l.input, l.update, l.stream));
+    uint32_t *word = hold_lane(r, 33, &l);
     CHECK(pthread_create(&thread, NULL, launch_first, path) == 0);
     usleep(200000);
     release(word);
     pthread_join(thread, NULL);
     CHECK_OK(rill_reducer_wait(l.there));
     CHECK_OK(rill_reducer_step(l.host, l.gradient, l.expected));
-    CHECK(same_there(RILL_F32, l.expected, l.update, p.dim));
-    free_lane(&l);
-    CHECK(cuda->release_host(page) == 0);
+    CHECK(same_there(RILL_F32, l.expected, l.update, DIM));
+    free_held(&l, word);
     unlink(path);
 }
 
 /* ---- a device that fails -------------------------------------------------------------------- */
 
 static void run_broken(rank *r) {
-    held_plan p = {"gtopk", 1, 1, DIM, false};
     lane l;
-    rng random = rng_make(34, 0);
-    void *page;
-    CHECK(cuda->allocate_host(64, &page) == 0);
-    uint32_t *word = page;
-    *word = 0;
-    make_lane(r, &p, &l, &random);
-    CHECK(cuda->stream_hold(word, 1, l.stream) == 0);
-    CHECK_OK(rill_reducer_step_on(l.there, l.input, l.update, l.stream));
+    uint32_t *word = hold_lane(r, 34, &l);
     emulate_control("break", 700, 0);
     if (r->context) CHECK(rill_wait(rill_reducer_request(l.there)) == RILL_ERR_IO);
     CHECK(rill_reducer_wait(l.there) == RILL_ERR_IO);
     emulate_control("break", 0, 0);
     release(word);
-    free_lane(&l);
-    CHECK(cuda->release_host(page) == 0);
+    free_held(&l, word);
 }
 
 /* ---- a rank that is gone -------------------------------------------------------------------- */
