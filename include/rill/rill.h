@@ -1,4 +1,4 @@
-/* rill: sparse collectives for distributed machine learning, on MPI.
+/* rill: sparse collectives for distributed machine learning.
  *
  * Three levels, each usable alone:
  *   stream      a vector of dimension N that is sparse, dense or block-sparse, and switches by
