@@ -444,7 +444,6 @@ def test_a_warm_up_that_is_over_does_not_come_again(comm, shared_folder):
     assert shares(ddp, state, 1) == [0.05] and state.state_dict()["steps"] == 6 + 3
 
 
-
 def test_distributed_checkpoints(comm, shared_folder):
     dcp = pytest.importorskip("torch.distributed.checkpoint")
     if not hasattr(dcp, "save"):
