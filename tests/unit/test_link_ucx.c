@@ -274,9 +274,9 @@ static void test_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),  cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_death),     cmocka_unit_test(test_shrink),
-        cmocka_unit_test(test_failures),  cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_death),    cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_failures), cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
