@@ -405,7 +405,7 @@ static int read_options(int argc, char **argv, given *g) {
                                             {0}};
     bool grouped = false;
     tool_getopt_reset();
-    for (int c; (c = tool_getopt("bench kernels", argc, argv, options)) != -1 && !g->help;) {
+    for (int c; !g->help && (c = tool_getopt("bench kernels", argc, argv, options)) != -1;) {
         int status = set_option(g, c, optarg);
         grouped = grouped || c == 'g';
         if (status != EXIT_OK) return status;
