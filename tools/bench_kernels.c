@@ -29,7 +29,7 @@ typedef struct kernel {
     uint64_t nnz;    /* of each sparse input; DIM: dense */
     bool into_dense; /* add: the stream added to is dense, and stays so */
     bool evict;
-    double goal; /* ns per input element (LIMITS.md); 0: none */
+    double goal; /* ns per input element; 0: none */
 } kernel;
 
 static const kernel kernels[] = {
