@@ -245,7 +245,7 @@ RILL_API rill_status rill_model_free(rill_model **);
 RILL_API rill_status rill_model_look(const rill_model *, rill_model_view *);
 
 /* How a model was made. Files of LIBLINEAR do not say: loss is "" then. Lines behind the weights,
- * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash,
+ * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash, base,
  * normalize, entries and checksum, which only who prepared the data knows. */
 typedef struct rill_model_about {
     size_t size;
@@ -259,9 +259,10 @@ typedef struct rill_model_about {
     uint64_t rows, entries; /* trained on; of the data */
     uint64_t checksum;      /* of the data: rill_dataset_checksum */
     double huber_delta;     /* 0: another loss */
+    int base;               /* index of the first feature in text: 0 or 1; -1: unknown */
 } rill_model_about;
 #define RILL_MODEL_ABOUT_INIT                                                                      \
-    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0, 0.0 }
+    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0, 0.0, -1 }
 RILL_API rill_status rill_model_get_about(const rill_model *, rill_model_about *);
 RILL_API rill_status rill_model_set_about(rill_model *, const rill_model_about *);
 /* Of this rank's rows, by their numbers in the file: the sum over the ranks, modulo 2^64, does not

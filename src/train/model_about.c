@@ -42,6 +42,11 @@ rill_status rill_model_set_about(rill_model *m, const rill_model_about *about) {
     rill_model_about full = RILL_MODEL_ABOUT_INIT;
     memcpy(&full, about, about->size);
     full.size = sizeof full;
+    if (full.base < -1 || full.base > 1)
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "rill_model_set_about: base = %d is not 0, 1 or "
+                               "-1",
+                               full.base);
     if (!keep(m->loss, full.loss) || !keep(m->scale, full.scale) ||
         !keep(m->multiclass, full.multiclass))
         return rill__data_fail(RILL_ERR_ARGUMENT,
@@ -67,6 +72,8 @@ void rill__model_print_about(const rill_model *m, char *text, size_t size) {
     size_t at = strlen(text);
     if (a->huber_delta > 0)
         rill__print(text + at, size - at, "huber_delta %.17g\n", a->huber_delta);
+    at = strlen(text);
+    if (a->base >= 0) rill__print(text + at, size - at, "base %d\n", a->base);
 }
 
 void rill__model_print_sigmoid(const rill_model *m, int c, char *text, size_t size) {
@@ -115,7 +122,8 @@ bool rill__model_read_about(rill_model *m, char *line) {
         uint64_t most;
     } flags[] = {{"intercept", &a->intercept, 1},
                  {"hash_bits", &a->hash_bits, 32},
-                 {"normalize", &a->normalize, 1}};
+                 {"normalize", &a->normalize, 1},
+                 {"base", &a->base, 1}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(line, flags[i].name)) {
             if (!read_count(value, 10, flags[i].most, &number)) return false;
