@@ -73,6 +73,7 @@ static int follow_init(train_run *run) {
     if (about.base >= 0) run->base = about.base;
     run->hash_bits = about.hash_bits;
     run->normalize = about.normalize;
+    run->rows = !strcmp(about.scale, "rows");
     return EXIT_OK;
 }
 
@@ -165,6 +166,11 @@ rill_status train_choose(const train_run *run, rill_train_options *options, rill
 static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
     rill_status status = train_choose(run, &run->options, &choice);
+    if (status == RILL_OK && run->init && !run->rows && !strcmp(choice.scale, "rows") &&
+        run->config->scale_open) {
+        run->options.scale = "none"; /* the weights to start from are of rows as they are */
+        status = train_choose(run, &run->options, &choice);
+    }
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
     else {
@@ -179,6 +185,8 @@ static rill_status choose_C(train_run *run) {
         if (choice.scale_loss[1] > 0)
             printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
                    choice.scale_loss[1], choice.scale_loss[2]);
+        if (choice.rows_loss > 0)
+            printf("; by scale: none %.5f, rows %.5f", choice.scale_loss[0], choice.rows_loss);
         printf("\n");
     }
     fflush(stdout);
@@ -416,6 +424,7 @@ static int run_training(train_run *run) {
         if (!config->model && !config->checkpoint && !config->log) return EXIT_OK;
     }
     run->options = config->options;
+    if (run->rows && config->scale_open) run->options.scale = "rows";
     if (config->resume) {
         if (world_agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
     } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);

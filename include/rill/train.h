@@ -359,7 +359,8 @@ typedef struct rill_train_options {
     int intercept; /* not 0: there is a bias, 1 if it has no value, which is not regularised */
     /* What each feature is divided by: "none" (NULL), "max": its largest magnitude, "std": its
      * standard deviation. Weights and penalties are those of the scaled features, but in models. An
-     * intercept makes features that are the same in all rows count nothing. */
+     * intercept makes features that are the same in all rows count nothing. "rows": each row is
+     * divided by its Euclidean length instead, and so does the model with rows that it meets. */
     const char *scale;
     const char *multiclass; /* "softmax", "ovr": one against the rest; NULL: softmax with the loss
                              * "logistic", but ovr with the solver scd */
@@ -489,11 +490,10 @@ typedef struct rill_C_choice {
     double tried_decay[16]; /* of each try */
     const char *scale;      /* that of the options, unless it is "auto" */
     double scale_loss[3];   /* the lowest of "none", "max" and "std"; 0: not tried */
+    double rows_loss;       /* and of "rows" */
 } rill_C_choice;
 #define RILL_C_CHOICE_INIT                                                                         \
-    {                                                                                              \
-        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", { 0.0 }          \
-    }
+    { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", {0.0}, 0.0 }
 RILL_API rill_status rill_trainer_choose_C_on(rill_comm *, const rill_dataset *train,
                                               const rill_train_options *or_null, rill_C_choice *);
 #ifndef RILL_NO_MPI

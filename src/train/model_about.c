@@ -53,6 +53,7 @@ rill_status rill_model_set_about(rill_model *m, const rill_model_about *about) {
                                "rill_model_set_about: a name has blanks, or is too long");
     m->about = full;
     m->softmax = m->columns > 1 && !strcmp(m->multiclass, "softmax");
+    m->by_length = !strcmp(m->scale, "rows");
     return RILL_OK;
 }
 
@@ -135,7 +136,10 @@ bool rill__model_read_about(rill_model *m, char *line) {
     if (!strcmp(line, "hash_seed")) return read_count(value, 10, UINT64_MAX, &a->hash_seed);
     if (!strcmp(line, "checksum")) return read_count(value, 16, UINT64_MAX, &a->checksum);
     if (!strcmp(line, "loss")) return read_word(m->loss, value);
-    if (!strcmp(line, "scale")) return *value && keep(m->scale, value);
+    if (!strcmp(line, "scale")) {
+        m->by_length = !strcmp(value, "rows");
+        return *value && keep(m->scale, value);
+    }
     if (!strcmp(line, "multiclass")) {
         if (!read_word(m->multiclass, value)) return false;
         m->softmax = m->columns > 1 && !strcmp(m->multiclass, "softmax");

@@ -60,8 +60,8 @@ has "$tmp/out" "indices       from 0"
 awk 'BEGIN { for (i = 0; i < 1200; i++) print 1000000 + i % 400 " " 1 + i % 400 ":1" }' >"$tmp/many"
 run 0 "$RILL" train "$tmp/many" --C 1 --epochs 2 --task classify --model "$tmp/wide" --quiet
 run 0 "$RILL" predict "$tmp/many" --model "$tmp/wide" --probability -o "$tmp/labels"
-awk 'NR == 1 { n = NF; bad = $NF != 1000399 } { bad = bad || NF != n } END { exit bad || n != 401 }' \
-    "$tmp/labels" || fail "labels are missing in the first line of --probability"
+awk 'NR == 1 { n = NF; bad = $NF != 1000399 } { bad = bad || NF != n }
+    END { exit bad || n != 401 }' "$tmp/labels" || fail "labels are missing in the first line of --probability"
 
 # Outputs: a line a row, to files or standard output, where figures make room.
 run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores "$tmp/scores" \
