@@ -1,8 +1,8 @@
-/* rill: sparse collectives for distributed machine learning, on MPI.
+/* rill: sparse collectives for distributed machine learning.
  *
  * Three levels, each usable alone:
- *   stream      a vector of dimension N that is sparse, dense or block-sparse, and switches by
- * itself collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
+ *   stream      a vector that is sparse, dense or block-sparse, and switches by itself
+ *   collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
  *   reducer     one object for a training step: gradient in, update out, nothing lost
  *
  * Every fallible call returns a rill_status: RILL_OK is 0, errors are negative, and

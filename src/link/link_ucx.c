@@ -1,12 +1,8 @@
 /* The link over UCX: messages. See link/link_ucx.h. */
 #include "link/link_ucx_own.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
-/* Nanoseconds of a caller's nap, who has polled so often in vain. */
-enum { NAP = 20000, POLLS_BEFORE_NAPS = 400 };
 /* A wait looks who is gone once in so many polls. */
 enum { POLLS_BEFORE_LOOK = 256 };
 /* Probes in vain, for a look for strangers. */
@@ -214,7 +210,6 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     return wire->word ? RILL_IN_PROGRESS : RILL_OK;
 }
 
-static void idle(rill__link *link, unsigned polls);
 
 /* A way that rests brings nothing any more. */
 static rill_status wait_for(rill__link *link, rill__wire *wire) {
@@ -227,7 +222,7 @@ static rill_status wait_for(rill__link *link, rill__wire *wire) {
         }
         if (polls % POLLS_BEFORE_LOOK) continue;
         rill__ucx_look(own);
-        idle(link, polls);
+        rill__link_yield(link, polls);
     }
     return status;
 }
@@ -365,7 +360,7 @@ static rill_status wait_all(own_link *own, rill__wire *wires, int n) {
             if (own->until > 0 && now > own->until)
                 status = rill__fail(RILL_ERR_PEER, "rank %d does not answer", peer);
         }
-        if (polls > POLLS_BEFORE_LOOK) idle(&own->link, polls);
+        if (polls > POLLS_BEFORE_LOOK) rill__link_yield(&own->link, polls);
     }
     for (int i = 0; i < n; i++)
         if (wires[i].word) abandon(own, &wires[i]);
@@ -418,13 +413,6 @@ static double wall_clock(rill__link *link) {
     return rill__tcp_clock();
 }
 
-/* As over MPI: where messages come over a network the kernel needs the processor to bring them. */
-static void idle(rill__link *link, unsigned polls) {
-    const struct timespec nap = {.tv_nsec = NAP};
-    if (link->hosts > 1 && polls > POLLS_BEFORE_NAPS) nanosleep(&nap, NULL);
-    else sched_yield();
-}
-
 const rill__link_table rill__ucx_table = {
     .name = "ucx",
     .send = send_message,
@@ -438,7 +426,7 @@ const rill__link_table rill__ucx_table = {
     .bcast = bcast,
     .another = rill__ucx_another,
     .clock = wall_clock,
-    .idle = idle,
+    .idle = rill__link_yield,
     .share = rill__ucx_share,
     .unshare = rill__ucx_unshare,
     .close = rill__ucx_close,

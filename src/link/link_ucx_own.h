@@ -74,6 +74,7 @@ typedef struct rill__link_ucx {
     bool one_host;         /* all ranks are on it, and share memory */
     bool alone_here;       /* no other rank is on this one */
     bool has_thread;       /* one that goes on while this rank is not in rill */
+    bool survived;         /* communicators were shrunk: see is_left in link_ucx_ways.c */
     atomic_bool ended;     /* it is to end, */
     int wakes;             /* and this wakes it: an eventfd */
     pthread_t thread;
