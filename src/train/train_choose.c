@@ -9,9 +9,9 @@
  * where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
- * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of length
- * 1 are tried, unless all have the same. Splits and sample do not depend on the options' seed: it is
- * no reason for another model.
+ * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
+ * length 1 are tried, unless all have the same. Splits and sample do not depend on the options'
+ * seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits

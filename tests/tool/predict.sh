@@ -57,11 +57,37 @@ run 0 "$RILL" model "$tmp/from0" --top 1
 has "$tmp/out" "indices       from 0"
 
 # Many labels: all of them are named.
-awk 'BEGIN { for (i = 0; i < 1200; i++) print 1000000 + i % 400 " " 1 + i % 400 ":1" }' >"$tmp/many"
+awk 'BEGIN { for (i = 0; i < 1200; i++) print 1000000 + i % 400 " " 1 + i % 400 ":1" }' \
+    >"$tmp/many"
 run 0 "$RILL" train "$tmp/many" --C 1 --epochs 2 --task classify --model "$tmp/wide" --quiet
 run 0 "$RILL" predict "$tmp/many" --model "$tmp/wide" --probability -o "$tmp/labels"
 awk 'NR == 1 { n = NF; bad = $NF != 1000399 } { bad = bad || NF != n }
-    END { exit bad || n != 401 }' "$tmp/labels" || fail "labels are missing in the first line of --probability"
+    END { exit bad || n != 401 }' "$tmp/labels" ||
+    fail "labels are missing in the first line of --probability"
+
+# Labels of any size, and with fractions; whole numbers of which there are too many for classes.
+sed 's/^1 /2000000000 /; s/^-1 /0.5 /' "$tmp/data" >"$tmp/odd"
+run 0 "$RILL" train "$tmp/odd" --C 1 --model "$tmp/model2" --quiet
+run 0 "$RILL" predict "$tmp/odd" --model "$tmp/model2" -o "$tmp/labels"
+least "$(number accuracy "$tmp/out")" 0.6 "accuracy with odd labels"
+grep -qx 2000000000 "$tmp/labels" && grep -qx 0.5 "$tmp/labels" || fail "odd labels are lost"
+awk 'BEGIN { for (i = 0; i < 50000; i++) print 3 * (i % 5000) " 1:" i % 5000 " 2:1" }' >"$tmp/ints"
+run 0 "$RILL" train "$tmp/ints" --C 1 --epochs 2
+has "$tmp/out" "regress: loss squared"
+
+# Rows by their length: as if they had been normalised, and the model knows it.
+exact=(--C 10 --solver newton --tolerance 1e-7 --epochs 50 --quiet)
+run 0 "$RILL" train "$tmp/data" --normalize "${exact[@]}" --model "$tmp/model2"
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/model2"
+wanted=$(number log_loss "$tmp/out")
+run 0 "$RILL" train "$tmp/data" --scale rows "${exact[@]}" --model "$tmp/model3"
+run 0 "$RILL" predict "$tmp/data" --model "$tmp/model3"
+awk -v a="$wanted" -v b="$(number log_loss "$tmp/out")" 'BEGIN { exit !((a - b) ^ 2 < 1e-8) }' ||
+    fail "--scale rows is not --normalize: log loss $(number log_loss "$tmp/out"), not $wanted"
+run 0 "$RILL" train "$tmp/data" --C 1 --init "$tmp/model3"
+has "$tmp/out" "scale rows"
+run 1 "$RILL" train "$tmp/data" --C 1 --init "$tmp/model3" --scale max
+has "$tmp/err" "the model's scale is rows, the training's max"
 
 # Outputs: a line a row, to files or standard output, where figures make room.
 run 0 "$RILL" predict "$tmp/data" --model "$tmp/plain" --scores "$tmp/scores" \
