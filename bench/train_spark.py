@@ -7,7 +7,8 @@ made a whole training by then, so that its code is compiled.
 On one machine Spark has a thread, and rill a rank, for each of CORES (default: all). On HOSTS
 (default 4) emulated hosts with links of RATE (1gbit) each has a worker of Spark with one thread, or
 a rank. A worker and its executor take about 2 GB: MEMORY (2g) is the executor's, DRIVER (6g) the
-driver's. SPARK_ROWS (200000): of the URL shape. NETWORK=no leaves the emulated hosts out.
+driver's. SPARK_SETS (url news20); SPARK_ROWS (200000): of the URL shape. NETWORK=no leaves the
+emulated hosts out. A step of Spark takes a second and more at the width of these data.
 """
 import json
 import os
@@ -75,7 +76,7 @@ def fit(master, parts, file, features, C, target):
     steps = next((i for i, value in enumerate(history) if value <= target), None)
     said = {"rows": rows, "load_seconds": load, "least": min(history), "steps": steps}
     if steps:
-        said["seconds"] = min(train_for(steps)[1] for _ in range(2))
+        said["seconds"] = train_for(steps)[1]
     spark.stop()
     print(json.dumps(said), flush=True)
 
@@ -192,10 +193,13 @@ def part_spark(bench):
         raise Skip("no PySpark (pip install pyspark; it needs Java)") from error
     bench.say(f"Spark {pyspark.__version__}: seconds to {CLOSE} of the least objective")
     rows = int(os.environ.get("SPARK_ROWS", "4000" if bench.quick else "200000"))
-    sets = [("url", lambda: generate(bench, "url", rows, "text"), 3231961, 1)]
-    if not bench.quick:
-        sets.append(("news20", lambda: real(bench, "news20-12gram.train"), 1169345, 1))
-    for name, file, features, C in sets:
+    sets = {
+        "url": (lambda: generate(bench, "url", rows, "text"), 3231961, 1),
+        "news20": (lambda: real(bench, "news20-12gram.train"), 1169345, 1),
+    }
+    wanted = os.environ.get("SPARK_SETS", "url" if bench.quick else "url news20").split()
+    for name in wanted:
+        file, features, C = sets[name]
         try:
             one_set(bench, name, file(), features, C)
         except Skip as why:
