@@ -156,6 +156,11 @@ rill_status train_choose(const train_run *run, rill_train_options *options, rill
     watched.context = run->progress;
     train_progress_begin(run->progress, "C is chosen: trainings of rank 0");
     rill_status status = world_choose_C(run->world, run->data, &watched, choice);
+    bool open = !strcmp(watched.scale, "auto") && run->init && !run->rows;
+    if (status == RILL_OK && open && !strcmp(choice->scale, "rows")) {
+        watched.scale = "none"; /* the weights to start from are of rows as they are */
+        status = world_choose_C(run->world, run->data, &watched, choice);
+    }
     train_progress_hide(run->progress);
     options->C = choice->C;
     options->decay = choice->decay;
@@ -166,11 +171,6 @@ rill_status train_choose(const train_run *run, rill_train_options *options, rill
 static rill_status choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
     rill_status status = train_choose(run, &run->options, &choice);
-    if (status == RILL_OK && run->init && !run->rows && !strcmp(choice.scale, "rows") &&
-        run->config->scale_open) {
-        run->options.scale = "none"; /* the weights to start from are of rows as they are */
-        status = train_choose(run, &run->options, &choice);
-    }
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
     if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
     else {
@@ -419,12 +419,12 @@ static int run_training(train_run *run) {
     if (config->valid_file && load_valid(run) != RILL_OK) return failed(NULL);
     print_data(run);
     train_signals();
+    run->options = config->options;
+    if (run->rows && config->scale_open) run->options.scale = "rows";
     if (config->folds) {
         if (train_cross_validate(run) != RILL_OK) return failed(NULL);
         if (!config->model && !config->checkpoint && !config->log) return EXIT_OK;
     }
-    run->options = config->options;
-    if (run->rows && config->scale_open) run->options.scale = "rows";
     if (config->resume) {
         if (world_agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
     } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);

@@ -86,6 +86,7 @@ awk -v a="$wanted" -v b="$(number log_loss "$tmp/out")" 'BEGIN { exit !((a - b) 
     fail "--scale rows is not --normalize: log loss $(number log_loss "$tmp/out"), not $wanted"
 run 0 "$RILL" train "$tmp/data" --C 1 --init "$tmp/model3"
 has "$tmp/out" "scale rows"
+run 0 "$RILL" train "$tmp/data" --C 1 --init "$tmp/model3" --cv 2
 run 1 "$RILL" train "$tmp/data" --C 1 --init "$tmp/model3" --scale max
 has "$tmp/err" "the model's scale is rows, the training's max"
 
