@@ -29,7 +29,7 @@ typedef struct kernel {
     uint64_t nnz;    /* of each sparse input; DIM: dense */
     bool into_dense; /* add: the stream added to is dense, and stays so */
     bool evict;
-    double goal; /* ns per input element (LIMITS.md); 0: none */
+    double goal; /* ns per input element; 0: none */
 } kernel;
 
 static const kernel kernels[] = {
@@ -405,7 +405,7 @@ static int read_options(int argc, char **argv, given *g) {
                                             {0}};
     bool grouped = false;
     tool_getopt_reset();
-    for (int c; (c = tool_getopt("bench kernels", argc, argv, options)) != -1 && !g->help;) {
+    for (int c; !g->help && (c = tool_getopt("bench kernels", argc, argv, options)) != -1;) {
         int status = set_option(g, c, optarg);
         grouped = grouped || c == 'g';
         if (status != EXIT_OK) return status;

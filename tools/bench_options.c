@@ -79,14 +79,7 @@ static int bad(const char *option, const char *value, const char *wanted) {
 }
 
 static int unknown(const char *option, const char *value, const char *const *names) {
-    char all[256] = "";
-    for (int i = 0; names[i]; i++)
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
-    const char *meant = tool_suggest(value, names);
-    if (meant)
-        return tool_usage("bench", "--%s: unknown '%s'; did you mean '%s'? (%s)", option, value,
-                          meant, all);
-    return tool_usage("bench", "--%s: unknown '%s' (%s)", option, value, all);
+    return tool_unknown("bench", option, value, names);
 }
 
 static int one_of(const char *option, const char *value, const char *const *names, int *index) {

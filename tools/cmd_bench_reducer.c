@@ -118,6 +118,28 @@ static int one_of(const char *name, const char *value, const char *const *names,
     return bad(name, value, "one that 'rill bench reducer --help' names");
 }
 
+enum { MOST_NAMES = 64 };
+
+/* Every name of a list is auto, all, or an algorithm's. */
+static int check_algorithms(const char *text) {
+    const char *names[MOST_NAMES + 1] = {"auto", "all"}, *name;
+    int n = 2, status = EXIT_OK;
+    for (int i = 0; n < MOST_NAMES && (name = rill_algorithm_at(RILL_ALLREDUCE, i, NULL)); i++)
+        names[n++] = name;
+    for (int i = 0; n < MOST_NAMES && (name = rill_algorithm_at(RILL_REDUCER, i, NULL)); i++)
+        names[n++] = name;
+    text_list list;
+    if (!list_split(text, ",", &list)) return EXIT_FAILED;
+    for (int i = 0; i < list.n && status == EXIT_OK; i++) {
+        int at = 0;
+        while (names[at] && strcmp(names[at], list.item[i]) != 0)
+            at++;
+        if (!names[at]) status = tool_unknown("bench reducer", "algorithm", list.item[i], names);
+    }
+    list_free(&list);
+    return status;
+}
+
 static bool positive(const char *text, double *value) {
     char *end;
     errno = 0;
@@ -142,7 +164,7 @@ static int set_option(void *config, int option, const char *name, const char *va
     case OPT_ALGORITHM:
         free(c->algorithms);
         c->algorithms = strdup(value);
-        return c->algorithms ? EXIT_OK : EXIT_FAILED;
+        return c->algorithms ? check_algorithms(value) : EXIT_FAILED;
     case OPT_SELECT: c->select = strcmp(value, "suited") ? value : NULL; break;
     case OPT_CODEC: c->codec = value; break;
     case OPT_VALUE_BITS: ok = parse_int(value, 0, 16, &c->value_bits); break;

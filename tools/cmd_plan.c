@@ -152,6 +152,23 @@ static bool take(config *c, int option, const char *text) {
     }
 }
 
+/* What take() would have taken. */
+static const char *wanted(int option) {
+    switch (option) {
+    case RANKS: return "a number of ranks";
+    case HOSTS: return "a number of hosts";
+    case DIM: return "a dimension of 1 or more, such as 16777216, 2^24, 16M or 1e6";
+    case DENSITY: return "a fraction from 0 to 1, such as 0.01 or 1%";
+    case TYPE: return "f32, f64, f16 or bf16";
+    case COLLECTIVE: return "allreduce, reduce, reduce_scatter, allgather, bcast or reducer";
+    case VALUE_BITS:
+    case ALLOW_BITS: return "a number of bits from 0 to 16";
+    case RATE: return "a rate, such as 100mbit or 1gbit";
+    case LATENCY: return "a number of seconds, such as 25e-6";
+    default: return "a count";
+    }
+}
+
 static void complete(config *c) {
     rill_plan_query *q = &c->query;
     if (!q->ranks) q->ranks = DEFAULT_RANKS;
@@ -192,7 +209,7 @@ static int parse(int argc, char **argv, config *c, bool *help) {
         if (take(c, o, optarg)) continue;
         for (index = 0; options[index].val != o;)
             index++;
-        return tool_usage("plan", "--%s: '%s' makes no sense there", options[index].name, optarg);
+        return tool_usage("plan", "--%s: '%s' is not %s", options[index].name, optarg, wanted(o));
     }
     if (optind < argc) return tool_usage("plan", "unexpected argument '%s'", argv[optind]);
     rill_plan_query *q = &c->query;

@@ -37,7 +37,7 @@ static const tool_command commands[] = {
 static void main_help(FILE *out) {
     fprintf(out, "usage: rill COMMAND [OPTION...]\n"
                  "\n"
-                 "Sparse collectives for distributed machine learning, on MPI.\n"
+                 "Sparse collectives for distributed machine learning.\n"
                  "\n"
                  "Commands:\n");
     for (int i = 0; i < COMMANDS; i++)

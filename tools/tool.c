@@ -99,27 +99,29 @@ int tool_options(const char *command, int argc, char **argv, const struct option
     return EXIT_OK;
 }
 
-/* Levenshtein distance of two short words, ignoring case. */
+static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+
+static int lesser(int a, int b) { return a < b ? a : b; }
+
+/* Levenshtein distance of two short words, ignoring case; two neighbours that are swapped count as
+ * one change. */
 static int distance(const char *a, const char *b) {
     enum { LONGEST = 48 };
-    size_t n = strlen(b);
-    if (strlen(a) > LONGEST || n > LONGEST) return LONGEST;
-    int row[LONGEST + 1];
-    for (size_t j = 0; j <= n; j++)
-        row[j] = (int)j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int cost = tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]);
-            int best = diagonal + cost;
-            diagonal = row[j];
-            if (row[j] + 1 < best) best = row[j] + 1;
-            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            row[j] = best;
+    size_t m = strlen(a), n = strlen(b);
+    if (m > LONGEST || n > LONGEST) return LONGEST;
+    int d[LONGEST + 1][LONGEST + 1];
+    for (size_t i = 0; i <= m; i++)
+        for (size_t j = 0; j <= n; j++) {
+            if (!i || !j) {
+                d[i][j] = (int)(i + j);
+                continue;
+            }
+            d[i][j] = d[i - 1][j - 1] + !same(a[i - 1], b[j - 1]);
+            d[i][j] = lesser(d[i][j], lesser(d[i - 1][j], d[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
+                d[i][j] = lesser(d[i][j], d[i - 2][j - 2] + 1);
         }
-    }
-    return row[n];
+    return d[m][n];
 }
 
 const char *tool_suggest(const char *given, const char *const *candidates) {
@@ -134,6 +136,18 @@ const char *tool_suggest(const char *given, const char *const *candidates) {
         }
     }
     return best;
+}
+
+int tool_unknown(const char *command, const char *option, const char *value,
+                 const char *const *names) {
+    char all[256] = "";
+    for (int i = 0; names[i]; i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+    const char *meant = tool_suggest(value, names);
+    if (meant)
+        return tool_usage(command, "--%s: unknown '%s'; did you mean '%s'? (%s)", option, value,
+                          meant, all);
+    return tool_usage(command, "--%s: unknown '%s' (%s)", option, value, all);
 }
 
 const char *tool_commit(void) { return RILL_COMMIT; }

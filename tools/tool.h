@@ -79,6 +79,9 @@ void tool_getopt_reset(void);
 
 /* The name among candidates (NULL-terminated) that was probably meant, or NULL. */
 const char *tool_suggest(const char *given, const char *const *candidates);
+/* Wrong usage: an option has a name that is none of these (up to NULL). */
+int tool_unknown(const char *command, const char *option, const char *value,
+                 const char *const *names);
 
 /* The commit that the tool was built from, or "unknown". */
 const char *tool_commit(void);

@@ -28,8 +28,9 @@ void cmd_train_help(FILE *out) {
         "  --huber-delta X     of the loss huber: where squares end; default: from the targets\n"
         "  --scale S           divide each feature by its largest magnitude (max), by its "
         "standard\n"
-        "                      deviation (std), by nothing (none); auto: chosen with C; default:\n"
-        "                      auto where C is chosen, else none\n"
+        "                      deviation (std), by nothing (none); or each row by its length\n"
+        "                      (rows); auto: chosen with C; default: auto where C is chosen, else\n"
+        "                      none\n"
         "  --bias X            instead of the intercept one more feature of that value in every\n"
         "                      row, penalised as others; --no-bias: neither\n"
         "  --class-weights W   balanced, or label:weight,...\n"
@@ -285,6 +286,22 @@ static const char **text_option(train_config *c, int option) {
     }
 }
 
+/* A name that the library's table has: else the data would be read first. */
+static int check_name(int option, const char *value, const char *(*at)(int, const char **)) {
+    enum { MOST = 32 };
+    const char *names[MOST + 1] = {NULL};
+    for (int i = 0; i < MOST && (names[i] = at(i, NULL)); i++)
+        if (!strcmp(names[i], value)) return EXIT_OK;
+    return tool_unknown("train", name_of(option), value, names);
+}
+
+static int set_text(int option, const char *value, const char **text) {
+    *text = value;
+    if (option == OPT_LOSS) return check_name(option, value, rill_loss_at);
+    if (option == OPT_SOLVER) return check_name(option, value, rill_solver_at);
+    return EXIT_OK;
+}
+
 static int set_rest(train_config *c, int option, const char *value) {
     int status;
     if (world_option("train", option, value, &c->where, &status)) return status;
@@ -318,7 +335,10 @@ static int set_rest(train_config *c, int option, const char *value) {
             return usage("async", value, "a number of steps from 0 to 64");
         break;
     case OPT_VALID:
-        if (!parse_fraction(value, &c->options.valid_fraction)) c->valid_file = value;
+        if (parse_fraction(value, &c->options.valid_fraction)) break;
+        if (strtod(value, NULL) > 0 && value[strspn(value, "0123456789.")] == '%')
+            return usage("valid", value, "a share, such as 0.2 or 20%");
+        c->valid_file = value;
         break;
     case OPT_DENSITY:
         if (!parse_fraction(value, &c->options.density))
@@ -366,12 +386,13 @@ static int set_option(void *context, int option, const char *value) {
         if (c->choose_C) return EXIT_OK;
     }
     if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
+    if (option == OPT_C && *real <= 0) return usage("C", value, "auto or a number above 0");
     if ((option == OPT_DECAY || option == OPT_PROGRESS) && *real < 0)
         return usage(name_of(option), value, "a number of at least 0");
     if (count && (!parse_count(value, count) || !*count))
         return usage(name_of(option), value, "a number of at least 1");
-    if (text) *text = value;
-    return real || count || text ? EXIT_OK : set_rest(c, option, value);
+    if (text) return set_text(option, value, text);
+    return real || count ? EXIT_OK : set_rest(c, option, value);
 }
 
 enum { MOST_FILES = 4096 };
@@ -392,6 +413,7 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (!c->objective_given && strcmp(o->solver, "scd") && strcmp(o->solver, "newton"))
         c->choose_C = true;
     if (c->choose_C && !c->decay_given) o->decay = -1; /* chosen with it */
+    c->scale_open = !o->scale || !strcmp(o->scale, "auto");
     if (!o->scale) o->scale = c->choose_C ? "auto" : "none";
     if (!c->choose_C && !strcmp(o->scale, "auto"))
         return tool_usage("train", "--scale auto is chosen with C: it needs --C auto");

@@ -13,6 +13,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
+UNIT = re.compile(r"(\d) (%|(?:s|ms|us|ns|kB|KiB|MB|MiB|GB|GiB)\b)")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -62,13 +63,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def unbroken(markdown: str) -> str:
-    """A number and its % stay on one line; code is left alone."""
+    """A number and its % or unit stay on one line; code is left alone."""
     out, fenced = [], False
     for line in markdown.split("\n"):
         fenced ^= line.lstrip().startswith("```")
         if not fenced and not line.startswith("    "):
             parts = re.split(r"(`[^`]*`)", line)
-            parts[::2] = [re.sub(r"(\d) %", "\\1\u00a0%", part) for part in parts[::2]]
+            parts[::2] = [UNIT.sub("\\1\u00a0\\2", part) for part in parts[::2]]
             line = "".join(parts)
         out.append(line)
     return "\n".join(out)

@@ -1,8 +1,8 @@
-/* rill: sparse collectives for distributed machine learning, on MPI.
+/* rill: sparse collectives for distributed machine learning.
  *
  * Three levels, each usable alone:
- *   stream      a vector of dimension N that is sparse, dense or block-sparse, and switches by
- * itself collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
+ *   stream      a vector that is sparse, dense or block-sparse, and switches by itself
+ *   collective  MPI-like calls on streams: allreduce, reduce_scatter, allgather, reduce, bcast
  *   reducer     one object for a training step: gradient in, update out, nothing lost
  *
  * Every fallible call returns a rill_status: RILL_OK is 0, errors are negative, and
@@ -711,8 +711,8 @@ typedef struct rill_plan_row {
     const char *refuses; /* why it cannot serve; NULL: it can */
     int chosen;
 } rill_plan_row;
-/* What auto would do, in the order of the table: at most capacity rows, *n of them. Needs no MPI.
- */
+/* What auto would do, in the order of the table: at most capacity rows, *n of them. The choice is
+ * among all of the table; *n is 0 after an error. Needs no MPI. */
 RILL_API rill_status rill_plan(const rill_plan_query *, rill_plan_row *rows, int capacity, int *n);
 
 typedef struct rill_tune_options {

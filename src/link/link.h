@@ -164,6 +164,9 @@ struct rill__link {
 
 /* ---- link.c: what every link can do by the table ---- */
 rill_status rill__link_wait(rill__link *, rill__wire *);
+/* What idle does where ranks are processes: the processor goes to others, for longer the longer
+ * nothing has come. */
+void rill__link_yield(rill__link *, unsigned polls);
 /* Collective: values[i] becomes the largest of all ranks' (n <= RILL__LINK_VALUES; 0: a barrier).
  */
 rill_status rill__link_most(rill__link *, double *values, int n);

@@ -9,20 +9,15 @@
 #include "link/segments.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 typedef struct link_mpi {
     rill__link link; /* first */
     MPI_Comm comm;
     rill__segments segments; /* shared memory */
 } link_mpi;
-
-/* Nanoseconds of a caller's nap, who has polled so often in vain. */
-enum { NAP = 20000, POLLS_BEFORE_NAPS = 400 };
 
 /* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so,
  * on the connection that the data of the other direction fills: two ranks that exchange a megabyte
@@ -185,13 +180,9 @@ static double wall_clock(rill__link *link) {
     return MPI_Wtime();
 }
 
-/* Where messages come over a network the wait is long, and the kernel needs the processor to bring
- * them: on emulated hosts, which share processors, naps make a call faster by a tenth. */
 static void idle(rill__link *link, unsigned polls) {
-    const struct timespec nap = {.tv_nsec = NAP};
     if (link->simulated) return; /* simulated time passes by polls alone */
-    if (link->hosts > 1 && polls > POLLS_BEFORE_NAPS) nanosleep(&nap, NULL);
-    else sched_yield();
+    rill__link_yield(link, polls);
 }
 
 static rill_status usable(rill__link *link) {

@@ -1,12 +1,8 @@
 /* The link over UCX: messages. See link/link_ucx.h. */
 #include "link/link_ucx_own.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
-/* Nanoseconds of a caller's nap, who has polled so often in vain. */
-enum { NAP = 20000, POLLS_BEFORE_NAPS = 400 };
 /* A wait looks who is gone once in so many polls. */
 enum { POLLS_BEFORE_LOOK = 256 };
 /* Probes in vain, for a look for strangers. */
@@ -214,8 +210,6 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     return wire->word ? RILL_IN_PROGRESS : RILL_OK;
 }
 
-static void idle(rill__link *link, unsigned polls);
-
 /* A way that rests brings nothing any more. */
 static rill_status wait_for(rill__link *link, rill__wire *wire) {
     own_link *own = rill__ucx_of(link);
@@ -227,7 +221,7 @@ static rill_status wait_for(rill__link *link, rill__wire *wire) {
         }
         if (polls % POLLS_BEFORE_LOOK) continue;
         rill__ucx_look(own);
-        idle(link, polls);
+        rill__link_yield(link, polls);
     }
     return status;
 }
@@ -356,6 +350,7 @@ static rill_status wait_all(own_link *own, rill__wire *wires, int n) {
         if (polls % POLLS_BEFORE_LOOK == 0) {
             double now = rill__tcp_clock();
             int peer = request_of(&wires[n - 1])->peer;
+            rill__ucx_progress_all(own); /* one may be ahead, on the other way */
             if (rill__ucx_look(own)) status = rill__ucx_lost(own->first_lost);
             if (rill__watch_state(own->watch, peer) == RILL__WATCH_LEFT) {
                 if (closed_since == 0) closed_since = now;
@@ -365,33 +360,43 @@ static rill_status wait_all(own_link *own, rill__wire *wires, int n) {
             if (own->until > 0 && now > own->until)
                 status = rill__fail(RILL_ERR_PEER, "rank %d does not answer", peer);
         }
-        if (polls > POLLS_BEFORE_LOOK) idle(&own->link, polls);
+        if (polls > POLLS_BEFORE_LOOK) rill__link_yield(&own->link, polls);
     }
     for (int i = 0; i < n; i++)
         if (wires[i].word) abandon(own, &wires[i]);
     return status;
 }
 
-rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes, void *all) {
-    own_link *own = rill__ucx_of(link);
+static rill_status gather_on(own_link *own, rill__ucx_pace pace, const void *mine, size_t bytes,
+                             void *all) {
+    const rill__link *link = &own->link;
     rill_status status = RILL_OK;
     int n = 0;
     if (rill__ucx_look(own)) return rill__ucx_lost(own->first_lost);
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int from = (link->rank + i) % link->ranks;
-        status = post_tagged(own, RILL__UCX_FAST, from,
+        status = post_tagged(own, pace, from,
                              rill__ucx_inner_tag(own, from, RILL__UCX_ALLGATHER, 0),
                              (char *)all + (size_t)from * bytes, bytes, &own->wires[n++]);
     }
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int to = (link->rank + i) % link->ranks;
-        status = send_tagged(own, RILL__UCX_FAST, to,
+        status = send_tagged(own, pace, to,
                              rill__ucx_inner_tag(own, link->rank, RILL__UCX_ALLGATHER, 0), mine,
                              bytes, &own->wires[n++]);
     }
     if (bytes) memmove((char *)all + (size_t)link->rank * bytes, mine, bytes);
     rill_status waited = wait_all(own, own->wires, n);
     return status != RILL_OK ? status : waited;
+}
+
+rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes, void *all) {
+    return gather_on(rill__ucx_of(link), RILL__UCX_FAST, mine, bytes, all);
+}
+
+rill_status rill__ucx_greet(own_link *own, rill__ucx_pace pace) {
+    char none[1] = {0};
+    return gather_on(own, pace, none, 0, none);
 }
 
 static rill_status bcast(rill__link *link, void *data, size_t bytes, int root) {
@@ -418,13 +423,6 @@ static double wall_clock(rill__link *link) {
     return rill__tcp_clock();
 }
 
-/* As over MPI: where messages come over a network the kernel needs the processor to bring them. */
-static void idle(rill__link *link, unsigned polls) {
-    const struct timespec nap = {.tv_nsec = NAP};
-    if (link->hosts > 1 && polls > POLLS_BEFORE_NAPS) nanosleep(&nap, NULL);
-    else sched_yield();
-}
-
 const rill__link_table rill__ucx_table = {
     .name = "ucx",
     .send = send_message,
@@ -438,7 +436,7 @@ const rill__link_table rill__ucx_table = {
     .bcast = bcast,
     .another = rill__ucx_another,
     .clock = wall_clock,
-    .idle = idle,
+    .idle = rill__link_yield,
     .share = rill__ucx_share,
     .unshare = rill__ucx_unshare,
     .close = rill__ucx_close,

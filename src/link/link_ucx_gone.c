@@ -62,7 +62,11 @@ bool rill__ucx_failed(rill__link *link, uint8_t *fate) {
 }
 
 /* Without the thread the others may wait until this rank comes back. */
-void rill__ucx_survive(rill__link *link) { (void)rill__ucx_go_on(rill__ucx_of(link)); }
+void rill__ucx_survive(rill__link *link) {
+    own_link *own = rill__ucx_of(link);
+    if (!own->has_thread) own->survived = true; /* before there is one that reads it */
+    (void)rill__ucx_go_on(own);
+}
 
 /* Its connection of the watch stays open: its end would look like the death of this rank. A message
  * could stand behind others that it has not taken yet. */

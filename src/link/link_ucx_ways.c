@@ -311,12 +311,19 @@ void rill__ucx_disconnect(own_link *own, int rank) {
  * else during the allgather and after a death. While messages come it naps between looks, and does
  * nothing while the rank itself is in rill and takes them: they would wait for each other's lock.
  * Then it sleeps until UCX says that something came. */
+
+/* A way that is not the thread's. On one host the fast one has no lock, so it is the rank's alone
+ * once a communicator was shrunk, be it with everybody there: those that come of it are calm. */
+static bool is_left(const own_link *own, rill__ucx_pace pace) {
+    return rill__ucx_rests(own, pace) || (pace == RILL__UCX_FAST && own->one_host && own->survived);
+}
+
 static bool may_sleep(own_link *own, struct pollfd polls[RILL__UCX_PACES + 1], nfds_t *n) {
     *n = 0;
     polls[(*n)++] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
     for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
         const rill__ucx_way *way = &own->ways[pace];
-        if (rill__ucx_rests(own, (rill__ucx_pace)pace)) continue;
+        if (is_left(own, (rill__ucx_pace)pace)) continue;
         if (way->event < 0 || ucp_worker_arm(way->worker) != UCS_OK) return false;
         polls[(*n)++] = (struct pollfd){.fd = way->event, .events = POLLIN};
     }
@@ -330,7 +337,7 @@ static unsigned look_after(own_link *own, rill__ucx_pace pace, unsigned *seen, b
     bool here = visits - *seen >= ENOUGH_VISITS;
     *seen = visits;
     *visited |= here;
-    return here || rill__ucx_rests(own, pace) ? 0 : ucp_worker_progress(way->worker);
+    return here || is_left(own, pace) ? 0 : ucp_worker_progress(way->worker);
 }
 
 static void *go_on(void *context) {

@@ -326,6 +326,9 @@ double rill__now(void); /* seconds; in a simulation those that count */
 
 /* ---- MPI's own: train_mpi.c, or mpi_none.c -------------------------------------------------- */
 
+/* Whether ranks are simulated: they are threads of one process, and time is pretended. */
+bool rill__mpi_simulated(void);
+double rill__mpi_seconds(void); /* by MPI's clock */
 rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *);
 rill_status rill__mpi_file_read(const rill__file *, uint64_t offset, void *into, size_t n);
 void rill__mpi_file_close(rill__file *);
@@ -339,5 +342,13 @@ bool rill__mpi_threads(void);
 rill_status rill__mpi_sum(const void *mpi, const float *mine, float *all, uint64_t n);
 /* counts and offsets of all ranks. */
 rill_status rill__mpi_gather(const void *mpi, float *values, const int *counts, const int *offsets);
+
+/* Sum of the squares of a row. */
+static inline double rill__row_square(const rill_data_view *d, uint64_t row) {
+    double square = 0;
+    for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
+        square += (double)d->value[e] * d->value[e];
+    return square;
+}
 
 #endif

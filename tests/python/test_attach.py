@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torch.distributed as dist
 from test_ddp import batch, flat, same_on_all_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -117,6 +118,33 @@ def test_what_is_wrong_is_said(comm):
     rill.torch.attach(ddp, "topk")
 
 
+def test_a_part_of_the_ranks(comm):
+    """A DistributedDataParallel of a process group that has some of the ranks."""
+    if comm.size < 2:
+        pytest.skip("there is no part of one rank")
+    try:
+        rill.Comm.ucx(0, 1, lambda mine: [mine]).free()
+    except rill.RillError as error:
+        pytest.skip(str(error))
+    groups = [dist.new_group([r for r in range(comm.size) if r % 2 == half]) for half in (0, 1)]
+    mine = groups[comm.rank % 2]
+    ended = {}
+    for method in ("plain", "dense", "topk"):
+        ddp = made(process_group=mine)
+        if method != "plain":
+            state = rill.torch.attach(ddp, method, DENSITY, small=0, warmup_steps=0, follow=False)
+            assert state.comm.size == dist.get_world_size(mine)
+        train(ddp, comm.rank, sgd(ddp))
+        ended[method] = flat(ddp)
+    assert torch.allclose(ended["plain"], ended["dense"], atol=1e-6)
+    weights = comm.mpi.allgather((comm.rank % 2, ended["topk"].numpy().tobytes()))
+    assert len(set(weights)) == 2  # one a half
+    ddp = made(process_group=mine)
+    ddp.register_comm_hook(rill.torch.State("topk", density=DENSITY), rill.torch.hook)
+    with pytest.raises(RuntimeError, match="comm=ddp.process_group"):
+        train(ddp, comm.rank, sgd(ddp), steps=1)
+
+
 # ---- optimizers ----
 
 
@@ -154,6 +182,38 @@ def test_the_first_moment_of_adam(comm, kind):
     rill.torch.detach(ddp)
     assert optimizer.param_groups[0]["betas"] == (0.8, 0.99)
     assert "rill_beta1" not in optimizer.param_groups[0]
+
+
+def test_a_schedule_that_changes_the_first_beta(comm):
+    def schedule(optimizer, **options):
+        return torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=9, **options)
+
+    ddp = made()
+    optimizer = adam(ddp)
+    rill.torch.attach(ddp, "topk", DENSITY, optimizer=optimizer, small=0)
+    plan = schedule(optimizer, cycle_momentum=False)
+    train(ddp, comm.rank, optimizer, steps=2)
+    plan.step()
+    train(ddp, comm.rank, optimizer, steps=1)
+    schedule(optimizer)
+    with pytest.raises(RuntimeError, match="cycle_momentum=False"):
+        train(ddp, comm.rank, optimizer, steps=1)
+
+
+def test_an_optimizer_that_a_framework_has_wrapped(comm):
+    class Wrapped(torch.optim.Optimizer):  # as Accelerate does it
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+        @property
+        def param_groups(self):
+            return self.optimizer.param_groups
+
+    ddp = made()
+    optimizer = adam(ddp)
+    state = rill.torch.attach(ddp, "topk", DENSITY, optimizer=Wrapped(optimizer), small=0)
+    train(ddp, comm.rank, optimizer, steps=2)
+    assert optimizer.param_groups[0]["betas"] == (0.0, 0.99) and "momentum_of=AdamW" in repr(state)
 
 
 def test_dense_leaves_adam_alone(comm):
@@ -240,6 +300,22 @@ def clip(ddp, rank, optimizer):
         optimizer.step()
 
 
+def scale(ddp, rank, optimizer):
+    if not hasattr(getattr(torch, "amp", None), "GradScaler"):
+        pytest.skip("no GradScaler for the CPU")
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=2)
+    for step in range(6):  # the fourth overflows on one rank, and is skipped on all
+        optimizer.zero_grad()
+        big = float("inf") if step == 3 and rank == 0 else 1.0
+        scaler.scale(loss_of(ddp, rank, step) * big).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(ddp.parameters(), 1.0)
+        before = flat(ddp).clone()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(before, flat(ddp)) == (step == 3)
+
+
 def join(ddp, rank, optimizer):
     with ddp.join():
         train(ddp, rank, optimizer, steps=2 + rank)
@@ -280,6 +356,7 @@ def grouped(ddp):
 WAYS = {
     "no_sync": (network, sgd, accumulate),
     "clipping": (network, sgd, clip),
+    "GradScaler": (network, sgd, scale),
     "join": (network, sgd, join),
     "activation checkpointing": (Recomputed, sgd, None),
     "frozen parameters": (frozen, sgd, None),
@@ -327,6 +404,44 @@ def test_a_compiled_wrapper(comm):
 
 
 # ---- checkpoints ----
+
+
+def test_a_warm_up_that_is_over_does_not_come_again(comm, shared_folder):
+    """Not after a state_dict, nor after a checkpoint of files of such a run."""
+
+    def start(state_dict=None, folder=None):
+        ddp = made()
+        state = rill.torch.attach(
+            ddp, "topk", DENSITY, small=0, warmup=[0.5, 0.2], warmup_steps=2, follow=False
+        )
+        if state_dict is not None:
+            state.load_state_dict(state_dict)
+        if folder is not None:
+            state.load(folder)
+        return ddp, state
+
+    def shares(ddp, state, steps):
+        found = []
+        for _ in range(steps):
+            train(ddp, comm.rank, sgd(ddp), steps=1)
+            sent = sum(s.selected_k for s in state.stats)
+            found.append(sent / sum(group.reducer.dim for _, group in state._all_groups()))
+        return [pytest.approx(share, abs=0.01) for share in found]
+
+    ddp, state = start()
+    train(ddp, comm.rank, sgd(ddp), steps=1)  # dense
+    assert shares(ddp, state, 2) == [0.5, 0.5]
+    early = state.state_dict()
+    assert shares(ddp, state, 3) == [0.2, 0.2, 0.05]
+    late = state.state_dict()
+    for kept, expected in (early, 0.5), (late, 0.05):
+        ddp, state = start(kept)
+        train(ddp, comm.rank, sgd(ddp), steps=1)
+        assert shares(ddp, state, 1) == [expected]
+    assert state.state_dict()["steps"] == 6 + 2
+    state.save(shared_folder)
+    ddp, state = start(folder=shared_folder)
+    assert shares(ddp, state, 1) == [0.05] and state.state_dict()["steps"] == 6 + 3
 
 
 def test_distributed_checkpoints(comm, shared_folder):

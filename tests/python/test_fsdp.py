@@ -4,6 +4,7 @@ import pytest
 import torch
 from test_ddp import batch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import rill
 import rill.torch
@@ -44,10 +45,10 @@ class Net(nn.Module):
         return self.last(self.middle["b"](x).tanh() if self.use_b else x)
 
 
-def sharded(mesh, model=None):
+def sharded(mesh, model=None, **options):
     model = Net() if model is None else model
-    fsdp.fully_shard(model.first, mesh=mesh)
-    return fsdp.fully_shard(model, mesh=mesh)
+    fsdp.fully_shard(model.first, mesh=mesh, **options)
+    return fsdp.fully_shard(model, mesh=mesh, **options)
 
 
 def loss_of(model, rank, step):
@@ -122,6 +123,84 @@ def test_nothing_is_lost_in_any_shard(comm, mesh, accumulate):
     assert same_on_all_ranks(comm, model)
 
 
+# ---- ways of training ----
+
+
+def recomputed(model):
+    """Activation checkpointing of the first layer."""
+    inner = model.first.forward
+    model.first.forward = lambda x: checkpoint(inner, x, use_reentrant=False)
+    return model
+
+
+def compiled(model):
+    model.middle["a"].compile(backend="eager")
+    return model
+
+
+def adapted(model):
+    """Most is frozen, as with LoRA."""
+    model.first.requires_grad_(False)
+    model.middle.requires_grad_(False)
+    model.middle["a"].bias.requires_grad_(True)
+    return model
+
+
+def grouped(model):
+    of_last = [*model.last.parameters()]
+    others = [p for p in model.parameters() if all(p is not one for one in of_last)]
+    return torch.optim.SGD([{"params": others, "lr": 0.2}, {"params": of_last}], 0.05, 0.9)
+
+
+WAYS = {
+    "activation checkpointing": {"change": recomputed},
+    "compiled module": {"change": compiled},
+    "frozen parameters": {"change": adapted},
+    "parameter groups": {"optimize": grouped},
+    "mixed precision": {"policy": dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_of_training(comm, mesh, way):
+    """Dense ends where plain HSDP ends; sparse has the same weights on all ranks, and learns."""
+    change, optimize, policy = (WAYS[way].get(key) for key in ("change", "optimize", "policy"))
+    options = {"mp_policy": fsdp.MixedPrecisionPolicy(**policy)} if policy else {}
+    ended = {}
+    for method in ("plain", "dense", "oktopk"):
+        model = change(Net()) if change else Net()
+        model = sharded(mesh if method == "plain" else mesh["shard"], model, **options)
+        start = flat(model)
+        state = None if method == "plain" else attach(model, mesh, method)
+        train(model, comm.rank, optimizer=optimize(model) if optimize else None)
+        ended[method] = flat(model)
+        assert same_on_all_ranks(comm, model) and not torch.equal(start, ended[method])
+    close = torch.allclose(ended["plain"], ended["dense"], atol=1e-3 if policy else 1e-6)
+    assert close and state.steps == 4
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    kept = state.state_dict()["residuals"]
+    assert set(kept) == trained and any(part.full_tensor().any() for part in kept.values())
+
+
+def test_frozen_parameters_take_no_part(comm, mesh):
+    """The density is of what is trained; and what is no longer frozen joins in."""
+    model = sharded(mesh["shard"], adapted(Net()))
+    state = attach(model, mesh, "topk")
+    train(model, comm.rank, 2)
+    dims = [group.reducer.dim for _, group in state._all_groups()]
+    assert dims == [-(-33 // 2) + 3 * 33 + 3]  # of one bias, and of the last layer's shards
+    before = model.first.weight.full_tensor()
+    model.first.requires_grad_(True)
+    train(model, comm.rank, 2, first=2)
+    assert len(state.stats) == 2 and not torch.equal(before, model.first.weight.full_tensor())
+    assert "first.weight" in state.state_dict()["residuals"]
+    model.last.requires_grad_(False)
+    before = model.last.weight.full_tensor()
+    train(model, comm.rank, 2, first=4)
+    assert torch.equal(before, model.last.weight.full_tensor())
+    assert same_on_all_ranks(comm, model) and state.steps == 6
+
+
 def test_a_step_that_is_not_finite_is_void_everywhere(comm, mesh):
     model = sharded(mesh["shard"])
     state = attach(model, mesh, "topk")
@@ -167,9 +246,41 @@ def test_adam_and_checkpoints(comm, mesh, shared_folder):
         state.save(shared_folder)
 
 
-def test_detach_leaves_what_pytorch_does(comm, mesh):
+def test_the_optimizer_s_checkpoint(comm, mesh):
+    """By PyTorch's own functions for it: the first beta is in it, whatever is done first."""
+    from torch.distributed.checkpoint.state_dict import (
+        get_optimizer_state_dict,
+        set_optimizer_state_dict,
+    )
+
+    model = sharded(mesh["shard"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.8, 0.99))
+    attach(model, mesh, "topk", optimizer=optimizer)
+    train(model, comm.rank, optimizer=optimizer)
+    saved = get_optimizer_state_dict(model, optimizer)
+    for attached_first in (True, False):
+        other = sharded(mesh["shard"])
+        fresh = torch.optim.AdamW(other.parameters(), lr=0.01, betas=(0.8, 0.99))
+        if attached_first:
+            state = attach(other, mesh, "topk", optimizer=fresh)
+        set_optimizer_state_dict(other, fresh, saved)
+        if not attached_first:
+            state = attach(other, mesh, "topk", optimizer=fresh)
+        train(other, comm.rank, 2, optimizer=fresh)
+        assert {g.reducer.options["momentum"] for _, g in state._all_groups()} == {0.8}
+        assert fresh.param_groups[0]["betas"] == (0.0, 0.99)
+        rill.torch.detach(other)
+        assert fresh.param_groups[0]["betas"] == (0.8, 0.99)
+
+
+@pytest.mark.parametrize("by", ["mesh", "communicator"])
+def test_detach_leaves_what_pytorch_does(comm, mesh, by):
     plain, ours = sharded(mesh), sharded(mesh["shard"])
-    state = attach(ours, mesh, "topk")
+    if by == "mesh":
+        state = attach(ours, mesh, "topk")
+    else:
+        replicas = comm.mpi.Split(comm.rank % 2, comm.rank)
+        state = rill.torch.attach(ours, "topk", comm=rill.Comm(replicas))
     rill.torch.detach(ours)
     train(plain, comm.rank)
     train(ours, comm.rank)

@@ -339,6 +339,24 @@ def test_a_deadline(alone):
     assert results[1][0] < 40
 
 
+def test_parameters_of_few_bits(alone):
+    """Steps of the common weights that bfloat16 can't hold add up."""
+
+    def work(comm, rank):
+        model = nn.Linear(4, 4, bias=False).to(torch.bfloat16)
+        with torch.no_grad():
+            model.weight.fill_(1.0)
+        local = rill.torch.LocalUpdates(model, every=1, keep=None, outer_lr=0.25, comm=comm)
+        for _ in range(4):
+            with torch.no_grad():
+                model.weight += 2**-7
+            assert local.step()
+        return local._parts[0].common, model.weight.detach().float()
+
+    for common, weights in run(2, work):
+        assert (common == 1 + 2**-7).all() and (weights == 1 + 2**-7).all()
+
+
 # ---- checkpoints and other ranks ----
 
 
@@ -386,6 +404,46 @@ def test_a_rank_that_is_behind_catches_up(alone):
     results = run(3, work)
     assert torch.equal(results[2][0], results[0][0])
     assert all(torch.equal(r[1], results[0][1]) and r[2] == 3 for r in results)
+
+
+def test_one_more_dies_while_they_meet(alone):
+    """Rank 1 has not completed a round that rank 0 has. It takes all of it, or nothing."""
+    comms = rill.local(2)
+
+    def work(_, rank):
+        model, local = made(comms[rank], rank, outer="nesterov", value_bits=0)
+        train(model, local, rank, 3)
+        before = local._parts[0].common.clone(), local._parts[0].velocity.clone()
+        exchange, tell, fails = local._exchange, comms[rank]._bcast_bytes, [rank == 1, True]
+
+        def broken(flight):
+            done = exchange(flight)
+            if fails[0]:
+                fails[0] = False
+                raise rill.PeerError(-12, "rank 2 is gone")
+            return done
+
+        def silent(memory, root):
+            if fails[1]:
+                fails[1] = False
+                raise rill.PeerError(-12, "rank 3 is gone")
+            assert local.rounds == 2 - rank
+            if rank == 1:
+                assert torch.equal(local._parts[0].common, before[0])
+                assert torch.equal(local._parts[0].velocity, before[1])
+            tell(memory, root)
+
+        local._exchange, comms[rank]._bcast_bytes = broken, silent
+        comms[rank].shrink = lambda: comms[rank]
+        applied = train(model, local, rank, 3)[1]
+        if rank == 0:
+            local._meet()
+        assert not any(fails) and applied == [False, False, True]
+        assert (local.rounds, local.last.number, local.last.contributions) == (2, 1, 2)
+        return flat(model), local._parts[0].velocity
+
+    results = run(2, work)
+    assert all(map(torch.equal, *results))
 
 
 def test_on_the_ranks_of_the_job(comm):

@@ -49,6 +49,11 @@ def test_the_rest_is_the_inner_group(comm, group):
     tensor = torch.tensor([float(comm.rank)])
     dist.broadcast(tensor, comm.size - 1, group=group)
     assert tensor.item() == comm.size - 1
+    counts = torch.sparse_coo_tensor([[comm.rank, 7]], [1, 2], (9,))  # of integers
+    dist.all_reduce(counts, group=group)
+    expected = torch.zeros(9, dtype=torch.int64)
+    expected[: comm.size], expected[7] = 1, 2 * comm.size
+    assert torch.equal(counts.to_dense(), expected)
     dist.barrier(group=group)
 
 

@@ -12,6 +12,7 @@ wrong() {
 }
 
 wrong "unknown command 'bnch'; did you mean 'bench'?" bnch
+wrong "unknown command 'trian'; did you mean 'train'?" trian
 wrong "unknown command 'xyzzy'" xyzzy
 wrong "unknown command 'xyzzy'" help xyzzy
 wrong "unknown option '--versoin'; did you mean '--version'?" --versoin
@@ -52,6 +53,14 @@ wrong "--order: unknown 'random'" bench --order random
 wrong "--type: unknown 'int'" bench kernels --type int
 wrong "--reps: '0' is not" bench kernels --reps 0
 wrong "--json: cannot write '/nowhere/x'" bench kernels --json /nowhere/x
+wrong "--algorithm: unknown 'xyzzy' (auto, all, dense," bench reducer --algorithm auto,xyzzy
+wrong "--rate: 'fast' is not a rate, such as 100mbit" plan --rate fast
+wrong "--ranks: '0' is not a number of ranks" plan --ranks 0
+# Before the data are read.
+wrong "--loss: unknown 'logstic'; did you mean 'logistic'?" train /nowhere --loss logstic
+wrong "--solver: unknown 'newtn'; did you mean 'newton'?" train /nowhere --solver newtn
+wrong "--C: '-1' is not auto or a number above 0" train /nowhere --C -1
+wrong "--valid: '120%' is not a share, such as 0.2 or 20%" train /nowhere --valid 120%
 
 # What only the ranks know is reported by one of them.
 once() {

@@ -198,8 +198,8 @@ run 1 "$RILL" train /dev/null
 has "$tmp/err" "is not a regular file"
 run 1 "$RILL" train -
 has "$tmp/err" "save them first"
-run 1 "$RILL" train "$tmp/train" --loss nothing
-has "$tmp/err" 'loss "nothing" is unknown'
+run 2 "$RILL" train "$tmp/train" --loss nothing
+has "$tmp/err" "--loss: unknown 'nothing' (logistic, "
 run 1 "$RILL" train "$tmp/train" --resume --checkpoint "$tmp/none"
 grep -v '^+1' "$tmp/train" >"$tmp/one"
 run 1 "$RILL" train "$tmp/one"

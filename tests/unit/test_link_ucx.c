@@ -6,6 +6,7 @@
 
 #ifdef RILL_HAVE_UCX
 
+#include "call/comm.h"
 #include "link/link_ucx_own.h"
 #include "link/watch_own.h"
 
@@ -144,6 +145,48 @@ static void test_death(void **state) {
     run(RANKS, lose_one, &w);
 }
 
+/* A communicator is shrunk with everybody there, twice. The link's thread goes on from then on, and
+ * leaves the fast way, which has no lock, to the rank. */
+static void sum_ranks(rill_comm *comm) {
+    float mine = 1, all = 0;
+    rill_stream *stream = NULL;
+    assert_ok(rill_stream_create(RILL_F32, 1, &stream));
+    assert_ok(rill_stream_set_dense(stream, &mine));
+    assert_ok(rill_allreduce(comm, stream, stream, RILL_SUM, NULL));
+    assert_ok(rill_stream_get_dense(stream, &all));
+    assert_true(all == RANKS);
+    rill_stream_free(&stream);
+}
+
+static void shrink_one(int rank, void *context) {
+    world *w = context;
+    meeting_seat seat = {&w->met, rank};
+    rill_bootstrap b = meeting_bootstrap(&seat);
+    rill_comm *comms[3] = {NULL};
+    assert_ok(rill_comm_create_ucx(&b, NULL, &comms[0]));
+    const rill__link_ucx *own = (const rill__link_ucx *)comms[0]->engine.link;
+    assert_int_equal(own->has_thread, !own->one_host);
+    for (int i = 0; i < RANKS; i++) /* else they would connect while ranks die */
+        assert_true(i == rank || own->ways[RILL__UCX_CALM].peers[i]);
+    sum_ranks(comms[0]);
+    for (int i = 1; i < 3; i++) {
+        pthread_barrier_wait(&w->met.barrier); /* nobody is in a call that shrinking ends */
+        assert_ok(rill_comm_shrink(comms[i - 1], &comms[i]));
+        assert_int_equal(rill_comm_size(comms[i]), RANKS);
+        assert_true(own->has_thread && own->first_lost < 0);
+        assert_int_equal(own->survived, own->one_host);
+        sum_ranks(comms[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_ok(rill_comm_free(&comms[rank % 2 ? i : 2 - i]));
+}
+
+static void test_shrink(void **state) {
+    (void)state;
+    world w;
+    run(RANKS, shrink_one, &w);
+}
+
 /* One rank cannot bring what it should: all fail, and none hangs. */
 static int broken_allgather(const void *mine, size_t bytes, void *all, void *context) {
     (void)meeting_allgather(mine, bytes, all, context);
@@ -233,9 +276,10 @@ static void test_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),  cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_death),     cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_death),    cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_failures), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

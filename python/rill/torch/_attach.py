@@ -12,10 +12,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ._checks import agree
-from ._ddp import find_scalers, unwrapped
-from ._groups import Rules, default_comm
+from ._ddp import find_scalers, group_of, unwrapped
+from ._groups import default_comm
 from ._hook import State
-from ._moment import Moment, is_adam, moment_of
+from ._moment import Moment, bare_optimizer, is_adam, moment_of
+from ._rules import Rules
 from ._sharded import attach_sharded, detach_sharded, replicas_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def attach(  # type: ignore[misc]
 
     optimizer: the optimizer of the parameters. The first moment of Adam goes to the reducers, and
     its first beta becomes 0; the optimizer's state_dict remembers it. Without ``optimizer=`` an
-    Adam is noticed at the first step, and warned about. replicas: for FSDP2, see below.
+    Adam is noticed at the first step, and warned about. replicas: for FSDP2, see below. comm: as in
+    ``State``; without it the ranks of the module's process group.
 
     Unlike in ``State`` these are on: ``warmup_steps=100`` (100 steps each at 25, 7.25, 1.5 and
     0.4 %, as far as that is over the density), ``small=16384`` (parameters of fewer values are
@@ -61,6 +63,9 @@ def attach(  # type: ignore[misc]
     """
     bare = unwrapped(module)
     is_ddp = isinstance(bare, DistributedDataParallel)
+    optimizer = bare_optimizer(optimizer)
+    if is_ddp and comm is None:
+        comm = group_of(bare)
     ranks = default_comm(comm) if is_ddp else replicas_of(bare, replicas, comm)
     sparse = algorithm != "dense" and density != 1
 

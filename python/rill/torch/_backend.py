@@ -14,7 +14,7 @@ import torch.distributed as dist
 from .._comm import Comm
 from .._rendezvous import StoreMeeting
 from .._world import _over_ucx
-from ._tensors import from_stream, to_stream
+from ._tensors import from_stream, is_known, to_stream
 
 NAME = "rill"
 
@@ -41,7 +41,8 @@ class _Done(dist._Work):  # type: ignore[misc,name-defined]
 
 
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
-    """``dist.all_reduce(tensor)`` of a sparse COO tensor is rill's, the rest the inner group's."""
+    """``dist.all_reduce(tensor)`` of a sparse COO tensor of floating point is rill's, the rest the
+    inner group's."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: Any) -> None:
         super().__init__(rank, size)
@@ -59,8 +60,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def allreduce(self, tensors: Any, options: Any = None) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         options = dist.AllreduceOptions() if options is None else options
-        sparse = all(tensor.layout is torch.sparse_coo for tensor in tensors)
-        if not sparse or options.reduceOp not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        ours = all(t.layout is torch.sparse_coo and is_known(t.dtype) for t in tensors)
+        if not ours or options.reduceOp not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
             return self._inner.allreduce(tensors, options)
         for tensor in tensors:
             stream = to_stream(tensor)

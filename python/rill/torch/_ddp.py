@@ -16,6 +16,7 @@ import weakref
 from typing import Any, Callable, Iterable, Optional, Sequence
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ._groups import Flight
@@ -45,6 +46,11 @@ class Wrapper:
         """Whether it drops slices of parameters that were not used."""
         ddp = self._ddp()
         return ddp is not None and (ddp.find_unused_parameters or ddp.static_graph)
+
+    def ranks(self) -> Optional[int]:
+        """Of its process group."""
+        ddp = self._ddp()
+        return None if ddp is None else dist.get_world_size(ddp.process_group)
 
     def return_unused(self, flights: Iterable[Flight], void: bool, joined: bool) -> None:
         """What was dropped goes back to its reducers. After the backward pass. void: the whole step
@@ -137,6 +143,12 @@ def find_scalers() -> list[Any]:
     kinds = {getattr(place, "GradScaler") for place in places if hasattr(place, "GradScaler")}
     found = {id(one): one for kind in kinds for one in _instances(kind)}
     return [one for one in found.values() if one.is_enabled()]
+
+
+def group_of(ddp: DistributedDataParallel) -> Any:
+    """Its process group, where that has a part of the ranks; None: it has all."""
+    group = ddp.process_group
+    return None if dist.get_world_size(group) == dist.get_world_size() else group
 
 
 def unwrapped(module: Any) -> Any:

@@ -1,15 +1,12 @@
-"""Parameters that share a reducer, which options they get, and checkpoints of what they have not
-sent."""
+"""Parameters that share a reducer, and checkpoints of what they have not sent."""
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import json
 import os
-import warnings
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -17,20 +14,15 @@ import torch.distributed as dist
 from .. import _launch
 from .._buffers import type_of
 from .._comm import Comm
-from .._reducer import Reducer, method, residual_float32
+from .._reducer import Reducer, residual_float32
 from .._steps import BehindStep, Step
 from .._stream import as_stream
 from .._world import from_group, world
-from ._checks import agree, check_method, check_options, try_options
 from ._device import reducer_memory, runtime
 from ._follow import Followed
-
-Rule = Union[str, Mapping[str, Any]]
-Match = Union[str, Callable[[str, torch.Tensor], bool]]
-Rules = Union[Mapping[str, Rule], Sequence[tuple[Match, Rule]]]
+from ._rules import Chooser
 
 _FORMAT = 1
-FUSED = -2  # in place of the number of a rule: small parameters, summed densely
 
 
 class Member(NamedTuple):
@@ -38,126 +30,6 @@ class Member(NamedTuple):
 
     name: str
     count: int  # type: ignore[assignment]
-
-
-def rule_options(rule: Rule) -> dict[str, Any]:
-    """A method's name, or options of which ``algorithm`` may be such a name."""
-    options = (
-        {"algorithm": rule}
-        if isinstance(rule, str)
-        else {key: value for key, value in rule.items() if value is not None}
-    )
-    if "algorithm" in options:
-        check_method(options["algorithm"])
-        options = {**method(options.pop("algorithm")), **options}
-    return options
-
-
-class Chooser:
-    """Options of a parameter: the general ones, changed by the first rule that fits its name. Those
-    of fewer than small values that no rule is for are dense."""
-
-    def __init__(self, general: Mapping[str, Any], rules: Optional[Rules], small: int = 0) -> None:
-        self.general = rule_options(general)
-        self.small = small
-        pairs = rules.items() if isinstance(rules, Mapping) else (rules or ())
-        self.rules: list[tuple[Match, dict[str, Any]]] = [
-            (match, rule_options(rule)) for match, rule in pairs
-        ]
-
-    @classmethod
-    def agreed(
-        cls,
-        comm: Comm,
-        general: Mapping[str, Any],
-        rules: Optional[Rules],
-        small: int,
-        others: Sequence[str],
-        checks: Callable[[], Any],
-    ) -> "Chooser":
-        """One whose options are right and the same on all ranks. ``others``: arguments of the
-        caller that are none of the reducers'; ``checks``: what else the caller has to check.
-        Collective."""
-
-        def check() -> Chooser:
-            checks()
-            check_options(general, others)
-            chooser = cls(general, rules, small)
-            for number in range(-1, len(chooser.rules)):
-                check_options(chooser.options(number))
-            return chooser
-
-        made = agree(comm, check, cls._description)
-        for options in made.all_options():
-            try_options(comm, options)
-        return made
-
-    def _description(self) -> dict[str, str]:
-        """What ranks must have alike. Functions in place of names are not compared."""
-        described = {name: repr(value) for name, value in self.general.items()}
-        for i, (match, options) in enumerate(self.rules):
-            described[
-                f"rule {i}"
-            ] = f"{match if isinstance(match, str) else ''} {sorted(options.items())}"
-        return {**described, "small": repr(self.small)}
-
-    def shown(self) -> dict[str, Any]:
-        """What was asked for."""
-        given = {name: value for name, value in self.general.items() if value not in (None, 0)}
-        small = {"small": self.small} if self.small else {}
-        return {**given, **small, **({"rules": len(self.rules)} if self.rules else {})}
-
-    def warn_of_unmatched(self, parameters: Mapping[str, torch.Tensor]) -> None:
-        """Rules that are for none of the parameters are likely a mistake."""
-        matched = {self.number(name, p) for name, p in parameters.items()}
-        for i, (match, _) in enumerate(self.rules):
-            if i not in matched:
-                warnings.warn(
-                    f"rule {match!r} is for no parameter: it fits none, or rules before it take "
-                    "them all. Parameters: "
-                    f"{', '.join(list(parameters)[:8])}{', ...' if len(parameters) > 8 else ''}",
-                    stacklevel=3,
-                )
-
-    def is_sparse(self) -> bool:
-        """Whether parameters without a rule of their own are sent in part."""
-        return self.general.get("algorithm") != "dense" and self.general.get("density") != 1
-
-    def number(self, name: str, parameter: torch.Tensor) -> int:
-        """The number of the rule; FUSED, or -1."""
-        for i, (match, _) in enumerate(self.rules):
-            if (
-                fnmatch.fnmatchcase(name, match)
-                if isinstance(match, str)
-                else match(name, parameter)
-            ):
-                return i
-        return FUSED if parameter.numel() < self.small else -1
-
-    def dense_options(self) -> dict[str, Any]:
-        return {
-            "algorithm": "dense",
-            **{
-                name: self.general[name]
-                for name in ("average", "clip", "nonfinite")
-                if name in self.general
-            },
-        }
-
-    def all_options(self) -> list[dict[str, Any]]:
-        """That reducers may be made with."""
-        numbers = range(-1, len(self.rules))
-        return [self.dense_options(), *(self.options(number) for number in numbers)]
-
-    def options(self, number: int) -> dict[str, Any]:
-        if number == FUSED:
-            return self.dense_options()
-        if number < 0:
-            return dict(self.general)
-        changed = self.rules[number][1]
-        # Another algorithm does not inherit what was meant for the general one.
-        specific = ("select", "value_bits", "value_scope") if "algorithm" in changed else ()
-        return {**{k: v for k, v in self.general.items() if k not in specific}, **changed}
 
 
 def _shares_errors(method: Callable[..., None]) -> Callable[..., None]:
@@ -183,8 +55,10 @@ class Group:
         rule: int,
         options: Mapping[str, Any],
         device: Optional[torch.device] = None,
+        warm: bool = False,
     ) -> None:
         self.members = list(members)
+        self.warm = warm  # made when the warm-up was over
         self.device = device  # whose memory the reducer works in; None: the host
         self.begun = False  # in this step
         self.voids = options.get("nonfinite") in (None, "void")
@@ -278,13 +152,19 @@ class Checkpointed:
     _names: dict[int, str]
     _counts: Mapping[str, int] = {}  # values of parameters that state_dict always has
     _followed: Followed
+    _chooser: Chooser
     steps: int
+    _earlier = 0  # steps before the state_dict that was loaded
+    _dense_steps = 0  # which make no groups
 
     def _all_groups(self) -> list[tuple[int, Group]]:
         """With the number of the bucket that a group is of."""
         raise NotImplementedError
 
     def _drop_groups(self) -> None:
+        raise NotImplementedError
+
+    def _add_group(self, bucket: int, group: Group) -> None:
         raise NotImplementedError
 
     def _make_group(
@@ -294,8 +174,16 @@ class Checkpointed:
         members: Sequence[Member],
         rule: int,
         device: Optional[torch.device],
+        warm: Optional[bool] = None,
     ) -> Group:
-        raise NotImplementedError
+        """warm: whether the warm-up is over; by default that is known by the steps so far."""
+        if warm is None:
+            length = self._chooser.warmup_steps(rule)
+            warm = 0 < length <= self._earlier + max(self.steps - self._dense_steps, 0)
+        options = self._chooser.options(rule, warm)
+        group = Group(self.comm, dtype, members, rule, options, device, warm)
+        self._add_group(bucket, group)
+        return group
 
     def _device_of(self, name: str) -> Optional[torch.device]:
         """Whose memory the reducer of a parameter is to work in. Collective."""
@@ -364,6 +252,7 @@ class Checkpointed:
         return {
             "format": _FORMAT,
             "residuals": self._summed(mine),
+            "steps": self._earlier + self.steps,
             **self._followed.state(),
         }
 
@@ -391,6 +280,7 @@ class Checkpointed:
         self._settle()
         self._drop_groups()
         self._share(state["residuals"])
+        self._earlier = int(state.get("steps", 0))
         self._followed.load(state)
 
     def _share(self, residuals: Mapping[str, torch.Tensor]) -> None:
@@ -418,6 +308,7 @@ class Checkpointed:
                     "bucket": bucket,
                     "type": group.reducer.type.name.lower(),
                     "rule": group.rule,
+                    "warm": group.warm,
                     "members": [list(m) for m in group.members],
                 }
             )
@@ -430,6 +321,7 @@ class Checkpointed:
                 "format": _FORMAT,
                 "ranks": self.comm.size,
                 "steps": self.steps,
+                "earlier": self._earlier,
                 "waiting": bool(waiting),
                 **self._followed.state(),
             }
@@ -453,12 +345,14 @@ class Checkpointed:
         for entry in index["groups"]:
             members = [Member(*m) for m in entry["members"]]
             kind, device = type_of(entry["type"]), self._device_of(members[0].name)
-            group = self._make_group(entry["bucket"], kind, members, entry["rule"], device)
+            warm = entry.get("warm", False)
+            group = self._make_group(entry["bucket"], kind, members, entry["rule"], device, warm)
             group.reducer.load(place / entry["file"])
         if index.get("waiting"):
             self._share(torch.load(place / "waiting.pt"))
         self._followed.load(index)
         self.steps = index.get("steps", self.steps)
+        self._earlier = index.get("earlier", 0)
 
 
 def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:

@@ -42,10 +42,11 @@ from ._ddp import (
 )
 from ._device import Devices
 from ._follow import Followed
-from ._groups import Checkpointed, Chooser, Flight, Group, Member, Rules, default_comm
+from ._groups import Checkpointed, Flight, Group, Member, default_comm
 from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, SparseJob
 from ._move import forget, move
 from ._progress import Progress
+from ._rules import Chooser, Rules
 
 if TYPE_CHECKING:
     from .._structs import ReducerOptions, Unpack
@@ -192,11 +193,20 @@ class State(Checkpointed):
         if not self._looked:
             self._looked = True
             self._wrapper, optimizers = look_around(parameters[0], self._module())
+            self._check_ranks()
             self._see(optimizers)
         if self._attached is not None:
             self._attached.keep()
         self._follow()
         self._held = HeldJob() if self._loaded and self.steps >= self._dense_steps else None
+
+    def _check_ranks(self) -> None:
+        ranks = None if self._wrapper is None else self._wrapper.ranks()
+        if ranks not in (None, self.comm.size):
+            raise RuntimeError(
+                f"the process group of the DistributedDataParallel has {ranks} ranks, the "
+                f"communicator {self.comm.size}: give comm=ddp.process_group"
+            )
 
     def _end_step(self, future: Any) -> Any:
         """All buckets are here."""
@@ -419,17 +429,8 @@ class State(Checkpointed):
             group.reducer.free()
         self._buckets.clear()
 
-    def _make_group(
-        self,
-        bucket: int,
-        dtype: Any,
-        members: Sequence[Member],
-        rule: int,
-        device: Optional[torch.device],
-    ) -> Group:
-        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule), device)
+    def _add_group(self, bucket: int, group: Group) -> None:
         self._buckets.setdefault(bucket, Bucket()).groups.append(group)
-        return group
 
     @property
     def stats(self) -> list[Stats]:

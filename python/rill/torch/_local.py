@@ -54,6 +54,20 @@ class _Part:
         self.common = layout.read(layout.parameters)
         self.error = torch.zeros_like(self.common)
         self.velocity: Optional[torch.Tensor] = None
+        self.dense_bytes = 4 * sum(p.numel() for p in layout.parameters)
+        self._short = any(p.dtype is not torch.float32 for p in layout.parameters)
+        self._rounding: Optional[torch.Tensor] = None  # of what was written last
+
+    def write(self, vector: torch.Tensor) -> None:
+        """To the parameters, which may have fewer bits. What they can't hold was not trained."""
+        self.layout.write(vector, self.layout.parameters)
+        if self._short:
+            self._rounding = self.layout.read(self.layout.parameters) - vector
+
+    def difference(self, now: torch.Tensor) -> torch.Tensor:
+        """Of the parameters, as they are now, to the common weights."""
+        found = now - self.common
+        return found if self._rounding is None else found - self._rounding
 
 
 class _Flight(NamedTuple):
@@ -178,7 +192,7 @@ class LocalUpdates:
         number = self.rounds % len(self._parts)
         part = self._parts[number]
         now = part.layout.read(part.layout.parameters)
-        difference = now - part.common
+        difference = part.difference(now)
         steps = self._steps_of[number]
         if not bool(torch.isfinite(difference).all()):
             steps = 0  # the others need not know why
@@ -201,10 +215,10 @@ class LocalUpdates:
             messages, mean = self._exchange(flight)
         except PeerError:
             self._meet()
-            if self._flight is None:
-                return True  # from one who had completed it
-            return self._end()
-        self._finish(flight, messages, mean)
+            if self._flight is not None:
+                return self._end()  # else one who had completed it has told
+        else:
+            self._finish(flight, messages, mean)
         return self.last is not None and self.last.contributions > 0
 
     def _call_of(self, flight: _Flight) -> Callable[[], Any]:
@@ -245,7 +259,7 @@ class LocalUpdates:
             count = len(messages)
         enough = count >= max(self._minimum, 1) and mean is not None
         number, self.rounds = self.rounds, self.rounds + 1
-        size = 4 * sum(p.numel() for p in part.layout.parameters)
+        size = part.dense_bytes
         coded = part.coding is not None
         self.last = Round(
             number,
@@ -272,7 +286,7 @@ class LocalUpdates:
         now = part.common
         if self._delay and flight.steps:  # what was trained meanwhile stays
             now = now + (part.layout.read(part.layout.parameters) - flight.start)
-        part.layout.write(now, part.layout.parameters)
+        part.write(now)
         self._steps_of[self._parts.index(part)] = self._since if self._delay else 0
 
     def _read_buffers(self) -> torch.Tensor:
@@ -288,38 +302,45 @@ class LocalUpdates:
 
     def _meet(self) -> None:
         """A rank has died in a round, which some have completed and others have not."""
-        self.comm = self.comm.shrink()
-        self._agree_on_rounds()
+        while True:
+            self.comm = self.comm.shrink()
+            try:
+                return self._agree_on_rounds()
+            except PeerError:
+                pass  # one more, while they met
 
     @torch.no_grad()
     def _agree_on_rounds(self) -> None:
+        """Who is behind takes over the round all at once, or nothing of it: then it can tell
+        others, if one more dies meanwhile."""
         rounds = self.comm._gather(self.rounds)
         ahead = max(rounds)
         if min(rounds) == ahead:
             return
         leader = rounds.index(ahead)
-        applied = self.comm._gather(self.last is not None and self.last.contributions > 0)[leader]
+        contributions = self.comm._gather(self.last.contributions if self.last else 0)[leader]
         part = self._parts[(ahead - 1) % len(self._parts)]
-        if applied:
-            self._take(part, leader)
+        taken = self._fetch(part, leader) if contributions else None
         flight = self._flight
         if self.rounds == ahead or flight is None:
             return
         self.rounds = ahead
-        if applied:  # with this rank's contribution
+        if taken is not None:  # with this rank's contribution
+            part.common, part.velocity = taken
             self._adopt(flight)
+        self.last = Round(ahead - 1, contributions, len(flight.sent.message), 0, part.dense_bytes)
         self._flight, self._began = None, time.monotonic()
 
-    def _take(self, part: _Part, leader: int) -> None:
-        """The leader's common weights of a part. Collective."""
+    def _fetch(self, part: _Part, leader: int) -> "tuple[torch.Tensor, Optional[torch.Tensor]]":
+        """The leader's common weights of a part, and their velocity. Collective."""
         moves = bool(self.comm._gather(part.velocity is not None)[leader])
-        if moves and part.velocity is None:
-            part.velocity = torch.zeros_like(part.common)
-        for vector in (part.common, part.velocity) if moves else (part.common,):
-            assert vector is not None
-            memory = vector.cpu().contiguous()
+        own = part.velocity if part.velocity is not None else torch.zeros_like(part.common)
+        found = []
+        for vector in (part.common, own) if moves else (part.common,):
+            memory = vector.to("cpu", copy=True).contiguous()
             self.comm._bcast_bytes(memory.view(torch.uint8).numpy(), leader)
-            vector.copy_(memory)
+            found.append(memory.to(vector.device))
+        return found[0], (found[1] if moves else None)
 
     @torch.no_grad()
     def move(self, comm: Comm) -> None:
@@ -330,11 +351,12 @@ class LocalUpdates:
         self.comm = comm
         rounds = comm._gather(self.rounds)
         leader = rounds.index(max(rounds))
-        for part in self._parts:
-            self._take(part, leader)
+        taken = [self._fetch(part, leader) for part in self._parts]
+        for part, (common, velocity) in zip(self._parts, taken):
+            part.common, part.velocity = common, velocity
             if self.rounds < rounds[leader]:
                 part.error.zero_()
-                part.layout.write(part.common, part.layout.parameters)
+                part.write(common)
         if self.rounds < rounds[leader]:
             self.rounds, self._steps_of = rounds[leader], [0] * len(self._parts)
         self._since, self._began = 0, time.monotonic()
@@ -373,7 +395,7 @@ class LocalUpdates:
             )
             part.common, part.velocity = read("common"), read("velocity")
             part.error = read("error") / self.comm.size
-            part.layout.write(part.common, part.layout.parameters)
+            part.write(part.common)
         self.rounds, self.steps = int(state["rounds"]), int(state["steps"])
         self._since, self._steps_of, self._flight = 0, [0] * len(self._parts), None
         self._began = time.monotonic()

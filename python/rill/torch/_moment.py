@@ -13,6 +13,13 @@ from typing import Any, Optional
 KEY = "rill_beta1"
 
 
+def bare_optimizer(optimizer: Any) -> Any:
+    """The optimizer that a framework has wrapped: Accelerate's and Lightning's have it as
+    ``optimizer``."""
+    inner = getattr(optimizer, "optimizer", None)
+    return bare_optimizer(inner) if hasattr(inner, "param_groups") else optimizer
+
+
 def first_beta(group: Any) -> float:
     """Of a group of parameters of an optimizer of Adam's kind; 0 for others."""
     betas = group.get("betas")
@@ -58,7 +65,9 @@ class Moment:
             if found != self.beta:
                 raise RuntimeError(
                     f"{type(self.optimizer).__name__} has got a first beta of {found}, and "
-                    f"the reducers have {self.beta}: detach, and attach again"
+                    f"the reducers have {self.beta}, which stays: a schedule that changes it "
+                    f"(OneCycleLR, CyclicLR) needs cycle_momentum=False; for another one detach, "
+                    f"and attach again"
                 )
         self.take()
 

@@ -31,19 +31,10 @@ from ._ddp import warn_of_adam
 from ._device import Devices
 from ._exchange import Exchange
 from ._follow import Followed
-from ._groups import (
-    FUSED,
-    Checkpointed,
-    Chooser,
-    Flight,
-    Group,
-    Member,
-    Rules,
-    default_comm,
-    names_of,
-)
+from ._groups import Checkpointed, Flight, Group, Member, default_comm, names_of
 from ._move import forget, move
 from ._progress import Progress
+from ._rules import FUSED, Chooser, Rules
 from ._tensors import coalesced, from_stream, tensor_of, to_stream
 
 if TYPE_CHECKING:
@@ -432,17 +423,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     def _device_of(self, name: str) -> Optional[torch.device]:
         return self._devices.of(self._by_name[name]) if name in self._by_name else None
 
-    def _make_group(
-        self,
-        bucket: int,
-        dtype: Any,
-        members: Sequence[Member],
-        rule: int,
-        device: Optional[torch.device],
-    ) -> Group:
-        group = Group(self.comm, dtype, members, rule, self._chooser.options(rule), device)
-        self._groups[tuple(m.name for m in members)] = group
-        return group
+    def _add_group(self, bucket: int, group: Group) -> None:
+        self._groups[tuple(m.name for m in group.members)] = group
 
     def _all_groups(self) -> list[tuple[int, Group]]:
         return [(0, group) for group in self._groups.values()]

@@ -6,8 +6,9 @@ averages over the other one, in place. Each module of ``fully_shard`` has a hook
 parameters are one flat tensor.
 
 That tensor has only the parameters that had gradients, one after the other, and no list of them.
-Hooks on the unsharded parameters record them. The reducer is for all parameters of the module: a
-missing one counts as zero, and what the ranks send of it goes back to the residuals.
+Hooks on the unsharded parameters record them. The reducer is for all parameters of the module that
+are not frozen: a missing one counts as zero, and what the ranks send of it goes back to the
+residuals.
 
 A step that is void in one module (a gradient was not finite) is void as a whole, on all shards:
 when the backward pass ends the other reducers take their updates back, and all gradients are NaN.
@@ -29,6 +30,7 @@ from ._groups import default_comm
 from ._hook import State
 from ._jobs import BucketJob
 from ._move import forget
+from ._tensors import allreduce
 
 
 def _is_sharded(module: Any) -> bool:
@@ -88,43 +90,54 @@ class _Unit:
 
     def __init__(self, module: Any, param_group: Any) -> None:
         self.module, self.param_group = module, param_group
-        self.had_gradients: set[int] = set()  # numbers of parameters, since the last exchange
+        self.had_gradients: set[int] = set()  # ids of parameters, since the last exchange
         self.handles: list[Any] = []
-        self.watched = False
-        self.memory: Optional[torch.Tensor] = None  # of all parameters
+        self.watched: set[int] = set()  # ids of parameters
+        self.parameters: list[Any] = []  # those that are not frozen
+        self.counts: list[int] = []
+        self.memory: Optional[torch.Tensor] = None  # of these
+        self.look()
 
     @property
-    def parameters(self) -> Sequence[Any]:
+    def all_parameters(self) -> Sequence[Any]:
         parameters: Sequence[Any] = self.param_group.fsdp_params
         return parameters
 
-    def counts(self) -> list[int]:
-        return [p.padded_sharded_param_size.numel() for p in self.parameters]
+    def look(self) -> None:
+        """Which parameters are frozen may change from step to step."""
+        trained = [
+            p
+            for p in self.all_parameters
+            if p.sharded_param.requires_grad or id(p) in self.had_gradients
+        ]
+        if [*map(id, trained)] != [*map(id, self.parameters)]:
+            self.parameters, self.memory = trained, None
+            self.counts = [p.padded_sharded_param_size.numel() for p in trained]
 
     def watch(self, *_: Any) -> None:
         """Before forward: unsharded parameters are made at the first one, and stay."""
-        if self.watched:
-            return
-        self.watched = True
-        for number, parameter in enumerate(self.parameters):
+        for parameter in self.all_parameters:
             unsharded = getattr(parameter, "_unsharded_param", None)
-            if unsharded is None:
-                self.watched = False
-            elif unsharded.requires_grad:
-                note = functools.partial(self._note, number)
+            if (
+                id(parameter) not in self.watched
+                and unsharded is not None
+                and unsharded.requires_grad
+            ):
+                note = functools.partial(self._note, id(parameter))
                 self.handles.append(unsharded.register_post_accumulate_grad_hook(note))
+                self.watched.add(id(parameter))
 
-    def _note(self, number: int, _: torch.Tensor) -> None:
-        self.had_gradients.add(number)
+    def _note(self, parameter: int, _: torch.Tensor) -> None:
+        self.had_gradients.add(parameter)
 
     def present(self, flat: torch.Tensor) -> list[int]:
         """Numbers of the parameters that the flat tensor has."""
-        numbers = sorted(self.had_gradients)
-        counts = self.counts()
-        if self.param_group.reduce_scatter_unused_params:
-            numbers = [n for n, p in enumerate(self.parameters) if p.sharded_param.requires_grad]
+        counts, everyone = self.counts, list(range(len(self.counts)))
+        numbers = [n for n in everyone if id(self.parameters[n]) in self.had_gradients]
+        if getattr(self.param_group, "reduce_scatter_unused_params", False):
+            numbers = everyone
         if sum(counts[n] for n in numbers) != flat.numel():
-            numbers = list(range(len(counts)))
+            numbers = everyone
         if sum(counts[n] for n in numbers) != flat.numel():
             raise RuntimeError(
                 f"{type(self.module).__name__} brings a gradient of {flat.numel()} values, "
@@ -157,7 +170,7 @@ class ShardedState(State):
         self._units = _units(module)
         self._known: dict[str, Any] = {}
         for index, unit in enumerate(self._units):
-            for parameter in unit.parameters:
+            for parameter in unit.all_parameters:
                 self._known[self._names[id(parameter.sharded_param)]] = parameter
             hook = _hook_of(weakref.ref(self), index)
             unit.module.set_all_reduce_hook(hook)
@@ -173,13 +186,17 @@ class ShardedState(State):
     def remove(self) -> None:
         """Replicas are averaged by PyTorch from now on: without it they would part ways."""
 
+        group, comm = self.group, self.comm
+
         def average(flat: torch.Tensor) -> None:
+            if group is None:  # attach had a communicator alone
+                flat.copy_(allreduce(flat, "mean", comm=comm, algorithm="dense"))
+                return
             dist.all_reduce(flat, group=group)
             flat.div_(group.size())
 
-        group = self.group
         for unit in self._units:
-            unit.param_group._all_reduce_hook = None if group is None else average
+            unit.param_group._all_reduce_hook = average
             for handle in unit.handles:
                 handle.remove()
 
@@ -188,16 +205,17 @@ class ShardedState(State):
     def reduce_shard(self, index: int, flat: torch.Tensor) -> None:
         """Replaces this shard's gradients of a module by their mean over the replicas."""
         unit = self._units[index]
+        unit.look()
         numbers = unit.present(flat)
         unit.had_gradients.clear()
         if not self._begun:
             self._begin()
         if unit.memory is None or unit.memory.dtype is not flat.dtype:
-            unit.memory = torch.zeros(sum(unit.counts()), dtype=flat.dtype, device=flat.device)
-        parts = unit.memory.split(unit.counts())
+            unit.memory = torch.zeros(sum(unit.counts), dtype=flat.dtype, device=flat.device)
+        parts = unit.memory.split(unit.counts)
         if len(numbers) < len(parts):
             unit.memory.zero_()
-        given = flat.split([unit.counts()[n] for n in numbers])
+        given = flat.split([unit.counts[n] for n in numbers])
         for number, part in zip(numbers, given):
             parts[number].copy_(part)
         job = self._ready(index, unit.memory, [p.sharded_param for p in unit.parameters])
@@ -300,7 +318,7 @@ class ShardedState(State):
         flat = {}
         for name, part in state["residuals"].items():
             own = part.to_local() if hasattr(part, "to_local") else part
-            flat[name] = torch.zeros(self._counts[name])
+            flat[name] = torch.zeros(self._known[name].padded_sharded_param_size.numel())
             flat[name][: own.numel()] = own.reshape(-1).to("cpu", torch.float32)
         super().load_state_dict({**state, "residuals": flat})
 

@@ -34,6 +34,11 @@ def coalesced(indices: torch.Tensor, values: torch.Tensor, shape: Sequence[int])
     return made._coalesced_(True)
 
 
+def is_known(dtype: torch.dtype) -> bool:
+    """Whether streams may have it."""
+    return dtype in _TORCH.values()
+
+
 def torch_dtype(kind: Type) -> torch.dtype:
     return _TORCH[kind]
 
