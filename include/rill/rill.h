@@ -711,8 +711,8 @@ typedef struct rill_plan_row {
     const char *refuses; /* why it cannot serve; NULL: it can */
     int chosen;
 } rill_plan_row;
-/* What auto would do, in the order of the table: at most capacity rows, *n of them. Needs no MPI.
- */
+/* What auto would do, in the order of the table: at most capacity rows, *n of them. The choice is
+ * among all of the table; *n is 0 after an error. Needs no MPI. */
 RILL_API rill_status rill_plan(const rill_plan_query *, rill_plan_row *rows, int capacity, int *n);
 
 typedef struct rill_tune_options {

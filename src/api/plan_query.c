@@ -2,6 +2,7 @@
 #include "api/comm.h"
 #include "coll/patterns/mpi_allreduce.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,8 +25,12 @@ static rill_status check(const rill_plan_query *q) {
     if (q->nnz > q->dim)
         return rill__fail(RILL_ERR_ARGUMENT, CALL "nnz = %llu is more than dim = %llu",
                           (unsigned long long)q->nnz, (unsigned long long)q->dim);
-    if (q->latency_s < 0 || q->bits_per_second < 0)
-        return rill__fail(RILL_ERR_ARGUMENT, CALL "latency or rate of the network is negative");
+    if (!(q->latency_s >= 0 && q->latency_s < INFINITY))
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "latency_s = %g is negative or not finite",
+                          q->latency_s);
+    if (!(q->bits_per_second >= 0 && q->bits_per_second < INFINITY))
+        return rill__fail(RILL_ERR_ARGUMENT, CALL "bits_per_second = %g is negative or not finite",
+                          q->bits_per_second);
     if (q->link && strcmp(q->link, "mpi") && strcmp(q->link, "ucx") && strcmp(q->link, "local"))
         return rill__fail(RILL_ERR_ARGUMENT, CALL "link = '%s' is not mpi, ucx or local", q->link);
     return RILL_OK;
@@ -72,15 +77,17 @@ static rill_status settings_of(const rill_comm *comm, const rill_plan_query *q, 
     return rill__settings_resolve(comm, q->collective, &o, s);
 }
 
+/* The choice is among all rows, also those that there is no room for. */
 static int list(const rill__planner *planner, const rill__settings *settings,
                 const rill__problem *p, rill_plan_row *rows, int capacity) {
     int n = 0, chosen = -1;
     rill__candidate best = {.algorithm = NULL};
-    for (int i = 0; n < capacity && rill__algorithm_at(p->collective, i); i++) {
+    rill_plan_row beyond;
+    for (int i = 0; rill__algorithm_at(p->collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(p->collective, i);
         rill__candidate next = {.algorithm = a, .problem = *p};
         rill__problem *way = &next.problem;
-        rill_plan_row *row = &rows[n++];
+        rill_plan_row *row = n < capacity ? &rows[n++] : &beyond;
         *row = (rill_plan_row){.algorithm = a->name, .codec = "", .partition = ""};
         row->refuses = a->supports(p);
         if (row->refuses) continue;
@@ -92,7 +99,7 @@ static int list(const rill__planner *planner, const rill__settings *settings,
         if (!rill__plan_considers(a, p) || !rill__plan_prefers(&planner->profile, &next, &best))
             continue;
         best = next;
-        chosen = n - 1;
+        chosen = row == &beyond ? -1 : n - 1;
     }
     if (chosen >= 0) rows[chosen].chosen = 1;
     return n;
@@ -103,6 +110,7 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
     rill_plan_query whole = RILL_PLAN_QUERY_INIT, *query = &whole;
     if (!given || !n || (!rows && capacity > 0))
         return rill__fail(RILL_ERR_ARGUMENT, CALL "query, rows or n is NULL");
+    *n = 0;
     if (given->size < offsetof(rill_plan_query, result))
         return rill__fail(RILL_ERR_ARGUMENT, CALL "query.size %zu: use RILL_PLAN_QUERY_INIT",
                           given->size);

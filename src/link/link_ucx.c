@@ -210,7 +210,6 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
     return wire->word ? RILL_IN_PROGRESS : RILL_OK;
 }
 
-
 /* A way that rests brings nothing any more. */
 static rill_status wait_for(rill__link *link, rill__wire *wire) {
     own_link *own = rill__ucx_of(link);
@@ -351,6 +350,7 @@ static rill_status wait_all(own_link *own, rill__wire *wires, int n) {
         if (polls % POLLS_BEFORE_LOOK == 0) {
             double now = rill__tcp_clock();
             int peer = request_of(&wires[n - 1])->peer;
+            rill__ucx_progress_all(own); /* one may be ahead, on the other way */
             if (rill__ucx_look(own)) status = rill__ucx_lost(own->first_lost);
             if (rill__watch_state(own->watch, peer) == RILL__WATCH_LEFT) {
                 if (closed_since == 0) closed_since = now;
@@ -367,26 +367,36 @@ static rill_status wait_all(own_link *own, rill__wire *wires, int n) {
     return status;
 }
 
-rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes, void *all) {
-    own_link *own = rill__ucx_of(link);
+static rill_status gather_on(own_link *own, rill__ucx_pace pace, const void *mine, size_t bytes,
+                             void *all) {
+    const rill__link *link = &own->link;
     rill_status status = RILL_OK;
     int n = 0;
     if (rill__ucx_look(own)) return rill__ucx_lost(own->first_lost);
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int from = (link->rank + i) % link->ranks;
-        status = post_tagged(own, RILL__UCX_FAST, from,
+        status = post_tagged(own, pace, from,
                              rill__ucx_inner_tag(own, from, RILL__UCX_ALLGATHER, 0),
                              (char *)all + (size_t)from * bytes, bytes, &own->wires[n++]);
     }
     for (int i = 1; i < link->ranks && status == RILL_OK; i++) {
         int to = (link->rank + i) % link->ranks;
-        status = send_tagged(own, RILL__UCX_FAST, to,
+        status = send_tagged(own, pace, to,
                              rill__ucx_inner_tag(own, link->rank, RILL__UCX_ALLGATHER, 0), mine,
                              bytes, &own->wires[n++]);
     }
     if (bytes) memmove((char *)all + (size_t)link->rank * bytes, mine, bytes);
     rill_status waited = wait_all(own, own->wires, n);
     return status != RILL_OK ? status : waited;
+}
+
+rill_status rill__ucx_allgather(rill__link *link, const void *mine, size_t bytes, void *all) {
+    return gather_on(rill__ucx_of(link), RILL__UCX_FAST, mine, bytes, all);
+}
+
+rill_status rill__ucx_greet(own_link *own, rill__ucx_pace pace) {
+    char none[1] = {0};
+    return gather_on(own, pace, none, 0, none);
 }
 
 static rill_status bcast(rill__link *link, void *data, size_t bytes, int root) {

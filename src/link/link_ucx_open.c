@@ -15,7 +15,9 @@
 
 /* Seconds until ranks that do not connect are an error. */
 #define CONNECT_PATIENCE 60.0
-enum { MAGIC = 0x58554c52, VERSION = 4 };
+enum { MAGIC = 0x58554c52, VERSION = 5 };
+/* Ranks up to which the calm way is connected at once. */
+enum { CALM_AT_ONCE = 256 };
 
 typedef rill__link_ucx own_link;
 
@@ -172,8 +174,8 @@ static rill_status connect_all(opening *o) {
         own->by_network[i] = !o->same_host[i] || !own->shares_memory || !o->all[i].shares_memory;
         RILL_TRY(rill__ucx_connect(own, i, o->all[i].addresses));
     }
-    /* A message each way on every connection: UCX makes them only then. */
-    RILL_TRY(rill__link_most(&own->link, NULL, 0));
+    RILL_TRY(rill__ucx_greet(own, RILL__UCX_FAST));
+    if (own->link.ranks <= CALM_AT_ONCE) RILL_TRY(rill__ucx_greet(own, RILL__UCX_CALM));
     own->until = 0;
     return RILL_OK;
 }

@@ -7,7 +7,11 @@
  * link has two workers. The fast one is for everything while nobody is gone; then it rests: it
  * makes no progress any more, and what it holds stays as it is until the link is closed. The calm
  * one has no shared memory, and its endpoints handle errors. It is for what survivors tell each
- * other, and for later epochs (rill__tag_passes). */
+ * other, and for later epochs (rill__tag_passes).
+ *
+ * UCX 1.13 ends the process (an assertion of its TCP) where it connects to a rank that dies in this
+ * moment, and ranks may die one shortly after the other. So both ways are connected when the link
+ * is opened, where the ranks are not so many that they would lack open files. */
 #ifndef RILL_LINK_LINK_UCX_OWN_H
 #define RILL_LINK_LINK_UCX_OWN_H
 
@@ -55,7 +59,7 @@ typedef struct rill__ucx_kept {
 typedef struct rill__link_ucx {
     rill__link link; /* first */
     rill__ucx_way ways[RILL__UCX_PACES];
-    rill__ucx_kept *kept; /* of each rank: endpoints of the calm way are made when needed */
+    rill__ucx_kept *kept; /* of each rank: endpoints of the calm way may be made when needed */
     size_t long_from;     /* bytes from which a message waits until its receiver asks for it */
     rill__watch *watch;
     uint64_t key;             /* in place */
@@ -133,6 +137,8 @@ void rill__ucx_set_key(rill__link_ucx *, const uint8_t job[RILL__JOB_KEY]);
 rill_status rill__ucx_error(ucs_status_t, const char *call);
 /* Each rank gives the others bytes. */
 rill_status rill__ucx_allgather(rill__link *, const void *mine, size_t bytes, void *all);
+/* A message each way on every connection: UCX makes them only then. */
+rill_status rill__ucx_greet(rill__link_ucx *, rill__ucx_pace);
 
 /* ---- link_ucx_gone.c ---- */
 /* Looks who is gone; true: somebody is. */

@@ -240,15 +240,6 @@ void rill__world_yield(rill__world *world) {
     rill__fiber_yield(x->fiber);
 }
 
-void rill__world_kill(rill__world *world, int rank) {
-    rill__node *x = &world->nodes[rank];
-    if (x->state == RILL__NODE_FINISHED || x->state == RILL__NODE_KILLED || rank == world->running)
-        return;
-    unready(world, x);
-    x->state = RILL__NODE_KILLED;
-    world->live--;
-}
-
 bool rill__world_stuck(const rill__world *world, int rank) {
     return world->nodes[rank].state == RILL__NODE_PARKED ||
            world->nodes[rank].state == RILL__NODE_READY;

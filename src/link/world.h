@@ -47,9 +47,6 @@ rill_status rill__world_run(rill__world *, void (*body)(int rank, void *context)
 bool rill__world_stuck(const rill__world *, int rank);
 /* Of the rank whose turn it is; -1: none's. */
 int rill__world_rank(const rill__world *);
-/* The rank's fiber stops for ever where it stands; from the outside of a run, or by another rank.
- */
-void rill__world_kill(rill__world *, int rank);
 /* RILL__CHANCE: the rank dies when it has sent, looked for messages or waited so often, counted
  * from now on. What it had sent and is still under way arrives in part; the others are told of it
  * (the link's failed) at times of their own. hangs: nobody is told, and it goes on after so many

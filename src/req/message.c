@@ -186,9 +186,8 @@ rill_status rill__message_check(const rill__header *h, const rill__expect *e) {
     if (h->memory != e->memory)
         return rill__fail(RILL_ERR_MISMATCH, "another rank remembers other steps");
     if (h->arguments != e->arguments)
-        return rill__fail(
-            RILL_ERR_MISMATCH,
-            "another rank has another root, partition, block size or forced algorithm");
+        return rill__fail(RILL_ERR_MISMATCH, "another rank has another root, or other options: "
+                                             "algorithm, codec, value bits, partition, block size");
     return RILL_OK;
 }
 

@@ -379,11 +379,6 @@ void rill__count_stranger(rill__engine *, int source);
 void rill__peek(rill__task *);
 /* The entries of a received message; a failure is recorded and gives an empty part. */
 void rill__received_part_at(rill__task *, const rill__message *, rill__part *);
-static inline rill__part rill__received_part(rill__task *r, const rill__message *m) {
-    rill__part part;
-    rill__received_part_at(r, m, &part);
-    return part;
-}
 
 /* ---- exchange.c: one message at most to and from a rank that is known ---- */
 rill_status rill__exchange_send(rill__task *, int to, rill__parcel *);

@@ -3,7 +3,7 @@
  * Packing finds the widths of a batch of packs first, then writes it from the cache: with one
  * pack at a time, everything waits for the way of the width to general registers and back. A
  * batch of 64-bit indices that lie within 2^32 is packed from a copy of their lower halves.
- * Unpacking sums within a group by four shifted additions. Blocks wider than 24 bits are rare in
+ * Unpacking sums within a group by four shifted additions. Packs wider than 24 bits are rare in
  * what can be sent (each takes 2^24 of the range), as are those that cross a multiple of 2^32, and
  * go through the portable code. */
 #include "space/codec_index_portable.h"
@@ -30,7 +30,7 @@ static inline __mmask16 group_lanes(unsigned n, unsigned g) {
  * trace of the masks. The previous ones come by loads one entry lower, which cost less than
  * shuffles; something must lie before idx[i]. */
 static inline __attribute__((always_inline)) unsigned
-block_width(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
+pack_width(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
     __m512i most = _mm512_setzero_si512();
     UNROLL for (unsigned g = 0; g < GROUPS; g++) {
         __mmask16 lanes = group_lanes(n, g);
@@ -54,10 +54,8 @@ block_width(unsigned index_bytes, const void *idx, uint64_t i, unsigned n) {
     return step ? rill__bit_width(step - 1) : 0;
 }
 
-static inline __attribute__((always_inline)) uint8_t *pack_block(unsigned index_bytes,
-                                                                 const void *idx, uint64_t i,
-                                                                 unsigned n, unsigned w,
-                                                                 uint8_t *out) {
+static inline __attribute__((always_inline)) uint8_t *
+pack_one(unsigned index_bytes, const void *idx, uint64_t i, unsigned n, unsigned w, uint8_t *out) {
     const __m512i minus4 = _mm512_set1_epi32(-1);
     if (__builtin_expect(w > RILL__PACK_SIMD, 0)) {
         uint8_t width;
@@ -94,14 +92,14 @@ static inline __attribute__((always_inline)) uint8_t *pack_batch(unsigned index_
                                                                  uint64_t packs, uint8_t *widths,
                                                                  uint8_t *out) {
     for (uint64_t k = 0; k < packs; k++)
-        widths[k] = (uint8_t)block_width(index_bytes, idx, i + k * RILL__PACK, RILL__PACK);
+        widths[k] = (uint8_t)pack_width(index_bytes, idx, i + k * RILL__PACK, RILL__PACK);
     for (uint64_t k = 0; k < packs; k++, i += RILL__PACK)
-        out = pack_block(index_bytes, idx, i, RILL__PACK, widths[k], out);
+        out = pack_one(index_bytes, idx, i, RILL__PACK, widths[k], out);
     return out;
 }
 
 /* The same of 64-bit indices that lie within 2^32, by their lower halves: the gaps go through
- * memory, as narrowing them twice would cost more. Blocks that are too wide for SIMD need whole
+ * memory, as narrowing them twice would cost more. Packs that are too wide for SIMD need whole
  * indices. */
 static uint8_t *pack_narrow(const uint64_t *idx, uint64_t i, uint64_t packs, uint8_t *widths,
                             uint8_t *out) {
@@ -142,11 +140,11 @@ static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes,
     uint64_t copy[RILL__PACK + 8], i = rill__min_u64(count, RILL__PACK);
     rill__index_put(index_bytes, copy, 0, first - 1);
     memcpy((char *)copy + index_bytes, idx, i * index_bytes);
-    unsigned w = block_width(index_bytes, copy, 1, (unsigned)i);
+    unsigned w = pack_width(index_bytes, copy, 1, (unsigned)i);
     /* The first step may be 2^32, which is 0 in 32 bits. */
     unsigned w0 = rill__bit_width(rill__index_at(index_bytes, idx, 0) - first);
     *widths = (uint8_t)(w > w0 ? w : w0);
-    out = pack_block(index_bytes, copy, 1, (unsigned)i, *widths++, out);
+    out = pack_one(index_bytes, copy, 1, (unsigned)i, *widths++, out);
     while (i + RILL__PACK <= count) {
         uint64_t packs = rill__min_u64((count - i) / RILL__PACK, BATCH);
         const uint64_t *wide = idx, n = packs * RILL__PACK;
@@ -158,8 +156,8 @@ static inline __attribute__((always_inline)) uint8_t *pack(unsigned index_bytes,
     }
     if (i < count) {
         unsigned n = (unsigned)(count - i);
-        *widths = (uint8_t)block_width(index_bytes, idx, i, n);
-        out = pack_block(index_bytes, idx, i, n, *widths, out);
+        *widths = (uint8_t)pack_width(index_bytes, idx, i, n);
+        out = pack_one(index_bytes, idx, i, n, *widths, out);
     }
     return out;
 }
@@ -181,13 +179,13 @@ static inline __m512i prefix_sum(__m512i v) {
     return _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 8));
 }
 
-/* Block of n gaps of w <= 24 bits; at[0] >= next. Returns the sum of gaps + 1, below 2^32. The
+/* Pack of n gaps of w <= 24 bits; at[0] >= next. Returns the sum of gaps + 1, below 2^32. The
  * indices themselves are summed, modulo 2^32; those of 64 bits get their upper halves, which must
  * be those of next - 1. */
-static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned index_bytes,
-                                                                   const uint8_t *in, unsigned w,
-                                                                   unsigned n, uint64_t next,
-                                                                   void *at) {
+static inline __attribute__((always_inline)) uint64_t unpack_one(unsigned index_bytes,
+                                                                 const uint8_t *in, unsigned w,
+                                                                 unsigned n, uint64_t next,
+                                                                 void *at) {
     const __m512i step = _mm512_add_epi32(rill__iota32(), _mm512_set1_epi32(1));
     const __m512i last_lane = _mm512_set1_epi32(15);
     const __m512i first_half = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
@@ -215,7 +213,7 @@ static inline __attribute__((always_inline)) uint64_t unpack_block(unsigned inde
 }
 
 /* Whether the next pack is for SIMD: narrow, and its indices have the same upper halves. */
-static inline bool block_fits(unsigned index_bytes, unsigned w, uint64_t next) {
+static inline bool pack_fits(unsigned index_bytes, unsigned w, uint64_t next) {
     if (w > RILL__PACK_SIMD) return false;
     return index_bytes == 4 || (uint32_t)(next - 1) <= UINT32_MAX - (RILL__PACK << w);
 }
@@ -227,14 +225,14 @@ static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
     uint64_t next = first, left = range, i = 0;
     for (; i < count; i += RILL__PACK) {
         unsigned w = *widths++;
-        bool fits = block_fits(index_bytes, w, next);
+        bool fits = pack_fits(index_bytes, w, next);
         void *at = (char *)idx + i * index_bytes;
         if (__builtin_expect(!fits || count - i < RILL__PACK, 0)) {
             unsigned n = (unsigned)rill__min_u64(RILL__PACK, count - i);
             if (!fits) {
                 if (!rill__unpack_one(index_bytes, in, w, n, &next, &left, at, 0)) return false;
             } else {
-                uint64_t sum = unpack_block(index_bytes, in, w, n, next, at);
+                uint64_t sum = unpack_one(index_bytes, in, w, n, next, at);
                 if (sum > left) return false;
                 left -= sum;
                 next += sum;
@@ -242,7 +240,7 @@ static inline __attribute__((always_inline)) bool unpack(unsigned index_bytes,
             in += ((size_t)n * w + 7) / 8;
             continue;
         }
-        uint64_t sum = unpack_block(index_bytes, in, w, RILL__PACK, next, at);
+        uint64_t sum = unpack_one(index_bytes, in, w, RILL__PACK, next, at);
         if (sum > left) return false;
         left -= sum;
         next += sum;

@@ -24,7 +24,7 @@ typedef struct rill__quant_stream {
 typedef struct rill__codec_kernels {
     const char *isa;
 
-    /* Blocks of 128 gaps (index - previous - 1, the previous of the first being first - 1): the
+    /* Packs of 128 gaps (index - previous - 1, the previous of the first being first - 1): the
      * width of each pack to widths, its gaps in that many bits to out. Returns the end of out. */
     uint8_t *(*pack_gaps)(unsigned index_bytes, const void *idx, uint64_t count, uint64_t first,
                           uint8_t *widths, uint8_t *out);

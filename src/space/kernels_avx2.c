@@ -1,5 +1,5 @@
 /* Kernels for AVX2 (with BMI2 and F16C). What is not here is left to the scalar ones: merges of
- * 64-bit indices or of f64, and blocks, which go element by element anyway. A merge of f32 costs
+ * 64-bit indices or of f64, and tiles, which go element by element anyway. A merge of f32 costs
  * 0.9 ns an input element, against 3.2 of the scalar one (Zen 4, 2 x 160k in 16M). */
 #ifdef RILL_HAVE_AVX2
 #include "space/kernels_avx2_merge.h"

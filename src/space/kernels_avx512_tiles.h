@@ -11,18 +11,18 @@
  *           back to 1, and where denormals are flushed, as a sum then can become -0.0.
  * Where the result is dense, a tile is written as it is, the identity replaced by the neutral
  * element. The parts of the next tile are prefetched: many short streams defeat the hardware's
- * prefetcher (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). Block size: 4K to 64K
+ * prefetcher (64 inputs of 160k in 16M: 2.2 ns an element without, 1.4 with). A tile has 4K to 64K
  * indices, so that an input has about 128 elements in a tile, as a visit costs a few wrong guesses.
  */
 #include "space/kernels_avx512_simd.h"
 
 static void fill(rill_type, void *dst, uint64_t n, const void *value); /* kernels_avx512_dense.h */
 
-#define BLOCK_MIN 4096u
-#define BLOCK_VISIT 128u
-#define BLOCK_MARKED 10 /* marked from an input element per so many indices */
+#define TILE_MIN 4096u
+#define TILE_VISIT 128u
+#define TILE_MARKED 10 /* marked from an input element per so many indices */
 #define LIST_PIECE 4096u
-#define BLOCK_PAST                                                                                 \
+#define TILE_PAST                                                                                  \
     (16u << 20) /* bytes of a dense result from which on it is written past the caches */
 
 typedef struct tile_plan {
@@ -33,13 +33,13 @@ typedef struct tile_plan {
 
 RILL__INLINE tile_plan tile_plan_of(rill__op_kind kind, uint64_t range, int n, uint64_t inputs) {
     double per_index = (double)inputs / (double)n / (double)range;
-    uint64_t size = BLOCK_MIN;
-    while (size < RILL__BLOCK_MAX && per_index * (double)size < BLOCK_VISIT)
+    uint64_t size = TILE_MIN;
+    while (size < RILL__TILE_MAX && per_index * (double)size < TILE_VISIT)
         size *= 2;
     size = rill__min_u64(size, (range + 63) & ~UINT64_C(63));
     uint64_t ahead = (uint64_t)(1.3 * per_index * (double)size);
     bool flushes = _mm_getcsr() & (_MM_FLUSH_ZERO_MASK | 0x0040); /* 0x0040: denormals are zeros */
-    bool marked = kind != RILL__PROD && !flushes && inputs >= range / BLOCK_MARKED;
+    bool marked = kind != RILL__PROD && !flushes && inputs >= range / TILE_MARKED;
     return (tile_plan){size, rill__min_u64(ahead, 1024), marked};
 }
 

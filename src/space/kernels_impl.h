@@ -12,12 +12,12 @@
 /* Workspace of sum_tiles: accumulators of the largest tile, then one byte per index that says
  * whether it occurred. A byte costs one plain store per input element, where a bitmap would chain
  * the neighbours of a word through memory. */
-#define RILL__BLOCK_MAX 65536u
-#define RILL__BLOCK_CURSORS 256 /* inputs whose positions are kept on the stack */
+#define RILL__TILE_MAX 65536u
+#define RILL__TILE_CURSORS 256 /* inputs whose positions are kept on the stack */
 
 RILL__INLINE size_t rill__acc_bytes(rill_type type) { return type == RILL_F64 ? 8 : 4; }
 RILL__INLINE unsigned char *rill__tile_map(rill_type type, void *workspace) {
-    return (unsigned char *)workspace + RILL__BLOCK_MAX * rill__acc_bytes(type) + RILL__SLACK;
+    return (unsigned char *)workspace + RILL__TILE_MAX * rill__acc_bytes(type) + RILL__SLACK;
 }
 
 /* x where identity op x = x bit by bit: for sums that is -0.0, as 0.0 + -0.0 is 0.0. */

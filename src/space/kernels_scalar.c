@@ -1,7 +1,7 @@
 /* Portable kernels, and the definition of what every other implementation must give, bit by bit.
  *
  * The loops select without branches, as the order of indices of two inputs can't be predicted: a
- * merge costs about 2 ns an element of the inputs, a branchy one 4 to 5 (2 x 160k in 16M). Blocks
+ * merge costs about 2 ns an element of the inputs, a branchy one 4 to 5 (2 x 160k in 16M). Tiles
  * cost 3 to 4 ns an input element for unions over 30 %, most of it for emitting in order; the
  * inputs are prefetched a tile ahead. */
 #include "space/kernels_impl.h"
@@ -236,7 +236,7 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
 }
 
 size_t rill__tiles_workspace(rill__shape shape) {
-    return RILL__BLOCK_MAX * (rill__acc_bytes(shape.type) + 1) + (size_t)2 * RILL__SLACK;
+    return RILL__TILE_MAX * (rill__acc_bytes(shape.type) + 1) + (size_t)2 * RILL__SLACK;
 }
 
 const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_tiles, scatter, combine, compact,

@@ -42,7 +42,6 @@ typedef enum rill__operation_kind {
     RILL__DO_ADD_BLOCKS,   /* into += the blocks */
     RILL__DO_CLEAR_PAIRS,  /* into[idx] = 0 for each of the pairs that mask and where name */
     RILL__DO_SHIFT, /* into[i] = first + from[i], n indices; of index_bytes, from from_bytes */
-    RILL__OPERATIONS
 } rill__operation_kind;
 
 /* Which of the pairs: all of them, those in the mask, or those outside. */

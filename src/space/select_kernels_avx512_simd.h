@@ -1,4 +1,4 @@
-/* Blocks of 64 entries for select_kernels_avx512.c: masks of those that reach a key, and sums. */
+/* Groups of 64 entries for select_kernels_avx512.c: masks of those that reach a key, and sums. */
 #ifndef RILL_SPACE_SELECT_KERNELS_AVX512_SIMD_H
 #define RILL_SPACE_SELECT_KERNELS_AVX512_SIMD_H
 

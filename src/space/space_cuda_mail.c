@@ -13,8 +13,8 @@ struct rill__mail {
     rill__cuda_letter *letter; /* page-locked, and so are outbox and inbox behind it */
     char *outbox, *inbox;
     size_t inbox_bytes;
-    /* Device memory: the pairs, those of one range, indices of the result; all in one block. */
-    char *block;
+    /* Device memory: the pairs, those of one range, indices of the result; all in one piece. */
+    char *memory;
     rill__cuda_found *found; /* of the step, and of one pick */
     rill__cuda_seen *seen;
     rill__cuda_reply *reply;
@@ -35,9 +35,9 @@ static rill_status open_mail(const rill__space *s, rill__mail **out) {
 
 static void release(rill__cuda *c, rill__mail *m) {
     if (m->letter) rill__cuda_retire(c, m->letter); /* the device may still read it */
-    if (m->block) rill__cuda_check(c, c->table->release_on(m->block, c->stream), "release");
+    if (m->memory) rill__cuda_check(c, c->table->release_on(m->memory, c->stream), "release");
     m->letter = NULL;
-    m->block = NULL;
+    m->memory = NULL;
 }
 
 static void close_mail(const rill__space *s, rill__mail *m) {
@@ -66,7 +66,7 @@ static void carve(rill__mail *m, char *at) {
 
 static rill_status make(rill__cuda *c, rill__mail *m, const rill__mail_rooms *rooms) {
     uint32_t number = m->letter ? m->letter->flag : 0; /* steps go on from there */
-    void *pages = NULL, *block = NULL;
+    void *pages = NULL, *memory = NULL;
     release(c, m);
     m->rooms = *rooms;
     m->size = rill__type_size(rooms->type);
@@ -76,7 +76,7 @@ static rill_status make(rill__cuda *c, rill__mail *m, const rill__mail_rooms *ro
                     lined(4 * rooms->masks);
     size_t host = head + out + m->inbox_bytes + RILL__SLACK;
     int error = c->table->allocate_host(host, &pages);
-    if (!error) error = c->table->allocate_on(device, &block, c->stream);
+    if (!error) error = c->table->allocate_on(device, &memory, c->stream);
     if (error) {
         if (pages) rill__cuda_retire(c, pages);
         return rill__fail(RILL_ERR_MEMORY,
@@ -89,8 +89,8 @@ static rill_status make(rill__cuda *c, rill__mail *m, const rill__mail_rooms *ro
     m->letter->ready = m->letter->flag = number;
     m->outbox = (char *)pages + head;
     m->inbox = m->outbox + out;
-    m->block = block;
-    carve(m, block);
+    m->memory = memory;
+    carve(m, memory);
     return RILL_OK;
 }
 

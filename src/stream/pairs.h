@@ -14,10 +14,10 @@ rill_status rill__sum_pairs(const rill__kernels *, rill__shape, const rill_op *,
 /* Whether the union probably has more than limit entries, from stretches of the indices. */
 bool rill__union_exceeds(rill__shape, uint64_t first, uint64_t range, int n, const rill__pairs *in,
                          uint64_t limit);
-/* Whether rill__sum_pairs would go by blocks, which alone can give a dense result. */
+/* Whether rill__sum_pairs would go by tiles, which alone can give a dense result. */
+bool rill__sum_prefers_tiles(uint64_t range, int n, const rill__pairs *in);
 /* Bytes of scratch memory that the sum of n inputs needs at most. */
 size_t rill__pairs_scratch(rill__shape, int n);
-bool rill__sum_prefers_blocks(uint64_t range, int n, const rill__pairs *in);
 
 /* Sorts n pairs (indices of index_bytes, unsorted, repeats allowed) stably into idx/val and sums
  * equal ones in input order (16-bit types: in f32, rounded once). Inputs do not alias outputs. */

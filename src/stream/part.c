@@ -240,7 +240,7 @@ static rill_status sum_many(const rill__space *space, rill__shape shape, const r
     const rill__kernels *k = space->stream;
     size_t size = rill__type_size(shape.type);
     uint64_t limit = rill__dense_switch(shape.type, range), count;
-    if (total > limit && rill__sum_prefers_blocks(range, n, in) &&
+    if (total > limit && rill__sum_prefers_tiles(range, n, in) &&
         rill__union_exceeds(shape, first, range, n, in, limit)) {
         RILL_TRY(reserve_entries(&out->val, range, size));
         RILL_TRY(rill__buffer_reserve(scratch, rill__tiles_workspace(shape)));
@@ -252,7 +252,7 @@ static rill_status sum_many(const rill__space *space, rill__shape shape, const r
         }
     }
     RILL_TRY(reserve_entries(&out->idx, total, shape.index_bytes));
-    if (total > limit && rill__sum_prefers_blocks(range, n, in))
+    if (total > limit && rill__sum_prefers_tiles(range, n, in))
         RILL_TRY(reserve_turn(scratch, out, total, range, size, rill__tiles_workspace(shape)));
     else RILL_TRY(reserve_entries(&out->val, total, size));
     RILL_TRY(rill__sum_pairs(k, shape, op, first, range, n, in, scratch, out->idx.data,

@@ -1,14 +1,14 @@
-/* Union of P sorted inputs: a tree of 2-way merges, or blocks.
+/* Union of P sorted inputs: a tree of 2-way merges, or tiles.
  *
  * The tree costs ceil(log2 P) merges per element and its bandwidth is the cache's: the inputs are
  * cut at common indices into chunks whose whole tree stays in the second-level cache, so that
- * memory is read and written once. Blocks cost the same for every P, plus a scan of all indices of
- * the range. Hence the tree for few inputs of low density, blocks otherwise.
+ * memory is read and written once. Tiles cost the same for every P, plus a scan of all indices of
+ * the range. Hence the tree for few inputs of low density, tiles otherwise.
  *
- * Where the union is going to be dense, blocks can write it so: whether it is, is guessed from the
+ * Where the union is going to be dense, tiles can write it so: whether it is, is guessed from the
  * indices of a few stretches (rill__union_exceeds).
  *
- * The choice uses counts only; neither the cuts nor the block size change the order in which the
+ * The choice uses counts only; neither cuts nor the size of a tile change the order in which the
  * values of an index are combined, so equal counts give equal bits. */
 #include "stream/pairs.h"
 
@@ -17,23 +17,23 @@
 #define CHUNK_BYTES (512u << 10) /* pairs of all inputs; 128 KiB costs 5-10 % more */
 #define CHUNK_PART 256u          /* at least so many of one input, or searching cuts dominates */
 
-/* True if blocks are cheaper. ns per input element at d = total / range, fitted to the table below:
- * tree 0.6 ceil(log2 n), blocks 1.15 + 0.1 / d. Ties within 15 % go to blocks, which lose little
+/* True if tiles are cheaper. ns per input element at d = total / range, fitted to the table below:
+ * tree 0.6 ceil(log2 n), tiles 1.15 + 0.1 / d. Ties within 15 % go to tiles, which lose little
  * where merges are fast and gain where they are not (scalar: 3.2 a level against 3 to 4 in all for
  * unions over 30 %). Measured with f32, 32-bit indices, SUM, uniformly random supports
  * in 16M, minimum of 15 to 2,000 runs, gcc 12 -O3, AVX-512 on Zen 4:
- *     n x pairs    d    tree blocks      n x pairs    d    tree blocks
+ *     n x pairs    d    tree tiles      n x pairs    d    tree tiles
  *     3 x 1M      0.18  1.25  1.9        16 x 60k    0.06  2.3   2.8
  *     4 x 1M      0.24  1.30  1.65       16 x 160k   0.15  2.4   2.0
  *     4 x 3M      0.72  1.32  1.3        64 x 16k    0.06  3.6   2.9
  *     8 x 160k    0.08  1.8   2.3        64 x 40k    0.15  3.8   2.2
  *     8 x 400k    0.19  1.9   1.8        64 x 160k   0.61  3.8   1.4
  *     8 x 1M      0.48  1.85  1.35 */
-static bool prefer_blocks(uint64_t range, int n, uint64_t total) {
+static bool prefer_tiles(uint64_t range, int n, uint64_t total) {
     double levels = 32 - __builtin_clz((unsigned)n - 1);
     double tree = 1.15 * 0.6 * levels * (double)total;
-    double blocks = 1.15 * (double)total + 0.1 * (double)range;
-    return blocks < tree;
+    double tiles = 1.15 * (double)total + 0.1 * (double)range;
+    return tiles < tree;
 }
 
 typedef struct tree {
@@ -147,14 +147,14 @@ bool rill__union_exceeds(rill__shape shape, uint64_t first, uint64_t range, int 
     return (double)seen * (double)range > (double)limit * STRETCHES * STRETCH;
 }
 
-bool rill__sum_prefers_blocks(uint64_t range, int n, const rill__pairs *in) {
+bool rill__sum_prefers_tiles(uint64_t range, int n, const rill__pairs *in) {
     uint64_t total = 0;
     int live = 0;
     for (int i = 0; i < n; i++) {
         total += in[i].n;
         live += in[i].n != 0;
     }
-    return live > 2 && prefer_blocks(range, live, total);
+    return live > 2 && prefer_tiles(range, live, total);
 }
 
 /* ---- sum ------------------------------------------------------------------------------------- */
@@ -198,7 +198,7 @@ rill_status rill__sum_pairs(const rill__kernels *kernels, rill__shape shape, con
         *count = kernels->merge(shape, op, some[0], some[1], idx, val);
         return RILL_OK;
     }
-    if (prefer_blocks(range, live_count, total)) {
+    if (prefer_tiles(range, live_count, total)) {
         RILL_TRY(rill__buffer_reserve(scratch, rill__tiles_workspace(shape)));
         *count = kernels->sum_tiles(shape, op, first, range, n, in, idx, val, scratch->data);
         return RILL_OK;

@@ -36,7 +36,7 @@ const rill__shape rill__shapes[] = {
      .learnable = 1 << 10,
      .relevant = 0.25,
      .positive = 0.33,
-     .block = 512},
+     .batch = 512},
     {.name = "webspam",
      .description = "350,000 pages of 16,609,143 byte trigrams, about 3,728 each",
      .dim = 16609143,
@@ -54,7 +54,7 @@ const rill__shape rill__shapes[] = {
      .learnable = 1 << 12,
      .relevant = 1.0 / 64,
      .positive = 0.61,
-     .block = 64},
+     .batch = 64},
 };
 const int rill__shape_count = (int)(sizeof rill__shapes / sizeof *rill__shapes);
 

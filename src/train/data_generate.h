@@ -20,7 +20,7 @@ typedef struct rill__shape {
     uint64_t learnable;           /* ranks below have a weight in the hidden model */
     double relevant;              /* or so many of them */
     double positive;              /* share of label +1 */
-    uint64_t block;               /* rows generated at a time */
+    uint64_t batch;               /* rows generated at a time */
 } rill__shape;
 
 extern const rill__shape rill__shapes[];

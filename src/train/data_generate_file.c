@@ -1,4 +1,4 @@
-/* Generated data into a file: threads make blocks of rows, one thread writes them in order. */
+/* Generated data into a file: threads make batches of rows, one thread writes them in order. */
 #include "train/data_generate.h"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ typedef struct job {
     rill_generate_report report;
 } job;
 
-static void *make_block(void *argument) {
+static void *make_batch(void *argument) {
     worker *w = argument;
     w->maker.rows.rows = w->maker.rows.entries = 0;
     w->text.size = 0;
@@ -42,14 +42,14 @@ static void *make_block(void *argument) {
     return NULL;
 }
 
-/* Blocks [0, n) of this round, side by side; without threads to be had, one after the other. */
-static void make_blocks(job *j, int n) {
+/* Batches [0, n) of this round, side by side; without threads to be had, one after the other. */
+static void make_batches(job *j, int n) {
     pthread_t thread[MOST_THREADS];
     bool started[MOST_THREADS] = {false};
     for (int i = 1; i < n; i++)
-        started[i] = pthread_create(&thread[i], NULL, make_block, &j->worker[i]) == 0;
+        started[i] = pthread_create(&thread[i], NULL, make_batch, &j->worker[i]) == 0;
     for (int i = 0; i < n; i++)
-        if (!started[i]) make_block(&j->worker[i]);
+        if (!started[i]) make_batch(&j->worker[i]);
     for (int i = 1; i < n; i++)
         if (started[i]) pthread_join(thread[i], NULL);
 }
@@ -83,7 +83,7 @@ static rill_status append_rows(rill__rows *into, const rill__rows *from) {
     return RILL_OK;
 }
 
-static rill_status write_block(job *j, const worker *w) {
+static rill_status write_batch(job *j, const worker *w) {
     if (w->status != RILL_OK) return rill_error_set(w->status, w->detail);
     count_features(j, &w->maker.rows);
     j->report.rows += w->count;
@@ -94,17 +94,17 @@ static rill_status write_block(job *j, const worker *w) {
 }
 
 static rill_status write_all(job *j) {
-    uint64_t block = j->generator.shape->block, samples = j->options.samples;
+    uint64_t batch = j->generator.shape->batch, samples = j->options.samples;
     for (uint64_t next = 0; next < samples;) {
         int n = 0;
         for (; n < j->threads && next < samples; n++) {
             j->worker[n].first = next;
-            j->worker[n].count = samples - next < block ? samples - next : block;
+            j->worker[n].count = samples - next < batch ? samples - next : batch;
             next += j->worker[n].count;
         }
-        make_blocks(j, n);
+        make_batches(j, n);
         for (int i = 0; i < n; i++)
-            RILL_TRY_DATA(write_block(j, &j->worker[i]));
+            RILL_TRY_DATA(write_batch(j, &j->worker[i]));
         if (j->options.progress && j->options.progress(j->options.context, next, samples))
             return rill__data_fail(RILL_ERR_STATE, "stopped by the progress call");
     }

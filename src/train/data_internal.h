@@ -326,6 +326,9 @@ double rill__now(void); /* seconds; in a simulation those that count */
 
 /* ---- MPI's own: train_mpi.c, or mpi_none.c -------------------------------------------------- */
 
+/* Whether ranks are simulated: they are threads of one process, and time is pretended. */
+bool rill__mpi_simulated(void);
+double rill__mpi_seconds(void); /* by MPI's clock */
 rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *);
 rill_status rill__mpi_file_read(const rill__file *, uint64_t offset, void *into, size_t n);
 void rill__mpi_file_close(rill__file *);

@@ -9,13 +9,10 @@
 enum { DETAIL = 512, ROOM = 1 << 15 }; /* bytes of a gather, on the stack */
 
 double rill__now(void) {
-#ifdef SMPI_H
-    return MPI_Wtime();
-#else
+    if (rill__mpi_simulated()) return rill__mpi_seconds();
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-#endif
 }
 
 /* ---- numbers -------------------------------------------------------------------------------- */

@@ -7,6 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What SimGrid's MPI is, as data: nothing else here or elsewhere in training asks for it. */
+#ifdef SMPI_H
+enum { SIMULATED = 1 };
+#else
+enum { SIMULATED = 0 };
+#endif
+
+bool rill__mpi_simulated(void) { return SIMULATED; }
+double rill__mpi_seconds(void) { return MPI_Wtime(); }
+
 static MPI_Comm comm_of(const void *mpi) { return *(const MPI_Comm *)mpi; }
 
 static rill_status fail_mpi(const char *what) {
@@ -54,12 +64,9 @@ rill_status rill__mpi_comm(const void *mpi, const rill_config *config, rill_comm
 }
 
 bool rill__mpi_threads(void) {
-#ifdef SMPI_H /* where there are no threads: train_pool.c */
-    return true;
-#else
     int level = MPI_THREAD_SINGLE;
+    if (SIMULATED) return true; /* the parts are done in turn: train_pool.c */
     return MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_FUNNELED;
-#endif
 }
 
 /* A communicator for one call. */
@@ -142,18 +149,6 @@ rill_status rill__mpi_gather(const void *mpi, float *values, const int *counts,
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-#ifdef SMPI_H /* SimGrid's MPI-IO is that of simulated disks */
-rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *file) {
-    (void)mpi;
-    return rill__file_open_alone(path, file);
-}
-rill_status rill__mpi_file_read(const rill__file *file, uint64_t offset, void *into, size_t n) {
-    (void)offset, (void)into, (void)n;
-    return rill__data_fail(RILL_ERR_IO, "%s: no MPI-IO", file->path);
-}
-void rill__mpi_file_close(rill__file *file) { (void)file; }
-#else
-
 _Static_assert(sizeof(MPI_File) <= sizeof(uint64_t), "a file's handle is a word");
 static MPI_File file_of(const rill__file *file) {
     MPI_File opened;
@@ -171,6 +166,7 @@ static rill_status fail_file(const char *path, const char *what, int code) {
 rill_status rill__mpi_file_open(const void *mpi, const char *path, rill__file *file) {
     MPI_Offset size = 0;
     MPI_File opened;
+    if (SIMULATED) return rill__file_open_alone(path, file); /* its disks are simulated, too */
     *file = (rill__file){.path = path, .fd = -1};
     char place[4096]; /* Open MPI 4 does not open files whose whole name is a letter */
     snprintf(place, sizeof place, "%s%s", strchr(path, '/') ? "" : "./", path);
@@ -203,4 +199,3 @@ void rill__mpi_file_close(rill__file *file) {
     MPI_File_close(&opened);
     file->is_mpi = false;
 }
-#endif

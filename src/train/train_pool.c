@@ -5,7 +5,7 @@
  * must not depend on how many parts there are: the callers cut rows, whose results are kept by row,
  * or ranges of features, whose entries are summed in the order of rows. So the bits do not depend
  * on the number of threads.
- * Restriction: threads make no MPI calls. SimGrid's ranks are threads of one process already: there
+ * Restriction: threads make no MPI calls. Simulated ranks are threads of one process already: there
  * the parts are done one after the other.
  * Memory: a stack per thread. Cost of a run: a wake-up and a sleep, some 10 us.
  */
@@ -28,31 +28,13 @@ struct rill__pool {
     uint64_t round; /* counts runs */
     int busy;
     bool ending;
+    bool in_turn; /* there are no threads: the caller does one part after the other */
     rill__pool_part *part;
     void *context;
     pool_worker worker[];
 };
 
 int rill__pool_threads(const rill__pool *pool) { return pool ? pool->threads : 1; }
-
-#ifdef SMPI_H
-rill_status rill__pool_open(int threads, rill__pool **out) {
-    rill__pool *pool = *out = calloc(1, sizeof *pool);
-    if (!pool) return rill__data_memory("threads");
-    pool->threads = threads;
-    return RILL_OK;
-}
-
-void rill__pool_close(rill__pool **pool) {
-    free(*pool);
-    *pool = NULL;
-}
-
-void rill__pool_run(rill__pool *pool, rill__pool_part *part, void *context) {
-    for (int i = 0; i < rill__pool_threads(pool); i++)
-        part(context, i, rill__pool_threads(pool));
-}
-#else
 
 static void *work(void *argument) {
     const pool_worker *me = argument;
@@ -81,10 +63,11 @@ rill_status rill__pool_open(int threads, rill__pool **out) {
     rill__pool *pool = calloc(1, sizeof *pool + (size_t)threads * sizeof pool->worker[0]);
     if (!pool) return rill__data_memory("threads");
     pool->threads = threads;
+    pool->in_turn = rill__mpi_simulated();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
-    for (int i = 1; i < threads; i++) {
+    for (int i = 1; i < threads && !pool->in_turn; i++) {
         pool_worker *w = &pool->worker[i];
         *w = (pool_worker){.pool = pool, .number = i};
         if (pthread_create(&w->id, NULL, work, w)) {
@@ -115,8 +98,9 @@ void rill__pool_close(rill__pool **pointer) {
 }
 
 void rill__pool_run(rill__pool *pool, rill__pool_part *part, void *context) {
-    if (!pool) {
-        part(context, 0, 1);
+    if (!pool || pool->in_turn) {
+        for (int i = 0; i < rill__pool_threads(pool); i++)
+            part(context, i, rill__pool_threads(pool));
         return;
     }
     pthread_mutex_lock(&pool->lock);
@@ -132,4 +116,3 @@ void rill__pool_run(rill__pool *pool, rill__pool_part *part, void *context) {
         pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
-#endif

@@ -1,6 +1,6 @@
-/* RILL_ variables and keys of MPI_Info on any text: communicators are refused with a message that
- * names the setting, or get exactly what was said, and then every call finds its settings or says
- * what is wrong with them.
+/* RILL_ variables and keys of MPI_Info on any text, for every row of the table that has them:
+ * communicators are refused with a message that names the setting, or get exactly what was said,
+ * and then every call finds its settings or says what is wrong with them.
  *
  * A line of the input is NAME=VALUE for the environment, +NAME=VALUE for the info of the
  * configuration and *NAME=VALUE for that of the communicator. MPI is not started: its calls are
@@ -12,13 +12,14 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static const char *const names[] = {"algorithm",  "codec",        "partition",  "profile",
-                                    "value_bits", "allow_bits",   "block",      "expected_nnz",
-                                    "check",      "split_limit",  "seed",       "progress_thread",
-                                    "hosts_of",   "shared_bytes", "mail_bytes", NULL};
-enum { NAMES = sizeof names / sizeof *names - 1, INFOS = 2 };
+enum { MOST_ROWS = 100, INFOS = 2 };
+static char *given[INFOS][MOST_ROWS]; /* what MPI_Info has, by row */
 
-static char *given[INFOS][NAMES]; /* what MPI_Info has */
+static const rill__setting *row_at(int k) {
+    const rill__setting *row = rill__setting_row(k);
+    MUST(!row || k < MOST_ROWS);
+    return row;
+}
 
 int __wrap_MPI_Info_get_valuelen(MPI_Info info, const char *key, int *length, int *found);
 int __wrap_MPI_Info_get(MPI_Info info, const char *key, int length, char *value, int *found);
@@ -35,9 +36,10 @@ static MPI_Info info_at(int i) { return (MPI_Info)(intptr_t)(i + 1); }
 static const char *value_of(MPI_Info info, const char *key) {
     intptr_t i = (intptr_t)info - 1;
     MUST(i == 0 || i == 1);
-    MUST(!strncmp(key, "rill_", 5));
-    for (int k = 0; k < NAMES; k++)
-        if (!strcmp(names[k], key + 5)) return given[i][k];
+    const rill__setting *row;
+    for (int k = 0; (row = row_at(k)); k++)
+        if (row->info && !strcmp(row->info, key)) return given[i][k];
+    MUST(!"a name of the table");
     return NULL;
 }
 
@@ -55,26 +57,20 @@ int __wrap_MPI_Info_get(MPI_Info info, const char *key, int length, char *value,
     return MPI_SUCCESS;
 }
 
-static char *environment_key(int k, char *key) {
-    strcpy(key, "RILL_");
-    for (size_t i = 0; i <= strlen(names[k]); i++)
-        key[5 + i] = (char)toupper((unsigned char)names[k][i]);
-    return key;
-}
-
 /* "NAME=VALUE" of that length, with a mark before it for MPI_Info. */
 static void set(const char *line, size_t length) {
-    char key[64];
     int info = length && *line == '+' ? 0 : length && *line == '*' ? 1 : -1;
     if (info >= 0) line++, length--;
     const char *equals = memchr(line, '=', length);
-    for (int k = 0; equals && k < NAMES; k++) {
+    const rill__setting *row;
+    for (int k = 0; equals && (row = row_at(k)); k++) {
         size_t name = (size_t)(equals - line);
-        if (strlen(names[k]) != name || strncmp(names[k], line, name) != 0) continue;
+        if (!row->comm.end || strlen(row->name) != name || strncmp(row->name, line, name) != 0)
+            continue;
         char *value = strndup(equals + 1, length - (size_t)(equals + 1 - line));
         MUST(value);
         if (info < 0) {
-            setenv(environment_key(k, key), value, 1);
+            setenv(row->environment, value, 1);
             free(value);
         } else {
             free(given[info][k]);
@@ -84,9 +80,9 @@ static void set(const char *line, size_t length) {
 }
 
 static void clear(void) {
-    char key[64];
-    for (int k = 0; k < NAMES; k++) {
-        unsetenv(environment_key(k, key));
+    const rill__setting *row;
+    for (int k = 0; (row = row_at(k)); k++) {
+        if (row->comm.end) unsetenv(row->environment);
         for (int i = 0; i < INFOS; i++) {
             free(given[i][k]);
             given[i][k] = NULL;
@@ -95,49 +91,38 @@ static void clear(void) {
 }
 
 /* The text of a setting that counts, or NULL. */
-static const char *said(const char *name) {
-    char key[64];
-    for (int k = 0; k < NAMES; k++) {
-        if (strcmp(names[k], name) != 0) continue;
-        for (int i = 0; i < INFOS; i++)
-            if (given[i][k]) return given[i][k];
-        const char *value = getenv(environment_key(k, key));
-        return value && *value ? value : NULL;
-    }
-    MUST(!"a name of the list");
-    return NULL;
+static const char *said(int k) {
+    for (int i = 0; i < INFOS; i++)
+        if (given[i][k]) return given[i][k];
+    const char *value = getenv(row_at(k)->environment);
+    return value && *value ? value : NULL;
 }
 
-static void same_text(const char *name, const char *got) {
-    const char *value = said(name);
-    MUST(!strcmp(got, value ? value : ""));
-}
-
-/* A number that is accepted has digits only, and is that number. */
-static void same_number(const char *name, uint64_t got) {
-    const char *value = said(name);
-    if (!value) return;
+/* A number that is accepted has digits only, and is that number; small ones go up to a limit. */
+static void same_number(const char *text, rill__setting_kind kind, const void *at) {
     uint64_t number = 0;
-    MUST(*value);
-    for (const char *at = value; *at; at++) {
-        MUST(isdigit((unsigned char)*at));
-        number = number * 10 + (uint64_t)(*at - '0');
+    MUST(*text);
+    for (; *text; text++) {
+        MUST(isdigit((unsigned char)*text));
+        number = number * 10 + (uint64_t)(*text - '0');
     }
-    MUST(number == got);
+    if (kind == RILL__S_BOOL) number = number != 0;
+    if (kind == RILL__S_INT) number = rill__min_u64(number, INT32_MAX);
+    MUST(number == rill__setting_word(kind, at));
 }
 
 static void check_defaults(const rill__defaults *d) {
-    same_text("algorithm", d->algorithm);
-    same_text("codec", d->codec);
-    same_text("partition", d->partition);
-    same_text("profile", d->profile);
-    same_text("hosts_of", d->hosts_of);
-    same_number("expected_nnz", d->expected_nnz);
-    same_number("block", d->block);
-    same_number("seed", d->seed);
-    same_number("split_limit", d->split_limit);
-    same_number("shared_bytes", d->shared_bytes);
-    same_number("mail_bytes", d->mail_bytes);
+    const rill__setting *row;
+    for (int k = 0; (row = row_at(k)); k++) {
+        if (!row->comm.end) continue;
+        const void *at = (const char *)d + row->comm.at;
+        const char *text = said(k);
+        if (row->kind == RILL__S_BOOL || row->kind == RILL__S_INT || row->kind == RILL__S_SIZE) {
+            if (text) same_number(text, row->kind, at);
+        } else {
+            MUST(!strcmp(at, text ? text : ""));
+        }
+    }
     MUST(d->split_limit >= 1024 && d->value_bits >= -1 && d->allow_bits >= 0);
 }
 

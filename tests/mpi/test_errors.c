@@ -28,6 +28,7 @@ typedef enum fault {
     OTHER_ALGORITHM,
     OTHER_COLLECTIVE,
     OTHER_ROOT,
+    OTHER_OPTIONS,
     FAULTS
 } fault;
 
@@ -54,9 +55,11 @@ static const struct {
     [OTHER_ALGORITHM] = {"another algorithm", RILL_ERR_MISMATCH, ""},
     [OTHER_COLLECTIVE] = {"another collective", RILL_ERR_MISMATCH, ""},
     [OTHER_ROOT] = {"another root", RILL_ERR_MISMATCH, ""},
+    [OTHER_OPTIONS] = {"other options", RILL_ERR_MISMATCH, ""},
 };
 
 static rill_op *only_f64;
+static int option_turn; /* which option differs: another one in each case, alike on all ranks */
 
 static int has_root(rill_collective c) { return c == RILL_REDUCE || c == RILL_BCAST; }
 static int has_op(rill_collective c) { return c != RILL_ALLGATHER && c != RILL_BCAST; }
@@ -80,6 +83,18 @@ static int applies(fault f, rill_collective c) {
     case OTHER_ROOT: return has_root(c);
     case OTHER_ALGORITHM: return algorithms_of(c) > 2;
     default: return 1;
+    }
+}
+
+/* An option that decides how messages are written; a turn later another one. */
+static void change_option(rill_options *o, int turn) {
+    switch (turn % 6) {
+    case 0: o->value_bits = 8; break;
+    case 1: o->codec = "elias_fano"; break;
+    case 2: o->expected_nnz = 90; break;
+    case 3: o->partition = "uniform"; break;
+    case 4: o->allow_bits = 4; break;
+    default: o->value_scope = "all"; break;
     }
 }
 
@@ -114,6 +129,7 @@ static rill_status attempt(rill_comm *comm, rill_collective c, const char *algor
         case OP_TYPES: op = only_f64; break;
         case OTHER_OP: op = RILL_MAX; break;
         case OTHER_ROOT: root = (root + 1) % check.size; break;
+        case OTHER_OPTIONS: change_option(&o, option_turn); break;
         case OTHER_COLLECTIVE: c = (rill_collective)((c + 1) % RILL_COLLECTIVES); break;
         default: break;
         }
@@ -183,6 +199,7 @@ static void one_fault(rill_collective c, int a, fault f, int culprit, int root, 
     config.check = checked;
     CHECK_OK(rill_comm_create(MPI_COMM_WORLD, &config, &comm));
     int at_fault = culprit < 0 || check.rank == culprit;
+    option_turn += f == OTHER_OPTIONS;
     /* Ranks other than the root of a reduce may pass anything as output. */
     int harmless = (f == NULL_OUT || f == OUT_DIM || f == OUT_TYPE) && c == RILL_REDUCE &&
                    (culprit < 0 ? check.rank : culprit) != root;
@@ -210,6 +227,22 @@ static void one_fault(rill_collective c, int a, fault f, int culprit, int root, 
         if (checked && f >= LOCAL_END) CHECK_INT(status, ==, RILL_ERR_MISMATCH);
     }
     if (comm) CHECK_OK(rill_comm_free(&comm));
+}
+
+/* Two calls of a kind end with an agreement, the third does not; a rank that sends in another way
+ * would wait for one. */
+static void test_late_difference(rill_collective c, const char *algorithm, int turn) {
+    check_case("%s %s: other options in the third call", rill_collective_name(c), algorithm);
+    rill_comm *comm = NULL;
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    option_turn = turn;
+    for (int call = 0; call < 3; call++) {
+        int at_fault = call == 2 && check.rank == check.size - 1;
+        rill_status status = attempt(comm, c, algorithm, 0, OTHER_OPTIONS, at_fault, 1);
+        if (call < 2) CHECK_OK(status);
+        else CHECK_INT(status, <, 0);
+    }
+    CHECK_OK(rill_comm_free(&comm));
 }
 
 static void walk(int full, uint64_t only, uint64_t skipped) {
@@ -242,6 +275,10 @@ int main(int argc, char **argv) {
                             &only_f64));
     uint64_t only = check_number(argc, argv, "--only", FAULTS);
     walk(check_argument(argc, argv, "--full") != NULL, only, check_number(argc, argv, "--skip", 0));
+    static const rill_collective both[] = {RILL_ALLREDUCE, RILL_REDUCE_SCATTER};
+    for (int c = 0; c < 2 && check.size > 1; c++)
+        for (int a = 0; case_algorithm(both[c], a); a++)
+            test_late_difference(both[c], case_algorithm(both[c], a), a + c);
     rill_op_free(&only_f64);
     return cases_finish(only == FAULTS ? 50 : 1);
 }

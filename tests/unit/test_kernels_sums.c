@@ -75,9 +75,9 @@ static void test_merge_random(void **state) {
 
 /* The dense result of sum_tiles: the pairs of the sparse one, and the neutral element elsewhere.
  */
-static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
-                             int n, const rill__pairs *in, uint64_t first, uint64_t range,
-                             rill__pairs want, void *workspace) {
+static void try_tiles_dense(const rill__kernels *kernels, rill__shape shape, const rill_op *op,
+                            int n, const rill__pairs *in, uint64_t first, uint64_t range,
+                            rill__pairs want, void *workspace) {
     size_t size = rill_type_size(shape.type);
     char *dense = array_new(range * size), *expected = array_new(range * size);
     for (uint64_t i = 0; i < range; i++)
@@ -98,8 +98,8 @@ static void try_blocks_dense(const rill__kernels *kernels, rill__shape shape, co
 
 /* Sums of n random inputs: sum_tiles of every instruction set against scalar, and rill__sum_pairs
  * with both, on exactly summable values, against a chain of reference merges. */
-static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t each, uint64_t first,
-                       uint64_t range, bool special) {
+static void try_tiles(rill__shape shape, const rill_op *op, int n, uint64_t each, uint64_t first,
+                      uint64_t range, bool special) {
     size_t size = rill_type_size(shape.type);
     rill__pairs *in = malloc((size_t)n * sizeof *in + 1);
     uint64_t most = 0;
@@ -119,7 +119,7 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
         memcpy(other_idx, want_idx, want * shape.index_bytes);
         memcpy(other_val, want_val, want * size);
     }
-    /* A chain of merges rounds 16-bit values each time, blocks once: only scalar is comparable. */
+    /* A chain of merges rounds 16-bit values each time, tiles once: only scalar is comparable. */
     bool small = !special && op->kind == RILL__SUM && shape.type == RILL_F16 && n < 10;
     bool exact = small || size > 2 || op->kind == RILL__MIN || op->kind == RILL__MAX ||
                  op->kind == RILL__USER;
@@ -134,8 +134,8 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
         array_check(val, room * size);
         array_check(workspace, rill__tiles_workspace(shape));
         if (range <= 1 << 20)
-            try_blocks_dense(isas[k], shape, op, n, in, first, range,
-                             (rill__pairs){count, idx, val}, workspace);
+            try_tiles_dense(isas[k], shape, op, n, in, first, range, (rill__pairs){count, idx, val},
+                            workspace);
         free(idx);
         free(val);
         if (special || op->kind == RILL__PROD || !exact) continue;
@@ -166,7 +166,7 @@ static void try_blocks(rill__shape shape, const rill_op *op, int n, uint64_t eac
     free(workspace);
 }
 
-static void test_blocks(void **state) {
+static void test_tiles(void **state) {
     (void)state;
     static const int counts[] = {0, 1, 2, 3, 5, 8, 17};
     for (unsigned s = 0; s < SHAPES; s++) {
@@ -175,16 +175,16 @@ static void test_blocks(void **state) {
         for (unsigned o = 0; o < OPS; o++) {
             for (unsigned c = 0; c < 7; c++) {
                 bool special = c % 2;
-                try_blocks(shapes[s], op_at(o), counts[c], 300, base, 1000, special);
-                try_blocks(shapes[s], op_at(o), counts[c], 40, base, 63, !special);
-                try_blocks(shapes[s], op_at(o), counts[c], 700, base, 200000, special);
-                try_blocks(shapes[s], op_at(o), counts[c], 1500, top, 9999, !special);
-                try_blocks(shapes[s], op_at(o), counts[c], 20, 3, 1u << 30, special);
+                try_tiles(shapes[s], op_at(o), counts[c], 300, base, 1000, special);
+                try_tiles(shapes[s], op_at(o), counts[c], 40, base, 63, !special);
+                try_tiles(shapes[s], op_at(o), counts[c], 700, base, 200000, special);
+                try_tiles(shapes[s], op_at(o), counts[c], 1500, top, 9999, !special);
+                try_tiles(shapes[s], op_at(o), counts[c], 20, 3, 1u << 30, special);
             }
-            try_blocks(shapes[s], op_at(o), 5, 30000, base, 150000, false);
+            try_tiles(shapes[s], op_at(o), 5, 30000, base, 150000, false);
         }
-        try_blocks(shapes[s], RILL_SUM, 300, 50, base, 30000, false); /* more than cursors */
-        try_blocks(shapes[s], RILL_MIN, 300, 50, base, 30000, true);
+        try_tiles(shapes[s], RILL_SUM, 300, 50, base, 30000, false); /* more than cursors */
+        try_tiles(shapes[s], RILL_MIN, 300, 50, base, 30000, true);
     }
 }
 
@@ -239,7 +239,7 @@ static int run(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge_patterns),
         cmocka_unit_test(test_merge_random),
-        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_scatter_combine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "support/unit.h"
 
 #include <limits.h>
+#include <math.h>
 
 static const int ranks[] = {
     INT_MIN, -1, 0, 1, 2, 3, 1000, 65537, 1 << 24, (1 << 24) + 1, 1 << 30, (1 << 30) + 1, INT_MAX};
@@ -110,12 +111,56 @@ static void long_rings_are_estimated(void **state) {
     assert_true(seconds[1] > 4 * seconds[0] && seconds[1] < 100 * seconds[0]);
 }
 
+/* A few rows of the table: what is chosen is what would be among all of them. */
+static void few_rows_are_part_of_all(void **state) {
+    (void)state;
+    for (uint64_t nnz = 100; nnz < 1 << 20; nnz *= 100) {
+        rill_plan_query q = RILL_PLAN_QUERY_INIT;
+        rill_plan_row all[64], few[64];
+        int n, m;
+        q.profile = "none";
+        q.dim = 1 << 20;
+        q.nnz = nnz;
+        q.ranks = 4;
+        assert_ok(rill_plan(&q, all, 64, &n));
+        for (int capacity = 0; capacity <= n; capacity++) {
+            assert_ok(rill_plan(&q, capacity ? few : NULL, capacity, &m));
+            assert_int_equal(m, capacity);
+            for (int i = 0; i < m; i++) {
+                assert_string_equal(few[i].algorithm, all[i].algorithm);
+                assert_int_equal(few[i].chosen, all[i].chosen);
+                assert_true(few[i].seconds == all[i].seconds);
+            }
+        }
+    }
+}
+
+/* A network that is no network; and after an error there are no rows to look at. */
+static void networks_are_finite(void **state) {
+    (void)state;
+    static const double bad[] = {-1, -INFINITY, INFINITY, NAN};
+    rill_plan_row rows[64];
+    for (int i = 0; i < 4; i++)
+        for (int which = 0; which < 2; which++) {
+            rill_plan_query q = RILL_PLAN_QUERY_INIT;
+            int n = 77;
+            q.profile = "none";
+            q.dim = 1000;
+            *(which ? &q.latency_s : &q.bits_per_second) = bad[i];
+            assert_fails(rill_plan(&q, rows, 64, &n), RILL_ERR_ARGUMENT,
+                         which ? "latency_s" : "bits_per_second");
+            assert_int_equal(n, 0);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_query_returns),
         cmocka_unit_test(too_many_ranks_are_named),
         cmocka_unit_test(links_have_sums_of_their_own),
         cmocka_unit_test(long_rings_are_estimated),
+        cmocka_unit_test(few_rows_are_part_of_all),
+        cmocka_unit_test(networks_are_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,9 +154,50 @@ static void model_files(void **state) {
     assert_fails(rill_model_load(scratch(), &back), RILL_ERR_IO, "cannot be read");
 }
 
+/* What rows count, of rows at which all weights are 0: the loss is log 2 for each. */
+static void weights_of_rows(void **state) {
+    (void)state;
+    static const uint64_t row[] = {0, 1, 2, 3};
+    static const uint32_t index[] = {0, 1, 0};
+    static const float value[] = {1, 2, 3};
+    static const double label[] = {1, -1, 1};
+    static const double good[] = {2, 0, 0.5};
+    static const double bad[][3] = {{1, -1, 1}, {1, 1, NAN}, {INFINITY, 1, 1}, {1, 1e300, 1}};
+    rill_comm *comm = NULL;
+    rill_dataset *set = NULL;
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    view.dim = 2, view.rows = 3;
+    view.row = row, view.index32 = index, view.value = value, view.label = label;
+    assert_ok(rill_comm_create_local(1, NULL, &comm));
+    assert_ok(rill_dataset_create_on(comm, &view, &set));
+    for (int weighed = 1; weighed >= 0; weighed--) {
+        rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
+        rill_trainer *t = NULL;
+        double objective = 0, sum = weighed ? 2.5 : 3;
+        assert_ok(rill_dataset_set_weights(set, weighed ? good : NULL));
+        for (int i = 0; weighed && i < 4; i++) /* those before stay */
+            assert_fails(rill_dataset_set_weights(set, bad[i]), RILL_ERR_ARGUMENT, "the weight of");
+        assert_ok(rill_dataset_view(set, &view));
+        assert_int_equal(view.weight != NULL, weighed);
+        for (int i = 0; weighed && i < 3; i++)
+            assert_true(view.weight[i] == (float)good[i]);
+        o.solver = "scd";
+        o.bias = 1; /* a feature: no intercept, which would start elsewhere */
+        o.C = 3;
+        assert_ok(rill_trainer_create_on(comm, set, NULL, &o, &t));
+        assert_ok(rill_trainer_objective(t, &objective, NULL));
+        assert_true(fabs(objective - o.C * sum * log(2)) < 1e-6);
+        assert_ok(rill_trainer_free(&t));
+    }
+    assert_fails(rill_dataset_set_weights(NULL, good), RILL_ERR_ARGUMENT, "set is NULL");
+    assert_ok(rill_dataset_free(&set));
+    assert_ok(rill_comm_free(&comm));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(derivatives),
                                        cmocka_unit_test(lazy_weights),
-                                       cmocka_unit_test(model_files)};
+                                       cmocka_unit_test(model_files),
+                                       cmocka_unit_test(weights_of_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

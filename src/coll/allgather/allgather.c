@@ -3,7 +3,8 @@
  * All three gather the P messages (patterns/gather.h has idea, source and cost of each way) and
  * unite them; an index that two ranks have is an error, which every rank sees alike.
  *
- * Restriction. None. Memory. The P messages and the result.
+ * Restriction. None.
+ * Memory. The P messages and the result.
  * Cost. gather of k pairs + P k (merge + pair copy) */
 #include "coll/coll.h"
 #include "coll/cost.h"

@@ -3,12 +3,13 @@
  * Idea. Entries come in blocks (the rows of an embedding). Each rank owns a range of blocks; it
  * gets the non-zero blocks of that range from all others, adds them as dense vectors, lower ranks
  * first, and the sums are gathered by all. Numbers of blocks travel instead of indices, as a bitmap
- * or however they are smallest, so that an index costs 1/block per entry. Source. OmniReduce (Fei
- * et al., SIGCOMM 2021), whose aggregators are here the ranks themselves; the exchange is that of
- * SparCML's SSAR_Split_allgather. Restriction. All ranks must have the same block size. Pairs cost
- * the whole of every block that they touch, so "auto" takes it only where the option block says
- * that entries come in blocks. Memory. The messages received: the blocks of the range, then the
- * result. Cost, for k entries in blocks of b, of which a number takes i bytes, and K in the result:
+ * or however they are smallest, so that an index costs 1/block per entry.
+ * Source. OmniReduce (Fei et al., SIGCOMM 2021), whose aggregators are here the ranks themselves;
+ * the exchange is that of SparCML's SSAR_Split_allgather.
+ * Restriction. All ranks must have the same block size. Pairs cost the whole of every block that
+ * they touch, so "auto" takes it only where the option block says that entries come in blocks.
+ * Memory. The messages received: the blocks of the range, then the result.
+ * Cost, for k entries in blocks of b, of which a number takes i bytes, and K in the result:
  *        (P-1) latency + k (P-1)/P (value + i/b) (byte + 2 copy)   split
  *      + k size dense_add                                          sum of P parts of k/P entries
  *      + gather of K/P entries of value + i/b                      see patterns/gather.h

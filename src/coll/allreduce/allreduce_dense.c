@@ -9,8 +9,8 @@
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
- *      + 2 N size copy                                     of a short vector, from a block to the
- * result Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no
+ *      + 2 N size copy                      of a short vector, from a parcel to the result
+ * Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no
  * agreement: messages carry a status. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
@@ -54,14 +54,14 @@ static double estimate(const rill__problem *p) {
            2.0 * (p->ranks - 1) / p->ranks * bytes * p->c->mpi_byte;
 }
 
-static bool in_blocks(const rill__run *run) {
+static bool in_parcels(const rill__run *run) {
     return run->dim < SMALL / rill__type_size(run->shape.type);
 }
 
-/* Room for a dense vector: a block's, or the piece's. NULL: out of memory. */
+/* Room for a dense vector: a parcel's, or the piece's. NULL: out of memory. */
 static void *room(rill__run *run, rill__mpi_allreduce *sum, int i, size_t bytes) {
     rill__buffer *kept = &run->piece[i].val;
-    if (in_blocks(run)) return rill__mpi_room(run, sum, i, bytes);
+    if (in_parcels(run)) return rill__mpi_room(run, sum, i, bytes);
     return rill__buffer_reserve(kept, bytes) == RILL_OK ? kept->data : NULL;
 }
 
@@ -153,7 +153,7 @@ static rill_status step(rill__run *run) {
     if (status != RILL_OK) return status;
     uint64_t dim = run->dim;
     rill__part result = {RILL__DENSE, 0, dim, dim, NULL, s->sum.to, 0, run->input->space};
-    if (in_blocks(run)) return rill__finish_parts(run, 1, &result);
+    if (in_parcels(run)) return rill__finish_parts(run, 1, &result);
     run->piece[1].part = result;
     return rill__finish_piece(run, &run->piece[1]);
 }

@@ -6,22 +6,23 @@
  * the sums of their hosts, and hand the result to the ranks of their host. What several ranks of a
  * host have in common crosses the network once, and once for all of them it comes back. Two
  * leaders, or leaders of short vectors, send each other all they have; more split it by ranges, as
- *   split_allgather does. Which, and how many ranges a host has, depends on the hosts and the
+ * split_allgather does. Which, and how many ranges a host has, depends on the hosts and the
  * dimension alone, and all sums are in the order of hosts: the bits are the same whatever was
- * called before. Source. Beyond the papers of the project; as MPI's hierarchical collectives for
- * dense vectors. Restriction. None. The order of sums is that of ranks within a host, then that of
- * hosts: where the ranks of a host do not follow each other, it is not that of all ranks. Memory.
- * Of shared memory, the contribution, and on the leader the result; where that is too small the
- *   parts go by message. Leaders: the sums of the host and the exchange.
+ * called before.
+ * Source. Beyond the papers of the project; as MPI's hierarchical collectives for dense vectors.
+ * Restriction. None. The order of sums is that of ranks within a host, then that of hosts: where
+ * the ranks of a host do not follow each other, it is not that of all ranks.
+ * Memory. Of shared memory, the contribution, and on the leader the result; where that is too small
+ * the parts go by message. Leaders: the sums of the host and the exchange.
  * Cost, for H hosts of n ranks, m = min(n, SUMMERS) ranges, K(n) entries in the sum of n
  * contributions and within a host h latency of a message (all but the exchange is only on hosts of
- * several ranks): (n + m) h + k pair copy + n k/m sum + K(n)/m pair copy      contributions, sums
- * of ranges
+ * several ranks):
+ *        (n + m) h + k pair copy + n k/m sum + K(n)/m pair copy      contributions, sums of ranges
  *      + K(n) pair 2 copy                                            put together
  *      + gather of K(n) pairs + H K(n) sum                           two leaders, or short vectors
  *        or split_allgather's cost for H ranks with K(n) pairs       more
  *      + n h + K pair 2 copy                                         result
- *   On one host, where there is no shared memory unless asked for, all pairs cost their message. */
+ * On one host, where there is no shared memory unless asked for, all pairs cost their message. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/host_parts.h"

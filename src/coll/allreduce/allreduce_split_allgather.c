@@ -2,9 +2,11 @@
  *
  * Idea. Split the index space in P ranges. Each rank sends to every owner its entries of the
  * owner's range; owners sum; the sums, disjoint by construction, are gathered by all and
- * concatenated. Source. SSAR_Split_allgather of SparCML (section 5.3.2). Balanced bounds: Ok-Topk
- * (section 3.1). Restriction. None. Memory. The messages received: nnz of the range, then the
- * result. Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy)      split
+ * concatenated.
+ * Source. SSAR_Split_allgather of SparCML (section 5.3.2). Balanced bounds: Ok-Topk (section 3.1).
+ * Restriction. None.
+ * Memory. The messages received: nnz of the range, then the result.
+ * Cost.  (P-1) latency + k (P-1)/P pair (byte + 2 copy)      split
  *      + k sum                                               P-way sum of P parts of k/P entries
  *      + gather of K/P pairs                                 see patterns/gather.h
  *      + K pair 2 copy                                       concatenation

@@ -32,7 +32,7 @@ typedef struct rill__mpi_allreduce {
     bool waiting;
 } rill__mpi_allreduce;
 
-/* Memory for a vector, number i of 2, in a block that is lent to MPI; NULL: out of memory. */
+/* Memory for a vector, number i of 2, in a parcel that is lent to MPI; NULL: out of memory. */
 void *rill__mpi_room(rill__run *, rill__mpi_allreduce *, int i, size_t bytes);
 /* RILL_OK when the sum is there. The statistics then have what a ring moves: MPI does not tell. */
 rill_status rill__mpi_allreduce_step(rill__run *, rill__mpi_allreduce *);

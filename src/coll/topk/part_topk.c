@@ -47,10 +47,10 @@ void rill__part_topk(rill__run *run, const rill__part *part, uint64_t k, rill__p
     split_end(&s, kept, dropped);
 }
 
-/* ---- the same in blocks of the index space ------------------------------------------------ */
+/* ---- the same in shares of the index space ------------------------------------------------ */
 
-/* Where the pairs of block i end. */
-static uint64_t block_end(const rill__run *run, const rill__part *part, int i) {
+/* Where the pairs of share i end. */
+static uint64_t share_end(const rill__run *run, const rill__part *part, int i) {
     uint64_t bound = rill__share_bound(run->feedback, run->dim, run->size, i + 1);
     return rill__part_below(run->shape, part, bound);
 }
@@ -64,7 +64,7 @@ void rill__part_topk_shares(rill__run *run, const rill__part *part, int first, i
     bool over = false;
     uint64_t at = 0;
     for (int i = first; i < end && !over; i++) {
-        uint64_t next = block_end(run, &whole, i);
+        uint64_t next = share_end(run, &whole, i);
         over = next - at > rill__share_quota(k, ranks, i);
         at = next;
     }
@@ -76,7 +76,7 @@ void rill__part_topk_shares(rill__run *run, const rill__part *part, int first, i
     }
     at = 0;
     for (int i = first; i < end; i++) {
-        uint64_t next = block_end(run, &whole, i);
+        uint64_t next = share_end(run, &whole, i);
         rill__part_split_range(&s, at, next, rill__share_quota(k, ranks, i));
         at = next;
     }

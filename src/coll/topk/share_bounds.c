@@ -1,6 +1,6 @@
 /* Where the shares of the index space lie that each deliver k/P entries.
  *
- * Blocks of equal length deliver as many entries from where there is little as from where most of
+ * Shares of equal length deliver as many entries from where there is little as from where most of
  * the large ones are: with the weights of an LSTM at one end of a vector and rows of rare words at
  * the other, those that are k/P-th in their share differ by orders of magnitude. So every tau steps
  * the bounds move half way to where each share has as many of the large entries. All ranks have the

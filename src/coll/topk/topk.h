@@ -52,8 +52,8 @@ void rill__give_back_lost(void *run, const rill__coding *, const rill__part *, v
  * pairs is kept as it is. */
 void rill__part_topk(rill__run *, const rill__part *, uint64_t k, rill__part *kept,
                      rill__part *dropped);
-/* The same in each of the blocks [first, end) of the index space, by rill__share_bound: of block i
- * its quota of k, rill__share_quota. The part has entries of those blocks only. */
+/* The same in each of the shares [first, end) of the index space (rill__share_bound): of share i
+ * its quota of k, rill__share_quota. The part has entries of those shares only. */
 void rill__part_topk_shares(rill__run *, const rill__part *, int first, int end, uint64_t k,
                             rill__part *kept, rill__part *dropped);
 /* Time of the selection per pair, in merges of a pair; measured for 1e3 to 1.6e5 pairs: 1.0 ns and
@@ -67,21 +67,21 @@ rill__part rill__received_pairs(rill__run *, const rill__message *, uint64_t fir
  * in memory of the request. */
 void rill__part_add_pairs(rill__run *, rill__part *into, const rill__part *from);
 
-/* Entries that block i of the index space, one for each rank, gets of k: at least one. */
+/* Entries that share i of the index space, one for each rank, gets of k: at least one. */
 static inline uint64_t rill__share_quota(uint64_t k, int ranks, int i) {
     uint64_t share = rill__uniform_bound(k, i + 1, ranks) - rill__uniform_bound(k, i, ranks);
     return rill__max_u64(1, share);
 }
 
-/* ---- share_bounds.c: blocks of the index space that deliver the same number of entries ---- */
-/* Index that block i begins with; i = ranks: the dimension. The memory is that of an algorithm that
+/* ---- share_bounds.c: shares of the index space that deliver the same number of entries ---- */
+/* Index that share i begins with; i = ranks: the dimension. The memory is that of an algorithm that
  * selects by range. */
 uint64_t rill__share_bound(const rill__feedback *, uint64_t dim, int ranks, int i);
 size_t rill__share_memory_size(int ranks);
-/* At the start of a call; and at its end, with the result of each block: its bounds may move for
+/* At the start of a call; and at its end, with the result of each share: its bounds may move for
  * the next. */
 void rill__share_memory_open(rill__run *);
-void rill__share_memory_close(rill__run *, const rill__part *blocks);
+void rill__share_memory_close(rill__run *, const rill__part *shares);
 
 extern const rill__algorithm rill__topk_gtopk, rill__topk_oktopk, rill__topk_spardl, rill__topk_s2;
 

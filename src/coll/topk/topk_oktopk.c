@@ -8,21 +8,23 @@
  * are gathered by all, who keep the k largest. Where one share is over 4 times the mean, entries
  * are moved first, so that shares are equal (topk_oktopk_balance.c). No round tells sizes. Whether
  * to balance is decided from the last step's shares, which everybody knows; where there is no last
- * step, or it was skewed, sizes are agreed on, and decide. Source. Ok-Topk (Li and Hoefler, PPoPP
- * 2022). Different here: bounds are averages over ranks that have entries; the threshold comes from
- * histograms of fixed size and not from a gathered union; sizes are not exchanged in each step;
- * Bruck's allgather is recursive doubling for any P. Order of sums. Contributions are taken as they
- * come, and summed in groups of about 8 ranks as soon as a group is there, while others are under
- * way; the order of summation is that of the ranks, in every run. Restriction. P times the
- * dimension is below 2^64. Memory. The messages received: k entries, then the result. From step to
- * step: bounds, threshold. Cost.  (P-1) latency + n (P-1)/P pair (byte + 2 copy)       split; n:
- * entries that a rank selects
+ * step, or it was skewed, sizes are agreed on, and decide.
+ * Source. Ok-Topk (Li and Hoefler, PPoPP 2022). Different here: bounds are averages over ranks that
+ * have entries; the threshold comes from histograms of fixed size and not from a gathered union;
+ * sizes are not exchanged in each step; Bruck's allgather is recursive doubling for any P.
+ * Order of sums. Contributions are taken as they come, and summed in groups of about 8 ranks as
+ * soon as a group is there, while others are under way; the order of summation is that of the
+ * ranks, in every run.
+ * Restriction. P times the dimension is below 2^64.
+ * Memory. The messages received: k entries, then the result. From step to step: bounds, threshold.
+ * Cost, for n entries that a rank selects:
+ *        (P-1) latency + n (P-1)/P pair (byte + 2 copy)       split
  *      + n sum (P = 2: merge) + K/P pair 2 copy               sum and cut; K: of the union
  *      + ceil(log2 P) latency + a (P-1)/P pair (byte + copy)  allgather; a: 4/3 k, or k where moved
  *      + a select + k pair 2 copy                             cut, concatenation
  *      + agreements: 2 of 1024 words every tau' steps, one of P words every tau
- *   Words per rank, P large: 2k split + 8/3 k allgather, or 2k + 2k + 2k where shares are moved; of
- * 6k(P-1)/P. */
+ * Volume. Words per rank, P large: 2k split + 8/3 k allgather, or 2k + 2k + 2k where shares are
+ * moved; of 6k(P-1)/P. */
 #include "coll/topk/topk_oktopk.h"
 #include "coll/cost.h"
 #include "coll/patterns/gather.h"

@@ -5,22 +5,25 @@
  * know the union. Its U entries are numbered, the selected values added to a count-sketch of r rows
  * with lambda U cells in all (sketch.h), the sketches summed, and each entry of the union estimated
  * by the median over the rows. Hashes are new in each step, so that the errors of steps are
- * independent. Source. S2 Reducer (Ge et al., ICASSP 2022). Feedback. Without it the update is the
- * estimate as published: unbiased, off by collisions. With it that would diverge, as the error is
- * larger than what was sent when lambda is small; so lambda/(1+lambda) = c times the estimate is
- * delivered. Of that a rank's part is c times the mean over the rows of what its own sketch says,
- * which is linear and adds up to the mean of the sum, plus 1/P of where the median is other than
- * the mean. It keeps its values less its part: nothing is lost, and the squared residual of each
- * rank by itself shrinks to 1/(1+lambda). (Were each to answer for 1/P of the result, the
- * differences between the ranks would stay with them and add up for ever.) Where lambda is at least
- * the number of rows, each entry has a cell of its own, and all of it is delivered. Restriction.
- * The sketch is summed as it is: no coding of values. A NaN or an infinity spoils the entries that
- * share a cell with it, with feedback also in the residuals. Memory. Two bitmaps, two sketches, the
- * result. Cost, for k values of this rank and cells of s bytes (4; f64: 8): agreement: ceil(log2 P)
- * latency, twice when buffers have to grow
+ * independent.
+ * Source. S2 Reducer (Ge et al., ICASSP 2022).
+ * Feedback. Without it the update is the estimate as published: unbiased, off by collisions. With
+ * it that would diverge, as the error is larger than what was sent when lambda is small; so
+ * lambda/(1+lambda) = c times the estimate is delivered. Of that a rank's part is c times the mean
+ * over the rows of what its own sketch says, which is linear and adds up to the mean of the sum,
+ * plus 1/P of where the median is other than the mean. It keeps its values less its part: nothing
+ * is lost, and the squared residual of each rank by itself shrinks to 1/(1+lambda). (Were each to
+ * answer for 1/P of the result, the differences between the ranks would stay with them and add up
+ * for ever.) Where lambda is at least the number of rows, each entry has a cell of its own, and all
+ * of it is delivered.
+ * Restriction. The sketch is summed as it is: no coding of values. With nonfinite "pass", a NaN or
+ * an infinity spoils the entries that share a cell with it, with feedback also in the residuals.
+ * Memory. Two bitmaps, two sketches, the result.
+ * Cost, for k values of this rank and cells of s bytes (4; f64: 8):
+ *        agreement: ceil(log2 P) latency, twice when buffers have to grow
  *      + 4 ceil(log2 P) mpi_latency + 2 (P-1)/P (N / 8 / block + lambda U s) mpi_byte
  *      + r (k + 2 U) scatter
- *   without MPI: two agreements, and the sums of patterns/dense_sum.h */
+ *        without MPI: two agreements, and the sums of patterns/dense_sum.h */
 #include "coll/patterns/dense_sum.h"
 #include "coll/patterns/mpi_allreduce.h"
 #include "coll/topk/sketch.h"

@@ -1,17 +1,18 @@
 /* spardl: the largest k/P of the sum in each of P shares of the index space.
  *
- * Idea. Block b of the index space ends at rank b. Reduce-scatter for any P: with offset
+ * Idea. Share b of the index space ends at rank b. Reduce-scatter for any P: with offset
  * (share - rank) mod P and distances d = the largest power of two below P, then its halves, each
  * rank sends to rank + d all shares that it still holds whose offset is d or more, in one message,
  * and keeps the rest; the receiver adds them to its own. A share is trimmed to its k/P largest
  * before it is sent on, and at its end. Then Bruck's allgather of the P shares, as their owners
  * encoded them. The shares that a rank holds are consecutive, so that they are one range of pairs,
- * or two where they go on at share 0. Blocks are of equal length as published, or with partition
- * "balanced", the default, move to where large entries are (share_bounds.c). Source. SparDL (Zhao
- * et al., ICDE 2023), Spar-Reduce-Scatter, without teams. Restriction. None. Blocks have at least
- * one entry, so that for k < P the result has up to P. Memory. The messages of the reduce-scatter,
- * the sums of their shares, and the P results. Cost. With L = ceil(log2 P) and s = k (P-1)/P: L
- * latency + s pair (byte + 2 copy) + 2s (merge + select)       reduce-scatter
+ * or two where they go on at share 0. Shares are of equal length as published, or with partition
+ * "balanced", the default, move to where large entries are (share_bounds.c).
+ * Source. SparDL (Zhao et al., ICDE 2023), Spar-Reduce-Scatter, without teams.
+ * Restriction. None. Shares have at least one entry, so that for k < P the result has up to P.
+ * Memory. The messages of the reduce-scatter, the sums of their shares, and the P results.
+ * Cost. With L = ceil(log2 P) and s = k (P-1)/P:
+ *     L latency + s pair (byte + 2 copy) + 2s (merge + select)       reduce-scatter
  *   + L latency + s pair (byte + copy)                               gather
  *   + 2 k pair copy                                                  concatenation
  * Volume. 4s words leave each rank, in 2L rounds. */
@@ -30,7 +31,7 @@ typedef struct state {
     rill__gather gather;
 } state;
 
-/* Blocks that follow each other on the ring, as ranges of the index space. */
+/* Shares that follow each other on the ring, as ranges of the index space. */
 typedef struct section {
     int from, to;
     uint64_t first, range;
