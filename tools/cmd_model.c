@@ -86,7 +86,9 @@ static int by_size(const void *a, const void *b) {
     return x != y ? (x < y) - (x > y) : (i > j) - (i < j);
 }
 
-static bool print_top(const model_config *c, const rill_model_view *v, const names *all) {
+/* first: how the data call the first feature. */
+static bool print_top(const model_config *c, const rill_model_view *v, unsigned first,
+                      const names *all) {
     uint64_t *order = malloc(((size_t)v->features + 1) * sizeof *order);
     for (int k = 0; order && k < v->columns; k++) {
         uint64_t n = 0;
@@ -98,7 +100,7 @@ static bool print_top(const model_config *c, const rill_model_view *v, const nam
         if (v->labels) printf("\nlargest weights, for label %g:\n", v->label[k]);
         else printf("\nlargest weights:\n");
         for (uint64_t i = 0; i < n && i < (uint64_t)c->top; i++)
-            printf("  %10llu  %+.6g%s%s\n", (unsigned long long)order[i] + 1,
+            printf("  %10llu  %+.6g%s%s\n", (unsigned long long)order[i] + first,
                    sorted_by[order[i] * sorted_step], order[i] < all->n ? "  " : "",
                    order[i] < all->n ? all->line[order[i]] : "");
     }
@@ -150,6 +152,7 @@ static void print_about(const char *path, const rill_model_view *v, const rill_m
         printf("hash          %d bits, seed %llu\n", about->hash_bits,
                (unsigned long long)about->hash_seed);
     else printf("hash          no\n");
+    if (about->base >= 0) printf("indices       from %d\n", about->base);
     printf("trained on    %llu rows; the data have %llu entries, checksum %016llx\n",
            (unsigned long long)about->rows, (unsigned long long)about->entries,
            (unsigned long long)about->checksum);
@@ -168,7 +171,7 @@ static int show(const model_config *c) {
     rill_model_get_about(model, &about);
     bool good = !c->names || read_names(c->names, view.features, &all);
     if (good) print_about(c->file, &view, &about);
-    if (good && c->top) good = print_top(c, &view, &all);
+    if (good && c->top) good = print_top(c, &view, about.base != 0, &all);
     free_names(&all);
     rill_model_free(&model);
     return good ? EXIT_OK : EXIT_FAILED;

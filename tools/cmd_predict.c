@@ -35,7 +35,9 @@ void cmd_predict_help(FILE *out) {
         "  --probabilities FILE  write the probabilities of each row, in the order of the labels\n"
         "  --normalize           scale rows to norm 1, if the model does not say\n"
         "  --hash BITS           hash features, with --seed N (1), if the model does not say\n"
-        "  --base B              index of the first feature in text: 0 or 1; default: found\n"
+        "  --base B              index of the first feature in text, 0 or 1, if the model does "
+        "not\n"
+        "                        say; default: found\n"
         "  --ranks P             ranks to start (1)\n"
         "  --link L              what carries messages: mpi, ucx or local, as in 'rill train'\n"
         "  --hostfile FILE       hosts to start them on, as in 'rill train'\n"
@@ -117,6 +119,10 @@ static int follow_model(predict_config *c, const rill_model *model) {
                           (unsigned long long)c->seed, (unsigned long long)about.hash_seed);
     if (c->normalize && !about.normalize)
         return tool_usage("predict", "--normalize: the model was trained without");
+    if (c->base >= 0 && about.base >= 0 && c->base != about.base)
+        return tool_usage("predict", "--base %d: indices of the model's data start at %d", c->base,
+                          about.base);
+    if (about.base >= 0) c->base = about.base;
     c->hash_bits = about.hash_bits;
     if (about.hash_bits) c->seed = about.hash_seed;
     c->normalize = about.normalize;
@@ -166,6 +172,23 @@ static char *make_lines(const predicted *r, what kind, size_t *size) {
     return NULL;
 }
 
+/* The line before them, which may be empty, or NULL. */
+static char *make_head(const predicted *r, what kind) {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (out && kind == LABELS_PROBABILITIES) {
+        fputs("labels", out);
+        for (int k = 0; k < r->view.labels; k++)
+            fprintf(out, " %.17g", r->view.label[k]);
+        fputc('\n', out);
+    }
+    bool good = out && !fclose(out);
+    if (good) return text;
+    free(text);
+    return NULL;
+}
+
 /* Rank after rank tells its lines, and rank 0 writes them. 0 or an errno, on all. */
 static int write_lines(const tool_world *w, const char *path, const char *head, char *text,
                        size_t size) {
@@ -200,24 +223,19 @@ static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
 
 static rill_status write_one(const tool_world *w, const predicted *r, what kind, const char *path) {
     if (!path) return RILL_OK;
-    char head[4096] = "";
-    size_t size = 0, at = 0;
-    char *text = make_lines(r, kind, &size);
-    rill_status status = text ? RILL_OK : rill_error_set(RILL_ERR_MEMORY, "out of memory");
+    size_t size = 0;
+    char *head = make_head(r, kind), *text = make_lines(r, kind, &size);
+    rill_status status = head && text ? RILL_OK : rill_error_set(RILL_ERR_MEMORY, "out of memory");
     status = world_agree(w, status);
-    if (kind == LABELS_PROBABILITIES) {
-        at = (size_t)snprintf(head, sizeof head, "labels");
-        for (int k = 0; k < r->view.labels && at < sizeof head - 32; k++)
-            at += (size_t)snprintf(head + at, sizeof head - at, " %.17g", r->view.label[k]);
-        snprintf(head + at, sizeof head - at, "\n");
-    }
     fflush(stdout);
     const char *to = is_stdout(path) ? "/dev/stdout" : path;
     int error = status == RILL_OK ? write_lines(w, to, head, text, size) : 0;
+    free(head);
     free(text);
     if (!error) return status;
-    snprintf(head, sizeof head, "%s: cannot be written: %s", path, strerror(error));
-    return rill_error_set(RILL_ERR_IO, head);
+    char why[512];
+    snprintf(why, sizeof why, "%s: cannot be written: %s", path, strerror(error));
+    return rill_error_set(RILL_ERR_IO, why);
 }
 
 static rill_status output(const tool_world *w, const predict_config *c, const rill_model *m,
@@ -266,6 +284,7 @@ static rill_status predict(const tool_world *w, const predict_config *c, const r
     rill_metrics metrics = RILL_METRICS_INIT;
     options.base = c->base;
     rill_status status = world_dataset_load(w, c->file, &options, &set);
+    if (status == RILL_OK) status = world_check_base(set, c->file, c->base);
     if (status == RILL_OK && c->hash_bits) status = rill_dataset_hash(set, c->hash_bits, c->seed);
     if (status == RILL_OK && c->normalize) status = rill_dataset_normalize(set);
     if (status == RILL_OK) status = world_model_evaluate(w, model, set, &metrics);

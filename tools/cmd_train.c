@@ -28,6 +28,7 @@ static rill_status load(const train_run *run, const char *const *paths, int n, b
     rill_model_view init = RILL_MODEL_VIEW_INIT;
     if (run->init && !run->hash_bits && rill_model_look(run->init, &init) == RILL_OK)
         options.dim = init.features;
+    options.base = run->base;
     options.stream = stream;
     if (n > 1 || stream) {
         options.hash_bits = run->hash_bits;
@@ -50,6 +51,7 @@ static int follow_init(train_run *run) {
     rill_model_about about = RILL_MODEL_ABOUT_INIT;
     run->hash_bits = config->hash_bits;
     run->normalize = config->normalize;
+    run->base = config->data.base;
     if (!config->init) return EXIT_OK;
     if (world_agree(run->world, rill_model_load(config->init, &run->init)) != RILL_OK)
         return failed("--init");
@@ -65,8 +67,13 @@ static int follow_init(train_run *run) {
                           (unsigned long long)about.hash_seed);
     if (config->normalize && !about.normalize)
         return tool_usage("train", "--normalize: the model of --init was trained without");
+    if (run->base >= 0 && about.base >= 0 && run->base != about.base)
+        return tool_usage("train", "--base %d: indices of the data of --init start at %d",
+                          run->base, about.base);
+    if (about.base >= 0) run->base = about.base;
     run->hash_bits = about.hash_bits;
     run->normalize = about.normalize;
+    run->rows = !strcmp(about.scale, "rows");
     return EXIT_OK;
 }
 
@@ -98,7 +105,17 @@ static rill_status load_files(train_run *run) {
         status = load(run, (const char *const *)found.gl_pathv, run->files,
                       run->config->data.stream, &run->data);
     globfree(&found);
-    return status;
+    if (status == RILL_OK) rill_dataset_report(run->data, &run->data_report);
+    if (status != RILL_OK || !run->init) return status;
+    return world_check_base(run->data, run->config->file, run->base);
+}
+
+/* Another file has the numbers of the data's features. */
+static rill_status load_valid(train_run *run) {
+    const char *path = run->config->valid_file;
+    run->base = run->data_report.base;
+    rill_status status = load(run, &path, 1, false, &run->valid);
+    return status == RILL_OK ? world_check_base(run->valid, path, run->base) : status;
 }
 
 rill_status train_open(const train_run *run, const rill_train_options *options,
@@ -139,6 +156,11 @@ rill_status train_choose(const train_run *run, rill_train_options *options, rill
     watched.context = run->progress;
     train_progress_begin(run->progress, "C is chosen: trainings of rank 0");
     rill_status status = world_choose_C(run->world, run->data, &watched, choice);
+    bool open = !strcmp(watched.scale, "auto") && run->init && !run->rows;
+    if (status == RILL_OK && open && !strcmp(choice->scale, "rows")) {
+        watched.scale = "none"; /* the weights to start from are of rows as they are */
+        status = world_choose_C(run->world, run->data, &watched, choice);
+    }
     train_progress_hide(run->progress);
     options->C = choice->C;
     options->decay = choice->decay;
@@ -163,6 +185,8 @@ static rill_status choose_C(train_run *run) {
         if (choice.scale_loss[1] > 0)
             printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
                    choice.scale_loss[1], choice.scale_loss[2]);
+        if (choice.rows_loss > 0)
+            printf("; by scale: none %.5f, rows %.5f", choice.scale_loss[0], choice.rows_loss);
         printf("\n");
     }
     fflush(stdout);
@@ -371,6 +395,7 @@ static rill_status write_model(const train_run *run) {
     about.hash_bits = run->hash_bits;
     about.hash_seed = run->hash_bits ? run->config->options.seed : 0;
     about.normalize = run->normalize;
+    about.base = run->data_report.base;
     about.entries = run->data_report.entries;
     about.checksum = run->checksum;
     if (status == RILL_OK) status = rill_model_set_about(model, &about);
@@ -391,17 +416,15 @@ static int run_training(train_run *run) {
     if (load_files(run) != RILL_OK) return failed(NULL);
     if (config->weights && world_load_weights(run->world, run->data, config->weights) != RILL_OK)
         return failed("--weights");
-    if (config->valid_file && load(run, &config->valid_file, 1, false, &run->valid) != RILL_OK)
-        return failed(NULL);
-    run->data_report = (rill_data_report)RILL_DATA_REPORT_INIT;
-    rill_dataset_report(run->data, &run->data_report);
+    if (config->valid_file && load_valid(run) != RILL_OK) return failed(NULL);
     print_data(run);
     train_signals();
+    run->options = config->options;
+    if (run->rows && config->scale_open) run->options.scale = "rows";
     if (config->folds) {
         if (train_cross_validate(run) != RILL_OK) return failed(NULL);
         if (!config->model && !config->checkpoint && !config->log) return EXIT_OK;
     }
-    run->options = config->options;
     if (config->resume) {
         if (world_agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
     } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
@@ -438,8 +461,12 @@ typedef struct context_of_run {
 static int run_all(const tool_world *w, const void *context) {
     const context_of_run *c = context;
     train_progress progress = {.every = c->config->quiet ? 0 : c->config->progress};
-    train_run run = {
-        .world = w, .config = c->config, .argc = c->argc, .argv = c->argv, .progress = &progress};
+    train_run run = {.world = w,
+                     .config = c->config,
+                     .argc = c->argc,
+                     .argv = c->argv,
+                     .progress = &progress,
+                     .data_report = RILL_DATA_REPORT_INIT};
     int status = run_training(&run);
     rill_trainer_free(&run.trainer);
     rill_model_free(&run.init);

@@ -28,8 +28,9 @@ void cmd_train_help(FILE *out) {
         "  --huber-delta X     of the loss huber: where squares end; default: from the targets\n"
         "  --scale S           divide each feature by its largest magnitude (max), by its "
         "standard\n"
-        "                      deviation (std), by nothing (none); auto: chosen with C; default:\n"
-        "                      auto where C is chosen, else none\n"
+        "                      deviation (std), by nothing (none); or each row by its length\n"
+        "                      (rows); auto: chosen with C; default: auto where C is chosen, else\n"
+        "                      none\n"
         "  --bias X            instead of the intercept one more feature of that value in every\n"
         "                      row, penalised as others; --no-bias: neither\n"
         "  --class-weights W   balanced, or label:weight,...\n"
@@ -412,6 +413,7 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (!c->objective_given && strcmp(o->solver, "scd") && strcmp(o->solver, "newton"))
         c->choose_C = true;
     if (c->choose_C && !c->decay_given) o->decay = -1; /* chosen with it */
+    c->scale_open = !o->scale || !strcmp(o->scale, "auto");
     if (!o->scale) o->scale = c->choose_C ? "auto" : "none";
     if (!c->choose_C && !strcmp(o->scale, "auto"))
         return tool_usage("train", "--scale auto is chosen with C: it needs --C auto");

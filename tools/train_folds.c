@@ -58,7 +58,7 @@ static void print_fold(int fold, int folds, double C, const double *m) {
 }
 
 static rill_status one_fold(const train_run *run, int fold, double *m) {
-    rill_train_options options = run->config->options;
+    rill_train_options options = run->options;
     rill_train_report report;
     rill_trainer *trainer = NULL;
     rill_status status = RILL_OK;

@@ -17,6 +17,8 @@ typedef struct train_run {
     rill_model *init;           /* to start from, or NULL */
     int hash_bits;              /* as given, or as that model has it; so the next */
     bool normalize;
+    bool rows; /* that model divides rows by their length */
+    int base;  /* of indices; -1: it is found */
     int files; /* of the data */
     rill_dataset *data, *valid;
     rill_trainer *trainer;

@@ -4,6 +4,8 @@
  */
 #include "world_train.h"
 
+#include <stdio.h>
+
 rill_status world_dataset_load(const tool_world *w, const char *path,
                                const rill_data_options *options, rill_dataset **out) {
     return w->comm ? rill_dataset_load_on(w->comm, path, options, out)
@@ -63,4 +65,16 @@ rill_status world_load_files(const tool_world *w, const char *const *paths, int 
     if (status == RILL_OK) status = rill_dataset_load_files_on(comm, paths, n, options, out);
     rill_comm_free(&made);
     return status;
+}
+
+rill_status world_check_base(const rill_dataset *set, const char *path, int base) {
+    char text[512];
+    rill_data_report report = RILL_DATA_REPORT_INIT;
+    rill_dataset_report(set, &report);
+    if (base < 0 || report.base == base) return RILL_OK;
+    snprintf(text, sizeof text,
+             "%s: its indices start at %d, those of the data of the model at %d: rill convert "
+             "--base %d makes them alike",
+             path, report.base, base, base);
+    return rill_error_set(RILL_ERR_ARGUMENT, text);
 }

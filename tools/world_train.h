@@ -27,6 +27,10 @@ rill_status world_load_files(const tool_world *, const char *const *paths, int n
                              const rill_data_options *, rill_dataset **);
 rill_status world_load_weights(const tool_world *, rill_dataset *, const char *path);
 
+/* Text is read with the base that is known; a binary file has its own: an error if that is not
+ * base, unless base is -1. The same on all ranks. */
+rill_status world_check_base(const rill_dataset *, const char *path, int base);
+
 /* Their parts for MPI: train_by_mpi.c, or mpi_none.c. */
 rill_status mpi_dataset_load(const char *path, const rill_data_options *, rill_dataset **);
 rill_status mpi_model_evaluate(const rill_model *, const rill_dataset *, rill_metrics *);

@@ -245,7 +245,7 @@ RILL_API rill_status rill_model_free(rill_model **);
 RILL_API rill_status rill_model_look(const rill_model *, rill_model_view *);
 
 /* How a model was made. Files of LIBLINEAR do not say: loss is "" then. Lines behind the weights,
- * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash,
+ * where LIBLINEAR does not read, keep it in ours. A trainer's model has all of it but hash, base,
  * normalize, entries and checksum, which only who prepared the data knows. */
 typedef struct rill_model_about {
     size_t size;
@@ -259,9 +259,10 @@ typedef struct rill_model_about {
     uint64_t rows, entries; /* trained on; of the data */
     uint64_t checksum;      /* of the data: rill_dataset_checksum */
     double huber_delta;     /* 0: another loss */
+    int base;               /* index of the first feature in text: 0 or 1; -1: unknown */
 } rill_model_about;
 #define RILL_MODEL_ABOUT_INIT                                                                      \
-    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0, 0.0 }
+    { sizeof(rill_model_about), "", "", "", 0.0, 0, 0, 0, 0, 0, 0, 0, 0.0, -1 }
 RILL_API rill_status rill_model_get_about(const rill_model *, rill_model_about *);
 RILL_API rill_status rill_model_set_about(rill_model *, const rill_model_about *);
 /* Of this rank's rows, by their numbers in the file: the sum over the ranks, modulo 2^64, does not
@@ -358,7 +359,8 @@ typedef struct rill_train_options {
     int intercept; /* not 0: there is a bias, 1 if it has no value, which is not regularised */
     /* What each feature is divided by: "none" (NULL), "max": its largest magnitude, "std": its
      * standard deviation. Weights and penalties are those of the scaled features, but in models. An
-     * intercept makes features that are the same in all rows count nothing. */
+     * intercept makes features that are the same in all rows count nothing. "rows": each row is
+     * divided by its Euclidean length instead, and so does the model with rows that it meets. */
     const char *scale;
     const char *multiclass; /* "softmax", "ovr": one against the rest; NULL: softmax with the loss
                              * "logistic", but ovr with the solver scd */
@@ -488,11 +490,10 @@ typedef struct rill_C_choice {
     double tried_decay[16]; /* of each try */
     const char *scale;      /* that of the options, unless it is "auto" */
     double scale_loss[3];   /* the lowest of "none", "max" and "std"; 0: not tried */
+    double rows_loss;       /* and of "rows" */
 } rill_C_choice;
 #define RILL_C_CHOICE_INIT                                                                         \
-    {                                                                                              \
-        sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", { 0.0 }          \
-    }
+    { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", {0.0}, 0.0 }
 RILL_API rill_status rill_trainer_choose_C_on(rill_comm *, const rill_dataset *train,
                                               const rill_train_options *or_null, rill_C_choice *);
 #ifndef RILL_NO_MPI

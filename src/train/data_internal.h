@@ -343,4 +343,12 @@ rill_status rill__mpi_sum(const void *mpi, const float *mine, float *all, uint64
 /* counts and offsets of all ranks. */
 rill_status rill__mpi_gather(const void *mpi, float *values, const int *counts, const int *offsets);
 
+/* Sum of the squares of a row. */
+static inline double rill__row_square(const rill_data_view *d, uint64_t row) {
+    double square = 0;
+    for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
+        square += (double)d->value[e] * d->value[e];
+    return square;
+}
+
 #endif

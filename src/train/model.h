@@ -12,6 +12,7 @@ struct rill_model {
     double *sigmoid; /* A and B of each column; NULL: probabilities are those of the loss */
     int sigmoids;    /* of them read */
     bool softmax;    /* probabilities are those of all columns together */
+    bool by_length;  /* rows are divided by their length */
     uint64_t features;
     int columns, labels;
     double *label;

@@ -42,12 +42,18 @@ rill_status rill_model_set_about(rill_model *m, const rill_model_about *about) {
     rill_model_about full = RILL_MODEL_ABOUT_INIT;
     memcpy(&full, about, about->size);
     full.size = sizeof full;
+    if (full.base < -1 || full.base > 1)
+        return rill__data_fail(RILL_ERR_ARGUMENT,
+                               "rill_model_set_about: base = %d is not 0, 1 or "
+                               "-1",
+                               full.base);
     if (!keep(m->loss, full.loss) || !keep(m->scale, full.scale) ||
         !keep(m->multiclass, full.multiclass))
         return rill__data_fail(RILL_ERR_ARGUMENT,
                                "rill_model_set_about: a name has blanks, or is too long");
     m->about = full;
     m->softmax = m->columns > 1 && !strcmp(m->multiclass, "softmax");
+    m->by_length = !strcmp(m->scale, "rows");
     return RILL_OK;
 }
 
@@ -67,6 +73,8 @@ void rill__model_print_about(const rill_model *m, char *text, size_t size) {
     size_t at = strlen(text);
     if (a->huber_delta > 0)
         rill__print(text + at, size - at, "huber_delta %.17g\n", a->huber_delta);
+    at = strlen(text);
+    if (a->base >= 0) rill__print(text + at, size - at, "base %d\n", a->base);
 }
 
 void rill__model_print_sigmoid(const rill_model *m, int c, char *text, size_t size) {
@@ -115,7 +123,8 @@ bool rill__model_read_about(rill_model *m, char *line) {
         uint64_t most;
     } flags[] = {{"intercept", &a->intercept, 1},
                  {"hash_bits", &a->hash_bits, 32},
-                 {"normalize", &a->normalize, 1}};
+                 {"normalize", &a->normalize, 1},
+                 {"base", &a->base, 1}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(line, flags[i].name)) {
             if (!read_count(value, 10, flags[i].most, &number)) return false;
@@ -127,7 +136,10 @@ bool rill__model_read_about(rill_model *m, char *line) {
     if (!strcmp(line, "hash_seed")) return read_count(value, 10, UINT64_MAX, &a->hash_seed);
     if (!strcmp(line, "checksum")) return read_count(value, 16, UINT64_MAX, &a->checksum);
     if (!strcmp(line, "loss")) return read_word(m->loss, value);
-    if (!strcmp(line, "scale")) return *value && keep(m->scale, value);
+    if (!strcmp(line, "scale")) {
+        m->by_length = !strcmp(value, "rows");
+        return *value && keep(m->scale, value);
+    }
     if (!strcmp(line, "multiclass")) {
         if (!read_word(m->multiclass, value)) return false;
         m->softmax = m->columns > 1 && !strcmp(m->multiclass, "softmax");

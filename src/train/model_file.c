@@ -59,7 +59,10 @@ static rill_status write_head(rill__output *out, const rill_model *m) {
     RILL_TRY_DATA(write_text(out, line));
     if (m->labels) RILL_TRY_DATA(write_text(out, "label"));
     for (int i = 0; i < m->labels; i++) {
-        snprintf(line, sizeof line, " %d", (int)m->label[i]);
+        number[rill__double_print(m->label[i], number)] = '\0';
+        if (fabs(m->label[i]) < 1e15 && m->label[i] == floor(m->label[i]))
+            snprintf(number, sizeof number, "%lld", (long long)m->label[i]);
+        snprintf(line, sizeof line, " %s", number);
         RILL_TRY_DATA(write_text(out, line));
     }
     number[rill__double_print(m->bias, number)] = '\0';
@@ -72,11 +75,6 @@ rill_status rill_model_save(const rill_model *m, const char *path) {
     if (!m || !path)
         return rill__data_fail(RILL_ERR_ARGUMENT, "rill_model_save: %s is NULL",
                                m ? "path" : "model");
-    for (int i = 0; i < m->labels; i++)
-        if (m->label[i] != floor(m->label[i]) || fabs(m->label[i]) > 1e9)
-            return rill__data_fail(RILL_ERR_UNSUPPORTED,
-                                   "label %g: LIBLINEAR's model format has whole numbers only",
-                                   m->label[i]);
     rill__output *out = NULL;
     RILL_TRY_DATA(rill__output_open(path, &out));
     rill_status status = write_head(out, m);

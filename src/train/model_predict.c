@@ -37,6 +37,9 @@ static void decide(const rill_model *m, const rill_data_view *d, uint64_t row, d
         for (uint64_t c = 0; c < columns; c++)
             z[c] += m->weight[j * columns + c] * (double)d->value[e];
     }
+    double square = m->by_length ? rill__row_square(d, row) : 0;
+    for (uint64_t c = 0; square > 0 && c < columns; c++)
+        z[c] /= sqrt(square);
     if (m->bias >= 0)
         for (uint64_t c = 0; c < columns; c++)
             z[c] += m->weight[m->features * columns + c] * m->bias;

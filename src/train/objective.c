@@ -97,8 +97,9 @@ static void decide_columns(const rill_data_view *d, uint64_t first, uint64_t las
         decide_1(d, first, last, w + c, (uint64_t)columns, z + c);
 }
 
-void rill__row_decide(const rill__objective *o, const rill_data_view *data, uint64_t row,
+void rill__row_decide(const rill__objective *o, const rill__part_rows *rows, uint64_t row,
                       const float *w, double *z) {
+    const rill_data_view *data = &rows->data;
     const uint32_t *index = data->index32;
     const float *value = data->value;
     const float *bias = w + (o->features - 1) * (uint64_t)o->columns;
@@ -115,11 +116,13 @@ void rill__row_decide(const rill__objective *o, const rill_data_view *data, uint
         }
         for (; e < last; e++)
             a += (double)w[index[e]] * value[e];
-        z[0] = (a + b) + (c + d);
+        z[0] = ((a + b) + (c + d)) * rill__row_factor(rows, row);
         if (o->bias >= 0) z[0] += bias[0] * o->bias;
         return;
     }
     decide_columns(data, first, last, w, columns, z);
+    for (int c = 0; rows->factor && c < columns; c++)
+        z[c] *= rows->factor[row];
     for (int c = 0; o->bias >= 0 && c < columns; c++)
         z[c] += bias[c] * o->bias;
 }
@@ -190,7 +193,7 @@ static void look_at_rows(void *context, int thread, int threads) {
     for (uint64_t i = rill__pool_cut(look->rows->n, thread, threads); i < last; i++) {
         uint64_t row = rill__row_at(look->rows, i);
         float target = look->rows->target[row];
-        rill__row_decide(o, &look->rows->data, row, look->w, z);
+        rill__row_decide(o, look->rows, row, look->w, z);
         look->loss[i] = rill__row_loss(o, target, z, NULL, NULL) *
                         rill__row_weight(o, look->rows, row);
         if (look->score) look->score[i] = z[0];

@@ -1,9 +1,9 @@
 /* What training minimises, and all that a solver may ask of it:
  *     C sum over the rows of all ranks of loss(x w, y) + l2/2 |w|^2 + l1 |w|_1
  *
- * Rows are the data's with each feature times its factor, and with the bias as their last feature:
- * neither needs a copy of the data. Factors go into the weights before a pass over the rows, and
- * into a sum after it, so that they cost nothing for an entry.
+ * Rows are the data's with each feature times its factor and the row's, and with the bias as their
+ * last feature: none needs a copy of the data. Factors of features go into the weights before a
+ * pass over the rows, and into a sum after it, so that they cost nothing for an entry.
  *
  *   losses     value and derivatives of one row's loss            loss_table.c
  *   rows       decision values, sides, weights; who computes what  here, objective.c
@@ -47,6 +47,7 @@ typedef struct rill__part_rows {
     uint64_t n;
     const float *target; /* by row number: class, or the value in regression */
     const float *weight; /* by row number; NULL: all 1 */
+    const float *factor; /* of a row's features, but not of its bias; by row number; NULL: all 1 */
 } rill__part_rows;
 
 typedef struct rill__objective {
@@ -97,9 +98,12 @@ static inline double rill__loss_curvature(const rill__objective *o, double z, do
 static inline uint64_t rill__row_at(const rill__part_rows *rows, uint64_t i) {
     return rows->list ? rows->list[i] : i;
 }
+static inline float rill__row_factor(const rill__part_rows *rows, uint64_t row) {
+    return rows->factor ? rows->factor[row] : 1;
+}
 /* z[column] of a row under plain weights that have the factors in them: rill__objective_fold. */
-void rill__row_decide(const rill__objective *, const rill_data_view *, uint64_t row, const float *w,
-                      double *z);
+void rill__row_decide(const rill__objective *, const rill__part_rows *, uint64_t row,
+                      const float *w, double *z);
 /* The row's loss at z, without its weight. slope (which may be z) and curvature get its derivatives
  * by column, under softmax the probabilities instead of curvatures; both may be NULL, or curvature.
  */

@@ -20,9 +20,10 @@
 enum { SAMPLE = 1000, ITERATIONS = 10 };
 
 /* A row's value of a feature as it counts. */
-static double entry(const rill__objective *o, uint64_t e) {
+static double entry(const rill__objective *o, uint64_t row, uint64_t e) {
     const rill_data_view *d = &o->rows.data;
-    return (double)d->value[e] * rill__factor(o, d->index32[e]);
+    double by = rill__row_factor(&o->rows, row);
+    return by * d->value[e] * rill__factor(o, d->index32[e]);
 }
 
 /* into (0 before) += X' z; then z = X into, and into = 0 again. Returns |z|. */
@@ -32,14 +33,14 @@ static double multiply(const rill__objective *o, uint64_t rows, float *into, dou
     for (uint64_t i = 0; i < rows; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
-            into[d->index32[e]] += (float)(z[i] * entry(o, e));
+            into[d->index32[e]] += (float)(z[i] * entry(o, row, e));
         if (o->bias >= 0) bias += z[i] * o->bias;
     }
     for (uint64_t i = 0; i < rows; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
         z[i] = o->bias >= 0 ? bias * o->bias : 0;
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
-            z[i] += into[d->index32[e]] * entry(o, e);
+            z[i] += into[d->index32[e]] * entry(o, row, e);
         squares += z[i] * z[i];
     }
     for (uint64_t i = 0; i < rows; i++) {
@@ -66,7 +67,7 @@ static rill_status measure(const rill__objective *o, double *lambda, double *nor
         uint64_t row = rill__row_at(&o->rows, i);
         double squares = o->bias >= 0 ? o->bias * o->bias : 0;
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
-            squares += entry(o, e) * entry(o, e);
+            squares += entry(o, row, e) * entry(o, row, e);
         if (squares > *norm) *norm = squares;
         z[i] = 1 / sqrt((double)rows);
     }

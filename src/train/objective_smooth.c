@@ -133,10 +133,12 @@ static void add_columns(const smooth_work *work, uint64_t i, int thread) {
     uint64_t columns = (uint64_t)o->columns, first, last;
     const double *by = s->along + i * columns;
     double *bend = s->of_bias + (uint64_t)(2 + thread) * columns;
-    rill__row_share(o, rill__row_at(&o->rows, i), thread, &first, &last);
+    uint64_t row = rill__row_at(&o->rows, i);
+    double factor = rill__row_factor(&o->rows, row);
+    rill__row_share(o, row, thread, &first, &last);
     for (uint64_t e = first; e < last; e++) {
         float *into = work->into + d->index32[e] * columns;
-        double x = d->value[e];
+        double x = factor * d->value[e];
         for (uint64_t c = 0; c < columns; c++)
             into[c] += (float)(by[c] * x);
     }
@@ -145,7 +147,7 @@ static void add_columns(const smooth_work *work, uint64_t i, int thread) {
         bend[c] = diagonal_of(s, i, i * columns + c);
     for (uint64_t e = first; e < last; e++) {
         float *into = work->diagonal + d->index32[e] * columns;
-        double square = (double)d->value[e] * d->value[e];
+        double x = factor * d->value[e], square = x * x;
         for (uint64_t c = 0; c < columns; c++)
             into[c] += (float)(bend[c] * square);
     }
@@ -153,10 +155,12 @@ static void add_columns(const smooth_work *work, uint64_t i, int thread) {
 
 static void add_row(const smooth_work *work, uint64_t i, int thread) {
     const rill__smooth *s = work->smooth;
-    const rill_data_view *d = &s->objective->rows.data;
-    uint64_t first, last;
-    double by = s->along[i], bend = work->diagonal ? diagonal_of(s, i, i) : 0;
-    rill__row_share(s->objective, rill__row_at(&s->objective->rows, i), thread, &first, &last);
+    const rill__part_rows *rows = &s->objective->rows;
+    const rill_data_view *d = &rows->data;
+    uint64_t row = rill__row_at(rows, i), first, last;
+    double factor = rill__row_factor(rows, row), by = factor * s->along[i];
+    double bend = work->diagonal ? factor * factor * diagonal_of(s, i, i) : 0;
+    rill__row_share(s->objective, row, thread, &first, &last);
     if (by != 0)
         for (uint64_t e = first; e < last; e++)
             work->into[d->index32[e]] += (float)(by * d->value[e]);
@@ -182,7 +186,7 @@ static void decide_rows(void *context, int thread, int threads) {
     const rill__objective *o = work->smooth->objective;
     uint64_t last, i = my_rows(work, thread, threads, &last);
     for (; i < last; i++)
-        rill__row_decide(o, &o->rows.data, rill__row_at(&o->rows, i), work->vector,
+        rill__row_decide(o, &o->rows, rill__row_at(&o->rows, i), work->vector,
                          work->smooth->along + i * (uint64_t)o->columns);
 }
 
@@ -220,7 +224,7 @@ static void linearise_rows(void *context, int thread, int threads) {
         uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
         float target = o->rows.target[row];
         double factor = o->C * rill__row_weight(o, &o->rows, row);
-        rill__row_decide(o, &o->rows.data, row, work->vector, s->z + cell);
+        rill__row_decide(o, &o->rows, row, work->vector, s->z + cell);
         s->loss[i] = factor *
                      rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
         for (int c = 0; c < o->columns; c++, cell++) {
@@ -321,11 +325,11 @@ void rill__smooth_hessian(const rill__smooth *s, double *hessian) {
     memset(hessian, 0, (size_t)(n * n) * sizeof *hessian);
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i), end = d->row[row + 1];
-        double bend = s->curvature[i];
+        double bend = s->curvature[i], factor = rill__row_factor(&o->rows, row);
         for (uint64_t e = d->row[row]; bend != 0 && e < end; e++) {
-            double by = bend * d->value[e], *into = hessian + d->index32[e] * n;
+            double by = bend * factor * d->value[e], *into = hessian + d->index32[e] * n;
             for (uint64_t f = e; f < end; f++)
-                into[d->index32[f]] += by * d->value[f];
+                into[d->index32[f]] += by * (factor * d->value[f]);
             if (o->bias >= 0) into[last] += by * o->bias;
         }
         if (o->bias >= 0) hessian[last * n + last] += bend * o->bias * o->bias;

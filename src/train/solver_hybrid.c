@@ -83,17 +83,17 @@ static void learn_row(rill__job *job, double *z, uint64_t row, double *loss) {
     const rill_data_view *d = &o->rows.data;
     uint64_t columns = (uint64_t)o->columns;
     float target = o->rows.target[row], *w = job->weights->w;
-    double weight = rill__row_weight(o, &o->rows, row);
+    double weight = rill__row_weight(o, &o->rows, row), by = rill__row_factor(&o->rows, row);
     for (uint64_t c = 0; c < columns; c++)
         z[c] = o->bias >= 0 ? w[(o->features - 1) * columns + c] * o->bias : 0;
     for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
-        double x = (double)d->value[e] * rill__factor(o, d->index32[e]);
+        double x = by * d->value[e] * rill__factor(o, d->index32[e]);
         for (uint64_t c = 0; c < columns; c++)
             z[c] += w[d->index32[e] * columns + c] * x;
     }
     *loss += weight * rill__row_loss(o, target, z, z, NULL);
     for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
-        double x = weight * d->value[e] * rill__factor(o, d->index32[e]);
+        double x = weight * by * d->value[e] * rill__factor(o, d->index32[e]);
         for (uint64_t c = 0; x != 0 && c < columns; c++)
             move(job->weights, d->index32[e] * columns + c, z[c] * x);
     }

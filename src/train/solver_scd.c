@@ -56,9 +56,9 @@ static rill_status find_active(rill__job *job, scd_state *s, float *square) {
     rill_stream *stream = NULL;
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
-        double factor = rill__row_weight(o, &o->rows, row);
+        double factor = rill__row_weight(o, &o->rows, row), by = rill__row_factor(&o->rows, row);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++)
-            square[d->index32[e]] += (float)(factor * d->value[e] * d->value[e]);
+            square[d->index32[e]] += (float)(factor * by * by * d->value[e] * d->value[e]);
         if (o->bias >= 0) square[o->features - 1] += (float)(factor * o->bias * o->bias);
     }
     RILL_TRY_DATA(rill__team_comm(job->team));
@@ -93,12 +93,13 @@ static void fill_columns(const rill__job *job, scd_state *s, const uint32_t *pla
         s->start[k + 1] += s->start[k];
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
+        float by = rill__row_factor(&o->rows, row);
         for (uint64_t e = d->row[row]; e < d->row[row + 1]; e++) {
             uint32_t k = place[d->index32[e]];
             if (k == UINT32_MAX) continue;
             uint64_t at = s->start[k]++;
             s->row[at] = (uint32_t)i;
-            s->value[at] = d->value[e] * rill__factor(o, d->index32[e]);
+            s->value[at] = by * d->value[e] * rill__factor(o, d->index32[e]);
         }
         if (of_bias != UINT32_MAX) {
             uint64_t at = s->start[of_bias]++;
@@ -428,7 +429,7 @@ static rill_status scd_epoch(rill__job *job, rill__epoch *epoch) {
     memset(s->slope, 0, (size_t)s->n * sizeof *s->slope); /* what a broken-off epoch left */
     const float *w = rill__objective_fold(o, job->weights->w, s->folded);
     for (uint64_t i = 0; i < o->rows.n; i++)
-        rill__row_decide(o, &o->rows.data, rill__row_at(&o->rows, i), w,
+        rill__row_decide(o, &o->rows, rill__row_at(&o->rows, i), w,
                          s->z + i * (uint64_t)o->columns);
     rill_status status = RILL_OK;
     for (; status == RILL_OK && step < steps; step++) {

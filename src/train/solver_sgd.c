@@ -317,7 +317,7 @@ static rill_status epoch_alone(rill__job *job, const sgd_state *s, uint64_t *at,
         rill__job_foresee(job, step);
         float target = o->rows.target[row];
         double z, y = rill__row_y(o, target, 0), factor = rill__row_weight(o, &o->rows, row);
-        rill__row_decide(o, data, row, weights->w, &z);
+        rill__row_decide(o, &o->rows, row, weights->w, &z);
         z *= weights->scale;
         loss += factor * rill__loss_value(o, z, y);
         double slope = rill__loss_slope(o, z, y);
@@ -337,7 +337,7 @@ static bool is_alone(const rill__job *job) {
     const rill_train_options *o = job->options;
     return job->team->ranks == 1 && o->batch == 1 && job->objective->columns == 1 && !o->reducer &&
            !o->local_steps && !o->staleness && rill__weights_scaled(job->weights) &&
-           !job->objective->factor;
+           !job->objective->factor && !job->objective->rows.factor;
 }
 
 static rill_status shuffle(const rill__job *job, sgd_state *s) {

@@ -14,6 +14,19 @@
 
 enum { LEAST = 5, SHARE = 100 }; /* rows that must have a column: so many, and one of so many */
 static const double most_ratio = 100;
+static const double most_square = 1.2; /* of rows that have about the same length */
+
+double rill__rows_length(const rill_data_view *d) {
+    double least = INFINITY, most = 0, sum = 0;
+    for (uint64_t i = 0; i < d->rows; i++) {
+        double square = rill__row_square(d, i);
+        if (!(square > 0)) continue;
+        least = fmin(least, square);
+        most = fmax(most, square);
+        sum += square;
+    }
+    return most > most_square * least ? sum / (double)d->rows : 0;
+}
 
 rill_status rill__columns_alike(const rill_data_view *d, bool *alike, bool *same) {
     size_t n = (size_t)d->dim + 1;

@@ -143,7 +143,7 @@ static void look(void *context, int thread, int threads) {
         if (i + AHEAD < last) foresee(&o->rows.data, work->rows[i + AHEAD]);
         float target = o->rows.target[row];
         double factor = rill__row_weight(o, &o->rows, row), *z = b->z + i * (uint64_t)o->columns;
-        rill__row_decide(o, &o->rows.data, row, w, z);
+        rill__row_decide(o, &o->rows, row, w, z);
         for (int c = 0; c < o->columns; c++)
             z[c] *= scale;
         b->loss_of[i] = factor * rill__row_loss(o, target, z, z, NULL);
@@ -162,6 +162,7 @@ static bool add_row(const batch_work *work, uint64_t i, int thread, bool listed)
     uint32_t columns = (uint32_t)o->columns;
     const double *slopes = b->z + i * columns;
     uint64_t first, last;
+    float factor = rill__row_factor(&o->rows, work->rows[i]);
     rill__row_share(o, work->rows[i], thread, &first, &last);
     if (!listed && !list_reserve(list, (last - first + 1) * columns)) return false;
     bool has_bias = rill__has_bias(o, thread);
@@ -174,6 +175,7 @@ static bool add_row(const batch_work *work, uint64_t i, int thread, bool listed)
             list->n += gradient[bias + c] == 0;
         }
         if (has_bias) gradient[bias + c] += slope * (float)o->bias;
+        slope *= factor;
         if (listed) {
             for (uint64_t e = first; e < last; e++)
                 gradient[index[e] * columns + c] += slope * value[e];

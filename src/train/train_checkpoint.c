@@ -314,7 +314,7 @@ static const char *name_of(const char *settings, const char *name, const char *c
 
 static bool read_settings(const char *settings, rill_train_options *o) {
     static const char *const solvers[] = {"sgd", "scd", "newton", "hybrid", "ftrl", NULL};
-    static const char *const scales[] = {"max", "std", NULL};
+    static const char *const scales[] = {"max", "std", "rows", NULL};
     static const char *const multiclass[] = {"softmax", NULL};
     double intercept;
     const char *solver = name_of(settings, "solver", solvers);

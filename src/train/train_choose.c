@@ -9,8 +9,9 @@
  * where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
- * after a try. Wide data whose columns are of one unit stay as they are (train_alike.c). Splits and
- * sample do not depend on the options' seed: it is no reason for another model.
+ * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
+ * length 1 are tried, unless all have the same. Splits and sample do not depend on the options'
+ * seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
@@ -21,8 +22,7 @@
  * until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where
  * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
  * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
- * data a sample is taken, by the number of the row in the file, so that all numbers of ranks try
- * the same rows. C need not grow with the rows: it is a weight of each.
+ * data a sample is taken (train_sample.c). C need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
  * the same with any number of ranks, and no try waits for the network.
  * On many entries newton's tries start from nothing and end where the training will: it stops short
@@ -36,7 +36,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_ROWS = 25000, MOST_ENTRIES = 1 << 21, LEAST_ROWS = 30, EPOCHS = 3 };
+enum { LEAST_ROWS = 30, EPOCHS = 3 };
 enum { NEWTON_STEPS = 20 };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
@@ -44,7 +44,6 @@ enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
 static const double least_C = 1e-4, most_C = 1e6;
-enum { ARRAYS = 6 };      /* of a sample: places, indices, values, labels, weights, queries */
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
 enum { NONE, MAX, SCALES = sizeof scales / sizeof *scales };
@@ -60,6 +59,7 @@ typedef struct search {
     bool few;                 /* the sample is small: everything can be tried */
     bool dense;               /* most features are in most rows */
     bool alike, same;         /* see rill__columns_alike */
+    double length;            /* mean squared length of rows; 0: all have about the same */
     float *kept[MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
     rill_C_choice *choice;
     double best; /* loss */
@@ -70,130 +70,8 @@ typedef struct search {
     bool stopped;       /* by some rank's */
 } search;
 
-/* Whether a row is in the sample: neither held out by the options nor left out. */
-static bool is_chosen(const rill_train_options *o, const rill_data_view *d, uint64_t i,
-                      double share) {
-    const uint64_t other = UINT64_C(0x5bd1e995); /* another draw than the options' split */
-    if (o->folds && rill__row_in_fold(d, i, o->fold, o->folds, o->seed)) return false;
-    if (o->valid_fraction > 0 && rill__row_held_out(d, i, o->valid_fraction, o->seed)) return false;
-    return share >= 1 || rill__row_held_out(d, i, share, other);
-}
-
-static double sample_share(const rill_data_view *view, const rill_dataset *train) {
-    rill_data_report report = RILL_DATA_REPORT_INIT;
-    rill_dataset_report(train, &report);
-    double share = MOST_ROWS / (double)(view->total_rows + 1);
-    return fmin(share, MOST_ENTRIES / (double)(report.entries + 1));
-}
-
-/* This rank's part of the sample; its arrays are the caller's to free. */
-static rill_status copy_sample(const rill_data_view *from, const rill_train_options *o,
-                               double share, rill_data_view *to, void *arrays[ARRAYS]) {
-    uint64_t rows = 0, entries = 0;
-    for (uint64_t i = 0; i < from->rows; i++) {
-        if (!is_chosen(o, from, i, share)) continue;
-        rows++;
-        entries += from->row[i + 1] - from->row[i];
-    }
-    uint64_t *row = arrays[0] = malloc(((size_t)rows + 1) * sizeof *row);
-    uint32_t *index = arrays[1] = malloc(((size_t)entries + 1) * sizeof *index);
-    float *value = arrays[2] = malloc(((size_t)entries + 1) * sizeof *value);
-    double *label = arrays[3] = malloc(((size_t)rows + 1) * sizeof *label);
-    float *weight = arrays[4] = malloc(((size_t)rows + 1) * sizeof *weight);
-    int64_t *qid = arrays[5] = malloc(((size_t)rows + 1) * sizeof *qid);
-    if (!row || !index || !value || !label || !weight || !qid)
-        return rill__data_memory("rows to choose C by");
-    row[0] = rows = entries = 0;
-    for (uint64_t i = 0; i < from->rows; i++) {
-        if (!is_chosen(o, from, i, share)) continue;
-        uint64_t first = from->row[i], n = from->row[i + 1] - first;
-        memcpy(index + entries, from->index32 + first, (size_t)n * sizeof *index);
-        memcpy(value + entries, from->value + first, (size_t)n * sizeof *value);
-        weight[rows] = from->weight ? from->weight[i] : 1;
-        qid[rows] = from->qid ? from->qid[i] : RILL_NO_QID;
-        label[rows++] = from->label[i];
-        row[rows] = entries += n;
-    }
-    *to = (rill_data_view)RILL_DATA_VIEW_INIT;
-    to->dim = from->dim;
-    to->rows = rows;
-    to->row = row;
-    to->index32 = index;
-    to->value = value;
-    to->label = label;
-    return RILL_OK;
-}
-
-/* All ranks: array becomes that of all, one after the other. counts: room for one of each rank. */
-static rill_status gather(const search *s, void **array, uint64_t bytes, uint64_t *counts) {
-    uint64_t total = 0;
-    RILL_TRY_DATA(rill_comm_gather_bytes(s->comm, &bytes, sizeof bytes, counts));
-    for (int r = 0; r < s->ranks; r++)
-        total += counts[r];
-    void *all = malloc((size_t)total + sizeof(uint64_t));
-    rill_status status = rill__data_agree(s->comm,
-                                          all ? RILL_OK : rill__data_memory("rows to choose C by"));
-    if (status == RILL_OK) status = rill__gather_all(s->comm, *array, counts, all);
-    if (status != RILL_OK) {
-        free(all);
-        return status;
-    }
-    free(*array);
-    *array = all;
-    return RILL_OK;
-}
-
-/* Every rank gets the whole sample, in the order of the file. */
-static rill_status gather_sample(search *s, rill_data_view *view, void *arrays[ARRAYS]) {
-    uint64_t *counts = malloc((size_t)s->ranks * sizeof *counts);
-    uint64_t *row = arrays[0], entries = row[view->rows], total = view->rows;
-    for (uint64_t i = 0; i < view->rows; i++) /* lengths, and back to places */
-        row[i] = row[i + 1] - row[i];
-    rill_status status = rill__data_agree(s->comm, counts ? RILL_OK : rill__data_memory("counts"));
-    if (status == RILL_OK) status = gather(s, &arrays[0], view->rows * sizeof *row, counts);
-    if (status == RILL_OK) status = gather(s, &arrays[1], entries * sizeof(uint32_t), counts);
-    if (status == RILL_OK) status = gather(s, &arrays[2], entries * sizeof(float), counts);
-    if (status == RILL_OK) status = gather(s, &arrays[3], view->rows * sizeof(double), counts);
-    if (status == RILL_OK) status = gather(s, &arrays[4], view->rows * sizeof(float), counts);
-    if (status == RILL_OK) status = gather(s, &arrays[5], view->rows * sizeof(int64_t), counts);
-    free(counts);
-    if (status == RILL_OK) status = rill__sum_u64(s->comm, &total, 1);
-    RILL_TRY_DATA(status);
-    row = arrays[0];
-    for (uint64_t i = 0, at = 0; i <= total; i++) {
-        uint64_t length = i < total ? row[i] : 0;
-        row[i] = at;
-        at += length;
-    }
-    view->rows = total;
-    view->row = row;
-    view->index32 = arrays[1];
-    view->value = arrays[2];
-    view->label = arrays[3];
-    view->weight = arrays[4];
-    view->qid = arrays[5];
-    return RILL_OK;
-}
-
-/* Features that no row of the sample has go: most of wide data, and weights of them cost passes. */
-static rill_status compact(rill_data_view *view, uint32_t *index) {
-    uint64_t entries = view->row[view->rows], used = 0;
-    uint32_t *place = calloc((size_t)view->dim + 1, sizeof *place);
-    if (!place) return rill__data_memory("rows to choose C by");
-    for (uint64_t e = 0; e < entries; e++)
-        place[index[e]] = 1;
-    for (uint64_t j = 0; j < view->dim; j++)
-        if (place[j]) place[j] = (uint32_t)used++;
-    for (uint64_t e = 0; e < entries; e++)
-        index[e] = place[index[e]];
-    free(place);
-    view->dim = used ? used : 1;
-    return RILL_OK;
-}
-
 static rill_status take_sample(search *s, const rill_dataset *train) {
-    rill_data_view from = RILL_DATA_VIEW_INIT, to = RILL_DATA_VIEW_INIT;
-    void *arrays[ARRAYS] = {NULL};
+    rill_data_view from = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(train, &from));
     if (from.dim >= UINT32_MAX) return RILL_OK; /* the trainer itself will complain */
     if (!s->options.batch) {                    /* as the training will have it */
@@ -202,15 +80,7 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     }
     s->options.batch *= (uint64_t)s->ranks; /* a try's only rank makes the steps of all */
     s->options.coordinates *= (uint64_t)s->ranks;
-    rill_status status = copy_sample(&from, &s->options, sample_share(&from, train), &to, arrays);
-    status = rill__data_agree(s->comm, status);
-    if (status == RILL_OK) status = gather_sample(s, &to, arrays);
-    if (status == RILL_OK) status = rill__data_agree(s->comm, compact(&to, arrays[1]));
-    if (status == RILL_OK)
-        status = rill__data_agree(s->comm, rill_dataset_create_on(s->alone, &to, &s->sample));
-    for (int i = 0; i < ARRAYS; i++)
-        free(arrays[i]);
-    return status;
+    return rill__train_sample(s->comm, s->alone, train, &s->options, &s->sample);
 }
 
 /* Before the tries of a split, and after them: newton goes on from where the last try ended. */
@@ -370,6 +240,24 @@ static rill_status try_constant_rate(search *s) {
     return RILL_OK;
 }
 
+/* Rows of length 1, where columns stay as they are: the length of a text says little of what it is
+ * about. */
+static rill_status try_rows(search *s, rill_C_choice *best, rill_C_choice *empty, double *lowest) {
+    if (!s->alike || s->length == 0) return RILL_OK;
+    *s->choice = *empty;
+    s->choice->C = best->C * pow(factor, round(log10(s->length))); /* counts as much as before */
+    s->choice->C = fmin(fmax(s->choice->C, least_C), most_C);
+    s->options.scale = "rows";
+    cool_down(s);
+    RILL_TRY_DATA(walk_scale(s, *lowest));
+    empty->rows_loss = s->best;
+    if (!(s->best < (1 - (s->few ? clear_gain : gain)) * *lowest)) return RILL_OK;
+    *lowest = s->best;
+    *best = *s->choice;
+    best->scale = "rows";
+    return RILL_OK;
+}
+
 /* The tries of the scale that is taken stay in the choice. */
 static rill_status choose_scale(search *s) {
     if (!s->options.scale || strcmp(s->options.scale, "auto")) return walk_scale(s, INFINITY);
@@ -395,7 +283,9 @@ static rill_status choose_scale(search *s) {
         best = *s->choice;
         best.scale = scales[i];
     }
+    RILL_TRY_DATA(try_rows(s, &best, &empty, &lowest));
     memcpy(best.scale_loss, empty.scale_loss, sizeof best.scale_loss);
+    best.rows_loss = empty.rows_loss;
     *s->choice = best;
     s->options.scale = best.scale;
     s->best = lowest;
@@ -416,6 +306,7 @@ static rill_status choose(search *s) {
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = rill__columns_alike(&view, &s->alike, &s->same);
     RILL_TRY_DATA(rill__data_agree(s->comm, status));
+    s->length = rill__rows_length(&view);
     status = choose_scale(s);
     /* What is wrong with the options or the labels is told by the training itself. */
     bool ours = s->stopped || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;

@@ -224,6 +224,8 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     free(t->valid_list);
     free(t->train_target);
     free(t->valid_target);
+    free(t->train_factor);
+    free(t->valid_factor);
     free(t->start);
     free(t->backup);
     for (int i = 0; i < t->name_count; i++)

@@ -32,13 +32,14 @@ struct rill_trainer {
     bool has_valid;
     uint64_t *train_list, *valid_list;
     float *train_target, *valid_target;
-    uint64_t step;                 /* done */
-    double scalars[RILL__SCALARS]; /* what is kept from epoch to epoch, see below */
-    double centre;                 /* huber: median of the targets */
-    float *start;                  /* of the bias: see train_start.c */
-    float *backup;                 /* bold-driver: weights of the last good epoch */
-    bool loss_open;                /* the options leave the loss to the labels */
-    char *names[11];               /* copies of the options' texts */
+    float *train_factor, *valid_factor; /* of the rows */
+    uint64_t step;                      /* done */
+    double scalars[RILL__SCALARS];      /* what is kept from epoch to epoch, see below */
+    double centre;                      /* huber: median of the targets */
+    float *start;                       /* of the bias: see train_start.c */
+    float *backup;                      /* bold-driver: weights of the last good epoch */
+    bool loss_open;                     /* the options leave the loss to the labels */
+    char *names[11];                    /* copies of the options' texts */
     int name_count;
 };
 
@@ -67,11 +68,16 @@ rill_status rill__train_validate(rill_trainer *, bool with_auc, rill_train_repor
 rill_status rill__train_unit(rill_trainer *);
 /* The weights that training starts from. All ranks. */
 rill_status rill__train_start(rill_trainer *);
-/* The features' factors. All ranks. */
+/* The features' factors, or the rows'. All ranks. */
 rill_status rill__train_scale(rill_trainer *);
+/* The rows to choose C by, whole on each rank, as a data set of alone, which has one. All ranks. */
+rill_status rill__train_sample(rill_comm *, rill_comm *alone, const rill_dataset *train,
+                               const rill_train_options *, rill_dataset **);
 /* alike: wide data whose columns are of one unit; same: all values are 1, so that dividing by the
  * largest changes nothing. */
 rill_status rill__columns_alike(const rill_data_view *, bool *alike, bool *same);
+/* The mean squared length of rows; 0 if all have about the same. */
+double rill__rows_length(const rill_data_view *);
 rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_weigh_alone(rill_trainer *,
                                     const char *text); /* its part that asks no other rank */

@@ -66,13 +66,13 @@ static rill_status gather_labels(const rill_trainer *t, double *mine, int n, dou
 }
 
 /* Whether labels are numbers to be predicted, and not names of classes: some have a fraction, or
- * there are many and few rows have the same. */
+ * there are many and few rows have the same, or more than there can be classes. */
 static bool look_like_numbers(const double *label, int n, uint64_t rows) {
     const int most = 30;
     const double least_rows = 5;
     for (int i = 0; i < n; i++)
         if (label[i] != floor(label[i])) return n > 2;
-    return n > most && (double)rows < least_rows * n;
+    return n > MOST_LABELS || (n > most && (double)rows < least_rows * n);
 }
 
 rill_status rill__train_labels(rill_trainer *t) {

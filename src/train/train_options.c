@@ -27,7 +27,7 @@ static rill_status check_names(rill_trainer *t) {
     static const char *const schedules[] = {"constant", "1/t", "step", "bold-driver", NULL};
     static const char *const reducers[] = {"oktopk", "gtopk", "spardl", "s2", "topk", NULL};
     static const char *const tasks[] = {"classify", "regress", NULL};
-    static const char *const scales[] = {"none", "max", "std", NULL};
+    static const char *const scales[] = {"none", "max", "std", "rows", NULL};
     static const char *const multiclass[] = {"softmax", "ovr", NULL};
     rill_train_options *o = &t->options;
     bool regress = o->task && !strcmp(o->task, "regress");
@@ -42,7 +42,7 @@ static rill_status check_names(rill_trainer *t) {
     t->solver = rill__solver_find(o->solver);
     if (!t->solver && strcmp(o->solver, "auto"))
         return unknown("solver", o->solver, "auto, sgd, scd, newton, hybrid, ftrl");
-    if (!among(o->scale, scales)) return unknown("scale", o->scale, "none, max, std");
+    if (!among(o->scale, scales)) return unknown("scale", o->scale, "none, max, std, rows");
     if (o->multiclass && !among(o->multiclass, multiclass))
         return unknown("multiclass", o->multiclass, "softmax, ovr");
     if (!among(o->optimizer, optimizers))

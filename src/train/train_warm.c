@@ -41,6 +41,9 @@ static rill_status start_alone(rill_trainer *t, const rill_model *m, int *column
         return rill__data_fail(RILL_ERR_STATE, "rill_trainer_start: after %llu epochs",
                                (unsigned long long)t->job.epoch);
     RILL_TRY_DATA(match_labels(t, m, column, &sign));
+    if (m->by_length != (o->rows.factor != NULL))
+        return rill__data_fail(RILL_ERR_MISMATCH, "the model's scale is %s, the training's %s",
+                               m->by_length ? "rows" : "not rows", t->options.scale);
     if (m->features > features)
         return rill__data_fail(RILL_ERR_MISMATCH, "the model has %llu features, the data have %llu",
                                (unsigned long long)m->features, (unsigned long long)features);

@@ -329,6 +329,35 @@ static void test_wide(void) {
     }
 }
 
+/* "rows" is training on rows of length 1, and its model takes rows as they are. */
+static void test_rows(void) {
+    static const struct {
+        const char *solver;
+        int classes, epochs, batch;
+    } cases[] = {{"newton", 2, 40, 5}, {"newton", 3, 40, 5}, {"newton", 0, 40, 5},
+                 {"hybrid", 2, 40, 5}, {"sgd", 2, 6, 5},     {"sgd", 3, 6, 1},
+                 {"ftrl", 2, 6, 5},    {"scd", 2, 6, 5}};
+    static double before[ROWS * 8], after[ROWS * 8];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_case("rows: %s, %d classes", cases[i].solver, cases[i].classes);
+        rill_train_options o = options(cases[i].solver, "none");
+        double objective[2], apart = 0;
+        o.batch = (uint64_t)cases[i].batch;
+        rill_dataset *set = make_set(cases[i].classes, none);
+        CHECK_OK(rill_dataset_normalize(set));
+        uint64_t n = scores(train(set, &o, cases[i].epochs, &objective[0]), set, before);
+        CHECK_OK(rill_dataset_free(&set));
+        o.scale = "rows";
+        set = make_set(cases[i].classes, none);
+        CHECK_INT(scores(train(set, &o, cases[i].epochs, &objective[1]), set, after), ==, n);
+        CHECK_OK(rill_dataset_free(&set));
+        CHECK(fabs(objective[0] / objective[1] - 1) < 1e-5);
+        for (uint64_t j = 0; j < n; j++)
+            apart = fmax(apart, fabs(before[j] - after[j]));
+        if (!CHECK(apart < 1e-3)) fprintf(stderr, "scores differ by %g\n", apart);
+    }
+}
+
 int main(int argc, char **argv) {
     check_init_thread(&argc, &argv, MPI_THREAD_FUNNELED);
     test_units();
@@ -336,5 +365,6 @@ int main(int argc, char **argv) {
     test_bits();
     test_open();
     test_wide();
+    test_rows();
     return check_finish(40);
 }

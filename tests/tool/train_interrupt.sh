@@ -25,6 +25,15 @@ has "$tmp/err" "--progress: 'often' is not a number"
 run 2 "$RILL" train "$tmp/data" --progress -1
 has "$tmp/err" "--progress: '-1' is not a number of at least 0"
 
+# start COMMAND...: as a job of its own. What the last one printed is gone before it starts: who
+# waits for words must not find those.
+start() {
+    : >"$tmp/out"
+    : >"$tmp/err"
+    setsid "$@" >"$tmp/out" 2>"$tmp/err" &
+    job=$!
+}
+
 # wait_for TEXT: until the job has printed it.
 wait_for() {
     for ((i = 0; i < 600; i++)); do
@@ -40,9 +49,7 @@ if grep -q "^MPI library" "$tmp/info"; then ways+=("--link mpi --ranks 2"); fi
 for way in "${ways[@]}"; do
     rm -f "$tmp/check"
     # shellcheck disable=SC2086
-    RILL_BENCH_PROGRESS=1 setsid "$RILL" train "$tmp/data" "${slow[@]}" $way \
-        >"$tmp/out" 2>"$tmp/err" &
-    job=$!
+    start env RILL_BENCH_PROGRESS=1 "$RILL" train "$tmp/data" "${slow[@]}" $way
     wait_for "classify: "
     sleep 0.5
     kill -INT "$job"
@@ -61,8 +68,7 @@ for way in "${ways[@]}"; do
 done
 
 # The second time it ends at once.
-setsid "$RILL" train "$tmp/data" "${slow[@]}" --link ucx --ranks 2 >"$tmp/out" 2>"$tmp/err" &
-job=$!
+start "$RILL" train "$tmp/data" "${slow[@]}" --link ucx --ranks 2
 wait_for "classify: "
 kill -INT "$job"
 sleep 0.02
@@ -80,8 +86,7 @@ offspring() {
 }
 for way in "${ways[@]:2}"; do
     # shellcheck disable=SC2086
-    setsid "$RILL" train "$tmp/data" "${slow[@]}" $way >"$tmp/out" 2>"$tmp/err" &
-    job=$!
+    start "$RILL" train "$tmp/data" "${slow[@]}" $way
     wait_for "classify: "
     victim=
     for pid in $(offspring "$job"); do
