@@ -30,6 +30,8 @@ static inline uint32_t hash_of(rill_request *r, int which, const char *name, boo
 /* What decides how messages are written, and so which calls end with an agreement; 0 where the
  * planner is free. */
 static inline uint64_t coding_word(const rill__settings *s) {
+    uint64_t named = s->expected_nnz | (uint64_t)(s->value_bits | s->allow_bits | s->all_values);
+    if (__builtin_expect(!named && !s->codec && s->partition != RILL__UNIFORM, 1)) return 0;
     uint64_t bits = (uint64_t)s->value_bits | (uint64_t)s->allow_bits << 5;
     uint64_t rest = (uint64_t)s->all_values | (uint64_t)(s->partition == RILL__UNIFORM) << 1;
     uint64_t codec = s->codec ? s->codec->id + UINT64_C(1) : 0;

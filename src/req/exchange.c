@@ -19,7 +19,8 @@ enum { SPINS = 8, LOOKS = 32 };
 
 rill_status rill__exchange_send(rill__task *task, int to, rill__parcel *parcel) {
     bool whole = parcel->bytes < rill__limit_of(task->engine, to);
-    if (whole && rill__mail_send(task, to, parcel)) return RILL_OK;
+    bool mail = task->engine->shared.mail.pairs != NULL;
+    if (mail && whole && rill__mail_send(task, to, parcel)) return RILL_OK;
     bool is_short = whole && parcel->bytes <= RILL__SHORT;
     return rill__send_parcel(task, to, is_short ? RILL__LANE_SHORT : RILL__LANE_A, parcel);
 }

@@ -137,6 +137,23 @@ static void attempt_create(const scenario *s) {
     }
 }
 
+/* One more of the same ranks. The first goes on, whatever becomes of the second. */
+static void attempt_dup(const scenario *s) {
+    scenario call = {.collective = RILL_ALLREDUCE, .algorithm = "auto", .plain = 1};
+    rill_comm *first, *second = NULL;
+    (void)s;
+    need_comm();
+    first = failing.comm;
+    fail_on();
+    rill_status status = rill_comm_dup(first, NULL, &second);
+    int ok = fail_agreed("rill_comm_dup", status);
+    if (status != RILL_OK && second) violated("failed with a communicator");
+    attempt_collective(&call); /* which frees it */
+    failing.comm = second;
+    if (ok) attempt_collective(&call);
+    failing.comm = NULL;
+}
+
 /* ---- rill_tune ------------------------------------------------------------------------------- */
 
 static void attempt_tune(const scenario *s) {

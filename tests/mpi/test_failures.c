@@ -36,6 +36,7 @@ static void list_collectives(void) {
     static const char *const forms[] = {"", " nonblocking", " persistent"};
     add(attempt_create, 1, "comm_create");
     add(attempt_create, 1, "comm_create thread")->form = 1;
+    add(attempt_dup, 1, "comm_dup");
     for (int c = 0; c < RILL_COLLECTIVES; c++)
         for (int a = -1; a < 0 || rill_algorithm_at((rill_collective)c, a, NULL); a++)
             for (int bits = 0; bits <= 4; bits += 4)

@@ -176,6 +176,7 @@ FIRST_LINES = {
 ALONE = """
 import os, sys, torch, rill.torch
 sys.argv = ["train.py", "--data", "my data"]
+PYTHON = os.path.basename(sys.executable)
 from mpi4py import MPI
 for launcher in ({"WORLD_SIZE": "2", "RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "2"}):
     os.environ.update(launcher)
@@ -186,7 +187,7 @@ for launcher in ({"WORLD_SIZE": "2", "RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "2"}
             eval(line)
             print("no error:", launcher, line)
         except RuntimeError as error:
-            for words in ("mpirun -n 2 python3", "train.py --data 'my data'"):
+            for words in ("mpirun -n 2 " + PYTHON, "train.py --data 'my data'"):
                 assert words in str(error), error
     own = rill.Comm(MPI.COMM_SELF)
     assert rill.torch.allreduce(torch.ones(1), comm=own) == 1

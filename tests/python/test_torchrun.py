@@ -57,8 +57,8 @@ def environment(repository, **more):
     env = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("OMPI_", "PMIX", "PMI_", "ORTE", "SLURM"))
-    }
+        if not name.startswith(("OMPI_", "PMIX", "PMI_", "ORTE", "SLURM", "PYTHONUNBUFFERED"))
+    }  # without a buffer a line and its end are two writes, and lines of processes mix
     env.update(PYTHONPATH=f"{repository}/python", OMP_NUM_THREADS="1", RILL_PROFILE="none", **more)
     return env
 

@@ -5,13 +5,13 @@ not_simulated
 bench=$root/bench
 export RILL PYTHONDONTWRITEBYTECODE=1
 
-for script in run network conditions volume instructions convergence/run \
+for script in run network conditions volume instructions ranks peers_topk convergence/run \
     paper/{balancing,block_sparse,scaling} \
     paper/{dsar_ceiling,expected_union,gtopk_time,time_density,time_ranks,volumes}; do
     run 0 "$bench/$script" --help
     has "$tmp/out" "usage: bench/$script"
 done
-for script in run network conditions convergence/run paper/scaling; do
+for script in run network conditions ranks convergence/run paper/scaling; do
     run 2 "$bench/$script" --fast
     has "$tmp/err" "unknown '--fast'"
 done

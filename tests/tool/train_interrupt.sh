@@ -25,8 +25,8 @@ has "$tmp/err" "--progress: 'often' is not a number"
 run 2 "$RILL" train "$tmp/data" --progress -1
 has "$tmp/err" "--progress: '-1' is not a number of at least 0"
 
-# start COMMAND...: as a job of its own. What the last one printed is gone before it starts: who waits
-# for words must not find those.
+# start COMMAND...: as a job of its own. What the last one printed is gone before it starts: who
+# waits for words must not find those.
 start() {
     : >"$tmp/out"
     : >"$tmp/err"

@@ -74,6 +74,18 @@ static inline rill_options options_of(const script_call *c) {
     return o;
 }
 
+/* The call as a rank with other options makes it. */
+static inline script_call with_other_options(const script_call *c) {
+    script_call other = *c;
+    if (c->seed % 2) other.bits = c->bits == 8 ? 0 : 8;
+    else other.codec = c->codec && strcmp(c->codec, "raw") == 0 ? "bitpack" : "raw";
+    return other;
+}
+/* What a call gives is not known then. */
+static inline bool arguments_differ(const script *s) {
+    return s->fault == FAULT_MISMATCH || s->fault == FAULT_OPTIONS;
+}
+
 static inline rill_status begin_blocking(const script_call *c, rill_comm *comm, pending *p) {
     rill_options o = options_of(c);
     const rill_op *op = op_rill(c->op, NULL);
@@ -183,7 +195,7 @@ static inline void check_result(schedule *x, int rank, const pending *p) {
         must(rill_stream_get_dense(out, dense), x, "rill_stream_get_dense");
         x->o.bits[p->call][rank] = hash_of(1, dense, rill_stream_dim(out) * value_size(c->type));
     }
-    if (c->bits || x->s.fault == FAULT_MISMATCH) return;
+    if (c->bits || arguments_differ(&x->s)) return;
     model *expected = &x->expected[p->call];
     if (!expected->value) *expected = script_expected(&x->s, c);
     if (c->collective == RILL_REDUCE_SCATTER) {
@@ -274,7 +286,8 @@ static inline void keep_balance(schedule *x, int call, int rank, int number, con
 }
 
 static inline rill_status run_reducer(schedule *x, int call, int rank, rill_comm *comm) {
-    const script_call *c = &x->s.call[call];
+    const script_call *c = &x->s.call[call], other = with_other_options(c);
+    if (is_faulty(x, rank, call, FAULT_OPTIONS)) c = &other;
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     o.algorithm = c->algorithm;
     o.codec = c->codec;
@@ -292,7 +305,7 @@ static inline rill_status run_reducer(schedule *x, int call, int rank, rill_comm
     for (int i = 0; i < c->steps && status == RILL_OK; i++) {
         status = step(x, c, reducer, rank, i, update);
         if (status == RILL_OK) watch_end(&x->o, call, rill_reducer_request(reducer));
-        if (status != RILL_OK || x->s.fault == FAULT_MISMATCH) continue;
+        if (status != RILL_OK || arguments_differ(&x->s)) continue;
         uint64_t *bits = &x->o.bits[call][rank];
         *bits = hash_of(*bits + 1, update, c->dim * sizeof *update);
         const float *residual = i == c->steps - 1 ? rill_reducer_residual(reducer) : NULL;
@@ -330,9 +343,10 @@ static inline bool make_call(schedule *x, int call, int rank, rill_comm *comm, p
     rill_stream *in = p->in;
     if (is_faulty(x, rank, call, FAULT_ARGUMENT)) p->in = NULL;
     arm(x, rank, call);
-    if (c->mode == MODE_BLOCKING) p->status = begin_blocking(c, comm, p);
-    else if (c->mode == MODE_NONBLOCKING) p->status = begin_nonblocking(c, comm, p);
-    else p->status = run_persistent(x, c, comm, p);
+    script_call made = is_faulty(x, rank, call, FAULT_OPTIONS) ? with_other_options(c) : *c;
+    if (c->mode == MODE_BLOCKING) p->status = begin_blocking(&made, comm, p);
+    else if (c->mode == MODE_NONBLOCKING) p->status = begin_nonblocking(&made, comm, p);
+    else p->status = run_persistent(x, &made, comm, p);
     if (c->mode == MODE_BLOCKING && p->status == RILL_OK) watch_end(&x->o, call, comm->idle);
     p->in = in;
     if (c->mode == MODE_NONBLOCKING) {

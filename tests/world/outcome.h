@@ -67,7 +67,7 @@ static inline int may_differ(const outcome *o, int call) {
     for (int before = s->fault_call; before < call; before++)
         for (int rank = 0; rank < s->ranks; rank++)
             if (o->status[before + 1][rank] != RILL_OK) return 1;
-    if (s->fault == FAULT_ARGUMENT || s->fault == FAULT_MISMATCH) return !s->check;
+    if (s->fault >= FAULT_ARGUMENT) return !s->check;
     /* Memory: non-blocking calls that grow are not agreed on (call/commit.c). */
     return c->collective != RILL_REDUCER && c->mode == MODE_NONBLOCKING;
 }

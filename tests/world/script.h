@@ -35,10 +35,12 @@ typedef enum fault_kind {
     FAULT_MEMORY_FROM, /* and all after it, until the call has ended */
     FAULT_ARGUMENT,    /* a rank has NULL for a stream */
     FAULT_MISMATCH,    /* a rank has another dimension */
+    FAULT_OPTIONS,     /* a rank has another codec, or other value bits */
     FAULT_ABSENT       /* a rank does not make the call, and frees the communicator */
 } fault_kind;
 static const char *const fault_names[] = {"none",     "memory",   "memory from there on",
-                                          "argument", "mismatch", "absent"};
+                                          "argument", "mismatch", "options",
+                                          "absent"};
 
 typedef struct script {
     uint64_t seed;
@@ -135,6 +137,7 @@ static inline void script_fault(script *s, rng *r) {
     case 3: s->fault = FAULT_ARGUMENT; break;
     case 4: s->fault = FAULT_MISMATCH; break;
     case 5: s->fault = FAULT_ABSENT; break;
+    case 6: s->fault = FAULT_OPTIONS; break;
     default: s->fault = FAULT_NONE; break;
     }
     if (s->fault >= FAULT_ARGUMENT && s->fault_call < 0) s->fault_call = 0;
@@ -143,7 +146,8 @@ static inline void script_fault(script *s, rng *r) {
 /* One kind of call, in all modes, with a fault in between: who hears of it early, late or never
  * must plan the others alike. */
 static inline void script_one_kind(script *s, rng *r) {
-    static const fault_kind faults[] = {FAULT_MEMORY, FAULT_ARGUMENT, FAULT_MISMATCH};
+    static const fault_kind faults[] = {FAULT_MEMORY, FAULT_ARGUMENT, FAULT_MISMATCH,
+                                        FAULT_OPTIONS};
     s->calls = s->ranks > 8 ? 2 : MOST_CALLS;
     s->call[0] = script_collective(r, s->ranks);
     if (rng_below(r, 4)) s->call[0].algorithm = NULL;
@@ -153,7 +157,7 @@ static inline void script_one_kind(script *s, rng *r) {
         s->call[i].batch = s->call[i].mode == MODE_NONBLOCKING && rng_below(r, 4);
     }
     s->fault_call = (int)rng_below(r, (uint64_t)s->calls - 1);
-    s->fault = faults[rng_below(r, 3)];
+    s->fault = faults[rng_below(r, 4)];
 }
 
 static inline script script_make(uint64_t seed, int most_ranks) {

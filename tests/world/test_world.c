@@ -50,7 +50,7 @@ static void check_cover(schedule *x) {
     for (int call = 0; call < x->s.calls; call++) {
         const script_call *c = &x->s.call[call];
         bool right = c->collective == RILL_REDUCE_SCATTER && !c->bits &&
-                     c->mode != MODE_PERSISTENT && x->s.fault != FAULT_MISMATCH;
+                     c->mode != MODE_PERSISTENT && !arguments_differ(&x->s);
         for (int rank = 0; rank < x->s.ranks; rank++)
             right &= x->o.status[call + 1][rank] == RILL_OK;
         if (right && x->o.covered[call] != c->dim)
