@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The part "spark" of bench/train: logistic regression of Spark's MLlib beside rill train, on the
-same rows, with the same penalty, without an intercept: how long each takes to come within 1 % of
-the least objective. Data are read, and Spark's are in memory, before the clock starts; Spark has
-made a whole training by then, so that its code is compiled.
+same rows, with the same penalty, without an intercept: how long each takes to the same objective,
+which is within 1 % of the least, or where Spark is after 100 steps. Data are read, and Spark's are
+in memory, before the clock starts; Spark has made a whole training by then, so that its code is
+compiled.
 
 On one machine Spark has a thread, and rill a rank, for each of CORES (default: all). On HOSTS
 (default 4) emulated hosts with links of RATE (1gbit) each has a worker of Spark with one thread, or
@@ -73,10 +74,9 @@ def fit(master, parts, file, features, C, target):
         return [C * rows * value for value in model.summary.objectiveHistory], seconds
 
     history, _ = train_for(MOST)
-    steps = next((i for i, value in enumerate(history) if value <= target), None)
-    said = {"rows": rows, "load_seconds": load, "least": min(history), "steps": steps}
-    if steps:
-        said["seconds"] = train_for(steps)[1]
+    steps = next((i for i, value in enumerate(history) if value <= target), len(history) - 1)
+    said = {"rows": rows, "load_seconds": load, "reached": history[steps], "steps": steps}
+    said["seconds"] = train_for(steps)[1]
     spark.stop()
     print(json.dumps(said), flush=True)
 
@@ -153,37 +153,37 @@ def by_rill(bench, file, C, target, more, command=None):
         spent += line["seconds"]
         if target and line["objective"] <= target:
             return {"seconds": spent, "steps": line["epoch"], "load_seconds": line["load_seconds"]}
-    return {"least": min(line["objective"] for line in lines), "rows": lines[0]["rows"]}
+    return {"least": min(line["objective"] for line in lines)}
 
 
-def compare(bench, name, where, ours, theirs):
-    bench.record(set=name, where=where, who="rill", **ours)
-    bench.record(set=name, where=where, who="spark", **theirs)
-    if "seconds" not in theirs or "seconds" not in ours:
-        late = "Spark" if "seconds" not in theirs else "rill"
-        return bench.say(f"  {name}, {where}: {late} does not come that close in {MOST} steps")
+def compare(bench, name, where, least, ours, theirs):
+    bench.record(set=name, where=where, who="rill", least=least, **ours)
+    bench.record(set=name, where=where, who="spark", least=least, **theirs)
+    if "seconds" not in ours:
+        return bench.goal(f"{name}, {where}: rill comes as close in {MOST} steps", False)
     ratio = theirs["seconds"] / ours["seconds"]
     bench.say(
         f"  {name}, {where}: rill {ours['seconds']:.2f} s ({ours['steps']} steps of newton), "
         f"Spark {theirs['seconds']:.2f} s ({theirs['steps']} of L-BFGS); reading "
-        f"{ours['load_seconds']:.2f} and {theirs['load_seconds']:.2f} s"
+        f"{ours['load_seconds']:.2f} and {theirs['load_seconds']:.2f} s; objective "
+        f"{100 * (theirs['reached'] / least - 1):.1f} % above the least"
     )
     bench.goal(f"{name}, {where}: {ratio:.1f}x as fast as Spark, at least 1x", ratio >= 1)
 
 
 def one_set(bench, name, file, features, C):
     exact = by_rill(bench, file, C, None, ["--tolerance", "1e-6"])
-    target = CLOSE * exact["least"]
-    ranks = ["--ranks", str(CORES)]
-    ours = by_rill(bench, file, C, target, ranks)
+    least = exact["least"]
+    target = CLOSE * least
     theirs = by_spark(bench, "fit", CORES, file, features, C, target)
-    compare(bench, name, f"{CORES} cores", ours, theirs)
+    ours = by_rill(bench, file, C, theirs["reached"], ["--ranks", str(CORES)])
+    compare(bench, name, f"{CORES} cores", least, ours, theirs)
     if os.environ.get("NETWORK") == "no":
         return
     cluster = [f"{ROOT}/lab/cluster", "--hosts", str(HOSTS), "--rate", RATE, "--quiet", *LAB, "--"]
-    ours = by_rill(bench, file, C, target, [], command=[*cluster, RILL])
     theirs = by_spark(bench, "host", HOSTS, file, features, C, target, before=cluster)
-    compare(bench, name, f"{HOSTS} emulated hosts, {RATE}", ours, theirs)
+    ours = by_rill(bench, file, C, theirs["reached"], [], command=[*cluster, RILL])
+    compare(bench, name, f"{HOSTS} emulated hosts, {RATE}", least, ours, theirs)
 
 
 def part_spark(bench):
@@ -191,7 +191,7 @@ def part_spark(bench):
         import pyspark
     except ImportError as error:
         raise Skip("no PySpark (pip install pyspark; it needs Java)") from error
-    bench.say(f"Spark {pyspark.__version__}: seconds to {CLOSE} of the least objective")
+    bench.say(f"Spark {pyspark.__version__}: seconds to the same objective")
     rows = int(os.environ.get("SPARK_ROWS", "4000" if bench.quick else "200000"))
     sets = {
         "url": (lambda: generate(bench, "url", rows, "text"), 3231961, 1),
