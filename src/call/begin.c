@@ -27,23 +27,31 @@ static inline uint32_t hash_of(rill_request *r, int which, const char *name, boo
     return r->hash[which];
 }
 
-/* What decides how messages are written, and so which calls end with an agreement; 0 where the
- * planner is free. */
-static inline uint64_t coding_word(const rill__settings *s) {
-    uint64_t named = s->expected_nnz | (uint64_t)(s->value_bits | s->allow_bits | s->all_values);
-    if (__builtin_expect(!named && !s->codec && s->partition != RILL__UNIFORM, 1)) return 0;
+/* Options that decide how messages are written, and so which calls end with an agreement. */
+static __attribute__((noinline)) uint32_t options_hash(const rill__planned *p) {
+    const rill__settings *s = &p->settings;
     uint64_t bits = (uint64_t)s->value_bits | (uint64_t)s->allow_bits << 5;
     uint64_t rest = (uint64_t)s->all_values | (uint64_t)(s->partition == RILL__UNIFORM) << 1;
     uint64_t codec = s->codec ? s->codec->id + UINT64_C(1) : 0;
-    return bits ^ rest << 10 ^ codec << 12 ^ s->expected_nnz << 20;
+    uint64_t word = bits ^ rest << 10 ^ codec << 12 ^ s->expected_nnz << 20;
+    return (s->partition == RILL__BALANCED) ^
+           (uint32_t)(p->block * UINT64_C(0x9e3779b97f4a7c15) >> 32) ^
+           (uint32_t)(word * UINT64_C(0xbf58476d1ce4e5b9) >> 32);
+}
+
+/* Whether options_hash is 0: small calls do not compute it. */
+static inline bool leaves_open(const rill__planned *p) {
+    const rill__settings *s = &p->settings;
+    int named = s->value_bits | s->allow_bits | s->all_values |
+                ((int)s->partition ^ (int)RILL__ANY_PARTITION);
+    return !((uint64_t)named | s->expected_nnz | p->block) && !s->codec;
 }
 
 /* A forced algorithm is among them, so that one rank's choice shows before the planner's does. */
 static uint32_t arguments_hash(rill_request *r) {
     const rill__algorithm *forced = r->plan.settings.algorithm;
-    uint32_t rest = ((uint32_t)(r->root + 1) << 1) ^ (r->plan.settings.partition == RILL__BALANCED);
-    rest ^= (uint32_t)(r->plan.block * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-    rest ^= (uint32_t)(coding_word(&r->plan.settings) * UINT64_C(0xbf58476d1ce4e5b9) >> 32);
+    uint32_t rest = (uint32_t)(r->root + 1) << 1;
+    if (!leaves_open(&r->plan)) rest ^= options_hash(&r->plan);
     return rest ^ (forced ? hash_of(r, 1, forced->name, true) : 0);
 }
 
