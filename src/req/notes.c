@@ -122,9 +122,21 @@ static rill__parcel *write_note(rill__engine *engine, const rill__header *header
     return parcel;
 }
 
-static void send_note_to(rill__engine *engine, int to, int tag, rill__parcel *parcel) {
+/* Room for one more message under way. Where there is no memory for it, those before may be over:
+ * their places come back. */
+static bool have_room_under_way(rill__engine *engine, bool must) {
+    bool room = rill__transfers_reserve(&engine->orphans, 1) == RILL_OK;
+    for (int polls = 0; !room && (must || polls < POLLS); polls++) {
+        rill__orphans_done(engine);
+        room = engine->orphans.n < engine->orphans.capacity;
+    }
+    return room;
+}
+
+static void send_note_to(rill__engine *engine, int to, int tag, rill__parcel *parcel, bool must) {
     rill__transfer transfer = {.parcel = parcel, .peer = to};
-    if (rill__transfers_add(&engine->orphans, transfer) != RILL_OK) return;
+    if (!have_room_under_way(engine, must)) return;
+    rill__transfers_add(&engine->orphans, transfer);
     parcel->users++;
     engine->table->send(engine->link, to, tag, parcel->buffer.data, parcel->bytes,
                         &engine->orphans.at[engine->orphans.n - 1].wire);
@@ -141,7 +153,7 @@ bool rill__send_aside(rill__engine *engine, int to, int tag, const void *data, s
         memcpy(parcel->buffer.data, data, bytes);
         parcel->bytes = bytes;
         parcel->users = 1;
-        send_note_to(engine, to, tag, parcel);
+        send_note_to(engine, to, tag, parcel, false);
     } else if (parcel) {
         parcel->users = 1;
     }
@@ -160,7 +172,7 @@ void rill__send_note(rill__engine *engine, rill__header *header, const char *tex
         if (farewell) header->count = engine->sent[to] + 1;
         if (!parcel) parcel = write_note(engine, header, text);
         if (!parcel) return;
-        send_note_to(engine, to, tag, parcel);
+        send_note_to(engine, to, tag, parcel, farewell);
         if (!farewell) continue;
         rill__parcel_return(engine, parcel);
         parcel = NULL;
