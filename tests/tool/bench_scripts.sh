@@ -38,7 +38,7 @@ mkdir "$tmp/torch" # one that has no device
 echo 'cuda = type("", (), {"is_available": staticmethod(lambda: False)})' >"$tmp/torch/__init__.py"
 run 0 env PYTHONPATH="$tmp" "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test,bench,tool
 has "$tmp/out" "test ok; reducers ok; bench ok; peers skipped; tool skipped; 1 of 1 goals"
-has "$tmp/gpu/reducers.log" "7 passed"
+has "$tmp/gpu/test.log" "5 passed" "7 passed"
 program tests/cuda/test_reducer_cuda 1 "6 passed, 1 failed"
 run 1 "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test
 has "$tmp/out" "test ok; reducers FAILED (1)"
