@@ -168,6 +168,8 @@ typedef struct rill__cuda_table {
     int (*devices)(int *count);
     int (*device_get)(int *device);
     int (*device_set)(int device);
+    /* For a thread of rill's own: the same; and its calls do not spoil what others capture. */
+    int (*adopt)(int device);
     int (*device_info)(int device, rill__cuda_device *);
     int (*memory_left)(size_t *bytes); /* free, of the current device, for all programs */
     int (*allocate)(size_t bytes, void **);

@@ -14,8 +14,8 @@
 #include <vector>
 
 namespace emulate {
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, BAD_DEVICE = 101, BAD_HANDLE = 400 }; /* CUDA's */
-enum { MOST = 4, EVERY = -1 };                                                       /* devices */
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, BAD_DEVICE = 101, BAD_HANDLE = 400, UNSAFE = 900 };
+enum { MOST = 4, EVERY = -1 }; /* devices */
 
 struct event {
     int device;
@@ -43,6 +43,7 @@ static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> guard;
 static device all[MOST];
 static thread_local int current;
+static thread_local bool adopted;
 static std::vector<stream *> make_streams() {
     std::vector<stream *> list;
     for (int i = 0; i < MOST; i++) {
@@ -59,6 +60,9 @@ static bool switched(const char *name) {
 }
 static std::atomic<bool> late(switched("RILL_EMULATE_LATE"));
 static std::atomic<uint64_t> allocations, fails_from, fails_until, live;
+/* A thread captures: what may wait is forbidden to all threads but adopted ones. */
+static bool captures;
+static uint64_t forbidden;  /* calls */
 static uint64_t waits_left; /* until a wait for an event is refused; 0: none is */
 
 static stream *stream_at(void *at) { return at ? (stream *)at : &all[current].legacy; }
@@ -77,6 +81,16 @@ int device_set(int to) {
     current = to;
     all[to].active = true;
     return OK;
+}
+int adopt(int to) {
+    adopted = true;
+    return device_set(to);
+}
+static bool spoils() {
+    guard g(lock);
+    if (!captures || adopted) return false;
+    forbidden++;
+    return true;
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
@@ -103,6 +117,7 @@ static bool refuses() {
 static int allocate_of(device &d, size_t bytes, void **at) {
     *at = NULL;
     d.active = true;
+    if (spoils()) return UNSAFE;
     if (refuses()) return OUT_OF_MEMORY;
     if (!d.arena) {
         d.arena = (char *)mmap(NULL, ARENA, protects ? PROT_NONE : PROT_READ | PROT_WRITE,
@@ -288,6 +303,7 @@ int stream_free(void *at) {
     return INVALID;
 }
 int stream_wait(void *at) {
+    if (spoils()) return UNSAFE;
     for (;;) {
         {
             guard g(lock);
@@ -320,6 +336,7 @@ int event_record(void *at, void *on) {
 int event_done(void *at, int *done) {
     guard g(lock);
     event *e = (event *)at;
+    if (spoils()) return UNSAFE;
     run_some();
     *done = !e->done || *e->done;
     return sticky;
@@ -378,7 +395,12 @@ rill__emulate_control(const char *what, uint64_t value, uint64_t more) {
     else if (!strcmp(what, "capture")) stream_at((void *)(uintptr_t)value)->captured = more != 0;
     else if (!strcmp(what, "allocations")) return allocations;
     else if (!strcmp(what, "live")) return live;
-    else if (!strcmp(what, "refuse")) waits_left = value; /* wait number value for an event */
+    else if (!strcmp(what, "captures")) {
+        uint64_t was = forbidden;
+        captures = value != 0;
+        forbidden = 0;
+        return was;
+    } else if (!strcmp(what, "refuse")) waits_left = value; /* wait number value for an event */
     else if (!strcmp(what, "active")) { /* whether the device has a context; then more */
         uint64_t was = all[value].active;
         all[value].active = more != 0;

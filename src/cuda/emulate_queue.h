@@ -19,6 +19,7 @@ int enqueue(void *stream, const std::function<int()> &work);
 int devices();
 int device_get();
 int device_set(int device);
+int adopt(int device);
 int allocate(size_t bytes, void **);
 int memory_left(size_t *bytes);
 int release(void *);

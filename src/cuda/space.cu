@@ -20,6 +20,7 @@ static const char *error_text(int error) {
 static int devices(int *count) { return *count = emulate::devices(), 0; }
 static int device_get(int *device) { return *device = emulate::device_get(), 0; }
 static int device_set(int device) { return emulate::device_set(device); }
+static int adopt(int device) { return emulate::adopt(device); }
 static int device_info(int, rill__cuda_device *d) {
     *d = rill__cuda_device();
     snprintf(d->name, sizeof d->name, "emulated on the host");
@@ -72,6 +73,13 @@ static const char *error_text(int error) { return cudaGetErrorString((cudaError_
 static int devices(int *count) { return cudaGetDeviceCount(count); }
 static int device_get(int *device) { return cudaGetDevice(device); }
 static int device_set(int device) { return cudaSetDevice(device); }
+/* Else to poll or to allocate would be an error while any thread captures a graph, and would end
+ * that. */
+static int adopt(int device) {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    RILL_CUDA_TRY(cudaSetDevice(device));
+    return cudaThreadExchangeStreamCaptureMode(&mode);
+}
 static int device_info(int device, rill__cuda_device *d) {
     cudaDeviceProp p;
     RILL_CUDA_TRY(cudaGetDeviceProperties(&p, device));
@@ -211,6 +219,7 @@ static rill__cuda_table make_table() {
     t.devices = devices;
     t.device_get = device_get;
     t.device_set = device_set;
+    t.adopt = adopt;
     t.device_info = device_info;
     t.memory_left = memory_left;
     t.allocate = allocate;

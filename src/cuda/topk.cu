@@ -8,7 +8,8 @@
  * written to their places, which each tile finds by looking back (ordered.cuh).
  * Memory: pairs are staged in pages, drawn from a pool as warps need them, so that data whose
  * large values lie close together takes no more than data where they don't: 0.5 bytes a value
- * and 16 bytes for each of k in all, and 256 KiB. When the sample misleads, or the candidates do
+ * and 16 bytes for each of k in all, and 256 KiB; where n is large and k at most n / 64, 0.375
+ * bytes a value and 2 bytes for each of k. When the sample misleads, or the candidates do
  * not fit (ties), the k-th comes from bins of all values, and two more passes count and write.
  * Result: as on the host; min(k, entries that are not 0), ties to the lower index, NaN is the
  * largest.
@@ -371,6 +372,14 @@ static void plan_pages(u64 n, u64 k, size_t room, topk_task *t) {
         t->page_size *= 2;
 }
 
+/* Of room: few of many values need less. Two pages a warp and 1.5 k pairs there are in any case. */
+static size_t enough(u64 n, u64 k, size_t room, size_t fixed, const topk_task *t) {
+    const size_t need = (2 * (size_t)t->warps * (8 * t->page_size + 4) + 12 * (size_t)k) / 3 * 4;
+    size_t less = (size_t)(n / 8 * 3 + 2 * k);
+    less = less > fixed + need ? less - fixed : need;
+    return k <= n / 64 && less < room ? less : room;
+}
+
 static size_t plan(u64 n, u64 k, u32 sms, char *base, topk_task *t) {
     const u32 warps = sms * MOST_BLOCKS * (SCANNERS / 32);
     carver c = {base, 0};
@@ -392,6 +401,7 @@ static size_t plan(u64 n, u64 k, u32 sms, char *base, topk_task *t) {
     size_t room = (size_t)(n / 2 + 16 * k), fixed = 24 * (size_t)segments;
     room = room > fixed ? room - fixed : 0;
     plan_pages(n, k, room / 4 * 3, t);
+    room = enough(n, k, room, fixed, t);
     t->max_window = (u32)(room / 4 / 4);
     t->max_pages = (u32)(room / 4 * 3 / (8 * t->page_size + 4));
     if (t->max_window < KEYS) t->max_window = KEYS;

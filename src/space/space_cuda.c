@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { WORDS = 256, MOST_DEVICES = 64 }; /* bytes of answers */
+enum { NO_DRIVER = 35 };                 /* cudaErrorInsufficientDriver, also where none is */
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
@@ -104,8 +105,9 @@ static rill_status find_device(const char *call, int *device) {
     RILL_TRY(load(call));
     int count = 0, error = library->devices(&count);
     if (error || !count)
-        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: there is no CUDA device: %s", call,
-                          error ? library->error_text(error) : "none was found");
+        return rill__fail(RILL_ERR_UNSUPPORTED, "%s: there is no CUDA device: %s%s", call,
+                          error ? library->error_text(error) : "none was found",
+                          error == NO_DRIVER ? " (or there is none)" : "");
     if (*device == -1) {
         error = library->device_get(device);
         if (error) return rill__fail(RILL_ERR_IO, "%s: CUDA: %s", call, library->error_text(error));

@@ -69,7 +69,7 @@ static rill_status lead(const rill__space *s, void *stream) {
  * context there, of hundreds of megabytes. */
 static void adopt(const rill__space *s) {
     rill__cuda *c = rill__cuda_of(s);
-    c->table->device_set(c->device); /* operations try again, and tell */
+    c->table->adopt(c->device); /* operations try again, and tell */
 }
 
 const rill__space_order rill__cuda_order = {mark_create, mark_free, record, reached, follow,

@@ -139,6 +139,39 @@ static void run_refused_wait(rank *r) {
     free(gradient);
 }
 
+/* Another thread captures a graph while the reducer's thread polls, selects and allocates. */
+static void run_beside_capture(rank *r) {
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *reducer;
+    rng random = rng_make(43, 0);
+    float *gradient = gradient_of(RILL_F32, DIM, &random, false);
+    void *x = device_new(gradient, DIM * 4), *update = device_new(NULL, DIM * 4), *page;
+    CHECK(cuda->allocate_host(64, &page) == 0);
+    uint32_t *word = page;
+    *word = 0;
+    o.memory = RILL_CUDA;
+    o.algorithm = "split_allgather";
+    o.select = "topk";
+    o.density = 1;
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
+    CHECK(cuda->stream_hold(word, 1, r->stream) == 0);
+    CHECK_OK(rill_reducer_start_on(reducer, x, update, r->stream));
+    emulate_control("captures", 1, 0);
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    int done = 0;
+    rill_status status = RILL_OK;
+    while (!done && status == RILL_OK)
+        status = rill_reducer_test(reducer, &done);
+    CHECK(emulate_control("captures", 0, 0) == 0);
+    CHECK_OK(status);
+    CHECK(same_there(RILL_F32, gradient, update, DIM));
+    CHECK_OK(rill_reducer_free(&reducer));
+    CHECK(cuda->release_host(page) == 0);
+    device_free(x);
+    device_free(update);
+    free(gradient);
+}
+
 void test_devices(void) {
     static const plan plans[] = {{"gtopk", "topk", false},
                                  {"gtopk", "topk", true},
@@ -149,6 +182,8 @@ void test_devices(void) {
     if (emulate_control) {
         check_case("a stream that cannot wait for the step");
         on_ranks(1, run_refused_wait, NULL);
+        check_case("a step while a graph is captured");
+        on_ranks(1, run_beside_capture, NULL);
     }
     CHECK(cuda->devices(&count) == 0);
     if (count < 2) return;
