@@ -41,8 +41,9 @@ def test_files_for_another_number_of_ranks(tmp_path):
     def second(comm, rank):
         model, local = made(comm, rank)
         local.load(tmp_path)
-        return local._parts[0].error, flat(model)
+        return local._parts[0].error, flat(model), repr(local).split(" value")[0]
 
     before, after = run(3, first), run(2, second)
+    assert after[0][2] == "<rill.torch.LocalUpdates every=3 keep=4 chunk=64"
     assert torch.allclose(sum(r[0] for r in before), sum(r[0] for r in after), atol=1e-6)
     assert torch.equal(before[0][1], after[0][1]) and torch.equal(after[0][1], after[1][1])

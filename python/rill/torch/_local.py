@@ -141,6 +141,7 @@ class LocalUpdates(Files):
             lambda: _check(options, len(self._named), self.comm),
             lambda _: {name: repr(value) for name, value in options.items()},
         )
+        self._shown = {name: value for name, value in options.items() if value is not None}
         self._keep, self._decay, self._senders = keep, decay, average == "senders"
         self._momentum = outer_momentum if outer == "nesterov" else 0.0
         self._lr = outer_lr if outer_lr is not None else (0.7 if self._momentum else 1.0)
@@ -163,6 +164,10 @@ class LocalUpdates(Files):
         self._flight: Optional[_Flight] = None
         self._thread: Optional[_Behind] = None
         self._began = time.monotonic()
+
+    def __repr__(self) -> str:
+        shown = " ".join(f"{name}={value}" for name, value in self._shown.items())
+        return f"<rill.torch.LocalUpdates {shown} ranks={self.comm.size} rounds={self.rounds}>"
 
     def __getstate__(self) -> Any:
         raise TypeError("LocalUpdates can't be copied or pickled; save its state_dict()")
