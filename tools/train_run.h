@@ -29,6 +29,7 @@ typedef struct train_run {
     rill_data_report data_report;
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
+    uint64_t model_bytes;              /* most that weights, state and buffers took */
     bool stopped, interrupted, within; /* within: in the middle of an epoch */
     train_progress *progress;
     int argc;
@@ -52,6 +53,10 @@ rill_status train_choose_C(train_run *);
 rill_status train_take_choices(train_run *);
 /* What is trained, in a line. */
 void train_print_choice(const train_run *);
+
+/* train_memory.c: the data, and in the end what was taken for all of it. */
+void train_print_data(const train_run *);
+void train_print_memory(const train_run *);
 
 /* train_folds.c; all ranks. */
 
