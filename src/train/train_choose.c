@@ -10,7 +10,8 @@
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
  * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
- * length 1 are tried, unless all have the same. Splits and sample do not depend on the options'
+ * length 1 are tried, unless all have the same. Where no C does better than the intercept alone, C
+ * falls until the features do no harm. Splits and sample do not depend on the options'
  * seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
@@ -268,6 +269,16 @@ static double loss_at(const rill_C_choice *choice, double C) {
     return 0;
 }
 
+/* Where the features predict worse than the intercept alone: as little of them as that takes. */
+static rill_status fade(search *s) {
+    double loss = s->best;
+    for (double C = s->choice->C / factor; loss > s->bare && C > 0.5 * least_C; C /= factor) {
+        RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
+        take_if_better(s, C, loss, 0);
+    }
+    return RILL_OK;
+}
+
 /* C by the root of ten to either side. */
 static rill_status refine(search *s) {
     double middle = s->choice->C, loss;
@@ -388,7 +399,9 @@ static rill_status choose(search *s) {
     bool ours = s->stopped || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
     if (!s->choice->tries && !ours) return RILL_OK;
     RILL_TRY_DATA(status);
-    if (s->newton && !s->choice->steps) RILL_TRY_DATA(refine(s));
+    bool useless = s->newton && s->bare > 0 && s->best > s->bare;
+    if (useless) RILL_TRY_DATA(fade(s));
+    else if (s->newton && !s->choice->steps) RILL_TRY_DATA(refine(s));
     return try_decay ? try_constant_rate(s) : RILL_OK;
 }
 
