@@ -10,7 +10,7 @@
  *
  * A model stays a model: beside it each measured call is a place, and the points of the profile are
  * what the places' times are against the model. They are made anew when constants change. The time
- * of a place is the lower quarter of its last ones (the middle where it was tried only). A place
+ * of a place is the lower quarter of its last ones (the upper where it was tried only). A place
  * that was measured once or twice says nothing yet: the first calls find cold caches and new
  * memory, and others may have been on the processors.
  *
@@ -129,7 +129,7 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
 }
 
 /* The lower quarter: what disturbs a call makes it longer, never shorter. Of those that are tried
- * the middle: who wants to take another's place must be better than its chances. */
+ * the upper one: who wants to take another's place must be better in spite of that. */
 static double lately(const rill__learned *at) {
     double sorted[RILL__LEARN_KEPT];
     int n = 0, most = at->times < RILL__LEARN_KEPT ? (int)at->times : RILL__LEARN_KEPT;
@@ -139,16 +139,16 @@ static double lately(const rill__learned *at) {
             sorted[i] = sorted[i - 1];
         sorted[i] = at->kept[n];
     }
-    return sorted[at->sample.tried ? n / 2 : (n - 1) / 4];
+    return sorted[at->sample.tried ? n - 1 - (n - 1) / 4 : (n - 1) / 4];
 }
 
 static const rill__learned *remember(rill__learner *l, const rill__sample *s, double *most) {
     rill__learned *at = place_of(l, s);
     double before = at->times ? at->sample.seconds : 0;
     at->kept[at->times++ % RILL__LEARN_KEPT] = s->seconds;
-    bool tried = at->times > 1 ? at->sample.tried : s->tried;
+    bool tried = at->times > 1 && at->times < RILL__LEARN_KEPT && at->sample.tried;
     at->sample = *s;
-    at->sample.tried = tried;
+    at->sample.tried |= tried;
     at->sample.seconds = lately(at);
     at->last = l->samples;
     bool is_new = at->times == RILL__LEARN_SOLID;
