@@ -37,7 +37,7 @@ static void choose_by_model(const rill__planner *planner, const rill__settings *
                             const rill__problem *p, rill__candidate *best) {
     const rill__profile *profile = rill__plan_profile(planner, settings);
     rill__candidate next;
-    best->algorithm = NULL;
+    *best = (rill__candidate){.algorithm = NULL};
     for (int i = 0; rill__plan_next(planner, settings, p, &i, &next);) {
         next.time = model_of(profile, next.algorithm, &next.problem);
         bool mpi = best->algorithm && best->algorithm->posts_mpi_collective && p->mpi_sums;
@@ -64,7 +64,7 @@ static void stay_with_start(const rill__planner *planner, const rill__settings *
     then.profile = start;
     p.c = &start->constants;
     choose_by_model(planner, &then, &p, &first);
-    if (best->time < model_with(profile, &first) * LIKELY) return;
+    if (!first.algorithm || best->time < model_with(profile, &first) * LIKELY) return;
     first.problem.c = &profile->constants;
     rill__problem_code(&first.problem, first.problem.codec, first.problem.value_bits);
     *best = first;
