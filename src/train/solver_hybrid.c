@@ -67,6 +67,7 @@ static rill_status hybrid_open(rill__job *job) {
     hybrid_state *s = calloc(1, sizeof *s);
     rill_status status = s ? open_alone(job, s) : rill__data_memory("the solver");
     status = rill__data_agree(job->team->talk, status);
+    job->near = true;
     if (status == RILL_OK) status = rill__solver_newton.open(job);
     if (s) s->newton = job->state;
     job->state = s;

@@ -80,9 +80,11 @@ run 0 least_of 50000 "$RILL" train "$tmp/large.svm" "${way[@]}" --stream --model
 [[ -z $(find "$tmp" -name 'rill-*') ]] || fail "temporary files are left"
 # What is resident is the rows, whatever the form, and the program; sanitizers have more of it.
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$(dirname "$RILL")/../CMakeCache.txt" 2>/dev/null || true; }
+"$RILL" convert "$tmp/large.svm" "$tmp/large.bin" --quiet
+run 0 "$RILL" train "$tmp/large.svm" --C 1 --solver sgd --epochs 1 --hash 12 --stream
+least 93 "$(number data "$tmp/out")" "mapped: 8 bytes of each of 11 million entries"
 for form in svm bin; do
     if [[ $(cached RILL_SANITIZE) == *[a-z]* ]]; then break; fi
-    if [[ $form == bin ]]; then "$RILL" convert "$tmp/large.svm" "$tmp/large.bin" --quiet; fi
     run 0 "$RILL" train "$tmp/large.$form" --C 1 --solver sgd --epochs 1 --hash 12
     data=$(number "data" "$tmp/out") peak=$(number most "$tmp/out")
     least "$data" 88 "$form: 8 bytes of each of 11 million entries"
@@ -97,3 +99,11 @@ run 1 "$RILL" train "$tmp/part-1.svm" "$tmp" --stream
 has "$tmp/err" "is a folder"
 run 1 "$RILL" train "$tmp/part-1.svm" "$tmp/no-*.svm"
 has "$tmp/err" "no-*.svm: cannot be opened"
+
+# A mapped file that is cut while it is in use.
+"$RILL" train "$tmp/large.bin" --C 1 --solver sgd --epochs 1000000 --log "$tmp/log" --quiet \
+    2>"$tmp/err" >"$tmp/out" &
+while [[ ! -s $tmp/log ]] && kill -0 $!; do sleep 0.05; done
+truncate -s 5000 "$tmp/large.bin"
+wait $! && fail "a file that was cut is no failure"
+has "$tmp/err" "was cut or replaced"
