@@ -68,7 +68,6 @@ typedef struct search {
     double entries;             /* of all ranks' rows */
     bool path;                  /* tries are newton's paths: the loss is asked after each step */
     double along[NEWTON_STEPS]; /* sums over this rank's splits, by step */
-    int ends;                   /* its splits that came to the optimum */
     uint64_t steps;             /* of the last try: where it was best; 0: at its end */
     bool dense;                 /* most features are in most rows */
     bool alike, same;           /* see rill__columns_alike */
@@ -124,7 +123,7 @@ static bool follows(search *s, const rill_trainer *t) {
 /* Steps, and the loss after each. A path need not go on where that only rises. */
 static rill_status follow(search *s, rill_trainer *t, rill_train_report *report) {
     double best = INFINITY;
-    int best_at = 0, e = 0;
+    int rises = 0, e = 0; /* one after the other */
     t->options.tolerance = path_tolerance;
     for (bool goes_on = true; goes_on && e < NEWTON_STEPS; e++) {
         RILL_TRY_DATA(rill_trainer_epoch(t, report));
@@ -132,31 +131,26 @@ static rill_status follow(search *s, rill_trainer *t, rill_train_report *report)
         RILL_TRY_DATA(rill__train_validate(t, false, report));
         double loss = isfinite(report->valid_loss) ? report->valid_loss : INFINITY;
         s->along[e] += loss;
-        s->ends += converged;
-        if (loss < (1 - 0.1 * gain) * best) {
-            best = loss;
-            best_at = e;
-        }
-        goes_on = !converged && e < best_at + (s->splits > 1 ? 3 : 2);
+        best = fmin(best, loss);
+        rises = loss > (1 + gain) * best ? rises + 1 : 0;
+        goes_on = !converged && rises < (s->splits > 1 ? 3 : 2);
     }
     for (; e < NEWTON_STEPS; e++)
         s->along[e] += report->valid_loss;
     return RILL_OK;
 }
 
-/* The loss of paths, which is that of the best step; the end, if that is about as good. */
+/* The loss of paths: that of the best step if the end is clearly worse, else that of the end. */
 static rill_status end_path(search *s, double splits, double *loss) {
-    double ends = s->ends;
-    int best = 0;
+    int best = 0, last = NEWTON_STEPS - 1;
     RILL_TRY_DATA(rill__sum_f64(s->comm, s->along, NEWTON_STEPS));
-    RILL_TRY_DATA(rill__sum_f64(s->comm, &ends, 1));
     for (int e = 1; e < NEWTON_STEPS; e++)
         if (s->along[e] < s->along[best]) best = e;
-    *loss = s->along[best] / splits;
     s->steps = 0;
-    bool end = ends >= splits && s->along[NEWTON_STEPS - 1] <= (1 + gain) * s->along[best];
+    bool end = !(s->along[last] > (1 + 2 * about) * s->along[best]);
     for (int e = 0; !end && !s->steps; e++)
         if (s->along[e] <= (1 + about) * s->along[best]) s->steps = (uint64_t)e + 1;
+    *loss = s->along[end ? last : best] / splits;
     return RILL_OK;
 }
 
@@ -201,7 +195,6 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
     s->options.C = C;
     s->options.decay = decay;
     memset(s->along, 0, sizeof s->along);
-    s->ends = 0;
     if (choice->tries == MOST_TRIES) return RILL_OK;
     for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
         if (s->tell && s->tell(s->context, s->trainings++, 0)) {

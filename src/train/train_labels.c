@@ -48,7 +48,7 @@ static rill_status gather_labels(rill_comm *comm, double *mine, int n, double **
     uint64_t bytes = (uint64_t)n * sizeof *mine, sum = 0;
     rill_status status = counts ? RILL_OK : rill__data_memory("labels");
     status = rill__data_agree(comm, status);
-    if (status != RILL_OK) {
+    if (status != RILL_OK || !counts) {
         free(counts);
         return status;
     }
@@ -113,7 +113,8 @@ static rill_status find_labels(rill_comm *comm, const rill__part_rows *rows, dou
                                int *total) {
     double *mine = malloc((2 * MOST_LABELS + 2) * sizeof *mine);
     rill_status status = rill__data_agree(comm, mine ? RILL_OK : rill__data_memory("labels"));
-    if (status == RILL_OK) status = gather_labels(comm, mine, local_labels(rows, mine), all, total);
+    if (status == RILL_OK && mine)
+        status = gather_labels(comm, mine, local_labels(rows, mine), all, total);
     free(mine);
     return status;
 }

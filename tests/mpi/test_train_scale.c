@@ -375,7 +375,7 @@ static void test_labels(void) {
 
 /* As texts are: common words and many rare ones, whose rates differ a little between the labels. */
 static rill_dataset *make_texts(void) {
-    enum { TEXTS = 2600, WORDS = 404, KNOWN = 60000 };
+    enum { TEXTS = 2600, WORDS = 404, KNOWN = 20000 };
     uint64_t first = TEXTS * (uint64_t)check.rank / (uint64_t)check.size;
     uint64_t n = TEXTS * ((uint64_t)check.rank + 1) / (uint64_t)check.size - first;
     uint64_t *row = calloc(n + 1, sizeof *row);
@@ -389,7 +389,7 @@ static rill_dataset *make_texts(void) {
         for (uint32_t k = 0; k < WORDS; k++) { /* each word from its own part, in their order */
             double from = pow((double)k / WORDS, 3), to = pow((k + 1.0) / WORDS, 3);
             uint32_t word = (uint32_t)((from + draw(&state) * (to - from)) * KNOWN) + k;
-            uint32_t moves = word % 8 == 0 && draw(&state) < 0.15 + 0.2 * (label[i] > 0);
+            uint32_t moves = word % 2 == 0 && draw(&state) < 0.4 + 0.2 * (label[i] > 0);
             index[i * WORDS + k] = word + moves;
             value[i * WORDS + k] = 1 + (float)(i % 3);
             if (k && index[i * WORDS + k] <= index[i * WORDS + k - 1])
