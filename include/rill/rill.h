@@ -240,7 +240,7 @@ RILL_API rill_status rill_comm_create_local(int n, const rill_config *or_null, r
 
 /* How processes find each other. allgather: all ranks call it in the same order with the same
  * number of bytes; all has room for ranks * bytes; 0 is success. It is called only inside
- * rill_comm_create_ucx. */
+ * rill_comm_create_ucx. One rank alone needs none (NULL). */
 typedef struct rill_bootstrap {
     size_t size;
     int rank, ranks;

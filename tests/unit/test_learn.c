@@ -6,8 +6,10 @@
 #include "plan/learn.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -394,6 +396,36 @@ static void broken_files_are_passed_over_and_replaced(void **state) {
     setenv("XDG_CACHE_HOME", folder, 1);
 }
 
+/* A disk that is full: what was there stays as it was, and nothing is left beside it. */
+static void a_full_disk_leaves_what_was_there(void **state) {
+    (void)state;
+    static rill__profile got, kept;
+    char why[300], command[400];
+    start(false);
+    rill__constants truth = slower(6, 3);
+    teach(&truth, 20);
+    kept = learner->profile;
+    kept.ranks = 8;
+    kept.hosts = 1;
+    assert_ok(rill__cache_write(&here, &kept, 100));
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        signal(SIGXFSZ, SIG_IGN);
+        struct rlimit none = {16, 16};
+        if (setrlimit(RLIMIT_FSIZE, &none) != 0) _exit(1);
+        kept.constants.byte *= 100;
+        _exit(rill__cache_write(&here, &kept, 1000000) == RILL_OK);
+    }
+    int status = 1;
+    assert_true(wait(&status) > 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(read_back(&got, why));
+    assert_true(fabs(got.constants.byte / kept.constants.byte - 1) < 0.5);
+    snprintf(command, sizeof command, "test $(ls -A '%s/rill' | wc -l) = 1", folder);
+    assert_int_equal(system(command), 0);
+}
+
 static void jobs_may_write_at_once(void **state) {
     (void)state;
     static rill__profile got, kept;
@@ -437,6 +469,7 @@ int main(void) {
         cmocka_unit_test(times_fit_into_a_header),
         cmocka_unit_test(what_was_learned_is_found_again),
         cmocka_unit_test(broken_files_are_passed_over_and_replaced),
+        cmocka_unit_test(a_full_disk_leaves_what_was_there),
         cmocka_unit_test(jobs_may_write_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -270,8 +270,23 @@ static void test_arguments(void **state) {
     assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
     b = good, b.rank = 1;
     assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
-    b = good, b.allgather = NULL;
+    b = good, b.ranks = 2, b.allgather = NULL;
     assert_int_equal(rill_comm_create_ucx(&b, NULL, &comm), RILL_ERR_ARGUMENT);
+}
+
+/* One rank needs nobody to find. */
+static void test_alone(void **state) {
+    (void)state;
+    rill_bootstrap alone = RILL_BOOTSTRAP_INIT;
+    rill_comm *comm = NULL, *next = NULL;
+    int lost = -1;
+    assert_int_equal(rill_comm_create_ucx(&alone, NULL, NULL), RILL_ERR_ARGUMENT);
+    assert_ok(rill_comm_create_ucx(&alone, NULL, &comm));
+    assert_ok(rill_comm_failed(comm, 0, NULL, &lost));
+    assert_int_equal(lost, 0);
+    assert_ok(rill_comm_shrink(comm, &next));
+    assert_ok(rill_comm_free(&next));
+    assert_ok(rill_comm_free(&comm));
 }
 
 int main(void) {
@@ -279,7 +294,7 @@ int main(void) {
         cmocka_unit_test(test_messages), cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_death),    cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_failures), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
