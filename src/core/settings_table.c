@@ -96,7 +96,7 @@ const rill__setting rill__setting_table[] = {
     {"split_limit", "1073741824", "most bytes in one MPI message", RILL__S_SIZE,
      COMM(split_limit, "SPLIT_LIMIT"), CONFIG(split_limit), .initial = RILL__SPLIT_LIMIT,
      .holds = message, .otherwise = "is not from 1024 to 1073741824"},
-    {"shared_bytes", "", "of each rank, in memory that ranks of a host share; 0: none",
+    {"shared_bytes", "", "of each rank at most, in memory that ranks of a host share; 0: none",
      RILL__S_SIZE, COMM(shared_bytes, "SHARED_BYTES"), .initial = UINT64_MAX},
     {"mail_bytes", "0",
      "longest message that two ranks of a host exchange through shared memory; 0: none",
