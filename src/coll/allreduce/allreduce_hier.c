@@ -25,7 +25,7 @@
  *        or split_allgather's cost for H ranks with K(n) pairs       more
  *      + n h + K pair 2 copy                                         result
  * and on one host, with m = n ranges,
- *        2 h + 2 (n - 2) messages + k pair copy + n k/m sum + K/m pair copy + K pair copy,
+ *        2 h + 2 (n - 2) messages + k pair copy + n k/m sum + K/m pair copy + K pair 2 copy,
  * where all pairs cost their message, too, if its ranks share no memory. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
@@ -122,11 +122,11 @@ static double estimate_one_host(const rill__problem *p) {
     const rill__constants *c = p->c;
     int ranks = p->ranks, ranges = ranges_of(p->dim, ranks, 1);
     within w = within_host(p);
-    double sum = ranks == 2 ? c->merge : c->sum;
     double own = plain_bytes(p, p->nnz_max), all = plain_bytes(p, p->result);
     double time = c->overhead + rill__prepare_estimate(p) + rill__turn_estimate(p) / ranges;
     time += 2 * w.latency + 2 * (ranks - 2) * c->message + own * (c->copy + w.byte);
-    time += ranks * p->nnz / ranges * sum + all / ranges * c->copy + all * (c->copy + w.byte);
+    time += ranks * p->nnz / ranges * c->sum + all / ranges * c->copy;
+    time += all * (2 * c->copy + w.byte);
     return time;
 }
 
