@@ -17,6 +17,21 @@
 #define MOST_SHARED_BYTES (UINT64_C(1) << 28)
 #define FIXED_SHARED_BYTES (UINT64_C(4) << 20)
 
+/* Of a message by mail, where the setting says nothing: on one host whose ranks have a processor
+ * each. Where they take turns, who looks into a box keeps the sender from its work. */
+enum { MAIL_BYTES = 4096 };
+
+static rill_status choose_mail(const rill__engine *engine, const rill__defaults *d,
+                               uint64_t *bytes) {
+    rill__link *link = engine->link;
+    *bytes = d->mail_bytes == UINT64_MAX ? 0 : d->mail_bytes;
+    if (d->mail_bytes != UINT64_MAX || !link->has_mail || engine->hosts.n > 1) return RILL_OK;
+    double crowded = engine->hosts.together > sysconf(_SC_NPROCESSORS_ONLN);
+    RILL_TRY(rill__link_most(link, &crowded, 1));
+    if (crowded == 0) *bytes = MAIL_BYTES;
+    return RILL_OK;
+}
+
 static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
     RILL_TRY(rill__hosts_find(&engine->hosts, engine->link, d->hosts_of));
     uint64_t bytes = d->shared_bytes;
@@ -24,7 +39,9 @@ static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
         bytes = engine->link->table->grow ? MOST_SHARED_BYTES
                 : engine->hosts.n > 1     ? FIXED_SHARED_BYTES
                                           : 0;
-    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes, d->mail_bytes);
+    uint64_t mail;
+    RILL_TRY(choose_mail(engine, d, &mail));
+    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes, mail);
 }
 
 static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }
