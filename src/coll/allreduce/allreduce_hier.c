@@ -13,7 +13,7 @@
  * Source. Beyond the papers of the project; as MPI's hierarchical collectives for dense vectors.
  * Restriction. None. The order of sums is that of ranks within a host, then that of hosts: where
  * the ranks of a host do not follow each other, it is not that of all ranks.
- * Memory. Of shared memory, the contribution, and on the leader the result, on one host the sum of a
+ * Memory. Of shared memory, the contribution, and on the leader the result, on one host a sum of a
  * range; where there is too little the parts go by message. Leaders: the sums of the host and the
  * exchange.
  * Cost, for H hosts of n ranks, m = min(n, SUMMERS) ranges, K(n) entries in the sum of n
