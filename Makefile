@@ -9,7 +9,8 @@ CMAKE ?= cmake
 CMAKE_ARGS ?=
 export CMAKE
 
-.PHONY: all configure test test-long fuzz bench demo docs install format lint tidy clean help
+.PHONY: all configure test test-long test-cuda fuzz bench demo docs install format lint tidy clean
+.PHONY: help
 all: configure
 	@$(CMAKE) --build $(BUILD) --parallel
 
@@ -23,6 +24,10 @@ test:
 test-long:
 	@scripts/setup long
 	@scripts/test-all long
+
+# On a machine with a GPU: tests to the bit and sanitizers; logs in $(BUILD)/gpu. Skipped elsewhere.
+test-cuda:
+	@bench/cuda/run $(BUILD) $(BUILD)/gpu --parts build,test,sanitizers --seconds 1200
 
 # Each fuzzer for SECONDS, as scripts/test-all builds them.
 SECONDS ?= 300
@@ -70,6 +75,7 @@ help:
 	@echo 'make demo       set up this machine, build, show what rill does'
 	@echo 'make test       set up this machine, build, test (Open MPI, MPICH, sanitizers, SimGrid)'
 	@echo 'make test-long  the same with the long runs, valgrind and longer fuzzing'
+	@echo 'make test-cuda  on a machine with a GPU: its tests to the bit, and compute-sanitizer'
 	@echo 'make fuzz       fuzz every decoder, each for SECONDS=$(SECONDS)'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make docs       set up this machine, build the site of docs/ in build/site'

@@ -42,8 +42,9 @@ def one_number(bench, file, name, options, command, target):
     least = min(line["valid_loss"] for line in lines)
     parts = to_loss(lines, said, target or 1.005 * least)
     best = min(lines, key=lambda line: line["valid_loss"])
+    data = lines[0]["data_bytes"] + lines[0]["mapped_bytes"]
     peak = re.search(r"at most ([0-9.]+) MB resident", said)
-    about = {"peak_mb": float(peak[1]), "data_mb": lines[0]["data_bytes"] / 1e6}
+    about = {"peak_mb": float(peak[1]), "data_mb": data / 1e6}
     bench.record(where=name, parts=parts, accuracy=best["valid_accuracy"], loss=least, **about)
     words = "never" if not parts else ", ".join(f"{k} {v:.2f} s" for k, v in parts.items())
     bench.say(

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 static int failed(const char *doing) {
@@ -133,23 +132,6 @@ rill_status train_open(const train_run *run, const rill_train_options *options,
     return RILL_OK;
 }
 
-static void print_data(const train_run *run) {
-    const train_config *config = run->config;
-    rill_data_report r = run->data_report;
-    rill_data_view view = RILL_DATA_VIEW_INIT;
-    rill_dataset_view(run->data, &view);
-    char memory[TABLE_CELL];
-    cell_bytes(memory, (double)r.memory_bytes);
-    if (!tool_speaks() || config->quiet) return;
-    if (run->files > 1) printf("%d files, from ", run->files);
-    printf("%s: %llu rows, %llu features, %llu entries (%s), read in %.2f s; %s on rank 0\n",
-           config->file, (unsigned long long)r.rows, (unsigned long long)view.dim,
-           (unsigned long long)r.entries, r.format, r.seconds, memory);
-    if (r.qids)
-        printf("%llu rows have a query ('qid'): those of one are held out together\n",
-               (unsigned long long)r.qids);
-}
-
 rill_status train_choose(const train_run *run, rill_train_options *options, rill_C_choice *choice) {
     rill_train_options watched = *options;
     watched.progress = train_progress_show;
@@ -246,6 +228,7 @@ static void log_line(train_run *run, const rill_train_report *r) {
     json_object_set_new(line, "entries", json_integer((json_int_t)data->entries));
     json_object_set_new(line, "file_bytes", json_integer((json_int_t)data->file_bytes));
     json_object_set_new(line, "data_bytes", json_integer((json_int_t)data->memory_bytes));
+    json_object_set_new(line, "mapped_bytes", json_integer((json_int_t)data->mapped_bytes));
     json_object_set_new(line, "threads", json_integer(o->threads > 1 ? o->threads : 1));
     json_object_set_new(line, "task", json_string(run->look.task));
     json_object_set_new(line, "labels", json_integer(run->look.labels));
@@ -324,6 +307,7 @@ static rill_status train_epochs(train_run *run) {
         run->total_seconds += report.seconds;
         run->total_comm += report.comm_seconds;
         run->total_bytes += report.sent_bytes;
+        if (report.memory_bytes > run->model_bytes) run->model_bytes = report.memory_bytes;
         run->epochs += !report.stopped;
         if (!report.stopped) print_epoch(run, &report);
         if (!log_is_good(run)) return RILL_OK;
@@ -339,13 +323,11 @@ static rill_status train_epochs(train_run *run) {
 
 static void print_end(const train_run *run, double objective, double loss) {
     if (!tool_speaks() || run->config->quiet) return;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
     printf("done  objective %.9g  loss %.6f  %llu epochs%s, %.3f s of training (%.3f s of it in "
            "communication), %.3f MB sent\n",
            objective, loss, (unsigned long long)run->epochs, run->stopped ? " (stopped)" : "",
            run->total_seconds, run->total_comm, (double)run->total_bytes / 1e6);
-    printf("memory of rank 0: at most %.1f MB resident\n", (double)usage.ru_maxrss / 1024);
+    train_print_memory(run);
 }
 
 /* What was interrupted, and how to go on. */
@@ -417,7 +399,7 @@ static int run_training(train_run *run) {
     if (config->weights && world_load_weights(run->world, run->data, config->weights) != RILL_OK)
         return failed("--weights");
     if (config->valid_file && load_valid(run) != RILL_OK) return failed(NULL);
-    print_data(run);
+    train_print_data(run);
     train_signals();
     run->options = config->options;
     if (run->rows && config->scale_open) run->options.scale = "rows";

@@ -26,8 +26,19 @@ static void ask_to_stop(int number) {
     signal(SIGTERM, SIG_DFL);
 }
 
+/* Values of the binary form are used in the file: it must stay as it is. */
+static void lose_data(int number) {
+    static const char text[] =
+        "\nrill: train: a page of a mapped file cannot be read any more: it was "
+        "cut or replaced while the run needed it, or its disk has failed\n";
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(EXIT_FAILED);
+    (void)number;
+    _exit(EXIT_FAILED);
+}
+
 void train_signals(void) {
     if (tool_speaks()) speaks = 1; /* of ranks that are threads one does */
+    signal(SIGBUS, lose_data);
     signal(SIGUSR1, ask_to_stop);
     if (getenv(LAUNCH_STARTED)) return;
     signal(SIGINT, ask_to_stop);

@@ -16,7 +16,8 @@ typedef struct train_progress {
 } train_progress;
 
 /* From here on Ctrl-C, SIGTERM and SIGUSR1 ask a run to end after the step; the first two end it at
- * once when they come again. Ranks that rill has started leave that to the process that did. */
+ * once when they come again. Ranks that rill has started leave that to the process that did. A
+ * mapped file that is cut ends the run with a message. */
 void train_signals(void);
 bool train_asked_to_stop(void);
 

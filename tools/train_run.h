@@ -29,6 +29,7 @@ typedef struct train_run {
     rill_data_report data_report;
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
+    uint64_t model_bytes;              /* most that weights, state and buffers took */
     bool stopped, interrupted, within; /* within: in the middle of an epoch */
     train_progress *progress;
     int argc;
@@ -44,6 +45,10 @@ rill_status train_open(const train_run *, const rill_train_options *, rill_train
 
 /* C and what belongs to it, into the options. All ranks. */
 rill_status train_choose(const train_run *, rill_train_options *, rill_C_choice *);
+
+/* train_memory.c: the data, and in the end what was taken for all of it. */
+void train_print_data(const train_run *);
+void train_print_memory(const train_run *);
 
 /* train_folds.c; all ranks. */
 

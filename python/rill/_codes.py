@@ -15,6 +15,7 @@ _SLACK = 128  # kernels read and write whole registers
 _GROUP, _BLOCK = 1024, 64  # values that share their scales, and a factor
 _FACTORS = np.float32(2) ** (-np.arange(16, dtype=np.float32) / 2)
 _WORDS = 256  # of a message, that have one index
+_MOST = 0.5  # bits that the choice of a magnitude may take: 9.2 in all, with signs and places
 _LARGEST = np.float32(255 * 2.0**120)  # of bf16
 VALUE_BITS = (0, 16, 8, 4, 2)
 
@@ -79,7 +80,9 @@ def _two_levels(sizes: Any) -> "tuple[Any, Any]":
 
     Whether a group is split after its i smallest costs H(i / n) bits a value. The split with the
     least D 4^H is taken, D the sum of the squared errors: a bit is worth a quarter of it, as
-    anywhere in lossy coding (entropy-constrained quantization: Chou, Lookabaugh, Gray 1989).
+    anywhere in lossy coding (entropy-constrained quantization: Chou, Lookabaugh, Gray 1989). Where
+    both magnitudes are as frequent, as in the first steps of Adam, that would be a bit: it stays
+    below _MOST, and what is lost by that waits with the sender.
     """
     groups, n = sizes.shape
     exact = np.sort(sizes, 1)
@@ -93,7 +96,8 @@ def _two_levels(sizes: Any) -> "tuple[Any, Any]":
     share = below / n
     rare = np.maximum(1 - share, 1e-9)
     entropy = -share * np.log2(share) - rare * np.log2(rare)
-    split = np.argmin(np.maximum(error, 1e-12) * 4.0**entropy, 1)
+    cost = np.where(entropy <= _MOST, np.maximum(error, 1e-12) * 4.0**entropy, np.inf)
+    split = np.argmin(cost, 1)
     rows = np.arange(groups)
     low = sums[rows, split] / below[split]
     high = np.where(split < n - 1, rest[rows, split] / above[split], low)

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 5u
+#define RILL__CUDA_VERSION 6u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -169,6 +169,7 @@ typedef struct rill__cuda_table {
     int (*device_get)(int *device);
     int (*device_set)(int device);
     int (*device_info)(int device, rill__cuda_device *);
+    int (*memory_left)(size_t *bytes); /* free, of the current device, for all programs */
     int (*allocate)(size_t bytes, void **);
     int (*release)(void *);
     int (*allocate_host)(size_t bytes, void **); /* page-locked */

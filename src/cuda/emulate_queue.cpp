@@ -14,24 +14,44 @@
 #include <vector>
 
 namespace emulate {
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2 }; /* as CUDA numbers them */
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, BAD_DEVICE = 101, BAD_HANDLE = 400 }; /* CUDA's */
+enum { MOST = 4, EVERY = -1 };                                                       /* devices */
 
 struct event {
+    int device;
     std::shared_ptr<bool> done; /* of the last record; who waits, waits for one record */
 };
 struct item {
     std::function<int()> work;   /* what to do, once it may */
     std::function<bool()> ready; /* empty: at once */
+    int touches;                 /* memory of a device, or of every one */
 };
 struct stream {
+    int device;
     std::deque<item> items;
     bool captured;
+};
+struct device {
+    stream legacy;
+    char *arena;
+    std::map<size_t, size_t> areas; /* offset, bytes */
+    size_t used;                    /* bytes */
+    bool active;                    /* has a context, which takes memory of a real one */
 };
 
 static std::recursive_mutex lock;
 typedef std::lock_guard<std::recursive_mutex> guard;
-static stream legacy;
-static std::vector<stream *> streams(1, &legacy);
+static device all[MOST];
+static thread_local int current;
+static std::vector<stream *> make_streams() {
+    std::vector<stream *> list;
+    for (int i = 0; i < MOST; i++) {
+        all[i].legacy.device = i;
+        list.push_back(&all[i].legacy);
+    }
+    return list;
+}
+static std::vector<stream *> streams = make_streams();
 static int sticky;
 static bool switched(const char *name) {
     const char *text = getenv(name);
@@ -39,20 +59,39 @@ static bool switched(const char *name) {
 }
 static std::atomic<bool> late(switched("RILL_EMULATE_LATE"));
 static std::atomic<uint64_t> allocations, fails_from, fails_until, live;
+static uint64_t waits_left; /* until a wait for an event is refused; 0: none is */
 
-static stream *stream_at(void *at) { return at ? (stream *)at : &legacy; }
+static stream *stream_at(void *at) { return at ? (stream *)at : &all[current].legacy; }
+
+/* ---- devices ------------------------------------------------------------------------------ */
+
+int devices() {
+    const char *text = getenv("RILL_EMULATE_DEVICES");
+    int n = text ? atoi(text) : 1;
+    return n < 1 ? 1 : n > MOST ? (int)MOST : n;
+}
+int device_get() { return current; }
+int device_set(int to) {
+    guard g(lock);
+    if (to < 0 || to >= devices()) return BAD_DEVICE;
+    current = to;
+    all[to].active = true;
+    return OK;
+}
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
 static const size_t ARENA = (size_t)1 << 30, PAGE = 4096;
-static char *arena;
 static const bool protects = switched("RILL_EMULATE_PROTECT");
-static std::map<size_t, size_t> areas; /* of device memory: offset, bytes */
 static std::map<const char *, size_t> page_locked;
 
-static void protect(int protection) {
-    size_t end = areas.empty() ? 0 : areas.rbegin()->first + areas.rbegin()->second;
-    if (protects && end && mprotect(arena, end, protection)) abort();
+static void protect(int which, int protection) {
+    for (int i = 0; protects && i < MOST; i++) {
+        const std::map<size_t, size_t> &areas = all[i].areas;
+        size_t end = areas.empty() ? 0 : areas.rbegin()->first + areas.rbegin()->second;
+        if (which != EVERY && which != i) continue;
+        if (end && mprotect(all[i].arena, end, protection)) abort();
+    }
 }
 
 /* Allocation n from now on fails, and so do those up to m. */
@@ -61,32 +100,60 @@ static bool refuses() {
     return fails_from && n >= fails_from && n <= fails_until;
 }
 
-int allocate(size_t bytes, void **at) {
-    guard g(lock);
+static int allocate_of(device &d, size_t bytes, void **at) {
     *at = NULL;
+    d.active = true;
     if (refuses()) return OUT_OF_MEMORY;
-    if (!arena) {
-        arena = (char *)mmap(NULL, ARENA, protects ? PROT_NONE : PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena == MAP_FAILED) abort();
+    if (!d.arena) {
+        d.arena = (char *)mmap(NULL, ARENA, protects ? PROT_NONE : PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (d.arena == MAP_FAILED) abort();
     }
     size_t padded = (bytes + 512 + PAGE - 1) / PAGE * PAGE, from = 0;
-    for (auto &a : areas) {
+    for (auto &a : d.areas) {
         if (from + padded <= a.first) break;
         from = a.first + a.second;
     }
     if (from + padded > ARENA) return OUT_OF_MEMORY;
-    areas[from] = padded;
+    d.areas[from] = padded;
+    d.used += padded;
     live++;
-    if (protects && mprotect(arena + from, padded, PROT_READ | PROT_WRITE)) abort();
-    memset(arena + from, 0xff, padded); /* what is not written must not be read */
-    if (protects && mprotect(arena + from, padded, PROT_NONE)) abort();
-    *at = arena + from;
+    if (protects && mprotect(d.arena + from, padded, PROT_READ | PROT_WRITE)) abort();
+    memset(d.arena + from, 0xff, padded); /* what is not written must not be read */
+    if (protects && mprotect(d.arena + from, padded, PROT_NONE)) abort();
+    *at = d.arena + from;
+    return OK;
+}
+int allocate(size_t bytes, void **at) {
+    guard g(lock);
+    return allocate_of(all[current], bytes, at);
+}
+int memory_left(size_t *bytes) {
+    guard g(lock);
+    *bytes = ARENA - all[current].used;
     return OK;
 }
 
-static bool is_device(const void *p) {
-    return arena && (const char *)p >= arena && (const char *)p < arena + ARENA;
+/* EVERY: none. */
+static int device_at(const void *p) {
+    for (int i = 0; i < MOST; i++)
+        if (all[i].arena && (const char *)p >= all[i].arena &&
+            (const char *)p < all[i].arena + ARENA)
+            return i;
+    return EVERY;
+}
+static bool is_device(const void *p) { return device_at(p) != EVERY; }
+
+static int forget(void *at) {
+    int which = device_at(at);
+    if (which == EVERY) return INVALID;
+    device &d = all[which];
+    auto area = d.areas.find((size_t)((char *)at - d.arena));
+    if (area == d.areas.end()) return INVALID;
+    d.used -= area->second;
+    d.areas.erase(area);
+    live--;
+    return OK;
 }
 
 static bool run_some();
@@ -97,10 +164,7 @@ int release(void *at) {
     if (!at) return OK;
     while (run_some())
         ;
-    if (!is_device(at) || !areas.count((size_t)((char *)at - arena))) return INVALID;
-    areas.erase((size_t)((char *)at - arena));
-    live--;
-    return OK;
+    return forget(at);
 }
 
 int allocate_host(size_t bytes, void **at) {
@@ -127,7 +191,7 @@ static bool is_page_locked(const void *p) {
     --after;
     return (const char *)p <= after->first + after->second;
 }
-int device_of(const void *p, int *device) { return *device = is_device(p) ? 0 : -1, 0; }
+int device_of(const void *p, int *device) { return *device = device_at(p), 0; }
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
@@ -138,9 +202,9 @@ static bool run_one(stream *s) {
     item now = s->items.front();
     s->items.pop_front();
     if (now.work) {
-        protect(PROT_READ | PROT_WRITE);
+        protect(now.touches, PROT_READ | PROT_WRITE);
         int error = now.work();
-        protect(PROT_NONE);
+        protect(now.touches, PROT_NONE);
         if (error && !sticky) sticky = error;
     }
     return true;
@@ -165,7 +229,16 @@ static int add(void *at, const item &what) {
     pump();
     return OK;
 }
-int enqueue(void *at, const std::function<int()> &work) { return add(at, item{work, nullptr}); }
+/* As CUDA's, a kernel needs a stream of the current device; and finds the memory of that alone. */
+int enqueue(void *at, const std::function<int()> &work) {
+    guard g(lock);
+    if (stream_at(at)->device != current) return BAD_HANDLE;
+    all[current].active = true;
+    return add(at, item{work, nullptr, current});
+}
+static int enqueue_copy(void *at, const std::function<int()> &work) {
+    return add(at, item{work, nullptr, EVERY});
+}
 
 int copy(void *to, const void *from, size_t bytes, void *at) {
     bool from_pages, to_pages;
@@ -176,22 +249,20 @@ int copy(void *to, const void *from, size_t bytes, void *at) {
     }
     if (from_pages) { /* staged at once: the caller may write to it again */
         std::vector<char> kept((const char *)from, (const char *)from + bytes);
-        int error = enqueue(at, [=] { return memcpy(to, kept.data(), bytes), OK; });
+        int error = enqueue_copy(at, [=] { return memcpy(to, kept.data(), bytes), OK; });
         if (error) return error;
     } else {
-        int error = enqueue(at, [=] { return memmove(to, from, bytes), OK; });
+        int error = enqueue_copy(at, [=] { return memmove(to, from, bytes), OK; });
         if (error) return error;
     }
     return to_pages ? stream_wait(at) : OK;
 }
-int allocate_on(size_t bytes, void **out, void *) { return allocate(bytes, out); }
+int allocate_on(size_t bytes, void **out, void *on) {
+    guard g(lock);
+    return allocate_of(all[stream_at(on)->device], bytes, out);
+}
 int release_on(void *at, void *on) {
-    return enqueue(on, [=] {
-        if (!is_device(at) || !areas.count((size_t)((char *)at - arena))) return (int)INVALID;
-        areas.erase((size_t)((char *)at - arena));
-        live--;
-        return (int)OK;
-    });
+    return enqueue_copy(on, [=] { return forget(at); });
 }
 int fill(void *to, int byte, size_t bytes, void *at) {
     return enqueue(at, [=] { return memset(to, byte, bytes), OK; });
@@ -200,13 +271,15 @@ int fill(void *to, int byte, size_t bytes, void *at) {
 int stream_create(void **out) {
     guard g(lock);
     streams.push_back(new stream());
+    streams.back()->device = current;
+    all[current].active = true;
     *out = streams.back();
     return OK;
 }
 int stream_free(void *at) {
     stream_wait(at);
     guard g(lock);
-    for (size_t i = 1; i < streams.size(); i++)
+    for (size_t i = MOST; i < streams.size(); i++)
         if (streams[i] == at) {
             streams.erase(streams.begin() + (long)i);
             delete (stream *)at;
@@ -231,13 +304,18 @@ int stream_capturing(void *at, int *out) {
 
 /* ---- events ------------------------------------------------------------------------------- */
 
-int event_create(void **out) { return *out = new event(), OK; }
+int event_create(void **out) {
+    event *e = new event();
+    e->device = current;
+    return *out = e, OK;
+}
 int event_free(void *at) { return delete (event *)at, OK; }
 int event_record(void *at, void *on) {
     guard g(lock);
+    if (stream_at(on)->device != ((event *)at)->device) return BAD_HANDLE;
     std::shared_ptr<bool> done = std::make_shared<bool>(false);
     ((event *)at)->done = done;
-    return add(on, item{[=] { return *done = true, OK; }, nullptr});
+    return add(on, item{[=] { return *done = true, OK; }, nullptr, EVERY});
 }
 int event_done(void *at, int *done) {
     guard g(lock);
@@ -248,8 +326,9 @@ int event_done(void *at, int *done) {
 }
 int stream_wait_event(void *on, void *at) {
     guard g(lock);
+    if (waits_left && !--waits_left) return INVALID;
     std::shared_ptr<bool> done = ((event *)at)->done;
-    return add(on, item{nullptr, [=] { return !done || *done; }});
+    return add(on, item{nullptr, [=] { return !done || *done; }, EVERY});
 }
 
 /* ---- words of the host -------------------------------------------------------------------- */
@@ -280,9 +359,8 @@ int stream_hold(const uint32_t *word, uint32_t number, void *on) {
     guard g(lock);
     if (!is_page_locked(word)) return INVALID;
     ticking.start();
-    return add(on, item{nullptr, [=] {
-                            return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - number) >= 0;
-                        }});
+    auto ready = [=] { return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - number) >= 0; };
+    return add(on, item{nullptr, ready, EVERY});
 }
 } // namespace emulate
 
@@ -300,6 +378,11 @@ rill__emulate_control(const char *what, uint64_t value, uint64_t more) {
     else if (!strcmp(what, "capture")) stream_at((void *)(uintptr_t)value)->captured = more != 0;
     else if (!strcmp(what, "allocations")) return allocations;
     else if (!strcmp(what, "live")) return live;
-    else abort();
+    else if (!strcmp(what, "refuse")) waits_left = value; /* wait number value for an event */
+    else if (!strcmp(what, "active")) { /* whether the device has a context; then more */
+        uint64_t was = all[value].active;
+        all[value].active = more != 0;
+        return was;
+    } else abort();
     return 0;
 }

@@ -4,7 +4,8 @@
  * emulation is late (RILL_EMULATE_LATE=1), one piece at a time and only while somebody asks for an
  * event or waits for a stream: so who forgot to wait finds old data. From the first stream on that
  * waits for a word of the host's a thread asks now and then, too. With RILL_EMULATE_PROTECT=1
- * device memory can be touched by the device's work alone: any other touch is a SIGSEGV. */
+ * device memory can be touched by that device's work alone: any other touch is a SIGSEGV.
+ * RILL_EMULATE_DEVICES: up to 4; each thread has a current one, as in CUDA. */
 #ifndef RILL_CUDA_EMULATE_QUEUE_H
 #define RILL_CUDA_EMULATE_QUEUE_H
 
@@ -15,7 +16,11 @@
 namespace emulate {
 int enqueue(void *stream, const std::function<int()> &work);
 
+int devices();
+int device_get();
+int device_set(int device);
 int allocate(size_t bytes, void **);
+int memory_left(size_t *bytes);
 int release(void *);
 int allocate_on(size_t bytes, void **, void *stream);
 int release_on(void *, void *stream);

@@ -17,9 +17,9 @@ int rill__cuda_zero(void *at, size_t bytes, void *stream) {
 static const char *error_text(int error) {
     return error == 2 ? "out of memory" : error ? "error of the emulated device" : "no error";
 }
-static int devices(int *count) { return *count = 1, 0; }
-static int device_get(int *device) { return *device = 0, 0; }
-static int device_set(int device) { return device ? RILL_CUDA_INVALID : 0; }
+static int devices(int *count) { return *count = emulate::devices(), 0; }
+static int device_get(int *device) { return *device = emulate::device_get(), 0; }
+static int device_set(int device) { return emulate::device_set(device); }
 static int device_info(int, rill__cuda_device *d) {
     *d = rill__cuda_device();
     snprintf(d->name, sizeof d->name, "emulated on the host");
@@ -34,6 +34,7 @@ using emulate::device_of;
 using emulate::event_create;
 using emulate::event_free;
 using emulate::fill;
+using emulate::memory_left;
 using emulate::release;
 using emulate::release_host;
 using emulate::release_on;
@@ -81,6 +82,10 @@ static int device_info(int device, rill__cuda_device *d) {
     d->memory = p.totalGlobalMem;
     d->l2 = (size_t)p.l2CacheSize;
     return 0;
+}
+static int memory_left(size_t *bytes) {
+    size_t all;
+    return cudaMemGetInfo(bytes, &all);
 }
 static int allocate(size_t bytes, void **at) { return cudaMalloc(at, bytes ? bytes : 1); }
 static int release(void *at) { return cudaFree(at); }
@@ -207,6 +212,7 @@ static rill__cuda_table make_table() {
     t.device_get = device_get;
     t.device_set = device_set;
     t.device_info = device_info;
+    t.memory_left = memory_left;
     t.allocate = allocate;
     t.release = release;
     t.allocate_host = allocate_host;

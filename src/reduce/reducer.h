@@ -142,6 +142,7 @@ typedef struct rill__on_step {
     bool mailed;                  /* the device has been given all of it (reducer_mail.c) */
     uint32_t letter;              /* then: its number, */
     uint64_t floor;               /* and the least key that is sent */
+    bool loose;                   /* and the user's stream does not wait for it */
     rill_status failed;           /* already when it was queued */
     char error[200];
 } rill__on_step;
@@ -164,6 +165,7 @@ rill_status rill__reducer_post(rill_reducer *, const char *call, rill__on_step *
 /* The rest of it. given_up: nobody waits for the device any more. Fills in error. */
 rill_status rill__reducer_run_mailed(rill_reducer *, rill__on_step *, const atomic_bool *given_up);
 rill_status rill__reducer_reserve_mailed(rill_reducer *); /* as rill__reducer_reserve */
+void rill__reducer_end_watch(rill_reducer *);             /* no step is under way */
 void rill__reducer_free_mail(rill_reducer *);
 
 /* ---- reducer_line.c ---- */

@@ -97,6 +97,10 @@ static void end_watch(rill__mailing *m) {
     m->has_watcher = false;
 }
 
+void rill__reducer_end_watch(rill_reducer *r) {
+    if (r->mailing) end_watch(r->mailing);
+}
+
 static void free_pairs(pair_room *p) {
     rill__buffer_free(&p->idx);
     rill__buffer_free(&p->val);
@@ -204,7 +208,7 @@ rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step 
         at += t->count * size_of(r);
     }
     ops(r)->end(r->space, m->mail, step->letter); /* a failure is one of the device, and stays */
-    r->space->order->lead(r->space, stream);
+    step->loose = r->space->order->lead(r->space, stream) != RILL_OK;
     return RILL_OK;
 }
 
@@ -215,6 +219,7 @@ rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step 
 static void *watch(void *reducer) {
     rill_reducer *r = reducer;
     rill__mailing *m = r->mailing;
+    r->space->order->adopt(r->space);
     if (r->space->order->reached(r->space, m->watched) < 0) atomic_store(&m->broken, true);
     atomic_store(&m->watches, false);
     return NULL;

@@ -111,6 +111,7 @@ static void *work(void *argument) {
     prctl(PR_SET_NAME, "rill-steps");
     prctl(PR_SET_TIMERSLACK, 1000ul); /* else a nap of 2 us takes 50 */
 #endif
+    r->space->order->adopt(r->space);
     pthread_mutex_lock(&on->lock);
     for (;;) {
         while (!on->first && !on->stop)
@@ -168,6 +169,7 @@ static void free_step(rill_reducer *r, rill__on_step *step) {
 
 void rill__reducer_on_reset(rill_reducer *r) {
     if (!r->on) return;
+    rill__reducer_end_watch(r); /* it looks at a step's mark */
     pthread_mutex_lock(&r->on->lock);
     rill__on_step *idle = r->on->idle;
     r->on->idle = NULL;
@@ -405,6 +407,7 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     if (status == RILL_OK) status = r->space->order->record(r->space, step->mark, stream);
     step->failed = status;
     snprintf(step->error, sizeof step->error, "%s", status ? rill_last_error() : "");
+    step->loose = false;
     step->mailed = mail(call, r, step, how, stream);
     rill__lock(&r->comm->engine);
     step->request->in = &r->on->nothing;
@@ -414,7 +417,7 @@ static rill_status queue(const char *call, rill_reducer *r, rill__on_step given,
     rill__unlock(&r->comm->engine);
     char error[200];
     snprintf(error, sizeof error, "%s", step->error);
-    bool waits = ordered && !step->mailed;
+    bool waits = ordered && (!step->mailed || step->loose);
     push(r->on, step);
     if (waits) finish(r->on);
     if (status != RILL_OK) rill__set_error(error); /* the others learn of it from the step */

@@ -31,6 +31,8 @@ typedef struct rill__space_order {
     rill_status (*capturing)(const rill__space *, void *stream, bool *);
     /* What the stream is given from now on runs behind the operations given so far. */
     rill_status (*lead)(const rill__space *, void *stream);
+    /* This thread, one of rill's own, works for the space from now on. */
+    void (*adopt)(const rill__space *);
 } rill__space_order;
 
 struct rill__space {

@@ -65,5 +65,12 @@ static rill_status lead(const rill__space *s, void *stream) {
     return report(c, error, "the user's stream");
 }
 
-const rill__space_order rill__cuda_order = {mark_create, mark_free,   record,    reached,
-                                            follow,      follow_mark, capturing, lead};
+/* Else each operation would go back to device 0, where the thread has never been: CUDA then makes a
+ * context there, of hundreds of megabytes. */
+static void adopt(const rill__space *s) {
+    rill__cuda *c = rill__cuda_of(s);
+    c->table->device_set(c->device); /* operations try again, and tell */
+}
+
+const rill__space_order rill__cuda_order = {mark_create, mark_free, record, reached, follow,
+                                            follow_mark, capturing, lead,   adopt};

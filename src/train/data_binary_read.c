@@ -19,6 +19,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 _Static_assert(sizeof(rill__binary_header) == 128 && sizeof(rill__chunk_entry) == 64,
@@ -169,6 +171,17 @@ static rill_status decode_keys(const rill__binary *b, uint64_t chunk, void *key)
     return RILL_OK;
 }
 
+/* The pages of a chunk that has been decoded: those of a file's map count as memory of the process
+ * while they are there. A few before it may have come back with the first of these. */
+static void give_back(const rill__binary *b, const rill__chunk_entry *c) {
+    const uint64_t around = 1 << 16;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = b->header.chunks_offset;
+    if (c->offset - from > around) from = c->offset - around;
+    from = (from + page - 1) / page * page;
+    uint64_t to = (c->offset + c->size) / page * page;
+    if (b->from_file && to > from) madvise(b->data + from, (size_t)(to - from), MADV_DONTNEED);
+}
+
 /* Appends the rows [skip, skip + take) of a chunk. */
 static rill_status take_rows(const rill__binary *b, uint64_t chunk, uint64_t skip, uint64_t take,
                              const void *key, rill__rows *rows) {
@@ -259,6 +272,7 @@ rill_status rill__binary_rows(const rill__binary *b, uint64_t first, uint64_t co
             if (status == RILL_OK) status = take_rows(b, i, skip, take, key, rows);
             if (status == RILL_OK && starts) /* the first row's place in the run of values */
                 rows->value += entry + count_entries(b, i, 0, skip);
+            give_back(b, c);
         }
         at += c->rows;
         entry += c->entries;

@@ -193,6 +193,7 @@ typedef struct rill__binary {
     const char *path; /* for messages */
     rill__binary_header header;
     const rill__chunk_entry *chunk; /* header.chunks */
+    bool from_file; /* data is a file's map: pages that were read may go, and come again */
 } rill__binary;
 
 /* Checks header and directory. data must be readable to bytes, 8-byte aligned. */

@@ -146,6 +146,7 @@ static rill_status map_binary(const rill__file *file, int rank, int size,
                                strerror(errno));
     }
     RILL_TRY_DATA(rill__binary_open(&binary, file->path, set->map, file->size));
+    binary.from_file = true;
     uint64_t rows = binary.header.rows, ranks = (uint64_t)size, r = (uint64_t)rank;
     uint64_t first = rows / ranks * r + rows % ranks * r / ranks;
     uint64_t end = rows / ranks * (r + 1) + rows % ranks * (r + 1) / ranks;

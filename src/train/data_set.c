@@ -35,7 +35,7 @@ rill_status rill_dataset_report(const rill_dataset *set, rill_data_report *repor
     full.size = report->size;
     full.memory_bytes = sizeof *set + rill__rows_bytes(&set->rows);
     if (set->weight) full.memory_bytes += set->rows.rows * sizeof *set->weight;
-    if (set->rows.borrowed) full.mapped_bytes = set->rows.entries * sizeof(float);
+    if (set->map) full.mapped_bytes = set->rows.entries * sizeof(float);
     for (int i = 0; i < RILL__SPOOLS; i++)
         full.mapped_bytes += set->spool[i].bytes;
     if (full.peak_bytes < full.memory_bytes) full.peak_bytes = full.memory_bytes;

@@ -216,6 +216,7 @@ static rill_status read_binary(joined *j, const rill__file *file, uint64_t begin
     if (status == RILL_OK && j->options->base >= 0 && j->options->base != (int)b.header.base)
         status = rill__data_fail(RILL_ERR_IO, "%s: its indices start at %u, not at %d", file->path,
                                  b.header.base, j->options->base);
+    b.from_file = true;
     if (status == RILL_OK) {
         unsigned __int128 rows = b.header.rows;
         status = read_chunks(j, &b, (uint64_t)(rows * begin / file->size),

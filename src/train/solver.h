@@ -16,6 +16,7 @@ typedef struct rill__job {
     double share;      /* of the next one, which was ended early: see rill__watch; in checkpoints */
     double lr;         /* current base, which bold-driver moves */
     double warm;       /* not 0: weights come from a model; in checkpoints */
+    bool near;         /* newton begins close to the optimum */
     double kept, last; /* numbers of the solver's, which checkpoints keep */
     rill__watch watch;
     void *state; /* the solver's */

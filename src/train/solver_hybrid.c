@@ -29,8 +29,20 @@ typedef struct hybrid_state {
     rill_options how;
 } hybrid_state;
 
+/* What newton has no use for. */
+static void free_passes(hybrid_state *s) {
+    rill_stream_free(&s->stream);
+    free(s->order);
+    free(s->z);
+    free(s->products);
+    s->order = NULL;
+    s->z = NULL;
+    s->products = NULL;
+}
+
 static rill_status open_alone(const rill__job *job, hybrid_state *s) {
     const rill__objective *o = job->objective;
+    free_passes(s);
     s->order = malloc(((size_t)o->rows.n + 1) * sizeof *s->order);
     s->z = malloc((size_t)o->columns * sizeof *s->z);
     s->products = malloc(((size_t)o->n + RILL_SLACK) * sizeof *s->products);
@@ -46,10 +58,7 @@ static void hybrid_close(rill__job *job) {
     if (!s) return;
     job->state = s->newton;
     rill__solver_newton.close(job);
-    rill_stream_free(&s->stream);
-    free(s->order);
-    free(s->z);
-    free(s->products);
+    free_passes(s);
     free(s);
     job->state = NULL;
 }
@@ -58,6 +67,7 @@ static rill_status hybrid_open(rill__job *job) {
     hybrid_state *s = calloc(1, sizeof *s);
     rill_status status = s ? open_alone(job, s) : rill__data_memory("the solver");
     status = rill__data_agree(job->team->talk, status);
+    job->near = true;
     if (status == RILL_OK) status = rill__solver_newton.open(job);
     if (s) s->newton = job->state;
     job->state = s;
@@ -68,8 +78,10 @@ static uint64_t hybrid_bytes(const rill__job *job) {
     rill__job newton = *job;
     const hybrid_state *s = job->state;
     newton.state = s->newton;
-    return rill__solver_newton.bytes(&newton) + job->objective->n * sizeof(float) +
-           job->objective->rows.n * sizeof *s->order;
+    uint64_t passes = s->order ? job->objective->n * sizeof(float) +
+                                     job->objective->rows.n * sizeof *s->order
+                               : 0;
+    return rill__solver_newton.bytes(&newton) + passes;
 }
 
 /* A weight after a gradient g. */
@@ -136,6 +148,8 @@ static rill_status compare(rill__job *job, hybrid_state *s) {
 
 static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
     const rill__objective *o = job->objective;
+    if (!s->order) /* a checkpoint has led back here */
+        RILL_TRY_DATA(rill__data_agree(job->team->talk, open_alone(job, s)));
     for (uint64_t i = 0; i < o->rows.n; i++)
         s->order[i] = rill__row_at(&o->rows, i);
     RILL_TRY_DATA(rill__dataset_shuffle(o->set, job->options->seed, job->epoch,
@@ -161,6 +175,7 @@ static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
 static rill_status hybrid_epoch(rill__job *job, rill__epoch *epoch) {
     hybrid_state *s = job->state;
     if (job->epoch < PASSES && job->warm == 0) return pass(job, s, epoch);
+    free_passes(s); /* before newton's vectors are written to for the first time */
     job->state = s->newton;
     rill_status status = rill__solver_newton.epoch(job, epoch);
     job->state = s;

@@ -11,6 +11,8 @@
  * An intercept and columns that are not centred lie almost in line, which conjugate gradients hate.
  * So they are preconditioned as if dense columns were centred, which the intercept can make up for:
  * a shift before the diagonal is divided by, and its transpose after it.
+ * After the passes of the hybrid (near) the diagonal is taken as it is, and a step is worth more
+ * products: what is left to learn are features of very different frequency.
  * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of n per product.
@@ -29,6 +31,7 @@ typedef struct newton_state {
     double *hessian;  /* n * n, and n more; NULL: it is large */
     rill_options how; /* vectors are summed */
     double enough;    /* conjugate gradients stop at a fall below this share of the mean */
+    float diagonally; /* share of the diagonal in what residuals are divided by, the rest being 1 */
 } newton_state;
 
 static rill_status open_alone(rill__job *job) {
@@ -40,6 +43,11 @@ static rill_status open_alone(rill__job *job) {
     for (int i = 0; i < 6; i++)
         if (!(*vectors[i] = malloc(n * sizeof(float)))) return rill__data_memory("the solver");
     s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-3 ? 0.1 : 0.5;
+    s->diagonally = 0.01f; /* far from the true one, as LIBLINEAR found best */
+    if (job->near) {
+        s->diagonally = 1;
+        s->enough = 0.1;
+    }
     s->how = (rill_options)RILL_OPTIONS_INIT;
     s->how.algorithm = job->options->algorithm;
     s->how.codec = job->options->codec;
@@ -76,12 +84,12 @@ static uint64_t newton_bytes(const rill__job *job) {
     return 6 * n * sizeof(float) + small + rill__smooth_bytes(s->function);
 }
 
-/* What the residual is divided by. Far from the true diagonal, as LIBLINEAR found best, but where
- * columns are centred: their curvature is then the bias's times their variance. */
-static void make_diagonal(const rill__objective *o, float *diagonal) {
+/* What the residual is divided by. Where columns are centred their curvature is the bias's times
+ * their variance. */
+static void make_diagonal(const rill__objective *o, float share, float *diagonal) {
     uint64_t columns = (uint64_t)o->columns, last = (o->features - 1) * columns;
     for (uint64_t i = 0; i < (o->shift ? last : o->n); i++)
-        if (!o->shift || o->spread[i / columns] == 0) diagonal[i] = 0.99f + 0.01f * diagonal[i];
+        if (!o->shift || o->spread[i / columns] == 0) diagonal[i] = 1 - share + share * diagonal[i];
         else {
             double bend = diagonal[last + i % columns] / (o->bias * o->bias);
             diagonal[i] = (float)(o->l2 + bend * o->spread[i / columns]);
@@ -226,7 +234,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     RILL_TRY_DATA(rill__smooth_move(s->function, w, &at, s->gradient, s->diagonal));
     double norm = sqrt(rill__dot(s->gradient, s->gradient, n));
     if (job->kept == 0) RILL_TRY_DATA(measure_start(job, norm));
-    make_diagonal(job->objective, s->diagonal);
+    make_diagonal(job->objective, s->diagonally, s->diagonal);
     epoch->steps = 1;
     epoch->samples = job->objective->rows.n;
     /* A step at least: weights that come from elsewhere may be good, but not of this objective. */

@@ -126,6 +126,8 @@ def test_two_magnitudes(size):
         assert 8 * len(coded) < 1.65 * size + 100
         one = np.abs(tail).var()
         assert np.square(seen - tail).mean() < 0.55 * one
+        halves = np.where(noise.random(size) < 0.5, 1, 3).astype(np.float32)
+        assert 8 * len(_codes.encode_values(halves, 2)) < 1.65 * size + 100  # both as frequent
     for values in (
         np.zeros(size), np.full(size, -3.0), np.full(size, 3e38), np.arange(size) * 1e-44,
         np.where(np.arange(size) % 2, 1e38, 1e-38), np.arange(size) == size // 2,

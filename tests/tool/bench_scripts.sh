@@ -16,6 +16,43 @@ for script in run network conditions ranks convergence/run paper/scaling; do
     has "$tmp/err" "unknown '--fast'"
 done
 run 2 "$bench/cuda/run"
+has "$tmp/err" "usage: bench/cuda/run"
+run 2 "$bench/cuda/run" "$tmp/none" "$tmp/gpu" --parts test,fast
+has "$tmp/err" "unknown 'fast'"
+run 2 "$bench/cuda/run" "$tmp/none" "$tmp/gpu" --parts test
+has "$tmp/err" "there is no"
+
+# The parts of bench/cuda/run with programs that only say something: what fails is told, and so are
+# goals that are missed; without a GPU all is skipped.
+fake=$tmp/fake
+mkdir -p "$fake"/{bin,lib,tests/cuda}
+touch "$fake/lib/librill_cuda.so"
+program() { # NAME STATUS LINE
+    printf '#!/bin/sh\necho %s\nexit %s\n' "'$3'" "$2" >"$fake/$1"
+    chmod +x "$fake/$1"
+}
+program tests/cuda/test_cuda 0 "5 passed, 0 failed"
+program tests/cuda/test_reducer_cuda 0 "7 passed, 0 failed"
+program bin/bench_cuda 0 '{"kernel": "topk", "data": "gauss", "k": 9, "met": true}'
+mkdir "$tmp/torch" # one that has no device
+echo 'cuda = type("", (), {"is_available": staticmethod(lambda: False)})' >"$tmp/torch/__init__.py"
+run 0 env PYTHONPATH="$tmp" "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test,bench,tool
+has "$tmp/out" "test ok; reducers ok; bench ok; peers skipped; tool skipped; 1 of 1 goals"
+has "$tmp/gpu/reducers.log" "7 passed"
+program tests/cuda/test_reducer_cuda 1 "6 passed, 1 failed"
+run 1 "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test
+has "$tmp/out" "test ok; reducers FAILED (1)"
+program tests/cuda/test_reducer_cuda 0 "7 passed, 0 failed"
+run 0 "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test --seconds 0
+has "$tmp/out" "test cut off; reducers cut off"
+program tests/cuda/test_cuda 77 "skipped: there is no GPU"
+run 0 "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test,bench
+has "$tmp/out" "skipped: there is no GPU"
+if [[ ! -e /dev/nvidia0 && ! -e /dev/dxg ]]; then
+    run 0 make -s -C "$root" BUILD="$tmp/new" test-cuda
+    has "$tmp/out" "skipped: there is no GPU"
+    [[ ! -e $tmp/new ]] || fail "make test-cuda built something for no GPU"
+fi
 
 # Tables of the committed records.
 run 0 "$bench/volume_table" "$bench/results/volume.jsonl"

@@ -139,3 +139,14 @@ has "$tmp/err" "got: ends after the sigmoids of 2 of 3 columns"
 run 2 "$RILL" train "$tmp/data" --calibrate
 run 2 "$RILL" train "$tmp/numbers" --C 1 --calibrate --model "$tmp/model"
 has "$tmp/err" "a regression has no probabilities"
+
+# The hybrid ends near the optimum where features are of very different frequency.
+"$RILL" gen url --samples 6000 -o "$tmp/url" --quiet
+way=(--C 3 --hash 14 --scale none)
+run 0 "$RILL" train "$tmp/url" "${way[@]}" --solver newton --epochs 40 --tolerance 1e-6
+optimum=$(number objective "$tmp/out")
+for ranks in 1 2; do
+    run 0 "$RILL" train "$tmp/url" "${way[@]}" --solver hybrid --epochs 8 --ranks $ranks
+    near=$(number objective "$tmp/out")
+    least "$(awk "BEGIN { print 1.01 * $optimum }")" "$near" "the hybrid on $ranks ranks"
+done

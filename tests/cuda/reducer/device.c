@@ -151,7 +151,8 @@ static const struct {
     void (*run)(void);
 } parts[] = {{"spaces", test_spaces},     {"selectors", test_selectors},
              {"reducers", test_reducers}, {"failures", test_failures},
-             {"streams", test_streams},   {"held", test_held}};
+             {"streams", test_streams},   {"held", test_held},
+             {"devices", test_devices},   {"memory", test_memory}};
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -162,6 +163,7 @@ int main(int argc, char **argv) {
     setenv("RILL_CUDA_LIBRARY", argv[1], 1);
     setenv("RILL_PROFILE", "none", 1);
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* ranks that are threads share the queues */
+    setenv("RILL_EMULATE_DEVICES", "2", 1);
     cuda_path = argv[1];
     if (!load(argv[1])) return 1;
     int count = 0, error = cuda->devices(&count);

@@ -56,5 +56,7 @@ void test_reducers(void);
 void test_failures(void);
 void test_streams(void);
 void test_held(void);
+void test_devices(void);
+void test_memory(void);
 
 #endif

@@ -9,13 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DIM = 3001, STEPS = 3, MANY = 12, LONG = 1000 };
+enum { DIM = 3001, STEPS = 3, MANY = 12, LONG = 10000, GRAIN = 64 << 20 };
 
 typedef struct held_plan {
     const char *algorithm;
     int reducers, steps;
     uint64_t dim;
     bool released; /* the stream is never held */
+    bool starts;   /* start_on */
 } held_plan;
 
 typedef struct lane {
@@ -113,16 +114,20 @@ static void run_many_steps(rank *r) {
     lane l;
     rng random = rng_make(32, (uint64_t)r->rank);
     uint64_t live[2] = {0, 0};
+    size_t left[2] = {0, 0};
     make_lane(r, p, &l, &random);
     for (int i = 0; i < p->steps; i++) {
-        CHECK_OK(rill_reducer_step_on(l.there, l.input, l.update, l.stream));
+        if (p->starts) CHECK_OK(rill_reducer_start_on(l.there, l.input, l.update, l.stream));
+        else CHECK_OK(rill_reducer_step_on(l.there, l.input, l.update, l.stream));
         CHECK_OK(rill_reducer_step(l.host, l.gradient, l.expected));
         if (i != 50 && i != p->steps - 1) continue;
         barrier(r);
         if (emulate_control) live[i != 50] = emulate_control("live", 0, 0);
+        CHECK(cuda->memory_left(&left[i != 50]) == 0);
         barrier(r);
     }
     CHECK(live[0] == live[1]);
+    CHECK(left[1] + (emulate_control ? 0 : GRAIN) >= left[0]); /* a GPU may have other users */
     CHECK_OK(rill_reducer_wait(l.there));
     CHECK(same_there(RILL_F32, l.expected, l.update, p->dim));
     free_lane(&l);
@@ -153,7 +158,7 @@ static void test_first_launch(void) {
     snprintf(command, sizeof command, "cp '%s' '%s'", cuda_path, path);
     if (!CHECK(system(command) == 0)) return;
     pthread_t thread;
-    held_plan p = {"gtopk", 1, STEPS, DIM, true};
+    held_plan p = {"gtopk", 1, STEPS, DIM, true, false};
     CHECK(pthread_create(&thread, NULL, launch_first, path) == 0);
     on_ranks(2, run_held, &p);
     pthread_join(thread, NULL);
@@ -162,7 +167,7 @@ static void test_first_launch(void) {
 
 /* A lane with a step behind a stream that waits for the word. */
 static uint32_t *hold_lane(rank *r, uint64_t seed, lane *l) {
-    held_plan p = {"gtopk", 1, 1, DIM, false};
+    held_plan p = {"gtopk", 1, 1, DIM, false, false};
     rng random = rng_make(seed, 0);
     void *page;
     CHECK(cuda->allocate_host(64, &page) == 0);
@@ -348,7 +353,7 @@ static void measure(void) {
     for (int i = 0; i < 2; i++)
         for (int ranks = 1; ranks <= 2; ranks++)
             for (int ordered = 0; ordered < 2; ordered++) {
-                held_plan p = {"split_allgather", 1, 0, dims[i], ordered != 0};
+                held_plan p = {"split_allgather", 1, 0, dims[i], ordered != 0, false};
                 on_ranks(ranks, run_measured, &p);
             }
 }
@@ -356,20 +361,23 @@ static void measure(void) {
 void test_held(void) {
     static const char *const algorithms[] = {"gtopk", "oktopk", "split_allgather"};
     for (int i = 0; i < 3; i++) {
-        held_plan p = {algorithms[i], 1 + i, STEPS, DIM, false};
+        held_plan p = {algorithms[i], 1 + i, STEPS, DIM, false, false};
         check_case("%d ranks, %d x %s, steps behind streams that are held", 1 + i, p.reducers,
                    p.algorithm);
         on_ranks(1 + i, run_held, &p);
     }
-    held_plan many = {"gtopk", MANY, 2, 500, false};
+    held_plan many = {"gtopk", MANY, 2, 500, false, false};
     check_case("%d reducers and streams at once", MANY);
     on_ranks(1, run_held, &many);
     many.reducers = MANY / 2;
     on_ranks(2, run_held, &many);
-    bool all = !emulate_control || getenv("RILL_TEST_LONG");
-    held_plan flat = {"gtopk", 1, all ? LONG : LONG / 5, 300, true};
-    check_case("%d steps queued", flat.steps);
-    on_ranks(2, run_many_steps, &flat);
+    int part = !emulate_control ? 1 : getenv("RILL_TEST_LONG") ? 10 : 50;
+    held_plan flat = {"gtopk", 1, LONG / part, 300, true, false};
+    for (int starts = 0; starts < 2; starts++) {
+        flat.starts = starts != 0;
+        check_case("%d steps %s", flat.steps, starts ? "started" : "queued");
+        on_ranks(2, run_many_steps, &flat);
+    }
     check_case("first launches in another thread");
     test_first_launch();
     on_ranks(1, run_launch_behind, NULL);
