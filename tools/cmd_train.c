@@ -132,83 +132,6 @@ rill_status train_open(const train_run *run, const rill_train_options *options,
     return RILL_OK;
 }
 
-rill_status train_choose(const train_run *run, rill_train_options *options, rill_C_choice *choice) {
-    rill_train_options watched = *options;
-    watched.progress = train_progress_show;
-    watched.context = run->progress;
-    train_progress_begin(run->progress, "C is chosen: trainings of rank 0");
-    rill_status status = world_choose_C(run->world, run->data, &watched, choice);
-    bool open = !strcmp(watched.scale, "auto") && run->init && !run->rows;
-    if (status == RILL_OK && open && !strcmp(choice->scale, "rows")) {
-        watched.scale = "none"; /* the weights to start from are of rows as they are */
-        status = world_choose_C(run->world, run->data, &watched, choice);
-    }
-    train_progress_hide(run->progress);
-    options->C = choice->C;
-    options->decay = choice->decay;
-    options->scale = choice->scale;
-    return status;
-}
-
-static rill_status choose_C(train_run *run) {
-    rill_C_choice choice = RILL_C_CHOICE_INIT;
-    rill_status status = train_choose(run, &run->options, &choice);
-    if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
-    if (!choice.tries) printf("C = 1: there are too few rows to choose it by\n");
-    else {
-        bool decay_tried = choice.tried_decay[choice.tries - 1] != choice.tried_decay[0];
-        printf("C = %g, ", choice.C);
-        if (choice.scale_loss[0] > 0) printf("scale %s, ", choice.scale);
-        if (decay_tried) printf("decay = %g, ", choice.decay);
-        printf("chosen in %.2f s; loss on held-out rows:", choice.seconds);
-        for (int i = 0; i < choice.tries; i++)
-            printf(" %.5f (%g%s)", choice.loss[i], choice.tried[i],
-                   decay_tried && i == choice.tries - 1 ? ", decay 0" : "");
-        if (choice.scale_loss[1] > 0)
-            printf("; by scale: none %.5f, max %.5f, std %.5f", choice.scale_loss[0],
-                   choice.scale_loss[1], choice.scale_loss[2]);
-        if (choice.rows_loss > 0)
-            printf("; by scale: none %.5f, rows %.5f", choice.scale_loss[0], choice.rows_loss);
-        printf("\n");
-    }
-    fflush(stdout);
-    return status;
-}
-
-/* What the first run has chosen, so that it need not be chosen again; sgd where that was the
- * default then. */
-static rill_status take_choices(train_run *run) {
-    const train_config *config = run->config;
-    rill_train_options saved = RILL_TRAIN_OPTIONS_INIT, *o = &run->options;
-    rill_status status = rill_checkpoint_options(config->checkpoint, &saved);
-    if (status != RILL_OK) return status;
-    if (config->choose_C) {
-        o->C = saved.C;
-        if (o->decay < 0) o->decay = saved.decay;
-    }
-    if (!strcmp(o->scale, "auto")) o->scale = saved.scale;
-    if (!o->multiclass) o->multiclass = saved.multiclass;
-    if (config->bias_open) o->intercept = saved.intercept;
-    if (!strcmp(o->solver, "auto") && !strcmp(saved.solver, "sgd")) o->solver = saved.solver;
-    return RILL_OK;
-}
-
-/* What is trained, in a line. */
-static void print_choice(const train_run *run) {
-    const rill_train_look *look = &run->look;
-    if (!tool_speaks() || run->config->quiet) return;
-    printf("%s: ", look->task);
-    if (look->labels) printf("%d labels, ", look->labels);
-    printf("loss %s, ", look->loss);
-    if (*look->multiclass) printf("%s, ", look->multiclass);
-    printf("%s, scale %s, C = %g, solver %s\n",
-           look->intercept   ? "intercept"
-           : look->bias >= 0 ? "bias"
-                             : "no bias",
-           look->scale, run->options.C, look->solver);
-    fflush(stdout);
-}
-
 static void put_number(json_t *object, const char *key, double value) {
     json_object_set_new(object, key, isfinite(value) ? json_real(value) : json_null());
 }
@@ -408,14 +331,14 @@ static int run_training(train_run *run) {
         if (!config->model && !config->checkpoint && !config->log) return EXIT_OK;
     }
     if (config->resume) {
-        if (world_agree(run->world, take_choices(run)) != RILL_OK) return failed(NULL);
-    } else if (config->choose_C && choose_C(run) != RILL_OK) return failed(NULL);
+        if (world_agree(run->world, train_take_choices(run)) != RILL_OK) return failed(NULL);
+    } else if (config->choose_C && train_choose_C(run) != RILL_OK) return failed(NULL);
     run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
     if (train_open(run, &run->options, &run->trainer, &run->look, &run->most_epochs) != RILL_OK)
         return failed(NULL);
     if (config->calibrate && !strcmp(run->look.task, "regress"))
         return tool_usage("train", "--calibrate: a regression has no probabilities");
-    print_choice(run);
+    train_print_choice(run);
     if (config->model && rill_dataset_checksum(run->data, &run->checksum) != RILL_OK)
         return failed(NULL);
     world_u64(run->world, &run->checksum, 1, WORLD_SUM);

@@ -43,8 +43,16 @@ bool train_speaks(const train_run *);
 rill_status train_open(const train_run *, const rill_train_options *, rill_trainer **,
                        rill_train_look *, uint64_t *most_epochs);
 
-/* C and what belongs to it, into the options. All ranks. */
+/* train_choice.c; all ranks. */
+
+/* C and what belongs to it, into the options. */
 rill_status train_choose(const train_run *, rill_train_options *, rill_C_choice *);
+/* The same for the run, and what was found is printed. */
+rill_status train_choose_C(train_run *);
+/* What the first run has chosen, so that it need not be chosen again. */
+rill_status train_take_choices(train_run *);
+/* What is trained, in a line. */
+void train_print_choice(const train_run *);
 
 /* train_memory.c: the data, and in the end what was taken for all of it. */
 void train_print_data(const train_run *);

@@ -539,6 +539,12 @@ RILL_API rill_status rill_reducer_step_tensors_on(rill_reducer *, int n, const r
 /* What this rank has not sent yet: dim values in the reducer's memory, valid until the next call on
  * the reducer. */
 RILL_API const void *rill_reducer_residual(const rill_reducer *);
+/* Likewise this rank's momentum, the u of the option; NULL without momentum. */
+RILL_API const void *rill_reducer_momentum(const rill_reducer *);
+/* Adds dim values to this rank's residual, and to its momentum; either may be NULL. Neither clip
+ * nor momentum see what is added to the residual. For checkpoints of one's own, which the two calls
+ * above are read for. Without feedback no residual is kept. Sends nothing. */
+RILL_API rill_status rill_reducer_keep(rill_reducer *, const void *residual, const void *momentum);
 RILL_API uint64_t rill_reducer_dim(const rill_reducer *);
 RILL_API rill_type rill_reducer_type(const rill_reducer *);
 RILL_API rill_status rill_reducer_stats(const rill_reducer *, rill_stats *); /* of the last step */

@@ -318,7 +318,8 @@ typedef struct rill_train_options {
     const char *solver; /* a name from rill_solver_at; "auto": see rill_trainer_look; NULL: "sgd" */
     /* "classify", "regress"; NULL: regress under the loss "squared" with more than two different
      * labels, and where loss is NULL, too, and the labels look like numbers: some have a fraction,
-     * or there are more than 30, with fewer than 5 rows each; else classify. */
+     * or there are more than 30, with fewer than 5 rows each or with about as many rows as their
+     * neighbours, where not all have; else classify. */
     const char *task;
     double C, l2, l1;
     double bias; /* value of one more feature of every row; below 0: none. See intercept */
@@ -376,12 +377,13 @@ typedef struct rill_train_options {
      * ends that call with RILL_ERR_STATE on all ranks. */
     rill_data_progress *progress;
     void *context;
+    uint64_t steps; /* newton: done after so many; 0: where the tolerance says */
 } rill_train_options;
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
             NULL, 0.0, 0.25, 0.5, 5, 0.9, 0, 0, 0, NULL, NULL, NULL, 0.01, 0, 100, 0.0, 1, 0, 0,   \
-            NULL, NULL, 0.0, 0, 0, 0, NULL, NULL                                                   \
+            NULL, NULL, 0.0, 0, 0, 0, NULL, NULL, 0                                                \
     }
 
 typedef struct rill_train_report {
@@ -491,9 +493,11 @@ typedef struct rill_C_choice {
     const char *scale;      /* that of the options, unless it is "auto" */
     double scale_loss[3];   /* the lowest of "none", "max" and "std"; 0: not tried */
     double rows_loss;       /* and of "rows" */
+    uint64_t steps;         /* of newton, after which rows held out were predicted best; 0: at its
+                             * end, or the training will not be newton's */
 } rill_C_choice;
 #define RILL_C_CHOICE_INIT                                                                         \
-    { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", {0.0}, 0.0 }
+    { sizeof(rill_C_choice), 1.0, 0, {0.0}, {0.0}, 0, 0.0, 0.25, {0.0}, "none", {0.0}, 0.0, 0 }
 RILL_API rill_status rill_trainer_choose_C_on(rill_comm *, const rill_dataset *train,
                                               const rill_train_options *or_null, rill_C_choice *);
 #ifndef RILL_NO_MPI

@@ -210,6 +210,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_reducer_accumulate": (pointer, pointer),
         "rill_reducer_scale": (pointer, ctypes.c_double),
         "rill_reducer_give_back": (pointer, u64, u64, pointer),
+        "rill_reducer_keep": (pointer, pointer, pointer),
         "rill_reducer_step_tensors": (pointer, c_int, pointer),
         "rill_reducer_start_tensors": (pointer, c_int, pointer),
         "rill_reducer_stats": (pointer, pointer),
@@ -242,6 +243,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_stream_blocks": (pointer, pointer),
         "rill_reducer_request": (pointer,),
         "rill_reducer_residual": (pointer,),
+        "rill_reducer_momentum": (pointer,),
     },
 }
 

@@ -11,7 +11,8 @@ from ._buffers import Type, type_of
 from ._library import COLLECTIVES, check, lib
 
 _MOST_ROWS = 64
-_UNITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_RATE = r"(\d+\.?\d*|\.\d+) ?([kmgKMG]?)(?:[bB][iI][tT](?:/s)?|b(?:ps|/s))"  # B would be bytes
 
 
 class CPlanQuery(ctypes.Structure):
@@ -59,15 +60,15 @@ class Plan(NamedTuple):
 
 
 def bits_per_second(rate: Union[str, float]) -> float:
-    """Of a number, or of a text such as "100mbit"."""
+    """Of a number, or of a text such as "100mbit", "100 Mbit/s" or "100Mbps"."""
     if not isinstance(rate, str):
         if not 0 <= rate < math.inf:
             raise ValueError(f"rate {rate!r}: a number of bits in a second")
         return float(rate)
-    match = re.fullmatch(r"(\d+\.?\d*|\.\d+) ?([kmg]?bit)(?:/s)?", rate.lower())
+    match = re.fullmatch(_RATE, rate)
     if match is None or not float(match[1]):
         raise ValueError(f'rate {rate!r}: a number of bits in a second, or "100mbit", "1gbit"')
-    return float(match[1]) * _UNITS[match[2]]
+    return float(match[1]) * _UNITS[match[2].lower()]
 
 
 def plan(

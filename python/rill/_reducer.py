@@ -287,6 +287,16 @@ class Reducer:
         given = self._buffer(values, "values", None)
         check(lib.rill_reducer_give_back(self._live(), first, given.count, given.address))
 
+    def keep(self, residual: Any = None, momentum: Any = None) -> None:
+        """Adds to what this rank has not sent, and to its momentum, as a checkpoint has them:
+        neither ``clip=`` nor ``momentum=`` see it. Sends nothing."""
+        both = [
+            None if values is None else self._buffer(values, name, self.dim)
+            for values, name in ((residual, "residual"), (momentum, "momentum"))
+        ]
+        addresses = [None if buffer is None else buffer.address for buffer in both]
+        check(lib.rill_reducer_keep(self._live(), *addresses))
+
     def _stream(self) -> Stream:
         if self.device is None:
             return Stream(self.dim, self.type)
@@ -299,9 +309,21 @@ class Reducer:
         residual = self._residual()
         return residual if self.device is not None else residual.copy()
 
+    @property
+    def momentum(self) -> Any:
+        """As ``residual``, of the momentum; None without it."""
+        momentum = self._momentum()
+        return momentum if self.device is not None or momentum is None else momentum.copy()
+
     def _residual(self) -> Any:
         """A view, until the next call."""
-        address = lib.rill_reducer_residual(self._live())
+        return self._view(lib.rill_reducer_residual(self._live()))
+
+    def _momentum(self) -> Any:
+        address = lib.rill_reducer_momentum(self._live())
+        return None if not address else self._view(address)
+
+    def _view(self, address: Any) -> Any:
         dtype = numpy_dtype(self.type)
         if self.device is None:
             return view(address, self.dim, dtype, self)
@@ -358,9 +380,8 @@ def _stream_of(reducer: Reducer, update: Optional[Stream]) -> Stream:
     return reducer._stream() if update is None else update
 
 
-def residual_float32(reducer: Reducer) -> Any:
-    """A copy of the residual as float32 (float64 stays)."""
-    residual = reducer._residual()
+def float32_of(reducer: Reducer, view: Any) -> Any:
+    """A copy of its residual or momentum as float32 (float64 stays)."""
     if reducer.type is Type.BF16:
-        return (residual.astype(np.uint32) << 16).view(np.float32)
-    return residual.astype(np.float64 if reducer.type is Type.F64 else np.float32)
+        return (view.astype(np.uint32) << 16).view(np.float32)
+    return view.astype(np.float64 if reducer.type is Type.F64 else np.float32)

@@ -34,7 +34,7 @@ class CTrainOptions(ctypes.Structure):
         ("value_bits", c_int), ("coordinates", u64), ("tolerance", c_double), ("threads", c_int),
         ("profile", c_int), ("intercept", c_int), ("scale", text), ("multiclass", text),
         ("huber_delta", c_double), ("window", u64), ("folds", c_int), ("fold", c_int),
-        ("progress", pointer), ("context", pointer),
+        ("progress", pointer), ("context", pointer), ("steps", u64),
     ]  # fmt: skip
 
 

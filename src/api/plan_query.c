@@ -80,9 +80,10 @@ static rill_status settings_of(const rill_comm *comm, const rill_plan_query *q, 
 /* The choice is among all rows, also those that there is no room for. */
 static int list(const rill__planner *planner, const rill__settings *settings,
                 const rill__problem *p, rill_plan_row *rows, int capacity) {
-    int n = 0, chosen = -1;
+    int n = 0;
     rill__candidate best = {.algorithm = NULL};
     rill_plan_row beyond;
+    if (p->ranks > 1) rill__plan_best(planner, settings, NULL, p, &best);
     for (int i = 0; rill__algorithm_at(p->collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(p->collective, i);
         rill__candidate next = {.algorithm = a, .problem = *p};
@@ -96,12 +97,9 @@ static int list(const rill__planner *planner, const rill__settings *settings,
         row->codec = way->codec->name;
         row->partition = way->partition == RILL__BALANCED ? "balanced" : "uniform";
         row->value_bits = way->value_bits;
-        if (!rill__plan_considers(a, p) || !rill__plan_prefers(&planner->profile, &next, &best))
-            continue;
-        best = next;
-        chosen = row == &beyond ? -1 : n - 1;
+        if (!best.algorithm && rill__plan_considers(a, p)) best = next;
+        row->chosen = a == best.algorithm;
     }
-    if (chosen >= 0) rows[chosen].chosen = 1;
     return n;
 }
 

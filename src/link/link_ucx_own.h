@@ -79,6 +79,7 @@ typedef struct rill__link_ucx {
     bool alone_here;       /* no other rank is on this one */
     bool has_thread;       /* one that goes on while this rank is not in rill */
     bool survived;         /* communicators were shrunk: see is_left in link_ucx_ways.c */
+    atomic_bool sleeps;    /* this rank waits in rill until something comes */
     atomic_bool ended;     /* it is to end, */
     int wakes;             /* and this wakes it: an eventfd */
     pthread_t thread;
@@ -164,6 +165,8 @@ ucp_ep_h rill__ucx_endpoint(rill__link_ucx *, rill__ucx_pace, int rank);
 void rill__ucx_disconnect(rill__link_ucx *, int rank);
 /* What was sent is on its way, unless somebody holds it up. */
 void rill__ucx_flush(rill__link_ucx *, rill__ucx_pace);
+/* What idle of the link does: between hosts it sleeps until something comes. */
+void rill__ucx_idle(rill__link *, unsigned polls);
 /* A thread that goes on with what is under way; and its end. */
 rill_status rill__ucx_go_on(rill__link_ucx *);
 void rill__ucx_end_thread(rill__link_ucx *);

@@ -33,6 +33,9 @@ enum {
 /* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
  * something comes; milliseconds of that, should UCX not say so. */
 enum { LEAST_NAP = 100000, MOST_NAP = 800000, VAIN_LOOKS = 8, SLEEP_MS = 100 };
+/* Vain looks of a rank before it sleeps, some 0.2 ms; nanoseconds of that, should another thread
+ * have taken in what came. */
+enum { LOOKS_BEFORE_SLEEP = 20, RANK_SLEEP = 200000 };
 /* Visits of a way between two looks by which the rank itself is known to be there. */
 enum { ENOUGH_VISITS = 4 };
 
@@ -318,23 +321,38 @@ static bool is_left(const own_link *own, rill__ucx_pace pace) {
     return rill__ucx_rests(own, pace) || (pace == RILL__UCX_FAST && own->one_host && own->survived);
 }
 
-static bool may_sleep(own_link *own, struct pollfd polls[RILL__UCX_PACES + 1], nfds_t *n) {
-    *n = 0;
-    polls[(*n)++] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
+/* Adds what can be read when something comes. False: something has come, or nothing says so. */
+static bool may_sleep(own_link *own, struct pollfd *polls, nfds_t *n) {
     for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
         const rill__ucx_way *way = &own->ways[pace];
         if (is_left(own, (rill__ucx_pace)pace)) continue;
         if (way->event < 0 || ucp_worker_arm(way->worker) != UCS_OK) return false;
         polls[(*n)++] = (struct pollfd){.fd = way->event, .events = POLLIN};
     }
-    return own->wakes >= 0;
+    return *n > 0;
+}
+
+/* A wait between hosts is long: a rank that looks on and on takes the processor from the kernel,
+ * which brings the messages, and on emulated hosts from other ranks. What ranks of the same host
+ * leave in shared memory would wake nobody. */
+void rill__ucx_idle(rill__link *link, unsigned polls) {
+    own_link *own = rill__ucx_of(link);
+    struct pollfd ways[RILL__UCX_PACES];
+    nfds_t n = 0;
+    if (!own->alone_here || polls < LOOKS_BEFORE_SLEEP) {
+        rill__link_yield(link, polls);
+        return;
+    }
+    atomic_store(&own->sleeps, true);
+    if (may_sleep(own, ways, &n)) ppoll(ways, n, &(struct timespec){.tv_nsec = RANK_SLEEP}, NULL);
+    atomic_store(&own->sleeps, false);
 }
 
 /* What has moved in a way; *visited: the rank is there. */
 static unsigned look_after(own_link *own, rill__ucx_pace pace, unsigned *seen, bool *visited) {
     rill__ucx_way *way = &own->ways[pace];
     unsigned visits = atomic_load_explicit(&way->visits, memory_order_relaxed);
-    bool here = visits - *seen >= ENOUGH_VISITS;
+    bool here = visits - *seen >= ENOUGH_VISITS || atomic_load(&own->sleeps);
     *seen = visits;
     *visited |= here;
     return here || is_left(own, pace) ? 0 : ucp_worker_progress(way->worker);
@@ -352,7 +370,9 @@ static void *go_on(void *context) {
         moved += look_after(own, RILL__UCX_CALM, &seen[RILL__UCX_CALM], &visited);
         if (moved || visited) vain = 0;
         nap = moved ? LEAST_NAP : nap < MOST_NAP ? 2 * nap : nap;
-        if (vain < VAIN_LOOKS || !may_sleep(own, polls, &n)) {
+        n = 1;
+        polls[0] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
+        if (vain < VAIN_LOOKS || own->wakes < 0 || !may_sleep(own, polls, &n)) {
             nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
         } else if (poll(polls, n, SLEEP_MS) > 0) {
             vain = 0;

@@ -4,13 +4,20 @@
  * with each sample, so that old samples are forgotten, and directions that no sample speaks of do
  * not run away. Samples that are far off count less (Huber).
  *
+ * A machine that is slower is slower in all: constants of one kind (of a network, of a processor)
+ * move together far more easily than one against the others, since their relations, which decide
+ * what is chosen, are what a few calls of a few algorithms say least of.
+ *
  * A model stays a model: beside it each measured call is a place, and the points of the profile are
- * what the places' times are against the model. They are made anew when constants change.
+ * what the places' times are against the model. They are made anew when constants change. The time
+ * of a place is the lower quarter of its last ones (the upper where it was tried only). A place
+ * that was measured once or twice says nothing yet: the first calls find cold caches and new
+ * memory, and others may have been on the processors.
  *
  * Cost. 17 estimates for the derivatives: some ten microseconds. So small calls are taken together
  * (learn_calls.c). Calls are planned with what was known when choices were last looked at, since
- * then each kind of call is planned anew, which takes longer than a small call: when the samples
- * have doubled, or calls have taken their time. */
+ * then each kind of call is planned anew, which takes longer than a small call: when there are half
+ * as many samples more, or calls have taken their time. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -23,15 +30,31 @@
 #define FARTHEST 4.6 /* logarithm of a constant against its start: a factor of 100 */
 #define NEWS 0.02    /* logarithm from which on choices are looked at again, */
 #define RARELY 20e-3 /* at the latest after so many seconds of calls */
-#define SHORTER 0.7  /* share of a sample in the time of its place, */
-#define LONGER 0.2   /* and of one that took longer: others may have been on the processors */
-#define FAR_OFF 6    /* logarithm of measured to model that a file may have */
+#define FAR_OFF 6    /* logarithm of measured to model that a file may have, */
+#define LOST 1.4     /* and of measured to the start's model from which on the start is no guide */
 enum { F = RILL__FITTED };
 
-/* A factor of e is likely, or of 1.35 where the start was learned. */
-static double known_at_start(const rill__learner *l) {
-    double sigma = l->from_cache ? 0.3 : 1;
-    return 1 / (sigma * sigma);
+/* Logarithms that are likely at the start: of what constants of a kind have in common, and of each
+ * against the others. Less where the start was learned. */
+#define IN_COMMON 1.0
+#define OF_NETWORK 0.5
+#define OF_PROCESSOR 0.25
+#define LEARNED 0.3
+
+/* The inverse of own^2 on the diagonal plus common^2 everywhere, for each kind. */
+static void know_start(const rill__learner *l, double known[F][F]) {
+    int n[2] = {0};
+    for (int i = 0; i < F; i++)
+        n[rill__constant_table[i].computes]++;
+    for (int i = 0; i < F; i++)
+        for (int j = 0; j < F; j++) {
+            bool computes = rill__constant_table[i].computes;
+            double scale = l->from_cache ? LEARNED : 1;
+            double own = scale * (computes ? OF_PROCESSOR : OF_NETWORK), common = scale * IN_COMMON;
+            double both = common * common / (own * own + n[computes] * common * common);
+            bool same = computes == rill__constant_table[j].computes;
+            known[i][j] = ((i == j) - (same ? both : 0)) / (own * own);
+        }
 }
 
 /* ---- constants ------------------------------------------------------------------------------- */
@@ -60,16 +83,18 @@ static void move(rill__learner *l, const double by[F], double *most) {
     }
 }
 
-static void follow(rill__learner *l, const rill__sample *s, double model, double *most) {
-    double h[F], by[F], a[F][F], error = log(s->seconds / model);
+/* trust: what the sample counts for. */
+static void follow(rill__learner *l, const rill__sample *s, double trust, double *most) {
+    double model = rill__fit_time(s, &l->profile.constants);
+    double h[F], by[F], a[F][F], start[F][F], error = log(s->seconds / model);
     if (!slopes(l, s, model, h)) return;
     double weight = fabs(error) <= OUTLIER ? 1 : OUTLIER / fabs(error);
-    weight /= NOISE * NOISE;
+    weight *= trust / (NOISE * NOISE);
+    know_start(l, start);
     for (int i = 0; i < F; i++) {
         for (int j = 0; j < F; j++) {
-            double start = i == j ? known_at_start(l) : 0;
             double *known = &l->information[i][j];
-            *known += FORGET * (start - *known) + weight * h[i] * h[j];
+            *known += FORGET * (start[i][j] - *known) + weight * h[i] * h[j];
             a[i][j] = *known;
         }
         by[i] = weight * h[i] * error;
@@ -103,21 +128,34 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
     return oldest;
 }
 
-static void remember(rill__learner *l, const rill__sample *s, double *most) {
-    rill__learned *at = place_of(l, s);
-    double share = at->times && s->seconds > at->sample.seconds ? LONGER : SHORTER;
-    double seconds = s->seconds;
-    if (at->times) {
-        double news = share * log(s->seconds / at->sample.seconds);
-        seconds = at->sample.seconds * exp(news);
-        *most = fmax(*most, fabs(news));
-    } else {
-        *most = 1;
+/* The lower quarter: what disturbs a call makes it longer, never shorter. Of those that are tried
+ * the upper one: who wants to take another's place must be better in spite of that. */
+static double lately(const rill__learned *at) {
+    double sorted[RILL__LEARN_KEPT];
+    int n = 0, most = at->times < RILL__LEARN_KEPT ? (int)at->times : RILL__LEARN_KEPT;
+    for (; n < most; n++) {
+        int i = n;
+        for (; i > 0 && sorted[i - 1] > at->kept[n]; i--)
+            sorted[i] = sorted[i - 1];
+        sorted[i] = at->kept[n];
     }
+    return sorted[at->sample.tried ? n - 1 - (n - 1) / 4 : (n - 1) / 4];
+}
+
+static const rill__learned *remember(rill__learner *l, const rill__sample *s, double *most) {
+    rill__learned *at = place_of(l, s);
+    double before = at->times ? at->sample.seconds : 0;
+    at->kept[at->times++ % RILL__LEARN_KEPT] = s->seconds;
+    bool tried = at->times > 1 && at->times < RILL__LEARN_KEPT && at->sample.tried;
     at->sample = *s;
-    at->sample.seconds = seconds;
-    at->times++;
+    at->sample.tried |= tried;
+    at->sample.seconds = lately(at);
     at->last = l->samples;
+    bool is_new = at->times == RILL__LEARN_SOLID;
+    if (is_new) *most = 1;
+    else if (at->times > RILL__LEARN_SOLID)
+        *most = fmax(*most, fabs(log(at->sample.seconds / before)));
+    return at;
 }
 
 static rill__point point_of(const rill__profile *profile, const rill__sample *s) {
@@ -132,6 +170,7 @@ static void renew_points(rill__learner *l) {
     to->points = 0;
     for (int i = 0; i < l->places; i++) {
         const rill__sample *s = &l->place[i].sample;
+        if (l->place[i].times < RILL__LEARN_SOLID) continue;
         if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0) continue;
         to->point[to->points++] = point_of(to, s);
     }
@@ -145,7 +184,21 @@ static void renew_points(rill__learner *l) {
     }
 }
 
+/* The machine is not at all what it was taken for. */
+static bool is_lost(const rill__learner *l) {
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < l->places; i++) {
+        const rill__sample *s = &l->place[i].sample;
+        if (l->place[i].times < RILL__LEARN_SOLID) continue;
+        sum += fabs(log(s->seconds / rill__fit_time(s, &l->start.constants)));
+        n++;
+    }
+    return n && sum / n > LOST;
+}
+
 void rill__learn_look(rill__learner *l) {
+    l->lost = is_lost(l);
     renew_points(l);
     l->planned = l->profile;
     l->version++;
@@ -154,15 +207,16 @@ void rill__learn_look(rill__learner *l) {
     l->looked_seconds = l->seconds;
 }
 
-void rill__learn(rill__learner *l, const rill__sample *s) {
+bool rill__learn(rill__learner *l, const rill__sample *s) {
     double most = 0, model = rill__fit_time(s, &l->profile.constants);
-    if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(model > 0 && isfinite(model))) return;
+    if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(model > 0 && isfinite(model))) return true;
     l->samples++;
-    follow(l, s, model, &most);
-    remember(l, s, &most);
+    const rill__learned *at = remember(l, s, &most);
+    follow(l, &at->sample, fmin(1, (double)at->times / RILL__LEARN_SOLID), &most);
     l->news |= most > NEWS;
     bool long_ago = l->seconds - l->looked_seconds > RARELY;
-    if (l->news && (l->samples >= 2 * l->looked || long_ago)) rill__learn_look(l);
+    if (l->news && (2 * l->samples >= 3 * l->looked || long_ago)) rill__learn_look(l);
+    return at->times >= RILL__LEARN_SOLID;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -170,9 +224,7 @@ void rill__learn(rill__learner *l, const rill__sample *s) {
 static void clear(rill__learner *l) {
     l->profile = l->start;
     l->profile.learned = true;
-    memset(l->information, 0, sizeof l->information);
-    for (int i = 0; i < F; i++)
-        l->information[i][i] = known_at_start(l);
+    know_start(l, l->information);
     l->places = 0;
     l->samples = 0;
     l->seconds = l->tried = 0;

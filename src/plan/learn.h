@@ -19,10 +19,12 @@
 enum { RILL__LEARN_PLACES = 64 };
 
 /* A call that was measured, again and again. */
+enum { RILL__LEARN_KEPT = 7, RILL__LEARN_SOLID = 3 };
 typedef struct rill__learned {
-    rill__sample sample; /* seconds: as they are lately */
-    uint32_t times;
-    uint64_t last; /* number of the sample that was taken last */
+    rill__sample sample; /* seconds: as they are lately, by those kept */
+    uint32_t times;      /* that it was measured; it says something from RILL__LEARN_SOLID on */
+    double kept[RILL__LEARN_KEPT]; /* the last ones, in turns */
+    uint64_t last;                 /* number of the sample that was taken last */
 } rill__learned;
 
 struct rill__learner {
@@ -30,6 +32,7 @@ struct rill__learner {
     rill__profile profile; /* what is known by now; its points are made for the other */
     rill__profile start;   /* and was at the start */
     bool from_cache;       /* the start has been learned, too */
+    bool lost;             /* it was far off: its choices are no guide */
     bool keeps;            /* what is learned goes to the cache */
     double information[RILL__FITTED][RILL__FITTED];
     int places;
@@ -63,8 +66,9 @@ static inline void rill__learner_forget(rill__learner *l, const rill__plan_key *
     if (l->pending.key == key) l->pending.key = NULL;
 }
 /* Takes a sample; those that make no sense change nothing. Needs no memory. Calls are planned with
- * what it says when choices are looked at again, now or later. */
-void rill__learn(rill__learner *, const rill__sample *);
+ * what it says when choices are looked at again, now or later. False: of such calls more must be
+ * known before they say something. */
+bool rill__learn(rill__learner *, const rill__sample *);
 /* Choices are looked at again with the next call of each kind. */
 void rill__learn_look(rill__learner *);
 

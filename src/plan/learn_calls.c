@@ -62,7 +62,10 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     k->lesson.next = tries ? 0 : k->ended + k->lesson.gap - 1;
     l->seconds += seconds * k->lesson.gap;
     l->pending.sample.seconds = seconds;
-    rill__learn(l, &l->pending.sample);
+    if (!rill__learn(l, &l->pending.sample)) {
+        k->lesson.gap = 1;
+        k->lesson.next = 0;
+    }
     if (l->pending.sample.algorithm == k->lesson.trial)
         rill__learn_look(l); /* it was made for that */
 }
@@ -93,6 +96,7 @@ static void expect(rill__learner *l, const rill__planned *c, const rill__outcome
     l->pending.seq = c->seq;
     l->pending.sample.algorithm = c->algorithm;
     l->pending.sample.problem = seen_problem(c, o);
+    l->pending.sample.tried = c->algorithm == k->lesson.trial;
     l->pending.field = rill__learn_field(seconds);
 }
 

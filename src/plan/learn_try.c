@@ -1,5 +1,5 @@
 /* What else a call could do. Constants that calls follow say most of the algorithms that calls
- * take; the others may be faster than they say. So a kind of calls tries those that could be: three
+ * take; the others may be faster than they say. So a kind of calls tries those that could be: four
  * calls of each, of which the later ones are measured, since the first finds no memory of its own.
  * What is tried changes only at the end of a call that all ranks have agreed on, so all try the
  * same. */
@@ -10,7 +10,9 @@
 #define WORTH_A_TRY 2.0 /* times the best that an algorithm may be expected to take */
 #define SHARE 0.1       /* of the time of all calls that trials may take, */
 #define AT_FIRST 0.05   /* and these seconds */
-enum { TRY = 3, REST = 2, MOST_TRIALS = 16, MOST_WAITS = 16 };
+/* Calls of a kind before it tries anything, of a trial, and from one to the next: most calls take
+ * what is thought to be good, where that is a guide. */
+enum { AT_EASE = 6, LOST = 2, TRY = 4, REST = 6, MOST_TRIALS = 16, MOST_WAITS = 16 };
 
 bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {
@@ -45,7 +47,9 @@ void rill__learn_try(rill__planner *planner, const rill__planned *c) {
     rill__candidate other;
     if (c->settings.algorithm) return;
     k->lesson.calls++;
-    if (k->lesson.calls < k->lesson.rest || k->lesson.trials >= MOST_TRIALS) return;
+    if (k->lesson.calls < (l->lost ? LOST : AT_EASE) || k->lesson.calls < k->lesson.rest ||
+        k->lesson.trials >= MOST_TRIALS)
+        return;
     if (!rill__learn_measured(c->settings.profile, c->algorithm, &c->problem)) return;
     if (!find(planner, c, &other)) {
         look_later(k);

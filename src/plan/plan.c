@@ -203,29 +203,6 @@ static uint64_t way_of(const rill__planned *c) {
     return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
-bool rill__plan_prefers(const rill__profile *profile, const rill__candidate *c,
-                        const rill__candidate *best) {
-    if (!best->algorithm) return true;
-    const rill__problem *p = &c->problem;
-    double doubt = 1;
-    if (best->algorithm->posts_mpi_collective && p->mpi_sums &&
-        !(profile->learned && rill__learn_measured(profile, c->algorithm, p) &&
-          rill__learn_measured(profile, best->algorithm, p)))
-        doubt = profile->constants.doubt;
-    return c->time < best->time * doubt;
-}
-
-bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
-                     const rill__problem *p, int *i, rill__candidate *c) {
-    while ((c->algorithm = rill__algorithm_at(p->collective, (*i)++)))
-        if (rill__plan_considers(c->algorithm, p)) {
-            c->problem = *p;
-            c->time = rill__plan_way(planner, settings, c->algorithm, &c->problem);
-            return true;
-        }
-    return false;
-}
-
 void rill__plan_take(rill__planner *planner, rill__planned *c, const rill__candidate *best) {
     c->algorithm = best->algorithm;
     c->algorithm_hash = rill__algorithm_hash(best->algorithm->name);
@@ -239,20 +216,20 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
                               const rill__observed *seen) {
     c->settings.profile = profile_for(planner, c);
     rill__problem p = problem_of(planner, c, seen);
-    rill__candidate best = {.algorithm = c->settings.algorithm, .problem = p}, next;
+    rill__candidate best = {.algorithm = c->settings.algorithm, .problem = p};
     if (best.algorithm) {
         const char *why = best.algorithm->supports(&p);
         if (why) return cannot_serve(best.algorithm, why);
-        best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
     } else {
-        const rill__algorithm *trial = trial_of(planner, c);
-        for (int i = 0; rill__plan_next(planner, &c->settings, &p, &i, &next);)
-            if (next.algorithm == trial || ((!trial || best.algorithm != trial) &&
-                                            rill__plan_prefers(c->settings.profile, &next, &best)))
-                best = next;
+        const rill__learner *l = learns(planner, c) ? planner->learner : NULL;
+        const rill__profile *start = l && !l->lost ? &l->start : NULL;
+        best.algorithm = trial_of(planner, c);
+        if (!best.algorithm) rill__plan_best(planner, &c->settings, start, &p, &best);
     }
     if (!best.algorithm)
         return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
+    if (!best.time)
+        best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
     rill__plan_take(planner, c, &best);
     return RILL_OK;
 }

@@ -142,14 +142,14 @@ typedef struct rill__candidate {
     double time;
     rill__problem problem; /* in the best way to send */
 } rill__candidate;
-/* Whether it is better than the best so far. MPI's own sum gives way only to what is clearly
- * faster, unless both have been measured; it is the first row of its table. */
-bool rill__plan_prefers(const rill__profile *, const rill__candidate *,
-                        const rill__candidate *best);
 /* The next algorithm that "auto" considers for the problem, from row *i on, which goes on; false:
  * there is none. */
 bool rill__plan_next(const rill__planner *, const rill__settings *, const rill__problem *, int *i,
                      rill__candidate *);
+/* What "auto" takes, in the best way to send (choose.c); no algorithm: none can serve. start: what
+ * learning began with; NULL: the settings' profile stands still. */
+void rill__plan_best(const rill__planner *, const rill__settings *, const rill__profile *start,
+                     const rill__problem *, rill__candidate *);
 
 /* A call as the planner sees it. */
 struct rill__planned {

@@ -59,6 +59,9 @@ void rill__constants_network(rill__constants *, double latency, double bits_per_
  */
 void rill__profile_network(rill__profile *, double latency, double bits_per_second);
 
+/* By what factor, where points do not say it. */
+double rill__profile_waits(const rill__constants *, const rill__algorithm *);
+
 /* Seconds that the algorithm will take: the model, corrected by the points near by. */
 double rill__profile_time(const rill__profile *, const rill__algorithm *, const rill__problem *);
 

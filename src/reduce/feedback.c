@@ -50,3 +50,18 @@ void rill__reducer_take_all_back(rill_reducer *r) {
     rill__part_add_to(shape_of(r), &own, r->residual.data, NULL, RILL__EVERYWHERE);
     r->residual_is_zero = false;
 }
+
+rill_status rill_reducer_keep(rill_reducer *r, const void *residual, const void *momentum) {
+    if (!r) return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_keep: reducer is NULL");
+    if (rill__reducer_is_busy(r))
+        return rill__fail(RILL_ERR_STATE, "rill_reducer_keep: a step is under way");
+    if (momentum && r->options.momentum == 0)
+        return rill__fail(RILL_ERR_ARGUMENT, "rill_reducer_keep: the reducer has no momentum");
+    RILL_TRY(rill__reducer_follow(r, NULL));
+    if (momentum) rill__dense_add(r->space, r->type, r->momentum.data, momentum, r->dim);
+    if (residual && r->options.feedback && r->dim) {
+        rill__dense_add(r->space, r->type, r->residual.data, residual, r->dim);
+        r->residual_is_zero = false;
+    }
+    return rill__space_wait(r->space);
+}

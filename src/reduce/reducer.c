@@ -206,6 +206,10 @@ rill_status rill_reducer_free(rill_reducer **pointer) {
 /* ---- what can be asked -------------------------------------------------------------------- */
 
 const void *rill_reducer_residual(const rill_reducer *r) { return r ? r->residual.data : NULL; }
+
+const void *rill_reducer_momentum(const rill_reducer *r) {
+    return r && r->options.momentum != 0 ? r->momentum.data : NULL;
+}
 uint64_t rill_reducer_dim(const rill_reducer *r) { return r ? r->dim : 0; }
 rill_type rill_reducer_type(const rill_reducer *r) { return r ? r->type : RILL_F32; }
 

@@ -9,8 +9,10 @@
  * all of them for each. */
 enum { WINDOW = 64 };
 
-/* How long to spin before giving the processor away, and how often to look for notes. */
-enum { SPINS_BEFORE_YIELD = 200, POLLS_BETWEEN_NOTE_PROBES = 64, CALLS_BETWEEN_LOOKS = 64 };
+/* How long to spin before giving the processor away, and how often to look for notes. Between hosts
+ * each look asks the kernel. */
+enum { SPINS_BEFORE_YIELD = 200, SPINS_BETWEEN_HOSTS = 20 };
+enum { POLLS_BETWEEN_NOTE_PROBES = 64, CALLS_BETWEEN_LOOKS = 64 };
 
 rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->link = link;
@@ -218,6 +220,10 @@ static void count_driver(rill__engine *engine, int change) {
     atomic_store_explicit(&engine->drivers, now + change, memory_order_relaxed);
 }
 
+static unsigned spins_at_once(const rill__engine *engine) {
+    return engine->link->hosts > 1 ? SPINS_BETWEEN_HOSTS : SPINS_BEFORE_YIELD;
+}
+
 void rill__engine_wait(rill__task *task) {
     rill__engine *engine = task->engine;
     count_driver(engine, 1);
@@ -227,7 +233,7 @@ void rill__engine_wait(rill__task *task) {
         bool moved = rill__engine_progress(engine);
         engine->alone = false;
         engine->driven = NULL;
-        if (!moved && (engine->crowded || engine->idle_polls > SPINS_BEFORE_YIELD))
+        if (!moved && (engine->crowded || engine->idle_polls > spins_at_once(engine)))
             rill__give_way(engine); /* another thread may have what is waited for */
     }
     count_driver(engine, -1);

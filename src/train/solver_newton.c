@@ -42,7 +42,7 @@ static rill_status open_alone(rill__job *job) {
                          &s->product,  &s->diagonal,  &s->preconditioned};
     for (int i = 0; i < 6; i++)
         if (!(*vectors[i] = malloc(n * sizeof(float)))) return rill__data_memory("the solver");
-    s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-3 ? 0.1 : 0.5;
+    s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-5 ? 0.1 : 0.5;
     s->diagonally = 0.01f; /* far from the true one, as LIBLINEAR found best */
     if (job->near) {
         s->diagonally = 1;
@@ -255,7 +255,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
         RILL_TRY_DATA(search_line(s, w, n, &at, &moved));
         /* At the limit of what floats can express, or as good as there. */
         bool flat = job->options->tolerance > 0 && before - at.value <= 1e-9 * fabs(before);
-        epoch->converged = !moved || flat;
+        epoch->converged = !moved || flat || job->epoch + 1 == job->options->steps;
     }
     epoch->loss = at.loss / job->objective->C / job->team->ranks; /* ranks add theirs up */
     return RILL_OK;

@@ -57,6 +57,9 @@ void rill__trainer_describe(const rill_trainer *t, char *text) {
     if (o->window)
         rill__print(text + at, SETTINGS - at, " window=%llu", (unsigned long long)o->window);
     at = strlen(text);
+    if (o->steps)
+        rill__print(text + at, SETTINGS - at, " steps=%llu", (unsigned long long)o->steps);
+    at = strlen(text);
     if (o->folds) rill__print(text + at, SETTINGS - at, " fold=%d/%d", o->fold, o->folds);
     at = strlen(text);
     rill__print(text + at, SETTINGS - at, "%s", t->objective.rows.weight ? " weights=1" : "");
@@ -316,7 +319,7 @@ static bool read_settings(const char *settings, rill_train_options *o) {
     static const char *const solvers[] = {"sgd", "scd", "newton", "hybrid", "ftrl", NULL};
     static const char *const scales[] = {"max", "std", "rows", NULL};
     static const char *const multiclass[] = {"softmax", NULL};
-    double intercept;
+    double intercept, steps;
     const char *solver = name_of(settings, "solver", solvers);
     if (!solver || !number_of(settings, "C", &o->C) || !number_of(settings, "decay", &o->decay) ||
         !number_of(settings, "bias", &o->bias))
@@ -327,6 +330,7 @@ static bool read_settings(const char *settings, rill_train_options *o) {
     o->multiclass = name_of(settings, "multiclass", multiclass);
     if (!o->multiclass) o->multiclass = "ovr";
     o->intercept = number_of(settings, "intercept", &intercept) && intercept != 0;
+    o->steps = number_of(settings, "steps", &steps) ? (uint64_t)steps : 0;
     return true;
 }
 

@@ -10,7 +10,8 @@
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
  * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
- * length 1 are tried, unless all have the same. Splits and sample do not depend on the options'
+ * length 1 are tried, unless all have the same. Where no C does better than the intercept alone, C
+ * falls until the features do no harm. Splits and sample do not depend on the options'
  * seed: it is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
@@ -25,8 +26,12 @@
  * data a sample is taken (train_sample.c). C need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
  * the same with any number of ranks, and no try waits for the network.
- * On many entries newton's tries start from nothing and end where the training will: it stops short
- * of the optimum there, as that regularises, too, and a try must be what it stands for.
+ * On many entries newton's tries start from nothing, and the loss is asked after each step: with
+ * far more features than rows the steps before the optimum predict better than the optimum of any
+ * C, as conjugate gradients take the directions first that most rows share (early stopping: Yao,
+ * Rosasco, Caponnetto, 2007). Then a large C and the number of steps are chosen; both hold for the
+ * whole data, since margins grow by about 1 a step. Of steps that are about as good the first is
+ * taken: more rows need rather fewer.
  * Restriction: exact sums, whatever the training itself will send.
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
@@ -42,6 +47,8 @@ enum { NEWTON_STEPS = 20 };
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
+static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
+static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
@@ -55,12 +62,18 @@ typedef struct search {
     rill_train_options options;
     uint64_t seed; /* of the first split */
     int splits;
-    bool newton;              /* tries are its steps, else sgd's or scd's epochs */
-    bool few;                 /* the sample is small: everything can be tried */
-    bool dense;               /* most features are in most rows */
-    bool alike, same;         /* see rill__columns_alike */
-    double length;            /* mean squared length of rows; 0: all have about the same */
-    float *kept[MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
+    bool open;                  /* the options leave the solver and its end open */
+    bool newton;                /* tries are its steps, else sgd's or scd's epochs */
+    bool few;                   /* the sample is small: everything can be tried */
+    double entries;             /* of all ranks' rows */
+    bool path;                  /* tries are newton's paths: the loss is asked after each step */
+    double along[NEWTON_STEPS]; /* sums over this rank's splits, by step */
+    int ends;                   /* its splits that came to the optimum */
+    uint64_t steps;             /* of the last try: where it was best; 0: at its end */
+    bool dense;                 /* most features are in most rows */
+    bool alike, same;           /* see rill__columns_alike */
+    double length;              /* mean squared length of rows; 0: all have about the same */
+    float *kept[MOST_SPLITS];   /* newton: weights that the last try of a split has reached */
     rill_C_choice *choice;
     double best; /* loss */
     double bare; /* loss of the intercept alone; 0: not known yet */
@@ -101,6 +114,52 @@ static void cool_down(search *s) {
     }
 }
 
+/* Whether a try is a path: what is trained then must be newton's, too, to the end that it has. */
+static bool follows(search *s, const rill_trainer *t) {
+    s->path = s->newton && s->open && !s->few &&
+              s->entries * t->objective.columns <= rill__newton_entries;
+    return s->path;
+}
+
+/* Steps, and the loss after each. A path need not go on where that only rises. */
+static rill_status follow(search *s, rill_trainer *t, rill_train_report *report) {
+    double best = INFINITY;
+    int best_at = 0, e = 0;
+    t->options.tolerance = path_tolerance;
+    for (bool goes_on = true; goes_on && e < NEWTON_STEPS; e++) {
+        RILL_TRY_DATA(rill_trainer_epoch(t, report));
+        int converged = report->converged;
+        RILL_TRY_DATA(rill__train_validate(t, false, report));
+        double loss = isfinite(report->valid_loss) ? report->valid_loss : INFINITY;
+        s->along[e] += loss;
+        s->ends += converged;
+        if (loss < (1 - 0.1 * gain) * best) {
+            best = loss;
+            best_at = e;
+        }
+        goes_on = !converged && e < best_at + (s->splits > 1 ? 3 : 2);
+    }
+    for (; e < NEWTON_STEPS; e++)
+        s->along[e] += report->valid_loss;
+    return RILL_OK;
+}
+
+/* The loss of paths, which is that of the best step; the end, if that is about as good. */
+static rill_status end_path(search *s, double splits, double *loss) {
+    double ends = s->ends;
+    int best = 0;
+    RILL_TRY_DATA(rill__sum_f64(s->comm, s->along, NEWTON_STEPS));
+    RILL_TRY_DATA(rill__sum_f64(s->comm, &ends, 1));
+    for (int e = 1; e < NEWTON_STEPS; e++)
+        if (s->along[e] < s->along[best]) best = e;
+    *loss = s->along[best] / splits;
+    s->steps = 0;
+    bool end = ends >= splits && s->along[NEWTON_STEPS - 1] <= (1 + gain) * s->along[best];
+    for (int e = 0; !end && !s->steps; e++)
+        if (s->along[e] <= (1 + about) * s->along[best]) s->steps = (uint64_t)e + 1;
+    return RILL_OK;
+}
+
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
  * there was a training. *bare: what it starts from, where that is not known yet. */
 static rill_status try_split(search *s, int split, bool *able, double *loss, double *bare) {
@@ -117,9 +176,11 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
         if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
         *bare = report.valid_loss;
     }
-    for (uint64_t e = 0; status == RILL_OK && e < epochs && !report.converged; e++)
+    bool path = status == RILL_OK && follows(s, trainer);
+    if (path) status = follow(s, trainer, &report);
+    for (uint64_t e = 0; !path && status == RILL_OK && e < epochs && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
-    if (status == RILL_OK) {
+    if (status == RILL_OK && !path) {
         keep_warm(s, split, trainer);
         status = rill__train_validate(trainer, false, &report);
     }
@@ -139,6 +200,8 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
     *loss = INFINITY;
     s->options.C = C;
     s->options.decay = decay;
+    memset(s->along, 0, sizeof s->along);
+    s->ends = 0;
     if (choice->tries == MOST_TRIES) return RILL_OK;
     for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
         if (s->tell && s->tell(s->context, s->trainings++, 0)) {
@@ -165,6 +228,11 @@ static rill_status try_one(search *s, double C, double decay, double *loss) {
     if (!(sums[1] > 0)) return rill__data_agree(s->comm, first);
     choice->rows = (uint64_t)rows;
     *loss = sums[0] / sums[1];
+    double path = s->path; /* a rank without a split does not know */
+    RILL_TRY_DATA(rill__most_f64(s->comm, &path, 1));
+    s->path = path > 0;
+    s->steps = 0;
+    if (s->path) RILL_TRY_DATA(end_path(s, sums[1], loss));
     if (s->bare == 0) s->bare = sums[2] / sums[1];
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
@@ -176,6 +244,7 @@ static void take_if_better(search *s, double C, double loss, double by) {
     if (!(loss < (1 - by) * s->best)) return;
     s->best = loss;
     s->choice->C = C;
+    s->choice->steps = s->steps;
 }
 
 static rill_status walk(search *s, double by) {
@@ -200,6 +269,16 @@ static double loss_at(const rill_C_choice *choice, double C) {
     return 0;
 }
 
+/* Where the features predict worse than the intercept alone: as little of them as that takes. */
+static rill_status fade(search *s) {
+    double loss = s->best;
+    for (double C = s->choice->C / factor; loss > s->bare && C > 0.5 * least_C; C /= factor) {
+        RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
+        take_if_better(s, C, loss, 0);
+    }
+    return RILL_OK;
+}
+
 /* C by the root of ten to either side. */
 static rill_status refine(search *s) {
     double middle = s->choice->C, loss;
@@ -217,11 +296,12 @@ static rill_status refine(search *s) {
 }
 
 /* The best C of a scale, from that of the choice on. Given up where the first try is not better
- * than twice `beat`. */
-static rill_status walk_scale(search *s, double beat) {
+ * than so many times `beat`. */
+static rill_status walk_scale(search *s, double beat, double times) {
     double start = s->choice->C;
     RILL_TRY_DATA(try_one(s, start, s->choice->decay, &s->best));
-    if (!s->few && s->best > 1.1 * beat) return RILL_OK;
+    s->choice->steps = s->steps;
+    if (!s->few && s->best > times * beat) return RILL_OK;
     RILL_TRY_DATA(walk(s, factor));
     if (s->choice->C == start) RILL_TRY_DATA(walk(s, 1 / factor));
     return RILL_OK;
@@ -240,16 +320,21 @@ static rill_status try_constant_rate(search *s) {
     return RILL_OK;
 }
 
+/* C under which rows of length 1 count as much as before, or as they are (-1) as much as those. */
+static double by_length(const search *s, double C, double to) {
+    C *= pow(factor, to * round(log10(s->length)));
+    return fmin(fmax(C, least_C), most_C);
+}
+
 /* Rows of length 1, where columns stay as they are: the length of a text says little of what it is
  * about. */
 static rill_status try_rows(search *s, rill_C_choice *best, rill_C_choice *empty, double *lowest) {
     if (!s->alike || s->length == 0) return RILL_OK;
     *s->choice = *empty;
-    s->choice->C = best->C * pow(factor, round(log10(s->length))); /* counts as much as before */
-    s->choice->C = fmin(fmax(s->choice->C, least_C), most_C);
+    s->choice->C = by_length(s, best->C, 1);
     s->options.scale = "rows";
     cool_down(s);
-    RILL_TRY_DATA(walk_scale(s, *lowest));
+    RILL_TRY_DATA(walk_scale(s, *lowest, far));
     empty->rows_loss = s->best;
     if (!(s->best < (1 - (s->few ? clear_gain : gain)) * *lowest)) return RILL_OK;
     *lowest = s->best;
@@ -260,9 +345,11 @@ static rill_status try_rows(search *s, rill_C_choice *best, rill_C_choice *empty
 
 /* The tries of the scale that is taken stay in the choice. */
 static rill_status choose_scale(search *s) {
-    if (!s->options.scale || strcmp(s->options.scale, "auto")) return walk_scale(s, INFINITY);
+    if (!s->options.scale || strcmp(s->options.scale, "auto")) return walk_scale(s, INFINITY, far);
     rill_C_choice best = *s->choice, empty = best;
     double lowest = INFINITY;
+    if (!s->few) RILL_TRY_DATA(try_rows(s, &best, &empty, &lowest)); /* mostly better */
+    bool rows_first = empty.rows_loss > 0;
     for (int k = 0; k < SCALES; k++) {
         int i = s->dense ? SCALES - 1 - k : k;
         if (i != NONE && s->alike) continue;
@@ -271,10 +358,10 @@ static rill_status choose_scale(search *s) {
             continue;
         }
         *s->choice = empty;
-        if (!s->few) s->choice->C = best.C;
+        if (!s->few) s->choice->C = rows_first ? by_length(s, best.C, -1) : best.C;
         s->options.scale = scales[i];
         cool_down(s);
-        rill_status status = walk_scale(s, lowest);
+        rill_status status = walk_scale(s, lowest, rows_first ? near : far);
         if (!s->choice->tries) return status;
         RILL_TRY_DATA(status);
         empty.scale_loss[i] = s->best;
@@ -283,7 +370,7 @@ static rill_status choose_scale(search *s) {
         best = *s->choice;
         best.scale = scales[i];
     }
-    RILL_TRY_DATA(try_rows(s, &best, &empty, &lowest));
+    if (!rows_first) RILL_TRY_DATA(try_rows(s, &best, &empty, &lowest));
     memcpy(best.scale_loss, empty.scale_loss, sizeof best.scale_loss);
     best.rows_loss = empty.rows_loss;
     *s->choice = best;
@@ -312,7 +399,9 @@ static rill_status choose(search *s) {
     bool ours = s->stopped || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
     if (!s->choice->tries && !ours) return RILL_OK;
     RILL_TRY_DATA(status);
-    if (s->newton) RILL_TRY_DATA(refine(s));
+    bool useless = s->newton && s->bare > 0 && s->best > s->bare;
+    if (useless) RILL_TRY_DATA(fade(s));
+    else if (s->newton && !s->choice->steps) RILL_TRY_DATA(refine(s));
     return try_decay ? try_constant_rate(s) : RILL_OK;
 }
 
@@ -326,6 +415,14 @@ static rill_status check_choose(const rill_dataset *train, const rill_train_opti
     return RILL_OK;
 }
 
+/* By all rows: a sample may have too few of a label. */
+static rill_status choose_task(search *s, const rill_dataset *train) {
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    if (s->options.loss || s->options.task) return RILL_OK;
+    RILL_TRY_DATA(rill_dataset_view(train, &view));
+    return rill__labels_task(s->comm, &view, &s->options.task);
+}
+
 /* Newton where it can: its tries end at the optimum, and so are the same for all scales. */
 static void choose_solver(search *s) {
     rill_train_options *o = &s->options;
@@ -336,6 +433,7 @@ static void choose_solver(search *s) {
     if (is_auto) o->solver = smooth && !stochastic ? "newton" : "sgd";
     if (o->solver && !strcmp(o->solver, "hybrid")) o->solver = "newton";
     s->newton = o->solver && !strcmp(o->solver, "newton");
+    s->open = is_auto && o->tolerance == 0;
     if (s->newton) o->tolerance = 1e-3;
 }
 
@@ -362,6 +460,10 @@ rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
     RILL_TRY_DATA(rill__data_agree(comm, rill_comm_create_local(1, &config, &s.alone)));
     double began = rill__now();
     status = take_sample(&s, train);
+    rill_data_report report = RILL_DATA_REPORT_INIT;
+    rill_dataset_report(train, &report);
+    s.entries = (double)report.entries;
+    if (status == RILL_OK) status = choose_task(&s, train);
     s.options.valid_fraction = held_out;
     s.options.folds = s.options.fold = 0;
     s.options.algorithm = s.options.codec = s.options.reducer = NULL;

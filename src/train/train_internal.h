@@ -60,6 +60,11 @@ rill_status rill__trainer_create(rill_comm *, const void *mpi, const rill_datase
 
 rill_status rill__train_options(rill_trainer *, const rill_train_options *);
 rill_status rill__train_labels(rill_trainer *);
+/* "regress" or "classify", by the labels of all rows. All ranks. */
+rill_status rill__labels_task(rill_comm *, const rill_data_view *, const char **task);
+/* Newton's passes are worth it up to so many entries and columns of all ranks, so that the model
+ * does not depend on their number; above, it starts from where a few adaptive passes come. */
+static const double rill__newton_entries = 3e7;
 /* The solver, where the options leave it open: by the labels and the size of the data. */
 rill_status rill__train_solver(rill_trainer *);
 /* Loss and accuracy on the validation rows. All ranks. */

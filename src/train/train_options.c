@@ -152,9 +152,6 @@ static rill_status keep_names(rill_trainer *t) {
     return RILL_OK;
 }
 
-/* Newton's passes are worth it up to so many entries and columns of all ranks, so that the model
- * does not depend on their number; above, it starts from where a few adaptive passes come. */
-static const double newton_entries = 3e7;
 /* Up to so many of all ranks the optimum is found to the last digits of floats: that is cheap. */
 static const double exact_entries = 5e5;
 
@@ -167,10 +164,14 @@ rill_status rill__train_solver(rill_trainer *t) {
     bool stochastic = o->reducer || o->staleness || o->local_steps || o->value_bits > 0;
     if (open) {
         double whole = entries * t->objective.columns;
-        o->solver = !smooth || stochastic ? "sgd" : whole <= newton_entries ? "newton" : "hybrid";
+        o->solver = !smooth || stochastic           ? "sgd"
+                    : whole <= rill__newton_entries ? "newton"
+                                                    : "hybrid";
         t->solver = rill__solver_find(o->solver);
         if (o->tolerance == 0) o->tolerance = whole <= exact_entries ? 1e-6 : 1e-3;
+        if (o->steps) o->tolerance = 1e-5;
     }
+    if (strcmp(o->solver, "newton")) o->steps = 0;
     RILL_TRY_DATA(check_together(t));
     bool named = o->multiclass != NULL;
     t->objective.softmax = t->objective.columns > 1 && !strcmp(o->loss, "logistic") &&

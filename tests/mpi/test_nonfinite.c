@@ -224,6 +224,38 @@ static void test_give_back(int average) {
     CHECK_OK(rill_reducer_free(&r));
 }
 
+/* Residual and momentum of a checkpoint: the momentum does not see the residual. */
+static void test_keep(void) {
+    check_case("keep");
+    rill_reducer_options o = options_of("split_allgather", 0, NULL);
+    o.k = DIM;
+    o.masking = 0;
+    o.average = 1;
+    rill_reducer *plain = NULL, *r = NULL;
+    static float g[DIM], u[DIM], waits[DIM], zero[DIM];
+    if (!CHECK_OK(rill_reducer_create(comm, RILL_F32, DIM, &o, &plain))) return;
+    o.momentum = 0.5;
+    if (!CHECK_OK(rill_reducer_create(comm, RILL_F32, DIM, &o, &r))) return;
+    for (uint64_t i = 0; i < DIM; i++) {
+        g[i] = (float)(i % 9);
+        waits[i] = (float)(i % 5);
+    }
+    CHECK_OK(rill_reducer_step(r, g, u));
+    CHECK(memcmp(rill_reducer_momentum(r), g, sizeof g) == 0);
+    CHECK_OK(rill_reducer_keep(r, waits, g));
+    for (int step = 0; step < 2; step++) {
+        CHECK_OK(rill_reducer_step(r, zero, u));
+        for (uint64_t i = 0; i < DIM; i++)
+            if (!CHECK_NUMBER(u[i], step ? g[i] / 2 : waits[i] + g[i])) break;
+    }
+    CHECK(!rill_reducer_momentum(plain) && !rill_reducer_momentum(NULL));
+    CHECK_OK(rill_reducer_keep(plain, NULL, NULL));
+    CHECK_STATUS(rill_reducer_keep(plain, NULL, g), RILL_ERR_ARGUMENT);
+    CHECK_STATUS(rill_reducer_keep(NULL, NULL, NULL), RILL_ERR_ARGUMENT);
+    CHECK_OK(rill_reducer_free(&plain));
+    CHECK_OK(rill_reducer_free(&r));
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     cases_init();
@@ -260,6 +292,7 @@ int main(int argc, char **argv) {
     test_options();
     test_give_back(0);
     test_give_back(1);
+    test_keep();
     CHECK_OK(rill_comm_free(&comm));
     return check_finish(60);
 }

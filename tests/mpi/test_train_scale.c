@@ -329,6 +329,131 @@ static void test_wide(void) {
     }
 }
 
+/* Whole numbers of 40 kinds: names have as many rows each, or any number of them; numbers have more
+ * in the middle. */
+static void test_labels(void) {
+    enum { KINDS = 40, EACH = 12 };
+    static double label[KINDS * 3 * EACH];
+    static uint64_t row[KINDS * 3 * EACH + 1];
+    static uint32_t index[KINDS * 3 * EACH];
+    static float value[KINDS * 3 * EACH];
+    for (int kind = 0; kind < 3; kind++) {
+        check_case("labels: %s", kind == 0 ? "even" : kind == 1 ? "uneven" : "numbers");
+        uint64_t n = 0, state = 77, all = 0;
+        for (int k = 0; k < KINDS; k++) {
+            double hill = exp(-pow((k - KINDS / 2) / 8.0, 2));
+            int rows = kind == 0   ? EACH
+                       : kind == 1 ? 4 + (int)(draw(&state) * 2 * EACH)
+                                   : 2 + (int)(draw(&state) * 4 + 2 * EACH * hill);
+            for (int i = 0; i < rows; i++, all++) {
+                if (all % (uint64_t)check.size != (uint64_t)check.rank) continue;
+                index[n] = (uint32_t)(all % 5);
+                value[n] = 1;
+                label[n++] = k;
+                row[n] = n;
+            }
+        }
+        rill_data_view view = RILL_DATA_VIEW_INIT;
+        view.dim = 5;
+        view.rows = n;
+        view.row = row;
+        view.index32 = index;
+        view.value = value;
+        view.label = label;
+        rill_dataset *set = NULL;
+        rill_trainer *t = NULL;
+        rill_train_look look = RILL_TRAIN_LOOK_INIT;
+        rill_train_options o = options("auto", NULL);
+        CHECK_OK(rill_dataset_create(MPI_COMM_WORLD, &view, &set));
+        CHECK_OK(rill_trainer_create(MPI_COMM_WORLD, set, NULL, &o, &t));
+        CHECK_OK(rill_trainer_look(t, &look));
+        CHECK(!strcmp(look.task, kind == 2 ? "regress" : "classify"));
+        CHECK_OK(rill_trainer_free(&t));
+        CHECK_OK(rill_dataset_free(&set));
+    }
+}
+
+/* As texts are: common words and many rare ones, whose rates differ a little between the labels. */
+static rill_dataset *make_texts(void) {
+    enum { TEXTS = 2600, WORDS = 404, KNOWN = 60000 };
+    uint64_t first = TEXTS * (uint64_t)check.rank / (uint64_t)check.size;
+    uint64_t n = TEXTS * ((uint64_t)check.rank + 1) / (uint64_t)check.size - first;
+    uint64_t *row = calloc(n + 1, sizeof *row);
+    uint32_t *index = calloc(n * WORDS, sizeof *index);
+    float *value = calloc(n * WORDS, sizeof *value);
+    double *label = calloc(n, sizeof *label);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t state = (first + i) * 2654435761u + 5;
+        label[i] = draw(&state) < 0.5 ? 1 : -1;
+        row[i + 1] = (i + 1) * WORDS;
+        for (uint32_t k = 0; k < WORDS; k++) { /* each word from its own part, in their order */
+            double from = pow((double)k / WORDS, 3), to = pow((k + 1.0) / WORDS, 3);
+            uint32_t word = (uint32_t)((from + draw(&state) * (to - from)) * KNOWN) + k;
+            uint32_t moves = word % 8 == 0 && draw(&state) < 0.15 + 0.2 * (label[i] > 0);
+            index[i * WORDS + k] = word + moves;
+            value[i * WORDS + k] = 1 + (float)(i % 3);
+            if (k && index[i * WORDS + k] <= index[i * WORDS + k - 1])
+                index[i * WORDS + k] = index[i * WORDS + k - 1] + 1;
+        }
+    }
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    view.dim = KNOWN + WORDS + 2;
+    view.rows = n;
+    view.row = row;
+    view.index32 = index;
+    view.value = value;
+    view.label = label;
+    rill_dataset *set = NULL;
+    CHECK_OK(rill_dataset_create(MPI_COMM_WORLD, &view, &set));
+    free(row);
+    free(index);
+    free(value);
+    free(label);
+    return set;
+}
+
+/* Where steps before the optimum predict better, their number is chosen, and training ends there;
+ * also one that goes on from a checkpoint. */
+static void test_steps(void) {
+    if (check.size > 2) return; /* the sample is large, and the same for all */
+    check_case("steps of texts");
+    char path[256];
+    rill_dataset *set = make_texts();
+    rill_train_options o = options("auto", "auto"), saved = RILL_TRAIN_OPTIONS_INIT;
+    rill_C_choice choice = RILL_C_CHOICE_INIT;
+    rill_train_report report = RILL_TRAIN_REPORT_INIT;
+    rill_trainer *t = NULL;
+    o.tolerance = 0;
+    CHECK_OK(rill_trainer_choose_C(MPI_COMM_WORLD, set, &o, &choice));
+    if (!CHECK(choice.steps > 0 && choice.steps < 15))
+        fprintf(stderr, "C = %g, scale %s, %llu steps\n", choice.C, choice.scale,
+                (unsigned long long)choice.steps);
+    const char *folder = getenv("TMPDIR");
+    int process = (int)getpid();
+    MPI_Bcast(&process, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    snprintf(path, sizeof path, "%s/rill-steps-%d", folder ? folder : "/tmp", process);
+    o.C = choice.C;
+    o.scale = choice.scale;
+    o.steps = 3;
+    CHECK_OK(rill_trainer_create(MPI_COMM_WORLD, set, NULL, &o, &t));
+    for (int e = 0; e < 2; e++) {
+        CHECK_OK(rill_trainer_epoch(t, &report));
+        CHECK(!report.converged);
+    }
+    CHECK_OK(rill_trainer_save(t, path));
+    CHECK_OK(rill_trainer_free(&t));
+    CHECK_OK(rill_checkpoint_options(path, &saved));
+    CHECK(saved.steps == 3);
+    CHECK_OK(rill_trainer_create(MPI_COMM_WORLD, set, NULL, &o, &t));
+    CHECK_OK(rill_trainer_load(t, path));
+    CHECK_OK(rill_trainer_epoch(t, &report));
+    CHECK(report.converged && report.epoch == 3);
+    CHECK_OK(rill_trainer_free(&t));
+    CHECK_OK(rill_dataset_free(&set));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (check.rank == 0) unlink(path);
+}
+
 /* "rows" is training on rows of length 1, and its model takes rows as they are. */
 static void test_rows(void) {
     static const struct {
@@ -365,6 +490,8 @@ int main(int argc, char **argv) {
     test_bits();
     test_open();
     test_wide();
+    test_labels();
     test_rows();
+    test_steps();
     return check_finish(40);
 }

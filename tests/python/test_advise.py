@@ -5,6 +5,7 @@ import torch
 
 import rill
 import rill.torch
+from rill import _plan
 from rill.torch import _advise
 
 MODEL = torch.nn.Sequential(
@@ -38,12 +39,18 @@ def test_plan_has_the_rows_of_the_table():
     assert names == set(rill.algorithms("reducer"))
 
 
+@pytest.mark.parametrize("rate", ["1gbit", "1 Gbit/s", "1Gbps", "1000 Mb/s", "1000000Kbit", 1e9])
+def test_spellings_of_a_rate(rate):
+    assert _plan.bits_per_second(rate) == 1e9
+
+
 @pytest.mark.parametrize(
     "given, says",
     [
         ({"rate": "fast"}, "'fast'"),
         ({"rate": "0gbit"}, "'0gbit'"),
         ({"rate": ".gbit"}, "'.gbit'"),
+        ({"rate": "1GBps"}, "'1GBps'"),
         ({"rate": float("nan")}, "nan"),
         ({"density": 0}, "density 0"),
         ({"collective": "sum"}, "'sum'"),

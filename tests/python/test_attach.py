@@ -463,3 +463,6 @@ def test_distributed_checkpoints(comm, shared_folder):
     loaded = fresh.state_dict()["residuals"]
     assert set(loaded) == set(kept)
     assert all(torch.allclose(loaded[name], part, atol=1e-6) for name, part in kept.items())
+    momenta, loaded = (one.state_dict()["momenta"] for one in (state, fresh))
+    assert any(part.any() for part in momenta.values())
+    assert all(torch.allclose(loaded[name], part, atol=1e-6) for name, part in momenta.items())

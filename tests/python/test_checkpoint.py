@@ -27,6 +27,10 @@ def mass(comm, state):
     }
 
 
+def momenta_of(comm, state):
+    return {name: sum(comm.mpi.allgather(part)) for name, part in sorted(state._momenta().items())}
+
+
 def close(a, b):
     return a.keys() == b.keys() and all(torch.allclose(a[name], b[name], atol=1e-5) for name in a)
 
@@ -56,10 +60,10 @@ def test_files_go_on_bit_by_bit(comm, shared_folder, method):
 
 
 def test_files_for_other_rules(comm, shared_folder):
-    """Groups that do not fit any more: residuals move, and nothing is lost."""
+    """Groups that do not fit any more: residuals and momenta move, and nothing is lost."""
     model, state, _ = trained(comm)
     state.save(shared_folder)
-    before = mass(comm, state)
+    before, moves = mass(comm, state), momenta_of(comm, state)
     resumed = network()
     again = rill.torch.State("gtopk", module=resumed, density=0.05)
     with pytest.raises(rill.RillError, match="oktopk"):
@@ -75,7 +79,8 @@ def test_files_for_other_rules(comm, shared_folder):
     ).backward()  # gradients of zeros: updates and residuals are what was loaded
     received = {name: p.grad.reshape(-1) * comm.size for name, p in resumed.named_parameters()}
     after = mass(comm, again)
-    assert close({name: after[name] + received[name] for name in after}, before)
+    fed = {name: before[name] + 0.5 * moves[name] for name in after}
+    assert close({name: after[name] + received[name] for name in after}, fed)
     assert len({group.rule for _, group in again._all_groups()}) == 2
 
 
@@ -160,6 +165,66 @@ def test_state_dict_keeps_the_mass(comm, tmp_path):
     assert not again._kept
     with pytest.raises(ValueError, match="format 9"):
         again.load_state_dict({"format": 9})
+
+
+@pytest.mark.parametrize("way", ["state_dict", "files of it", "another layout"])
+def test_momenta_are_kept(comm, shared_folder, way):
+    _, state, ddp = trained(comm)
+    before = momenta_of(comm, state)
+    assert max(part.abs().max() for part in before.values()) > 1e-3
+    again = rill.torch.State("oktopk", module=network(), **OPTIONS)
+    saved = state.state_dict()
+    assert close({name: part.reshape(-1) for name, part in saved["momenta"].items()}, before)
+    again.load_state_dict(saved)
+    if way == "files of it":
+        again.save(shared_folder)
+        again = rill.torch.State("oktopk", module=network(), **OPTIONS)
+        again.load(shared_folder)
+    elif way == "another layout":
+        state._collect(0)
+        assert not state._all_groups()
+        again = state
+    assert close(momenta_of(comm, again), before)
+
+
+def test_what_is_loaded_is_no_gradient(comm):
+    """It waits in the residual: the momentum, which would send it again and again, has not seen
+    it."""
+    _, state, _ = trained(comm)
+    saved = state.state_dict()
+    del saved["momenta"]  # of an older version
+    resumed = network()
+    again = rill.torch.State("topk", module=resumed, density=0.2, momentum=0.9)
+    ddp = wrapped(again, resumed)
+    again.load_state_dict(saved)
+    received = {name: 0 for name, _ in resumed.named_parameters()}
+    for _ in range(4):
+        ddp.zero_grad()
+        ddp(torch.zeros(1, 20)).sum().mul(0).backward()
+        for name, p in resumed.named_parameters():
+            received[name] = received[name] + p.grad.reshape(-1) * comm.size
+    after = mass(comm, again)
+    total = {name: after[name] + received[name] for name in after}
+    assert close(total, {name: part.reshape(-1) for name, part in saved["residuals"].items()})
+
+
+def test_momenta_have_the_scale_of_gradients(comm):
+    class Scaler:
+        scale = 8.0
+
+        def get_scale(self):
+            return self.scale
+
+    model, scaler = network(), Scaler()
+    state = rill.torch.State("oktopk", module=model, **OPTIONS)
+    state.follow(scaler)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    state.follow(optimizer)
+    train(wrapped(state, model), comm.rank, 3)
+    before = momenta_of(comm, state)
+    scaler.scale, optimizer.param_groups[0]["lr"] = 2.0, 0.125  # the rate is no part of them
+    state._begin_step(list(model.parameters()))
+    assert close(momenta_of(comm, state), {name: part / 4 for name, part in before.items()})
 
 
 @pytest.mark.parametrize("way", ["files", "state_dict"])

@@ -238,10 +238,11 @@ def test_adam_and_checkpoints(comm, mesh, shared_folder):
     dcp.load({"model": weights, "rill": fresh}, checkpoint_id=shared_folder)
     other.load_state_dict(weights)
     assert torch.equal(flat(other), flat(model))
-    kept, loaded = state.state_dict()["residuals"], fresh.state_dict()["residuals"]
-    for name, part in kept.items():
-        assert torch.allclose(loaded[name].full_tensor(), part.full_tensor(), atol=1e-6)
-    assert any(part.full_tensor().any() for part in kept.values())
+    for kind in ("residuals", "momenta"):
+        kept, loaded = state.state_dict()[kind], fresh.state_dict()[kind]
+        for name, part in kept.items():
+            assert torch.allclose(loaded[name].full_tensor(), part.full_tensor(), atol=1e-6)
+        assert any(part.full_tensor().any() for part in kept.values())
     with pytest.raises(NotImplementedError, match="torch.distributed.checkpoint"):
         state.save(shared_folder)
 

@@ -1,5 +1,7 @@
 """Options are checked when State or DistributedOptimizer is made, on all ranks alike."""
 
+import copy
+import pickle
 import warnings
 
 import pytest
@@ -27,6 +29,7 @@ WRONG = [
     (("oktopk",), dict(value_bits=3), Exception, "3"),
     (("oktopk",), dict(select="sometimes"), Exception, "sometimes"),
     (("oktopk",), dict(overlap="never"), ValueError, "overlap 'never'"),
+    (("oktopk",), dict(small=-1), ValueError, "small = -1"),
     (("oktopk",), dict(rules={"0.*": "denss"}, module=model()), ValueError, "did you mean 'dense'"),
     (
         ("oktopk",),
@@ -157,3 +160,31 @@ def test_adam(comm, process_group, kind, options, warns):
             "State(..., momentum=0.9, warmup_steps=100, small=16384)" in t for t in texts
         )
     assert len(texts_of(lambda: wrap(model(), kind, **options))) == expected
+
+
+@pytest.mark.parametrize(
+    "optimizer, kind, text",
+    [
+        (torch.optim.AdamW, TypeError, "optimizer=AdamW: an optimizer of the module's"),
+        ("adam", TypeError, "optimizer=str"),
+        (torch.optim.AdamW(model().parameters()), ValueError, "none of the module's parameters"),
+    ],
+)
+def test_what_is_no_optimizer_of_the_module(process_group, comm, optimizer, kind, text):
+    ddp = DistributedDataParallel(model())
+    with pytest.raises(kind, match=text):
+        rill.torch.attach(ddp, "topk", optimizer=optimizer)
+    rill.torch.attach(ddp, "topk", optimizer=torch.optim.SGD(ddp.parameters(), 0.1))
+
+
+def test_copies_of_a_module_are_not_attached(process_group, comm):
+    """As the mean of the weights (EMA) needs them, and torch.save of a whole module."""
+    ddp = DistributedDataParallel(model())
+    state = rill.torch.attach(ddp, "topk", small=0)
+    for other in (copy.deepcopy(ddp), pickle.loads(pickle.dumps(ddp))):
+        other(torch.ones(2, 20)).sum().backward()
+        with pytest.raises(ValueError, match="not attached"):
+            rill.torch.detach(other)
+        rill.torch.attach(other, "topk", small=0)
+        other(torch.ones(2, 20)).sum().backward()
+    assert state.steps == 0 and rill.torch.detach(ddp) is state

@@ -79,6 +79,17 @@ sent=$(sed -n 's/.*"host":"h1","sent_bytes":\([0-9]*\).*/\1/p' "$tmp/bytes")
 ((sent > 4 * 4 * 262144)) || fail "of four sums of 1 MiB, $sent bytes crossed the link"
 left_behind "success"
 
+# The same over UCX, where there is some: ranges of dense sums go in pieces between hosts.
+status=0
+"$cluster" --hosts 2 --rate 1gbit --no-verify --quiet -- "$RILL" bench --link ucx --no-baseline \
+    --algorithm dense,split_allgather --dim 2^21 --density 1% --warmup 0 --reps 1 \
+    --json "$tmp/ucx" >"$tmp/out" 2>"$tmp/err" || status=$?
+if ! grep -q "built without UCX" "$tmp/err"; then
+    [[ $status == 0 ]] || { cat "$tmp/err" >&2 && fail "over UCX: status $status"; }
+    all_correct "$tmp/ucx"
+    has "$tmp/ucx" '"ranks":2' '"hosts":2' '"link":"ucx"'
+fi
+
 # Ranks of one host meet in memory: nothing of it crosses a link.
 run 0 "$cluster" --hosts 1 --rate 200mbit --ranks-per-host 2 --bytes "$tmp/bytes" -- "$RILL" bench \
     --algorithm dense --no-baseline --dim 2^18 --density 1% --warmup 0 --reps 4 --quiet

@@ -29,6 +29,18 @@ same "$wide" "$(objective)" ||
 run 2 "$RILL" train "$tmp/numbers" --loss squared --huber-delta 1
 has "$tmp/err" "--huber-delta needs --loss huber"
 
+# Features that say nothing are left to the intercept; whole numbers are taken as numbers.
+awk 'BEGIN { srand(3); for (i = 0; i < 400; i++) { line = rand() < 0.5 ? "+1" : "-1"
+    for (j = 1; j <= 8; j++) line = line " " j ":" rand() - 0.5
+    print line } }' >"$tmp/noise"
+run 0 "$RILL" train "$tmp/noise"
+C=$(grep -oE '^C = [0-9.e-]+' "$tmp/out" | cut -d' ' -f3)
+awk -v C="$C" 'BEGIN { exit !(C < 0.01) }' || fail "C = $C where features say nothing"
+awk 'BEGIN { srand(5); for (i = 0; i < 800; i++) { x = rand() + rand() + rand(); y = rand()
+    print int(30 * x + 5 * y) " 1:" x " 2:" y } }' >"$tmp/whole"
+run 0 "$RILL" train "$tmp/whole"
+has "$tmp/out" "labels are taken as numbers; --task classify takes them for classes"
+
 # Weights: 0 leaves a row out, 2 is the row twice; on two ranks, too; errors name file and line.
 awk '{ print (NR % 2 ? 2 : 0) }' "$tmp/data" >"$tmp/weights"
 awk 'NR % 2 { print; print }' "$tmp/data" >"$tmp/twice"

@@ -15,7 +15,7 @@ from ._checks import agree
 from ._ddp import find_scalers, group_of, unwrapped
 from ._groups import default_comm
 from ._hook import State
-from ._moment import Moment, bare_optimizer, is_adam, moment_of
+from ._moment import Moment, bare_optimizer, check_optimizer, is_adam, moment_of
 from ._rules import Rules
 from ._sharded import attach_sharded, detach_sharded, replicas_of
 
@@ -76,6 +76,7 @@ def attach(  # type: ignore[misc]
             raise ValueError(
                 "replicas= is for modules of fully_shard, not for DistributedDataParallel"
             )
+        check_optimizer(optimizer, bare if is_ddp else None)
         made = moment_of(optimizer) if sparse else None
         if made is not None and options.get("momentum"):
             raise ValueError("momentum= comes from optimizer=: give one of them")
@@ -186,6 +187,11 @@ class _Relay:
     def __init__(self, group: Any) -> None:
         self.group = group
         self.state: Optional[State] = None
+
+    def __reduce__(self) -> Any:
+        """A DistributedDataParallel is copied or pickled with its hooks: the copy, which has a
+        reducer of its own, is not attached."""
+        return _Relay, (None,)
 
 
 _relays: "weakref.WeakKeyDictionary[Any, _Relay]" = weakref.WeakKeyDictionary()

@@ -83,9 +83,10 @@ class Followed:
     def has_scale(self) -> bool:
         return self._scale.followed()
 
-    def factor(self) -> float:
-        """What residuals are to be multiplied by before the next step."""
-        return self._rate.factor() * self._scale.factor()
+    def factors(self) -> tuple[float, float]:
+        """What residuals are to be multiplied by before the next step: for the rate, and for the
+        scale."""
+        return self._rate.factor(), self._scale.factor()
 
     def state(self) -> dict[str, Optional[float]]:
         return {"rate": self._rate.value, "scale": self._scale.value}

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from .. import _launch
 from .._buffers import type_of
 from .._comm import Comm
-from .._reducer import Reducer, residual_float32
+from .._reducer import Reducer, float32_of
 from .._steps import BehindStep, Step
 from .._stream import as_stream
 from .._world import from_group, world
@@ -63,6 +63,7 @@ class Group:
         self.begun = False  # in this step
         self.voids = options.get("nonfinite") in (None, "void")
         self.rule = rule
+        self.feeds_back = bool(options.get("feedback", True))
         self.keeps = options.get("algorithm") != "dense" or bool(
             options.get("value_bits")
         )  # whether anything waits here
@@ -90,10 +91,18 @@ class Group:
 
     def residuals(self) -> dict[str, torch.Tensor]:
         """A copy for each parameter, in the memory of the host."""
+        return self._by_member(self.reducer._residual())
+
+    def momenta(self) -> dict[str, torch.Tensor]:
+        """Likewise; none without momentum."""
+        momentum = self.reducer._momentum()
+        return {} if momentum is None else self._by_member(momentum)
+
+    def _by_member(self, view: Any) -> dict[str, torch.Tensor]:
         if self.device is None:
-            whole = torch.from_numpy(residual_float32(self.reducer))
+            whole = torch.from_numpy(float32_of(self.reducer, view))
         else:
-            there = runtime.tensor(self.reducer._residual(), self.reducer.type, self.device)
+            there = runtime.tensor(view, self.reducer.type, self.device)
             double = there.dtype is torch.float64
             whole = there.to("cpu", torch.float64 if double else torch.float32)
             whole = whole.clone() if whole is there else whole
@@ -101,10 +110,26 @@ class Group:
             zip((m.name for m in self.members), whole.split([m.count for m in self.members]))
         )
 
-    def feed(self, kept: dict[str, torch.Tensor]) -> None:
+    def feed(self, kept: dict[str, torch.Tensor], momenta: dict[str, torch.Tensor]) -> None:
         """Takes over what there is for its parameters."""
+        residual, momentum = self._fused(kept), self._fused(momenta)
+        has_momentum = self.reducer._momentum() is not None
+        if residual is not None and not self.feeds_back:
+            self.reducer.accumulate(residual)
+            residual = None
+        if residual is not None or (momentum is not None and has_momentum):
+            self.reducer.keep(residual, momentum if has_momentum else None)
+
+    def scale_momentum(self, factor: float) -> None:
+        """Gradients have another scale from now on."""
+        more = self._fused({name: part * (factor - 1) for name, part in self.momenta().items()})
+        if more is not None:
+            self.reducer.keep(momentum=more)
+
+    def _fused(self, kept: dict[str, torch.Tensor]) -> Optional[torch.Tensor]:
+        """What there is for its parameters, as the reducer has it."""
         if not any(m.name in kept for m in self.members):
-            return
+            return None
         from ._tensors import torch_dtype
 
         parts = []
@@ -117,7 +142,7 @@ class Group:
                     f"the residual of {m.name} has {part.numel()} values, the parameter {m.count}"
                 )
             parts.append(part.reshape(-1).to(torch_dtype(self.reducer.type)))
-        self.reducer.accumulate(torch.cat(parts).to(self.device or "cpu"))
+        return torch.cat(parts).to(self.device or "cpu")
 
 
 class Flight(NamedTuple):
@@ -149,6 +174,7 @@ class Checkpointed:
 
     comm: Comm
     _kept: dict[str, torch.Tensor]  # what new groups are to take over
+    _kept_momenta: dict[str, torch.Tensor]
     _names: dict[int, str]
     _counts: Mapping[str, int] = {}  # values of parameters that state_dict always has
     _followed: Followed
@@ -218,13 +244,17 @@ class Checkpointed:
 
     def _follow(self) -> None:
         """To be called before the exchanges of a step, with nothing under way."""
-        factor = self._followed.factor()
-        if factor == 1:
-            return
-        for _, group in self._all_groups():
-            group.reducer.scale(factor)
-        for part in self._kept.values():
-            part.mul_(factor)
+        rate, scale = self._followed.factors()
+        if rate * scale != 1:
+            for _, group in self._all_groups():
+                group.reducer.scale(rate * scale)
+            for part in self._kept.values():
+                part.mul_(rate * scale)
+        if scale != 1:  # the rate is applied to what comes of the momentum
+            for _, group in self._all_groups():
+                group.scale_momentum(scale)
+            for part in self._kept_momenta.values():
+                part.mul_(scale)
 
     def _need_names(self, what: str) -> None:
         with self.comm._shares_errors["allreduce"]:
@@ -238,20 +268,30 @@ class Checkpointed:
         """Of this rank, by parameter; including what no group has taken over yet."""
         residuals = {name: part.clone().reshape(-1) for name, part in self._kept.items()}
         for _, group in self._all_groups():
-            for name, part in group.residuals().items():
-                residuals[name] = residuals[name] + part if name in residuals else part
+            add_to(residuals, group.residuals())
         return residuals
 
+    def _momenta(self) -> dict[str, torch.Tensor]:
+        """Likewise."""
+        momenta = {name: part.clone().reshape(-1) for name, part in self._kept_momenta.items()}
+        for _, group in self._all_groups():
+            add_to(momenta, group.momenta())
+        return momenta
+
     def state_dict(self) -> dict[str, Any]:
-        """What has not been sent yet, by parameter. Collective."""
+        """What has not been sent yet, by parameter; and momenta, where reducers have them.
+        Collective."""
         self._need_names("state_dict")
         self._settle()
-        mine = self._residuals()
-        for name, count in self._counts.items():  # torch.distributed.checkpoint loads what is there
-            mine.setdefault(name, torch.zeros(count))
+        found = {"residuals": self._residuals()}
+        if any(options.get("momentum") for options in self._chooser.all_options()):
+            found["momenta"] = self._momenta()
+        for mine in found.values():
+            for name, count in self._counts.items():  # torch.distributed.checkpoint needs them
+                mine.setdefault(name, torch.zeros(count))
         return {
             "format": _FORMAT,
-            "residuals": self._summed(mine),
+            **{kind: self._summed(mine) for kind, mine in found.items()},
             "steps": self._earlier + self.steps,
             **self._followed.state(),
         }
@@ -272,21 +312,20 @@ class Checkpointed:
         return residuals
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with the residuals of a state_dict, shared out evenly among the ranks.
-        Collective."""
+        """Goes on with the residuals and momenta of a state_dict, shared out evenly among the
+        ranks. Collective."""
         self._need_names("load_state_dict")
         if state.get("format") != _FORMAT:
             raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
         self._settle()
         self._drop_groups()
-        self._share(state["residuals"])
+        self._kept = self._share(state["residuals"])
+        self._kept_momenta = self._share(state.get("momenta", {}))
         self._earlier = int(state.get("steps", 0))
         self._followed.load(state)
 
-    def _share(self, residuals: Mapping[str, torch.Tensor]) -> None:
-        self._kept = {
-            name: part.to(torch.float32) / self.comm.size for name, part in residuals.items()
-        }
+    def _share(self, parts: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: part.to(torch.float32) / self.comm.size for name, part in parts.items()}
 
     @_shares_errors
     def save(self, folder: "os.PathLike[str] | str") -> None:
@@ -312,10 +351,13 @@ class Checkpointed:
                     "members": [list(m) for m in group.members],
                 }
             )
-        waiting = self._summed(self._kept)  # after load_state_dict, until groups take it over
+        # After load_state_dict, until groups take it over.
+        waiting, momenta = self._summed(self._kept), self._summed(self._kept_momenta)
         if self.comm.rank == 0:
             if waiting:
                 torch.save(waiting, place / "waiting.pt")
+            if momenta:
+                torch.save(momenta, place / "momenta.pt")
             written = place / "index.json.part"
             about: dict[str, Any] = {
                 "format": _FORMAT,
@@ -323,6 +365,7 @@ class Checkpointed:
                 "steps": self.steps,
                 "earlier": self._earlier,
                 "waiting": bool(waiting),
+                "momenta": bool(momenta),
                 **self._followed.state(),
             }
             written.write_text(json.dumps({**about, "groups": index}))
@@ -336,7 +379,7 @@ class Checkpointed:
         self._need_names("load")
         self._settle()
         self._drop_groups()
-        self._kept = {}
+        self._kept, self._kept_momenta = {}, {}
         place = Path(folder)
         index = json.loads((place / "index.json").read_text())
         if index.get("format") != _FORMAT:
@@ -349,10 +392,17 @@ class Checkpointed:
             group = self._make_group(entry["bucket"], kind, members, entry["rule"], device, warm)
             group.reducer.load(place / entry["file"])
         if index.get("waiting"):
-            self._share(torch.load(place / "waiting.pt"))
+            self._kept = self._share(torch.load(place / "waiting.pt"))
+        if index.get("momenta"):
+            self._kept_momenta = self._share(torch.load(place / "momenta.pt"))
         self._followed.load(index)
         self.steps = index.get("steps", self.steps)
         self._earlier = index.get("earlier", 0)
+
+
+def add_to(found: dict[str, torch.Tensor], parts: Mapping[str, torch.Tensor]) -> None:
+    for name, part in parts.items():
+        found[name] = found[name] + part if name in found else part
 
 
 def names_of(parameters: Iterable[tuple[str, torch.Tensor]]) -> dict[int, str]:

@@ -42,7 +42,7 @@ from ._ddp import (
 )
 from ._device import Devices
 from ._follow import Followed
-from ._groups import Checkpointed, Flight, Group, Member, default_comm
+from ._groups import Checkpointed, Flight, Group, Member, add_to, default_comm
 from ._jobs import AnyJob, Bucket, BucketJob, HeldJob, SparseJob
 from ._move import forget, move
 from ._progress import Progress
@@ -110,7 +110,7 @@ class State(Checkpointed):
         self._buckets: dict[int, Bucket] = {}
         self._dense_buckets: dict[int, Bucket] = {}
         self._described: dict[int, tuple[str, int, int]] = {}
-        self._kept = {}
+        self._kept, self._kept_momenta = {}, {}
         self._followed = Followed()
         self._loaded = False  # whether the next step is the first after load
         self._held: Optional[HeldJob] = None
@@ -392,7 +392,7 @@ class State(Checkpointed):
         made = self._buckets[index]
         made.arrange(key, type_of(buffer.dtype))
         for group in made.groups:
-            group.feed(self._kept)
+            group.feed(self._kept, self._kept_momenta)
         return made
 
     def _make_dense(self, index: int, buffer: torch.Tensor, key: tuple[Any, ...]) -> Bucket:
@@ -411,8 +411,8 @@ class State(Checkpointed):
 
     def _move_to_kept(self, bucket: Bucket) -> None:
         for group in bucket.groups:
-            for name, part in group.residuals().items():
-                self._kept[name] = self._kept[name] + part if name in self._kept else part
+            add_to(self._kept, group.residuals())
+            add_to(self._kept_momenta, group.momenta())
             group.reducer.free()
 
     # ---- checkpoints ----

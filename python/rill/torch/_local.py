@@ -29,6 +29,7 @@ from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
 from ._ddp import named_parameters
 from ._groups import default_comm
+from ._local_files import Files
 from ._process_group import broadcast_parameters
 from ._tiles import Layout
 
@@ -56,18 +57,18 @@ class _Part:
         self.velocity: Optional[torch.Tensor] = None
         self.dense_bytes = 4 * sum(p.numel() for p in layout.parameters)
         self._short = any(p.dtype is not torch.float32 for p in layout.parameters)
-        self._rounding: Optional[torch.Tensor] = None  # of what was written last
+        self.rounding: Optional[torch.Tensor] = None  # of what was written last
 
     def write(self, vector: torch.Tensor) -> None:
         """To the parameters, which may have fewer bits. What they can't hold was not trained."""
         self.layout.write(vector, self.layout.parameters)
         if self._short:
-            self._rounding = self.layout.read(self.layout.parameters) - vector
+            self.rounding = self.layout.read(self.layout.parameters) - vector
 
     def difference(self, now: torch.Tensor) -> torch.Tensor:
         """Of the parameters, as they are now, to the common weights."""
         found = now - self.common
-        return found if self._rounding is None else found - self._rounding
+        return found if self.rounding is None else found - self.rounding
 
 
 class _Flight(NamedTuple):
@@ -80,7 +81,7 @@ class _Flight(NamedTuple):
     steps: int
 
 
-class LocalUpdates:
+class LocalUpdates(Files):
     """Local training with seldom and sparse exchanges.
 
     ``local = rill.torch.LocalUpdates(model)``, and ``local.step()`` after each step of the
@@ -140,6 +141,7 @@ class LocalUpdates:
             lambda: _check(options, len(self._named), self.comm),
             lambda _: {name: repr(value) for name, value in options.items()},
         )
+        self._shown = {name: value for name, value in options.items() if value is not None}
         self._keep, self._decay, self._senders = keep, decay, average == "senders"
         self._momentum = outer_momentum if outer == "nesterov" else 0.0
         self._lr = outer_lr if outer_lr is not None else (0.7 if self._momentum else 1.0)
@@ -162,6 +164,10 @@ class LocalUpdates:
         self._flight: Optional[_Flight] = None
         self._thread: Optional[_Behind] = None
         self._began = time.monotonic()
+
+    def __repr__(self) -> str:
+        shown = " ".join(f"{name}={value}" for name, value in self._shown.items())
+        return f"<rill.torch.LocalUpdates {shown} ranks={self.comm.size} rounds={self.rounds}>"
 
     def __getstate__(self) -> Any:
         raise TypeError("LocalUpdates can't be copied or pickled; save its state_dict()")
@@ -365,10 +371,9 @@ class LocalUpdates:
 
     def state_dict(self) -> dict[str, Any]:
         """The common weights, and the sum of what all ranks have not sent: the same on all ranks,
-        and good for any number of them. What was trained since the last round is not in it: save
-        where ``step()`` has returned True. Collective."""
-        if self._flight is not None:
-            self._end()
+        and good for any number of them. What was trained since the last round is not in it: take
+        it where ``step()`` has returned True. Collective."""
+        self._end_flight()
         state: dict[str, Any] = {"format": _FORMAT, "rounds": self.rounds, "steps": self.steps}
         for kind in ("common", "error", "velocity"):
             state[kind] = {}
@@ -397,8 +402,15 @@ class LocalUpdates:
             part.error = read("error") / self.comm.size
             part.write(part.common)
         self.rounds, self.steps = int(state["rounds"]), int(state["steps"])
-        self._since, self._steps_of, self._flight = 0, [0] * len(self._parts), None
-        self._began = time.monotonic()
+        self._since, self._steps_of = 0, [0] * len(self._parts)
+        self._continue()
+
+    def _end_flight(self) -> None:
+        if self._flight is not None:
+            self._end()
+
+    def _continue(self) -> None:
+        self._flight, self._began = None, time.monotonic()
 
 
 def _summed(comm: Comm, vector: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,21 @@ def bare_optimizer(optimizer: Any) -> Any:
     return bare_optimizer(inner) if hasattr(inner, "param_groups") else optimizer
 
 
+def check_optimizer(optimizer: Any, module: Any) -> None:
+    """Whether it is one, of the module's parameters; these change with the state of FSDP2's, where
+    None is given."""
+    if optimizer is None:
+        return
+    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
+        shown = optimizer.__name__ if isinstance(optimizer, type) else type(optimizer).__name__
+        raise TypeError(f"optimizer={shown}: an optimizer of the module's parameters is needed")
+    own = {id(parameter) for parameter in module.parameters()} if module is not None else set()
+    given = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    if own and given and not own.intersection(given):
+        name = type(optimizer).__name__
+        raise ValueError(f"optimizer={name} has none of the module's parameters")
+
+
 def first_beta(group: Any) -> float:
     """Of a group of parameters of an optimizer of Adam's kind; 0 for others."""
     betas = group.get("betas")

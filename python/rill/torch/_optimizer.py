@@ -105,7 +105,7 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
                 warn_of_adam([optimizer], self._chooser.general, "DistributedOptimizer")
         self._followed = Followed()
         self._average = bool(self._chooser.general.get("average", True))
-        self._kept = {}
+        self._kept, self._kept_momenta = {}, {}
         self._by_name = {self._names[id(p)]: p for p in self._parameters}
         self._groups: dict[tuple[str, ...], Group] = {}
         self._fused = self._find_fused()
@@ -417,7 +417,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
             rule = self._chooser.number(names[0], parameters[0])
             members = [Member(name, p.numel()) for name, p in zip(names, parameters)]
             device = self._devices.of(parameters[0])
-            self._make_group(0, parameters[0].dtype, members, rule, device).feed(self._kept)
+            group = self._make_group(0, parameters[0].dtype, members, rule, device)
+            group.feed(self._kept, self._kept_momenta)
         return self._groups[names]
 
     def _device_of(self, name: str) -> Optional[torch.device]:

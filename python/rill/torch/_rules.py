@@ -62,6 +62,8 @@ class Chooser:
         def check() -> Chooser:
             checks()
             check_options(general, others)
+            if small < 0:
+                raise ValueError(f"small = {small}: a number of values is needed")
             chooser = cls(general, rules, small)
             for number in range(-1, len(chooser.rules)):
                 check_options(chooser.options(number))

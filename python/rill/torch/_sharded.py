@@ -32,6 +32,8 @@ from ._jobs import BucketJob
 from ._move import forget
 from ._tensors import allreduce
 
+_KINDS = ("residuals", "momenta")  # in a state_dict, by parameter
+
 
 def _is_sharded(module: Any) -> bool:
     """By fully_shard. Who has called that has imported it."""
@@ -302,9 +304,10 @@ class ShardedState(State):
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
-        state["residuals"] = {
-            name: self._sharded(name, part) for name, part in state["residuals"].items()
-        }
+        for kind in _KINDS:
+            if kind in state:
+                parts = state[kind].items()
+                state[kind] = {name: self._sharded(name, part) for name, part in parts}
         return state
 
     state_dict.__doc__ = State.state_dict.__doc__
@@ -315,14 +318,18 @@ class ShardedState(State):
         return parameter.to_sharded_dtensor(own.to(parameter.sharded_param.device))
 
     def load_state_dict(self, state: Any) -> None:
+        flat = {kind: self._flat(state[kind]) for kind in _KINDS if kind in state}
+        super().load_state_dict({**state, **flat})
+
+    load_state_dict.__doc__ = State.load_state_dict.__doc__
+
+    def _flat(self, parts: Any) -> dict[str, torch.Tensor]:
         flat = {}
-        for name, part in state["residuals"].items():
+        for name, part in parts.items():
             own = part.to_local() if hasattr(part, "to_local") else part
             flat[name] = torch.zeros(self._known[name].padded_sharded_param_size.numel())
             flat[name][: own.numel()] = own.reshape(-1).to("cpu", torch.float32)
-        super().load_state_dict({**state, "residuals": flat})
-
-    load_state_dict.__doc__ = State.load_state_dict.__doc__
+        return flat
 
     def save(self, folder: Any) -> None:
         """Not for shards: their files would be one over the other."""

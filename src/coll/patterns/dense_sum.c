@@ -7,9 +7,9 @@ enum { START, DOUBLING, SCATTERING, GATHERING, IN_PIECES };
 enum {
     TILE = 4096
 }; /* elements that are summed over all parts before the next: they stay in cache */
-/* Bytes of a piece, at least: large beside what a message costs, and below what UCX would have wait
- * for its receiver between hosts (link_ucx_ways.c). */
-enum { PIECE = 1 << 20 };
+/* Bytes of a piece, at most: large beside what a message costs, below what UCX would have wait for
+ * its receiver between hosts (link_ucx_ways.c), and two messages share a slab (req/parcels.c). */
+enum { PIECE = (1 << 20) - 4096 };
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
@@ -293,7 +293,7 @@ static rill_status step_pieces(rill__run *run, rill__dense_sum *x) {
 static int pieces_of(const rill__run *run, const rill__dense_sum *x) {
     double share = (double)x->count * (double)size_of(x) / x->group.n;
     return run->hosts->n > 1 && share >= 2 * PIECE && share < (double)PIECE * INT16_MAX
-               ? (int)(share / PIECE)
+               ? (int)(share / PIECE) + 1
                : 1;
 }
 

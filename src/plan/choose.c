@@ -1,0 +1,95 @@
+/* Which algorithm "auto" takes.
+ *
+ * By a profile that was tuned, or built in: the one of the least time, where MPI's own sum gives
+ * way only to what is clearly faster.
+ *
+ * By what calls have shown there are two kinds of times: of algorithms that were measured for about
+ * such calls, and of others. The two must not be compared: the model leaves things out, so that
+ * what was measured looks slow beside it, and every choice would be given up for one that is no
+ * better. So the model alone chooses first, on equal terms; then another takes its place where both
+ * were measured and it took clearly less. Nor does the model leave the choice of the start for a
+ * little: what a few calls say of constants is rough. */
+#include "plan/learn.h"
+
+#define CLEARLY 0.85 /* share of the time of the choice below which another takes its place, */
+#define LIKELY 0.75  /* and by a model that has learned, against one that has not */
+
+/* The model's, and what is known of the algorithm on such networks. */
+static double model_of(const rill__profile *profile, const rill__algorithm *a,
+                       const rill__problem *p) {
+    if (!profile->learned) return rill__profile_time(profile, a, p);
+    return a->estimate(p) * rill__profile_waits(&profile->constants, a);
+}
+
+bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
+                     const rill__problem *p, int *i, rill__candidate *c) {
+    while ((c->algorithm = rill__algorithm_at(p->collective, (*i)++)))
+        if (rill__plan_considers(c->algorithm, p)) {
+            c->problem = *p;
+            c->time = rill__plan_way(planner, settings, c->algorithm, &c->problem);
+            return true;
+        }
+    return false;
+}
+
+/* MPI's own sum is the first row of its table. */
+static void choose_by_model(const rill__planner *planner, const rill__settings *settings,
+                            const rill__problem *p, rill__candidate *best) {
+    const rill__profile *profile = rill__plan_profile(planner, settings);
+    rill__candidate next;
+    *best = (rill__candidate){.algorithm = NULL};
+    for (int i = 0; rill__plan_next(planner, settings, p, &i, &next);) {
+        next.time = model_of(profile, next.algorithm, &next.problem);
+        bool mpi = best->algorithm && best->algorithm->posts_mpi_collective && p->mpi_sums;
+        double doubt = mpi ? profile->constants.doubt : 1;
+        if (!best->algorithm || next.time < best->time * doubt) *best = next;
+    }
+}
+
+/* The same way to send by other constants. */
+static double model_with(const rill__profile *profile, const rill__candidate *c) {
+    rill__problem p = c->problem;
+    p.c = &profile->constants;
+    rill__problem_code(&p, p.codec, p.value_bits);
+    return model_of(profile, c->algorithm, &p);
+}
+
+static void stay_with_start(const rill__planner *planner, const rill__settings *settings,
+                            const rill__profile *start, const rill__problem *given,
+                            rill__candidate *best) {
+    const rill__profile *profile = rill__plan_profile(planner, settings);
+    rill__settings then = *settings;
+    rill__problem p = *given;
+    rill__candidate first;
+    then.profile = start;
+    p.c = &start->constants;
+    choose_by_model(planner, &then, &p, &first);
+    if (!first.algorithm || best->time < model_with(profile, &first) * LIKELY) return;
+    first.problem.c = &profile->constants;
+    rill__problem_code(&first.problem, first.problem.codec, first.problem.value_bits);
+    *best = first;
+}
+
+/* The choice that is measured may give way to what is. */
+static void choose_by_measured(const rill__planner *planner, const rill__settings *settings,
+                               const rill__problem *p, rill__candidate *best) {
+    const rill__profile *profile = rill__plan_profile(planner, settings);
+    const rill__algorithm *chosen = best->algorithm;
+    best->time = rill__profile_time(profile, chosen, &best->problem);
+    if (!rill__learn_measured(profile, chosen, p)) return;
+    double enough = best->time * CLEARLY;
+    rill__candidate next;
+    for (int i = 0; rill__plan_next(planner, settings, p, &i, &next);)
+        if (next.algorithm != chosen && next.time < enough && next.time < best->time &&
+            rill__learn_measured(profile, next.algorithm, p))
+            *best = next;
+}
+
+void rill__plan_best(const rill__planner *planner, const rill__settings *settings,
+                     const rill__profile *start, const rill__problem *p, rill__candidate *best) {
+    choose_by_model(planner, settings, p, best);
+    if (!best->algorithm) return;
+    if (start) stay_with_start(planner, settings, start, p, best);
+    if (rill__plan_profile(planner, settings)->learned)
+        choose_by_measured(planner, settings, p, best);
+}
