@@ -11,15 +11,37 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of each rank's shared memory, where there are several hosts: half a million pairs. On one host
- * only by request, as no algorithm that "auto" chooses there uses it. */
-#define DEFAULT_SHARED_BYTES (UINT64_C(4) << 20)
+/* Of each rank's shared memory, at most: addresses, of which it takes what calls ask for. Where it
+ * can't grow, half a million pairs, and on one host only by request: there messages are in the
+ * same memory, or time is pretended. */
+#define MOST_SHARED_BYTES (UINT64_C(1) << 28)
+#define FIXED_SHARED_BYTES (UINT64_C(4) << 20)
+
+/* Of a message by mail, where the setting says nothing: on one host whose ranks have a processor
+ * each. Where they take turns, who looks into a box keeps the sender from its work. */
+enum { MAIL_BYTES = 4096 };
+
+static rill_status choose_mail(const rill__engine *engine, const rill__defaults *d,
+                               uint64_t *bytes) {
+    rill__link *link = engine->link;
+    *bytes = d->mail_bytes == UINT64_MAX ? 0 : d->mail_bytes;
+    if (d->mail_bytes != UINT64_MAX || !link->has_mail || engine->hosts.n > 1) return RILL_OK;
+    double crowded = engine->hosts.together > sysconf(_SC_NPROCESSORS_ONLN);
+    RILL_TRY(rill__link_most(link, &crowded, 1));
+    if (crowded == 0) *bytes = MAIL_BYTES;
+    return RILL_OK;
+}
 
 static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
     RILL_TRY(rill__hosts_find(&engine->hosts, engine->link, d->hosts_of));
     uint64_t bytes = d->shared_bytes;
-    if (bytes == UINT64_MAX) bytes = engine->hosts.n > 1 ? DEFAULT_SHARED_BYTES : 0;
-    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes, d->mail_bytes);
+    if (bytes == UINT64_MAX)
+        bytes = engine->link->table->grow ? MOST_SHARED_BYTES
+                : engine->hosts.n > 1     ? FIXED_SHARED_BYTES
+                                          : 0;
+    uint64_t mail;
+    RILL_TRY(choose_mail(engine, d, &mail));
+    return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes, mail);
 }
 
 static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }
@@ -56,11 +78,15 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     int ranks_here = comm->engine.hosts.together;
     double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
     comm->engine.crowded = link->yields || ranks_here > processors;
-    double news[] = {
-        ranks_here / processors,         ranks_here, !rill__space_adds_bits(rill__host()),
-        !rill__comm_learn_reserve(comm), 0,          0};
+    double news[] = {ranks_here / processors,
+                     ranks_here,
+                     !rill__space_adds_bits(rill__host()),
+                     !rill__comm_learn_reserve(comm),
+                     0,
+                     0,
+                     comm->engine.hosts.here > 1 && !rill__shared_has_areas(&comm->engine.shared)};
     rill__comm_host_words(&news[4]);
-    RILL_TRY(rill__link_most(link, news, 6));
+    RILL_TRY(rill__link_most(link, news, 7));
     comm->host_words[0] = (uint64_t)news[4];
     comm->host_words[1] = (uint64_t)news[5];
     comm->planner.sums_bits = news[2] == 0;
@@ -68,6 +94,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     comm->planner.memory = RILL__PLAN_MEMORY;
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
+    comm->planner.shares = news[6] == 0;
     RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start(link);

@@ -29,6 +29,7 @@ typedef struct rill__problem {
     const rill_op *op;
     unsigned index_bytes;
     int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
+    bool shares;              /* the ranks of every host share memory */
     bool sums_bits;           /* every rank has kernels that sum bits and values */
     bool mpi_sums;            /* the link has MPI's own collectives */
     double nnz;               /* entries per rank, mean */

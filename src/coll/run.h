@@ -72,9 +72,10 @@ typedef struct rill__algorithm {
     const char *selects;   /* selection that suits it; NULL: "topk" */
     bool selects_by_range; /* "topk" is to take as many from each rank's range of the indices */
     bool by_request;       /* "auto" does not choose it */
-    bool joins_hosts;      /* "auto" considers it only where several hosts have several ranks */
-    bool balances;         /* its partition is "balanced" where none is given */
-    bool keeps_late;       /* what a rank keeps is known only when it has the result */
+    /* "auto" considers it only where ranks share hosts: several of them, or the memory of one. */
+    bool joins_hosts;
+    bool balances;   /* its partition is "balanced" where none is given */
+    bool keeps_late; /* what a rank keeps is known only when it has the result */
 } rill__algorithm;
 
 /* ---- failures ---- */

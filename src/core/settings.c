@@ -140,7 +140,7 @@ rill_status rill__settings_check(const rill__defaults *d) {
         uint64_t number;
         if (row->kind != RILL__S_SIZE || !row->holds) continue;
         memcpy(&number, at, sizeof number);
-        if (!row->holds((double)number))
+        if (number != row->initial && !row->holds((double)number))
             return rill__fail(RILL_ERR_ARGUMENT, "%s = %llu %s", row->name,
                               (unsigned long long)number, row->otherwise);
     }

@@ -75,7 +75,7 @@ typedef struct rill__defaults {
     char learn[16];        /* empty: unset */
     char hosts_of[48];     /* hosts to pretend; empty: those that there are */
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
-    uint64_t mail_bytes;   /* of a message through it; 0: none */
+    uint64_t mail_bytes;   /* of a message through it; 0: none; UINT64_MAX: unset */
     int32_t timeout_s;     /* 0: none */
     int32_t minority;
     int32_t for_calls; /* 1: something of rill_options is set here */

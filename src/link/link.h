@@ -58,6 +58,11 @@ typedef struct rill__arrival {
 typedef struct rill__link rill__link;
 struct rill__hosts; /* link/hosts.h */
 
+/* Of a rank's shared memory. */
+typedef struct rill__share_bytes {
+    uint64_t now, most; /* at once, and when it has grown: most >= now */
+} rill__share_bytes;
+
 typedef struct rill__link_table {
     const char *name; /* "mpi", "local": errors */
     /* The bytes stay as they are until the wire is through. It does not wait for the receiver,
@@ -100,11 +105,15 @@ typedef struct rill__link_table {
      * did. */
     void (*unhelp)(rill__link *);
     /* Memory of each rank of a host that the others of it can read and write: segment[place] and
-     * sizes[place], NULL on a rank that lacks the memory for these tables. Collective over the
-     * communicator; *shared is the same on all ranks of a host. NULL, or nothing shared: everything
-     * goes by message. */
-    rill_status (*share)(rill__link *, const struct rill__hosts *, uint64_t bytes, char **segment,
-                         size_t *sizes, bool *shared);
+     * sizes[place], NULL on a rank that lacks the memory for these tables. Only the first bytes of
+     * it may be used, up to all that it has by grow. Collective over the communicator; *shared is
+     * the same on all ranks of a host. NULL, or nothing shared: everything goes by message. */
+    rill_status (*share)(rill__link *, const struct rill__hosts *, rill__share_bytes,
+                         char **segment, size_t *sizes, bool *shared);
+    /* So many bytes of this rank's segment may be used from now on, by all ranks of its host. It is
+     * this rank's matter alone: the others need not know. False: they can't be had. NULL: all may
+     * be used from the start. */
+    bool (*grow)(rill__link *, uint64_t bytes);
     void (*unshare)(rill__link *); /* collective; fine where nothing is shared */
     /* This rank goes without waiting for the others: what it has sent still reaches them, what it
      * is sent is dropped, and every wire of it is through. NULL: ranks must go together
@@ -130,7 +139,7 @@ typedef struct rill__link_table {
 } rill__link_table;
 
 /* Values of each rank that rill__link_most can compare at once. */
-enum { RILL__LINK_VALUES = 6 };
+enum { RILL__LINK_VALUES = 7 };
 
 /* The first member of every transport's own struct. Whoever opens a link fills it; a failure to
  * open it is one on all ranks. */

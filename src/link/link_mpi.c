@@ -196,7 +196,7 @@ static rill_status usable(rill__link *link) {
 
 /* By POSIX, not by a window of MPI's: pages that can't be had are found at creation then, where all
  * ranks can agree to send messages instead. */
-static rill_status share_memory(rill__link *link, const rill__hosts *hosts, uint64_t bytes,
+static rill_status share_memory(rill__link *link, const rill__hosts *hosts, rill__share_bytes bytes,
                                 char **segment, size_t *sizes, bool *shared) {
     link_mpi *own = (link_mpi *)link;
     uint64_t key[2] = {0, 0};
@@ -210,6 +210,10 @@ static rill_status share_memory(rill__link *link, const rill__hosts *hosts, uint
 
 static void unshare_memory(rill__link *link) {
     rill__segments_close(&((link_mpi *)link)->segments);
+}
+
+static bool grow_memory(rill__link *link, uint64_t bytes) {
+    return rill__segments_grow(&((link_mpi *)link)->segments, bytes);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -286,6 +290,7 @@ static const rill__link_table mpi_table = {
     .usable = usable,
     .idle = idle,
     .share = share_memory,
+    .grow = grow_memory,
     .unshare = unshare_memory,
     .close = close_link,
 };

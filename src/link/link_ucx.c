@@ -438,6 +438,7 @@ const rill__link_table rill__ucx_table = {
     .clock = wall_clock,
     .idle = rill__ucx_idle,
     .share = rill__ucx_share,
+    .grow = rill__ucx_grow,
     .unshare = rill__ucx_unshare,
     .close = rill__ucx_close,
     .failed = rill__ucx_failed,

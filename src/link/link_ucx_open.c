@@ -223,12 +223,16 @@ static void destroy(own_link *own) {
 
 /* ---- shared memory --------------------------------------------------------------------------- */
 
-rill_status rill__ucx_share(rill__link *link, const rill__hosts *hosts, uint64_t bytes,
+rill_status rill__ucx_share(rill__link *link, const rill__hosts *hosts, rill__share_bytes bytes,
                             char **segment, size_t *sizes, bool *shared) {
     own_link *own = rill__ucx_of(link);
     uint64_t key[2];
     memcpy(key, own->job, sizeof key);
     return rill__segments_open(&own->segments, link, key, hosts, bytes, segment, sizes, shared);
+}
+
+bool rill__ucx_grow(rill__link *link, uint64_t bytes) {
+    return rill__segments_grow(&rill__ucx_of(link)->segments, bytes);
 }
 
 void rill__ucx_unshare(rill__link *link) { rill__segments_close(&rill__ucx_of(link)->segments); }

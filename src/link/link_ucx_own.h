@@ -173,8 +173,9 @@ void rill__ucx_end_thread(rill__link_ucx *);
 void rill__ucx_stop(rill__link_ucx *);
 
 /* ---- link_ucx_open.c ---- */
-rill_status rill__ucx_share(rill__link *, const struct rill__hosts *, uint64_t bytes,
+rill_status rill__ucx_share(rill__link *, const struct rill__hosts *, rill__share_bytes,
                             char **segment, size_t *sizes, bool *shared);
+bool rill__ucx_grow(rill__link *, uint64_t bytes);
 void rill__ucx_unshare(rill__link *);
 rill_status rill__ucx_close(rill__link *);
 rill_status rill__ucx_another(rill__link *, rill__link *together, rill__link **out);

@@ -148,11 +148,12 @@ rill_status rill__local_another(rill__link *link, rill__link *together, rill__li
 /* ---- shared memory: it is all shared --------------------------------------------------------- */
 
 /* Segments stay until the last rank leaves, so that nobody reads what is gone. */
-rill_status rill__local_share(rill__link *link, const struct rill__hosts *hosts, uint64_t bytes,
-                              char **segment, size_t *sizes, bool *shared) {
+rill_status rill__local_share(rill__link *link, const struct rill__hosts *hosts,
+                              rill__share_bytes bytes, char **segment, size_t *sizes,
+                              bool *shared) {
     rill__local_link *l = rill__local_of(link);
     char **own = &l->group->segments[link->rank];
-    if (!*own) *own = rill__aligned_alloc(bytes);
+    if (!*own) *own = rill__aligned_alloc(bytes.most);
     const char *mine = segment && sizes ? *own : NULL;
     RILL_TRY(meet(l, true, mine));
     *shared = true;
@@ -160,7 +161,7 @@ rill_status rill__local_share(rill__link *link, const struct rill__hosts *hosts,
         *shared &= l->group->brought[hosts->ranks[i]] != NULL;
         if (!mine) continue;
         segment[i] = l->group->segments[hosts->ranks[i]];
-        sizes[i] = bytes;
+        sizes[i] = bytes.most;
     }
     return meet(l, false, NULL);
 }

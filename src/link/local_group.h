@@ -58,7 +58,7 @@ rill_status rill__local_gone(int rank); /* the error */
 rill_status rill__local_allgather(rill__link *, const void *mine, size_t bytes, void *all);
 rill_status rill__local_bcast(rill__link *, void *, size_t bytes, int root);
 rill_status rill__local_another(rill__link *, rill__link *together, rill__link **out);
-rill_status rill__local_share(rill__link *, const struct rill__hosts *, uint64_t bytes,
+rill_status rill__local_share(rill__link *, const struct rill__hosts *, rill__share_bytes,
                               char **segment, size_t *sizes, bool *shared);
 void rill__local_unshare(rill__link *);
 

@@ -107,6 +107,7 @@ typedef struct rill__planner {
     rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
     rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
+    bool shares;    /* the ranks of every host share memory */
     bool sums_bits; /* every rank has kernels that sum bits and values */
     bool mpi_sums;  /* the link has MPI's own collectives */
     uint64_t choices;
@@ -128,7 +129,7 @@ double rill__plan_way(const rill__planner *, const rill__settings *, const rill_
 /* Whether "auto" considers the algorithm. */
 static inline bool rill__plan_considers(const rill__algorithm *a, const rill__problem *p) {
     if (a->supports(p) || a->by_request) return false;
-    return !a->joins_hosts || (p->hosts > 1 && p->most_per_host > 1);
+    return !a->joins_hosts || (p->most_per_host > 1 && (p->hosts > 1 || p->shares));
 }
 /* What the settings' estimates go by. */
 static inline const rill__profile *rill__plan_profile(const rill__planner *planner,

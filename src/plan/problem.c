@@ -24,6 +24,7 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                        .ranks = ranks,
                        .hosts = planner->hosts,
                        .most_per_host = planner->most_per_host,
+                       .shares = planner->shares,
                        .sums_bits = planner->sums_bits,
                        .mpi_sums = planner->mpi_sums,
                        .dim = dimension,

@@ -7,6 +7,8 @@
 
 /* Areas start here and are padded to this, so that no two share a line. */
 enum { ALIGNMENT = 64 };
+/* Of each rank's areas, when a communicator is made. */
+enum { FIRST_BYTES = 1 << 16 };
 
 enum { FORM, FIRST, RANGE, COUNT, AT }; /* words */
 
@@ -39,6 +41,7 @@ static void open_mail(rill__shared *s, const rill__hosts *hosts, size_t boxes) {
         return;
     }
     rill__mail_open(&s->mail, hosts, s->segment);
+    s->boxes = boxes;
     for (int i = 0; i < hosts->here; i++) {
         s->segment[i] += boxes;
         s->bytes[i] -= boxes;
@@ -57,7 +60,8 @@ rill_status rill__shared_create(rill__shared *s, rill__link *link, const rill__h
     s->segment = rill__calloc(here, sizeof *s->segment);
     s->bytes = rill__calloc(here, sizeof *s->bytes);
     bool room = s->segment && s->bytes && (s->mail.pairs || !boxes);
-    RILL_TRY(link->table->share(link, hosts, bytes + boxes, room ? s->segment : NULL,
+    rill__share_bytes sizes = {boxes + rill__min_u64(bytes, FIRST_BYTES), boxes + bytes};
+    RILL_TRY(link->table->share(link, hosts, sizes, room ? s->segment : NULL,
                                 room ? s->bytes : NULL, &shared));
     if (!shared) {
         rill__mail_close(&s->mail);
@@ -66,7 +70,8 @@ rill_status rill__shared_create(rill__shared *s, rill__link *link, const rill__h
     open_mail(s, hosts, boxes);
     s->n = hosts->here;
     s->own = s->segment[hosts->place];
-    s->own_size = s->bytes[hosts->place];
+    s->most = s->bytes[hosts->place];
+    s->has = link->table->grow ? (size_t)sizes.now - s->boxes : s->most;
     return RILL_OK;
 }
 
@@ -82,28 +87,58 @@ void rill__shared_free(rill__shared *s) {
 
 static area_head *head_at(char *segment, size_t at) { return (area_head *)(segment + at); }
 
-/* Room for bytes in a row; SIZE_MAX: none. */
-static size_t take_area(rill__shared *s, size_t bytes) {
-    while (s->used) { /* what everybody has read is free again */
+/* What everybody has read is free again. */
+static void free_areas(rill__shared *s) {
+    while (s->used) {
         area_head *oldest = head_at(s->own, s->areas[s->oldest].at);
         if (atomic_load_explicit(&oldest->readers, memory_order_acquire)) break;
         s->oldest = (s->oldest + 1) % RILL__SHARED_AREAS;
         s->used--;
     }
-    if (s->used == RILL__SHARED_AREAS || bytes > s->own_size) return SIZE_MAX;
-    size_t at = 0, limit = s->own_size;
+}
+
+/* Bytes of the segment that may be used, need at least; more are asked for than that, so that calls
+ * that grow do not ask each time. Less: there are no more. */
+static size_t grow(rill__shared *s, size_t need) {
+    const rill__link *link = s->link;
+    bool may = need > s->has && need <= s->most && link->table->grow &&
+               (!s->denied || need < s->denied);
+    if (!may) return s->has;
+    size_t want = (size_t)rill__min_u64(need + need / 4, s->most);
+    if (link->table->grow(s->link, s->boxes + want)) s->has = want;
+    else if (link->table->grow(s->link, s->boxes + need)) s->has = need;
+    else s->denied = need;
+    return s->has;
+}
+
+/* Room for bytes in a row; SIZE_MAX: none. As low as can be: what was written to lately is in the
+ * caches, and has its pages. */
+static size_t take_area(rill__shared *s, size_t bytes) {
+    free_areas(s);
+    if (s->used == RILL__SHARED_AREAS || bytes > s->most) return SIZE_MAX;
+    size_t at = 0, limit;
     if (s->used) {
         size_t start = s->areas[s->oldest].at;
         size_t end = s->areas[(s->oldest + s->used - 1) % RILL__SHARED_AREAS].end;
-        at = end;
-        if (end <= start) limit = start; /* it has gone round: free is what lies between */
-        else if (bytes > limit - at) at = 0, limit = start;
+        bool round = end <= start; /* they have gone round: free is what lies between */
+        if (round || bytes > start) at = end;
+        limit = round || !at ? start : grow(s, end + bytes);
+    } else {
+        limit = grow(s, bytes);
     }
-    if (bytes > limit - at) return SIZE_MAX;
+    if (at > limit || bytes > limit - at) return SIZE_MAX;
     int last = (s->oldest + s->used++) % RILL__SHARED_AREAS;
     s->areas[last].at = at;
     s->areas[last].end = at + bytes;
     return at;
+}
+
+/* Rounded up by an eighth at most: areas of calls that differ a little take each other's place. */
+static size_t area_bytes(size_t bytes) {
+    size_t unit = ALIGNMENT;
+    while (unit * 8 < bytes)
+        unit *= 2;
+    return (bytes + unit - 1) & ~(unit - 1);
 }
 
 bool rill__shared_put(rill__shared *s, rill__shape shape, const rill__part *part, int readers,
@@ -112,7 +147,7 @@ bool rill__shared_put(rill__shared *s, rill__shape shape, const rill__part *part
     if (!s->n || part->form == RILL__BLOCKS ||
         !sizes_of(shape, part->form, part->n, &indices, &bytes))
         return false;
-    size_t at = take_area(s, sizeof(area_head) + bytes);
+    size_t at = take_area(s, area_bytes(sizeof(area_head) + bytes));
     if (at == SIZE_MAX) return false;
     area_head *head = head_at(s->own, at);
     char *entries = (char *)(head + 1);

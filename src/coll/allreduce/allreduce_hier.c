@@ -8,12 +8,14 @@
  * leaders, or leaders of short vectors, send each other all they have; more split it by ranges, as
  * split_allgather does. Which, and how many ranges a host has, depends on the hosts and the
  * dimension alone, and all sums are in the order of hosts: the bits are the same whatever was
- * called before.
+ * called before. On one host there is no leader: each range goes to all ranks of it, and each puts
+ * them together for itself.
  * Source. Beyond the papers of the project; as MPI's hierarchical collectives for dense vectors.
  * Restriction. None. The order of sums is that of ranks within a host, then that of hosts: where
  * the ranks of a host do not follow each other, it is not that of all ranks.
- * Memory. Of shared memory, the contribution, and on the leader the result; where that is too small
- * the parts go by message. Leaders: the sums of the host and the exchange.
+ * Memory. Of shared memory, the contribution, and on the leader the result, on one host a sum of a
+ * range; where there is too little the parts go by message. Leaders: the sums of the host and the
+ * exchange.
  * Cost, for H hosts of n ranks, m = min(n, SUMMERS) ranges, K(n) entries in the sum of n
  * contributions and within a host h latency of a message (all but the exchange is only on hosts of
  * several ranks):
@@ -22,12 +24,15 @@
  *      + gather of K(n) pairs + H K(n) sum                           two leaders, or short vectors
  *        or split_allgather's cost for H ranks with K(n) pairs       more
  *      + n h + K pair 2 copy                                         result
- * On one host, where there is no shared memory unless asked for, all pairs cost their message. */
+ * and on one host, with m = n ranges,
+ *        2 h + 2 (n - 2) messages + k pair copy + n k/m sum + K/m pair copy + K pair 2 copy,
+ * where all pairs cost their message, too, if its ranks share no memory. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/host_parts.h"
 #include "coll/patterns/split_gather.h"
 
+#include <limits.h>
 #include <math.h>
 
 /* Ranks of a host that sum: more would wait for the same memory. */
@@ -52,8 +57,8 @@ typedef struct state {
 
 enum { GIVING, SUMMING, COLLECTING, AMONG_HOSTS, RECEIVING };
 
-static int ranges_of(uint64_t dim, int ranks) {
-    uint64_t most = rill__min_u64((uint64_t)ranks, SUMMERS);
+static int ranges_of(uint64_t dim, int ranks, int hosts) {
+    uint64_t most = rill__min_u64((uint64_t)ranks, hosts > 1 ? SUMMERS : INT_MAX);
     return (int)rill__max_u64(1, rill__min_u64(dim / LEAST_RANGE, most));
 }
 static bool sends_all(uint64_t dim, int hosts) { return hosts == 2 || dim <= SHORT_VECTOR; }
@@ -102,23 +107,40 @@ static double estimate_leaders(const rill__problem *q) {
 typedef struct within {
     double latency, byte;
 } within;
-static within within_host(const rill__constants *c, int hosts) {
+static within within_host(const rill__problem *p) {
     /* In shared memory bytes are copied once, and only the word about them is a message. */
-    return (within){c->host_latency, hosts > 1 ? 0 : c->host_byte};
+    return (within){p->c->host_latency, p->hosts > 1 || p->shares ? 0 : p->c->host_byte};
+}
+
+/* What n pairs take as they are, at most. */
+static double plain_bytes(const rill__problem *p, double n) {
+    double value = (double)rill__type_size(p->type);
+    return fmin(n * (p->index_bytes + value), (double)p->dim * value);
+}
+
+static double estimate_one_host(const rill__problem *p) {
+    const rill__constants *c = p->c;
+    int ranks = p->ranks, ranges = ranges_of(p->dim, ranks, 1);
+    within w = within_host(p);
+    double own = plain_bytes(p, p->nnz_max), all = plain_bytes(p, p->result);
+    double time = c->overhead + rill__prepare_estimate(p) + rill__turn_estimate(p) / ranges;
+    time += 2 * w.latency + 2 * (ranks - 2) * c->message + own * (c->copy + w.byte);
+    time += ranks * p->nnz / ranges * c->sum + all / ranges * c->copy;
+    time += all * (2 * c->copy + w.byte);
+    return time;
 }
 
 static double estimate(const rill__problem *p) {
-    int hosts = p->hosts, ranks = p->most_per_host, ranges = ranges_of(p->dim, ranks);
+    int hosts = p->hosts, ranks = p->most_per_host, ranges = ranges_of(p->dim, ranks, hosts);
     const rill__constants *c = p->c;
-    within w = within_host(c, hosts);
+    if (hosts == 1) return estimate_one_host(p);
+    within w = within_host(p);
     rill__problem q = among_hosts(p, hosts, ranks);
     double turn = rill__turn_estimate(p) / (sends_all(p->dim, hosts) ? 1 : hosts);
     double time = c->overhead + rill__prepare_estimate(p) + turn + estimate_leaders(&q);
     if (ranks > 1) {
-        double pair = p->index_bytes + (double)rill__type_size(p->type);
-        double dense = (double)p->dim * (double)rill__type_size(p->type);
-        double own = fmin(p->nnz_max * pair, dense), host = fmin(q.nnz * pair, dense);
-        double all = fmin(p->result * pair, dense);
+        double own = plain_bytes(p, p->nnz_max), host = plain_bytes(p, q.nnz);
+        double all = plain_bytes(p, p->result);
         time += (2 * ranks + ranges) * w.latency + own * (c->copy + w.byte) +
                 ranks * p->nnz / ranges * c->sum + host / ranges * (c->copy + w.byte);
         time += host * (2 * c->copy + w.byte) + all * 2 * c->copy + (ranks - 1) * all * w.byte;
@@ -156,7 +178,9 @@ static rill_status take_parts(rill__run *run, state *s, int n, int lane, const r
                                              range_first(run, range + 1, ranges) - first,
                                              &s->taken[i], &header);
         if (status != RILL_OK) return status;
-        if (inputs && header.form != RILL__M_FAILED) rill__run_count(run, &header);
+        bool well = header.form != RILL__M_FAILED;
+        if (inputs && well) rill__run_count(run, &header);
+        if (!inputs && well && me >= ranges && i == 0) rill__run_count_anew(run, &header, 0);
         s->parts[i] = s->taken[i].part;
     }
     return RILL_OK;
@@ -182,17 +206,13 @@ static rill_status sum_range(rill__run *run, state *s, int ranges) {
     return RILL_OK;
 }
 
-/* The leader's input among the hosts is the sum of its own; on a single host it is the result. */
+/* The leader's input among the hosts is the sum of its own. */
 static rill_status put_together(rill__run *run, int ranges, const rill__part *parts,
                                 rill__part *sum) {
-    bool last = run->hosts->n == 1;
     if (rill__run_failed(run)) return RILL_OK;
-    if (ranges == 1) {
-        *sum = run->piece[1].part;
-        return last ? rill__finish_piece(run, &run->piece[1]) : RILL_OK;
-    }
-    return last ? rill__finish_parts(run, ranges, parts)
-                : rill__run_assemble(run, ranges, parts, sum);
+    if (ranges > 1) return rill__run_assemble(run, ranges, parts, sum);
+    *sum = run->piece[1].part;
+    return RILL_OK;
 }
 
 static rill_status collect(rill__run *run, state *s, int ranges) {
@@ -208,6 +228,16 @@ static rill_status collect(rill__run *run, state *s, int ranges) {
     s->sum = sum;
     release_parts(run, s);
     return RILL_OK;
+}
+
+/* The same on one host, where it is the result, and every rank's own work. */
+static rill_status collect_result(rill__run *run, state *s, int ranges) {
+    rill_status status = take_parts(run, s, ranges, RILL__LANE_B, &run->piece[1].part, false,
+                                    ranges);
+    if (status != RILL_OK) return status;
+    status = rill__finish_parts(run, ranges, s->parts);
+    release_parts(run, s);
+    return status;
 }
 
 static rill_status receive_result(rill__run *run) {
@@ -264,7 +294,6 @@ static rill_status start_leader(rill__run *run, state *s, bool all) {
 }
 
 static rill_status step_leader(rill__run *run, state *s) {
-    if (run->hosts->n == 1) return RILL_OK;
     bool all = sends_all(run->dim, run->hosts->n);
     if (!s->started) RILL_TRY(start_leader(run, s, all));
     return all ? gather_sums(run, &s->leaders.gather) : split_sums(run, &s->leaders.split);
@@ -273,19 +302,23 @@ static rill_status step_leader(rill__run *run, state *s) {
 static rill_status step(rill__run *run) {
     state *s = run->state;
     const rill__hosts *hosts = run->hosts;
-    int ranges = ranges_of(run->dim, hosts->here), me = hosts->place;
+    int ranges = ranges_of(run->dim, hosts->here, hosts->n), me = hosts->place;
+    int after_sum = me ? RECEIVING : COLLECTING;
+    bool one_host = hosts->n == 1;
     rill_status status;
     if (s->stage == GIVING) {
         s->sum = *run->input;
         RILL_TRY(rill__host_give_ranges(run, 0, ranges, RILL__LANE_A, run->input));
-        s->stage = hosts->here == 1 ? AMONG_HOSTS : me < ranges ? SUMMING : RECEIVING;
+        s->stage = hosts->here == 1 ? AMONG_HOSTS : me < ranges ? SUMMING : after_sum;
     }
     if (s->stage == SUMMING) {
         status = sum_range(run, s, ranges);
         if (status != RILL_OK) return status;
-        if (me) RILL_TRY(rill__host_give(run, 0, 1, RILL__LANE_B, &run->piece[1].part));
-        s->stage = me ? RECEIVING : COLLECTING;
+        int readers = one_host ? hosts->here : me ? 1 : 0;
+        RILL_TRY(rill__host_give(run, 0, readers, RILL__LANE_B, &run->piece[1].part));
+        s->stage = after_sum;
     }
+    if (one_host) return collect_result(run, s, ranges);
     if (s->stage == COLLECTING) {
         status = collect(run, s, ranges);
         if (status != RILL_OK) return status;
