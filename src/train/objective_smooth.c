@@ -3,13 +3,13 @@
  *
  * Idea: all of them are sums over rows. Every rank computes its rows' part, and the parts are
  * summed. What a point makes of the rows (decision values, slopes, curvatures) is kept: a product
- * then takes one pass to multiply and one to add up, and a value along a direction one number per
- * row and column.
+ * then multiplies a row and adds it up while it is in the cache, and a value along a direction takes
+ * one number per row and column.
  * Source: LIBLINEAR's function and l2r_erm_fun (newton.h, linear.cpp); distributed: Zhuang, Chin,
  * Juan, Lin (2015).
  * Restriction: a loss with curvature; l1 is left out.
  * Threads share rows where something is computed of each, and features where rows are summed, so
- * that bits do not depend on their number.
+ * that bits do not depend on their number: two passes.
  * Under softmax the curvature of a row is diag(p) - p p', so that its probabilities are kept.
  * Memory: 20 bytes per row and column, 8 per row; a stream of n. Cost: a sum of n per gradient,
  * diagonal and product.
@@ -87,12 +87,14 @@ uint64_t rill__smooth_bytes(const rill__smooth *s) {
 
 /* ---- what threads do ------------------------------------------------------------------------ */
 
-typedef struct smooth_work {
+typedef struct smooth_work smooth_work;
+struct smooth_work {
     const rill__smooth *smooth;
+    void (*compute)(const smooth_work *, uint64_t i); /* what a row has before it is added */
     const float *vector; /* to be multiplied */
     double alpha;
     float *into, *diagonal; /* diagonal: may be NULL */
-} smooth_work;
+};
 
 static uint64_t my_rows(const smooth_work *work, int thread, int threads, uint64_t *last) {
     uint64_t n = work->smooth->objective->rows.n;
@@ -169,14 +171,19 @@ static void add_row(const smooth_work *work, uint64_t i, int thread) {
             work->diagonal[d->index32[e]] += (float)(bend * ((double)d->value[e] * d->value[e]));
 }
 
+/* A row's part of the sums, of a thread's features. */
+static void add_one(const smooth_work *work, uint64_t i, int thread) {
+    if (work->smooth->objective->columns == 1) add_row(work, i, thread);
+    else add_columns(work, i, thread);
+}
+
 /* into += along * x over all rows, of a thread's features; diagonal += curvature * x^2. */
 static void add_rows(void *context, int thread, int threads) {
     (void)threads;
     const smooth_work *work = context;
     const rill__objective *o = work->smooth->objective;
     for (uint64_t i = 0; i < o->rows.n; i++)
-        if (o->columns == 1) add_row(work, i, thread);
-        else add_columns(work, i, thread);
+        add_one(work, i, thread);
     if (rill__has_bias(o, thread)) add_bias(work);
 }
 
@@ -199,39 +206,58 @@ static void bend_softmax(double factor, const float *p, double *v, uint64_t colu
         v[c] = factor * p[c] * (v[c] - mean);
 }
 
-/* along = curvature * X vector */
-static void bend_rows(void *context, int thread, int threads) {
-    const smooth_work *work = context;
+/* along = curvature * X vector, of a row */
+static void bend_row(const smooth_work *work, uint64_t i) {
     const rill__smooth *s = work->smooth;
     const rill__objective *o = s->objective;
-    uint64_t columns = (uint64_t)o->columns, last, i = my_rows(work, thread, threads, &last);
-    decide_rows(context, thread, threads);
-    for (; o->softmax && i < last; i++) {
-        double factor = o->C * rill__row_weight(o, &o->rows, rill__row_at(&o->rows, i));
-        bend_softmax(factor, s->curvature + i * columns, s->along + i * columns, columns);
-    }
-    for (i *= columns; i < last * columns; i++)
-        s->along[i] *= s->curvature[i];
+    uint64_t columns = (uint64_t)o->columns, row = rill__row_at(&o->rows, i);
+    double *along = s->along + i * columns;
+    const float *bend = s->curvature + i * columns;
+    rill__row_decide(o, &o->rows, row, work->vector, along);
+    if (o->softmax) bend_softmax(o->C * rill__row_weight(o, &o->rows, row), bend, along, columns);
+    else
+        for (uint64_t c = 0; c < columns; c++)
+            along[c] *= bend[c];
 }
 
-/* z, losses, slopes (along) and curvatures. */
-static void linearise_rows(void *context, int thread, int threads) {
-    const smooth_work *work = context;
+/* z, losses, slopes (along) and curvatures of a row. */
+static void linearise_row(const smooth_work *work, uint64_t i) {
     const rill__smooth *s = work->smooth;
     const rill__objective *o = s->objective;
-    uint64_t last, i = my_rows(work, thread, threads, &last);
-    for (; i < last; i++) {
-        uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
-        float target = o->rows.target[row];
-        double factor = o->C * rill__row_weight(o, &o->rows, row);
-        rill__row_decide(o, &o->rows, row, work->vector, s->z + cell);
-        s->loss[i] = factor *
-                     rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
-        for (int c = 0; c < o->columns; c++, cell++) {
-            s->along[cell] *= factor;
-            if (!o->softmax) s->curvature[cell] = (float)(factor * s->curvature[cell]);
-        }
+    uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
+    float target = o->rows.target[row];
+    double factor = o->C * rill__row_weight(o, &o->rows, row);
+    rill__row_decide(o, &o->rows, row, work->vector, s->z + cell);
+    s->loss[i] = factor *
+                 rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
+    for (int c = 0; c < o->columns; c++, cell++) {
+        s->along[cell] *= factor;
+        if (!o->softmax) s->curvature[cell] = (float)(factor * s->curvature[cell]);
     }
+}
+
+static void compute_rows(void *context, int thread, int threads) {
+    const smooth_work *work = context;
+    uint64_t last, i = my_rows(work, thread, threads, &last);
+    for (; i < last; i++)
+        work->compute(work, i);
+}
+
+/* A row is read from memory once. */
+static void compute_and_add(const smooth_work *work) {
+    const rill__objective *o = work->smooth->objective;
+    for (uint64_t i = 0; i < o->rows.n; i++) {
+        work->compute(work, i);
+        add_one(work, i, 0);
+    }
+    if (rill__has_bias(o, 0)) add_bias(work);
+}
+
+static void sum_rows(smooth_work *work) {
+    rill__pool *pool = work->smooth->objective->pool;
+    if (!pool) return compute_and_add(work);
+    rill__pool_run(pool, compute_rows, work);
+    rill__pool_run(pool, add_rows, work);
 }
 
 /* Losses at z + alpha along. */
@@ -276,13 +302,13 @@ static rill_status complete(rill__smooth *s, float *vector, const float *plus) {
 rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_value *at,
                               float *gradient, float *hessian_diagonal) {
     const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .into = gradient, .diagonal = hessian_diagonal};
+    smooth_work work = {.smooth = s, .compute = linearise_row, .into = gradient};
+    work.diagonal = hessian_diagonal;
     s->w = w;
     work.vector = rill__objective_fold(o, w, s->folded);
     memset(gradient, 0, (size_t)o->n * sizeof *gradient);
     memset(hessian_diagonal, 0, (size_t)o->n * sizeof *hessian_diagonal);
-    rill__pool_run(o->pool, linearise_rows, &work);
-    rill__pool_run(o->pool, add_rows, &work);
+    sum_rows(&work);
     double loss = add_losses(s);
     RILL_TRY_DATA(complete(s, gradient, w));
     RILL_TRY_DATA(complete(s, hessian_diagonal, NULL));
@@ -294,11 +320,10 @@ rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_valu
 
 rill_status rill__smooth_product(rill__smooth *s, const float *vector, float *product) {
     const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .into = product};
+    smooth_work work = {.smooth = s, .compute = bend_row, .into = product};
     work.vector = rill__objective_fold(o, vector, s->folded);
     memset(product, 0, (size_t)o->n * sizeof *product);
-    rill__pool_run(o->pool, bend_rows, &work);
-    rill__pool_run(o->pool, add_rows, &work);
+    sum_rows(&work);
     return complete(s, product, vector);
 }
 
