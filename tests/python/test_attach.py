@@ -115,6 +115,12 @@ def test_what_is_wrong_is_said(comm):
         rill.torch.attach(ddp, "topk", replicas=object())
     with pytest.raises(TypeError, match="Linear can't be attached"):
         rill.torch.attach(nn.Linear(2, 2), "topk")
+    with pytest.raises(TypeError, match="is no module"):
+        rill.torch.attach("topk", ddp)
+    with pytest.raises(TypeError, match="algorithm = None"):
+        rill.torch.attach(ddp, None)
+    with pytest.raises(TypeError, match="algorithm = 0.01"):
+        rill.torch.attach(ddp, 0.01, "topk")
     rill.torch.attach(ddp, "topk")
 
 

@@ -62,6 +62,8 @@ def attach(  # type: ignore[misc]
     ``detach(module)`` undoes it. Collective.
     """
     bare = unwrapped(module)
+    if not isinstance(bare, torch.nn.Module):
+        raise TypeError(f"{bare!r} is no module: DistributedDataParallel, or one of fully_shard")
     is_ddp = isinstance(bare, DistributedDataParallel)
     optimizer = bare_optimizer(optimizer)
     if is_ddp and comm is None:
@@ -72,6 +74,8 @@ def attach(  # type: ignore[misc]
     def check() -> Optional[Moment]:
         if _attached(bare) is not None:
             raise ValueError("the module is attached already: rill.torch.detach it before")
+        if not isinstance(algorithm, str):
+            raise TypeError(f'algorithm = {algorithm!r}: a method\'s name is needed, such as "oktopk"')
         if is_ddp and replicas is not None:
             raise ValueError(
                 "replicas= is for modules of fully_shard, not for DistributedDataParallel"
