@@ -111,6 +111,8 @@ def test_what_is_wrong_is_said(comm):
     ddp = made()
     with pytest.raises(TypeError, match="desnity"):
         rill.torch.attach(ddp, "topk", desnity=0.1)
+    with pytest.raises(TypeError, match="did you mean 'optimizer'"):
+        rill.torch.attach(ddp, "topk", optimiser=sgd(ddp))
     with pytest.raises(ValueError, match="replicas="):
         rill.torch.attach(ddp, "topk", replicas=object())
     with pytest.raises(TypeError, match="Linear can't be attached"):
