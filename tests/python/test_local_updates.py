@@ -462,3 +462,13 @@ def test_bad_arguments(comm):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(reversed(options))):
             made(comm, 0, **options)
+
+
+@pytest.mark.usefixtures("process_group")
+def test_a_model_that_exchanges_every_gradient(comm):
+    ddp = nn.parallel.DistributedDataParallel(Net())
+    if comm.size == 1:
+        rill.torch.LocalUpdates(ddp, comm=comm)
+        return
+    with pytest.raises(ValueError, match="give the model itself"):
+        rill.torch.LocalUpdates(ddp, comm=comm)

@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .._codes import VALUE_BITS, gather
 from .._comm import Comm
@@ -27,7 +28,7 @@ from .._library import PeerError
 from .._stream import as_stream
 from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
-from ._ddp import named_parameters
+from ._ddp import named_parameters, unwrapped
 from ._groups import default_comm
 from ._local_files import Files
 from ._process_group import broadcast_parameters
@@ -138,7 +139,7 @@ class LocalUpdates(Files):
         )  # fmt: skip
         agree(
             self.comm,
-            lambda: _check(options, len(self._named), self.comm),
+            lambda: _check(options, len(self._named), self.comm, module),
             lambda _: {name: repr(value) for name, value in options.items()},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
@@ -444,7 +445,14 @@ class _Behind:
         return self._result
 
 
-def _check(options: Mapping[str, Any], parameters: int, comm: Comm) -> None:
+def _check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
+    inner = unwrapped(module)
+    if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
+        raise ValueError(
+            "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
+            "give the model itself, and train that"
+        )
+
     def need(good: bool, name: str, what: str) -> None:
         if not good:
             raise ValueError(f"{name} = {options[name]!r}: {what}")
