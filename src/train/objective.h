@@ -70,6 +70,7 @@ typedef struct rill__objective {
     const rill_dataset *set; /* that they are from */
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
+    double doubt; /* share of another label in the losses of logistic regression that are looked at */
 } rill__objective;
 
 /* The side that a row takes in a column's problem. */
@@ -156,7 +157,7 @@ rill_status rill__smooth_open(const rill__objective *, rill__team *, const rill_
                               rill__smooth **);
 void rill__smooth_close(rill__smooth **);
 uint64_t rill__smooth_bytes(const rill__smooth *);
-/* Goes to w, which stays as it is until the next move. */
+/* Goes to w, which stays as it is until the next move. hessian_diagonal may be NULL. */
 rill_status rill__smooth_move(rill__smooth *, const float *w, rill__smooth_value *, float *gradient,
                               float *hessian_diagonal);
 /* product = Hessian * vector */
