@@ -46,12 +46,14 @@
 enum { LEAST_ROWS = 30, EPOCHS = 3 };
 enum { NEWTON_STEPS = RILL__TRY_STEPS };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
-enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
+/* Of unbalanced labels up to MOST_MORE, as of the rows that the rarer one has, twice. */
+enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5, MOST_MORE = 4 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
 static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
+static const double doubt = 0.05; /* rows with another label, beside those held out */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
@@ -68,6 +70,7 @@ typedef struct search {
     bool newton;                /* tries are its steps, else sgd's or scd's epochs */
     bool few;                   /* the sample is small: everything can be tried */
     double entries;             /* of all ranks' rows */
+    double doubt;               /* share of rows whose label may be another one */
     bool path;                  /* tries are newton's paths: the loss is asked after each step */
     double along[NEWTON_STEPS]; /* sums over splits, by step */
     uint64_t steps;             /* of the last try: where it was best; 0: at its end */
@@ -169,6 +172,9 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
         trainer->has_valid = false; /* not before the end */
+        const rill__objective *o = &trainer->objective;
+        if (!strcmp(trainer->options.loss, "logistic") && (o->columns == 1 || o->softmax))
+            trainer->objective.doubt = s->doubt;
         if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
         *bare = report.valid_loss;
     }
@@ -413,6 +419,26 @@ static rill_status choose_scale(search *s) {
     return RILL_OK;
 }
 
+/* Rows of two labels say as much as those of the rarer one, twice. */
+static double rows_that_tell(const search *s, const rill_data_view *view) {
+    uint64_t first = 0;
+    double label = view->label[0], other = label;
+    if (s->options.task && !strcmp(s->options.task, "regress")) return (double)view->rows;
+    for (uint64_t i = 0; i < view->rows; i++) {
+        if (view->label[i] == label) first++;
+        else if (other == label || view->label[i] == other) other = view->label[i];
+        else return (double)view->rows; /* more than two */
+    }
+    return 2 * fmin((double)first, (double)(view->rows - first));
+}
+
+static int count_splits(const search *s, const rill_data_view *view) {
+    int most = s->newton ? MOST_SPLITS : SGD_SPLITS;
+    double rows = (double)view->rows, of_rows = SPLIT_ROWS / rows;
+    double of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(rows_that_tell(s, view), 1));
+    return (int)fmin(fmax(fmax(of_rows, of_few), 1), most);
+}
+
 static rill_status choose(search *s) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
     rill_data_view view = RILL_DATA_VIEW_INIT;
@@ -420,8 +446,8 @@ static rill_status choose(search *s) {
     if (s->sample) rill_dataset_report(s->sample, &report);
     if (report.rows < LEAST_ROWS) return RILL_OK;
     RILL_TRY_DATA(rill_dataset_view(s->sample, &view));
-    uint64_t splits = SPLIT_ROWS / report.rows, most = s->newton ? MOST_SPLITS : SGD_SPLITS;
-    s->splits = splits < 1 ? 1 : splits > most ? (int)most : (int)splits;
+    s->splits = count_splits(s, &view);
+    s->doubt = doubt / ((double)report.rows + 2);
     s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = rill__columns_alike(&view, &s->alike, &s->same);
