@@ -35,8 +35,8 @@ enum {
 /* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
  * something comes; milliseconds of that, should UCX not say so. */
 enum { LEAST_NAP = 100000, MOST_NAP = 800000, VAIN_LOOKS = 8, SLEEP_MS = 100 };
-/* The same while the rank is in rill: its calls have been long then. */
-enum { MOST_NAP_BESIDE = 1600000 };
+/* The same while the rank is in rill: it has been there for as long as the last nap by then. */
+enum { MOST_NAP_BESIDE = 12800000 };
 /* Vain looks of a rank before it sleeps, some 0.2 ms; nanoseconds of that, should another thread
  * have taken in what came. */
 enum { LOOKS_BEFORE_SLEEP = 20, RANK_SLEEP = 200000 };
@@ -386,7 +386,8 @@ static void *go_on(void *context) {
         moved += look_after(own, RILL__UCX_CALM, &seen[RILL__UCX_CALM], &visited);
         if (moved || visited) vain = 0;
         long most = visited ? MOST_NAP_BESIDE : MOST_NAP;
-        nap = moved ? LEAST_NAP : 2 * nap < most ? 2 * nap : most;
+        if (moved || nap > most) nap = LEAST_NAP;
+        else nap = 2 * nap < most ? 2 * nap : most;
         n = 1;
         polls[0] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
         if (vain < VAIN_LOOKS || own->wakes < 0 || !may_sleep(own, polls, &n)) {

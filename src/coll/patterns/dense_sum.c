@@ -8,9 +8,13 @@ enum { START, DOUBLING, SCATTERING, GATHERING, IN_PIECES };
 enum {
     TILE = 4096
 }; /* elements that are summed over all parts before the next: they stay in cache */
-/* Bytes of a piece, at most: large beside what a message costs, below what UCX would have wait for
- * its receiver between hosts (link_ucx_ways.c), and two messages share a slab (req/parcels.c). */
-enum { PIECE = (1 << 20) - 4096 };
+/* Bytes of a piece: large beside what a message costs, and at most what UCX does not have wait for
+ * its receiver between hosts (link_ucx_ways.c), and what fits in a slab (req/parcels.c). Pieces of
+ * a range that are enough, if they need not be smaller than the least. Parts that a rank is ahead
+ * of those that came in, which keep its link busy: with more, what waits in sockets is no longer in
+ * the caches when it is read. */
+enum { LEAST_PIECE = (1 << 20) - 4096, MOST_PIECE = (2 << 20) - 4096 };
+enum { PIECES = 4, AHEAD = 16 };
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
@@ -230,11 +234,11 @@ static rill_status encode_piece(rill__run *run, const rill__dense_sum *x, uint64
 /* The first pieces of all others' ranges leave, then the second, within the window. */
 static rill_status send_pieces(rill__run *run, rill__dense_sum *x) {
     int others = x->group.n - 1;
-    for (; x->sent < others * x->pieces && x->sent < x->came + RILL__SPLIT_WINDOW; x->sent++) {
+    for (; x->sent < others * x->pieces && x->sent < x->came + AHEAD; x->sent++) {
         int piece = x->sent / others, to = (x->group.me + 1 + x->sent % others) % x->group.n;
         rill__parcel *parcel;
-        RILL_TRY(encode_piece(run, x, piece_bound(x, to, piece), piece_range(x, to, piece),
-                              &parcel));
+        RILL_TRY(
+            encode_piece(run, x, piece_bound(x, to, piece), piece_range(x, to, piece), &parcel));
         RILL_TRY(rill__run_send_parcel(run, rill__group_rank(&x->group, to), RILL__LANE_A, parcel));
     }
     return RILL_OK;
@@ -321,9 +325,10 @@ static rill_status step_pieces(rill__run *run, rill__dense_sum *x) {
 /* Pieces of the longest range; 1: it is sent whole. All ranks know these alike. */
 static int pieces_of(const rill__run *run, const rill__dense_sum *x) {
     double share = (double)x->count * (double)size_of(x) / x->group.n;
-    return run->hosts->n > 1 && share >= 2 * PIECE && share < (double)PIECE * INT16_MAX
-               ? (int)(share / PIECE) + 1
-               : 1;
+    if (run->hosts->n < 2 || share < 2 * LEAST_PIECE || share >= (double)MOST_PIECE * INT16_MAX)
+        return 1;
+    int least = (int)(share / MOST_PIECE) + 1, most = (int)(share / LEAST_PIECE) + 1;
+    return most < PIECES ? most : least < PIECES ? PIECES : least;
 }
 
 static rill_status start_pieces(rill__run *run, rill__dense_sum *x) {

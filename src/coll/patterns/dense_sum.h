@@ -13,7 +13,7 @@
  * say so. A failure that arises late may be known to some ranks only: who goes on agrees first.
  *
  * Memory: the messages, which are 2 arrays (direct), or 2 ceil(log2 P) (doubling); pieces: some
- * 64 of 1 MiB, since they are used again, and 16 bytes for each piece.
+ * 64 MiB, since they are used again, and 16 bytes for each piece.
  * Cost for arrays of b bytes, the lesser of
  *     log2 P (latency + b (byte + 2 copy + 3 dense_add)), more where P folds to a power of 2
  *     latency + (P-2) message + (P-1)/P b (byte + copy + 3 dense_add) + gather(b/P) + b copy */
@@ -34,18 +34,18 @@ typedef struct rill__dense_sum {
      * and what absent entries stand for: dense ones are made piece by piece. */
     const rill__part *sparse;
     const void *fill;
-    void *to;          /* another array, with slack */
+    void *to; /* another array, with slack */
     /* so far */
     int stage, round, sent;
-    int pieces;         /* of each range */
-    int came, summed;   /* pieces: messages of parts; sums of mine that have left */
-    int *parts_of;      /* pieces: parts that came of each place, */
-    int *sums_of;       /* and sums */
-    bool counted;       /* a part of the sum is in to; else it is in from */
-    const void **parts; /* direct: of my range, by place; pieces: by piece, and by place in it */
+    int pieces;          /* of each range */
+    int came, summed;    /* pieces: messages of parts; sums of mine that have left */
+    int *parts_of;       /* pieces: parts that came of each place, */
+    int *sums_of;        /* and sums */
+    bool counted;        /* a part of the sum is in to; else it is in from */
+    const void **parts;  /* direct: of my range, by place; pieces: by piece, and by place in it */
     rill__parcel **held; /* pieces: that these are in */
     void *mine;          /* pieces: one of my own sparse ones */
-    rill__header heard; /* statistics of those who came in */
+    rill__header heard;  /* statistics of those who came in */
     rill__collect collect;
     rill__gather gather;
 } rill__dense_sum;
