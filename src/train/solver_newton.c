@@ -289,6 +289,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
 static rill_status newton_epoch(rill__job *job, rill__epoch *epoch) {
     job->watch.pace = 0; /* how many products there will be nobody knows */
     rill__watch_begin(&job->watch, 0);
+    job->watch.endless = true;
     rill_status status = one_step(job, epoch);
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     return status;
