@@ -279,9 +279,13 @@ static rill_status measure_start(rill__job *job, double norm) {
     return move(job, &at);
 }
 
+/* A fall of the objective that is none. Under a large C it is flat around the optimum, and scores
+ * move by its root: to the last digits where these are asked for. */
+static double nothing(const rill__job *job) { return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13; }
+
 /* Whether the last step brought nothing: what it promised was lost in the weights' rounding. */
 static bool is_stuck(const rill__job *job, double value) {
-    return job->last != 0 && value >= job->last - 1e-9 * fabs(job->last);
+    return job->last != 0 && value >= job->last - nothing(job) * fabs(job->last);
 }
 
 /* Whether the last step was a small one. A thousandth of the first gradient says little under a
@@ -325,7 +329,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
         double before = at.value;
         RILL_TRY_DATA(search_line(job, &at, &moved));
         /* At the limit of what floats can express, or as good as there. */
-        bool flat = job->options->tolerance > 0 && before - at.value <= 1e-9 * fabs(before);
+        bool flat = job->options->tolerance > 0 && before - at.value <= nothing(job) * fabs(before);
         bool there = exact && job->options->tolerance >= 1e-4 && is_parabola(job);
         epoch->converged = !moved || flat || there || job->epoch + 1 == job->options->steps;
     }
@@ -336,6 +340,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
 static rill_status newton_epoch(rill__job *job, rill__epoch *epoch) {
     job->watch.pace = 0; /* how many products there will be nobody knows */
     rill__watch_begin(&job->watch, 0);
+    job->watch.endless = true;
     rill_status status = one_step(job, epoch);
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     return status;

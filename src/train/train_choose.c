@@ -4,7 +4,8 @@
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
  * where features have hardly been used yet, does not move. If ten is no better than one, the same
- * downwards. Newton's method, which on few entries starts a try from the weights of the one before,
+ * downwards; with more features than rows as long as it does not rise, since any large C fits all
+ * rows there. Newton's method, which on few entries starts a try from the weights of the one before,
  * also tries C times and divided by the root of ten in the end; of larger samples only to the side
  * where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
@@ -74,6 +75,7 @@ typedef struct search {
     bool path;                  /* tries are newton's paths: the loss is asked after each step */
     double along[NEWTON_STEPS]; /* sums over splits, by step */
     uint64_t steps;             /* of the last try: where it was best; 0: at its end */
+    bool wide;                  /* few rows, more features: any large C fits them all */
     bool dense;                 /* most features are in most rows */
     bool alike, same;           /* see rill__columns_alike */
     double length;              /* mean squared length of rows; 0: all have about the same */
@@ -289,7 +291,8 @@ static rill_status walk(search *s, double by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
         bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
-        bool goes_on = loss < (1 - gain) * s->best ||
+        bool fitted = s->wide && by < 1 && loss < (1 + flat) * before;
+        bool goes_on = loss < (1 - gain) * s->best || fitted ||
                        (idle && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
         if (!goes_on) break;
@@ -449,6 +452,7 @@ static rill_status choose(search *s) {
     s->splits = count_splits(s, &view);
     s->doubt = doubt / ((double)report.rows + 2);
     s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
+    s->wide = s->few && view.dim > report.rows;
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = rill__columns_alike(&view, &s->alike, &s->same);
     RILL_TRY_DATA(rill__data_agree(s->comm, status));
