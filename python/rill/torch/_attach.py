@@ -76,7 +76,7 @@ def attach(  # type: ignore[misc]
         if _attached(bare) is not None:
             raise ValueError("the module is attached already: rill.torch.detach it before")
         if not isinstance(algorithm, str):
-            raise TypeError(f"algorithm = {algorithm!r}: a method's name is needed, such as 'oktopk'")
+            raise TypeError(f"algorithm = {algorithm!r}: the name of a method is needed")
         check_options({k: v for k, v in options.items() if k != "dense_steps"}, _ARGUMENTS)
         if is_ddp and replicas is not None:
             raise ValueError(
