@@ -10,8 +10,8 @@
  * Features that are centred, and the bias, are shared in any case: newton's preconditioner needs
  * them everywhere.
  * Source: as partial replication in parameter servers (Li et al., 2014), with fixed places.
- * Memory: 4 bytes a place, 8 a weight of its own, 2 bits a feature. Cost: a pass over the rows and
- * a sparse sum of counts.
+ * Memory: 4 bytes a place, 8 a weight of its own, 2 bits a feature. Cost: a pass over the rows, and
+ * P bits a feature to each rank.
  */
 #include "train/train_places.h"
 #include "train/objective.h"
@@ -31,30 +31,44 @@ static void look(const rill__objective *o, uint64_t *mine) {
     }
 }
 
-/* How many ranks have a feature: 1 where this one does, to be summed. */
-static rill_status count_mine(const rill__objective *o, uint64_t *mine, float *count,
-                              rill_stream **stream) {
-    look(o, mine);
-    for (uint64_t j = 0; j < o->features; j++)
-        count[j] = has(mine, j);
-    RILL_TRY_DATA(rill_stream_create(RILL_F32, o->features, stream));
-    return rill_stream_set_dense(*stream, count);
+enum { SLICE = 1 << 20 }; /* bytes of all ranks' bits at a time */
+
+/* All ranks: bits of features that some rank has, and that several have. */
+static rill_status compare(rill__team *t, uint64_t words, const uint64_t *mine, uint64_t *all,
+                           uint64_t *any, uint64_t *several) {
+    uint64_t ranks = (uint64_t)t->ranks, most = SLICE / (ranks * sizeof *mine);
+    for (uint64_t at = 0; at < words;) {
+        uint64_t n = words - at < most ? words - at : most ? most : 1;
+        RILL_TRY_DATA(
+            rill_comm_gather_bytes(t->talk, mine + at, (size_t)n * sizeof *mine, all));
+        for (uint64_t r = 0; r < ranks; r++)
+            for (uint64_t i = 0; i < n; i++) {
+                several[at + i] |= any[at + i] & all[r * n + i];
+                any[at + i] |= all[r * n + i];
+            }
+        at += n;
+    }
+    return RILL_OK;
 }
 
-static bool is_shared(const rill__objective *o, uint64_t j, float count) {
-    bool bias = o->bias >= 0 && j + 1 == o->features;
-    return bias || count > 1 || (o->shift && o->shift[j] != 0);
+/* Features that are shared in any case. */
+static void add_shared(const rill__objective *o, uint64_t *several) {
+    for (uint64_t j = 0; o->shift && j < o->features; j++)
+        if (o->shift[j] != 0) put(several, j);
+    if (o->bias >= 0) put(several, o->features - 1);
 }
 
 static rill_status give_places(const rill__objective *o, rill__team *t, const uint64_t *mine,
-                               const float *count, rill__places *p) {
+                               const uint64_t *several, rill__places *p) {
     uint64_t shared = 0, own = 0, at = 0;
-    for (uint64_t j = 0; j < o->features; j++)
-        if (is_shared(o, j, count[j])) shared++;
-        else {
-            own += has(mine, j);
-            put(count[j] > 0 ? p->apart : p->absent, j);
-        }
+    for (uint64_t k = 0; k < p->words; k++) {
+        shared += (uint64_t)__builtin_popcountll(several[k]);
+        own += (uint64_t)__builtin_popcountll(mine[k] & ~several[k]);
+        p->absent[k] = ~(p->apart[k] | several[k]);
+        p->apart[k] &= ~several[k];
+    }
+    uint64_t beyond = o->features & 63; /* bits of the last word */
+    p->absent[p->words - 1] &= (UINT64_C(1) << beyond) - 1;
     p->features = shared + own;
     p->shared = shared;
     p->list = malloc((size_t)(p->features + 1) * sizeof *p->list);
@@ -62,9 +76,9 @@ static rill_status give_places(const rill__objective *o, rill__team *t, const ui
     p->room = malloc(((size_t)(own * p->columns) + RILL_SLACK) * sizeof *p->room);
     if (!p->list || !p->own || !p->room) return rill__data_memory("places of features");
     for (uint64_t j = 0; j < o->features; j++)
-        if (is_shared(o, j, count[j])) p->list[at++] = (uint32_t)j;
+        if (has(several, j)) p->list[at++] = (uint32_t)j;
     for (uint64_t j = 0, k = 0; j < o->features; j++)
-        if (!is_shared(o, j, count[j]) && has(mine, j)) {
+        if (!has(several, j) && has(mine, j)) {
             p->list[at++] = (uint32_t)j;
             for (uint64_t c = 0; c < p->columns; c++)
                 p->own[k++] = (uint32_t)(j * p->columns + c);
@@ -84,39 +98,32 @@ static void share_all(const rill__objective *o, rill__places *p) {
     p->bias = o->bias >= 0 ? o->features - 1 : o->features;
 }
 
-static rill_status add_counts(rill__team *t, rill_stream *stream, float *count) {
-    rill_status status = rill_allreduce(t->comm, stream, stream, RILL_SUM, NULL);
-    if (status == RILL_OK) status = rill_stream_get_dense(stream, count);
-    if (status != RILL_OK) rill__team_refuse(t, 1);
-    return rill__team_agree(t, status);
-}
-
 /* Fewer shared places than this share of the features: else lists cost more than they save. */
 static const double worth = 0.75;
 
 rill_status rill__places_open(const rill__objective *o, rill__team *t, rill__places *p) {
     share_all(o, p);
     if (t->ranks == 1) return RILL_OK;
-    size_t words = (size_t)p->words;
-    uint64_t *mine = calloc(words, sizeof *mine);
-    float *count = malloc(((size_t)o->features + RILL_SLACK) * sizeof *count);
-    rill_stream *stream = NULL;
+    size_t words = (size_t)p->words, all_bytes = SLICE + (size_t)t->ranks * sizeof(uint64_t);
+    uint64_t *mine = calloc(words, sizeof *mine), *several = calloc(words, sizeof *several);
+    uint64_t *all = malloc(all_bytes);
     p->apart = calloc(words, sizeof *p->apart);
     p->absent = calloc(words, sizeof *p->absent);
-    rill_status status = mine && count && p->apart && p->absent
-                             ? count_mine(o, mine, count, &stream)
-                             : rill__data_memory("places of features");
+    bool good = mine && several && all && p->apart && p->absent;
+    rill_status status = good ? RILL_OK : rill__data_memory("places of features");
+    if (good) look(o, mine);
     status = rill__data_agree(t->talk, status);
-    if (status == RILL_OK) status = rill__team_comm(t);
-    if (status == RILL_OK) status = add_counts(t, stream, count);
-    if (status == RILL_OK)
-        status = rill__data_agree(t->talk, give_places(o, t, mine, count, p));
+    if (status == RILL_OK) status = compare(t, p->words, mine, all, p->apart, several);
+    if (status == RILL_OK) {
+        add_shared(o, several);
+        status = rill__data_agree(t->talk, give_places(o, t, mine, several, p));
+    }
     /* The same on all ranks. */
-    bool all = status != RILL_OK || (double)p->shared > worth * (double)o->features;
-    if (all) share_all(o, p);
-    rill_stream_free(&stream);
+    bool share = status != RILL_OK || (double)p->shared > worth * (double)o->features;
+    if (share) share_all(o, p);
     free(mine);
-    free(count);
+    free(several);
+    free(all);
     return status;
 }
 
