@@ -90,7 +90,7 @@ class LocalUpdates(Files):
 
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
-    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2; 2 are a sign and one of two
+    than ``small``, go densely. value_bits of all: 0, 16, 8, 4 or 2; 2 are a sign and one of two
     magnitudes, which take about 1.5 bits. decay: of what waits. average: "all"
     divides by the contributions, "senders" each entry by those who sent it. outer: "sgd", at
     ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in
