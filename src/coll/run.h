@@ -76,6 +76,9 @@ typedef struct rill__algorithm {
     bool joins_hosts;
     bool balances;   /* its partition is "balanced" where none is given */
     bool keeps_late; /* what a rank keeps is known only when it has the result */
+    /* It sends what it has summed in each round of rill__doubling_round and nothing else: small
+     * calls of it can do without it (call/again.h). */
+    bool doubles;
 } rill__algorithm;
 
 /* ---- failures ---- */

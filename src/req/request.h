@@ -271,7 +271,9 @@ void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const ch
 /* ---- peers.c ---- */
 rill_status rill__peers_reserve(rill__engine *);
 void rill__peers_free(rill__engine *);
-/* Asks the link who is gone, and tells the others. */
+/* Asks the link who is gone, and tells the others. At the start of every so many calls: a rank that
+ * only sends never waits, and would not look. */
+enum { RILL__CALLS_BETWEEN_LOOKS = 64 };
 void rill__peers_poll(rill__engine *);
 /* This rank waits, and nothing comes: who hangs for too long counts as gone. */
 void rill__peers_wait(rill__engine *);
