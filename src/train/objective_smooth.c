@@ -105,7 +105,7 @@ typedef struct smooth_work smooth_work;
 struct smooth_work {
     const rill__smooth *smooth;
     void (*compute)(const smooth_work *, uint64_t i); /* what a row has before it is added */
-    const float *vector; /* to be multiplied */
+    const float *vector;                              /* to be multiplied */
     double alpha;
     float *into, *diagonal; /* diagonal: may be NULL */
 };
@@ -467,8 +467,8 @@ rill_status rill__smooth_add(rill__smooth *s, double alpha, const float *directi
     const rill__places *p = &s->objective->places;
     for (uint64_t i = 0; i < p->features; i++)
         for (uint64_t c = 0; c < p->columns; c++)
-            w[rill__place_feature(p, i) * p->columns + c] +=
-                (float)(alpha * direction[i * p->columns + c]);
+            w[rill__place_feature(p, i) * p->columns + c] += (float)(alpha *
+                                                                     direction[i * p->columns + c]);
     return rill__places_spread(p, s->team, s->how, s->spread, s->folded, w);
 }
 
