@@ -274,9 +274,9 @@ static int print_interrupted(const train_run *run) {
  * 0 asks; what is not a regular file is left alone. */
 static bool check_outputs(const train_run *run) {
     const train_config *config = run->config;
-    const char *paths[] = {config->model, config->checkpoint};
+    const char *paths[] = {config->model, config->checkpoint, config->log};
     int good = 1;
-    for (int i = 0; i < 2 && tool_speaks(); i++) {
+    for (int i = 0; i < 3 && tool_speaks(); i++) {
         struct stat about;
         rill__outfile out;
         if (!paths[i] || !strcmp(paths[i], "-") ||

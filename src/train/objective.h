@@ -72,6 +72,7 @@ typedef struct rill__objective {
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
     rill__places places;   /* of solvers that see a smooth function */
+    double doubt; /* share of another label in losses of logistic regression, where looked at */
 } rill__objective;
 
 /* The side that a row takes in a column's problem. */
@@ -159,7 +160,7 @@ rill_status rill__smooth_open(const rill__objective *, rill__team *, const rill_
                               rill__smooth **);
 void rill__smooth_close(rill__smooth **);
 uint64_t rill__smooth_bytes(const rill__smooth *);
-/* Goes to w, which stays as it is until the next move. */
+/* Goes to w, which stays as it is until the next move. hessian_diagonal may be NULL. */
 rill_status rill__smooth_move(rill__smooth *, const float *w, rill__smooth_value *, float *gradient,
                               float *hessian_diagonal);
 /* product = Hessian * vector */

@@ -22,6 +22,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_PRODUCTS = 1000 };
 
@@ -195,6 +196,7 @@ static rill_status solve(rill__job *job) {
         d[j] = 0;
         r[j] = -s->gradient[j];
     }
+    make_diagonal(job->objective, s->diagonally, s->diagonal);
     RILL_TRY_DATA(precondition(job, r, p, &rz));
     for (int k = 1; k <= MOST_PRODUCTS && rz > 0; k++) {
         RILL_TRY_DATA(rill__watch_at(&job->watch, job->team, (uint64_t)k, MOST_PRODUCTS));
@@ -249,6 +251,13 @@ static rill_status measure(const rill__job *job, const float *gradient, double *
     return RILL_OK;
 }
 
+/* To the weights. The diagonal is for who has no Hessian. */
+static rill_status move(rill__job *job, rill__smooth_value *at) {
+    newton_state *s = job->state;
+    return rill__smooth_move(s->function, job->weights->w, at, s->gradient,
+                             s->hessian ? NULL : s->diagonal);
+}
+
 /* What a gradient is compared with: that of the weights that training starts from, wherever the
  * first step does. */
 static rill_status measure_start(rill__job *job, double norm) {
@@ -262,18 +271,31 @@ static rill_status measure_start(rill__job *job, double norm) {
                                           start ? RILL_OK : rill__data_memory("the solver"));
     if (status == RILL_OK) {
         rill__job_start(job, start);
-        status = rill__smooth_move(s->function, start, &at, s->residual, s->product);
+        status = rill__smooth_move(s->function, start, &at, s->residual, NULL);
     }
     if (status == RILL_OK) status = measure(job, s->residual, &job->kept);
     free(start);
     RILL_TRY_DATA(status);
-    return rill__smooth_move(s->function, job->weights->w, &at, s->gradient, s->diagonal);
+    return move(job, &at);
 }
+
+/* A fall of the objective that is none. Under a large C it is flat around the optimum, and scores
+ * move by its root: to the last digits where these are asked for. */
+static double nothing(const rill__job *job) { return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13; }
 
 /* Whether the last step brought nothing: what it promised was lost in the weights' rounding. */
 static bool is_stuck(const rill__job *job, double value) {
-    return job->last != 0 && value >= job->last - 1e-9 * fabs(job->last);
+    return job->last != 0 && value >= job->last - nothing(job) * fabs(job->last);
 }
+
+/* Whether the last step was a small one. A thousandth of the first gradient says little under a
+ * large C, where that is huge: there steps may still halve the objective. */
+static bool is_settled(const rill__job *job, double value) {
+    return job->last - value <= 0.01 * fabs(value);
+}
+
+/* Least squares: an exact step ends at the optimum, but for rounding. */
+static bool is_parabola(const rill__job *job) { return !strcmp(job->options->loss, "squared"); }
 
 static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     newton_state *s = job->state;
@@ -282,20 +304,22 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     double norm;
     RILL_TRY_DATA(rill__team_comm(job->team));
     if (job->objective->l2 > 0) rill__places_clear(&job->objective->places, w); /* of a model */
-    RILL_TRY_DATA(rill__smooth_move(s->function, w, &at, s->gradient, s->diagonal));
+    RILL_TRY_DATA(move(job, &at));
     RILL_TRY_DATA(measure(job, s->gradient, &norm));
     if (job->kept == 0) RILL_TRY_DATA(measure_start(job, norm));
-    make_diagonal(job->objective, s->diagonally, s->diagonal);
     epoch->steps = 1;
     epoch->samples = job->objective->rows.n;
     /* A step at least: weights that come from elsewhere may be good, but not of this objective. */
-    epoch->converged = job->epoch > 0 && (norm <= job->options->tolerance * job->kept ||
-                                          (job->options->tolerance > 0 && is_stuck(job, at.value)));
+    bool low = norm <= job->options->tolerance * job->kept && is_settled(job, at.value);
+    bool stuck = job->options->tolerance > 0 && is_stuck(job, at.value);
+    epoch->converged = job->epoch > 0 && (low || stuck);
     double last = job->last;
     job->last = at.value;
     if (!epoch->converged) {
-        bool moved;
-        if (!s->hessian || !solve_small(s, job->objective)) RILL_TRY_DATA(solve(job));
+        bool moved, exact = s->hessian && solve_small(s, job->objective);
+        if (s->hessian && !exact)
+            RILL_TRY_DATA(rill__smooth_move(s->function, w, &at, s->gradient, s->diagonal));
+        if (!exact) RILL_TRY_DATA(solve(job));
         if (job->watch.stop) { /* the step is not made */
             job->last = last;
             epoch->share = epoch->loss = 0;
@@ -305,8 +329,9 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
         double before = at.value;
         RILL_TRY_DATA(search_line(job, &at, &moved));
         /* At the limit of what floats can express, or as good as there. */
-        bool flat = job->options->tolerance > 0 && before - at.value <= 1e-9 * fabs(before);
-        epoch->converged = !moved || flat || job->epoch + 1 == job->options->steps;
+        bool flat = job->options->tolerance > 0 && before - at.value <= nothing(job) * fabs(before);
+        bool there = exact && job->options->tolerance >= 1e-4 && is_parabola(job);
+        epoch->converged = !moved || flat || there || job->epoch + 1 == job->options->steps;
     }
     epoch->loss = at.loss / job->objective->C / job->team->ranks; /* ranks add theirs up */
     return RILL_OK;
@@ -315,6 +340,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
 static rill_status newton_epoch(rill__job *job, rill__epoch *epoch) {
     job->watch.pace = 0; /* how many products there will be nobody knows */
     rill__watch_begin(&job->watch, 0);
+    job->watch.endless = true;
     rill_status status = one_step(job, epoch);
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     return status;

@@ -4,7 +4,8 @@
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
  * where features have hardly been used yet, does not move. If ten is no better than one, the same
- * downwards. Newton's method, which on few entries starts a try from the weights of the one before,
+ * downwards; with more features than rows as long as it does not rise, since any large C fits all
+ * rows there. Newton's method, which on few entries starts a try from the weights of the one before,
  * also tries C times and divided by the root of ten in the end; of larger samples only to the side
  * where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
@@ -46,12 +47,14 @@
 enum { LEAST_ROWS = 30, EPOCHS = 3 };
 enum { NEWTON_STEPS = RILL__TRY_STEPS };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
-enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
+/* Of unbalanced labels up to MOST_MORE, as of the rows that the rarer one has, twice. */
+enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5, MOST_MORE = 4 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
 static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
+static const double doubt = 0.05; /* rows with another label, beside those held out */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
@@ -68,9 +71,11 @@ typedef struct search {
     bool newton;                /* tries are its steps, else sgd's or scd's epochs */
     bool few;                   /* the sample is small: everything can be tried */
     double entries;             /* of all ranks' rows */
+    double doubt;               /* share of rows whose label may be another one */
     bool path;                  /* tries are newton's paths: the loss is asked after each step */
     double along[NEWTON_STEPS]; /* sums over splits, by step */
     uint64_t steps;             /* of the last try: where it was best; 0: at its end */
+    bool wide;                  /* few rows, more features: any large C fits them all */
     bool dense;                 /* most features are in most rows */
     bool alike, same;           /* see rill__columns_alike */
     double length;              /* mean squared length of rows; 0: all have about the same */
@@ -169,6 +174,9 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
         trainer->has_valid = false; /* not before the end */
+        const rill__objective *o = &trainer->objective;
+        if (!strcmp(trainer->options.loss, "logistic") && (o->columns == 1 || o->softmax))
+            trainer->objective.doubt = s->doubt;
         if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
         *bare = report.valid_loss;
     }
@@ -283,7 +291,8 @@ static rill_status walk(search *s, double by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
         bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
-        bool goes_on = loss < (1 - gain) * s->best ||
+        bool fitted = s->wide && by < 1 && loss < (1 + flat) * before;
+        bool goes_on = loss < (1 - gain) * s->best || fitted ||
                        (idle && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
         if (!goes_on) break;
@@ -413,6 +422,26 @@ static rill_status choose_scale(search *s) {
     return RILL_OK;
 }
 
+/* Rows of two labels say as much as those of the rarer one, twice. */
+static double rows_that_tell(const search *s, const rill_data_view *view) {
+    uint64_t first = 0;
+    double label = view->label[0], other = label;
+    if (s->options.task && !strcmp(s->options.task, "regress")) return (double)view->rows;
+    for (uint64_t i = 0; i < view->rows; i++) {
+        if (view->label[i] == label) first++;
+        else if (other == label || view->label[i] == other) other = view->label[i];
+        else return (double)view->rows; /* more than two */
+    }
+    return 2 * fmin((double)first, (double)(view->rows - first));
+}
+
+static int count_splits(const search *s, const rill_data_view *view) {
+    int most = s->newton ? MOST_SPLITS : SGD_SPLITS;
+    double rows = (double)view->rows, of_rows = SPLIT_ROWS / rows;
+    double of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(rows_that_tell(s, view), 1));
+    return (int)fmin(fmax(fmax(of_rows, of_few), 1), most);
+}
+
 static rill_status choose(search *s) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
     rill_data_view view = RILL_DATA_VIEW_INIT;
@@ -420,9 +449,10 @@ static rill_status choose(search *s) {
     if (s->sample) rill_dataset_report(s->sample, &report);
     if (report.rows < LEAST_ROWS) return RILL_OK;
     RILL_TRY_DATA(rill_dataset_view(s->sample, &view));
-    uint64_t splits = SPLIT_ROWS / report.rows, most = s->newton ? MOST_SPLITS : SGD_SPLITS;
-    s->splits = splits < 1 ? 1 : splits > most ? (int)most : (int)splits;
+    s->splits = count_splits(s, &view);
+    s->doubt = doubt / ((double)report.rows + 2);
     s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
+    s->wide = s->few && view.dim > report.rows;
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = rill__columns_alike(&view, &s->alike, &s->same);
     RILL_TRY_DATA(rill__data_agree(s->comm, status));

@@ -25,7 +25,7 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
     if (t->objective.features >= UINT32_MAX)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "the data have %llu features; weights are kept for fewer than 2^32: "
-                               "hash the features (rill_dataset_hash)",
+                               "hash the features (rill_dataset_hash, rill train --hash)",
                                (unsigned long long)t->objective.features);
     t->objective.bias = t->options.bias;
     if (t->options.intercept && !(t->options.bias > 0)) t->objective.bias = 1;
