@@ -4,10 +4,10 @@
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
  * where features have hardly been used yet, does not move. If ten is no better than one, the same
- * downwards; with more features than rows as long as it does not rise, since any large C fits all
- * rows there. Newton's method, which on few entries starts a try from the weights of the one before,
- * also tries C times and divided by the root of ten in the end; of larger samples only to the side
- * where a parabola through three tries is lower. Where the scale is open this is done for each,
+ * downwards; with more features than few rows as long as it does not rise, since any large C fits
+ * all rows there. Newton's method, which on few entries starts a try from the weights of the one
+ * before, also tries C times and divided by the root of ten in the end; of larger samples only to
+ * the side where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
  * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
@@ -19,7 +19,10 @@
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
  * (Monte Carlo cross-validation: Picard, Cook, Cross-validation of regression models, 1984). The
  * rows that the options hold out for validation take no part: what is measured on them stays
- * honest. The order of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm
+ * honest. Few rows that are all predicted right would ask for a C without end, and be sorry for the
+ * first that is not: so the loss counts a twentieth of a row with another label among them (targets
+ * that are not quite 0 or 1: Platt, Probabilistic outputs for support vector machines, 1999). Where
+ * one of two labels is rare there are more splits. The order of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm
  * start for parameter selection of linear classifiers, 2015): from strong to weak regularisation,
  * until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where
  * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
@@ -254,7 +257,7 @@ static rill_status walk(search *s, double by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
         bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
-        bool fitted = s->wide && by < 1 && loss < (1 + flat) * before;
+        bool fitted = s->wide && by < 1 && loss < (1 + gain) * before;
         bool goes_on = loss < (1 - gain) * s->best || fitted ||
                        (idle && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
@@ -382,23 +385,11 @@ static rill_status choose_scale(search *s) {
     return RILL_OK;
 }
 
-/* Rows of two labels say as much as those of the rarer one, twice. */
-static double rows_that_tell(const search *s, const rill_data_view *view) {
-    uint64_t first = 0;
-    double label = view->label[0], other = label;
-    if (s->options.task && !strcmp(s->options.task, "regress")) return (double)view->rows;
-    for (uint64_t i = 0; i < view->rows; i++) {
-        if (view->label[i] == label) first++;
-        else if (other == label || view->label[i] == other) other = view->label[i];
-        else return (double)view->rows; /* more than two */
-    }
-    return 2 * fmin((double)first, (double)(view->rows - first));
-}
-
 static int count_splits(const search *s, const rill_data_view *view) {
     int most = s->newton ? MOST_SPLITS : SGD_SPLITS;
-    double rows = (double)view->rows, of_rows = SPLIT_ROWS / rows;
-    double of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(rows_that_tell(s, view), 1));
+    bool regress = s->options.task && !strcmp(s->options.task, "regress");
+    double rows = (double)view->rows, telling = regress ? rows : rill__rows_that_tell(view);
+    double of_rows = SPLIT_ROWS / rows, of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(telling, 1));
     return (int)fmin(fmax(fmax(of_rows, of_few), 1), most);
 }
 
