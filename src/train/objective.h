@@ -70,7 +70,7 @@ typedef struct rill__objective {
     const rill_dataset *set; /* that they are from */
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
-    double doubt; /* share of another label in the losses of logistic regression that are looked at */
+    double doubt;          /* share of another label in losses that are looked at (logistic) */
 } rill__objective;
 
 /* The side that a row takes in a column's problem. */

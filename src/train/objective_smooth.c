@@ -347,8 +347,7 @@ static void add_block(const rill__objective *o, row_block *b, double *hessian) {
         double b2 = b->bend[2] * x2[e], b3 = b->bend[3] * x3[e];
         for (uint64_t f = e; f < count; f++)
             into[f] += (b0 * x0[f] + b1 * x1[f]) + (b2 * x2[f] + b3 * x3[f]);
-        if (o->bias >= 0)
-            hessian[(b->first + e) * n + n - 1] += ((b0 + b1) + (b2 + b3)) * o->bias;
+        if (o->bias >= 0) hessian[(b->first + e) * n + n - 1] += ((b0 + b1) + (b2 + b3)) * o->bias;
     }
     for (int k = 0; k < b->rows; k++)
         last += b->bend[k];

@@ -7,8 +7,8 @@
  * downwards; with more features than few rows as long as it does not rise, since any large C fits
  * all rows there. Newton's method, which on few entries starts a try from the weights of the one
  * before, also tries C times and divided by the root of ten in the end; of larger samples only to
- * the side where a parabola through three tries is lower. Where the scale is open this is done for each,
- * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
+ * the side where a parabola through three tries is lower. Where the scale is open this is done for
+ * each, "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
  * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
  * length 1 are tried, unless all have the same. Where no C does better than the intercept alone, C
@@ -22,8 +22,8 @@
  * honest. Few rows that are all predicted right would ask for a C without end, and be sorry for the
  * first that is not: so the loss counts a twentieth of a row with another label among them (targets
  * that are not quite 0 or 1: Platt, Probabilistic outputs for support vector machines, 1999). Where
- * one of two labels is rare there are more splits. The order of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm
- * start for parameter selection of linear classifiers, 2015): from strong to weak regularisation,
+ * one of two labels is rare there are more splits. The order of tries is that of LIBLINEAR's
+ * parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of linear classifiers, 2015): from strong to weak regularisation,
  * until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where
  * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
  * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
@@ -55,7 +55,7 @@ static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02
 static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
-static const double doubt = 0.05; /* rows with another label, beside those held out */
+static const double doubt = 0.05;    /* rows with another label, beside those held out */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};

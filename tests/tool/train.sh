@@ -43,7 +43,7 @@ awk 'BEGIN { srand(3); for (i = 0; i < 300; i++) { y = int(rand() * 6); line = "
     print y line } }' >"$tmp/words"
 for tolerance in 1e-3 1e-7; do
     run 0 "$RILL" train "$tmp/words" --solver newton --C 1e6 --epochs 100 --tolerance $tolerance
-    number "done  objective" "$tmp/out" >"$tmp/at.$tolerance"
+    number objective "$tmp/out" >"$tmp/at.$tolerance"
 done
 least "$(cat "$tmp/at.1e-7")" "$(awk '{ print $1 / 1.05 }' "$tmp/at.1e-3")" "the optimum at C = 1e6"
 
