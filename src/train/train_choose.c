@@ -8,12 +8,12 @@
  * all rows there. Newton's method, which on few entries starts a try from the weights of the one
  * before, also tries C times and divided by the root of ten in the end; of larger samples only to
  * the side where a parabola through three tries is lower. Where the scale is open this is done for
- * each, "std" first if most features are in most rows, else "none" first; another is taken if its loss is
- * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
- * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
- * length 1 are tried, unless all have the same. Where no C does better than the intercept alone, C
- * falls until the features do no harm. Splits and sample do not depend on the options'
- * seed: it is no reason for another model.
+ * each, "std" first if most features are in most rows, else "none" first; another is taken if its
+ * loss is clearly lower. Of larger samples one that is much worse at the C of the one before is
+ * given up after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows
+ * of length 1 are tried, unless all have the same. Where no C does better than the intercept alone,
+ * C falls until the features do no harm. Splits and sample do not depend on the options' seed: it
+ * is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
@@ -23,11 +23,12 @@
  * first that is not: so the loss counts a twentieth of a row with another label among them (targets
  * that are not quite 0 or 1: Platt, Probabilistic outputs for support vector machines, 1999). Where
  * one of two labels is rare there are more splits. The order of tries is that of LIBLINEAR's
- * parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of linear classifiers, 2015): from strong to weak regularisation,
- * until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where
- * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
- * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
- * data a sample is taken (train_sample.c). C need not grow with the rows: it is a weight of each.
+ * parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of linear
+ * classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked,
+ * and not the accuracy, since it is less grainy where rows are few. Neither the rate that training
+ * starts with nor the number of epochs is chosen so: the loss asks for larger rates, and on some
+ * sets for fewer epochs, than predict best. Of large data a sample is taken (train_sample.c). C
+ * need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
  * the same with any number of ranks, and no try waits for the network.
  * On many entries newton's tries start from nothing, and the loss is asked after each step: with
