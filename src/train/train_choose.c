@@ -56,6 +56,7 @@ static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02
 static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
+static const double matters = 0.002; /* of losses at ten times C and a tenth of it */
 static const double doubt = 0.05;    /* rows with another label, beside those held out */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
@@ -285,12 +286,13 @@ static rill_status fade(search *s) {
     return RILL_OK;
 }
 
-/* C by the root of ten to either side. */
+/* C by the root of ten to either side, unless ten times hardly differ. */
 static rill_status refine(search *s) {
     double middle = s->choice->C, loss;
     const double step = sqrt(factor);
     double above = loss_at(s->choice, middle * factor), below = loss_at(s->choice, middle / factor);
-    bool one_side = !s->few && above > 0 && below > 0;
+    bool both = above > 0 && below > 0, one_side = !s->few && both;
+    if (both && fmax(above, below) < (1 + matters) * s->best) return RILL_OK;
     if (!one_side || above < below) {
         RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
         take_if_better(s, middle * step, loss, 0);
