@@ -167,6 +167,7 @@ static void log_line(train_run *run, const rill_train_report *r) {
     put_number(line, "comm_seconds", r->comm_seconds);
     put_number(line, "wait_seconds", r->wait_seconds);
     put_number(line, "eval_seconds", r->eval_seconds);
+    put_number(line, "elapsed_seconds", world_clock() - run->began);
     put_number(line, "samples_per_s", (double)r->samples / r->seconds);
     put_number(line, "lr", r->lr);
     put_number(line, "valid_loss", r->valid_loss);
@@ -371,6 +372,7 @@ static int run_all(const tool_world *w, const void *context) {
                      .argc = c->argc,
                      .argv = c->argv,
                      .progress = &progress,
+                     .began = world_clock(),
                      .data_report = RILL_DATA_REPORT_INIT};
     int status = run_training(&run);
     rill_trainer_free(&run.trainer);

@@ -29,8 +29,9 @@
  * starts with nor the number of epochs is chosen so: the loss asks for larger rates, and on some
  * sets for fewer epochs, than predict best. Of large data a sample is taken (train_sample.c). C
  * need not grow with the rows: it is a weight of each.
- * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
- * the same with any number of ranks, and no try waits for the network.
+ * A try is a rank's own: each has the whole sample, and the splits are dealt out; ranks that are
+ * left try what may be asked for next (train_ahead.c). Newton then finds the same with any number
+ * of ranks, and no try waits for the network.
  * On many entries newton's tries start from nothing, and the loss is asked after each step: with
  * far more features than rows the steps before the optimum predict better than the optimum of any
  * C, as conjugate gradients take the directions first that most rows share (early stopping: Yao,
@@ -41,13 +42,14 @@
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
  */
+#include "train/train_ahead.h"
 #include "train/train_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum { LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_STEPS = 20 };
+enum { NEWTON_STEPS = RILL__TRY_STEPS };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 /* Of unbalanced labels up to MOST_MORE, as of the rows that the rarer one has, twice. */
 enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5, MOST_MORE = 4 };
@@ -76,7 +78,7 @@ typedef struct search {
     double entries;             /* of all ranks' rows */
     double doubt;               /* share of rows whose label may be another one */
     bool path;                  /* tries are newton's paths: the loss is asked after each step */
-    double along[NEWTON_STEPS]; /* sums over this rank's splits, by step */
+    double along[NEWTON_STEPS]; /* sums over splits, by step */
     uint64_t steps;             /* of the last try: where it was best; 0: at its end */
     bool wide;                  /* few rows, more features: any large C fits them all */
     bool dense;                 /* most features are in most rows */
@@ -90,6 +92,8 @@ typedef struct search {
     void *context;
     uint64_t trainings; /* of this rank */
     bool stopped;       /* by some rank's */
+    rill__ahead ahead;
+    double by; /* factor of the walk; 0: it begins */
 } search;
 
 static rill_status take_sample(search *s, const rill_dataset *train) {
@@ -151,9 +155,8 @@ static rill_status follow(search *s, rill_trainer *t, rill_train_report *report)
 }
 
 /* The loss of paths: that of the best step if the end is clearly worse, else that of the end. */
-static rill_status end_path(search *s, double splits, double *loss) {
+static void end_path(search *s, double splits, double *loss) {
     int best = 0, last = NEWTON_STEPS - 1;
-    RILL_TRY_DATA(rill__sum_f64(s->comm, s->along, NEWTON_STEPS));
     for (int e = 1; e < NEWTON_STEPS; e++)
         if (s->along[e] < s->along[best]) best = e;
     s->steps = 0;
@@ -161,7 +164,6 @@ static rill_status end_path(search *s, double splits, double *loss) {
     for (int e = 0; !end && !s->steps; e++)
         if (s->along[e] <= (1 + about) * s->along[best]) s->steps = (uint64_t)e + 1;
     *loss = s->along[end ? last : best] / splits;
-    return RILL_OK;
 }
 
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
@@ -198,47 +200,81 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
     return status == RILL_ERR_STATE ? RILL_OK : status;
 }
 
-/* The mean over the splits; one of few rows may hold out all that have some label, and does not
- * count then. */
-static rill_status try_one(search *s, double C, double decay, double *loss) {
-    rill_C_choice *choice = s->choice;
-    double sums[3] = {0, 0, 0}, rows; /* losses, splits that could, losses at the start */
-    rill_status first = RILL_OK, bad = RILL_OK;
-    *loss = INFINITY;
-    s->options.C = C;
-    s->options.decay = decay;
+/* Splits of one C, from `first` on; *status: of the first one. */
+static rill_status try_splits(search *s, int first, int every, double *sums, rill_status *status) {
+    rill_status bad = RILL_OK;
     memset(s->along, 0, sizeof s->along);
-    if (choice->tries == MOST_TRIES) return RILL_OK;
-    for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
-        if (s->tell && s->tell(s->context, s->trainings++, 0)) {
-            bad = rill__data_fail(RILL_ERR_STATE, "stopped while C is chosen");
-            break;
-        }
+    for (int split = first; split < s->splits && isfinite(sums[0]) && !bad; split += every) {
+        if (s->tell && s->tell(s->context, s->trainings++, 0))
+            return rill__data_fail(RILL_ERR_STATE, "stopped while C is chosen");
         bool able = false;
         double one, bare = 0;
-        rill_status status = try_split(s, split, &able, &one, &bare);
-        bool ours = able || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
-        if (ours && status != RILL_OK) bad = status;
-        if (split == s->rank) first = status;
+        rill_status mine = try_split(s, split, &able, &one, &bare);
+        bool ours = able || mine == RILL_ERR_MEMORY || mine == RILL_ERR_MPI;
+        if (ours && mine != RILL_OK) bad = mine;
+        if (split == first) *status = mine;
         if (!able) continue;
         sums[0] += one;
         sums[1]++;
         sums[2] += bare;
     }
+    memcpy(sums + 3, s->along, sizeof s->along);
+    return bad;
+}
+
+/* All ranks: this C, and others by ranks that it has no split for. *first: why it may have none. */
+static rill_status make_tries(search *s, double C, double decay, rill_status *first) {
+    double numbers[RILL__MOST_AHEAD * RILL__TRY_NUMBERS] = {0}, plan[RILL__MOST_AHEAD], most[2];
+    int groups = s->few ? 1 : s->ranks / s->splits, group = 0, split = s->rank, every = s->ranks;
+    if (groups > RILL__MOST_AHEAD) groups = RILL__MOST_AHEAD;
+    bool refines = s->newton && !s->choice->steps;
+    int n = rill__ahead_plan(C, s->choice->C, s->by, refines, groups > 1 ? groups : 1, plan);
+    if (n > 1) {
+        group = s->rank / s->splits;
+        split = s->rank % s->splits;
+        every = s->splits;
+    }
+    rill_status bad = RILL_OK;
+    bool mine = group < n && plan[group] > 0.5 * least_C && plan[group] < 2 * most_C;
+    s->options.decay = decay;
+    s->options.C = mine ? plan[group] : C;
+    if (mine) bad = try_splits(s, split, every, numbers + group * RILL__TRY_NUMBERS, first);
+    if (group > 0) *first = RILL_OK;
     bad = rill__data_agree(s->comm, bad);
     s->stopped = bad == RILL_ERR_STATE; /* of a try's own it is no failure */
     RILL_TRY_DATA(bad);
-    rows = (double)choice->rows;
-    RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 3));
-    RILL_TRY_DATA(rill__most_f64(s->comm, &rows, 1));
-    if (!(sums[1] > 0)) return rill__data_agree(s->comm, first);
-    choice->rows = (uint64_t)rows;
+    RILL_TRY_DATA(rill__sum_f64(s->comm, numbers, n * RILL__TRY_NUMBERS));
+    most[0] = (double)s->choice->rows;
+    most[1] = s->path; /* a rank without a split does not know */
+    RILL_TRY_DATA(rill__most_f64(s->comm, most, 2));
+    s->choice->rows = (uint64_t)most[0];
+    s->path = most[1] > 0;
+    for (int i = 0; i < n; i++) {
+        rill__try made = {.C = plan[i], .decay = decay, .scale = s->options.scale};
+        memcpy(made.number, numbers + i * RILL__TRY_NUMBERS, sizeof made.number);
+        if (made.number[1] > 0) rill__ahead_keep(&s->ahead, &made);
+    }
+    return RILL_OK;
+}
+
+/* The mean over the splits; one of few rows may hold out all that have some label, and does not
+ * count then. */
+static rill_status try_one(search *s, double C, double decay, double *loss) {
+    rill_C_choice *choice = s->choice;
+    rill_status first = RILL_OK;
+    *loss = INFINITY;
+    if (choice->tries == MOST_TRIES) return RILL_OK;
+    const rill__try *made = rill__ahead_find(&s->ahead, C, decay, s->options.scale);
+    if (!made) {
+        RILL_TRY_DATA(make_tries(s, C, decay, &first));
+        made = rill__ahead_find(&s->ahead, C, decay, s->options.scale);
+    }
+    if (!made) return rill__data_agree(s->comm, first);
+    const double *sums = made->number;
     *loss = sums[0] / sums[1];
-    double path = s->path; /* a rank without a split does not know */
-    RILL_TRY_DATA(rill__most_f64(s->comm, &path, 1));
-    s->path = path > 0;
+    memcpy(s->along, sums + 3, sizeof s->along);
     s->steps = 0;
-    if (s->path) RILL_TRY_DATA(end_path(s, sums[1], loss));
+    if (s->path) end_path(s, sums[1], loss);
     if (s->bare == 0) s->bare = sums[2] / sums[1];
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
@@ -255,6 +291,7 @@ static void take_if_better(search *s, double C, double loss, double by) {
 
 static rill_status walk(search *s, double by) {
     double before = s->best;
+    s->by = by;
     for (double C = s->choice->C * by; C > 0.5 * least_C && C < 2 * most_C; C *= by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
@@ -279,6 +316,7 @@ static double loss_at(const rill_C_choice *choice, double C) {
 /* Where the features predict worse than the intercept alone: as little of them as that takes. */
 static rill_status fade(search *s) {
     double loss = s->best;
+    s->by = 1 / factor;
     for (double C = s->choice->C / factor; loss > s->bare && C > 0.5 * least_C; C /= factor) {
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
         take_if_better(s, C, loss, 0);
@@ -293,6 +331,7 @@ static rill_status refine(search *s) {
     double above = loss_at(s->choice, middle * factor), below = loss_at(s->choice, middle / factor);
     bool both = above > 0 && below > 0, one_side = !s->few && both;
     if (both && fmax(above, below) < (1 + matters) * s->best) return RILL_OK;
+    s->by = 1;
     if (!one_side || above < below) {
         RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
         take_if_better(s, middle * step, loss, 0);
@@ -307,6 +346,7 @@ static rill_status refine(search *s) {
  * than so many times `beat`. */
 static rill_status walk_scale(search *s, double beat, double times) {
     double start = s->choice->C;
+    s->by = 0;
     RILL_TRY_DATA(try_one(s, start, s->choice->decay, &s->best));
     s->choice->steps = s->steps;
     if (!s->few && s->best > times * beat) return RILL_OK;
