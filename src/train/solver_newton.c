@@ -281,7 +281,9 @@ static rill_status measure_start(rill__job *job, double norm) {
 
 /* A fall of the objective that is none. Under a large C it is flat around the optimum, and scores
  * move by its root: to the last digits where these are asked for. */
-static double nothing(const rill__job *job) { return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13; }
+static double nothing(const rill__job *job) {
+    return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13;
+}
 
 /* Whether the last step brought nothing: what it promised was lost in the weights' rounding. */
 static bool is_stuck(const rill__job *job, double value) {
