@@ -111,10 +111,18 @@ def test_what_is_wrong_is_said(comm):
     ddp = made()
     with pytest.raises(TypeError, match="desnity"):
         rill.torch.attach(ddp, "topk", desnity=0.1)
+    with pytest.raises(TypeError, match="did you mean 'optimizer'"):
+        rill.torch.attach(ddp, "topk", optimiser=sgd(ddp))
     with pytest.raises(ValueError, match="replicas="):
         rill.torch.attach(ddp, "topk", replicas=object())
     with pytest.raises(TypeError, match="Linear can't be attached"):
         rill.torch.attach(nn.Linear(2, 2), "topk")
+    with pytest.raises(TypeError, match="is no module"):
+        rill.torch.attach("topk", ddp)
+    with pytest.raises(TypeError, match="algorithm = None"):
+        rill.torch.attach(ddp, None)
+    with pytest.raises(TypeError, match="algorithm = 0.01"):
+        rill.torch.attach(ddp, 0.01, "topk")
     rill.torch.attach(ddp, "topk")
 
 

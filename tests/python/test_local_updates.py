@@ -181,6 +181,31 @@ def test_the_identity_and_the_bits_of_an_entry():
     assert bits < 9.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 222
 
 
+def test_small_parameters_take_few_bits_and_nothing_of_them_is_lost():
+    """A layer of width 128 has so many biases and norms that they count: at 16 bits a message would
+    be 1/116 of the layer."""
+    torch.manual_seed(0)
+    shapes = [(384, 128), (128, 128), (512, 128), (128, 512)]
+    shapes += [(384,), (128,), (512,), (128,)] + 4 * [(128,)]
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
+    layout = Layout(parameters, 4096, 4096, False)
+    coding = Coding(layout, 64, 2)
+    vector = layout.read(layout.parameters)
+    sent = coding.encode(vector, 0, 1, torch.tensor([3.0, 4.0]))
+    seen = coding.decode(sent.message)
+    assert torch.equal(seen.rest, sent.values[layout.chunked_size :])
+    assert torch.equal(seen.buffers, torch.tensor([3.0, 4.0]))
+    assert 4 * sum(p.numel() for p in parameters) / len(sent.message) > 200
+    # What is sent is a good part of each value: in a few rounds nearly all of it has come.
+    rest, came = vector[layout.chunked_size :], 0
+    error = torch.zeros_like(vector)
+    for number in range(12):
+        error = error + (vector if number == 0 else 0)
+        sent = coding.encode(error, number, 1, torch.empty(0))
+        error, came = error - sent.values, came + sent.values[layout.chunked_size :]
+    assert (came - rest).norm() < 0.02 * rest.norm()
+
+
 def test_nothing_is_lost(alone):
     """The identity over a whole run: common weights and errors hold all that was trained."""
 
@@ -462,3 +487,13 @@ def test_bad_arguments(comm):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(reversed(options))):
             made(comm, 0, **options)
+
+
+@pytest.mark.usefixtures("process_group")
+def test_a_model_that_exchanges_every_gradient(comm):
+    ddp = nn.parallel.DistributedDataParallel(Net())
+    if comm.size == 1:
+        rill.torch.LocalUpdates(ddp, comm=comm)
+        return
+    with pytest.raises(ValueError, match="give the model itself"):
+        rill.torch.LocalUpdates(ddp, comm=comm)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ._checks import agree
+from ._checks import agree, check_options
 from ._ddp import find_scalers, group_of, unwrapped
 from ._groups import default_comm
 from ._hook import State
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rill")
 _SMALL = 16384
 _WARMUP_STEPS = 100
+_ARGUMENTS = ("optimizer", "replicas", "rules", "small", "follow", "overlap", "comm")
 
 
 def attach(  # type: ignore[misc]
@@ -62,6 +63,8 @@ def attach(  # type: ignore[misc]
     ``detach(module)`` undoes it. Collective.
     """
     bare = unwrapped(module)
+    if not isinstance(bare, torch.nn.Module):
+        raise TypeError(f"{bare!r} is no module: DistributedDataParallel, or one of fully_shard")
     is_ddp = isinstance(bare, DistributedDataParallel)
     optimizer = bare_optimizer(optimizer)
     if is_ddp and comm is None:
@@ -72,6 +75,9 @@ def attach(  # type: ignore[misc]
     def check() -> Optional[Moment]:
         if _attached(bare) is not None:
             raise ValueError("the module is attached already: rill.torch.detach it before")
+        if not isinstance(algorithm, str):
+            raise TypeError(f"algorithm = {algorithm!r}: the name of a method is needed")
+        check_options({k: v for k, v in options.items() if k != "dense_steps"}, _ARGUMENTS)
         if is_ddp and replicas is not None:
             raise ValueError(
                 "replicas= is for modules of fully_shard, not for DistributedDataParallel"

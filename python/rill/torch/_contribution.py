@@ -1,7 +1,8 @@
 """What a rank sends in a round of local updates, and what all make of it.
 
-Of each chunk the entries that are largest, at a few bits; the rest of the vector at 16 bits. What
-coding loses the sender keeps, like all that it did not send.
+Of each chunk the entries that are largest; the rest of the vector, small and 1-D parameters, whole:
+both at a few bits. What coding loses the sender keeps, like all that it did not send. The rest is a
+small part of a model, but at 16 bits it would be nearly half of the message of a small one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from .._codes import decode_indices, decode_values, encode_indices, encode_values
 from ._tiles import Layout
 
-_HEAD = struct.Struct("<IIQQ")  # round, steps, bytes of indices, of values
+_HEAD = struct.Struct("<IIQQQ")  # round, steps, bytes of indices, of values, of the rest
 _CODEC = "rice"  # takes the fewest bits for a few entries of every chunk
 
 
@@ -35,7 +36,7 @@ class Coding:
     def encode(self, vector: torch.Tensor, number: int, steps: int, buffers: torch.Tensor) -> Sent:
         """number: of the round. steps: that this contribution is of; 0: there is none."""
         if steps == 0:
-            return Sent(_HEAD.pack(number, 0, 0, 0), torch.zeros_like(vector))
+            return Sent(_HEAD.pack(number, 0, 0, 0, 0), torch.zeros_like(vector))
         layout, sent = self.layout, torch.zeros_like(vector)
         indices = values = b""
         if self.count:
@@ -48,16 +49,16 @@ class Coding:
             seen = decode_values(values, self.count, self.value_bits)
             sent[places] = torch.from_numpy(seen).to(vector.device)
         rest = vector[layout.chunked_size :].cpu().numpy()
-        dense = encode_values(rest, 16)
-        seen = decode_values(dense, rest.size, 16)
+        dense = encode_values(rest, self.value_bits)
+        seen = decode_values(dense, rest.size, self.value_bits)
         sent[layout.chunked_size :] = torch.from_numpy(seen).to(vector.device)
-        head = _HEAD.pack(number, steps, len(indices), len(values))
+        head = _HEAD.pack(number, steps, len(indices), len(values), len(dense))
         tail = encode_values(buffers.numpy(), 0)
         return Sent(head + indices + values + dense + tail, sent)
 
     def decode(self, message: bytes) -> "Optional[Contribution]":
         """None where the rank had nothing to give."""
-        _, steps, n_indices, n_values = _HEAD.unpack_from(message)
+        _, steps, n_indices, n_values, n_rest = _HEAD.unpack_from(message)
         if steps == 0:
             return None
         layout, at = self.layout, _HEAD.size
@@ -65,8 +66,8 @@ class Coding:
         places = decode_indices(_CODEC, coded, self.count, layout.chunked_size)
         dense = layout.size - layout.chunked_size
         found = decode_values(values[:n_values], self.count, self.value_bits)
-        rest = decode_values(values[n_values:], dense, 16)
-        tail = values[n_values + 2 * dense :]
+        rest = decode_values(values[n_values : n_values + n_rest], dense, self.value_bits)
+        tail = values[n_values + n_rest :]
         buffers = decode_values(tail, len(tail) // 4, 0)
         return Contribution(*map(torch.from_numpy, (places, found, rest, buffers)))
 

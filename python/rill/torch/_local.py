@@ -20,6 +20,7 @@ import time
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .._codes import VALUE_BITS, gather
 from .._comm import Comm
@@ -27,7 +28,7 @@ from .._library import PeerError
 from .._stream import as_stream
 from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
-from ._ddp import named_parameters
+from ._ddp import named_parameters, unwrapped
 from ._groups import default_comm
 from ._local_files import Files
 from ._process_group import broadcast_parameters
@@ -89,7 +90,7 @@ class LocalUpdates(Files):
 
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
-    than ``small``, go densely at 16 bits. value_bits: 0, 16, 8, 4 or 2; 2 are a sign and one of two
+    than ``small``, go densely. value_bits of all: 0, 16, 8, 4 or 2; 2 are a sign and one of two
     magnitudes, which take about 1.5 bits. decay: of what waits. average: "all"
     divides by the contributions, "senders" each entry by those who sent it. outer: "sgd", at
     ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in
@@ -138,7 +139,7 @@ class LocalUpdates(Files):
         )  # fmt: skip
         agree(
             self.comm,
-            lambda: _check(options, len(self._named), self.comm),
+            lambda: _check(options, len(self._named), self.comm, module),
             lambda _: {name: repr(value) for name, value in options.items()},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
@@ -444,7 +445,14 @@ class _Behind:
         return self._result
 
 
-def _check(options: Mapping[str, Any], parameters: int, comm: Comm) -> None:
+def _check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
+    inner = unwrapped(module)
+    if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
+        raise ValueError(
+            "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
+            "give the model itself, and train that"
+        )
+
     def need(good: bool, name: str, what: str) -> None:
         if not good:
             raise ValueError(f"{name} = {options[name]!r}: {what}")
