@@ -9,8 +9,11 @@ search for C: of rill and LIBLINEAR with the start of the program and the readin
 Vowpal Wabbit with the reading, of scikit-learn without either. A time is compared with those of the
 peers whose loss is as good, or within 3 %.
 
-Environment: SETS, FOLDS (repetitions of five folds), PEERS (some of: liblinear sklearn vw).
+Environment: SETS, FOLDS (repetitions of five folds), PEERS (some of: liblinear sklearn vw), KEEP (a
+folder: what peers reached on a split is kept there, and not asked again in a later run).
 """
+import hashlib
+import json
 import math
 import os
 import resource
@@ -26,6 +29,7 @@ SMALL = ("breast-cancer", "wine", "digits", "diabetes", "diabetes-units", "units
 LARGE = ("farm-ads", "a9a", "news20-12gram", "imdb-123gram.14k")
 MILLIONS = LARGE[2:]  # of entries: there rill has to be faster than its peers
 PEERS = os.environ.get("PEERS", "liblinear sklearn vw").split()
+KEEP = os.environ.get("KEEP")
 COMMIT = subprocess.run(
     ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True
 ).stdout.strip()
@@ -133,18 +137,18 @@ def by_rill(files, regression, seed=1):
     return read_probabilities(out), seconds, chosen
 
 
+def liblinear_train(train, model, regression):
+    kind = ["-s", "11" if regression else "0", "-B", "1"]
+    said = run(["liblinear-train", *kind, "-C", train]).stdout
+    best = [line for line in said.splitlines() if line.startswith("Best C")][0]
+    C = best.split("=")[1].split()[0]
+    run(["liblinear-train", "-q", *kind, "-c", C, train, model])
+
+
 def by_liblinear(files, regression):
     train, test, scratch = files
     model, out = f"{scratch}/theirs", f"{scratch}/theirs.out"
-    kind = ["-s", "11" if regression else "0", "-B", "1"]
-
-    def work():
-        said = run(["liblinear-train", *kind, "-C", train]).stdout
-        best = [line for line in said.splitlines() if line.startswith("Best C")][0]
-        C = best.split("=")[1].split()[0]
-        run(["liblinear-train", "-q", *kind, "-c", C, train, model])
-
-    _, seconds = spent(work)
+    _, seconds = spent(lambda: liblinear_train(train, model, regression))
     more = [] if regression else ["-b", "1"]
     run(["liblinear-predict", "-q", *more, test, model, out])
     if regression:
@@ -152,7 +156,7 @@ def by_liblinear(files, regression):
     return read_probabilities(out), seconds
 
 
-def by_sklearn(X, y, test, regression, large):
+def sklearn_model(X, regression, large):
     import numpy
     from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeCV
     from sklearn.model_selection import GridSearchCV
@@ -162,9 +166,9 @@ def by_sklearn(X, y, test, regression, large):
     sparse = hasattr(X, "tocsr")
     scale = MaxAbsScaler() if sparse else StandardScaler()
     if regression:
-        model = Pipeline([("scale", scale), ("fit", RidgeCV(numpy.logspace(-4, 4, 17)))])
-    elif sparse:
-        model = GridSearchCV(
+        return Pipeline([("scale", scale), ("fit", RidgeCV(numpy.logspace(-4, 4, 17)))])
+    if sparse:
+        return GridSearchCV(
             Pipeline([("scale", scale), ("fit", LogisticRegression(max_iter=300))]),
             {
                 "scale": [MaxAbsScaler(), "passthrough"],
@@ -173,10 +177,13 @@ def by_sklearn(X, y, test, regression, large):
             cv=3,
             scoring="neg_log_loss",
         )
-    else:
-        Cs = numpy.logspace(-3, 4, 15)
-        fit = LogisticRegressionCV(Cs=Cs, cv=5, scoring="neg_log_loss", max_iter=500)
-        model = Pipeline([("scale", scale), ("fit", fit)])
+    Cs = numpy.logspace(-3, 4, 15)
+    fit = LogisticRegressionCV(Cs=Cs, cv=5, scoring="neg_log_loss", max_iter=500)
+    return Pipeline([("scale", scale), ("fit", fit)])
+
+
+def by_sklearn(X, y, test, regression, large):
+    model = sklearn_model(X, regression, large)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, seconds = spent(lambda: model.fit(X, y))
@@ -214,45 +221,71 @@ def by_vw(files, labels):
     def work():
         vowpalwabbit.Workspace(f"-d {data} -f {model} {about}").finish()
 
+    began = time.perf_counter()
     _, seconds = spent(work)
+    clock = time.perf_counter() - began
     more = "--probabilities" if len(labels) > 2 else ""
     vowpalwabbit.Workspace(f"-d {check} -t -i {model} -p {out} --quiet {more}").finish()
     said = [line.split() for line in open(out)]
     if not labels:
-        return (None, [float(line[0]) for line in said], None), seconds
+        return (None, [float(line[0]) for line in said], None), seconds, clock
     if len(labels) == 2:
         p = [[1 - float(line[0]), float(line[0])] for line in said]
     else:
         p = [[float(word.split(":")[1]) for word in line] for line in said]
-    return (labels, [labels[row.index(max(row))] for row in p], p), seconds
+    return (labels, [labels[row.index(max(row))] for row in p], p), seconds, clock
 
 
-def one_split(bench, name, data, rows, found):
+def kept(who, files, work):
+    """The figures of a peer on the split that these files are; from the folder KEEP if they are
+    there."""
+    if not KEEP:
+        return work()
+    digest = hashlib.sha256(who.encode())
+    for path in files[:2]:
+        with open(path, "rb") as file:
+            digest.update(file.read())
+    path = os.path.join(KEEP, digest.hexdigest() + ".json")
+    if not os.path.exists(path):
+        got = work()
+        with open(path, "w") as out:
+            json.dump(got, out)
+    with open(path) as file:
+        return json.load(file)
+
+
+def one_split(bench, data, rows, found, regression, large):
+    """One split: the figures of all go to found. Returns rill's line, the files, the truth."""
     from sklearn.datasets import dump_svmlight_file
 
     X, y = data
     train, test = rows
-    regression = name.startswith("diabetes")
-    labels = [] if regression else sorted(set(float(label) for label in y))
+    labels = [] if regression else sorted(set(float(label) for label in y[train]))
     files = (f"{bench.scratch}/fold.train", f"{bench.scratch}/fold.test", bench.scratch)
     dump_svmlight_file(X[train], y[train], files[0], zero_based=False)
     dump_svmlight_file(X[test], y[test], files[1], zero_based=False)
     truth = [float(label) for label in y[test]]
-    *ours, chosen = by_rill(files, regression)
-    made = {"rill": ours}
-    if "liblinear" in PEERS and have("liblinear-train"):
-        made["liblinear"] = by_liblinear(files, regression)
-    if "sklearn" in PEERS:
-        made["sklearn"] = by_sklearn(X[train], y[train], X[test], regression, name in LARGE)
-    try:
-        if "vw" in PEERS:
-            made["vw"] = by_vw(files, labels)
-    except ImportError:
-        pass
-    for who, (said, seconds) in made.items():
-        got = {**figures(said[0], truth, said[1], said[2]), "seconds": seconds}
-        found.setdefault(who, []).append(got)
-    return chosen, files, truth
+
+    def judged(said, seconds, *chosen):
+        return {**figures(said[0], truth, said[1], said[2]), "seconds": seconds}
+
+    ours = by_rill(files, regression)
+    found.setdefault("rill", []).append(judged(*ours))
+    peers = {
+        "liblinear": lambda: by_liblinear(files, regression),
+        "sklearn": lambda: by_sklearn(X[train], y[train], X[test], regression, large),
+        "vw": lambda: by_vw(files, labels),
+    }
+    if not have("liblinear-train"):
+        peers.pop("liblinear")
+    for who in PEERS:
+        try:
+            if who in peers:
+                got = kept(who, files, lambda who=who: judged(*peers[who]()))
+                found.setdefault(who, []).append(got)
+        except ImportError:
+            pass
+    return ours[2], files, truth
 
 
 def seeds_differ(files, truth, count):
@@ -327,7 +360,9 @@ def part_defaults(bench):
             continue
         found, majority = {}, 0
         for rows in splits(name, y, test, folds):
-            chosen, files, truth = one_split(bench, name, (X, y), rows, found)
+            chosen, files, truth = one_split(
+                bench, (X, y), rows, found, name.startswith("diabetes"), name in LARGE
+            )
             majority += max(truth.count(label) for label in set(truth)) / len(truth)
         majority /= len(found["rill"])
         spread = None if name.startswith("diabetes") else seeds_differ(files, truth, 3)

@@ -63,6 +63,16 @@ def generate(bench, shape, rows, form="binary"):
     return path
 
 
+def simulator(ranks, platform="1gbe", poll="5e-6"):
+    """rill on so many simulated hosts; built for SimGrid first. Exchanges take milliseconds on
+    Ethernet: a poll every 5 us is fine enough, and five times as fast."""
+    simulate = [f"{ROOT}/lab/simulate", "--platform", platform, "--poll", poll]
+    # Asked for its own program, lab/simulate builds the tool.
+    tiny = ["--dim", "64", "--reps", "1", "--quiet"]
+    run([*simulate, "--build", SMPI, "--ranks", "2", "--", *tiny])
+    return [*simulate, "--ranks", str(ranks), "--program", f"{SMPI}/bin/rill", "--"]
+
+
 def train(bench, file, options, command=None, **about):
     """Runs rill train, by that command or on this machine, and returns the lines of its log."""
     log = f"{bench.scratch}/log.jsonl"

@@ -167,6 +167,7 @@ static void log_line(train_run *run, const rill_train_report *r) {
     put_number(line, "comm_seconds", r->comm_seconds);
     put_number(line, "wait_seconds", r->wait_seconds);
     put_number(line, "eval_seconds", r->eval_seconds);
+    put_number(line, "elapsed_seconds", world_clock() - run->began);
     put_number(line, "samples_per_s", (double)r->samples / r->seconds);
     put_number(line, "lr", r->lr);
     put_number(line, "valid_loss", r->valid_loss);
@@ -273,9 +274,9 @@ static int print_interrupted(const train_run *run) {
  * 0 asks; what is not a regular file is left alone. */
 static bool check_outputs(const train_run *run) {
     const train_config *config = run->config;
-    const char *paths[] = {config->model, config->checkpoint};
+    const char *paths[] = {config->model, config->checkpoint, config->log};
     int good = 1;
-    for (int i = 0; i < 2 && tool_speaks(); i++) {
+    for (int i = 0; i < 3 && tool_speaks(); i++) {
         struct stat about;
         rill__outfile out;
         if (!paths[i] || !strcmp(paths[i], "-") ||
@@ -371,6 +372,7 @@ static int run_all(const tool_world *w, const void *context) {
                      .argc = c->argc,
                      .argv = c->argv,
                      .progress = &progress,
+                     .began = world_clock(),
                      .data_report = RILL_DATA_REPORT_INIT};
     int status = run_training(&run);
     rill_trainer_free(&run.trainer);

@@ -295,11 +295,45 @@ static int check_name(int option, const char *value, const char *(*at)(int, cons
     return tool_unknown("train", name_of(option), value, names);
 }
 
+static const char *sum_at(int i, const char **description) {
+    return i ? rill_algorithm_at(RILL_ALLREDUCE, i - 1, description) : "auto";
+}
+
+static const char *codec_at(int i, const char **description) {
+    return i ? rill_codec_at(i - 1, description) : "auto";
+}
+
+/* Names that stand in no table of the library's. */
+static const struct {
+    int option;
+    const char *names[6];
+} name_lists[] = {
+    {OPT_SCALE, {"auto", "none", "max", "std", "rows", NULL}},
+    {OPT_MULTICLASS, {"softmax", "ovr", NULL}},
+    {OPT_TASK, {"auto", "classify", "regress", NULL}},
+    {OPT_OPTIMIZER, {"plain", "momentum", "adagrad", NULL}},
+    {OPT_SCHEDULE, {"constant", "1/t", "step", "bold-driver", NULL}},
+    {OPT_REDUCER, {"oktopk", "gtopk", "spardl", "s2", "topk", NULL}},
+};
+
+static int check_list(int option, const char *value) {
+    for (size_t i = 0; i < sizeof name_lists / sizeof *name_lists; i++) {
+        if (name_lists[i].option != option) continue;
+        for (const char *const *name = name_lists[i].names; *name; name++)
+            if (!strcmp(*name, value)) return EXIT_OK;
+        return tool_unknown("train", name_of(option), value, name_lists[i].names);
+    }
+    return EXIT_OK;
+}
+
 static int set_text(int option, const char *value, const char **text) {
     *text = value;
     if (option == OPT_LOSS) return check_name(option, value, rill_loss_at);
-    if (option == OPT_SOLVER) return check_name(option, value, rill_solver_at);
-    return EXIT_OK;
+    if (option == OPT_SOLVER && strcmp(value, "auto"))
+        return check_name(option, value, rill_solver_at);
+    if (option == OPT_CODEC) return check_name(option, value, codec_at);
+    if (option == OPT_ALGORITHM) return check_name(option, value, sum_at);
+    return check_list(option, value);
 }
 
 static int set_rest(train_config *c, int option, const char *value) {

@@ -27,6 +27,7 @@ typedef struct train_run {
     uint64_t most_epochs;
     tool_records log;
     rill_data_report data_report;
+    double began; /* by world_clock */
     double total_seconds, total_comm;
     uint64_t total_bytes, epochs;
     uint64_t model_bytes;              /* most that weights, state and buffers took */

@@ -166,6 +166,7 @@ rill_status rill_comm_free(rill_comm **pointer) {
                           comm->requests);
     rill__progress_stop(&comm->engine);
     rill_status status = rill__engine_drain(&comm->engine);
+    rill__again_free(&comm->again);
     while (comm->idle) {
         rill_request *r = comm->idle;
         comm->idle = r->next_idle;

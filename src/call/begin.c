@@ -147,6 +147,7 @@ static void announce(rill_request *r) {
 
 static void start(rill_request *r) {
     rill__planner *planner = &r->comm->planner;
+    r->comm->again.on = false;
     rill__task_start(&r->task);
     r->plan.seq = r->task.seq;
     r->task.adds_bits = r->collective <= RILL_REDUCE_SCATTER &&

@@ -388,6 +388,10 @@ rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mod
     if (request) *request = NULL;
     rill_request *r = NULL;
     rill__lock(&comm->engine);
+    if (comm->again.on && mode == RILL__BLOCKING && rill__again_run(comm, a)) {
+        rill__unlock(&comm->engine);
+        return RILL_OK;
+    }
     rill_status status = prepare(comm, a, mode, &r);
     if (status == RILL_OK && mode == RILL__NONBLOCKING) rill__request_launch(r);
     if (status == RILL_OK && mode != RILL__BLOCKING) comm->requests++;
@@ -396,6 +400,7 @@ rill_status rill__call(rill_comm *comm, const rill__arguments *a, rill__mode mod
         rill__request_statistics(r, &comm->last);
         comm->last_elapsed = r->elapsed;
         status = rill__request_result(r);
+        if (status == RILL_OK) rill__again_keep(r, a->options);
         rill__request_recycle(r);
     } else if (status == RILL_OK) {
         *request = r;

@@ -2,6 +2,7 @@
 #ifndef RILL_CALL_COMM_H
 #define RILL_CALL_COMM_H
 
+#include "call/again.h"
 #include "core/settings.h"
 #include "link/clock.h"
 #include "plan/plan.h"
@@ -17,6 +18,7 @@ struct rill_comm {
     uint64_t host_words[2]; /* of the names of all hosts */
     rill_stats last;        /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
+    rill__again again;
     rill_request *idle; /* complete requests with their memory */
     int requests;       /* that the user holds */
     uint64_t reducers;  /* created so far */

@@ -41,6 +41,10 @@ rill_status rill__run_encode_bytes(rill__run *run, const void *from, size_t byte
     return rill__encode_bytes(run->outside->task, from, bytes, out);
 }
 
+rill_status rill__run_encode_room(rill__run *run, size_t bytes, rill__parcel **out, void **to) {
+    return rill__encode_room(run->outside->task, bytes, out, to);
+}
+
 rill_status rill__run_bundle(rill__run *run, int n, const void *const *start, rill__parcel **out) {
     return rill__encode_bundle(run->outside->task, n, start, out);
 }
@@ -81,6 +85,12 @@ rill__part rill__run_own_part(rill__run *run, const rill__parcel *parcel) {
 size_t rill__parcel_bytes(const rill__parcel *parcel) { return parcel->bytes; }
 
 bool rill__run_sends_done(rill__run *run) { return rill__sends_done(run->outside->task); }
+
+void rill__run_release_sent(rill__run *run) { rill__sends_release(run->outside->task); }
+
+void rill__run_release(rill__run *run, rill__parcel *parcel) {
+    rill__parcel_release(run->outside->task, parcel);
+}
 
 rill_status rill__run_receive(rill__run *run, int from, int lane, rill__received *r) {
     r->from = from;

@@ -76,6 +76,9 @@ typedef struct rill__algorithm {
     bool joins_hosts;
     bool balances;   /* its partition is "balanced" where none is given */
     bool keeps_late; /* what a rank keeps is known only when it has the result */
+    /* It sends what it has summed in each round of rill__doubling_round and nothing else: small
+     * calls of it can do without it (call/again.h). */
+    bool doubles;
 } rill__algorithm;
 
 /* ---- failures ---- */
@@ -96,12 +99,19 @@ rill_status rill__run_encode(rill__run *, const rill__coding *, const rill__part
                              rill__parcel **);
 /* Bytes of any kind (or the failure) as a message of words, the last filled up with zeros. */
 rill_status rill__run_encode_bytes(rill__run *, const void *from, size_t bytes, rill__parcel **);
+/* The same, to be written by the caller to *to; NULL: it is the failure. */
+rill_status rill__run_encode_room(rill__run *, size_t bytes, rill__parcel **, void **to);
 /* n messages, which start at those bytes, in one, so that a partner gets one a round. */
 rill_status rill__run_bundle(rill__run *, int n, const void *const *start, rill__parcel **);
 rill_status rill__run_send_parcel(rill__run *, int to, int lane, rill__parcel *);
 /* Encodes and sends. */
 rill_status rill__run_send(rill__run *, int to, int lane, const rill__coding *, const rill__part *);
 bool rill__run_sends_done(rill__run *); /* all that was sent has left */
+/* Parcels serve until the call ends, and the next message gets another. Where messages are many
+ * and long, they need not: a received one goes back when nobody reads it any more, and those that
+ * were sent when they have left. The next messages then find them in the caches. */
+void rill__run_release(rill__run *, rill__parcel *);
+void rill__run_release_sent(rill__run *); /* all of them: none may be read or sent again */
 size_t rill__parcel_bytes(const rill__parcel *);
 /* What this rank has encoded itself, as a message and as the part that the others decode: where
  * values are coded, all must go on from the same. */

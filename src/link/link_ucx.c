@@ -280,6 +280,7 @@ static rill_status probe_way(own_link *own, rill__ucx_pace pace, uint64_t wanted
     ucp_worker_h worker = own->ways[pace].worker;
     ucp_tag_recv_info_t info;
     if (rill__ucx_rests(own, pace)) return RILL_IN_PROGRESS;
+    if (own->alone_here && tries > 1) tries = 1; /* each asks the kernel: link_ucx_ways.c, idle */
     rill__ucx_visit(&own->ways[pace]);
     ucp_tag_message_h there = ucp_tag_probe_nb(worker, wanted, mask, 0, &info);
     while (!there && tries-- > 0)

@@ -15,7 +15,7 @@
 
 /* Seconds until ranks that do not connect are an error. */
 #define CONNECT_PATIENCE 60.0
-enum { MAGIC = 0x58554c52, VERSION = 5 };
+enum { MAGIC = 0x58554c52, VERSION = 6 };
 /* Ranks up to which the calm way is connected at once. */
 enum { CALM_AT_ONCE = 256 };
 
@@ -251,10 +251,12 @@ static rill_status enter(const opening *o, rill_status mine) {
     struct {
         int64_t status;
         uint64_t host[2];
-        uint64_t shares_memory;
-    } word = {.status = mine, .shares_memory = rill__ucx_shares_memory()},
-      words[RILL__UCX_MOST_RANKS];
+        uint64_t can; /* bits: */
+    } word = {.status = mine}, words[RILL__UCX_MOST_RANKS];
+    enum { SHARES_MEMORY = 1, SETS_SEGMENT = 2 };
     bool one_host = true, all_share = true;
+    if (rill__ucx_shares_memory()) word.can |= SHARES_MEMORY;
+    if (rill__ucx_sets_segment()) word.can |= SETS_SEGMENT;
     int here = 0;
     char detail[512];
     snprintf(detail, sizeof detail, "%s", mine == RILL_OK ? "" : rill_last_error());
@@ -268,10 +270,11 @@ static rill_status enter(const opening *o, rill_status mine) {
             return rill__fail(status, "rank %d failed: %s", i, rill_strerror(status));
         here += memcmp(words[i].host, word.host, sizeof word.host) == 0;
         one_host = here == i + 1;
-        all_share &= words[i].shares_memory == 1;
+        all_share &= (words[i].can & SHARES_MEMORY) != 0;
+        o->own->sets_segment |= (words[i].can & SETS_SEGMENT) != 0;
     }
     /* Sockets need a thread that goes on, wherever they lead. */
-    o->own->shares_memory = word.shares_memory;
+    o->own->shares_memory = (word.can & SHARES_MEMORY) != 0;
     o->own->one_host = one_host && all_share;
     o->own->alone_here = here == 1 && !one_host;
     return RILL_OK;

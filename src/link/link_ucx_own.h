@@ -77,6 +77,7 @@ typedef struct rill__link_ucx {
     bool shares_memory;    /* this rank can share memory with others of its host */
     bool one_host;         /* all ranks are on it, and share memory */
     bool alone_here;       /* no other rank is on this one */
+    bool sets_segment;     /* a rank's environment has UCX_TCP_RX_SEG_SIZE */
     bool has_thread;       /* one that goes on while this rank is not in rill */
     bool survived;         /* communicators were shrunk: see is_left in link_ucx_ways.c */
     atomic_bool sleeps;    /* this rank waits in rill until something comes */
@@ -154,6 +155,8 @@ void rill__ucx_give_up(rill__link *, int rank);
 /* ---- link_ucx_ways.c ---- */
 /* Whether this rank's UCX_TLS lets it share memory with others of its host. */
 bool rill__ucx_shares_memory(void);
+/* Whether its environment says how many bytes TCP brings at a time. */
+bool rill__ucx_sets_segment(void);
 /* Both workers, and their addresses. */
 rill_status rill__ucx_start(rill__link_ucx *, rill__ucx_address addresses[RILL__UCX_PACES]);
 /* To a rank of these addresses, whose first message makes the connection. */

@@ -20,19 +20,23 @@
  * each word to and fro costs more: FAR is for ranks that have no other on their host. Places of
  * a queue in shared memory, each of 8 KiB: where ranks are few, all stay in a core's cache. Bytes
  * of a place of the queue itself: what fits is written once, and short messages do (RILL__SHORT,
- * and what UCX writes before them). */
+ * and what UCX writes before them). Bytes that one call of the kernel sends or receives over TCP:
+ * with UCX's 64 KiB a rank wakes up, and takes a lock, four times as often. */
 enum {
     LONG = 128 << 10,
     FAR = 2 << 20,
     LEAST_PLACES = 16,
     MOST_PLACES = 64,
     PLACES_OF_RANK = 4,
-    PLACE = 1088
+    PLACE = 1088,
+    SEGMENT = 256 << 10
 };
 
 /* Nanoseconds between looks of the thread that goes on, then looks in vain before it sleeps until
  * something comes; milliseconds of that, should UCX not say so. */
 enum { LEAST_NAP = 100000, MOST_NAP = 800000, VAIN_LOOKS = 8, SLEEP_MS = 100 };
+/* The same while the rank is in rill: it has been there for as long as the last nap by then. */
+enum { MOST_NAP_BESIDE = 12800000 };
 /* Vain looks of a rank before it sleeps, some 0.2 ms; nanoseconds of that, should another thread
  * have taken in what came. */
 enum { LOOKS_BEFORE_SLEEP = 20, RANK_SLEEP = 200000 };
@@ -98,6 +102,15 @@ static ucs_status_t set_long(own_link *own, ucp_config_t *config) {
     return UCS_OK;
 }
 
+/* A receiver has no room for more than its own setting says, so it is the same on all ranks. A help
+ * where there is such a setting, and no need. */
+static void set_segment(const own_link *own, ucp_config_t *config) {
+    char value[32];
+    if (own->one_host || own->sets_segment) return;
+    snprintf(value, sizeof value, "%d", SEGMENT);
+    ucp_config_modify(config, "TCP_RX_SEG_SIZE", value);
+}
+
 /* Of queues in shared memory. A help where there is such a setting, and no need. */
 static void set_queue(ucp_config_t *config, const char *name, int number) {
     static const char *const kinds[] = {"MM", "POSIX", "SYSV", "XPMEM"};
@@ -141,6 +154,8 @@ bool rill__ucx_shares_memory(void) {
     }
     return excludes ? !sockets_only : shares;
 }
+
+bool rill__ucx_sets_segment(void) { return getenv("UCX_TCP_RX_SEG_SIZE") != NULL; }
 
 /* Where the kernel lets nobody read another process's memory (containers), UCX would write long
  * messages into it over a socket, which needs the writer's calls after its send has ended. The
@@ -193,6 +208,7 @@ static rill_status start_way(own_link *own, rill__ucx_pace pace) {
     /* The fast way needs no events where it has no thread to wake but while it is opened. */
     bool alone = own->one_host && pace == RILL__UCX_FAST;
     if (!alone) set_lock(config);
+    set_segment(own, config);
     status = set_long(own, config);
     if (status == UCS_OK)
         status = pace == RILL__UCX_CALM ? set_calm(config) : set_places(own, config);
@@ -369,7 +385,9 @@ static void *go_on(void *context) {
         unsigned moved = look_after(own, RILL__UCX_FAST, &seen[RILL__UCX_FAST], &visited);
         moved += look_after(own, RILL__UCX_CALM, &seen[RILL__UCX_CALM], &visited);
         if (moved || visited) vain = 0;
-        nap = moved ? LEAST_NAP : nap < MOST_NAP ? 2 * nap : nap;
+        long most = visited ? MOST_NAP_BESIDE : MOST_NAP;
+        if (moved || nap > most) nap = LEAST_NAP;
+        else nap = 2 * nap < most ? 2 * nap : most;
         n = 1;
         polls[0] = (struct pollfd){.fd = own->wakes, .events = POLLIN};
         if (vain < VAIN_LOOKS || own->wakes < 0 || !may_sleep(own, polls, &n)) {

@@ -151,12 +151,18 @@ static rill__observed grounds_of(const rill__observed *seen) {
                             .skew = floor(seen->skew * 16 + 0.5) / 16};
 }
 
-static bool still_good(const rill__plan_key *k, const rill__observed *grounds,
+static bool is_about(uint64_t a, uint64_t b) { return a == b || rounded(a) == rounded(b); }
+
+/* Of the same grounds. */
+static bool see_alike(const rill__observed *a, const rill__observed *b) {
+    return a->known == b->known && is_about(a->nnz_sum, b->nnz_sum) &&
+           is_about(a->nnz_max, b->nnz_max) && is_about(a->result, b->result) &&
+           (a->skew == b->skew || grounds_of(a).skew == grounds_of(b).skew);
+}
+
+static bool still_good(const rill__plan_key *k, const rill__observed *seen,
                        const rill__planned *c) {
-    return k->chosen && k->chosen_from.known == grounds->known &&
-           k->chosen_from.nnz_sum == grounds->nnz_sum &&
-           k->chosen_from.nnz_max == grounds->nnz_max && k->chosen_from.result == grounds->result &&
-           k->chosen_from.skew == grounds->skew && k->chosen_k == c->k &&
+    return k->chosen && see_alike(&k->chosen_from, seen) && k->chosen_k == c->k &&
            k->chosen_for.algorithm == c->settings.algorithm &&
            k->chosen_for.expected_nnz == c->settings.expected_nnz &&
            k->chosen_for.partition == c->settings.partition && k->problem.block == c->block &&
@@ -339,4 +345,23 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
     if (counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
         c->problem.partition == RILL__BALANCED)
         keep_spread(&k->spread, o->out);
+}
+
+/* ---- calls like the last one ----------------------------------------------------------------- */
+
+bool rill__plan_stands(const rill__planner *planner, const rill__plan_key *k) {
+    const rill__learner *l = planner->learner;
+    if (k != planner->recent || k->first || !see_alike(&k->chosen_from, &k->last)) return false;
+    return !l || (k->version == l->version && !k->lesson.trial && !l->broken && !l->busy &&
+                  k->ended < k->lesson.next);
+}
+
+void rill__plan_again(rill__plan_key *k, uint64_t seq, uint64_t nnz_sum, uint64_t nnz_max,
+                      uint64_t result) {
+    k->last.seq = seq;
+    k->last.nnz_sum = nnz_sum;
+    k->last.nnz_max = nnz_max;
+    k->last.result = result;
+    k->blocked_until = seq + 1;
+    k->ended++;
 }

@@ -218,4 +218,11 @@ rill_status rill__plan_choose(rill__planner *, rill__planned *, const rill__obse
 /* When a call is complete. */
 void rill__plan_end(rill__planned *, const rill__outcome *);
 
+/* The last call of all was a blocking one of that key, if it is still there. Whether another, with
+ * the same options, is planned as it was, and nothing is learned from it. */
+bool rill__plan_stands(const rill__planner *, const rill__plan_key *);
+/* What rill__plan_end leaves of such a call where it ends well, with pairs. */
+void rill__plan_again(rill__plan_key *, uint64_t seq, uint64_t nnz_sum, uint64_t nnz_max,
+                      uint64_t result);
+
 #endif

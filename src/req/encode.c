@@ -231,7 +231,8 @@ rill_status rill__encode_bundle(rill__task *task, int n, const void *const *star
     return encode_failure(task, out);
 }
 
-static rill__parcel *words_of(rill__task *task, const void *from, size_t bytes) {
+/* With room for the bytes behind its header. */
+static rill__parcel *room_for_words(rill__task *task, size_t bytes) {
     size_t padded = rill__align8(bytes);
     rill__parcel *parcel = rill__parcel_take(task, sizeof(rill__header) + padded);
     if (!parcel) return NULL;
@@ -240,9 +241,25 @@ static rill__parcel *words_of(rill__task *task, const void *from, size_t bytes) 
     h->form = RILL__M_AGREE;
     h->count = padded / sizeof(uint64_t);
     h->value_size = padded;
-    if (bytes) memcpy(h + 1, from, bytes);
     memset((char *)(h + 1) + bytes, 0, padded - bytes);
     return parcel;
+}
+
+static rill__parcel *words_of(rill__task *task, const void *from, size_t bytes) {
+    rill__parcel *parcel = room_for_words(task, bytes);
+    if (parcel && bytes) memcpy((rill__header *)parcel->buffer.data + 1, from, bytes);
+    return parcel;
+}
+
+rill_status rill__encode_room(rill__task *task, size_t bytes, rill__parcel **out, void **to) {
+    *to = NULL;
+    if (task->status == RILL_OK) {
+        *out = room_for_words(task, bytes);
+        if (*out) *to = (rill__header *)(*out)->buffer.data + 1;
+        if (*out) return RILL_OK;
+        rill__task_fail(task, RILL_ERR_MEMORY);
+    }
+    return encode_failure(task, out);
 }
 
 rill_status rill__encode_bytes(rill__task *task, const void *from, size_t bytes,

@@ -12,7 +12,7 @@ enum { WINDOW = 64 };
 /* How long to spin before giving the processor away, and how often to look for notes. Between hosts
  * each look asks the kernel. */
 enum { SPINS_BEFORE_YIELD = 200, SPINS_BETWEEN_HOSTS = 20 };
-enum { POLLS_BETWEEN_NOTE_PROBES = 64, CALLS_BETWEEN_LOOKS = 64 };
+enum { POLLS_BETWEEN_NOTE_PROBES = 64 };
 
 rill_status rill__engine_init(rill__engine *engine, rill__link *link) {
     engine->link = link;
@@ -92,8 +92,7 @@ void rill__task_start(rill__task *task) {
     if (engine->active_last) engine->active_last->next = task;
     else engine->active = task;
     engine->active_last = task;
-    /* A rank that only sends never waits, and would not look. */
-    if (!(task->seq % CALLS_BETWEEN_LOOKS)) rill__peers_poll(engine);
+    if (!(task->seq % RILL__CALLS_BETWEEN_LOOKS)) rill__peers_poll(engine);
 }
 
 bool rill__sends_done(rill__task *task) {

@@ -8,19 +8,10 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef struct short_header {
-    uint32_t magic;
-    uint8_t version, layout, form, type; /* to here as in the long layout */
-    uint8_t index_codec, value_codec, collective, flags;
-    uint16_t algorithm, memory;
-    uint32_t op, arguments;
-    uint32_t seq, dim, first, range, count, size;
-    uint64_t word[2]; /* not in the bare one */
-} short_header;
-
 _Static_assert(sizeof(rill__header) == RILL__LONG_BYTES, "the header is a wire format");
-_Static_assert(sizeof(short_header) == RILL__SHORT_BYTES, "the header is a wire format");
-_Static_assert(offsetof(short_header, word) == RILL__BARE_BYTES, "the header is a wire format");
+_Static_assert(sizeof(rill__short_header) == RILL__SHORT_BYTES, "the header is a wire format");
+_Static_assert(offsetof(rill__short_header, word) == RILL__BARE_BYTES,
+               "the header is a wire format");
 
 /* Indices of so many entries have less than 2^32 bytes in any codec. */
 rill__layout rill__layout_for(const rill__header *h, uint64_t entries) {
@@ -37,7 +28,7 @@ size_t rill__header_write(const rill__header *h, void *out) {
         memcpy(out, h, sizeof *h);
         return sizeof *h;
     }
-    short_header *s = out; /* messages lie on cache lines */
+    rill__short_header *s = out; /* messages lie on cache lines */
     s->magic = h->magic;
     s->version = h->version;
     s->layout = h->layout;
@@ -69,7 +60,7 @@ static __attribute__((noinline)) uint64_t coded_size(uint8_t id, rill_type type,
 }
 
 /* 0 where there is no such codec: who checks the header finds that. */
-static uint64_t value_size(const short_header *s) {
+static uint64_t value_size(const rill__short_header *s) {
     rill_type type = (rill_type)s->type;
     if (!s->count || !rill__type_size(type)) return 0;
     return s->value_codec == rill__value_raw.id ? s->count * rill__type_size(type)
@@ -77,7 +68,7 @@ static uint64_t value_size(const short_header *s) {
 }
 
 bool rill__header_read(const void *bytes, size_t size, rill__header *h) {
-    short_header s;
+    rill__short_header s;
     if (size < RILL__BARE_BYTES) return false;
     memcpy(&s, bytes, RILL__BARE_BYTES); /* inside a bundle it is aligned to 8 bytes only */
     s.word[0] = s.word[1] = 0;

@@ -107,6 +107,17 @@ typedef struct rill__header {
     uint64_t fill; /* bits of what an absent entry stands for */
 } rill__header;
 
+/* The short layouts (header.c says what they leave out). */
+typedef struct rill__short_header {
+    uint32_t magic;
+    uint8_t version, layout, form, type; /* to here as in the long layout */
+    uint8_t index_codec, value_codec, collective, flags;
+    uint16_t algorithm, memory;
+    uint32_t op, arguments;
+    uint32_t seq, dim, first, range, count, size;
+    uint64_t word[2]; /* not in the bare one */
+} rill__short_header;
+
 /* nnz_max has three fields: entries, and above them two of 12 bits for what the planner asks of all
  * ranks (plan/learn.h). Of each the largest counts. */
 enum { RILL__ENTRIES_BITS = 40 };

@@ -185,6 +185,15 @@ rill_status rill__parcels_keep(rill__task *task) {
     return RILL_OK;
 }
 
+void rill__parcel_release(rill__task *task, rill__parcel *parcel) {
+    rill__parcel **at = &task->held;
+    while (*at && *at != parcel)
+        at = &(*at)->next;
+    if (!*at) return;
+    *at = parcel->next;
+    rill__parcel_return(task->engine, parcel);
+}
+
 static void free_parcel(rill__parcel *parcel) {
     if (!parcel->in_slab) rill__buffer_free(&parcel->buffer);
     free(parcel);

@@ -239,6 +239,8 @@ bool rill__engine_progress(rill__engine *);
 void rill__engine_wait(rill__task *);
 /* Whether all of the task's sends have left. */
 bool rill__sends_done(rill__task *);
+/* Releases the parcels of those that have, from the first on up to one that has not. */
+void rill__sends_release(rill__task *);
 
 /* ---- notes.c ---- */
 /* Links take tags up to what MPI promises, 32767. Each call takes RILL__LANES tags; the last of
@@ -269,7 +271,9 @@ void rill__abort(rill__engine *, uint64_t seq, rill_status, int origin, const ch
 /* ---- peers.c ---- */
 rill_status rill__peers_reserve(rill__engine *);
 void rill__peers_free(rill__engine *);
-/* Asks the link who is gone, and tells the others. */
+/* Asks the link who is gone, and tells the others. At the start of every so many calls: a rank that
+ * only sends never waits, and would not look. */
+enum { RILL__CALLS_BETWEEN_LOOKS = 64 };
 void rill__peers_poll(rill__engine *);
 /* This rank waits, and nothing comes: who hangs for too long counts as gone. */
 void rill__peers_wait(rill__engine *);
@@ -331,6 +335,8 @@ void rill__parcels_free(rill__engine *); /* when all have come back */
 rill_status rill__parcels_reserve(rill__task *, int n, size_t bytes);
 /* The same for another call like this one, with messages a quarter larger, once it has ended. */
 rill_status rill__parcels_keep(rill__task *);
+/* The call needs it no more, before its end; nobody else of the call may. */
+void rill__parcel_release(rill__task *, rill__parcel *);
 
 /* ---- transport.c ---- */
 rill_status rill__transfers_add(rill__transfers *, rill__transfer);
@@ -352,6 +358,8 @@ rill_status rill__encode(rill__task *, const rill__coding *, const rill__part *,
 rill_status rill__encode_bundle(rill__task *, int n, const void *const *start, rill__parcel **out);
 /* Bytes as a message of words (RILL__M_AGREE), the last filled up with zeros; or the failure. */
 rill_status rill__encode_bytes(rill__task *, const void *from, size_t bytes, rill__parcel **out);
+/* The same, to be written by the caller to *to; NULL: it is a failure. */
+rill_status rill__encode_room(rill__task *, size_t bytes, rill__parcel **out, void **to);
 /* A message of words. */
 rill_status rill__send_words(rill__task *, int to, int lane, const uint64_t *, uint64_t n);
 

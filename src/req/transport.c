@@ -68,6 +68,27 @@ rill_status rill__send_parcel(rill__task *task, int to, int lane, rill__parcel *
     return RILL_OK;
 }
 
+/* One parcel may go to several ranks. */
+static bool is_sent_by(const rill__transfers *sends, int from, const rill__parcel *parcel) {
+    for (int i = from; i < sends->n; i++)
+        if (sends->at[i].parcel == parcel) return true;
+    return false;
+}
+
+void rill__sends_release(rill__task *task) {
+    rill__transfers *sends = &task->sends;
+    int done = 0;
+    while (done < sends->n && rill__test(task->engine, &sends->at[done]) != RILL_IN_PROGRESS)
+        done++;
+    if (!done) return;
+    for (int i = 0; i < done; i++)
+        if (!is_sent_by(sends, i + 1, sends->at[i].parcel))
+            rill__parcel_release(task, sends->at[i].parcel);
+    sends->n -= done;
+    memmove(sends->at, sends->at + done, (size_t)sends->n * sizeof *sends->at);
+    task->moved = true;
+}
+
 /* ---- receive --------------------------------------------------------------------------------- */
 
 /* The first part of a split message is in and tells the size of the whole. Receives for all other

@@ -321,6 +321,13 @@ rill_status rill__sum_parts(rill__shape shape, const rill_op *op, uint64_t first
     return sum_many(space, shape, op, first, range, n, pairs, total, scratch, out);
 }
 
+uint64_t rill__sum_few(const rill__space *host, rill__shape shape, const rill_op *op,
+                       uint64_t range, const rill__pairs *const in[2], rill__piece *out) {
+    uint64_t n = host->stream->merge(shape, op, *in[0], *in[1], out->idx.data, out->val.data);
+    set_sparse(host, out, 0, range, n);
+    return n;
+}
+
 rill__sum_bytes rill__sum_room(rill__shape shape, uint64_t range, int n, uint64_t pairs) {
     size_t size = rill__type_size(shape.type);
     rill__sum_bytes most = {pairs * shape.index_bytes, pairs * size, cursor_bytes(n)};

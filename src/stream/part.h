@@ -54,6 +54,11 @@ rill_status rill__sum_parts(rill__shape, const rill_op *, uint64_t first, uint64
                             const rill__part *in, bool force_dense, rill__buffer *scratch,
                             rill__piece *out);
 
+/* The same of two lists of pairs that lie on the host, for which out has room, and whose sum stays
+ * sparse: what small calls have. in: lower and upper. Returns the entries of out. */
+uint64_t rill__sum_few(const rill__space *host, rill__shape, const rill_op *, uint64_t range,
+                       const rill__pairs *const in[2], rill__piece *out);
+
 /* Most bytes that such a sum asks for, where the parts have so many pairs together. */
 typedef struct rill__sum_bytes {
     size_t idx, val, scratch;

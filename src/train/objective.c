@@ -176,6 +176,16 @@ static int best_column(const double *z, int columns) {
     return best;
 }
 
+/* The mean loss if the row had another label. */
+static double loss_of_others(const rill__objective *o, float target, const double *z, double loss) {
+    if (!o->softmax) return o->loss->value(z[0], -rill__row_y(o, target, 0));
+    double sum = 0, right = target >= 0 ? z[(int)target] : 0;
+    for (int c = 0; c < o->columns; c++)
+        sum += z[c];
+    if (target < 0) return loss;
+    return loss + right - (sum - right) / (o->columns - 1);
+}
+
 /* What weights make of some rows, row by row; columns values for each thread in z. */
 typedef struct row_look {
     const rill__objective *objective;
@@ -194,8 +204,9 @@ static void look_at_rows(void *context, int thread, int threads) {
         uint64_t row = rill__row_at(look->rows, i);
         float target = look->rows->target[row];
         rill__row_decide(o, look->rows, row, look->w, z);
-        look->loss[i] = rill__row_loss(o, target, z, NULL, NULL) *
-                        rill__row_weight(o, look->rows, row);
+        double loss = rill__row_loss(o, target, z, NULL, NULL);
+        if (o->doubt > 0) loss += o->doubt * (loss_of_others(o, target, z, loss) - loss);
+        look->loss[i] = loss * rill__row_weight(o, look->rows, row);
         if (look->score) look->score[i] = z[0];
         if (look->best) look->best[i] = best_column(z, o->columns);
     }

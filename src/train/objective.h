@@ -17,6 +17,7 @@
 #ifndef RILL_TRAIN_OBJECTIVE_H
 #define RILL_TRAIN_OBJECTIVE_H
 
+#include "train/train_places.h"
 #include "train/train_pool.h"
 #include "train/train_team.h"
 #include "train/train_weights.h"
@@ -70,6 +71,8 @@ typedef struct rill__objective {
     const rill_dataset *set; /* that they are from */
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
+    rill__places places;   /* of solvers that see a smooth function */
+    double doubt; /* share of another label in losses of logistic regression, where looked at */
 } rill__objective;
 
 /* The side that a row takes in a column's problem. */
@@ -150,13 +153,14 @@ typedef struct rill__smooth_value {
     double value, loss;
 } rill__smooth_value;
 
-/* how: of the sums of vectors; it must live as long. Local. Moves, products and tries are of all
- * ranks, with the same arguments, and need the team's comm. */
+/* how: of the sums of vectors; it must live as long. Local. Moves, products, looks and tries are of
+ * all ranks, and need the team's comm. Weights are by number; gradients, diagonals, vectors and
+ * products by place. */
 rill_status rill__smooth_open(const rill__objective *, rill__team *, const rill_options *how,
                               rill__smooth **);
 void rill__smooth_close(rill__smooth **);
 uint64_t rill__smooth_bytes(const rill__smooth *);
-/* Goes to w, which stays as it is until the next move. */
+/* Goes to w, which stays as it is until the next move. hessian_diagonal may be NULL. */
 rill_status rill__smooth_move(rill__smooth *, const float *w, rill__smooth_value *, float *gradient,
                               float *hessian_diagonal);
 /* product = Hessian * vector */
@@ -168,7 +172,9 @@ bool rill__smooth_is_small(const rill__smooth *);
 void rill__smooth_hessian(const rill__smooth *, double *hessian);
 /* Looks along a direction: rill__smooth_try then gives the value at w + alpha * direction for the
  * price of a number. */
-void rill__smooth_look_along(rill__smooth *, const float *direction);
+rill_status rill__smooth_look_along(rill__smooth *, const float *direction);
+/* Moves weights by alpha * direction, on all ranks to the same bits. */
+rill_status rill__smooth_add(rill__smooth *, double alpha, const float *direction, float *w);
 rill_status rill__smooth_try(rill__smooth *, double alpha, rill__smooth_value *);
 
 #endif

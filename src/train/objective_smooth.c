@@ -3,16 +3,18 @@
  *
  * Idea: all of them are sums over rows. Every rank computes its rows' part, and the parts are
  * summed. What a point makes of the rows (decision values, slopes, curvatures) is kept: a product
- * then takes one pass to multiply and one to add up, and a value along a direction one number per
- * row and column.
+ * then multiplies a row and adds it up while it is in the cache, and a value along a direction takes
+ * one number per row and column.
  * Source: LIBLINEAR's function and l2r_erm_fun (newton.h, linear.cpp); distributed: Zhuang, Chin,
  * Juan, Lin (2015).
  * Restriction: a loss with curvature; l1 is left out.
  * Threads share rows where something is computed of each, and features where rows are summed, so
- * that bits do not depend on their number.
+ * that bits do not depend on their number: two passes.
  * Under softmax the curvature of a row is diag(p) - p p', so that its probabilities are kept.
- * Memory: 20 bytes per row and column, 8 per row; a stream of n. Cost: a sum of n per gradient,
- * diagonal and product.
+ * Where ranks have features of their own, vectors are by place (train_places.c): a product sums the
+ * shared ones only, and rows are read and added up by number, in vectors beside them.
+ * Memory: 20 bytes per row and column, 8 per row; a stream of the shared weights; by place 3 n
+ * floats. Cost: a sum of the shared weights per gradient, diagonal and product.
  */
 #include "train/objective.h"
 #include "train/train_exchange.h"
@@ -32,8 +34,10 @@ struct rill__smooth {
     float *curvature; /* under softmax probabilities */
     double *of_bias;  /* by column: sums of the bias, then of its diagonal; as many of a row that is
                        * tried, by thread */
-    float *folded;    /* a vector times the factors */
-    rill_stream *stream;
+    float *folded;    /* a vector by number, times the factors */
+    float *sums[2];   /* by number, 0 between calls; NULL: places are numbers */
+    rill_stream *stream; /* of shared weights */
+    rill_stream *spread; /* of all, for those of one rank alone */
 };
 
 double rill__dot(const float *a, const float *b, uint64_t n) {
@@ -59,10 +63,15 @@ rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const 
     s->loss = malloc(((size_t)o->rows.n + 1) * sizeof *s->loss);
     s->of_bias = malloc((size_t)(2 + rill__pool_threads(o->pool)) * (size_t)o->columns *
                         sizeof *s->of_bias);
-    if (o->factor) s->folded = malloc((size_t)o->n * sizeof *s->folded);
-    if (!s->z || !s->along || !s->curvature || !s->loss || !s->of_bias || (o->factor && !s->folded))
-        return rill__data_memory("the solver");
-    return rill_stream_create(RILL_F32, o->n, &s->stream);
+    const rill__places *p = &o->places;
+    size_t n = (size_t)o->n + RILL_SLACK;
+    bool good = s->z && s->along && s->curvature && s->loss && s->of_bias;
+    if (o->factor || p->list) good &= (s->folded = malloc(n * sizeof *s->folded)) != NULL;
+    for (int i = 0; p->list && i < 2; i++)
+        good &= (s->sums[i] = calloc(n, sizeof *s->sums[i])) != NULL;
+    if (!good) return rill__data_memory("the solver");
+    RILL_TRY_DATA(rill_stream_create(RILL_F32, p->shared * p->columns, &s->stream));
+    return p->list ? rill_stream_create(RILL_F32, o->n, &s->spread) : RILL_OK;
 }
 
 void rill__smooth_close(rill__smooth **smooth) {
@@ -74,25 +83,32 @@ void rill__smooth_close(rill__smooth **smooth) {
     free(s->loss);
     free(s->of_bias);
     free(s->folded);
+    free(s->sums[0]);
+    free(s->sums[1]);
     rill_stream_free(&s->stream);
+    rill_stream_free(&s->spread);
     free(s);
     *smooth = NULL;
 }
 
 uint64_t rill__smooth_bytes(const rill__smooth *s) {
     const rill__objective *o = s->objective;
-    uint64_t stream = s->team->ranks > 1 ? 2 * o->n * sizeof(float) : 0;
-    return o->rows.n * ((uint64_t)o->columns * 20 + 8) + stream;
+    const rill__places *p = &o->places;
+    uint64_t stream = s->team->ranks > 1 ? 2 * p->shared * p->columns : 0;
+    uint64_t vectors = p->list ? 3 * o->n : 0;
+    return o->rows.n * ((uint64_t)o->columns * 20 + 8) + (stream + vectors) * sizeof(float);
 }
 
 /* ---- what threads do ------------------------------------------------------------------------ */
 
-typedef struct smooth_work {
+typedef struct smooth_work smooth_work;
+struct smooth_work {
     const rill__smooth *smooth;
+    void (*compute)(const smooth_work *, uint64_t i); /* what a row has before it is added */
     const float *vector; /* to be multiplied */
     double alpha;
     float *into, *diagonal; /* diagonal: may be NULL */
-} smooth_work;
+};
 
 static uint64_t my_rows(const smooth_work *work, int thread, int threads, uint64_t *last) {
     uint64_t n = work->smooth->objective->rows.n;
@@ -169,14 +185,19 @@ static void add_row(const smooth_work *work, uint64_t i, int thread) {
             work->diagonal[d->index32[e]] += (float)(bend * ((double)d->value[e] * d->value[e]));
 }
 
+/* A row's part of the sums, of a thread's features. */
+static void add_one(const smooth_work *work, uint64_t i, int thread) {
+    if (work->smooth->objective->columns == 1) add_row(work, i, thread);
+    else add_columns(work, i, thread);
+}
+
 /* into += along * x over all rows, of a thread's features; diagonal += curvature * x^2. */
 static void add_rows(void *context, int thread, int threads) {
     (void)threads;
     const smooth_work *work = context;
     const rill__objective *o = work->smooth->objective;
     for (uint64_t i = 0; i < o->rows.n; i++)
-        if (o->columns == 1) add_row(work, i, thread);
-        else add_columns(work, i, thread);
+        add_one(work, i, thread);
     if (rill__has_bias(o, thread)) add_bias(work);
 }
 
@@ -199,39 +220,58 @@ static void bend_softmax(double factor, const float *p, double *v, uint64_t colu
         v[c] = factor * p[c] * (v[c] - mean);
 }
 
-/* along = curvature * X vector */
-static void bend_rows(void *context, int thread, int threads) {
-    const smooth_work *work = context;
+/* along = curvature * X vector, of a row */
+static void bend_row(const smooth_work *work, uint64_t i) {
     const rill__smooth *s = work->smooth;
     const rill__objective *o = s->objective;
-    uint64_t columns = (uint64_t)o->columns, last, i = my_rows(work, thread, threads, &last);
-    decide_rows(context, thread, threads);
-    for (; o->softmax && i < last; i++) {
-        double factor = o->C * rill__row_weight(o, &o->rows, rill__row_at(&o->rows, i));
-        bend_softmax(factor, s->curvature + i * columns, s->along + i * columns, columns);
-    }
-    for (i *= columns; i < last * columns; i++)
-        s->along[i] *= s->curvature[i];
+    uint64_t columns = (uint64_t)o->columns, row = rill__row_at(&o->rows, i);
+    double *along = s->along + i * columns;
+    const float *bend = s->curvature + i * columns;
+    rill__row_decide(o, &o->rows, row, work->vector, along);
+    if (o->softmax) bend_softmax(o->C * rill__row_weight(o, &o->rows, row), bend, along, columns);
+    else
+        for (uint64_t c = 0; c < columns; c++)
+            along[c] *= bend[c];
 }
 
-/* z, losses, slopes (along) and curvatures. */
-static void linearise_rows(void *context, int thread, int threads) {
-    const smooth_work *work = context;
+/* z, losses, slopes (along) and curvatures of a row. */
+static void linearise_row(const smooth_work *work, uint64_t i) {
     const rill__smooth *s = work->smooth;
     const rill__objective *o = s->objective;
-    uint64_t last, i = my_rows(work, thread, threads, &last);
-    for (; i < last; i++) {
-        uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
-        float target = o->rows.target[row];
-        double factor = o->C * rill__row_weight(o, &o->rows, row);
-        rill__row_decide(o, &o->rows, row, work->vector, s->z + cell);
-        s->loss[i] = factor *
-                     rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
-        for (int c = 0; c < o->columns; c++, cell++) {
-            s->along[cell] *= factor;
-            if (!o->softmax) s->curvature[cell] = (float)(factor * s->curvature[cell]);
-        }
+    uint64_t row = rill__row_at(&o->rows, i), cell = i * (uint64_t)o->columns;
+    float target = o->rows.target[row];
+    double factor = o->C * rill__row_weight(o, &o->rows, row);
+    rill__row_decide(o, &o->rows, row, work->vector, s->z + cell);
+    s->loss[i] = factor *
+                 rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
+    for (int c = 0; c < o->columns; c++, cell++) {
+        s->along[cell] *= factor;
+        if (!o->softmax) s->curvature[cell] = (float)(factor * s->curvature[cell]);
     }
+}
+
+static void compute_rows(void *context, int thread, int threads) {
+    const smooth_work *work = context;
+    uint64_t last, i = my_rows(work, thread, threads, &last);
+    for (; i < last; i++)
+        work->compute(work, i);
+}
+
+/* A row is read from memory once. */
+static void compute_and_add(const smooth_work *work) {
+    const rill__objective *o = work->smooth->objective;
+    for (uint64_t i = 0; i < o->rows.n; i++) {
+        work->compute(work, i);
+        add_one(work, i, 0);
+    }
+    if (rill__has_bias(o, 0)) add_bias(work);
+}
+
+static void sum_rows(smooth_work *work) {
+    rill__pool *pool = work->smooth->objective->pool;
+    if (!pool) return compute_and_add(work);
+    rill__pool_run(pool, compute_rows, work);
+    rill__pool_run(pool, add_rows, work);
 }
 
 /* Losses at z + alpha along. */
@@ -261,31 +301,78 @@ static double add_losses(const rill__smooth *s) {
     return sum;
 }
 
-/* Sums what the ranks put into the vector, gives it its factors (squared, of a diagonal: plus is
- * NULL), and adds l2 times another vector (or times 1). */
-static rill_status complete(rill__smooth *s, float *vector, const float *plus) {
+/* A vector by place to one by number, with the factors: what rows are multiplied by. */
+static const float *to_numbers(const rill__smooth *s, const float *vector) {
     const rill__objective *o = s->objective;
+    const rill__places *p = &o->places;
+    if (!p->list) return rill__objective_fold(o, vector, s->folded);
+    for (uint64_t i = 0; i < p->features; i++)
+        for (uint64_t c = 0; c < p->columns; c++)
+            s->folded[p->list[i] * p->columns + c] = vector[i * p->columns + c] *
+                                                     rill__factor(o, p->list[i]);
+    return s->folded;
+}
+
+/* Where rows are added up, which is 0 then: the vector itself where places are numbers. */
+static float *begin_sum(const rill__smooth *s, int i, float *vector) {
+    if (s->sums[i]) return s->sums[i];
+    memset(vector, 0, (size_t)s->objective->n * sizeof *vector);
+    return vector;
+}
+static void end_sum(const rill__smooth *s, int i, float *vector) {
+    const rill__places *p = &s->objective->places;
+    if (!s->sums[i]) return;
+    for (uint64_t k = 0; k < p->features; k++)
+        for (uint64_t c = 0; c < p->columns; c++) {
+            float *sum = &s->sums[i][p->list[k] * p->columns + c];
+            vector[k * p->columns + c] = *sum;
+            *sum = 0;
+        }
+}
+
+/* The places [*first, *last) of weights that are penalised: those before the bias and after it. */
+static void penalised(const rill__objective *o, bool after, uint64_t *first, uint64_t *last) {
+    const rill__places *p = &o->places;
+    bool all = o->penalised == o->n; /* all of them come before */
+    *first = !after ? 0 : all ? p->features : p->bias + 1;
+    *last = after || all ? p->features : p->bias;
+}
+
+/* Sums what the ranks put into the vector, gives it its factors (squared, of a diagonal: plus is
+ * NULL), and adds l2 times weights, by number, or times another vector (or times 1). */
+static rill_status complete(rill__smooth *s, float *vector, const float *w, const float *plus) {
+    const rill__objective *o = s->objective;
+    const rill__places *p = &o->places;
     RILL_TRY_DATA(rill__exchange_dense(s->team, s->how, s->stream, vector));
-    if (o->factor) rill__objective_fold(o, vector, vector);
-    if (o->factor && !plus) rill__objective_fold(o, vector, vector);
-    for (uint64_t j = 0; j < o->penalised; j++)
-        vector[j] += (float)(o->l2 * (plus ? plus[j] : 1));
+    for (int times = 0; o->factor && times < (w || plus ? 1 : 2); times++)
+        for (uint64_t i = 0; i < p->features; i++)
+            for (uint64_t c = 0; c < p->columns; c++)
+                vector[i * p->columns + c] *= o->factor[rill__place_feature(p, i)];
+    for (int after = 0; after < 2; after++) {
+        uint64_t i, last;
+        for (penalised(o, after, &i, &last); i < last; i++)
+            for (uint64_t c = 0, j = i * p->columns; c < p->columns; c++, j++)
+                vector[j] += (float)(o->l2 * (w      ? w[rill__place_feature(p, i) * p->columns + c]
+                                              : plus ? plus[j]
+                                                     : 1));
+    }
     return RILL_OK;
 }
 
 rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_value *at,
                               float *gradient, float *hessian_diagonal) {
     const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .into = gradient, .diagonal = hessian_diagonal};
+    smooth_work work = {.smooth = s, .compute = linearise_row};
+    work.into = begin_sum(s, 0, gradient);
+    if (hessian_diagonal) work.diagonal = begin_sum(s, 1, hessian_diagonal);
     s->w = w;
     work.vector = rill__objective_fold(o, w, s->folded);
-    memset(gradient, 0, (size_t)o->n * sizeof *gradient);
-    memset(hessian_diagonal, 0, (size_t)o->n * sizeof *hessian_diagonal);
-    rill__pool_run(o->pool, linearise_rows, &work);
-    rill__pool_run(o->pool, add_rows, &work);
+    sum_rows(&work);
+    end_sum(s, 0, gradient);
+    if (hessian_diagonal) end_sum(s, 1, hessian_diagonal);
     double loss = add_losses(s);
-    RILL_TRY_DATA(complete(s, gradient, w));
-    RILL_TRY_DATA(complete(s, hessian_diagonal, NULL));
+    RILL_TRY_DATA(complete(s, gradient, w, NULL));
+    if (hessian_diagonal) RILL_TRY_DATA(complete(s, hessian_diagonal, NULL, NULL));
     RILL_TRY_DATA(rill__team_sum(s->team, RILL_OK, &loss, 1));
     s->ww = rill__dot(w, w, o->penalised);
     *at = (rill__smooth_value){loss + 0.5 * o->l2 * s->ww, loss};
@@ -293,16 +380,22 @@ rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_valu
 }
 
 rill_status rill__smooth_product(rill__smooth *s, const float *vector, float *product) {
-    const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .into = product};
-    work.vector = rill__objective_fold(o, vector, s->folded);
-    memset(product, 0, (size_t)o->n * sizeof *product);
-    rill__pool_run(o->pool, bend_rows, &work);
-    rill__pool_run(o->pool, add_rows, &work);
-    return complete(s, product, vector);
+    smooth_work work = {.smooth = s, .compute = bend_row};
+    work.vector = to_numbers(s, vector);
+    work.into = begin_sum(s, 0, product);
+    sum_rows(&work);
+    end_sum(s, 0, product);
+    return complete(s, product, NULL, vector);
 }
 
 enum { MOST_SMALL = 256, PRODUCTS = 12 }; /* products: of conjugate gradients, saved by a matrix */
+
+enum { TOGETHER = 4 }; /* rows without gaps */
+
+static bool has_gaps(const rill_data_view *d, uint64_t row) {
+    uint64_t first = d->row[row], count = d->row[row + 1] - first;
+    return !count || d->index32[first + count - 1] - d->index32[first] != count - 1;
+}
 
 bool rill__smooth_is_small(const rill__smooth *s) {
     const rill__objective *o = s->objective;
@@ -312,28 +405,82 @@ bool rill__smooth_is_small(const rill__smooth *s) {
     for (uint64_t i = 0; i < o->rows.n; i++) {
         uint64_t row = rill__row_at(&o->rows, i);
         double entries = (double)(d->row[row + 1] - d->row[row]) + (o->bias >= 0);
-        matrix += entries * entries / 2;
+        matrix += entries * entries / (has_gaps(d, row) ? 2 : 2 * TOGETHER);
         product += 2 * entries;
     }
     return matrix <= PRODUCTS * product;
 }
 
+/* Rows with the same features, one after the other, taken together: the matrix is read and written
+ * once for all of them. */
+typedef struct row_block {
+    uint64_t first, count; /* features */
+    int rows;
+    double bend[TOGETHER], x[TOGETHER][MOST_SMALL];
+} row_block;
+
+static void add_block(const rill__objective *o, row_block *b, double *hessian) {
+    uint64_t n = o->n, count = b->count;
+    const double *x0 = b->x[0], *x1 = b->x[1], *x2 = b->x[2], *x3 = b->x[3];
+    double last = 0;
+    for (int k = b->rows; b->rows && k < TOGETHER; k++) { /* as if of rows that count nothing */
+        b->bend[k] = 0;
+        memset(b->x[k], 0, (size_t)count * sizeof **b->x);
+    }
+    for (uint64_t e = 0; b->rows && e < count; e++) {
+        double *into = hessian + (b->first + e) * n + b->first;
+        double b0 = b->bend[0] * x0[e], b1 = b->bend[1] * x1[e];
+        double b2 = b->bend[2] * x2[e], b3 = b->bend[3] * x3[e];
+        for (uint64_t f = e; f < count; f++)
+            into[f] += (b0 * x0[f] + b1 * x1[f]) + (b2 * x2[f] + b3 * x3[f]);
+        if (o->bias >= 0)
+            hessian[(b->first + e) * n + n - 1] += ((b0 + b1) + (b2 + b3)) * o->bias;
+    }
+    for (int k = 0; k < b->rows; k++)
+        last += b->bend[k];
+    if (o->bias >= 0) hessian[n * n - 1] += last * o->bias * o->bias;
+    b->rows = 0;
+}
+
+/* A row whose features have gaps. */
+static void add_gaps(const rill__objective *o, uint64_t row, double bend, double *hessian) {
+    const rill_data_view *d = &o->rows.data;
+    uint64_t n = o->n, end = d->row[row + 1];
+    double factor = rill__row_factor(&o->rows, row);
+    for (uint64_t e = d->row[row]; e < end; e++) {
+        double by = bend * factor * d->value[e], *into = hessian + d->index32[e] * n;
+        for (uint64_t f = e; f < end; f++)
+            into[d->index32[f]] += by * (factor * d->value[f]);
+        if (o->bias >= 0) into[n - 1] += by * o->bias;
+    }
+    if (o->bias >= 0) hessian[n * n - 1] += bend * o->bias * o->bias;
+}
+
 void rill__smooth_hessian(const rill__smooth *s, double *hessian) {
     const rill__objective *o = s->objective;
     const rill_data_view *d = &o->rows.data;
-    uint64_t n = o->n, last = n - 1;
+    uint64_t n = o->n;
+    row_block block;
+    block.first = block.count = 0;
+    block.rows = 0;
     memset(hessian, 0, (size_t)(n * n) * sizeof *hessian);
     for (uint64_t i = 0; i < o->rows.n; i++) {
-        uint64_t row = rill__row_at(&o->rows, i), end = d->row[row + 1];
-        double bend = s->curvature[i], factor = rill__row_factor(&o->rows, row);
-        for (uint64_t e = d->row[row]; bend != 0 && e < end; e++) {
-            double by = bend * factor * d->value[e], *into = hessian + d->index32[e] * n;
-            for (uint64_t f = e; f < end; f++)
-                into[d->index32[f]] += by * (factor * d->value[f]);
-            if (o->bias >= 0) into[last] += by * o->bias;
+        uint64_t row = rill__row_at(&o->rows, i), at = d->row[row], count = d->row[row + 1] - at;
+        if (s->curvature[i] == 0) continue;
+        if (has_gaps(d, row)) {
+            add_gaps(o, row, s->curvature[i], hessian);
+            continue;
         }
-        if (o->bias >= 0) hessian[last * n + last] += bend * o->bias * o->bias;
+        bool same = block.first == d->index32[at] && block.count == count;
+        if (block.rows == TOGETHER || (block.rows && !same)) add_block(o, &block, hessian);
+        block.first = d->index32[at];
+        block.count = count;
+        block.bend[block.rows] = s->curvature[i];
+        for (uint64_t e = 0; e < count; e++)
+            block.x[block.rows][e] = (double)rill__row_factor(&o->rows, row) * d->value[at + e];
+        block.rows++;
     }
+    if (block.rows) add_block(o, &block, hessian);
     for (uint64_t j = 0; j < n; j++) {
         for (uint64_t k = j; k < n; k++)
             hessian[j * n + k] *= (double)rill__factor(o, j) * rill__factor(o, k);
@@ -341,13 +488,49 @@ void rill__smooth_hessian(const rill__smooth *s, double *hessian) {
     }
 }
 
-void rill__smooth_look_along(rill__smooth *s, const float *direction) {
+/* w.d and d.d of penalised weights: this rank's part of them. */
+static void add_products(const rill__smooth *s, const float *d, double sums[2]) {
+    const rill__objective *o = s->objective;
+    const rill__places *p = &o->places;
+    sums[0] = sums[1] = 0;
+    for (uint64_t i = p->first; i < p->features; i++) {
+        if (i == p->last) i = p->shared; /* its own */
+        if (i == p->features) break;
+        if (i == p->bias && o->penalised < o->n) continue;
+        const float *w = s->w + rill__place_feature(p, i) * p->columns;
+        for (uint64_t c = 0; c < p->columns; c++) {
+            double there = d[i * p->columns + c];
+            sums[0] += w[c] * there;
+            sums[1] += there * there;
+        }
+    }
+}
+
+rill_status rill__smooth_look_along(rill__smooth *s, const float *direction) {
     const rill__objective *o = s->objective;
     smooth_work work = {.smooth = s};
-    work.vector = rill__objective_fold(o, direction, s->folded);
-    s->wd = rill__dot(s->w, direction, o->penalised);
-    s->dd = rill__dot(direction, direction, o->penalised);
+    work.vector = to_numbers(s, direction);
+    if (o->places.list) {
+        double sums[2];
+        add_products(s, direction, sums);
+        RILL_TRY_DATA(rill__team_sum(s->team, RILL_OK, sums, 2));
+        s->wd = sums[0];
+        s->dd = sums[1];
+    } else {
+        s->wd = rill__dot(s->w, direction, o->penalised);
+        s->dd = rill__dot(direction, direction, o->penalised);
+    }
     rill__pool_run(o->pool, decide_rows, &work);
+    return RILL_OK;
+}
+
+rill_status rill__smooth_add(rill__smooth *s, double alpha, const float *direction, float *w) {
+    const rill__places *p = &s->objective->places;
+    for (uint64_t i = 0; i < p->features; i++)
+        for (uint64_t c = 0; c < p->columns; c++)
+            w[rill__place_feature(p, i) * p->columns + c] +=
+                (float)(alpha * direction[i * p->columns + c]);
+    return rill__places_spread(p, s->team, s->how, s->spread, s->folded, w);
 }
 
 rill_status rill__smooth_try(rill__smooth *s, double alpha, rill__smooth_value *at) {

@@ -15,18 +15,22 @@
  * products: what is left to learn are features of very different frequency.
  * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
- * vectors: a sum of n per product.
- * Memory: 6 n floats, and the objective's. Cost of a step: about 5 to 30 passes over the rows.
+ * vectors: a sum of the weights that ranks share per product (train_places.c).
+ * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the rows.
  */
 #include "train/solver.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_PRODUCTS = 1000 };
 
 typedef struct newton_state {
+    uint64_t n; /* weights that have a place, as vectors do */
     float *gradient, *direction, *residual, *product, *diagonal, *preconditioned;
+    uint64_t *centred; /* places of columns that are */
+    uint64_t centred_n;
     rill__smooth *function;
     double *hessian;  /* n * n, and n more; NULL: it is large */
     rill_options how; /* vectors are summed */
@@ -34,14 +38,34 @@ typedef struct newton_state {
     float diagonally; /* share of the diagonal in what residuals are divided by, the rest being 1 */
 } newton_state;
 
+/* Of wide data few columns are centred. */
+static rill_status find_centred(const rill__objective *o, newton_state *s) {
+    const rill__places *p = &o->places;
+    for (int fill = 0; o->shift && fill < 2; fill++) {
+        s->centred_n = 0;
+        for (uint64_t i = 0; i < p->shared; i++) {
+            if (i == p->bias || o->shift[rill__place_feature(p, i)] == 0) continue;
+            if (fill) s->centred[s->centred_n] = i;
+            s->centred_n++;
+        }
+        if (fill) break;
+        s->centred = malloc(((size_t)s->centred_n + 1) * sizeof *s->centred);
+        if (!s->centred) return rill__data_memory("the solver");
+    }
+    return RILL_OK;
+}
+
 static rill_status open_alone(rill__job *job) {
     newton_state *s = job->state = calloc(1, sizeof *s);
     if (!s) return rill__data_memory("the solver");
-    size_t n = (size_t)job->objective->n + RILL_SLACK;
+    const rill__places *p = &job->objective->places;
+    s->n = p->features * p->columns;
+    size_t n = (size_t)s->n + RILL_SLACK;
     float **vectors[] = {&s->gradient, &s->direction, &s->residual,
                          &s->product,  &s->diagonal,  &s->preconditioned};
     for (int i = 0; i < 6; i++)
         if (!(*vectors[i] = malloc(n * sizeof(float)))) return rill__data_memory("the solver");
+    RILL_TRY_DATA(find_centred(job->objective, s));
     s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-5 ? 0.1 : 0.5;
     s->diagonally = 0.01f; /* far from the true one, as LIBLINEAR found best */
     if (job->near) {
@@ -72,6 +96,7 @@ static void newton_close(rill__job *job) {
     free(s->product);
     free(s->diagonal);
     free(s->preconditioned);
+    free(s->centred);
     rill__smooth_close(&s->function);
     free(s->hessian);
     free(s);
@@ -81,41 +106,49 @@ static void newton_close(rill__job *job) {
 static uint64_t newton_bytes(const rill__job *job) {
     const newton_state *s = job->state;
     uint64_t n = job->objective->n, small = s->hessian ? n * (n + 1) * sizeof(double) : 0;
-    return 6 * n * sizeof(float) + small + rill__smooth_bytes(s->function);
+    return 6 * s->n * sizeof(float) + small + rill__smooth_bytes(s->function) +
+           rill__places_bytes(&job->objective->places);
 }
 
 /* What the residual is divided by. Where columns are centred their curvature is the bias's times
  * their variance. */
 static void make_diagonal(const rill__objective *o, float share, float *diagonal) {
-    uint64_t columns = (uint64_t)o->columns, last = (o->features - 1) * columns;
-    for (uint64_t i = 0; i < (o->shift ? last : o->n); i++)
-        if (!o->shift || o->spread[i / columns] == 0) diagonal[i] = 1 - share + share * diagonal[i];
-        else {
-            double bend = diagonal[last + i % columns] / (o->bias * o->bias);
-            diagonal[i] = (float)(o->l2 + bend * o->spread[i / columns]);
-        }
-    for (uint64_t c = 0; o->shift && c < columns; c++)
-        if (!(diagonal[last + c] > 0)) diagonal[last + c] = 1;
+    const rill__places *p = &o->places;
+    uint64_t columns = p->columns, last = p->bias * columns;
+    for (uint64_t i = 0; i < p->features; i++) {
+        uint64_t feature = rill__place_feature(p, i);
+        bool centred = o->shift && o->spread[feature] != 0;
+        for (uint64_t c = 0, j = i * columns; c < columns; c++, j++)
+            if (o->shift && i == p->bias) {
+                if (!(diagonal[j] > 0)) diagonal[j] = 1;
+            } else if (!centred) diagonal[j] = 1 - share + share * diagonal[j];
+            else {
+                double bend = diagonal[last + c] / (o->bias * o->bias);
+                diagonal[j] = (float)(o->l2 + bend * o->spread[feature]);
+            }
+    }
 }
 
-/* z = preconditioner * r; returns r.z. Of wide data most shifts are 0. */
-static double precondition(const rill__objective *o, const float *diagonal, const float *r,
-                           float *z) {
-    uint64_t columns = (uint64_t)o->columns, last = (o->features - 1) * columns;
-    for (uint64_t j = 0; j < o->n; j++)
+/* z = preconditioner * r; *rz = r.z */
+static rill_status precondition(const rill__job *job, const float *r, float *z, double *rz) {
+    const newton_state *s = job->state;
+    const rill__objective *o = job->objective;
+    const rill__places *p = &o->places;
+    const float *diagonal = s->diagonal;
+    uint64_t columns = p->columns, last = p->bias * columns;
+    for (uint64_t j = 0; j < s->n; j++)
         z[j] = r[j] / diagonal[j];
-    for (uint64_t k = 0; o->shift && k + 1 < o->features; k++)
-        for (uint64_t c = 0; o->shift[k] != 0 && c < columns; c++) {
-            uint64_t j = k * columns + c;
-            z[j] = (r[j] - o->shift[k] * r[last + c]) / diagonal[j];
-        }
     for (uint64_t c = 0; o->shift && c < columns; c++) {
         double moved = 0;
-        for (uint64_t k = 0; k + 1 < o->features; k++)
-            if (o->shift[k] != 0) moved += (double)o->shift[k] * z[k * columns + c];
+        for (uint64_t k = 0; k < s->centred_n; k++) {
+            uint64_t j = s->centred[k] * columns + c;
+            float shift = o->shift[rill__place_feature(p, s->centred[k])];
+            z[j] = (r[j] - shift * r[last + c]) / diagonal[j];
+            moved += (double)shift * z[j];
+        }
         z[last + c] -= (float)moved;
     }
-    return rill__dot(r, z, o->n);
+    return rill__places_dot(p, job->team, r, z, rz);
 }
 
 /* H d = -gradient by Cholesky's factors, upper ones. false: H is not positive. */
@@ -155,20 +188,22 @@ static bool solve_small(newton_state *s, const rill__objective *o) {
  * search direction. */
 static rill_status solve(rill__job *job) {
     newton_state *s = job->state;
-    const rill__objective *o = job->objective;
+    const rill__places *places = &job->objective->places;
     float *d = s->direction, *r = s->residual, *p = s->preconditioned;
-    uint64_t n = o->n;
+    uint64_t n = s->n;
     double rz, model = 0;
     for (uint64_t j = 0; j < n; j++) {
         d[j] = 0;
         r[j] = -s->gradient[j];
     }
-    rz = precondition(o, s->diagonal, r, p);
+    make_diagonal(job->objective, s->diagonally, s->diagonal);
+    RILL_TRY_DATA(precondition(job, r, p, &rz));
     for (int k = 1; k <= MOST_PRODUCTS && rz > 0; k++) {
         RILL_TRY_DATA(rill__watch_at(&job->watch, job->team, (uint64_t)k, MOST_PRODUCTS));
         if (job->watch.stop) break;
+        double bend, next;
         RILL_TRY_DATA(rill__smooth_product(s->function, p, s->product));
-        double bend = rill__dot(p, s->product, n);
+        RILL_TRY_DATA(rill__places_dot(places, job->team, p, s->product, &bend));
         if (!(bend > 0)) break;
         double alpha = rz / bend;
         for (uint64_t j = 0; j < n; j++) {
@@ -178,7 +213,8 @@ static rill_status solve(rill__job *job) {
         double fall = 0.5 * alpha * rz; /* of the quadratic model's value */
         model += fall;
         if (!(fall > 0) || k * fall <= s->enough * model) break;
-        double next = precondition(o, s->diagonal, r, s->product), beta = next / rz;
+        RILL_TRY_DATA(precondition(job, r, s->product, &next));
+        double beta = next / rz;
         rz = next;
         for (uint64_t j = 0; j < n; j++)
             p[j] = (float)(s->product[j] + beta * p[j]);
@@ -188,63 +224,102 @@ static rill_status solve(rill__job *job) {
 
 /* Halves the step until the objective falls by a hundredth of what the slope promises. *at: before,
  * and after. */
-static rill_status search_line(newton_state *s, float *w, uint64_t n, rill__smooth_value *at,
-                               bool *moved) {
-    double slope = rill__dot(s->gradient, s->direction, n), alpha = 1;
+static rill_status search_line(rill__job *job, rill__smooth_value *at, bool *moved) {
+    newton_state *s = job->state;
+    double slope, alpha = 1;
     *moved = false;
-    rill__smooth_look_along(s->function, s->direction);
+    RILL_TRY_DATA(rill__places_dot(&job->objective->places, job->team, s->gradient, s->direction,
+                                   &slope));
+    RILL_TRY_DATA(rill__smooth_look_along(s->function, s->direction));
     for (int tries = 0; tries < 20 && slope < 0; tries++, alpha *= 0.5) {
         rill__smooth_value there;
         RILL_TRY_DATA(rill__smooth_try(s->function, alpha, &there));
         if (!(there.value - at->value <= 0.01 * alpha * slope)) continue;
-        for (uint64_t j = 0; j < n; j++)
-            w[j] += (float)(alpha * s->direction[j]);
         *at = there;
         *moved = true;
-        return RILL_OK;
+        return rill__smooth_add(s->function, alpha, s->direction, job->weights->w);
     }
     return RILL_OK;
+}
+
+/* The length of the gradient. */
+static rill_status measure(const rill__job *job, const float *gradient, double *norm) {
+    double square;
+    RILL_TRY_DATA(
+        rill__places_dot(&job->objective->places, job->team, gradient, gradient, &square));
+    *norm = sqrt(square);
+    return RILL_OK;
+}
+
+/* To the weights. The diagonal is for who has no Hessian. */
+static rill_status move(rill__job *job, rill__smooth_value *at) {
+    newton_state *s = job->state;
+    return rill__smooth_move(s->function, job->weights->w, at, s->gradient,
+                             s->hessian ? NULL : s->diagonal);
 }
 
 /* What a gradient is compared with: that of the weights that training starts from, wherever the
  * first step does. */
 static rill_status measure_start(rill__job *job, double norm) {
     newton_state *s = job->state;
-    uint64_t n = job->objective->n, penalised = job->objective->penalised;
+    const rill__objective *o = job->objective;
     rill__smooth_value at;
     job->kept = norm;
-    if (rill__dot(job->weights->w, job->weights->w, penalised) == 0) return RILL_OK;
-    rill__job_start(job, s->direction);
-    RILL_TRY_DATA(rill__smooth_move(s->function, s->direction, &at, s->residual, s->product));
-    job->kept = sqrt(rill__dot(s->residual, s->residual, n));
-    return rill__smooth_move(s->function, job->weights->w, &at, s->gradient, s->diagonal);
+    if (rill__dot(job->weights->w, job->weights->w, o->penalised) == 0) return RILL_OK;
+    float *start = malloc((size_t)o->n * sizeof *start);
+    rill_status status = rill__team_agree(job->team,
+                                          start ? RILL_OK : rill__data_memory("the solver"));
+    if (status == RILL_OK) {
+        rill__job_start(job, start);
+        status = rill__smooth_move(s->function, start, &at, s->residual, NULL);
+    }
+    if (status == RILL_OK) status = measure(job, s->residual, &job->kept);
+    free(start);
+    RILL_TRY_DATA(status);
+    return move(job, &at);
 }
+
+/* A fall of the objective that is none. Under a large C it is flat around the optimum, and scores
+ * move by its root: to the last digits where these are asked for. */
+static double nothing(const rill__job *job) { return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13; }
 
 /* Whether the last step brought nothing: what it promised was lost in the weights' rounding. */
 static bool is_stuck(const rill__job *job, double value) {
-    return job->last != 0 && value >= job->last - 1e-9 * fabs(job->last);
+    return job->last != 0 && value >= job->last - nothing(job) * fabs(job->last);
 }
+
+/* Whether the last step was a small one. A thousandth of the first gradient says little under a
+ * large C, where that is huge: there steps may still halve the objective. */
+static bool is_settled(const rill__job *job, double value) {
+    return job->last - value <= 0.01 * fabs(value);
+}
+
+/* Least squares: an exact step ends at the optimum, but for rounding. */
+static bool is_parabola(const rill__job *job) { return !strcmp(job->options->loss, "squared"); }
 
 static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     newton_state *s = job->state;
-    uint64_t n = job->objective->n;
     float *w = job->weights->w;
     rill__smooth_value at;
+    double norm;
     RILL_TRY_DATA(rill__team_comm(job->team));
-    RILL_TRY_DATA(rill__smooth_move(s->function, w, &at, s->gradient, s->diagonal));
-    double norm = sqrt(rill__dot(s->gradient, s->gradient, n));
+    if (job->objective->l2 > 0) rill__places_clear(&job->objective->places, w); /* of a model */
+    RILL_TRY_DATA(move(job, &at));
+    RILL_TRY_DATA(measure(job, s->gradient, &norm));
     if (job->kept == 0) RILL_TRY_DATA(measure_start(job, norm));
-    make_diagonal(job->objective, s->diagonally, s->diagonal);
     epoch->steps = 1;
     epoch->samples = job->objective->rows.n;
     /* A step at least: weights that come from elsewhere may be good, but not of this objective. */
-    epoch->converged = job->epoch > 0 && (norm <= job->options->tolerance * job->kept ||
-                                          (job->options->tolerance > 0 && is_stuck(job, at.value)));
+    bool low = norm <= job->options->tolerance * job->kept && is_settled(job, at.value);
+    bool stuck = job->options->tolerance > 0 && is_stuck(job, at.value);
+    epoch->converged = job->epoch > 0 && (low || stuck);
     double last = job->last;
     job->last = at.value;
     if (!epoch->converged) {
-        bool moved;
-        if (!s->hessian || !solve_small(s, job->objective)) RILL_TRY_DATA(solve(job));
+        bool moved, exact = s->hessian && solve_small(s, job->objective);
+        if (s->hessian && !exact)
+            RILL_TRY_DATA(rill__smooth_move(s->function, w, &at, s->gradient, s->diagonal));
+        if (!exact) RILL_TRY_DATA(solve(job));
         if (job->watch.stop) { /* the step is not made */
             job->last = last;
             epoch->share = epoch->loss = 0;
@@ -252,10 +327,11 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
             return RILL_OK;
         }
         double before = at.value;
-        RILL_TRY_DATA(search_line(s, w, n, &at, &moved));
+        RILL_TRY_DATA(search_line(job, &at, &moved));
         /* At the limit of what floats can express, or as good as there. */
-        bool flat = job->options->tolerance > 0 && before - at.value <= 1e-9 * fabs(before);
-        epoch->converged = !moved || flat || job->epoch + 1 == job->options->steps;
+        bool flat = job->options->tolerance > 0 && before - at.value <= nothing(job) * fabs(before);
+        bool there = exact && job->options->tolerance >= 1e-4 && is_parabola(job);
+        epoch->converged = !moved || flat || there || job->epoch + 1 == job->options->steps;
     }
     epoch->loss = at.loss / job->objective->C / job->team->ranks; /* ranks add theirs up */
     return RILL_OK;
@@ -264,6 +340,7 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
 static rill_status newton_epoch(rill__job *job, rill__epoch *epoch) {
     job->watch.pace = 0; /* how many products there will be nobody knows */
     rill__watch_begin(&job->watch, 0);
+    job->watch.endless = true;
     rill_status status = one_step(job, epoch);
     if (status != RILL_OK) rill__team_refuse(job->team, 1);
     return status;

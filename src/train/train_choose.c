@@ -4,7 +4,8 @@
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
  * where features have hardly been used yet, does not move. If ten is no better than one, the same
- * downwards. Newton's method, which on few entries starts a try from the weights of the one before,
+ * downwards; with more features than rows as long as it does not rise, since any large C fits all
+ * rows there. Newton's method, which on few entries starts a try from the weights of the one before,
  * also tries C times and divided by the root of ten in the end; of larger samples only to the side
  * where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
@@ -24,8 +25,9 @@
  * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
  * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
  * data a sample is taken (train_sample.c). C need not grow with the rows: it is a weight of each.
- * A try is a rank's own: each has the whole sample, and the splits are dealt out. Newton then finds
- * the same with any number of ranks, and no try waits for the network.
+ * A try is a rank's own: each has the whole sample, and the splits are dealt out; ranks that are
+ * left try what may be asked for next (train_ahead.c). Newton then finds the same with any number of
+ * ranks, and no try waits for the network.
  * On many entries newton's tries start from nothing, and the loss is asked after each step: with
  * far more features than rows the steps before the optimum predict better than the optimum of any
  * C, as conjugate gradients take the directions first that most rows share (early stopping: Yao,
@@ -36,20 +38,23 @@
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
  */
+#include "train/train_ahead.h"
 #include "train/train_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum { LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_STEPS = 20 };
+enum { NEWTON_STEPS = RILL__TRY_STEPS };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
-enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5 };
+/* Of unbalanced labels up to MOST_MORE, as of the rows that the rarer one has, twice. */
+enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5, MOST_MORE = 4 };
 enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
 static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
 static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
+static const double doubt = 0.05; /* rows with another label, beside those held out */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
@@ -66,9 +71,11 @@ typedef struct search {
     bool newton;                /* tries are its steps, else sgd's or scd's epochs */
     bool few;                   /* the sample is small: everything can be tried */
     double entries;             /* of all ranks' rows */
+    double doubt;               /* share of rows whose label may be another one */
     bool path;                  /* tries are newton's paths: the loss is asked after each step */
-    double along[NEWTON_STEPS]; /* sums over this rank's splits, by step */
+    double along[NEWTON_STEPS]; /* sums over splits, by step */
     uint64_t steps;             /* of the last try: where it was best; 0: at its end */
+    bool wide;                  /* few rows, more features: any large C fits them all */
     bool dense;                 /* most features are in most rows */
     bool alike, same;           /* see rill__columns_alike */
     double length;              /* mean squared length of rows; 0: all have about the same */
@@ -80,6 +87,8 @@ typedef struct search {
     void *context;
     uint64_t trainings; /* of this rank */
     bool stopped;       /* by some rank's */
+    rill__ahead ahead;
+    double by; /* factor of the walk; 0: it begins */
 } search;
 
 static rill_status take_sample(search *s, const rill_dataset *train) {
@@ -141,9 +150,8 @@ static rill_status follow(search *s, rill_trainer *t, rill_train_report *report)
 }
 
 /* The loss of paths: that of the best step if the end is clearly worse, else that of the end. */
-static rill_status end_path(search *s, double splits, double *loss) {
+static void end_path(search *s, double splits, double *loss) {
     int best = 0, last = NEWTON_STEPS - 1;
-    RILL_TRY_DATA(rill__sum_f64(s->comm, s->along, NEWTON_STEPS));
     for (int e = 1; e < NEWTON_STEPS; e++)
         if (s->along[e] < s->along[best]) best = e;
     s->steps = 0;
@@ -151,7 +159,6 @@ static rill_status end_path(search *s, double splits, double *loss) {
     for (int e = 0; !end && !s->steps; e++)
         if (s->along[e] <= (1 + about) * s->along[best]) s->steps = (uint64_t)e + 1;
     *loss = s->along[end ? last : best] / splits;
-    return RILL_OK;
 }
 
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
@@ -167,6 +174,9 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
     if (status == RILL_OK) {
         start_warm(s, split, trainer);
         trainer->has_valid = false; /* not before the end */
+        const rill__objective *o = &trainer->objective;
+        if (!strcmp(trainer->options.loss, "logistic") && (o->columns == 1 || o->softmax))
+            trainer->objective.doubt = s->doubt;
         if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
         *bare = report.valid_loss;
     }
@@ -185,47 +195,81 @@ static rill_status try_split(search *s, int split, bool *able, double *loss, dou
     return status == RILL_ERR_STATE ? RILL_OK : status;
 }
 
-/* The mean over the splits; one of few rows may hold out all that have some label, and does not
- * count then. */
-static rill_status try_one(search *s, double C, double decay, double *loss) {
-    rill_C_choice *choice = s->choice;
-    double sums[3] = {0, 0, 0}, rows; /* losses, splits that could, losses at the start */
-    rill_status first = RILL_OK, bad = RILL_OK;
-    *loss = INFINITY;
-    s->options.C = C;
-    s->options.decay = decay;
+/* Splits of one C, from `first` on; *status: of the first one. */
+static rill_status try_splits(search *s, int first, int every, double *sums, rill_status *status) {
+    rill_status bad = RILL_OK;
     memset(s->along, 0, sizeof s->along);
-    if (choice->tries == MOST_TRIES) return RILL_OK;
-    for (int split = s->rank; split < s->splits && isfinite(sums[0]) && !bad; split += s->ranks) {
-        if (s->tell && s->tell(s->context, s->trainings++, 0)) {
-            bad = rill__data_fail(RILL_ERR_STATE, "stopped while C is chosen");
-            break;
-        }
+    for (int split = first; split < s->splits && isfinite(sums[0]) && !bad; split += every) {
+        if (s->tell && s->tell(s->context, s->trainings++, 0))
+            return rill__data_fail(RILL_ERR_STATE, "stopped while C is chosen");
         bool able = false;
         double one, bare = 0;
-        rill_status status = try_split(s, split, &able, &one, &bare);
-        bool ours = able || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
-        if (ours && status != RILL_OK) bad = status;
-        if (split == s->rank) first = status;
+        rill_status mine = try_split(s, split, &able, &one, &bare);
+        bool ours = able || mine == RILL_ERR_MEMORY || mine == RILL_ERR_MPI;
+        if (ours && mine != RILL_OK) bad = mine;
+        if (split == first) *status = mine;
         if (!able) continue;
         sums[0] += one;
         sums[1]++;
         sums[2] += bare;
     }
+    memcpy(sums + 3, s->along, sizeof s->along);
+    return bad;
+}
+
+/* All ranks: this C, and others by ranks that it has no split for. *first: why it may have none. */
+static rill_status make_tries(search *s, double C, double decay, rill_status *first) {
+    double numbers[RILL__MOST_AHEAD * RILL__TRY_NUMBERS] = {0}, plan[RILL__MOST_AHEAD], most[2];
+    int groups = s->few ? 1 : s->ranks / s->splits, group = 0, split = s->rank, every = s->ranks;
+    if (groups > RILL__MOST_AHEAD) groups = RILL__MOST_AHEAD;
+    bool refines = s->newton && !s->choice->steps;
+    int n = rill__ahead_plan(C, s->choice->C, s->by, refines, groups > 1 ? groups : 1, plan);
+    if (n > 1) {
+        group = s->rank / s->splits;
+        split = s->rank % s->splits;
+        every = s->splits;
+    }
+    rill_status bad = RILL_OK;
+    bool mine = group < n && plan[group] > 0.5 * least_C && plan[group] < 2 * most_C;
+    s->options.decay = decay;
+    s->options.C = mine ? plan[group] : C;
+    if (mine) bad = try_splits(s, split, every, numbers + group * RILL__TRY_NUMBERS, first);
+    if (group > 0) *first = RILL_OK;
     bad = rill__data_agree(s->comm, bad);
     s->stopped = bad == RILL_ERR_STATE; /* of a try's own it is no failure */
     RILL_TRY_DATA(bad);
-    rows = (double)choice->rows;
-    RILL_TRY_DATA(rill__sum_f64(s->comm, sums, 3));
-    RILL_TRY_DATA(rill__most_f64(s->comm, &rows, 1));
-    if (!(sums[1] > 0)) return rill__data_agree(s->comm, first);
-    choice->rows = (uint64_t)rows;
+    RILL_TRY_DATA(rill__sum_f64(s->comm, numbers, n * RILL__TRY_NUMBERS));
+    most[0] = (double)s->choice->rows;
+    most[1] = s->path; /* a rank without a split does not know */
+    RILL_TRY_DATA(rill__most_f64(s->comm, most, 2));
+    s->choice->rows = (uint64_t)most[0];
+    s->path = most[1] > 0;
+    for (int i = 0; i < n; i++) {
+        rill__try made = {.C = plan[i], .decay = decay, .scale = s->options.scale};
+        memcpy(made.number, numbers + i * RILL__TRY_NUMBERS, sizeof made.number);
+        if (made.number[1] > 0) rill__ahead_keep(&s->ahead, &made);
+    }
+    return RILL_OK;
+}
+
+/* The mean over the splits; one of few rows may hold out all that have some label, and does not
+ * count then. */
+static rill_status try_one(search *s, double C, double decay, double *loss) {
+    rill_C_choice *choice = s->choice;
+    rill_status first = RILL_OK;
+    *loss = INFINITY;
+    if (choice->tries == MOST_TRIES) return RILL_OK;
+    const rill__try *made = rill__ahead_find(&s->ahead, C, decay, s->options.scale);
+    if (!made) {
+        RILL_TRY_DATA(make_tries(s, C, decay, &first));
+        made = rill__ahead_find(&s->ahead, C, decay, s->options.scale);
+    }
+    if (!made) return rill__data_agree(s->comm, first);
+    const double *sums = made->number;
     *loss = sums[0] / sums[1];
-    double path = s->path; /* a rank without a split does not know */
-    RILL_TRY_DATA(rill__most_f64(s->comm, &path, 1));
-    s->path = path > 0;
+    memcpy(s->along, sums + 3, sizeof s->along);
     s->steps = 0;
-    if (s->path) RILL_TRY_DATA(end_path(s, sums[1], loss));
+    if (s->path) end_path(s, sums[1], loss);
     if (s->bare == 0) s->bare = sums[2] / sums[1];
     choice->tried[choice->tries] = C;
     choice->tried_decay[choice->tries] = decay;
@@ -242,11 +286,13 @@ static void take_if_better(search *s, double C, double loss, double by) {
 
 static rill_status walk(search *s, double by) {
     double before = s->best;
+    s->by = by;
     for (double C = s->choice->C * by; C > 0.5 * least_C && C < 2 * most_C; C *= by) {
         double loss;
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
         bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
-        bool goes_on = loss < (1 - gain) * s->best ||
+        bool fitted = s->wide && by < 1 && loss < (1 + flat) * before;
+        bool goes_on = loss < (1 - gain) * s->best || fitted ||
                        (idle && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
         if (!goes_on) break;
@@ -265,6 +311,7 @@ static double loss_at(const rill_C_choice *choice, double C) {
 /* Where the features predict worse than the intercept alone: as little of them as that takes. */
 static rill_status fade(search *s) {
     double loss = s->best;
+    s->by = 1 / factor;
     for (double C = s->choice->C / factor; loss > s->bare && C > 0.5 * least_C; C /= factor) {
         RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
         take_if_better(s, C, loss, 0);
@@ -278,6 +325,7 @@ static rill_status refine(search *s) {
     const double step = sqrt(factor);
     double above = loss_at(s->choice, middle * factor), below = loss_at(s->choice, middle / factor);
     bool one_side = !s->few && above > 0 && below > 0;
+    s->by = 1;
     if (!one_side || above < below) {
         RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
         take_if_better(s, middle * step, loss, 0);
@@ -292,6 +340,7 @@ static rill_status refine(search *s) {
  * than so many times `beat`. */
 static rill_status walk_scale(search *s, double beat, double times) {
     double start = s->choice->C;
+    s->by = 0;
     RILL_TRY_DATA(try_one(s, start, s->choice->decay, &s->best));
     s->choice->steps = s->steps;
     if (!s->few && s->best > times * beat) return RILL_OK;
@@ -373,6 +422,26 @@ static rill_status choose_scale(search *s) {
     return RILL_OK;
 }
 
+/* Rows of two labels say as much as those of the rarer one, twice. */
+static double rows_that_tell(const search *s, const rill_data_view *view) {
+    uint64_t first = 0;
+    double label = view->label[0], other = label;
+    if (s->options.task && !strcmp(s->options.task, "regress")) return (double)view->rows;
+    for (uint64_t i = 0; i < view->rows; i++) {
+        if (view->label[i] == label) first++;
+        else if (other == label || view->label[i] == other) other = view->label[i];
+        else return (double)view->rows; /* more than two */
+    }
+    return 2 * fmin((double)first, (double)(view->rows - first));
+}
+
+static int count_splits(const search *s, const rill_data_view *view) {
+    int most = s->newton ? MOST_SPLITS : SGD_SPLITS;
+    double rows = (double)view->rows, of_rows = SPLIT_ROWS / rows;
+    double of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(rows_that_tell(s, view), 1));
+    return (int)fmin(fmax(fmax(of_rows, of_few), 1), most);
+}
+
 static rill_status choose(search *s) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
     rill_data_view view = RILL_DATA_VIEW_INIT;
@@ -380,9 +449,10 @@ static rill_status choose(search *s) {
     if (s->sample) rill_dataset_report(s->sample, &report);
     if (report.rows < LEAST_ROWS) return RILL_OK;
     RILL_TRY_DATA(rill_dataset_view(s->sample, &view));
-    uint64_t splits = SPLIT_ROWS / report.rows, most = s->newton ? MOST_SPLITS : SGD_SPLITS;
-    s->splits = splits < 1 ? 1 : splits > most ? (int)most : (int)splits;
+    s->splits = count_splits(s, &view);
+    s->doubt = doubt / ((double)report.rows + 2);
     s->few = report.entries * (uint64_t)s->splits <= FEW_ENTRIES;
+    s->wide = s->few && view.dim > report.rows;
     s->dense = (double)report.entries > 0.3 * (double)report.rows * (double)view.dim;
     rill_status status = rill__columns_alike(&view, &s->alike, &s->same);
     RILL_TRY_DATA(rill__data_agree(s->comm, status));

@@ -25,7 +25,7 @@ static rill_status take_data(rill_trainer *t, const rill_dataset *train,
     if (t->objective.features >= UINT32_MAX)
         return rill__data_fail(RILL_ERR_UNSUPPORTED,
                                "the data have %llu features; weights are kept for fewer than 2^32: "
-                               "hash the features (rill_dataset_hash)",
+                               "hash the features (rill_dataset_hash, rill train --hash)",
                                (unsigned long long)t->objective.features);
     t->objective.bias = t->options.bias;
     if (t->options.intercept && !(t->options.bias > 0)) t->objective.bias = 1;
@@ -155,6 +155,8 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_weights(t)));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, start_threads(t)));
     RILL_TRY_DATA(rill__train_start(t));
+    if (t->solver->smooth && !t->solver->separate)
+        RILL_TRY_DATA(rill__places_open(&t->objective, &t->team, &t->objective.places));
     t->job.objective = &t->objective;
     t->job.weights = &t->weights;
     t->job.team = &t->team;
@@ -214,6 +216,7 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     if (t->solver) t->solver->close(&t->job);
     rill__pool_close(&t->objective.pool);
     free(t->objective.feature_cut);
+    rill__places_close(&t->objective.places);
     rill__weights_free(&t->weights);
     free(t->objective.factor);
     free(t->objective.shift);

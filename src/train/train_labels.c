@@ -135,16 +135,16 @@ rill_status rill__train_labels(rill_trainer *t) {
     double *all = NULL;
     int total = 0;
     bool numbers = false;
+    t->objective.columns = 1;
+    t->objective.regression = t->options.task && !strcmp(t->options.task, "regress");
+    if (t->objective.regression) return RILL_OK;
     rill_status status = find_labels(t->team.talk, &t->objective.rows, &all, &total);
     t->label = all;
     RILL_TRY_DATA(status);
     if (t->loss_open && !t->options.task)
         RILL_TRY_DATA(look_like_numbers(t->team.talk, &t->objective.rows, all, total, &numbers));
     if (numbers) t->objective.loss = rill__loss_find(t->options.loss = "squared");
-    const char *task = t->options.task;
-    t->objective.regression = task ? !strcmp(task, "regress")
-                                   : t->objective.loss->regression && total > 2;
-    t->objective.columns = 1;
+    t->objective.regression = !t->options.task && t->objective.loss->regression && total > 2;
     if (t->objective.regression) return RILL_OK;
     if (total > MOST_LABELS)
         return rill__data_fail(RILL_ERR_ARGUMENT,

@@ -168,7 +168,9 @@ rill_status rill__train_solver(rill_trainer *t) {
                     : whole <= rill__newton_entries ? "newton"
                                                     : "hybrid";
         t->solver = rill__solver_find(o->solver);
-        if (o->tolerance == 0) o->tolerance = whole <= exact_entries ? 1e-6 : 1e-3;
+        /* The first gradient grows with C, the weights do not. */
+        double exact = 1e-6 / fmax(o->C, 1);
+        if (o->tolerance == 0) o->tolerance = whole <= exact_entries ? exact : 1e-3;
         if (o->steps) o->tolerance = 1e-5;
     }
     if (strcmp(o->solver, "newton")) o->steps = 0;

@@ -43,7 +43,7 @@ static void look(const rill__objective *o, columns *c) {
     }
 }
 
-static rill_status open_columns(const rill_trainer *t, columns *c, bool std) {
+static rill_status open_columns(const rill_trainer *t, columns *c, bool std, bool scaled) {
     const rill__objective *o = &t->objective;
     size_t n = (size_t)o->features;
     c->most = calloc(n + RILL_SLACK, sizeof *c->most);
@@ -53,18 +53,21 @@ static rill_status open_columns(const rill_trainer *t, columns *c, bool std) {
     look(o, c);
     for (size_t j = 0; !std && j < n; j++) /* others are not asked for their sums */
         if (DENSE * (uint64_t)c->count[j] < o->rows.n) c->sum[j] = c->sum[n + j] = 0;
-    RILL_TRY_DATA(rill_stream_create(RILL_F32, n, &c->magnitudes));
     RILL_TRY_DATA(rill_stream_create(RILL_F64, 2 * n, &c->sums));
-    RILL_TRY_DATA(rill_stream_set_dense(c->magnitudes, c->most));
-    return rill_stream_set_dense(c->sums, c->sum);
+    RILL_TRY_DATA(rill_stream_set_dense(c->sums, c->sum));
+    if (!scaled) return RILL_OK; /* means and variances are enough */
+    RILL_TRY_DATA(rill_stream_create(RILL_F32, n, &c->magnitudes));
+    return rill_stream_set_dense(c->magnitudes, c->most);
 }
 
 static rill_status add_ranks(rill_trainer *t, columns *c) {
     if (t->team.ranks == 1) return RILL_OK;
     RILL_TRY_DATA(rill__team_comm(&t->team));
-    rill_status status = rill_allreduce(t->team.comm, c->magnitudes, c->magnitudes, RILL_MAX, NULL);
-    if (status == RILL_OK) status = rill_allreduce(t->team.comm, c->sums, c->sums, RILL_SUM, NULL);
-    if (status == RILL_OK) status = rill_stream_get_dense(c->magnitudes, c->most);
+    rill_stream *most = c->magnitudes;
+    rill_status status = rill_allreduce(t->team.comm, c->sums, c->sums, RILL_SUM, NULL);
+    if (status == RILL_OK && most)
+        status = rill_allreduce(t->team.comm, most, most, RILL_MAX, NULL);
+    if (status == RILL_OK && most) status = rill_stream_get_dense(most, c->most);
     if (status == RILL_OK) status = rill_stream_get_dense(c->sums, c->sum);
     if (status != RILL_OK) rill__team_refuse(&t->team, 2);
     return rill__team_agree(&t->team, status);
@@ -98,7 +101,7 @@ static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
     bool std = !strcmp(t->options.scale, "std");
     size_t n = (size_t)o->features + 1;
     columns c = {0};
-    rill_status status = open_columns(t, &c, std);
+    rill_status status = open_columns(t, &c, std, scaled);
     if (scaled) o->factor = malloc(n * sizeof *o->factor);
     if (centred) o->shift = malloc(n * sizeof *o->shift);
     if (centred) o->spread = malloc(n * sizeof *o->spread);

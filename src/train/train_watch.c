@@ -14,12 +14,13 @@ void rill__watch_begin(rill__watch *w, double share) {
     w->at = w->before = share;
     w->next = share + (w->pace > 0 ? w->pace : first);
     w->looked = rill__now();
-    w->stop = false;
+    w->stop = w->endless = false;
 }
 
 static rill_status look(rill__watch *w, rill__team *team, uint64_t done, uint64_t total) {
     double share = total ? (double)done / (double)total : 0;
-    double told[3] = {w->tell && w->tell(w->context, done, total), rill__now() - w->looked, share};
+    bool ends = w->tell && w->tell(w->context, done, w->endless ? 0 : total);
+    double told[3] = {ends, rill__now() - w->looked, share};
     RILL_TRY_DATA(rill__team_agree(team, RILL_OK));
     RILL_TRY_DATA(rill__most_f64(team->talk, told, 3));
     w->at = w->next; /* where all ranks are, by units of their own */

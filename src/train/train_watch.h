@@ -10,6 +10,7 @@ typedef struct rill__watch {
     rill_data_progress *tell; /* of this rank; may be NULL */
     void *context;
     bool on;         /* some rank has one, as all know */
+    bool endless;    /* the total is a bound that is hardly reached: it is not told */
     bool firm;       /* an epoch is not left before its end */
     double pace;     /* share of an epoch between two looks; 0: not known yet */
     double next, at; /* shares of the work: at the next look, and at the last one */

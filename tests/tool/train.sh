@@ -187,10 +187,10 @@ for ranks in 1 3; do
     [[ $(grep -c "bad:400" "$tmp/err") == 1 ]] || fail "the error is told more than once"
 done
 run 1 "$RILL" train "$tmp/nowhere"
-for option in --model --checkpoint; do # said before the first epoch
+for option in --model --checkpoint --log; do # said before the first epoch
     run 1 "$RILL" train "$tmp/train" $option /nowhere/x
     has "$tmp/err" "/nowhere/x: cannot be written"
-    if grep -q epoch "$tmp/out"; then fail "$option: trained before it was opened"; fi
+    if grep -q -e epoch -e "C = " "$tmp/out"; then fail "$option: trained before it was opened"; fi
 done
 run 1 "$RILL" train "$tmp"
 has "$tmp/err" "is a folder"
@@ -200,6 +200,12 @@ run 1 "$RILL" train -
 has "$tmp/err" "save them first"
 run 2 "$RILL" train "$tmp/train" --loss nothing
 has "$tmp/err" "--loss: unknown 'nothing' (logistic, "
+for option in scale multiclass task optimizer schedule reducer algorithm codec solver; do
+    run 2 "$RILL" train "$tmp/train" --$option nothing
+    has "$tmp/err" "--$option: unknown 'nothing' ("
+done
+run 0 "$RILL" train "$tmp/train" --solver auto --task auto --scale auto --algorithm auto \
+    --codec auto --C auto
 run 1 "$RILL" train "$tmp/train" --resume --checkpoint "$tmp/none"
 grep -v '^+1' "$tmp/train" >"$tmp/one"
 run 1 "$RILL" train "$tmp/one"

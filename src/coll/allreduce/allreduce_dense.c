@@ -101,6 +101,10 @@ static rill_status densify_own(rill__run *run, rill__dense_sum *sum) {
         return RILL_OK;
     }
     if (run->input->form == RILL__SPARSE) {
+        sum->sparse = run->input;
+        sum->fill = run->fill;
+        if (rill__dense_sum_in_pieces(run, sum)) return RILL_OK;
+        sum->sparse = NULL;
         RILL_TRY(rill__buffer_reserve(&run->piece[0].val, bytes));
         rill__part_fill_to(run->shape, run->input, run->fill, run->piece[0].val.data);
     } else {

@@ -131,4 +131,5 @@ const rill__algorithm rill__allreduce_recursive_double = {
     .state_size = sizeof(state),
     .step = step,
     .waits_in_pairs = true,
+    .doubles = true,
 };

@@ -1,5 +1,6 @@
 #include "coll/patterns/dense_sum.h"
 #include "coll/patterns/split.h"
+#include "stream/part_entries.h"
 
 #include <string.h>
 
@@ -7,9 +8,13 @@ enum { START, DOUBLING, SCATTERING, GATHERING, IN_PIECES };
 enum {
     TILE = 4096
 }; /* elements that are summed over all parts before the next: they stay in cache */
-/* Bytes of a piece, at most: large beside what a message costs, below what UCX would have wait for
- * its receiver between hosts (link_ucx_ways.c), and two messages share a slab (req/parcels.c). */
-enum { PIECE = (1 << 20) - 4096 };
+/* Bytes of a piece: large beside what a message costs, and at most what UCX does not have wait for
+ * its receiver between hosts (link_ucx_ways.c), and what fits in a slab (req/parcels.c). Pieces of
+ * a range that are enough, if they need not be smaller than the least. Parts that a rank is ahead
+ * of those that came in, which keep its link busy: with more, what waits in sockets is no longer in
+ * the caches when it is read. */
+enum { LEAST_PIECE = (1 << 20) - 4096, MOST_PIECE = (2 << 20) - 4096 };
+enum { PIECES = 4, AHEAD = 16 };
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
@@ -141,12 +146,16 @@ static rill_status send_parts(rill__run *run, rill__dense_sum *x) {
     return RILL_OK;
 }
 
+static const void *piece_of(const rill__dense_sum *x, uint64_t first) {
+    return x->from ? (const char *)x->from + first * size_of(x) : NULL; /* of a failed call */
+}
+
 /* All elements from first on of the sum, place after place. */
 static void sum_parts(rill__run *run, const rill__dense_sum *x, uint64_t first, uint64_t all,
-                      const void **parts) {
+                      const void *mine, const void **parts) {
     size_t size = size_of(x);
     if (rill__run_failed(run)) return;
-    parts[x->group.me] = (const char *)x->from + first * size;
+    parts[x->group.me] = mine;
     for (uint64_t at = 0, n; at < all; at += n) {
         n = rill__min_u64(TILE, all - at);
         const char *sum = (const char *)parts[0] + at * size;
@@ -170,7 +179,8 @@ static rill_status step_scattering(rill__run *run, rill__dense_sum *x) {
         x->heard.nnz_max = rill__most_of(x->heard.nnz_max, received.message.header.nnz_max);
     }
     rill__run_count(run, &x->heard); /* now that all messages of this rank alone have left */
-    sum_parts(run, x, bound(x, x->group.me), range(x, x->group.me), x->parts);
+    uint64_t first = bound(x, x->group.me);
+    sum_parts(run, x, first, range(x, x->group.me), piece_of(x, first), x->parts);
     rill__parcel *mine;
     rill__problem among = *run->problem;
     among.ranks = x->group.n;
@@ -205,14 +215,30 @@ static uint64_t piece_range(const rill__dense_sum *x, int place, int piece) {
     return piece_bound(x, place, piece + 1) - piece_bound(x, place, piece);
 }
 
+/* [at, at + n) of this rank's entries. */
+static void densify(const rill__run *run, const rill__dense_sum *x, uint64_t at, uint64_t n,
+                    void *to) {
+    rill__part slice = rill__part_slice(run->shape, x->sparse, at, n);
+    rill__part_fill_to(run->shape, &slice, x->fill, to);
+}
+
+static rill_status encode_piece(rill__run *run, const rill__dense_sum *x, uint64_t at, uint64_t n,
+                                rill__parcel **parcel) {
+    void *to;
+    if (!x->sparse) return encode(run, x, x->from, at, n, parcel);
+    RILL_TRY(rill__run_encode_room(run, n * size_of(x), parcel, &to));
+    if (to) densify(run, x, at, n, to);
+    return RILL_OK;
+}
+
 /* The first pieces of all others' ranges leave, then the second, within the window. */
 static rill_status send_pieces(rill__run *run, rill__dense_sum *x) {
     int others = x->group.n - 1;
-    for (; x->sent < others * x->pieces && x->sent < x->came + RILL__SPLIT_WINDOW; x->sent++) {
+    for (; x->sent < others * x->pieces && x->sent < x->came + AHEAD; x->sent++) {
         int piece = x->sent / others, to = (x->group.me + 1 + x->sent % others) % x->group.n;
         rill__parcel *parcel;
         RILL_TRY(
-            encode(run, x, x->from, piece_bound(x, to, piece), piece_range(x, to, piece), &parcel));
+            encode_piece(run, x, piece_bound(x, to, piece), piece_range(x, to, piece), &parcel));
         RILL_TRY(rill__run_send_parcel(run, rill__group_rank(&x->group, to), RILL__LANE_A, parcel));
     }
     return RILL_OK;
@@ -228,6 +254,7 @@ static rill_status take_pieces(rill__run *run, rill__dense_sum *x, int place) {
         if (status != RILL_OK) return status == RILL_IN_PROGRESS ? RILL_OK : status;
         const void *part = elements(run, x, &received.message, piece_range(x, x->group.me, *n));
         x->parts[*n * x->group.n + place] = part;
+        x->held[*n * x->group.n + place] = received.parcel;
         if (!part || *n) continue;
         x->heard.nnz_sum += received.message.header.nnz_sum;
         x->heard.nnz_max = rill__most_of(x->heard.nnz_max, received.message.header.nnz_max);
@@ -246,6 +273,7 @@ static rill_status take_piece_sums(rill__run *run, rill__dense_sum *x, int place
         if (status != RILL_OK) return status == RILL_IN_PROGRESS ? RILL_OK : status;
         const void *sum = elements(run, x, &received.message, all);
         if (sum && !rill__run_failed(run)) copy(x, piece_bound(x, place, *n), sum, all);
+        rill__run_release(run, received.parcel);
     }
     return RILL_OK;
 }
@@ -262,8 +290,12 @@ static rill_status sum_pieces(rill__run *run, rill__dense_sum *x) {
     int me = x->group.me;
     for (; x->summed < x->pieces && has_all_parts(x, x->summed); x->summed++) {
         uint64_t first = piece_bound(x, me, x->summed), all = piece_range(x, me, x->summed);
-        rill__parcel *parcel;
-        sum_parts(run, x, first, all, x->parts + x->summed * x->group.n);
+        rill__parcel *parcel, **held = x->held + x->summed * x->group.n;
+        if (x->sparse && !rill__run_failed(run)) densify(run, x, first, all, x->mine);
+        sum_parts(run, x, first, all, x->sparse ? x->mine : piece_of(x, first),
+                  x->parts + x->summed * x->group.n);
+        for (int i = 0; i < x->group.n; i++)
+            if (held[i]) rill__run_release(run, held[i]);
         RILL_TRY(encode(run, x, x->to, first, all, &parcel));
         if (x->summed == 0) rill__run_round(run);
         for (int i = 1; i < x->group.n; i++)
@@ -275,6 +307,7 @@ static rill_status sum_pieces(rill__run *run, rill__dense_sum *x) {
 
 static rill_status step_pieces(rill__run *run, rill__dense_sum *x) {
     bool all = true;
+    rill__run_release_sent(run);
     RILL_TRY(send_pieces(run, x));
     for (int i = 1; i < x->group.n; i++) {
         int place = (x->group.me + x->group.n - i) % x->group.n;
@@ -292,9 +325,10 @@ static rill_status step_pieces(rill__run *run, rill__dense_sum *x) {
 /* Pieces of the longest range; 1: it is sent whole. All ranks know these alike. */
 static int pieces_of(const rill__run *run, const rill__dense_sum *x) {
     double share = (double)x->count * (double)size_of(x) / x->group.n;
-    return run->hosts->n > 1 && share >= 2 * PIECE && share < (double)PIECE * INT16_MAX
-               ? (int)(share / PIECE) + 1
-               : 1;
+    if (run->hosts->n < 2 || share < 2 * LEAST_PIECE || share >= (double)MOST_PIECE * INT16_MAX)
+        return 1;
+    int least = (int)(share / MOST_PIECE) + 1, most = (int)(share / LEAST_PIECE) + 1;
+    return most < PIECES ? most : least < PIECES ? PIECES : least;
 }
 
 static rill_status start_pieces(rill__run *run, rill__dense_sum *x) {
@@ -302,8 +336,13 @@ static rill_status start_pieces(rill__run *run, rill__dense_sum *x) {
     x->stage = IN_PIECES;
     x->parts = rill__run_alloc(run, n * (size_t)x->pieces, sizeof *x->parts);
     x->parts_of = rill__run_alloc(run, 2 * n, sizeof *x->parts_of);
-    if (!x->parts || !x->parts_of) return RILL_ERR_MEMORY;
+    x->held = rill__run_alloc(run, n * (size_t)x->pieces, sizeof *x->held);
+    if (!x->parts || !x->parts_of || !x->held) return RILL_ERR_MEMORY;
     x->sums_of = x->parts_of + n;
+    if (x->sparse) { /* without it the rank takes part with messages that say so */
+        uint64_t most = range(x, x->group.me) / (uint64_t)x->pieces + 1;
+        x->mine = rill__run_memory(run, most * size_of(x));
+    }
     rill__run_round(run);
     return RILL_OK;
 }
@@ -311,14 +350,23 @@ static rill_status start_pieces(rill__run *run, rill__dense_sum *x) {
 /* ---- the sum -------------------------------------------------------------------------------- */
 
 /* By what all ranks know alike: a failed one, too, must take the same way. */
-static rill_status start(rill__run *run, rill__dense_sum *x) {
-    x->group = rill__run_group(run, &x->group);
+static bool doubles(const rill__run *run, const rill__dense_sum *x) {
     rill__problem among = *run->problem;
     among.ranks = x->group.n;
     double bytes = (double)x->count * (double)size_of(x);
+    return x->group.n == 1 || doubling_time(&among, bytes) < direct_time(&among, bytes);
+}
+
+bool rill__dense_sum_in_pieces(const rill__run *run, const rill__dense_sum *x) {
+    rill__dense_sum all = *x;
+    all.group = rill__run_group(run, &x->group);
+    return !doubles(run, &all) && pieces_of(run, &all) > 1;
+}
+
+static rill_status start(rill__run *run, rill__dense_sum *x) {
+    x->group = rill__run_group(run, &x->group);
     x->stage = DOUBLING;
-    if (x->group.n == 1 || doubling_time(&among, bytes) < direct_time(&among, bytes))
-        return RILL_OK;
+    if (doubles(run, x)) return RILL_OK;
     x->pieces = pieces_of(run, x);
     if (x->pieces > 1) return start_pieces(run, x);
     x->stage = SCATTERING;

@@ -12,7 +12,8 @@
  * Messages are words, as those of agreements. A rank that has failed takes part, with messages that
  * say so. A failure that arises late may be known to some ranks only: who goes on agrees first.
  *
- * Memory: the messages, which are 2 arrays (direct), or 2 ceil(log2 P) (doubling).
+ * Memory: the messages, which are 2 arrays (direct), or 2 ceil(log2 P) (doubling); pieces: some
+ * 64 MiB, since they are used again, and 16 bytes for each piece.
  * Cost for arrays of b bytes, the lesser of
  *     log2 P (latency + b (byte + 2 copy + 3 dense_add)), more where P folds to a power of 2
  *     latency + (P-2) message + (P-1)/P b (byte + copy + 3 dense_add) + gather(b/P) + b copy */
@@ -29,22 +30,30 @@ typedef struct rill__dense_sum {
     uint64_t count;
     rill__group group; /* unset: all ranks */
     const void *from;  /* in the memory of the host; not read in a failed call */
-    void *to;          /* another array, with slack */
+    /* Where the sum goes in pieces (rill__dense_sum_in_pieces), sparse ones may be given instead,
+     * and what absent entries stand for: dense ones are made piece by piece. */
+    const rill__part *sparse;
+    const void *fill;
+    void *to; /* another array, with slack */
     /* so far */
     int stage, round, sent;
-    int pieces;         /* of each range */
-    int came, summed;   /* pieces: messages of parts; sums of mine that have left */
-    int *parts_of;      /* pieces: parts that came of each place, */
-    int *sums_of;       /* and sums */
-    bool counted;       /* a part of the sum is in to; else it is in from */
-    const void **parts; /* direct: of my range, by place; pieces: by piece, and by place in it */
-    rill__header heard; /* statistics of those who came in */
+    int pieces;          /* of each range */
+    int came, summed;    /* pieces: messages of parts; sums of mine that have left */
+    int *parts_of;       /* pieces: parts that came of each place, */
+    int *sums_of;        /* and sums */
+    bool counted;        /* a part of the sum is in to; else it is in from */
+    const void **parts;  /* direct: of my range, by place; pieces: by piece, and by place in it */
+    rill__parcel **held; /* pieces: that these are in */
+    void *mine;          /* pieces: one of my own sparse ones */
+    rill__header heard;  /* statistics of those who came in */
     rill__collect collect;
     rill__gather gather;
 } rill__dense_sum;
 
 /* RILL_OK: the sum is in to, or the call has failed. */
 rill_status rill__dense_sum_step(rill__run *, rill__dense_sum *);
+/* Whether sums of such a problem go in pieces; count, type and group are given by then. */
+bool rill__dense_sum_in_pieces(const rill__run *, const rill__dense_sum *);
 /* Of arrays of that many bytes, among the problem's ranks. */
 double rill__dense_sum_estimate(const rill__problem *, double bytes);
 
