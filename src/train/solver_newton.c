@@ -16,7 +16,8 @@
  * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of the weights that ranks share per product (train_places.c).
- * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the rows.
+ * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the
+ * rows.
  */
 #include "train/solver.h"
 
@@ -281,7 +282,9 @@ static rill_status measure_start(rill__job *job, double norm) {
 
 /* A fall of the objective that is none. Under a large C it is flat around the optimum, and scores
  * move by its root: to the last digits where these are asked for. */
-static double nothing(const rill__job *job) { return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13; }
+static double nothing(const rill__job *job) {
+    return job->options->tolerance > 1e-5 ? 1e-9 : 1e-13;
+}
 
 /* Whether the last step brought nothing: what it promised was lost in the weights' rounding. */
 static bool is_stuck(const rill__job *job, double value) {

@@ -26,8 +26,8 @@
  * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
  * data a sample is taken (train_sample.c). C need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out; ranks that are
- * left try what may be asked for next (train_ahead.c). Newton then finds the same with any number of
- * ranks, and no try waits for the network.
+ * left try what may be asked for next (train_ahead.c). Newton then finds the same with any number
+ * of ranks, and no try waits for the network.
  * On many entries newton's tries start from nothing, and the loss is asked after each step: with
  * far more features than rows the steps before the optimum predict better than the optimum of any
  * C, as conjugate gradients take the directions first that most rows share (early stopping: Yao,
@@ -54,7 +54,7 @@ static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02
 static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
-static const double doubt = 0.05; /* rows with another label, beside those held out */
+static const double doubt = 0.05;    /* rows with another label, beside those held out */
 static const double least_C = 1e-4, most_C = 1e6;
 enum { MOST_TRIES = 16 }; /* of rill_C_choice */
 static const char *const scales[] = {"none", "max", "std"};
