@@ -181,7 +181,7 @@ close_to() { # close_to WANT WHAT: the objective in $tmp/out
     awk "BEGIN { exit !($got <= 1.001 * $1 && $got >= 0.999 * $1) }" || fail "$2: $got, not $1"
 }
 for ranks in 2 3; do
-    by=(--ranks $ranks --algorithm split_allgather)
+    by=(--ranks "$ranks" --algorithm split_allgather)
     run 0 "$RILL" train "$tmp/url" "${way[@]}" "${by[@]}" --model "$tmp/want"
     close_to "$optimum" "newton on $ranks ranks"
     run 0 "$RILL" train "$tmp/url" "${way[@]}" "${by[@]}" --model "$tmp/got" --link local
