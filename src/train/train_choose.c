@@ -6,7 +6,8 @@
  * where features have hardly been used yet, does not move. If ten is no better than one, the same
  * downwards; with more features than rows as long as it does not rise, since any large C fits all
  * rows there. Newton's method, which on few entries starts a try from the weights of the one
- * before, also tries C times and divided by the root of ten in the end; of larger samples only to the side
+ * before, also tries C times and divided by the root of ten in the end; of larger samples only to
+ * the side
  * where a parabola through three tries is lower. Where the scale is open this is done for each,
  * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
  * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
