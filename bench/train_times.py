@@ -6,8 +6,8 @@ training. Of scikit-learn and Vowpal Wabbit, which run within Python, its start 
 "in_memory": of scikit-learn without reading, too. A peer is as good if its loss in
 defaults.jsonl, of the same peers on all splits, is at most 3 % above rill's.
 
-Environment: SETS, PEERS; REPS (5); KEEP (a folder that splits are left in, for a later run); RESULTS,
-where defaults.jsonl is. A peer that took more than LONG (20) seconds is not repeated.
+Environment: SETS, PEERS; REPS (5); KEEP (a folder that splits are left in, for a later run);
+RESULTS, where defaults.jsonl is. A peer that took more than LONG (20) seconds is not repeated.
 """
 import os
 import statistics

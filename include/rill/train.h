@@ -428,8 +428,8 @@ RILL_API rill_status rill_trainer_free(rill_trainer **);
 /* What training does, where options have left it open. The solver "auto" is sgd with l1, with a
  * loss without curvature, and with a reducer, staleness, local steps or coded values; else newton
  * up to 30 million entries of all ranks, times classes; else hybrid. A tolerance of 0 is 1e-6
- * then, 1e-3 above half a million entries of all ranks, times classes. Names live as long as the
- * trainer. */
+ * then, by C if that is above 1, and 1e-3 above half a million entries of all ranks, times classes.
+ * Names live as long as the trainer. */
 typedef struct rill_train_look {
     size_t size;
     const char *task, *loss, *solver, *scale;

@@ -72,7 +72,7 @@ typedef struct rill__objective {
     rill__pool *pool;
     uint64_t *feature_cut; /* threads + 1: features of each thread, by load */
     rill__places places;   /* of solvers that see a smooth function */
-    double doubt; /* share of another label in losses of logistic regression, where looked at */
+    double doubt;          /* share of another label in losses that are looked at (logistic) */
 } rill__objective;
 
 /* The side that a row takes in a column's problem. */

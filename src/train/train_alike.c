@@ -28,6 +28,17 @@ double rill__rows_length(const rill_data_view *d) {
     return most > most_square * least ? sum / (double)d->rows : 0;
 }
 
+double rill__rows_that_tell(const rill_data_view *d) {
+    uint64_t first = 0;
+    double label = d->label[0], other = label;
+    for (uint64_t i = 0; i < d->rows; i++) {
+        if (d->label[i] == label) first++;
+        else if (other == label || d->label[i] == other) other = d->label[i];
+        else return (double)d->rows; /* more than two */
+    }
+    return 2 * fmin((double)first, (double)(d->rows - first));
+}
+
 rill_status rill__columns_alike(const rill_data_view *d, bool *alike, bool *same) {
     size_t n = (size_t)d->dim + 1;
     double *square = calloc(n, sizeof *square), least = INFINITY, most = 0;

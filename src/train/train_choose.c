@@ -4,28 +4,31 @@
  * Idea: train with C = 1, then with ten times as much, and so on, each for a few epochs on four
  * fifths of the rows; go on while the loss of the last fifth falls by a two-hundredth at least, or,
  * where features have hardly been used yet, does not move. If ten is no better than one, the same
- * downwards; with more features than rows as long as it does not rise, since any large C fits all
- * rows there. Newton's method, which on few entries starts a try from the weights of the one
+ * downwards; with more features than few rows as long as it does not rise, since any large C fits
+ * all rows there. Newton's method, which on few entries starts a try from the weights of the one
  * before, also tries C times and divided by the root of ten in the end; of larger samples only to
- * the side
- * where a parabola through three tries is lower. Where the scale is open this is done for each,
- * "std" first if most features are in most rows, else "none" first; another is taken if its loss is
- * clearly lower. Of larger samples one that is much worse at the C of the one before is given up
- * after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows of
- * length 1 are tried, unless all have the same. Where no C does better than the intercept alone, C
- * falls until the features do no harm. Splits and sample do not depend on the options'
- * seed: it is no reason for another model.
+ * the side where a parabola through three tries is lower. Where the scale is open this is done for
+ * each, "std" first if most features are in most rows, else "none" first; another is taken if its
+ * loss is clearly lower. Of larger samples one that is much worse at the C of the one before is
+ * given up after a try. Wide data whose columns are of one unit keep it (train_alike.c); there rows
+ * of length 1 are tried, unless all have the same. Where no C does better than the intercept alone,
+ * C falls until the features do no harm. Splits and sample do not depend on the options' seed: it
+ * is no reason for another model.
  * With the C that was found, adagrad is tried without a falling rate, if the options leave that
  * open: on text, whose features are mostly rare, its own decay is enough; with few features it
  * leaves noise. A fifth of few rows is a poor judge: then it is the mean over several random splits
  * (Monte Carlo cross-validation: Picard, Cook, Cross-validation of regression models, 1984). The
  * rows that the options hold out for validation take no part: what is measured on them stays
- * honest. The order of tries is that of LIBLINEAR's parameter search (Chu, Ho, Tsai, Lin, Lin, Warm
- * start for parameter selection of linear classifiers, 2015): from strong to weak regularisation,
- * until it stops to pay; the loss is asked, and not the accuracy, since it is less grainy where
- * rows are few. Neither the rate that training starts with nor the number of epochs is chosen so:
- * the loss asks for larger rates, and on some sets for fewer epochs, than predict best. Of large
- * data a sample is taken (train_sample.c). C need not grow with the rows: it is a weight of each.
+ * honest. Few rows that are all predicted right would ask for a C without end, and be sorry for the
+ * first that is not: so the loss counts a twentieth of a row with another label among them (targets
+ * that are not quite 0 or 1: Platt, Probabilistic outputs for support vector machines, 1999). Where
+ * one of two labels is rare there are more splits. The order of tries is that of LIBLINEAR's
+ * parameter search (Chu, Ho, Tsai, Lin, Lin, Warm start for parameter selection of linear
+ * classifiers, 2015): from strong to weak regularisation, until it stops to pay; the loss is asked,
+ * and not the accuracy, since it is less grainy where rows are few. Neither the rate that training
+ * starts with nor the number of epochs is chosen so: the loss asks for larger rates, and on some
+ * sets for fewer epochs, than predict best. Of large data a sample is taken (train_sample.c). C
+ * need not grow with the rows: it is a weight of each.
  * A try is a rank's own: each has the whole sample, and the splits are dealt out; ranks that are
  * left try what may be asked for next (train_ahead.c). Newton then finds the same with any number
  * of ranks, and no try waits for the network.
@@ -53,6 +56,7 @@ static const double held_out = 0.2, factor = 10, gain = RILL__GAIN, clear_gain =
                     flat = 0.0005;
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
+static const double matters = 0.002; /* of losses at ten times C and a tenth of it */
 static const double doubt = 0.05;    /* rows with another label, beside those held out */
 static const double least_C = RILL__LEAST_C, most_C = RILL__MOST_C;
 static const char *const scales[] = {"none", "max", "std"};
@@ -85,7 +89,7 @@ static rill_status walk(rill__search *s, double by) {
         double loss;
         RILL_TRY_DATA(rill__try_one(s, C, s->choice->decay, &loss));
         bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
-        bool fitted = s->wide && by < 1 && loss < (1 + flat) * before;
+        bool fitted = s->wide && by < 1 && loss < (1 + gain) * before;
         bool goes_on = loss < (1 - gain) * s->best || fitted ||
                        (idle && loss < (1 + flat) * before && loss > (1 - flat) * before);
         take_if_better(s, C, loss, gain);
@@ -113,12 +117,13 @@ static rill_status fade(rill__search *s) {
     return RILL_OK;
 }
 
-/* C by the root of ten to either side. */
+/* C by the root of ten to either side, unless ten times hardly differ. */
 static rill_status refine(rill__search *s) {
     double middle = s->choice->C, loss;
     const double step = sqrt(factor);
     double above = loss_at(s->choice, middle * factor), below = loss_at(s->choice, middle / factor);
-    bool one_side = !s->few && above > 0 && below > 0;
+    bool both = above > 0 && below > 0, one_side = !s->few && both;
+    if (both && fmax(above, below) < (1 + matters) * s->best) return RILL_OK;
     s->by = 1;
     if (!one_side || above < below) {
         RILL_TRY_DATA(rill__try_one(s, middle * step, s->choice->decay, &loss));
@@ -217,23 +222,11 @@ static rill_status choose_scale(rill__search *s) {
     return RILL_OK;
 }
 
-/* Rows of two labels say as much as those of the rarer one, twice. */
-static double rows_that_tell(const rill__search *s, const rill_data_view *view) {
-    uint64_t first = 0;
-    double label = view->label[0], other = label;
-    if (s->options.task && !strcmp(s->options.task, "regress")) return (double)view->rows;
-    for (uint64_t i = 0; i < view->rows; i++) {
-        if (view->label[i] == label) first++;
-        else if (other == label || view->label[i] == other) other = view->label[i];
-        else return (double)view->rows; /* more than two */
-    }
-    return 2 * fmin((double)first, (double)(view->rows - first));
-}
-
 static int count_splits(const rill__search *s, const rill_data_view *view) {
     int most = s->newton ? MOST_SPLITS : SGD_SPLITS;
-    double rows = (double)view->rows, of_rows = SPLIT_ROWS / rows;
-    double of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(rows_that_tell(s, view), 1));
+    bool regress = s->options.task && !strcmp(s->options.task, "regress");
+    double rows = (double)view->rows, telling = regress ? rows : rill__rows_that_tell(view);
+    double of_rows = SPLIT_ROWS / rows, of_few = fmin(MOST_MORE, SPLIT_ROWS / fmax(telling, 1));
     return (int)fmin(fmax(fmax(of_rows, of_few), 1), most);
 }
 

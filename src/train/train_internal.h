@@ -83,6 +83,8 @@ rill_status rill__train_sample(rill_comm *, rill_comm *alone, const rill_dataset
 rill_status rill__columns_alike(const rill_data_view *, bool *alike, bool *same);
 /* The mean squared length of rows; 0 if all have about the same. */
 double rill__rows_length(const rill_data_view *);
+/* Of two labels twice the rows of the rarer one: so much do all of them say. Else all rows. */
+double rill__rows_that_tell(const rill_data_view *);
 rill_status rill__train_weigh(rill_trainer *);
 rill_status rill__train_weigh_alone(rill_trainer *,
                                     const char *text); /* its part that asks no other rank */

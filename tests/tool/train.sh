@@ -37,6 +37,22 @@ cmp -s "$tmp/labels" "$tmp/labels3" || fail "three ranks predict other labels th
 run 0 "$RILL" predict "$tmp/test" --model "$tmp/model" --normalize -o "$tmp/p" --probability
 head -n 1 "$tmp/p" | grep -q "labels 1 -1" || fail "no labels before the probabilities"
 
+# Under a large C the first gradient is huge: newton goes on while its steps still pay.
+awk 'BEGIN { srand(3); for (i = 0; i < 300; i++) { y = int(rand() * 6); line = ""
+    for (j = 1; j <= 200; j++) if (rand() < (j % 6 == y ? 0.2 : 0.06)) line = line " " j ":0.2"
+    print y line } }' >"$tmp/words"
+for tolerance in 1e-3 1e-7; do
+    run 0 "$RILL" train "$tmp/words" --solver newton --C 1e6 --epochs 100 --tolerance $tolerance
+    number objective "$tmp/out" >"$tmp/at.$tolerance"
+done
+least "$(cat "$tmp/at.1e-7")" "$(awk '{ print $1 / 1.05 }' "$tmp/at.1e-3")" "the optimum at C = 1e6"
+
+# A few rows that are all predicted right do not ask for an endless C.
+awk 'BEGIN { srand(4); for (i = 0; i < 60; i++) { y = i % 2
+    print y " 1:" (y ? 1 : -1) * (1 + rand()) " 2:" rand() " 3:" rand() } }' >"$tmp/apart"
+run 0 "$RILL" train "$tmp/apart"
+grep -qE "C = (10|31.6228|100|316.228|1000), solver" "$tmp/out" || fail "C of rows that lie apart"
+
 # No flag but the file: what was taken is printed and in the log; a good model, whatever the units.
 sed 's/ 2:/ 2:0.0000/; s/\( 3:[0-9]*\)/\1e5/' "$tmp/train" >"$tmp/units"
 for file in train units; do
