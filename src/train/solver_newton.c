@@ -16,7 +16,8 @@
  * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of the weights that ranks share per product (train_places.c).
- * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the rows.
+ * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the
+ * rows.
  */
 #include "train/solver.h"
 

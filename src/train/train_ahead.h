@@ -24,8 +24,8 @@ typedef struct rill__ahead {
 const rill__try *rill__ahead_find(const rill__ahead *, double C, double decay, const char *scale);
 void rill__ahead_keep(rill__ahead *, const rill__try *);
 /* C, and after it the values that may be asked for next, `most` at most and 1 at least; returns how
- * many. by: the factor of a walk from `middle`, the best so far, that C is a step of; 0: it is where
- * walks begin. refines: values between steps may follow. */
+ * many. by: the factor of a walk from `middle`, the best so far, that C is a step of; 0: it is
+ * where walks begin. refines: values between steps may follow. */
 int rill__ahead_plan(double C, double middle, double by, bool refines, int most, double *out);
 
 #endif

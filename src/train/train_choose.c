@@ -42,61 +42,27 @@
  * Memory: a copy of the sample, a trainer at a time, weights of each split. Cost: some 7 tries for
  * a scale, of 3 epochs of sgd or about as many steps of newton, on 20,000 rows at most.
  */
-#include "train/train_ahead.h"
-#include "train/train_internal.h"
+#include "train/train_search.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEAST_ROWS = 30, EPOCHS = 3 };
-enum { NEWTON_STEPS = RILL__TRY_STEPS };
+enum { LEAST_ROWS = 30 };
 /* Splits of small data: as many as have SPLIT_ROWS rows together. */
 /* Of unbalanced labels up to MOST_MORE, as of the rows that the rarer one has, twice. */
-enum { MOST_SPLITS = 10, SPLIT_ROWS = 5000, SGD_SPLITS = 5, MOST_MORE = 4 };
-enum { MOST_KEPT = 1 << 24, FEW_ENTRIES = 1 << 20 };
-static const double held_out = 0.2, factor = 10, gain = 0.005, clear_gain = 0.02, flat = 0.0005;
-static const double about = 0.02, path_tolerance = 1e-4; /* of paths */
+enum { MOST_SPLITS = RILL__MOST_SPLITS, SPLIT_ROWS = 5000, SGD_SPLITS = 5, MOST_MORE = 4 };
+enum { FEW_ENTRIES = 1 << 20 };
+static const double held_out = 0.2, factor = 10, gain = RILL__GAIN, clear_gain = 0.02,
+                    flat = 0.0005;
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
 static const double matters = 0.002; /* of losses at ten times C and a tenth of it */
 static const double doubt = 0.05;    /* rows with another label, beside those held out */
-static const double least_C = 1e-4, most_C = 1e6;
-enum { MOST_TRIES = 16 }; /* of rill_C_choice */
+static const double least_C = RILL__LEAST_C, most_C = RILL__MOST_C;
 static const char *const scales[] = {"none", "max", "std"};
 enum { NONE, MAX, SCALES = sizeof scales / sizeof *scales };
 
-typedef struct search {
-    rill_comm *comm, *alone; /* alone: of one rank, for tries */
-    int rank, ranks;         /* that splits are dealt out to */
-    rill_dataset *sample;
-    rill_train_options options;
-    uint64_t seed; /* of the first split */
-    int splits;
-    bool open;                  /* the options leave the solver and its end open */
-    bool newton;                /* tries are its steps, else sgd's or scd's epochs */
-    bool few;                   /* the sample is small: everything can be tried */
-    double entries;             /* of all ranks' rows */
-    double doubt;               /* share of rows whose label may be another one */
-    bool path;                  /* tries are newton's paths: the loss is asked after each step */
-    double along[NEWTON_STEPS]; /* sums over splits, by step */
-    uint64_t steps;             /* of the last try: where it was best; 0: at its end */
-    bool wide;                  /* few rows, more features: any large C fits them all */
-    bool dense;                 /* most features are in most rows */
-    bool alike, same;           /* see rill__columns_alike */
-    double length;              /* mean squared length of rows; 0: all have about the same */
-    float *kept[MOST_SPLITS];   /* newton: weights that the last try of a split has reached */
-    rill_C_choice *choice;
-    double best; /* loss */
-    double bare; /* loss of the intercept alone; 0: not known yet */
-    rill_data_progress *tell;
-    void *context;
-    uint64_t trainings; /* of this rank */
-    bool stopped;       /* by some rank's */
-    rill__ahead ahead;
-    double by; /* factor of the walk; 0: it begins */
-} search;
-
-static rill_status take_sample(search *s, const rill_dataset *train) {
+static rill_status take_sample(rill__search *s, const rill_dataset *train) {
     rill_data_view from = RILL_DATA_VIEW_INIT;
     RILL_TRY_DATA(rill_dataset_view(train, &from));
     if (from.dim >= UINT32_MAX) return RILL_OK; /* the trainer itself will complain */
@@ -109,192 +75,19 @@ static rill_status take_sample(search *s, const rill_dataset *train) {
     return rill__train_sample(s->comm, s->alone, train, &s->options, &s->sample);
 }
 
-/* Before the tries of a split, and after them: newton goes on from where the last try ended. */
-static void start_warm(const search *s, int split, rill_trainer *t) {
-    if (s->kept[split])
-        memcpy(t->weights.w, s->kept[split], (size_t)t->objective.n * sizeof(float));
-}
-static void keep_warm(search *s, int split, const rill_trainer *t) {
-    size_t bytes = (size_t)t->objective.n * sizeof(float);
-    if (!s->newton || !s->few || t->objective.n * (uint64_t)s->splits > MOST_KEPT) return;
-    if (!s->kept[split]) s->kept[split] = malloc(bytes);
-    if (s->kept[split]) memcpy(s->kept[split], t->weights.w, bytes);
-}
-static void cool_down(search *s) {
-    for (int i = 0; i < MOST_SPLITS; i++) {
-        free(s->kept[i]);
-        s->kept[i] = NULL;
-    }
-}
-
-/* Whether a try is a path: what is trained then must be newton's, too, to the end that it has. */
-static bool follows(search *s, const rill_trainer *t) {
-    s->path = s->newton && s->open && !s->few &&
-              s->entries * t->objective.columns <= rill__newton_entries;
-    return s->path;
-}
-
-/* Steps, and the loss after each. A path need not go on where that only rises. */
-static rill_status follow(search *s, rill_trainer *t, rill_train_report *report) {
-    double best = INFINITY;
-    int rises = 0, e = 0; /* one after the other */
-    t->options.tolerance = path_tolerance;
-    for (bool goes_on = true; goes_on && e < NEWTON_STEPS; e++) {
-        RILL_TRY_DATA(rill_trainer_epoch(t, report));
-        int converged = report->converged;
-        RILL_TRY_DATA(rill__train_validate(t, false, report));
-        double loss = isfinite(report->valid_loss) ? report->valid_loss : INFINITY;
-        s->along[e] += loss;
-        best = fmin(best, loss);
-        rises = loss > (1 + gain) * best ? rises + 1 : 0;
-        goes_on = !converged && rises < (s->splits > 1 ? 3 : 2);
-    }
-    for (; e < NEWTON_STEPS; e++)
-        s->along[e] += report->valid_loss;
-    return RILL_OK;
-}
-
-/* The loss of paths: that of the best step if the end is clearly worse, else that of the end. */
-static void end_path(search *s, double splits, double *loss) {
-    int best = 0, last = NEWTON_STEPS - 1;
-    for (int e = 1; e < NEWTON_STEPS; e++)
-        if (s->along[e] < s->along[best]) best = e;
-    s->steps = 0;
-    bool end = !(s->along[last] > (1 + 2 * about) * s->along[best]);
-    for (int e = 0; !end && !s->steps; e++)
-        if (s->along[e] <= (1 + about) * s->along[best]) s->steps = (uint64_t)e + 1;
-    *loss = s->along[end ? last : best] / splits;
-}
-
-/* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
- * there was a training. *bare: what it starts from, where that is not known yet. */
-static rill_status try_split(search *s, int split, bool *able, double *loss, double *bare) {
-    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-    rill_train_report report = RILL_TRAIN_REPORT_INIT;
-    rill_trainer *trainer = NULL;
-    s->options.seed = s->seed ^ (odd * (uint64_t)split);
-    *loss = INFINITY;
-    rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
-    uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
-    if (status == RILL_OK) {
-        start_warm(s, split, trainer);
-        trainer->has_valid = false; /* not before the end */
-        const rill__objective *o = &trainer->objective;
-        if (!strcmp(trainer->options.loss, "logistic") && (o->columns == 1 || o->softmax))
-            trainer->objective.doubt = s->doubt;
-        if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
-        *bare = report.valid_loss;
-    }
-    bool path = status == RILL_OK && follows(s, trainer);
-    if (path) status = follow(s, trainer, &report);
-    for (uint64_t e = 0; !path && status == RILL_OK && e < epochs && !report.converged; e++)
-        status = rill_trainer_epoch(trainer, &report);
-    if (status == RILL_OK && !path) {
-        keep_warm(s, split, trainer);
-        status = rill__train_validate(trainer, false, &report);
-    }
-    if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
-    *able = trainer != NULL;
-    if (trainer) s->choice->rows = trainer->objective.total_rows;
-    rill_trainer_free(&trainer);
-    return status == RILL_ERR_STATE ? RILL_OK : status;
-}
-
-/* Splits of one C, from `first` on; *status: of the first one. */
-static rill_status try_splits(search *s, int first, int every, double *sums, rill_status *status) {
-    rill_status bad = RILL_OK;
-    memset(s->along, 0, sizeof s->along);
-    for (int split = first; split < s->splits && isfinite(sums[0]) && !bad; split += every) {
-        if (s->tell && s->tell(s->context, s->trainings++, 0))
-            return rill__data_fail(RILL_ERR_STATE, "stopped while C is chosen");
-        bool able = false;
-        double one, bare = 0;
-        rill_status mine = try_split(s, split, &able, &one, &bare);
-        bool ours = able || mine == RILL_ERR_MEMORY || mine == RILL_ERR_MPI;
-        if (ours && mine != RILL_OK) bad = mine;
-        if (split == first) *status = mine;
-        if (!able) continue;
-        sums[0] += one;
-        sums[1]++;
-        sums[2] += bare;
-    }
-    memcpy(sums + 3, s->along, sizeof s->along);
-    return bad;
-}
-
-/* All ranks: this C, and others by ranks that it has no split for. *first: why it may have none. */
-static rill_status make_tries(search *s, double C, double decay, rill_status *first) {
-    double numbers[RILL__MOST_AHEAD * RILL__TRY_NUMBERS] = {0}, plan[RILL__MOST_AHEAD], most[2];
-    int groups = s->few ? 1 : s->ranks / s->splits, group = 0, split = s->rank, every = s->ranks;
-    if (groups > RILL__MOST_AHEAD) groups = RILL__MOST_AHEAD;
-    bool refines = s->newton && !s->choice->steps;
-    int n = rill__ahead_plan(C, s->choice->C, s->by, refines, groups > 1 ? groups : 1, plan);
-    if (n > 1) {
-        group = s->rank / s->splits;
-        split = s->rank % s->splits;
-        every = s->splits;
-    }
-    rill_status bad = RILL_OK;
-    bool mine = group < n && plan[group] > 0.5 * least_C && plan[group] < 2 * most_C;
-    s->options.decay = decay;
-    s->options.C = mine ? plan[group] : C;
-    if (mine) bad = try_splits(s, split, every, numbers + group * RILL__TRY_NUMBERS, first);
-    if (group > 0) *first = RILL_OK;
-    bad = rill__data_agree(s->comm, bad);
-    s->stopped = bad == RILL_ERR_STATE; /* of a try's own it is no failure */
-    RILL_TRY_DATA(bad);
-    RILL_TRY_DATA(rill__sum_f64(s->comm, numbers, n * RILL__TRY_NUMBERS));
-    most[0] = (double)s->choice->rows;
-    most[1] = s->path; /* a rank without a split does not know */
-    RILL_TRY_DATA(rill__most_f64(s->comm, most, 2));
-    s->choice->rows = (uint64_t)most[0];
-    s->path = most[1] > 0;
-    for (int i = 0; i < n; i++) {
-        rill__try made = {.C = plan[i], .decay = decay, .scale = s->options.scale};
-        memcpy(made.number, numbers + i * RILL__TRY_NUMBERS, sizeof made.number);
-        if (made.number[1] > 0) rill__ahead_keep(&s->ahead, &made);
-    }
-    return RILL_OK;
-}
-
-/* The mean over the splits; one of few rows may hold out all that have some label, and does not
- * count then. */
-static rill_status try_one(search *s, double C, double decay, double *loss) {
-    rill_C_choice *choice = s->choice;
-    rill_status first = RILL_OK;
-    *loss = INFINITY;
-    if (choice->tries == MOST_TRIES) return RILL_OK;
-    const rill__try *made = rill__ahead_find(&s->ahead, C, decay, s->options.scale);
-    if (!made) {
-        RILL_TRY_DATA(make_tries(s, C, decay, &first));
-        made = rill__ahead_find(&s->ahead, C, decay, s->options.scale);
-    }
-    if (!made) return rill__data_agree(s->comm, first);
-    const double *sums = made->number;
-    *loss = sums[0] / sums[1];
-    memcpy(s->along, sums + 3, sizeof s->along);
-    s->steps = 0;
-    if (s->path) end_path(s, sums[1], loss);
-    if (s->bare == 0) s->bare = sums[2] / sums[1];
-    choice->tried[choice->tries] = C;
-    choice->tried_decay[choice->tries] = decay;
-    choice->loss[choice->tries++] = *loss;
-    return RILL_OK;
-}
-
-static void take_if_better(search *s, double C, double loss, double by) {
+static void take_if_better(rill__search *s, double C, double loss, double by) {
     if (!(loss < (1 - by) * s->best)) return;
     s->best = loss;
     s->choice->C = C;
     s->choice->steps = s->steps;
 }
 
-static rill_status walk(search *s, double by) {
+static rill_status walk(rill__search *s, double by) {
     double before = s->best;
     s->by = by;
     for (double C = s->choice->C * by; C > 0.5 * least_C && C < 2 * most_C; C *= by) {
         double loss;
-        RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
+        RILL_TRY_DATA(rill__try_one(s, C, s->choice->decay, &loss));
         bool idle = s->newton && s->best > (1 - unlearnt) * s->bare;
         bool fitted = s->wide && by < 1 && loss < (1 + gain) * before;
         bool goes_on = loss < (1 - gain) * s->best || fitted ||
@@ -314,18 +107,18 @@ static double loss_at(const rill_C_choice *choice, double C) {
 }
 
 /* Where the features predict worse than the intercept alone: as little of them as that takes. */
-static rill_status fade(search *s) {
+static rill_status fade(rill__search *s) {
     double loss = s->best;
     s->by = 1 / factor;
     for (double C = s->choice->C / factor; loss > s->bare && C > 0.5 * least_C; C /= factor) {
-        RILL_TRY_DATA(try_one(s, C, s->choice->decay, &loss));
+        RILL_TRY_DATA(rill__try_one(s, C, s->choice->decay, &loss));
         take_if_better(s, C, loss, 0);
     }
     return RILL_OK;
 }
 
 /* C by the root of ten to either side, unless ten times hardly differ. */
-static rill_status refine(search *s) {
+static rill_status refine(rill__search *s) {
     double middle = s->choice->C, loss;
     const double step = sqrt(factor);
     double above = loss_at(s->choice, middle * factor), below = loss_at(s->choice, middle / factor);
@@ -333,21 +126,21 @@ static rill_status refine(search *s) {
     if (both && fmax(above, below) < (1 + matters) * s->best) return RILL_OK;
     s->by = 1;
     if (!one_side || above < below) {
-        RILL_TRY_DATA(try_one(s, middle * step, s->choice->decay, &loss));
+        RILL_TRY_DATA(rill__try_one(s, middle * step, s->choice->decay, &loss));
         take_if_better(s, middle * step, loss, 0);
         if (one_side || s->choice->C != middle) return RILL_OK;
     }
-    RILL_TRY_DATA(try_one(s, middle / step, s->choice->decay, &loss));
+    RILL_TRY_DATA(rill__try_one(s, middle / step, s->choice->decay, &loss));
     take_if_better(s, middle / step, loss, 0);
     return RILL_OK;
 }
 
 /* The best C of a scale, from that of the choice on. Given up where the first try is not better
  * than so many times `beat`. */
-static rill_status walk_scale(search *s, double beat, double times) {
+static rill_status walk_scale(rill__search *s, double beat, double times) {
     double start = s->choice->C;
     s->by = 0;
-    RILL_TRY_DATA(try_one(s, start, s->choice->decay, &s->best));
+    RILL_TRY_DATA(rill__try_one(s, start, s->choice->decay, &s->best));
     s->choice->steps = s->steps;
     if (!s->few && s->best > times * beat) return RILL_OK;
     RILL_TRY_DATA(walk(s, factor));
@@ -361,27 +154,28 @@ static bool may_try_decay(const rill_train_options *o) {
            (!o->schedule || !strcmp(o->schedule, "1/t"));
 }
 
-static rill_status try_constant_rate(search *s) {
+static rill_status try_constant_rate(rill__search *s) {
     double loss;
-    RILL_TRY_DATA(try_one(s, s->choice->C, 0, &loss));
+    RILL_TRY_DATA(rill__try_one(s, s->choice->C, 0, &loss));
     if (loss < (1 - gain) * s->best) s->choice->decay = 0;
     return RILL_OK;
 }
 
 /* C under which rows of length 1 count as much as before, or as they are (-1) as much as those. */
-static double by_length(const search *s, double C, double to) {
+static double by_length(const rill__search *s, double C, double to) {
     C *= pow(factor, to * round(log10(s->length)));
     return fmin(fmax(C, least_C), most_C);
 }
 
 /* Rows of length 1, where columns stay as they are: the length of a text says little of what it is
  * about. */
-static rill_status try_rows(search *s, rill_C_choice *best, rill_C_choice *empty, double *lowest) {
+static rill_status try_rows(rill__search *s, rill_C_choice *best, rill_C_choice *empty,
+                            double *lowest) {
     if (!s->alike || s->length == 0) return RILL_OK;
     *s->choice = *empty;
     s->choice->C = by_length(s, best->C, 1);
     s->options.scale = "rows";
-    cool_down(s);
+    rill__try_cool(s);
     RILL_TRY_DATA(walk_scale(s, *lowest, far));
     empty->rows_loss = s->best;
     if (!(s->best < (1 - (s->few ? clear_gain : gain)) * *lowest)) return RILL_OK;
@@ -392,7 +186,7 @@ static rill_status try_rows(search *s, rill_C_choice *best, rill_C_choice *empty
 }
 
 /* The tries of the scale that is taken stay in the choice. */
-static rill_status choose_scale(search *s) {
+static rill_status choose_scale(rill__search *s) {
     if (!s->options.scale || strcmp(s->options.scale, "auto")) return walk_scale(s, INFINITY, far);
     rill_C_choice best = *s->choice, empty = best;
     double lowest = INFINITY;
@@ -408,7 +202,7 @@ static rill_status choose_scale(search *s) {
         *s->choice = empty;
         if (!s->few) s->choice->C = rows_first ? by_length(s, best.C, -1) : best.C;
         s->options.scale = scales[i];
-        cool_down(s);
+        rill__try_cool(s);
         rill_status status = walk_scale(s, lowest, rows_first ? near : far);
         if (!s->choice->tries) return status;
         RILL_TRY_DATA(status);
@@ -424,11 +218,11 @@ static rill_status choose_scale(search *s) {
     *s->choice = best;
     s->options.scale = best.scale;
     s->best = lowest;
-    cool_down(s);
+    rill__try_cool(s);
     return RILL_OK;
 }
 
-static int count_splits(const search *s, const rill_data_view *view) {
+static int count_splits(const rill__search *s, const rill_data_view *view) {
     int most = s->newton ? MOST_SPLITS : SGD_SPLITS;
     bool regress = s->options.task && !strcmp(s->options.task, "regress");
     double rows = (double)view->rows, telling = regress ? rows : rill__rows_that_tell(view);
@@ -436,7 +230,7 @@ static int count_splits(const search *s, const rill_data_view *view) {
     return (int)fmin(fmax(fmax(of_rows, of_few), 1), most);
 }
 
-static rill_status choose(search *s) {
+static rill_status choose(rill__search *s) {
     rill_data_report report = RILL_DATA_REPORT_INIT;
     rill_data_view view = RILL_DATA_VIEW_INIT;
     bool try_decay = may_try_decay(&s->options);
@@ -473,7 +267,7 @@ static rill_status check_choose(const rill_dataset *train, const rill_train_opti
 }
 
 /* By all rows: a sample may have too few of a label. */
-static rill_status choose_task(search *s, const rill_dataset *train) {
+static rill_status choose_task(rill__search *s, const rill_dataset *train) {
     rill_data_view view = RILL_DATA_VIEW_INIT;
     if (s->options.loss || s->options.task) return RILL_OK;
     RILL_TRY_DATA(rill_dataset_view(train, &view));
@@ -481,7 +275,7 @@ static rill_status choose_task(search *s, const rill_dataset *train) {
 }
 
 /* Newton where it can: its tries end at the optimum, and so are the same for all scales. */
-static void choose_solver(search *s) {
+static void choose_solver(rill__search *s) {
     rill_train_options *o = &s->options;
     const rill__loss *loss = o->loss ? rill__loss_find(o->loss) : NULL;
     bool smooth = (!o->loss || (loss && loss->most_curvature > 0)) && !(o->l1 > 0);
@@ -497,7 +291,7 @@ static void choose_solver(search *s) {
 rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
                                      const rill_train_options *given, rill_C_choice *out) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
-    search s = {.comm = comm, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
+    rill__search s = {.comm = comm, .choice = &choice, .options = RILL_TRAIN_OPTIONS_INIT};
     rill_status status = rill__data_agree(comm, check_choose(train, given, out));
     RILL_TRY_DATA(status);
     if (given) memcpy(&s.options, given, given->size);
@@ -527,7 +321,7 @@ rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
     s.options.value_bits = s.options.staleness = s.options.profile = 0;
     s.options.local_steps = 0;
     if (status == RILL_OK) status = choose(&s);
-    cool_down(&s);
+    rill__try_cool(&s);
     rill_dataset_free(&s.sample);
     rill_comm_free(&s.alone);
     choice.seconds = rill__now() - began;

@@ -1,0 +1,25 @@
+/* What the files of the smooth function share: objective_smooth.c, objective_hessian.c. */
+#ifndef RILL_TRAIN_OBJECTIVE_SMOOTH_H
+#define RILL_TRAIN_OBJECTIVE_SMOOTH_H
+
+#include "train/objective.h"
+
+struct rill__smooth {
+    const rill__objective *objective;
+    rill__team *team;
+    const rill_options *how;
+    const float *w;
+    double ww, wd, dd; /* squared norms of w and of the direction, and their product */
+    /* By row and column: decision values; what a vector makes of the rows, such as the change along
+     * the direction, or slopes. By row: losses. */
+    double *z, *along, *loss;
+    float *curvature; /* under softmax probabilities */
+    double *of_bias;  /* by column: sums of the bias, then of its diagonal; as many of a row that is
+                       * tried, by thread */
+    float *folded;    /* a vector by number, times the factors */
+    float *sums[2];   /* by number, 0 between calls; NULL: places are numbers */
+    rill_stream *stream; /* of shared weights */
+    rill_stream *spread; /* of all, for those of one rank alone */
+};
+
+#endif
