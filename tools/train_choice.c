@@ -80,11 +80,14 @@ void train_print_choice(const train_run *run) {
     if (look->labels) printf("%d labels, ", look->labels);
     printf("loss %s, ", look->loss);
     if (*look->multiclass) printf("%s, ", look->multiclass);
-    printf("%s, scale %s, C = %g, solver %s\n",
+    printf("%s, scale %s, C = %g, solver %s",
            look->intercept   ? "intercept"
            : look->bias >= 0 ? "bias"
                              : "no bias",
            look->scale, run->options.C, look->solver);
+    if (!strcmp(look->solver, "sgd") || !strcmp(look->solver, "ftrl"))
+        printf(", batch %llu", (unsigned long long)look->batch);
+    printf("\n");
     bool open = !run->config->options.task && !run->config->options.loss, numbers = !look->labels;
     if (open && (numbers || look->labels > 10))
         printf("labels are taken %s; --task %s takes them %s\n",

@@ -71,7 +71,7 @@ void cmd_train_help(FILE *out) {
         "  --decay X           1/t: lr / (1 + X epochs); default: 0.25, or 0 where C is chosen\n"
         "                      and that does better on held-out rows\n"
         "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
-        "  --batch N           rows of a rank in a step; default: its rows / 250, from 1 to 100\n"
+        "  --batch N|auto      rows of a rank in a step; auto: its rows / 250, from 1 to 100\n"
         "  --coordinates N     scd: of a rank in a step (100)\n"
         "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
         "\n"
@@ -414,6 +414,10 @@ static int set_option(void *context, int option, const char *value) {
     if (option == OPT_DECAY) c->decay_given = true;
     if (is_of_sgd(option)) c->sgd_meant = true;
     if (option == OPT_TASK && !strcmp(value, "auto")) return EXIT_OK;
+    if (option == OPT_BATCH && !strcmp(value, "auto")) {
+        c->options.batch = 0;
+        return EXIT_OK;
+    }
     if (option == OPT_C || option == OPT_L2 || option == OPT_L1) c->objective_given = true;
     if (option == OPT_C) {
         c->choose_C = !strcmp(value, "auto");
@@ -424,7 +428,9 @@ static int set_option(void *context, int option, const char *value) {
     if ((option == OPT_DECAY || option == OPT_PROGRESS) && *real < 0)
         return usage(name_of(option), value, "a number of at least 0");
     if (count && (!parse_count(value, count) || !*count))
-        return usage(name_of(option), value, "a number of at least 1");
+        return usage(name_of(option), value,
+                     option == OPT_BATCH ? "auto or a number of at least 1"
+                                         : "a number of at least 1");
     if (text) return set_text(option, value, text);
     return real || count ? EXIT_OK : set_rest(c, option, value);
 }

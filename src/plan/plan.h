@@ -98,6 +98,7 @@ typedef struct rill__plan_key {
         uint64_t trial_ends;             /* with this one of those that end well */
         uint32_t calls, rest; /* that were agreed on, and with which one to think of a trial */
         uint32_t trials, waits;
+        bool brief; /* its calls are so short that little is to be gained: nothing is tried */
     } lesson;
 } rill__plan_key;
 

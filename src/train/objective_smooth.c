@@ -105,7 +105,7 @@ typedef struct smooth_work smooth_work;
 struct smooth_work {
     const rill__smooth *smooth;
     void (*compute)(const smooth_work *, uint64_t i); /* what a row has before it is added */
-    const float *vector; /* to be multiplied */
+    const float *vector;                              /* to be multiplied */
     double alpha;
     float *into, *diagonal; /* diagonal: may be NULL */
 };
@@ -306,10 +306,14 @@ static const float *to_numbers(const rill__smooth *s, const float *vector) {
     const rill__objective *o = s->objective;
     const rill__places *p = &o->places;
     if (!p->list) return rill__objective_fold(o, vector, s->folded);
-    for (uint64_t i = 0; i < p->features; i++)
-        for (uint64_t c = 0; c < p->columns; c++)
-            s->folded[p->list[i] * p->columns + c] = vector[i * p->columns + c] *
-                                                     rill__factor(o, p->list[i]);
+    if (p->columns == 1 && !o->factor)
+        for (uint64_t i = 0; i < p->features; i++)
+            s->folded[p->list[i]] = vector[i];
+    else
+        for (uint64_t i = 0; i < p->features; i++)
+            for (uint64_t c = 0; c < p->columns; c++)
+                s->folded[p->list[i] * p->columns + c] = vector[i * p->columns + c] *
+                                                         rill__factor(o, p->list[i]);
     return s->folded;
 }
 
@@ -321,10 +325,15 @@ static float *begin_sum(const rill__smooth *s, int i, float *vector) {
 }
 static void end_sum(const rill__smooth *s, int i, float *vector) {
     const rill__places *p = &s->objective->places;
-    if (!s->sums[i]) return;
-    for (uint64_t k = 0; k < p->features; k++)
+    float *sums = s->sums[i];
+    if (!sums) return;
+    for (uint64_t k = 0; p->columns == 1 && k < p->features; k++) {
+        vector[k] = sums[p->list[k]];
+        sums[p->list[k]] = 0;
+    }
+    for (uint64_t k = 0; p->columns > 1 && k < p->features; k++)
         for (uint64_t c = 0; c < p->columns; c++) {
-            float *sum = &s->sums[i][p->list[k] * p->columns + c];
+            float *sum = &sums[p->list[k] * p->columns + c];
             vector[k * p->columns + c] = *sum;
             *sum = 0;
         }
@@ -349,12 +358,21 @@ static rill_status complete(rill__smooth *s, float *vector, const float *w, cons
             for (uint64_t c = 0; c < p->columns; c++)
                 vector[i * p->columns + c] *= o->factor[rill__place_feature(p, i)];
     for (int after = 0; after < 2; after++) {
-        uint64_t i, last;
-        for (penalised(o, after, &i, &last); i < last; i++)
-            for (uint64_t c = 0, j = i * p->columns; c < p->columns; c++, j++)
-                vector[j] += (float)(o->l2 * (w      ? w[rill__place_feature(p, i) * p->columns + c]
-                                              : plus ? plus[j]
-                                                     : 1));
+        uint64_t first, last;
+        penalised(o, after, &first, &last);
+        first *= p->columns;
+        last *= p->columns;
+        if (w && !p->list) plus = w;
+        if (plus)
+            for (uint64_t j = first; j < last; j++)
+                vector[j] += (float)(o->l2 * plus[j]);
+        else if (w)
+            for (uint64_t j = first; j < last; j++)
+                vector[j] += (float)(o->l2 *
+                                     w[p->list[j / p->columns] * p->columns + j % p->columns]);
+        else
+            for (uint64_t j = first; j < last; j++)
+                vector[j] += (float)o->l2;
     }
     return RILL_OK;
 }
@@ -527,8 +545,8 @@ rill_status rill__smooth_add(rill__smooth *s, double alpha, const float *directi
     const rill__places *p = &s->objective->places;
     for (uint64_t i = 0; i < p->features; i++)
         for (uint64_t c = 0; c < p->columns; c++)
-            w[rill__place_feature(p, i) * p->columns + c] +=
-                (float)(alpha * direction[i * p->columns + c]);
+            w[rill__place_feature(p, i) * p->columns + c] += (float)(alpha *
+                                                                     direction[i * p->columns + c]);
     return rill__places_spread(p, s->team, s->how, s->spread, s->folded, w);
 }
 

@@ -25,7 +25,7 @@ typedef struct hybrid_state {
     void *newton; /* its state */
     uint64_t *order;
     double *z;
-    float *products; /* weights times sums of squares */
+    float *products;              /* weights times sums of squares */
     rill_stream *stream, *spread; /* of shared weights, and of all */
     rill_options how;
 } hybrid_state;

@@ -228,8 +228,8 @@ static rill_status search_line(rill__job *job, rill__smooth_value *at, bool *mov
     newton_state *s = job->state;
     double slope, alpha = 1;
     *moved = false;
-    RILL_TRY_DATA(rill__places_dot(&job->objective->places, job->team, s->gradient, s->direction,
-                                   &slope));
+    RILL_TRY_DATA(
+        rill__places_dot(&job->objective->places, job->team, s->gradient, s->direction, &slope));
     RILL_TRY_DATA(rill__smooth_look_along(s->function, s->direction));
     for (int tries = 0; tries < 20 && slope < 0; tries++, alpha *= 0.5) {
         rill__smooth_value there;

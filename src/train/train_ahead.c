@@ -33,7 +33,8 @@ void rill__ahead_keep(rill__ahead *a, const rill__try *t) {
 int rill__ahead_plan(double C, double middle, double by, bool refines, int most, double *out) {
     const double step = sqrt(factor), up = C * factor, down = C * (1 / factor);
     const double begin[] = {C, up, down, C * step, up * factor, C / step, up * step, up / step};
-    const double walk[] = {C, middle * step, C * by, middle / step, C * by * by, C * step, C / step};
+    const double walk[] = {C,           middle * step, C * by,  middle / step,
+                           C * by * by, C * step,      C / step};
     const double plain_begin[] = {C, up, down, up * factor}, plain[] = {C, C * by, C * by * by};
     const double *from = by == 0 ? (refines ? begin : plain_begin) : refines ? walk : plain;
     int all = by == 0 ? (refines ? 8 : 4) : refines ? 7 : 3, n = 0;

@@ -39,8 +39,7 @@ static rill_status compare(rill__team *t, uint64_t words, const uint64_t *mine, 
     uint64_t ranks = (uint64_t)t->ranks, most = SLICE / (ranks * sizeof *mine);
     for (uint64_t at = 0; at < words;) {
         uint64_t n = words - at < most ? words - at : most ? most : 1;
-        RILL_TRY_DATA(
-            rill_comm_gather_bytes(t->talk, mine + at, (size_t)n * sizeof *mine, all));
+        RILL_TRY_DATA(rill_comm_gather_bytes(t->talk, mine + at, (size_t)n * sizeof *mine, all));
         for (uint64_t r = 0; r < ranks; r++)
             for (uint64_t i = 0; i < n; i++) {
                 several[at + i] |= any[at + i] & all[r * n + i];

@@ -7,14 +7,14 @@
 /* Places of features: those that several ranks have, ascending, with the same places on all ranks;
  * then those that this rank alone has. */
 typedef struct rill__places {
-    uint64_t features; /* places */
-    uint64_t shared;   /* the first of them */
-    uint64_t bias;     /* its place, a shared one; features: there is no bias */
-    uint64_t columns;  /* weights of a feature */
-    uint32_t *list;    /* the feature at a place; NULL: all are shared, each at its own number */
-    uint64_t *apart;   /* bits of features that one rank alone has, whichever */
-    uint64_t *absent;  /* bits of features that no rank has */
-    uint64_t words;    /* of bits */
+    uint64_t features;    /* places */
+    uint64_t shared;      /* the first of them */
+    uint64_t bias;        /* its place, a shared one; features: there is no bias */
+    uint64_t columns;     /* weights of a feature */
+    uint32_t *list;       /* the feature at a place; NULL: all are shared, each at its own number */
+    uint64_t *apart;      /* bits of features that one rank alone has, whichever */
+    uint64_t *absent;     /* bits of features that no rank has */
+    uint64_t words;       /* of bits */
     uint64_t first, last; /* shared places that this rank counts where all ranks' are added up */
     uint32_t *own;        /* numbers of the weights that are this rank's alone */
     float *room;          /* as many */

@@ -162,3 +162,54 @@ for ranks in 1 2; do
     near=$(number objective "$tmp/out")
     least "$(awk "BEGIN { print 1.01 * $optimum }")" "$near" "the hybrid on $ranks ranks"
 done
+
+# Ranks that share few features find the same optimum as one rank, with one algorithm to the same
+# bits over every link; so from a model that has weights of features that no row has, and with three
+# classes.
+way=(--C 3 --scale none --solver newton --epochs 40 --tolerance 1e-6)
+run 0 "$RILL" train "$tmp/url" "${way[@]}" --model "$tmp/warm"
+optimum=$(number objective "$tmp/out")
+awk '{ print (NR % 3) substr($0, index($0, " ")) }' "$tmp/url" >"$tmp/wide3"
+run 0 "$RILL" train "$tmp/wide3" "${way[@]}" --epochs 3
+three=$(number objective "$tmp/out")
+head -n 1500 "$tmp/url" >"$tmp/part"
+run 0 "$RILL" train "$tmp/part" "${way[@]}" --init "$tmp/warm"
+part=$(number objective "$tmp/out")
+close_to() { # close_to WANT WHAT: the objective in $tmp/out
+    local got
+    got=$(number objective "$tmp/out")
+    awk "BEGIN { exit !($got <= 1.001 * $1 && $got >= 0.999 * $1) }" || fail "$2: $got, not $1"
+}
+for ranks in 2 3; do
+    by=(--ranks $ranks --algorithm split_allgather)
+    run 0 "$RILL" train "$tmp/url" "${way[@]}" "${by[@]}" --model "$tmp/want"
+    close_to "$optimum" "newton on $ranks ranks"
+    run 0 "$RILL" train "$tmp/url" "${way[@]}" "${by[@]}" --model "$tmp/got" --link local
+    cmp -s "$tmp/want" "$tmp/got" || fail "newton on $ranks ranks: other bits over another link"
+    run 0 "$RILL" train "$tmp/wide3" "${way[@]}" --epochs 3 --ranks $ranks
+    awk "BEGIN { exit !($(number objective "$tmp/out") <= 1.05 * $three) }" ||
+        fail "three classes on $ranks ranks: $(number objective "$tmp/out"), not $three"
+    run 0 "$RILL" train "$tmp/part" "${way[@]}" --ranks $ranks --init "$tmp/warm"
+    close_to "$part" "newton on $ranks ranks, from a model"
+done
+
+# Ranks that try ahead choose what one rank does; of so many rows there is one split.
+"$RILL" gen url --samples 10000 -o "$tmp/many" --quiet
+chosen() { grep -o 'C = .*, chosen\|loss on held-out rows.*' "$tmp/out"; }
+run 0 "$RILL" train "$tmp/many" --epochs 1
+want=$(chosen)
+for ranks in 3; do
+    run 0 "$RILL" train "$tmp/many" --epochs 1 --ranks $ranks
+    [[ $(chosen) == "$want" ]] || fail "$ranks ranks choose $(chosen), one $want"
+done
+
+# The batch of sgd.
+run 0 "$RILL" train "$tmp/url" --C 1 --solver sgd --epochs 1 --model "$tmp/want"
+has "$tmp/out" "solver sgd, batch 24"
+run 0 "$RILL" train "$tmp/url" --C 1 --batch auto --epochs 1 --model "$tmp/got"
+has "$tmp/out" "solver sgd, batch 24"
+cmp -s "$tmp/want" "$tmp/got" || fail "--batch auto is not the default"
+run 0 "$RILL" train "$tmp/url" --C 1 --batch 7 --epochs 1
+has "$tmp/out" "solver sgd, batch 7"
+run 2 "$RILL" train "$tmp/url" --batch none
+has "$tmp/err" "auto or a number of at least 1"

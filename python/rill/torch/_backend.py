@@ -61,13 +61,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         options = dist.AllreduceOptions() if options is None else options
         ours = all(t.layout is torch.sparse_coo and is_known(t.dtype) for t in tensors)
-        if not ours or options.reduceOp not in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        # In this order: the other one is False for PyTorch 2, whose operation is no enum.
+        mean = options.reduceOp == dist.ReduceOp.AVG
+        if not ours or not (mean or options.reduceOp == dist.ReduceOp.SUM):
             return self._inner.allreduce(tensors, options)
         for tensor in tensors:
             stream = to_stream(tensor)
             self.comm.allreduce(stream, stream)
             total = from_stream(stream, tensor.shape, tensor.dense_dim()).to(tensor.device)
-            if options.reduceOp == dist.ReduceOp.AVG:
+            if mean:
                 total = total / self.comm.size
             tensor.data = total  # the same tensor for others; copy_ would copy its entries
         return _Done(tensors)
