@@ -31,7 +31,9 @@ rill_status train_choose_C(train_run *run) {
     rill_C_choice choice = RILL_C_CHOICE_INIT;
     rill_status status = train_choose(run, &run->options, &choice);
     if (status != RILL_OK || !tool_speaks() || run->config->quiet) return status;
-    if (!choice.tries) printf("C = 1: these rows are not enough to choose it by\n");
+    if (!choice.tries && run->data_report.rows < 30) /* as the library has it */
+        printf("C = 1: there are too few rows to choose it by\n");
+    else if (!choice.tries) printf("C = 1: it was not chosen\n"); /* training says why */
     else {
         bool decay_tried = choice.tried_decay[choice.tries - 1] != choice.tried_decay[0];
         printf("C = %g, ", choice.C);
