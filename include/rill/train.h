@@ -371,8 +371,9 @@ typedef struct rill_train_options {
     int folds, fold;    /* above 0: holds out that one, from 0, of so many parts of the same size;
                          * instead of valid_fraction, by the seed */
     /* Called on its rank a few times a second within an epoch, with the units of work that the rank
-     * has done and has to do; of newton those are products with the Hessian, 1000 at most. Not 0,
-     * on any rank, ends the epoch after the step on all: see rill_trainer_epoch. NULL: not called.
+     * has done and has to do; of newton those are products with the Hessian, and total is 0, as
+     * nobody knows how many it takes. Not 0, on any rank, ends the epoch after the step on all: see
+     * rill_trainer_epoch. NULL: not called.
      * In rill_trainer_choose_C: before each training, with their number so far, and total 0; not 0
      * ends that call with RILL_ERR_STATE on all ranks. */
     rill_data_progress *progress;

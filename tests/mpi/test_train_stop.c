@@ -115,7 +115,9 @@ static void test_way(const rill_dataset *set, const way *w, const char *path) {
     CHECK_OK(rill_trainer_create(MPI_COMM_WORLD, set, NULL, &o, &stopped));
     CHECK_OK(rill_trainer_epoch(stopped, &report));
     CHECK(report.stopped && report.epoch == 0 && rill_trainer_epochs(stopped) == 0);
-    CHECK(asks.calls == w->at && asks.total > 0 && asks.done < asks.total);
+    CHECK(asks.calls == w->at);
+    if (!strcmp(w->solver, "newton")) CHECK(asks.total == 0 && asks.done > 0); /* no known end */
+    else CHECK(asks.total > 0 && asks.done < asks.total);
     uint64_t samples = report.samples;
     CHECK(samples < ROWS || !strcmp(w->solver, "scd"));
     CHECK_OK(rill_trainer_save(stopped, path));
