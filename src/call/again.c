@@ -102,7 +102,8 @@ bool rill__again_run(rill_comm *comm, const rill__arguments *a) {
     rill__again *g = &comm->again;
     rill__engine *e = &comm->engine;
     if (!is_like(g, a)) return false;
-    if (!(e->seq % RILL__CALLS_BETWEEN_LOOKS)) rill__peers_poll(e);
+    /* A request looks at the link, too: for who is gone, and for what strangers send. */
+    if (!(e->seq % RILL__CALLS_BETWEEN_LOOKS)) return false;
     if (!is_quiet(comm, g)) return false;
     uint64_t started = rill__ticks(e->link), entries = a->in->nnz;
     totals t = {entries, entries, 0, 0};
