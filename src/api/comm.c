@@ -44,6 +44,26 @@ static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
     return rill__shared_create(&engine->shared, engine->link, &engine->hosts, bytes, mail);
 }
 
+/* Of a dense sum where ranks read each other's memory, at least, where the setting says nothing:
+ * between processes of one host. Of shorter ones a good part is in the other's caches, where the
+ * kernel reads no faster than MPI; more ranks make MPI wait more often. */
+static uint64_t default_read_bytes(const rill__engine *engine) {
+    if (!engine->link->copies_pages) return 0;
+    return (UINT64_C(4) << 20) * (engine->size == 2 ? 2 : 1);
+}
+
+/* 0: they can't, or it is not wanted. As far as this rank can tell. */
+static rill_status choose_reading(rill__engine *engine, const rill__defaults *d, double *bytes) {
+    uint64_t wanted = d->read_bytes;
+    bool all = false;
+    *bytes = 0;
+    if (wanted == UINT64_MAX) wanted = default_read_bytes(engine);
+    if (!wanted || engine->hosts.n > 1 || engine->size == 1) return RILL_OK;
+    RILL_TRY(rill__reach_find(&engine->reach, engine->link, &engine->hosts, &all));
+    if (all) *bytes = (double)wanted;
+    return RILL_OK;
+}
+
 static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }
 
 /* Where the setting asks for a thread all ranks have one, or all have the error. */
@@ -78,15 +98,18 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     int ranks_here = comm->engine.hosts.together;
     double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
     comm->engine.crowded = link->yields || ranks_here > processors;
+    double reads;
+    RILL_TRY(choose_reading(&comm->engine, &comm->defaults, &reads));
     double news[] = {ranks_here / processors,
                      ranks_here,
                      !rill__space_adds_bits(rill__host()),
                      !rill__comm_learn_reserve(comm),
                      0,
                      0,
-                     comm->engine.hosts.here > 1 && !rill__shared_has_areas(&comm->engine.shared)};
+                     comm->engine.hosts.here > 1 && !rill__shared_has_areas(&comm->engine.shared),
+                     reads == 0};
     rill__comm_host_words(&news[4]);
-    RILL_TRY(rill__link_most(link, news, 7));
+    RILL_TRY(rill__link_most(link, news, 8));
     comm->host_words[0] = (uint64_t)news[4];
     comm->host_words[1] = (uint64_t)news[5];
     comm->planner.sums_bits = news[2] == 0;
@@ -95,6 +118,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
     comm->planner.shares = news[6] == 0;
+    comm->planner.read_bytes = news[7] == 0 ? (uint64_t)reads : 0;
     RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start(link);
@@ -105,6 +129,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
 static void destroy(rill_comm *comm) {
     rill__mpi_sums_free(comm->engine.mpi_sums);
     rill__shared_free(&comm->engine.shared);
+    rill__reach_free(&comm->engine.reach);
     rill__engine_free(&comm->engine);
     rill__planner_forget(&comm->planner);
     rill__comm_learn_stop(comm);

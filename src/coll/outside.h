@@ -1,5 +1,5 @@
 /* What is outside of an algorithm's room. For those who build the walls: run.c, the call (call/),
- * and the two patterns that use more than messages (mpi_allreduce.c, host_parts.c). */
+ * and the patterns that use more than messages (mpi_allreduce.c, host_parts.c, host_sum.c). */
 #ifndef RILL_COLL_OUTSIDE_H
 #define RILL_COLL_OUTSIDE_H
 

@@ -75,6 +75,7 @@ typedef struct rill__defaults {
     char learn[16];        /* empty: unset */
     char hosts_of[48];     /* hosts to pretend; empty: those that there are */
     uint64_t shared_bytes; /* of each rank's shared memory; UINT64_MAX: unset */
+    uint64_t read_bytes;   /* of a dense sum, at least; 0: none; UINT64_MAX: unset */
     uint64_t mail_bytes;   /* of a message through it; 0: none; UINT64_MAX: unset */
     int32_t timeout_s;     /* 0: none */
     int32_t minority;

@@ -139,7 +139,7 @@ typedef struct rill__link_table {
 } rill__link_table;
 
 /* Values of each rank that rill__link_most can compare at once. */
-enum { RILL__LINK_VALUES = 7 };
+enum { RILL__LINK_VALUES = 8 };
 
 /* The first member of every transport's own struct. Whoever opens a link fills it; a failure to
  * open it is one on all ranks. */

@@ -9,6 +9,7 @@
  * better. So the model alone chooses first, on equal terms; then another takes its place where both
  * were measured and it took clearly less. Nor does the model leave the choice of the start for a
  * little: what a few calls say of constants is rough. */
+#include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 
 #define CLEARLY 0.85 /* share of the time of the choice below which another takes its place, */
@@ -36,11 +37,12 @@ bool rill__plan_next(const rill__planner *planner, const rill__settings *setting
 static void choose_by_model(const rill__planner *planner, const rill__settings *settings,
                             const rill__problem *p, rill__candidate *best) {
     const rill__profile *profile = rill__plan_profile(planner, settings);
+    bool by_mpi = p->mpi_sums && !rill__host_sum_serves(p);
     rill__candidate next;
     *best = (rill__candidate){.algorithm = NULL};
     for (int i = 0; rill__plan_next(planner, settings, p, &i, &next);) {
         next.time = model_of(profile, next.algorithm, &next.problem);
-        bool mpi = best->algorithm && best->algorithm->posts_mpi_collective && p->mpi_sums;
+        bool mpi = best->algorithm && best->algorithm->posts_mpi_collective && by_mpi;
         double doubt = mpi ? profile->constants.doubt : 1;
         if (!best->algorithm || next.time < best->time * doubt) *best = next;
     }

@@ -108,9 +108,10 @@ typedef struct rill__planner {
     rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
     rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
-    bool shares;    /* the ranks of every host share memory */
-    bool sums_bits; /* every rank has kernels that sum bits and values */
-    bool mpi_sums;  /* the link has MPI's own collectives */
+    bool shares;         /* the ranks of every host share memory */
+    bool sums_bits;      /* every rank has kernels that sum bits and values */
+    uint64_t read_bytes; /* see rill__problem */
+    bool mpi_sums;       /* the link has MPI's own collectives */
     uint64_t choices;
     uint64_t memory;        /* calls after which a kind is forgotten */
     rill__plan_key *recent; /* of the last call; NULL: none */

@@ -27,6 +27,7 @@ rill__problem rill__plan_problem(const rill__planner *planner, const rill__setti
                        .shares = planner->shares,
                        .sums_bits = planner->sums_bits,
                        .mpi_sums = planner->mpi_sums,
+                       .read_bytes = planner->read_bytes,
                        .dim = dimension,
                        .type = type,
                        .op = op,

@@ -13,6 +13,7 @@
 #define RILL_REQ_REQUEST_H
 
 #include "link/hosts.h"
+#include "link/reach.h"
 #include "req/agree.h"
 #include "req/message.h"
 #include "req/shared.h"
@@ -145,6 +146,7 @@ typedef struct rill__engine {
     bool alone;   /* one task, and its caller waits: a receive may spin a little */
     rill__hosts hosts;
     rill__shared shared;
+    rill__reach reach;               /* into other ranks of this host */
     struct rill__mpi_sums *mpi_sums; /* coll/patterns/mpi_allreduce.h; NULL: the link has no MPI */
 } rill__engine;
 

@@ -1,12 +1,13 @@
-/* The dense sums that stand in for MPI's where a link has none (coll/patterns/dense_sum.h), beside
- * MPI's: a communicator that is told that it has no MPI gives the same bits for values that sum
- * exactly. And local communicators, which have none. */
+/* The dense sums that stand in for MPI's where a link has none (coll/patterns/dense_sum.h), or
+ * where ranks can read each other's memory (coll/patterns/host_sum.h), beside MPI's: a communicator
+ * that is told that it has no MPI, and one that may read, give the same bits for values that sum
+ * exactly. And local communicators, which have no MPI. */
 #include "../mpi/check.h"
 #include "../support/model.h"
 
 #include "api/comm.h"
 
-enum { MPIS, OWN, COMMS };
+enum { MPIS, OWN, READS, COMMS };
 
 static rill_comm *comm[COMMS];
 static rill_op *lowest;
@@ -56,10 +57,12 @@ static void test_dense(rill_type type, test_op op, uint64_t dim, double density,
         rill_stream *to = in_place ? in : out;
         CHECK_OK(rill_allreduce(comm[which], in, to, op_rill(op, lowest), &o));
         check_against(&expected, to);
-        if (which == OWN && check.size > 1) {
+        if (which != MPIS && check.size > 1) {
             rill_stats st = RILL_STATS_INIT;
-            CHECK_OK(rill_comm_stats(comm[OWN], &st));
+            CHECK_OK(rill_comm_stats(comm[which], &st));
             CHECK(st.sent_bytes > 0);
+            if (which == READS && comm[READS]->planner.read_bytes)
+                CHECK_INT(st.messages, ==, 3 * (uint64_t)(check.size - 1));
             CHECK_STRING(st.algorithm, "dense");
         }
         rill_stream_free(&in);
@@ -180,13 +183,77 @@ static void test_pieces(uint64_t dim) {
     free(values);
 }
 
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* Where ranks read each other's memory: to the bits of owners who get messages, and whatever fails
+ * on one rank fails on all. */
+static void test_reading(uint64_t dim) {
+    check_case("reading: dim %llu", (unsigned long long)dim);
+    rill_comm *reads = comm[READS];
+    if (!reads->planner.read_bytes) return; /* they may not, here */
+    rill_stream *in = NULL, *whole = NULL, *out = NULL;
+    rill_options o = RILL_OPTIONS_INIT;
+    o.algorithm = "dense";
+    float *values = malloc(dim * sizeof *values);
+    rng r = rng_make(check.seed, 970 + (uint64_t)check.rank);
+    for (uint64_t i = 0; i < dim; i++)
+        values[i] = (float)rng_normal(&r);
+    CHECK_OK(rill_stream_create(RILL_F32, dim, &in));
+    CHECK_OK(rill_stream_create(RILL_F32, dim, &whole));
+    CHECK_OK(rill_stream_create(RILL_F32, dim, &out));
+    CHECK_OK(rill_stream_set_dense(in, values));
+    CHECK_OK(rill_allreduce(comm[OWN], in, whole, RILL_SUM, &o));
+    for (int round = 0; round < 3; round++) {
+        CHECK_OK(rill_allreduce(reads, in, out, RILL_SUM, &o));
+        CHECK(memcmp(rill_stream_values(whole), rill_stream_values(out), dim * sizeof *values) ==
+              0);
+    }
+    test_sparse_pieces(reads, dim, &o);
+    test_tired(reads, in, out, &o);
+    /* Nobody is at that number: what can't be read is waited for, and not for ever. */
+    if (check.size > 1) {
+        int64_t *process = &reads->engine.reach.process[(check.rank + 1) % check.size], there;
+        there = *process;
+        if (check.rank == 0) *process = INT32_MAX;
+        CHECK_STATUS(rill_allreduce(reads, in, out, RILL_SUM, &o), RILL_ERR_STATE);
+        CHECK(strstr(rill_last_error(), "can't be read"));
+        *process = there;
+    }
+    CHECK_OK(rill_allreduce(reads, in, out, RILL_SUM, &o));
+    CHECK(memcmp(rill_stream_values(whole), rill_stream_values(out), dim * sizeof *values) == 0);
+    rill_stream_free(&in);
+    rill_stream_free(&whole);
+    rill_stream_free(&out);
+    free(values);
+}
+
+/* By default long vectors of one host alone are summed so. */
+static void test_default(void) {
+    check_case("who reads by default");
+    rill_comm *hosts = NULL, *none = NULL;
+    uint64_t bytes = comm[MPIS]->planner.read_bytes;
+    CHECK(bytes == 0 || bytes >= 1 << 20);
+    if (check.size > 1) CHECK((bytes != 0) == (comm[READS]->planner.read_bytes != 0));
+    else CHECK_INT(bytes, ==, 0);
+    setenv("RILL_HOSTS_OF", "1", 1);
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &hosts));
+    unsetenv("RILL_HOSTS_OF");
+    setenv("RILL_READ_BYTES", "0", 1);
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &none));
+    unsetenv("RILL_READ_BYTES");
+    CHECK_INT(hosts->planner.read_bytes, ==, 0);
+    CHECK_INT(none->planner.read_bytes, ==, 0);
+    CHECK_OK(rill_comm_free(&hosts));
+    CHECK_OK(rill_comm_free(&none));
+}
+
 /* ---- reducers ------------------------------------------------------------------------------- */
 
-/* Both communicators' updates are the same to the bit, as sums of small whole numbers are exact. */
+/* All communicators' updates are the same to the bit, as sums of small whole numbers are exact. */
 static void test_reducer(const char *algorithm, rill_type type, uint64_t dim, double lambda) {
     check_case("reducer %s of %s, dim %llu, lambda %g", algorithm, rill_type_name(type),
                (unsigned long long)dim, lambda);
-    rill_reducer *r[COMMS] = {NULL, NULL};
+    rill_reducer *r[COMMS] = {NULL};
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     o.algorithm = algorithm;
     o.lambda = lambda;
@@ -205,7 +272,8 @@ static void test_reducer(const char *algorithm, rill_type type, uint64_t dim, do
             value_store(type, gradient, i, op_exact_value(OP_SUM, &random, 0));
         for (int which = 0; which < COMMS; which++)
             CHECK_OK(rill_reducer_step(r[which], gradient, update[which]));
-        CHECK(memcmp(update[MPIS], update[OWN], bytes) == 0);
+        for (int which = 1; which < COMMS; which++)
+            CHECK(memcmp(update[MPIS], update[which], bytes) == 0);
     }
     for (int which = 0; which < COMMS; which++) {
         CHECK_OK(rill_reducer_free(&r[which]));
@@ -253,14 +321,29 @@ static void test_local(int ranks, test_op op, uint64_t dim, bool dense) {
     model_free(&expected);
 }
 
+static void test_locals(void) {
+    for (int ranks = 2; ranks <= 6; ranks++) {
+        test_local(ranks, OP_SUM, 100, true);
+        test_local(ranks, OP_USER, 20000, true);
+        test_local(ranks, OP_SUM, 20000, false);
+    }
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     CHECK_OK(rill_op_create("lowest", user_op_fn, NULL, USER_NEUTRAL, 0, &lowest));
-    for (int which = 0; which < COMMS; which++)
+    for (int which = 0; which < COMMS; which++) {
+        if (which == READS) setenv("RILL_READ_BYTES", "1", 1);
         CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm[which]));
+    }
+    unsetenv("RILL_READ_BYTES");
+    comm[OWN]->planner.read_bytes = 0;
+    if (!comm[READS]->planner.read_bytes) comm[READS]->planner.mpi_sums = false;
     comm[OWN]->planner.mpi_sums = false;
     test_denses();
+    test_default();
     if (check.size > 1) test_pieces(524288 * (uint64_t)check.size + 77);
+    test_reading(150001 * (uint64_t)check.size + 13);
     for (int type = 0; type < TYPE_COUNT; type++) {
         test_reducer("dense", test_types[type], 700, 1);
         test_reducer("s2", test_types[type], 700, 0.5);
@@ -268,10 +351,10 @@ int main(int argc, char **argv) {
     }
     for (int which = 0; which < COMMS; which++)
         CHECK_OK(rill_comm_free(&comm[which]));
-    for (int ranks = 2; ranks <= 6 && check.rank == 0; ranks++) {
-        test_local(ranks, OP_SUM, 100, true);
-        test_local(ranks, OP_USER, 20000, true);
-        test_local(ranks, OP_SUM, 20000, false);
+    for (int reads = 0; reads < 2 && check.rank == 0; reads++) {
+        if (reads) setenv("RILL_READ_BYTES", "1", 1);
+        test_locals();
+        unsetenv("RILL_READ_BYTES");
     }
     rill_op_free(&lowest);
     return check_finish(100);

@@ -104,6 +104,8 @@ static void run_schedule(uint64_t seed, uint64_t number, int most_ranks, bool ve
         exit(2);
     }
     setenv("RILL_LEARN", number % 2 ? "on" : "off", 1);
+    if (number / 2 % 2) setenv("RILL_READ_BYTES", "1", 1); /* dense sums read other ranks' memory */
+    else unsetenv("RILL_READ_BYTES");
     under_way = &x;
     memset(watches, 0, sizeof watches);
     refused = (refusal){.world = x.world,

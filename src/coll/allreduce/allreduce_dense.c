@@ -1,20 +1,22 @@
-/* dense: densify and let MPI do it; on links without MPI, a dense sum of our own. The fallback, and
- * what the others must beat.
+/* dense: densify and let MPI do it; where ranks of one host can read each other's memory, and on
+ * links without MPI, a dense sum of our own. The fallback, and what the others must beat.
  *
  * Idea. MPI_Allreduce on a dense vector whose absent entries are the operation's neutral element.
  * Source. MPI. Min and max, which must keep a NaN, and 16-bit types, which MPI has not, go through
- *   operations of ours. Without MPI: patterns/dense_sum.h.
- * Restriction. A dense vector must fit. With MPI no user-made operation: MPI gives it no context.
+ *   operations of ours. Long vectors on one host: patterns/host_sum.h. Without
+ *   MPI: patterns/dense_sum.h.
+ * Restriction. A dense vector must fit. By MPI no user-made operation: MPI gives it no context.
  * Memory. Two dense vectors, and what MPI takes, or the messages.
  * Cost.  agreement (MPI cannot carry a status, and everybody must have come before anybody blocks)
  *      + k scatter + N size dense_add                      densify
  *      + 2 ceil(log2 P) mpi_latency + 2 (P-1)/P N size mpi_byte
  *      + 2 N size copy                      of a short vector, from a parcel to the result
- * Without MPI: densify + the sum of N size bytes (patterns/dense_sum.h). There is no
+ * Else: densify + the sum of N size bytes (patterns/host_sum.h, patterns/dense_sum.h). There is no
  * agreement: messages carry a status. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/dense_sum.h"
+#include "coll/patterns/host_sum.h"
 #include "coll/patterns/mpi_allreduce.h"
 
 typedef struct state {
@@ -22,21 +24,22 @@ typedef struct state {
     rill__agree agree;
     rill__mpi_allreduce sum;
     rill__dense_sum own; /* where there is no MPI */
+    rill__host_sum here; /* on one host */
 } state;
 
 /* Up to here the vectors are in parcels, whose pages the kernel copies from faster (req/parcels.c),
  * and the result is copied out; larger ones have such pages anyhow, and change hands. */
 enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
-enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN };
+enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN, SUMMING_HERE };
 
 static const char *supports(const rill__problem *p) {
-    if (p->mpi_sums && p->op->kind == RILL__USER)
+    bool by_mpi = p->mpi_sums && !rill__host_sum_serves(p);
+    if (by_mpi && p->op->kind == RILL__USER)
         return "hands the sum to MPI, which cannot call a user-made op";
     if (p->value_bits)
-        return p->mpi_sums
-                   ? "hands the sum to MPI, which sends values as they are: value_bits must be 0"
-                   : "sends values as they are: value_bits must be 0";
+        return by_mpi ? "hands the sum to MPI, which sends values as they are: value_bits must be 0"
+                      : "sends values as they are: value_bits must be 0";
     return p->dim > (UINT64_MAX >> 4)
                ? "needs a dense vector, and the dimension is too large for one"
                : NULL;
@@ -44,6 +47,8 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double bytes = (double)p->dim * (double)rill__type_size(p->type), agree = 0;
+    if (rill__host_sum_serves(p))
+        return p->c->overhead + rill__densify_estimate(p, p->nnz_max) + rill__host_sum_estimate(p);
     if (!p->mpi_sums)
         return p->c->overhead + rill__densify_estimate(p, p->nnz_max) +
                rill__dense_sum_estimate(p, bytes);
@@ -114,6 +119,12 @@ static rill_status densify_own(rill__run *run, rill__dense_sum *sum) {
     return RILL_OK;
 }
 
+static rill_status finish(rill__run *run, void *sum) {
+    run->piece[1].part = (rill__part){RILL__DENSE, 0,   run->dim, run->dim,
+                                      NULL,        sum, 0,        run->input->space};
+    return rill__finish_piece(run, &run->piece[1]);
+}
+
 /* A rank that has no memory for its vectors takes part all the same: its messages say so. */
 static rill_status step_own(rill__run *run, state *s) {
     if (s->stage == DENSIFYING) {
@@ -124,9 +135,38 @@ static rill_status step_own(rill__run *run, state *s) {
     }
     rill_status status = rill__dense_sum_step(run, &s->own);
     if (status != RILL_OK || rill__run_failed(run)) return status;
-    run->piece[1].part = (rill__part){RILL__DENSE, 0,         run->dim, run->dim,
-                                      NULL,        s->own.to, 0,        run->input->space};
-    return rill__finish_piece(run, &run->piece[1]);
+    return finish(run, s->own.to);
+}
+
+/* ---- on one host ---------------------------------------------------------------------------- */
+
+static rill_status densify_here(rill__run *run, rill__host_sum *sum) {
+    size_t bytes = run->dim * rill__type_size(run->shape.type);
+    RILL_TRY(rill__buffer_reserve(&run->piece[1].val, bytes));
+    sum->to = run->piece[1].val.data;
+    if (run->input->form == RILL__DENSE && rill__host_sum_can_lend(run, run->input->val, bytes)) {
+        sum->from = run->input->val;
+        return RILL_OK;
+    }
+    if (run->input->form == RILL__SPARSE) {
+        RILL_TRY(rill__buffer_reserve(&run->piece[0].val, bytes));
+        rill__part_fill_to(run->shape, run->input, run->fill, run->piece[0].val.data);
+    } else {
+        rill__run_sum(run, 0, run->dim, 1, run->input, true, &run->piece[0]);
+    }
+    sum->from = run->piece[0].val.data;
+    return RILL_OK;
+}
+
+static rill_status step_here(rill__run *run, state *s) {
+    if (s->stage == DENSIFYING) {
+        rill__mpi_allreduce_forgo(run);
+        rill_status status = densify_here(run, &s->here);
+        if (status != RILL_OK) rill__run_fail(run, status);
+        s->stage = SUMMING_HERE;
+    }
+    rill_status status = rill__host_sum_step(run, &s->here);
+    return status != RILL_OK || rill__run_failed(run) ? status : finish(run, s->here.to);
 }
 
 /* ---- the call ------------------------------------------------------------------------------- */
@@ -134,6 +174,7 @@ static rill_status step_own(rill__run *run, state *s) {
 static rill_status step(rill__run *run) {
     state *s = run->state;
     rill_status status;
+    if (rill__host_sum_serves(run->problem)) return step_here(run, s);
     if (!run->problem->mpi_sums) return step_own(run, s);
     if (s->stage == DENSIFYING) {
         status = densify(run, &s->sum);
@@ -164,7 +205,7 @@ static rill_status step(rill__run *run) {
 
 const rill__algorithm rill__allreduce_dense = {
     .name = "dense",
-    .description = "densify, then MPI_Allreduce (without MPI: messages of our own): the fallback",
+    .description = "densify, then MPI_Allreduce, or a dense sum of our own: the fallback",
     .supports = supports,
     .estimate = estimate,
     .state_size = sizeof(state),
