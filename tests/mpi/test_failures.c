@@ -52,6 +52,19 @@ static void list_collectives(void) {
                     s->bits = bits;
                     s->form = how;
                 }
+    for (int how = 0; how < SMALL_FORMS; how++) {
+        scenario *small = add(attempt_small, 1, "allreduce small, %s", small_names[how]);
+        small->collective = RILL_ALLREDUCE;
+        small->algorithm = how == SMALL_SAME ? "recursive_double" : "auto";
+        small->form = how;
+    }
+    for (int how = 0; how < 3; how++) {
+        scenario *reads = add(attempt_collective, how < 2, "allreduce dense reading%s", forms[how]);
+        reads->collective = RILL_ALLREDUCE;
+        reads->algorithm = "dense";
+        reads->form = how;
+        reads->reads = 1;
+    }
     scenario *s = add(attempt_tune, 0, "tune");
     s->files = 1;
 }
