@@ -23,7 +23,7 @@ typedef struct scenario {
     const char *algorithm, *select;
     int bits, form, step;
     int momentum;
-    int reads; /* dense sums read the memory of other ranks */
+    int reads;   /* dense sums read the memory of other ranks */
     int plain;   /* nothing fails: a call within another scenario */
     long stride; /* between the points tried where not all are; 0: every one */
 } scenario;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { PIECE = 1 << 19 }; /* bytes: the cache has room for some of them */
-enum { PAGE = 4096 };
+enum { LINE = 64 };       /* copies take less time between equal places in a line */
 enum { PATIENCE = 10 };   /* times the link's, for memory that can't be read */
 enum { FROM, TO, WORDS }; /* of a message: where arrays lie */
 
@@ -73,8 +73,8 @@ static const void *words_of(rill__run *run, const rill__received *r, uint64_t n)
 static rill_status start(rill__run *run, rill__host_sum *x) {
     x->reading = -1;
     x->place = rill__run_alloc(run, (size_t)run->size, sizeof *x->place);
-    x->piece = rill__run_memory(run, PIECE + 2 * PAGE);
-    if (x->piece) x->piece = (char *)x->piece + (PAGE - (uintptr_t)x->piece % PAGE);
+    x->piece = rill__run_memory(run, PIECE + 2 * LINE);
+    if (x->piece) x->piece = (char *)x->piece + (LINE - (uintptr_t)x->piece % LINE);
     if (!x->place) return RILL_ERR_MEMORY;
     uint64_t words[WORDS] = {(uint64_t)(uintptr_t)x->from, (uint64_t)(uintptr_t)x->to};
     RILL_TRY(rill__collect_start(run, &x->collect, &everybody, RILL__LANE_A));
@@ -121,7 +121,7 @@ static rill_status add_piece(rill__run *run, rill__host_sum *x, uint64_t first, 
     const char *mine = (const char *)x->from + at;
     char *sum = (char *)x->to + at;
     for (int i = 0; i < run->size; i++) {
-        char *piece = (char *)x->piece + (x->place[i][FROM] + at) % PAGE;
+        char *piece = (char *)x->piece + (x->place[i][FROM] + at) % LINE;
         const void *next = i == run->rank ? mine : piece;
         void *to = i ? piece : sum;
         if (i != run->rank) {
