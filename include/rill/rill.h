@@ -191,7 +191,8 @@ typedef struct rill_config {
     /* Whether the planner learns from what calls take, and starts from what the last job here has
      * learned: "off" or NULL, "auto" (on, unless there is a profile), "on", "frozen" (it starts
      * from that, and stays so). In another run the algorithm "auto" may choose otherwise then, and
-     * so round otherwise. */
+     * so round otherwise. "predict": it learns what calls take, unless there is a profile, and
+     * chooses as with "off". */
     const char *learn;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \

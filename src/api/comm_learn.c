@@ -19,14 +19,14 @@ static bool is(const rill_comm *comm, const char *mode) {
 /* A profile that is named stands, and so do the built-in constants of "none", unless both are said.
  * What a simulator takes is no news of any machine. Under RILL_CHECK calls take longer. */
 static bool may_learn(const rill_comm *comm) {
-    bool automatic = is(comm, "auto") && !comm->defaults.profile[0] &&
+    bool automatic = (is(comm, "auto") || is(comm, "predict")) && !comm->defaults.profile[0] &&
                      !comm->engine.link->simulated;
     return comm->engine.size > 1 && !comm->defaults.check && (is(comm, "on") || automatic);
 }
 
 bool rill__comm_uses_cache(const rill_comm *comm) {
-    return comm->defaults.learn[0] && !is(comm, "off") && !comm->defaults.profile[0] &&
-           !comm->engine.link->simulated && comm->engine.size > 1;
+    return comm->defaults.learn[0] && !is(comm, "off") && !is(comm, "predict") &&
+           !comm->defaults.profile[0] && !comm->engine.link->simulated && comm->engine.size > 1;
 }
 
 bool rill__comm_learn_reserve(rill_comm *comm) {
@@ -66,6 +66,7 @@ void rill__comm_learn_start(rill_comm *comm, bool possible, bool from_cache, boo
         return;
     }
     rill__learner_start(comm->planner.learner, &comm->planner.profile, from_cache);
+    comm->planner.learner->predicts = is(comm, "predict");
     comm->planner.learner->keeps = rill__comm_uses_cache(comm) && !tuned;
 }
 

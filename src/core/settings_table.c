@@ -16,7 +16,7 @@ static const char *listed(const char *const *names, int n, int i) {
     }
 LIST(partitions, "auto", "uniform", "balanced")
 LIST(scopes, "auto", "all")
-LIST(learns, "auto", "on", "off", "frozen")
+LIST(learns, "auto", "on", "off", "frozen", "predict")
 LIST(nonfinites, "void", "zero", "pass")
 LIST(isas, "scalar", "avx2", "avx512")
 
@@ -90,9 +90,10 @@ const rill__setting rill__setting_table[] = {
     {"profile", "", "profile of this machine, as rill tune writes it; none: built-in constants",
      RILL__S_PATH, COMM(profile, "PROFILE")},
     {"learn", "off",
-     "whether the planner learns from calls: off, auto (unless there is a profile), on, frozen",
+     "what the planner learns from calls: off, predict (their times), auto (unless there is a "
+     "profile), on, frozen",
      RILL__S_NAME, COMM(learn, "LEARN"), CONFIG(learn), .names = learns,
-     .otherwise = "is none of auto, on, off, frozen"},
+     .otherwise = "is none of auto, on, off, frozen, predict"},
     {"split_limit", "1073741824", "most bytes in one MPI message", RILL__S_SIZE,
      COMM(split_limit, "SPLIT_LIMIT"), CONFIG(split_limit), .initial = RILL__SPLIT_LIMIT,
      .holds = message, .otherwise = "is not from 1024 to 1073741824"},

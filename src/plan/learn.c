@@ -129,8 +129,9 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
 }
 
 /* The lower quarter: what disturbs a call makes it longer, never shorter. Of those that are tried
- * the upper one: who wants to take another's place must be better in spite of that. */
-static double lately(const rill__learned *at) {
+ * the upper one: who wants to take another's place must be better in spite of that. Where nothing
+ * is chosen by it, the middle: the next call will be disturbed, too. */
+static double lately(const rill__learner *l, const rill__learned *at) {
     double sorted[RILL__LEARN_KEPT];
     int n = 0, most = at->times < RILL__LEARN_KEPT ? (int)at->times : RILL__LEARN_KEPT;
     for (; n < most; n++) {
@@ -139,6 +140,7 @@ static double lately(const rill__learned *at) {
             sorted[i] = sorted[i - 1];
         sorted[i] = at->kept[n];
     }
+    if (l->predicts) return sorted[(n - 1) / 2];
     return sorted[at->sample.tried ? n - 1 - (n - 1) / 4 : (n - 1) / 4];
 }
 
@@ -149,7 +151,7 @@ static const rill__learned *remember(rill__learner *l, const rill__sample *s, do
     bool tried = at->times > 1 && at->times < RILL__LEARN_KEPT && at->sample.tried;
     at->sample = *s;
     at->sample.tried |= tried;
-    at->sample.seconds = lately(at);
+    at->sample.seconds = lately(l, at);
     at->last = l->samples;
     bool is_new = at->times == RILL__LEARN_SOLID;
     if (is_new) *most = 1;

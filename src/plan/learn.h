@@ -31,6 +31,7 @@ struct rill__learner {
     rill__profile planned; /* what calls are planned with */
     rill__profile profile; /* what is known by now; its points are made for the other */
     rill__profile start;   /* and was at the start */
+    bool predicts;         /* calls are chosen by the start: only what they take is learned */
     bool from_cache;       /* the start has been learned, too */
     bool lost;             /* it was far off: its choices are no guide */
     bool keeps;            /* what is learned goes to the cache */

@@ -45,7 +45,7 @@ void rill__learn_try(rill__planner *planner, const rill__planned *c) {
     rill__learner *l = planner->learner;
     rill__plan_key *k = c->key;
     rill__candidate other;
-    if (c->settings.algorithm || k->lesson.brief) return;
+    if (c->settings.algorithm || k->lesson.brief || l->predicts) return;
     k->lesson.calls++;
     if (k->lesson.calls < (l->lost ? LOST : AT_EASE) || k->lesson.calls < k->lesson.rest ||
         k->lesson.trials >= MOST_TRIALS)

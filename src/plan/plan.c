@@ -218,6 +218,26 @@ void rill__plan_take(rill__planner *planner, rill__planned *c, const rill__candi
     c->predicted = best->time;
 }
 
+/* The choice of the start, and what it takes by what is known now. */
+static void choose_by_start(const rill__planner *planner, const rill__planned *c,
+                            const rill__observed *seen, rill__candidate *best) {
+    const rill__learner *l = planner->learner;
+    rill__planned then = *c;
+    then.settings.profile = &l->start;
+    rill__problem p = problem_of(planner, &then, seen);
+    if (best->algorithm) {
+        best->problem = p;
+        rill__plan_way(planner, &then.settings, best->algorithm, &best->problem);
+    } else {
+        rill__plan_best(planner, &then.settings, NULL, &p, best);
+    }
+    if (!best->algorithm) return;
+    rill__problem now = best->problem;
+    now.c = &l->planned.constants;
+    rill__problem_code(&now, now.codec, now.value_bits);
+    best->time = rill__profile_time(&l->planned, best->algorithm, &now);
+}
+
 rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
                               const rill__observed *seen) {
     c->settings.profile = profile_for(planner, c);
@@ -226,7 +246,10 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
     if (best.algorithm) {
         const char *why = best.algorithm->supports(&p);
         if (why) return cannot_serve(best.algorithm, why);
-    } else {
+    }
+    if (learns(planner, c) && planner->learner->predicts) {
+        choose_by_start(planner, c, seen, &best);
+    } else if (!best.algorithm) {
         const rill__learner *l = learns(planner, c) ? planner->learner : NULL;
         const rill__profile *start = l && !l->lost ? &l->start : NULL;
         best.algorithm = trial_of(planner, c);

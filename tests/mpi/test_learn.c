@@ -1,7 +1,7 @@
 /* The planner learns from real calls: whatever it learns, all ranks predict and choose alike and
  * get the same bits, also between non-blocking calls and with a rank that comes late; forget,
- * frozen and off do what they say; what was learned is there for the next communicator and in
- * checkpoints, and a cache that cannot be read or written harms nobody. --calls N */
+ * frozen, predict and off do what they say; what was learned is there for the next communicator and
+ * in checkpoints, and a cache that cannot be read or written harms nobody. --calls N */
 #include "runs.h"
 
 #include <stdlib.h>
@@ -272,6 +272,35 @@ static void wrong_settings(void) {
     CHECK_DETAIL("maybe");
 }
 
+/* What calls take is learned, and nothing goes by it: ways to send and bits are those of "off". */
+static void predicts(int calls) {
+    check_case("only times are learned");
+    use_folder("predict");
+    rill_comm *comm[2] = {create("", "off"), create("", "predict")};
+    int changed = 0;
+    for (int i = 0; i < calls * KINDS; i++) {
+        int k = i % KINDS;
+        double predicted[2], bits[2];
+        rill_stats stats[2] = {RILL_STATS_INIT, RILL_STATS_INIT};
+        for (int which = 0; which < 2; which++) {
+            predicted[which] = call(comm[which], k);
+            bits[which] = bits_of(out[k], dims[k]);
+            CHECK_OK(rill_comm_stats(comm[which], &stats[which]));
+        }
+        CHECK_STRING(stats[1].algorithm, stats[0].algorithm);
+        CHECK_STRING(stats[1].codec, stats[0].codec);
+        CHECK_INT(stats[1].sent_bytes, ==, stats[0].sent_bytes);
+        CHECK_NUMBER(bits[1], bits[0]);
+        changed += predicted[1] != predicted[0];
+    }
+    if (check.size > 1) CHECK_INT(changed, >, 0);
+    else CHECK_INT(changed, ==, 0);
+    for (int which = 0; which < 2; which++)
+        CHECK_OK(rill_comm_free(&comm[which]));
+    char file[300] = "";
+    if (check.rank == 0) CHECK_INT(list("predict", file, sizeof file), ==, 0); /* none is kept */
+}
+
 int main(int argc, char **argv) {
     check_init(&argc, &argv);
     int calls = (int)check_number(argc, argv, "--calls", 32);
@@ -282,6 +311,7 @@ int main(int argc, char **argv) {
     learns_and_forgets(calls);
     stands_still("none", "auto");
     stands_still("none", "frozen");
+    predicts(calls);
     is_kept(calls);
     checkpoints_have_it();
     is_not_missed(calls);

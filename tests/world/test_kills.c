@@ -409,7 +409,7 @@ int main(int argc, char **argv) {
     for (uint64_t i = only == UINT64_MAX ? 0 : only; i < n || i == only; i++) {
         /* Shared memory, and sockets: the dead leave other things behind there. */
         if (!chosen) setenv("UCX_TLS", i % 2 ? "tcp,self" : "all", 1);
-        /* Every other pair of runs reads what it sums out of the memory of those who may be dead. */
+        /* Every other pair of runs reads what it sums from those who may be dead. */
         if (i / 2 % 2) setenv("RILL_READ_BYTES", "1", 1);
         else unsetenv("RILL_READ_BYTES");
         run(seed, i, most);
