@@ -47,17 +47,15 @@ static rill_status find_hosts(rill__engine *engine, const rill__defaults *d) {
 /* Of a dense sum where ranks read each other's memory, at least, where the setting says nothing:
  * between processes of one host. Of shorter ones a good part is in the other's caches, where the
  * kernel reads no faster than MPI; more ranks make MPI wait more often. */
-static uint64_t default_read_bytes(const rill__engine *engine) {
-    if (!engine->link->copies_pages) return 0;
-    return (UINT64_C(4) << 20) * (engine->size == 2 ? 2 : 1);
-}
+uint64_t rill__comm_read_bytes(int ranks) { return (UINT64_C(4) << 20) * (ranks == 2 ? 2 : 1); }
 
 /* 0: they can't, or it is not wanted. As far as this rank can tell. */
 static rill_status choose_reading(rill__engine *engine, const rill__defaults *d, double *bytes) {
     uint64_t wanted = d->read_bytes;
     bool all = false;
     *bytes = 0;
-    if (wanted == UINT64_MAX) wanted = default_read_bytes(engine);
+    if (wanted == UINT64_MAX)
+        wanted = engine->link->copies_pages ? rill__comm_read_bytes(engine->size) : 0;
     if (!wanted || engine->hosts.n > 1 || engine->size == 1) return RILL_OK;
     RILL_TRY(rill__reach_find(&engine->reach, engine->link, &engine->hosts, &all));
     if (all) *bytes = (double)wanted;

@@ -9,6 +9,9 @@
 rill_status rill__comm_open(rill__link *, const rill_config *or_null, const rill__info *or_null_too,
                             rill_comm **out);
 
+/* The shortest dense sum for which ranks of one host read each other's memory, by default. */
+uint64_t rill__comm_read_bytes(int ranks);
+
 /* settings.c: merges info (may be NULL) and environment on rank 0, agrees on them. Collective. */
 rill_status rill__defaults_agree(const rill_config *, rill__link *, const rill__info *,
                                  rill__defaults *);

@@ -121,7 +121,9 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
     planner->sums_bits = rill__space_adds_bits(rill__host());
     planner->mpi_sums = query->link ? strcmp(query->link, "mpi") == 0 : rill__mpi_is_built_in();
     planner->most_per_host = (query->ranks + query->hosts - 1) / query->hosts;
-    planner->shares = !query->link || strcmp(query->link, "local") != 0;
+    bool processes = !query->link || strcmp(query->link, "local") != 0;
+    planner->read_bytes = processes && query->hosts == 1 ? rill__comm_read_bytes(query->ranks) : 0;
+    planner->shares = processes;
     rill__settings settings;
     rill_status status = load(query, planner);
     if (status == RILL_OK) status = settings_of(comm, query, &settings);
