@@ -341,9 +341,7 @@ static int set_rest(train_config *c, int option, const char *value) {
     if (world_option("train", option, value, &c->where, &status)) return status;
     switch (option) {
     case OPT_SEED:
-        if (strcmp(value, "0") && !parse_count(value, &c->options.seed))
-            return usage("seed", value, "a number");
-        if (!strcmp(value, "0")) c->options.seed = 0;
+        if (!parse_count(value, &c->options.seed)) return usage("seed", value, "a number");
         break;
     case OPT_THREADS:
         if (!parse_int(value, 1, 256, &c->options.threads))
@@ -369,10 +367,9 @@ static int set_rest(train_config *c, int option, const char *value) {
             return usage("async", value, "a number of steps from 0 to 64");
         break;
     case OPT_VALID:
-        if (parse_fraction(value, &c->options.valid_fraction)) {
-            if (c->options.valid_fraction < 1) break;
+        if (parse_fraction(value, &c->options.valid_fraction) && c->options.valid_fraction == 1)
             return usage("valid", value, "a share that leaves rows to train on");
-        }
+        if (parse_fraction(value, &c->options.valid_fraction)) break;
         if (strtod(value, NULL) > 0 && value[strspn(value, "0123456789.")] == '%')
             return usage("valid", value, "a share, such as 0.2 or 20%");
         c->valid_file = value;
