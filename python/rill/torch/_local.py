@@ -20,17 +20,17 @@ import time
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from .._codes import VALUE_BITS, gather
+from .._codes import gather
 from .._comm import Comm
 from .._library import PeerError
 from .._stream import as_stream
 from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
-from ._ddp import named_parameters, unwrapped
+from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
+from ._local_options import check
 from ._process_group import broadcast_parameters
 from ._tiles import Layout
 
@@ -91,15 +91,16 @@ class LocalUpdates(Files):
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
     than ``small``, go densely. value_bits of all: 0, 16, 8, 4 or 2; 2 are a sign and one of two
-    magnitudes, which take about 1.5 bits. decay: of what waits. average: "all"
-    divides by the contributions, "senders" each entry by those who sent it. outer: "sgd", at
-    ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in
-    so many parts, one a round, so that messages are small and even; a part has a round every
-    ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
-    trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes
-    part after so many seconds with the steps that it has; nobody waits longer than that and a step.
-    clip: "median" scales each tensor of a contribution to at most the median norm of all. buffers:
-    average the module's buffers of floating point in each round.
+    magnitudes, which take about 1.5 bits. decay: of what waits. average:
+    "senders" divides each entry by those who sent it, "all" by the contributions. The first is the
+    default, but not with ``keep=None``. outer: "sgd", at ``outer_lr`` 1, or "nesterov", with
+    ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in so many parts, one a round, so that
+    messages are small and even; a part has a round every ``every`` steps. delay: steps that go on
+    while a round is under way, in a thread; what was trained meanwhile stays. minimum:
+    contributions that a round needs. deadline_s: a rank takes part after so many seconds with the
+    steps that it has; nobody waits longer than that and a step. clip: "median" scales each tensor
+    of a contribution to at most the median norm of all. buffers: average the module's buffers of
+    floating point in each round.
 
     All ranks begin with rank 0's parameters. With ``delay=0`` all have the same parameters, to the
     bit, after each round: where ``step()`` has returned True. Buffers are averaged, but not
@@ -115,7 +116,7 @@ class LocalUpdates(Files):
         value_bits: int = 2,
         *,
         decay: float = 0.95,
-        average: str = "all",
+        average: Optional[str] = None,
         outer: str = "sgd",
         outer_lr: Optional[float] = None,
         outer_momentum: float = 0.9,
@@ -131,6 +132,8 @@ class LocalUpdates(Files):
         self.comm = default_comm(comm)
         self._module = module
         self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
+        if average is None:
+            average = "all" if keep is None else "senders"
         options: dict[str, Any] = dict(
             every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
             average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum,
@@ -139,7 +142,7 @@ class LocalUpdates(Files):
         )  # fmt: skip
         agree(
             self.comm,
-            lambda: _check(options, len(self._named), self.comm, module),
+            lambda: check(options, len(self._named), self.comm, module),
             lambda _: {name: repr(value) for name, value in options.items()},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
@@ -443,39 +446,6 @@ class _Behind:
         if self._failure is not None:
             raise self._failure
         return self._result
-
-
-def _check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
-    inner = unwrapped(module)
-    if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
-        raise ValueError(
-            "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
-            "give the model itself, and train that"
-        )
-
-    def need(good: bool, name: str, what: str) -> None:
-        if not good:
-            raise ValueError(f"{name} = {options[name]!r}: {what}")
-
-    need(options["every"] >= 1, "every", "at least one step is needed")
-    keep, parts = options["keep"], options["parts"]
-    need(options["chunk"] >= 1, "chunk", "a number of entries is needed")
-    need(keep is None or 1 <= keep <= options["chunk"], "keep", "entries of a chunk, or None")
-    need(options["value_bits"] in VALUE_BITS, "value_bits", "0, 16, 8, 4 or 2")
-    need(0 <= options["decay"] <= 1, "decay", "a share in [0, 1] is needed")
-    need(options["average"] in ("all", "senders"), "average", "'all' or 'senders'")
-    need(options["outer"] in ("sgd", "nesterov"), "outer", "'sgd' or 'nesterov'")
-    need(options["clip"] in (None, "median"), "clip", "None or 'median'")
-    need(1 <= parts <= max(parameters, 1), "parts", f"there are {parameters} parameters")
-    need(parts <= options["every"], "parts", "each needs a step of its own")
-    need(0 <= options["delay"] < max(options["every"] // parts, 1), "delay", "rounds overlap")
-    need(not options["delay"] or comm.threads, "delay", "MPI allows no threads here")
-    need(0 < options["minimum"] <= comm.size, "minimum", f"there are {comm.size} ranks")
-    deadline = options["deadline_s"]
-    need(deadline is None or deadline > 0, "deadline_s", "seconds are needed")
-    if keep is None:
-        need(options["clip"] is None, "clip", "contributions are summed on the way with keep=None")
-        need(options["average"] == "all", "average", "all entries are sent with keep=None")
 
 
 def _shared_out(parameters: list[torch.Tensor], parts: int) -> list[list[torch.Tensor]]:
