@@ -80,7 +80,8 @@ def flat(model):
 
 def made(comm, rank, **options):
     model = Net(rank)  # rank 0's are taken
-    options = {"every": 3, "keep": KEEP, "chunk": CHUNK, "small": 100, "comm": comm, **options}
+    options = {"warmup_rounds": 0, "small": 100, "comm": comm, **options}
+    options = {"every": 3, "keep": KEEP, "chunk": CHUNK, **options}
     return model, rill.torch.LocalUpdates(model, **options)
 
 
@@ -182,7 +183,7 @@ def test_the_published_formulas(alone, average):
         model = nn.Linear(12, 8, bias=False)
         nn.init.zeros_(model.weight)
         local = rill.torch.LocalUpdates(
-            model, 1, keep, side * side, 0, average=average, small=2, comm=comm
+            model, 1, keep, side * side, 0, average=average, small=2, warmup_rounds=0, comm=comm
         )
         for number in range(rounds):
             with torch.no_grad():
@@ -207,6 +208,33 @@ def test_the_published_formulas(alone, average):
         common += total / (ranks if average == "all" else np.maximum(senders, 1))
     for found in run(ranks, work):
         np.testing.assert_allclose(found, common, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_first_rounds_have_more(alone, parts):
+    """16 and 4 times as many entries, two rounds of each part each. A state goes on with it."""
+
+    def sent(local, model, rank, steps):
+        found = []
+        for _ in range(steps):
+            begin = local._parts[local.rounds % parts].common.clone()
+            train(model, local, rank, 1)
+            part = local._parts[(local.rounds - 1) % parts]
+            moved = (part.common != begin)[: part.layout.chunked_size].view(-1, 256)
+            found.append(int(moved.sum(1).max()))
+        return found
+
+    def work(comm, rank):
+        options = {"every": parts, "parts": parts, "keep": 2, "chunk": 256, "warmup_rounds": 2}
+        model, local = made(comm, rank, **options)
+        first = sent(local, model, rank, 3 * parts)
+        state = local.state_dict()
+        again, other = made(comm, rank, **options)
+        other.load_state_dict(state)
+        return first + sent(other, again, rank, 3 * parts)
+
+    wanted = [n for n in (32, 32, 8, 8, 2, 2) for _ in range(parts)]
+    assert run(1, work) == [wanted]
 
 
 def test_a_contribution_that_is_too_large(alone):

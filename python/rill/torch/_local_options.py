@@ -14,7 +14,7 @@ from ._ddp import unwrapped
 
 _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (Integral, "a whole number", ("every", "chunk", "value_bits", "parts", "delay", "minimum")),
-    (Integral, "a whole number", ("small",)),
+    (Integral, "a whole number", ("small", "warmup_rounds")),
     ((Integral, type(None)), "a whole number, or None", ("keep",)),
     (Real, "a number", ("decay", "outer_momentum")),
     ((Real, type(None)), "a number, or None", ("outer_lr", "deadline_s")),
@@ -55,6 +55,7 @@ def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) 
     need(parts <= options["every"], "parts", "each needs a step of its own")
     need(0 <= options["delay"] < max(options["every"] // parts, 1), "delay", "rounds overlap")
     need(not options["delay"] or comm.threads, "delay", "MPI allows no threads here")
+    need(options["warmup_rounds"] >= 0, "warmup_rounds", "0 or more are needed")
     need(0 < options["minimum"] <= comm.size, "minimum", f"there are {comm.size} ranks")
     deadline = options["deadline_s"]
     need(deadline is None or deadline > 0, "deadline_s", "seconds are needed")
