@@ -143,6 +143,7 @@ static rill_status rill_run(const bench_config *config, const bench_world *world
     rill_status status = RILL_OK;
     if (config->mode == MODE_PERSISTENT && !c->request) status = request(config, world, input, c);
     world_barrier(world->all);
+    world_edge();
     double start = world_clock();
     switch (config->mode) {
     case MODE_BLOCKING: status = blocking(config, world, input, c); break;

@@ -7,6 +7,7 @@
  */
 #include "bench_mpi.h"
 #include "bench_half.h"
+#include "world.h"
 
 #include <mpi.h>
 #include <stdlib.h>
@@ -134,6 +135,7 @@ bool bench_mpi_run(const bench_mpi *mpi, const bench_mpi_call *call, double *sec
         fill_ranges(call, counts, counts + call->size);
     }
     MPI_Barrier(comm);
+    world_edge();
     double start = MPI_Wtime();
     switch (call->collective) {
     case RILL_REDUCE_SCATTER:

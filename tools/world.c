@@ -8,6 +8,7 @@
 #include "tool_mpi.h"
 
 #include <pthread.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -45,6 +46,17 @@ double world_clock(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 #endif
 }
+
+#ifdef RILL_TOOL_SMPI
+void world_edge(void) {}
+#else
+void world_edge(void) {
+    const double step = 4e-6;
+    double now = world_clock(), edge = (floor(now / step) + 1) * step;
+    while (now < edge)
+        now = world_clock();
+}
+#endif
 
 /* ---- talk ------------------------------------------------------------------------------------ */
 

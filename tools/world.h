@@ -75,5 +75,8 @@ rill_status world_comm(const tool_world *, const rill_config *or_null, rill_comm
 
 /* Seconds. */
 double world_clock(void);
+/* Ranks leave a barrier one after another, which would be a good part of what a small call takes.
+ * Those of a host share a clock: after this they begin together, at its next edge. */
+void world_edge(void);
 
 #endif

@@ -15,6 +15,14 @@
 #define RILL_RILL_H
 
 #ifndef RILL_NO_MPI /* defined before: no mpi.h, and what needs it is not declared */
+#ifdef __cplusplus  /* without MPI's old C++ bindings, which would have to be linked, too */
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#endif
 #include <mpi.h>
 #endif
 #include <stddef.h>

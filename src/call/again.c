@@ -39,6 +39,12 @@ static bool is_quiet(const rill_comm *comm, const rill__again *g) {
            comm->idle == g->request && rill__plan_stands(&comm->planner, g->key);
 }
 
+/* As a request does: boxes tell nothing of who is gone, and of what strangers send. */
+static void look_around(rill__engine *e) {
+    rill__receive_notes(e);
+    rill__peers_poll(e);
+}
+
 /* ---- the call -------------------------------------------------------------------------------- */
 
 typedef struct totals {
@@ -102,8 +108,7 @@ bool rill__again_run(rill_comm *comm, const rill__arguments *a) {
     rill__again *g = &comm->again;
     rill__engine *e = &comm->engine;
     if (!is_like(g, a)) return false;
-    /* A request looks at the link, too: for who is gone, and for what strangers send. */
-    if (!(e->seq % RILL__CALLS_BETWEEN_LOOKS)) return false;
+    if (!(e->seq % RILL__CALLS_BETWEEN_LOOKS)) look_around(e);
     if (!is_quiet(comm, g)) return false;
     uint64_t started = rill__ticks(e->link), entries = a->in->nnz;
     totals t = {entries, entries, 0, 0};
@@ -147,7 +152,6 @@ static bool keep_memory(rill__again *g) {
 
 /* Boxes for all partners, of whom each has one in every round. */
 static bool has_partners(const rill__engine *e) {
-    if (e->link->strangers) return false; /* requests look for them */
     if (e->size & (e->size - 1)) return false;
     for (int bit = 1; bit < e->size; bit *= 2)
         if (!rill__mail_from(e, e->rank ^ bit)) return false;

@@ -9,9 +9,6 @@ from torch import nn
 
 import rill
 import rill.torch
-from rill import _codes
-from rill.torch._contribution import Coding
-from rill.torch._tiles import Layout, tiled, untiled
 
 CHUNK, KEEP = 64, 4
 
@@ -83,134 +80,19 @@ def flat(model):
 
 def made(comm, rank, **options):
     model = Net(rank)  # rank 0's are taken
-    options = {"every": 3, "keep": KEEP, "chunk": CHUNK, "small": 100, "comm": comm, **options}
+    options = {"warmup_rounds": 0, "small": 100, "comm": comm, **options}
+    options = {"every": 3, "keep": KEEP, "chunk": CHUNK, **options}
     return model, rill.torch.LocalUpdates(model, **options)
 
 
-# ---- what is sent ----
-
-
-@pytest.mark.parametrize("shape", [(64, 64), (128, 192), (70, 65), (3, 200), (130, 1)])
-def test_tiles(shape):
-    matrix = torch.arange(shape[0] * shape[1], dtype=torch.float32).reshape(shape)
-    there = tiled(matrix, 64)
-    assert torch.equal(untiled(there, *shape, 64), matrix)
-    first = matrix[: min(64, shape[0]), : min(64, shape[1])]
-    if shape[0] >= 64 and shape[1] >= 64:
-        assert torch.equal(there[:4096], first.reshape(-1))  # a chunk is a tile
-
-
-@pytest.mark.parametrize("bits", _codes.VALUE_BITS)
-def test_values(bits):
-    noise = np.random.default_rng(1)
-    values = (noise.uniform(1, 3, 2500) * noise.choice([-1, 1], 2500)).astype(np.float32)
-    coded = _codes.encode_values(values, bits)
-    seen = _codes.decode_values(coded, values.size, bits)
-    assert len(coded) * 8 <= values.size * (bits or 32) * 1.03
-    assert np.abs(seen - values).max() <= {0: 0, 16: 0.01, 8: 0.02, 4: 0.3, 2: 1.1}[bits]
-    assert _codes.decode_values(_codes.encode_values(values[:0], bits), 0, bits).size == 0
-
-
-@pytest.mark.parametrize("size", [1, 7, 1023, 1024, 1025, 5000])
-def test_two_magnitudes(size):
-    """Of the largest of many: all four levels are used, at less than two bits, and the error is a
-    part of what one magnitude would leave. Groups without a spread, or with a huge one, are
-    fine."""
-    noise = np.random.default_rng(size)
-    tail = ((4 + noise.exponential(1, size)) * noise.choice([-1, 1], size)).astype(np.float32)
-    coded = _codes.encode_values(tail, 2)
-    seen = _codes.decode_values(coded, size, 2)
-    assert np.array_equal(np.signbit(seen), np.signbit(tail))
-    if size >= 1023:
-        assert len(np.unique(seen[:60])) == 4
-        assert 8 * len(coded) < 1.65 * size + 100
-        one = np.abs(tail).var()
-        assert np.square(seen - tail).mean() < 0.55 * one
-        halves = np.where(noise.random(size) < 0.5, 1, 3).astype(np.float32)
-        assert 8 * len(_codes.encode_values(halves, 2)) < 1.65 * size + 100  # both as frequent
-    for values in (
-        np.zeros(size), np.full(size, -3.0), np.full(size, 3e38), np.arange(size) * 1e-44,
-        np.where(np.arange(size) % 2, 1e38, 1e-38), np.arange(size) == size // 2,
-    ):  # fmt: skip
-        values = values.astype(np.float32)
-        seen = _codes.decode_values(_codes.encode_values(values, 2), size, 2)
-        assert np.isfinite(seen).all()
-        assert np.abs(seen).max() <= np.abs(values).max() * 1.004 + 1e-40
-
-
-def test_damaged_values_are_an_error():
-    coded = _codes.encode_values(np.arange(3000, dtype=np.float32), 2)
-    for wrong in (coded[:-1], coded + b"1"):
-        with pytest.raises(rill.RillError):
-            _codes.decode_values(wrong, 3000, 2)
-
-
-def test_chunks_of_other_scales():
-    """Each block has a factor of its own: the error is the same whatever the scales are."""
-    noise = np.random.default_rng(3)
-    tail = ((4 + noise.exponential(1, 64 * 64)) * noise.choice([-1, 1], 64 * 64)).astype(np.float32)
-    scales = np.repeat(np.float32(2) ** noise.integers(-5, 3, 64), 64)
-    errors = []
-    for values in (tail, tail * scales):
-        coded = _codes.encode_values(values, 2)
-        assert 8 * len(coded) / values.size < 1.65
-        seen = _codes.decode_values(coded, values.size, 2)
-        errors.append(np.square((seen - values) / np.abs(values)).mean())
-    assert errors[1] < 1.3 * errors[0] < 0.05
-
-
-def test_the_identity_and_the_bits_of_an_entry():
-    """e = decay e + D; send = Q(the largest); e = e - send, and others see what is sent."""
-    torch.manual_seed(0)
-    weight = nn.Parameter(torch.randn(1024, 1024))
-    layout = Layout([weight, nn.Parameter(torch.randn(10))], 4096, 4096, False)
-    coding = Coding(layout, 64, 2)
-    vector = layout.read(layout.parameters)
-    sent = coding.encode(vector, 0, 1, torch.empty(0))
-    seen = coding.decode(sent.message)
-    there = torch.zeros(layout.size)
-    there[seen.places], there[layout.chunked_size :] = seen.values, seen.rest
-    assert torch.equal(there, sent.values)
-    chunks = vector[: layout.chunked_size].view(-1, 4096).abs()
-    counts = (sent.values[: layout.chunked_size].view(-1, 4096) != 0).sum(1)
-    assert (counts == 64).all()
-    least = torch.where(sent.values[: layout.chunked_size].view(-1, 4096) != 0, chunks, 9e9)
-    most = torch.where(sent.values[: layout.chunked_size].view(-1, 4096) == 0, chunks, 0.0)
-    assert (least.min(1).values >= most.max(1).values).all()
-    bits = 8 * len(sent.message) / (64 * sum(layout.chunks))
-    assert bits < 9.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 222
-
-
-def test_small_parameters_take_few_bits_and_nothing_of_them_is_lost():
-    """A layer of width 128 has so many biases and norms that they count: at 16 bits a message would
-    be 1/116 of the layer."""
-    torch.manual_seed(0)
-    shapes = [(384, 128), (128, 128), (512, 128), (128, 512)]
-    shapes += [(384,), (128,), (512,), (128,)] + 4 * [(128,)]
-    parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
-    layout = Layout(parameters, 4096, 4096, False)
-    coding = Coding(layout, 64, 2)
-    vector = layout.read(layout.parameters)
-    sent = coding.encode(vector, 0, 1, torch.tensor([3.0, 4.0]))
-    seen = coding.decode(sent.message)
-    assert torch.equal(seen.rest, sent.values[layout.chunked_size :])
-    assert torch.equal(seen.buffers, torch.tensor([3.0, 4.0]))
-    assert 4 * sum(p.numel() for p in parameters) / len(sent.message) > 200
-    # What is sent is a good part of each value: in a few rounds nearly all of it has come.
-    rest, came = vector[layout.chunked_size :], 0
-    error = torch.zeros_like(vector)
-    for number in range(12):
-        error = error + (vector if number == 0 else 0)
-        sent = coding.encode(error, number, 1, torch.empty(0))
-        error, came = error - sent.values, came + sent.values[layout.chunked_size :]
-    assert (came - rest).norm() < 0.02 * rest.norm()
+# ---- what is kept ----
 
 
 def test_nothing_is_lost(alone):
     """The identity over a whole run: common weights and errors hold all that was trained."""
 
     def work(comm, rank):
-        model, local = made(comm, rank, decay=1.0)
+        model, local = made(comm, rank, decay=1.0, average="all")
         begin, fed = local._parts[0].common.clone(), 0
         for _ in range(4):
             before = local._parts[0].common.clone()
@@ -240,9 +122,9 @@ def test_nothing_is_lost(alone):
     "options",
     [
         {},
-        {"average": "senders"},
+        {"average": "all"},
         {"clip": "median"},
-        {"value_bits": 0, "outer": "nesterov"},
+        {"value_bits": 0, "outer": "nesterov", "average": "all"},
         {"keep": None, "outer": "nesterov"},
         {"parts": 3},
     ],
@@ -287,6 +169,72 @@ def test_senders_and_all_differ_as_they_should(alone):
 
     assert torch.allclose(work("all"), torch.tensor([0.5, 0.5]), atol=1e-5)
     assert torch.allclose(work("senders"), torch.tensor([1.0, 1.0]), atol=1e-5)
+    assert torch.allclose(work(None), torch.tensor([1.0, 1.0]), atol=1e-5)
+
+
+@pytest.mark.parametrize("average", ["all", "senders"])
+def test_the_published_formulas(alone, average):
+    """e = 0.95 e + D, of which the largest of each tile go; e keeps the rest; the mean is applied
+    at rate 1. From scratch, with NumPy, for three ranks and seven rounds."""
+    ranks, rounds, side, keep = 3, 7, 4, 3
+    moves = np.random.default_rng(3).standard_normal((rounds, ranks, 8, 12)).astype(np.float32)
+
+    def work(comm, rank):
+        model = nn.Linear(12, 8, bias=False)
+        nn.init.zeros_(model.weight)
+        local = rill.torch.LocalUpdates(
+            model, 1, keep, side * side, 0, average=average, small=2, warmup_rounds=0, comm=comm
+        )
+        for number in range(rounds):
+            with torch.no_grad():
+                model.weight += torch.from_numpy(moves[number, rank])
+            assert local.step()
+        return model.weight.detach().numpy()
+
+    common, errors = np.zeros((8, 12), np.float32), np.zeros((ranks, 8, 12), np.float32)
+    for number in range(rounds):
+        total, senders = np.zeros((8, 12), np.float32), np.zeros((8, 12))
+        for error, move in zip(errors, moves[number]):
+            error *= np.float32(0.95)
+            error += move
+            for row in range(0, 8, side):
+                for column in range(0, 12, side):
+                    tile = error[row : row + side, column : column + side]
+                    least = np.sort(np.abs(tile), axis=None)[-keep]
+                    sent = np.where(np.abs(tile) >= least, tile, 0)
+                    tile -= sent
+                    total[row : row + side, column : column + side] += sent
+                    senders[row : row + side, column : column + side] += sent != 0
+        common += total / (ranks if average == "all" else np.maximum(senders, 1))
+    for found in run(ranks, work):
+        np.testing.assert_allclose(found, common, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_first_rounds_have_more(alone, parts):
+    """16 and 4 times as many entries, two rounds of each part each. A state goes on with it."""
+
+    def sent(local, model, rank, steps):
+        found = []
+        for _ in range(steps):
+            begin = local._parts[local.rounds % parts].common.clone()
+            train(model, local, rank, 1)
+            part = local._parts[(local.rounds - 1) % parts]
+            moved = (part.common != begin)[: part.layout.chunked_size].view(-1, 256)
+            found.append(int(moved.sum(1).max()))
+        return found
+
+    def work(comm, rank):
+        options = {"every": parts, "parts": parts, "keep": 2, "chunk": 256, "warmup_rounds": 2}
+        model, local = made(comm, rank, **options)
+        first = sent(local, model, rank, 3 * parts)
+        state = local.state_dict()
+        again, other = made(comm, rank, **options)
+        other.load_state_dict(state)
+        return first + sent(other, again, rank, 3 * parts)
+
+    wanted = [n for n in (32, 32, 8, 8, 2, 2) for _ in range(parts)]
+    assert run(1, work) == [wanted]
 
 
 def test_a_contribution_that_is_too_large(alone):
@@ -484,9 +432,15 @@ def test_bad_arguments(comm):
     for options in (
         {"keep": 100}, {"value_bits": 3}, {"average": "some"}, {"outer": "adam"}, {"delay": 3},
         {"parts": 9}, {"minimum": 99}, {"clip": "mean"}, {"keep": None, "clip": "median"},
+        {"keep": None, "average": "senders"}, {"outer_lr": 0}, {"outer_momentum": 1},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(reversed(options))):
             made(comm, 0, **options)
+    for options in ({"every": "30"}, {"keep": 2.5}, {"decay": None}, {"deadline_s": "1 h"}):
+        with pytest.raises(TypeError, match=f"{next(iter(options))} = .* is needed"):
+            made(comm, 0, **options)
+    with pytest.raises(ValueError, match="ReLU has no parameters"):
+        rill.torch.LocalUpdates(nn.ReLU(), comm=comm)
 
 
 @pytest.mark.usefixtures("process_group")

@@ -20,21 +20,22 @@ import time
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from .._codes import VALUE_BITS, gather
+from .._codes import gather
 from .._comm import Comm
 from .._library import PeerError
 from .._stream import as_stream
 from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
-from ._ddp import named_parameters, unwrapped
+from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
+from ._local_options import check
 from ._process_group import broadcast_parameters
 from ._tiles import Layout
 
 _FORMAT = 1
+_WARMUP = (16, 4)  # times keep, in the first rounds
 
 
 class Round(NamedTuple):
@@ -50,15 +51,24 @@ class Round(NamedTuple):
 class _Part:
     """Parameters that are exchanged together."""
 
-    def __init__(self, layout: Layout, keep: Optional[int], value_bits: int) -> None:
+    def __init__(
+        self, layout: Layout, keep: Optional[int], value_bits: int, warmup_rounds: int
+    ) -> None:
         self.layout = layout
-        self.coding = None if keep is None else Coding(layout, keep, value_bits)
+        self._codings: list[Coding] = []  # of the first rounds, and the one of all others
+        if keep is not None:
+            times = [n for n in _WARMUP for _ in range(warmup_rounds)]
+            self._codings = [Coding(layout, n * keep, value_bits) for n in (*times, 1)]
         self.common = layout.read(layout.parameters)
         self.error = torch.zeros_like(self.common)
         self.velocity: Optional[torch.Tensor] = None
         self.dense_bytes = 4 * sum(p.numel() for p in layout.parameters)
         self._short = any(p.dtype is not torch.float32 for p in layout.parameters)
         self.rounding: Optional[torch.Tensor] = None  # of what was written last
+
+    def coding(self, number: int) -> Optional[Coding]:
+        """Of this part's round of that number; None where all entries are summed."""
+        return self._codings[min(number, len(self._codings) - 1)] if self._codings else None
 
     def write(self, vector: torch.Tensor) -> None:
         """To the parameters, which may have fewer bits. What they can't hold was not trained."""
@@ -76,6 +86,7 @@ class _Flight(NamedTuple):
     """A round under way."""
 
     part: _Part
+    coding: Optional[Coding]
     start: torch.Tensor  # the parameters when it began
     error: torch.Tensor  # once it is complete
     sent: Sent
@@ -91,15 +102,17 @@ class LocalUpdates(Files):
     every: steps between rounds. keep: entries of each chunk that are sent, None for all of them.
     chunk: entries of a chunk, tiles of matrices; parameters of one dimension, or of fewer values
     than ``small``, go densely. value_bits of all: 0, 16, 8, 4 or 2; 2 are a sign and one of two
-    magnitudes, which take about 1.5 bits. decay: of what waits. average: "all"
-    divides by the contributions, "senders" each entry by those who sent it. outer: "sgd", at
-    ``outer_lr`` 1, or "nesterov", with ``outer_momentum`` 0.9 and at rate 0.7. parts: the model in
-    so many parts, one a round, so that messages are small and even; a part has a round every
-    ``every`` steps. delay: steps that go on while a round is under way, in a thread; what was
-    trained meanwhile stays. minimum: contributions that a round needs. deadline_s: a rank takes
-    part after so many seconds with the steps that it has; nobody waits longer than that and a step.
-    clip: "median" scales each tensor of a contribution to at most the median norm of all. buffers:
-    average the module's buffers of floating point in each round.
+    magnitudes, which take about 1.5 bits. decay: of what waits. average:
+    "senders" divides each entry by those who sent it, "all" by the contributions. The first is the
+    default, but not with ``keep=None``. outer: "sgd", at ``outer_lr`` 1, or "nesterov", with
+    ``outer_momentum`` 0.9 and at rate 0.7. warmup_rounds: so many first rounds with 16 times
+    ``keep``, and so many with 4 times. parts: the model in so many parts, one a round, so that
+    messages are small and even; a part has a round every ``every`` steps. delay: steps that go on
+    while a round is under way, in a thread; what was trained meanwhile stays. minimum:
+    contributions that a round needs. deadline_s: a rank takes part after so many seconds with the
+    steps that it has; nobody waits longer than that and a step. clip: "median" scales each tensor
+    of a contribution to at most the median norm of all. buffers: average the module's buffers of
+    floating point in each round.
 
     All ranks begin with rank 0's parameters. With ``delay=0`` all have the same parameters, to the
     bit, after each round: where ``step()`` has returned True. Buffers are averaged, but not
@@ -115,10 +128,11 @@ class LocalUpdates(Files):
         value_bits: int = 2,
         *,
         decay: float = 0.95,
-        average: str = "all",
+        average: Optional[str] = None,
         outer: str = "sgd",
         outer_lr: Optional[float] = None,
         outer_momentum: float = 0.9,
+        warmup_rounds: int = 4,
         parts: int = 1,
         delay: int = 0,
         minimum: int = 1,
@@ -131,15 +145,17 @@ class LocalUpdates(Files):
         self.comm = default_comm(comm)
         self._module = module
         self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
+        if average is None:
+            average = "all" if keep is None else "senders"
         options: dict[str, Any] = dict(
             every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
             average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum,
-            parts=parts, delay=delay, minimum=minimum, deadline_s=deadline_s, clip=clip,
-            small=small, buffers=buffers,
+            warmup_rounds=warmup_rounds, parts=parts, delay=delay, minimum=minimum,
+            deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
         )  # fmt: skip
         agree(
             self.comm,
-            lambda: _check(options, len(self._named), self.comm, module),
+            lambda: check(options, len(self._named), self.comm, module),
             lambda _: {name: repr(value) for name, value in options.items()},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
@@ -154,7 +170,7 @@ class LocalUpdates(Files):
         ]
         broadcast_parameters(module, comm=self.comm)
         self._parts = [
-            _Part(Layout(own, chunk, small, keep is None), keep, value_bits)
+            _Part(Layout(own, chunk, small, keep is None), keep, value_bits, warmup_rounds)
             for own in _shared_out(list(self._named.values()), parts)
         ]
         self.rounds = 0  # complete ones
@@ -198,19 +214,20 @@ class LocalUpdates(Files):
     def _begin(self) -> None:
         number = self.rounds % len(self._parts)
         part = self._parts[number]
+        coding = part.coding(self.rounds // len(self._parts))
         now = part.layout.read(part.layout.parameters)
         difference = part.difference(now)
         steps = self._steps_of[number]
         if not bool(torch.isfinite(difference).all()):
             steps = 0  # the others need not know why
         error = part.error * self._decay + difference if steps else part.error
-        if part.coding is None:
+        if coding is None:
             sent = Sent(b"", error.clone() if steps else torch.zeros_like(error))
         else:
-            sent = part.coding.encode(error, self.rounds, steps, self._read_buffers())
+            sent = coding.encode(error, self.rounds, steps, self._read_buffers())
         if steps:
             error = error - sent.values
-        self._flight = _Flight(part, now, error, sent, steps)
+        self._flight = _Flight(part, coding, now, error, sent, steps)
         self._since = 0
         if self._delay and self.comm.size > 1:
             self._thread = _Behind(self._call_of(self._flight))
@@ -231,7 +248,7 @@ class LocalUpdates(Files):
     def _call_of(self, flight: _Flight) -> Callable[[], Any]:
         """What sends a contribution and gives those of all ranks: as messages; or, where they are
         summed on the way, each rank's steps and the sum."""
-        if flight.part.coding is not None:
+        if flight.coding is not None:
             return lambda: gather(self.comm, flight.sent.message)
         buffers = self._read_buffers() * bool(flight.steps)
         vector = torch.cat([flight.sent.values.cpu(), buffers])
@@ -241,7 +258,7 @@ class LocalUpdates(Files):
         """All messages; and the mean, where it is summed on the way."""
         thread, self._thread = self._thread, None
         found = self._call_of(flight)() if thread is None else thread.result()
-        if flight.part.coding is not None:
+        if flight.coding is not None:
             return found, None
         givers = sum(map(bool, found[0]))
         mean = found[1] / max(givers, 1)
@@ -251,23 +268,22 @@ class LocalUpdates(Files):
 
     @torch.no_grad()
     def _finish(self, flight: _Flight, messages: list[bytes], mean: Optional[torch.Tensor]) -> None:
-        part, device = flight.part, flight.start.device
+        part, coding, device = flight.part, flight.coding, flight.start.device
         if mean is None:
-            assert part.coding is not None
-            decoded = [part.coding.decode(message) for message in messages]
+            assert coding is not None
+            decoded = [coding.decode(message) for message in messages]
             given = [one for one in decoded if one is not None]
             if len(given) >= max(self._minimum, 1):
                 if self._clip:
-                    clip_to_median(part.coding, given)
-                mean = mean_of(part.coding, given, self._senders, device)
+                    clip_to_median(coding, given)
+                mean = mean_of(coding, given, self._senders, device)
                 self._write_buffers(torch.stack([one.buffers for one in given]).mean(0))
             count = len(given)
         else:
             count = len(messages)
         enough = count >= max(self._minimum, 1) and mean is not None
         number, self.rounds = self.rounds, self.rounds + 1
-        size = part.dense_bytes
-        coded = part.coding is not None
+        size, coded = part.dense_bytes, coding is not None
         self.last = Round(
             number,
             count if enough else 0,
@@ -443,39 +459,6 @@ class _Behind:
         if self._failure is not None:
             raise self._failure
         return self._result
-
-
-def _check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
-    inner = unwrapped(module)
-    if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
-        raise ValueError(
-            "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
-            "give the model itself, and train that"
-        )
-
-    def need(good: bool, name: str, what: str) -> None:
-        if not good:
-            raise ValueError(f"{name} = {options[name]!r}: {what}")
-
-    need(options["every"] >= 1, "every", "at least one step is needed")
-    keep, parts = options["keep"], options["parts"]
-    need(options["chunk"] >= 1, "chunk", "a number of entries is needed")
-    need(keep is None or 1 <= keep <= options["chunk"], "keep", "entries of a chunk, or None")
-    need(options["value_bits"] in VALUE_BITS, "value_bits", "0, 16, 8, 4 or 2")
-    need(0 <= options["decay"] <= 1, "decay", "a share in [0, 1] is needed")
-    need(options["average"] in ("all", "senders"), "average", "'all' or 'senders'")
-    need(options["outer"] in ("sgd", "nesterov"), "outer", "'sgd' or 'nesterov'")
-    need(options["clip"] in (None, "median"), "clip", "None or 'median'")
-    need(1 <= parts <= max(parameters, 1), "parts", f"there are {parameters} parameters")
-    need(parts <= options["every"], "parts", "each needs a step of its own")
-    need(0 <= options["delay"] < max(options["every"] // parts, 1), "delay", "rounds overlap")
-    need(not options["delay"] or comm.threads, "delay", "MPI allows no threads here")
-    need(0 < options["minimum"] <= comm.size, "minimum", f"there are {comm.size} ranks")
-    deadline = options["deadline_s"]
-    need(deadline is None or deadline > 0, "deadline_s", "seconds are needed")
-    if keep is None:
-        need(options["clip"] is None, "clip", "contributions are summed on the way with keep=None")
-        need(options["average"] == "all", "average", "all entries are sent with keep=None")
 
 
 def _shared_out(parameters: list[torch.Tensor], parts: int) -> list[list[torch.Tensor]]:

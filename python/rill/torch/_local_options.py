@@ -1,0 +1,64 @@
+"""The options of local updates: what is wrong with them is said before anything is exchanged."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any, Mapping
+
+from torch.nn.parallel import DistributedDataParallel
+
+from .._codes import VALUE_BITS
+from .._comm import Comm
+from ._ddp import unwrapped
+
+_KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+    (Integral, "a whole number", ("every", "chunk", "value_bits", "parts", "delay", "minimum")),
+    (Integral, "a whole number", ("small", "warmup_rounds")),
+    ((Integral, type(None)), "a whole number, or None", ("keep",)),
+    (Real, "a number", ("decay", "outer_momentum")),
+    ((Real, type(None)), "a number, or None", ("outer_lr", "deadline_s")),
+)
+
+
+def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
+    inner = unwrapped(module)
+    if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
+        raise ValueError(
+            "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
+            "give the model itself, and train that"
+        )
+    if parameters == 0:
+        raise ValueError(f"{type(inner).__name__} has no parameters to train")
+
+    def need(good: bool, name: str, what: str) -> None:
+        if not good:
+            raise ValueError(f"{name} = {options[name]!r}: {what}")
+
+    for kinds, what, names in _KINDS:
+        for name in names:
+            if not isinstance(options[name], kinds):
+                raise TypeError(f"{name} = {options[name]!r}: {what} is needed")
+    need(options["every"] >= 1, "every", "at least one step is needed")
+    keep, parts = options["keep"], options["parts"]
+    need(options["chunk"] >= 1, "chunk", "a number of entries is needed")
+    need(keep is None or 1 <= keep <= options["chunk"], "keep", "entries of a chunk, or None")
+    need(options["value_bits"] in VALUE_BITS, "value_bits", "0, 16, 8, 4 or 2")
+    need(0 <= options["decay"] <= 1, "decay", "a share in [0, 1] is needed")
+    need(options["average"] in ("all", "senders"), "average", "'all' or 'senders'")
+    rate = options["outer_lr"]
+    need(rate is None or 0 < rate < math.inf, "outer_lr", "a rate over 0 is needed")
+    need(0 <= options["outer_momentum"] < 1, "outer_momentum", "a share in [0, 1) is needed")
+    need(options["outer"] in ("sgd", "nesterov"), "outer", "'sgd' or 'nesterov'")
+    need(options["clip"] in (None, "median"), "clip", "None or 'median'")
+    need(1 <= parts <= parameters, "parts", f"there are {parameters} parameters")
+    need(parts <= options["every"], "parts", "each needs a step of its own")
+    need(0 <= options["delay"] < max(options["every"] // parts, 1), "delay", "rounds overlap")
+    need(not options["delay"] or comm.threads, "delay", "MPI allows no threads here")
+    need(options["warmup_rounds"] >= 0, "warmup_rounds", "0 or more are needed")
+    need(0 < options["minimum"] <= comm.size, "minimum", f"there are {comm.size} ranks")
+    deadline = options["deadline_s"]
+    need(deadline is None or deadline > 0, "deadline_s", "seconds are needed")
+    if keep is None:
+        need(options["clip"] is None, "clip", "contributions are summed on the way with keep=None")
+        need(options["average"] == "all", "average", "all entries are sent with keep=None")
