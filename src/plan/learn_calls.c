@@ -56,9 +56,7 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     unsigned shortest = 0xffe - (field >> 12), longest = (field & 0xfff) - 2;
     if (!k || !rill__plan_remembers(planner, l->pending.seq + 1, c->seq) || shortest > longest)
         return;
-    double last = rill__learn_seconds(longest);
-    /* Who is to know when a call is over waits for the last rank. */
-    double seconds = l->predicts ? last : (rill__learn_seconds(shortest) + last) / 2;
+    double seconds = (rill__learn_seconds(shortest) + rill__learn_seconds(longest)) / 2;
     if (longest - shortest > APART && k->lesson.delays++ < MOST_DELAYS) return;
     k->lesson.delays = 0;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
