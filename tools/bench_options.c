@@ -218,6 +218,11 @@ static int expand_all(bench_config *c) {
     return choices_expand(&c->codecs, "codec", names, 1);
 }
 
+static int expand_partitions(bench_config *c) {
+    static const char *const names[] = {"auto", "uniform", "balanced", NULL};
+    return c->partitions.n ? choices_expand(&c->partitions, "partition", names, 1) : EXIT_OK;
+}
+
 static int set_option(bench_config *c, int option, const char *name, const char *value) {
     int index = 0, status;
     if (world_option("bench", option, value, &c->where, &status)) return status;
@@ -292,6 +297,7 @@ static int finish(bench_config *c) {
     if (status == EXIT_OK && !c->bits) status = number_list(c, OPT_VALUE_BITS, "value-bits", "0");
     if (status == EXIT_OK && !c->algorithms.n) status = choices_set(&c->algorithms, "all");
     if (status == EXIT_OK) status = expand_all(c);
+    if (status == EXIT_OK) status = expand_partitions(c);
     if (status != EXIT_OK) return status;
     for (int d = 0; d < c->dims; d++)
         for (int k = 0; k < c->nnzs; k++)

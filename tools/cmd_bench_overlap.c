@@ -110,10 +110,14 @@ static int set_option(void *config, int option, const char *name, const char *va
     case OPT_ALGORITHM: c->algorithms = value; break;
     case OPT_PROGRESS: c->progress = value; break;
     case OPT_POLL: ok = parse_int(value, 1, 1000000, &c->poll_us); break;
-    case OPT_CODEC: c->codec = value; break;
+    case OPT_CODEC:
+        wanted = TOOL_CODEC;
+        ok = tool_is_codec(value);
+        c->codec = value;
+        break;
     case OPT_VALUE_BITS:
-        wanted = "one of 0, 16, 8, 4, 2";
-        ok = parse_int(value, 0, 16, &c->value_bits);
+        wanted = PARSE_BITS;
+        ok = parse_bits(value, &c->value_bits);
         break;
     case OPT_TYPE:
         wanted = "one of f32, f64, f16, bf16";

@@ -166,9 +166,20 @@ static int set_option(void *config, int option, const char *name, const char *va
         c->algorithms = strdup(value);
         return c->algorithms ? check_algorithms(value) : EXIT_FAILED;
     case OPT_SELECT: c->select = strcmp(value, "suited") ? value : NULL; break;
-    case OPT_CODEC: c->codec = value; break;
-    case OPT_VALUE_BITS: ok = parse_int(value, 0, 16, &c->value_bits); break;
-    case OPT_PARTITION: c->partition = value; break;
+    case OPT_CODEC:
+        wanted = TOOL_CODEC;
+        ok = tool_is_codec(value);
+        c->codec = value;
+        break;
+    case OPT_VALUE_BITS:
+        wanted = PARSE_BITS;
+        ok = parse_bits(value, &c->value_bits);
+        break;
+    case OPT_PARTITION:
+        wanted = TOOL_PARTITION;
+        ok = tool_is_partition(value);
+        c->partition = value;
+        break;
     case OPT_TYPE:
         if (one_of(name, value, bench_type_names, &index)) return EXIT_USAGE;
         c->type = (rill_type)index;

@@ -51,11 +51,11 @@ typedef struct names {
 } names;
 
 static bool read_names(const char *path, uint64_t most, names *all) {
+    errno = 0;
     FILE *file = fopen(path, "r");
     char *line = NULL;
     size_t room = 0;
     ssize_t length = 0;
-    errno = 0;
     if (file) all->line = calloc((size_t)most + 1, sizeof *all->line);
     while (all->line && all->n < most && (length = getline(&line, &room, file)) >= 0) {
         while (length > 0 && strchr("\r\n", line[length - 1]))

@@ -6,6 +6,8 @@
 #include "plan_learned.h"
 #include "table.h"
 #include "tool.h"
+#include "tool_mpi.h"
+#include "world.h"
 
 #include <jansson.h>
 #include <rill/rill.h>
@@ -18,6 +20,7 @@ typedef struct config {
     rill_plan_query query;
     double density;
     uint64_t nnz;
+    bool density_given, nnz_given;
     bool json;
     bool learns; /* show what was learned, and go by it */
     learned learned;
@@ -127,25 +130,31 @@ enum option_id {
     JSON
 };
 
+static bool is_link(const char *text) {
+    for (const char *const *name = world_link_names; *name; name++)
+        if (!strcmp(*name, text)) return true;
+    return false;
+}
+
 static bool take(config *c, int option, const char *text) {
     rill_plan_query *q = &c->query;
     switch (option) {
     case RANKS: return parse_int(text, 1, MOST_RANKS, &q->ranks);
     case HOSTS: return parse_int(text, 1, MOST_RANKS, &q->hosts);
     case DIM: return parse_count(text, &q->dim) && q->dim > 0;
-    case DENSITY: return parse_fraction(text, &c->density);
-    case NNZ: return parse_count(text, &c->nnz);
+    case DENSITY: c->density_given = true; return parse_fraction(text, &c->density);
+    case NNZ: c->nnz_given = true; return parse_count(text, &c->nnz);
     case RESULT: return parse_count(text, &q->result);
     case TYPE: return parse_type(text, &q->type);
     case COLLECTIVE: return parse_collective(text, &q->collective);
-    case VALUE_BITS: return parse_int(text, 0, 16, &q->value_bits);
-    case ALLOW_BITS: return parse_int(text, 0, 16, &q->allow_bits);
+    case VALUE_BITS: return parse_bits(text, &q->value_bits);
+    case ALLOW_BITS: return parse_bits(text, &q->allow_bits);
     case BLOCK: return parse_count(text, &q->block);
     case RATE: return parse_rate(text, &q->bits_per_second);
     case LATENCY: return parse_seconds(text, &q->latency_s);
-    case LINK: q->link = text; return true;
-    case CODEC: q->codec = text; return true;
-    case PARTITION: q->partition = text; return true;
+    case LINK: q->link = text; return is_link(text);
+    case CODEC: q->codec = text; return tool_is_codec(text);
+    case PARTITION: q->partition = text; return tool_is_partition(text);
     case PROFILE: q->profile = text; return true;
     case LEARNED: c->learns = true; return true;
     default: c->json = true; return true;
@@ -162,7 +171,10 @@ static const char *wanted(int option) {
     case TYPE: return "f32, f64, f16 or bf16";
     case COLLECTIVE: return "allreduce, reduce, reduce_scatter, allgather, bcast or reducer";
     case VALUE_BITS:
-    case ALLOW_BITS: return "a number of bits from 0 to 16";
+    case ALLOW_BITS: return PARSE_BITS;
+    case LINK: return "mpi, ucx or local";
+    case CODEC: return TOOL_CODEC;
+    case PARTITION: return TOOL_PARTITION;
     case RATE: return "a rate, such as 100mbit or 1gbit";
     case LATENCY: return "a number of seconds, such as 25e-6";
     default: return "a count";
@@ -173,7 +185,7 @@ static void complete(config *c) {
     rill_plan_query *q = &c->query;
     if (!q->ranks) q->ranks = DEFAULT_RANKS;
     if (!q->hosts) q->hosts = q->ranks;
-    q->nnz = c->nnz ? c->nnz : (uint64_t)((double)q->dim * c->density + 0.5);
+    q->nnz = c->nnz_given ? c->nnz : (uint64_t)((double)q->dim * c->density + 0.5);
 }
 
 static int parse(int argc, char **argv, config *c, bool *help) {
@@ -215,8 +227,18 @@ static int parse(int argc, char **argv, config *c, bool *help) {
     rill_plan_query *q = &c->query;
     if (c->learns && q->profile)
         return tool_usage("plan", "--learned and --profile are two places of constants");
+    if (c->nnz_given && c->density_given)
+        return tool_usage("plan", "--density and --nnz: only one of them can be given");
+    if (c->nnz > q->dim)
+        return tool_usage("plan", "--nnz: %llu is more than the dimension %llu",
+                          (unsigned long long)c->nnz, (unsigned long long)q->dim);
+    if (q->result > q->dim)
+        return tool_usage("plan", "--result: %llu is more than the dimension %llu",
+                          (unsigned long long)q->result, (unsigned long long)q->dim);
     if (c->learns) return EXIT_OK;
     complete(c);
+    if (q->hosts > q->ranks)
+        return tool_usage("plan", "--hosts: %d are more than the %d ranks", q->hosts, q->ranks);
     return EXIT_OK;
 }
 
@@ -224,7 +246,7 @@ static int parse(int argc, char **argv, config *c, bool *help) {
 static int look_up_learned(config *c) {
     rill_plan_query *q = &c->query;
     learned *l = &c->learned;
-    const char *link = q->link ? q->link : "mpi";
+    const char *link = q->link ? q->link : tool_mpi_built() ? "mpi" : "ucx";
     if (!learned_find(link, q->hosts, l)) {
         tool_error("nothing has been learned with link %s yet: there is no file for it in %s", link,
                    *l->folder ? l->folder : "the user's folder");

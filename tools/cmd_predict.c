@@ -98,6 +98,14 @@ static int read_options(int argc, char **argv, predict_config *c) {
     if (!c->model) return tool_usage("predict", "--model is missing");
     if (c->probability && !c->output)
         return tool_usage("predict", "--probability needs --output FILE");
+    const char *files[] = {c->output, c->scores, c->probabilities};
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < i; j++)
+            if (files[i] && files[j] && !strcmp(files[i], files[j]))
+                return tool_usage("predict",
+                                  "'%s' is to be two files: labels, scores and "
+                                  "probabilities have one each",
+                                  files[i]);
     c->file = words[0];
     return EXIT_OK;
 }

@@ -70,6 +70,14 @@ bool parse_int(const char *text, int least, int most, int *value) {
     return true;
 }
 
+bool parse_bits(const char *text, int *value) {
+    int bits;
+    if (!parse_int(text, 0, 16, &bits)) return false;
+    if (bits && bits != 16 && bits != 8 && bits != 4 && bits != 2) return false;
+    *value = bits;
+    return true;
+}
+
 bool list_split(const char *text, const char *separators, text_list *list) {
     bool blanks = strchr(separators, ' ') != NULL;
     size_t parts = 1, length = strlen(text);

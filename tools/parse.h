@@ -13,6 +13,9 @@ bool parse_count(const char *text, uint64_t *value);
 /* 0.01, 1e-2, 1%: in [0, 1]. */
 bool parse_fraction(const char *text, double *value);
 bool parse_int(const char *text, int least, int most, int *value);
+/* Bits of a value: 0, 16, 8, 4 or 2. */
+#define PARSE_BITS "one of 0, 16, 8, 4, 2"
+bool parse_bits(const char *text, int *value);
 
 /* The parts of a text, in one allocation. Empty parts are kept between commas, not blanks. */
 typedef struct text_list {

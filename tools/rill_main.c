@@ -7,6 +7,7 @@
 #include "tool_mpi.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <rill/rill.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,8 +127,17 @@ static tool_threads threads_of(int argc, char **argv) {
     return c ? c->threads : TOOL_SINGLE;
 }
 
+/* A standard stream that is closed leaves its number to the first file that is opened, and what is
+ * printed would go there. A folder takes it, which can be neither read nor written, nor opened to be
+ * written (/dev/stdout). */
+static void hold_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/", O_RDONLY) != fd) return;
+}
+
 int main(int argc, char **argv) {
     int status;
+    hold_standard_streams();
     if (launch_here(argc, argv, &status)) return status;
     /* Under a launcher the rank comes first, so that usage errors are reported by one only. */
     launch_look(argc, argv);

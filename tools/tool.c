@@ -5,6 +5,7 @@
 #include "tool.h"
 
 #include <ctype.h>
+#include <rill/rill.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,17 @@ int tool_unknown(const char *command, const char *option, const char *value,
         return tool_usage(command, "--%s: unknown '%s'; did you mean '%s'? (%s)", option, value,
                           meant, all);
     return tool_usage(command, "--%s: unknown '%s' (%s)", option, value, all);
+}
+
+bool tool_is_codec(const char *name) {
+    const char *codec;
+    for (int i = 0; (codec = rill_codec_at(i, NULL)); i++)
+        if (!strcmp(codec, name)) return true;
+    return !strcmp(name, "auto");
+}
+
+bool tool_is_partition(const char *name) {
+    return !strcmp(name, "auto") || !strcmp(name, "uniform") || !strcmp(name, "balanced");
 }
 
 const char *tool_commit(void) { return RILL_COMMIT; }

@@ -82,6 +82,11 @@ const char *tool_suggest(const char *given, const char *const *candidates);
 /* Wrong usage: an option has a name that is none of these (up to NULL). */
 int tool_unknown(const char *command, const char *option, const char *value,
                  const char *const *names);
+/* Names that options of several commands have; "auto" is one, too. */
+#define TOOL_CODEC "auto or a codec that 'rill info' names"
+#define TOOL_PARTITION "auto, uniform or balanced"
+bool tool_is_codec(const char *name);
+bool tool_is_partition(const char *name);
 
 /* The commit that the tool was built from, or "unknown". */
 const char *tool_commit(void);

@@ -341,9 +341,7 @@ static int set_rest(train_config *c, int option, const char *value) {
     if (world_option("train", option, value, &c->where, &status)) return status;
     switch (option) {
     case OPT_SEED:
-        if (strcmp(value, "0") && !parse_count(value, &c->options.seed))
-            return usage("seed", value, "a number");
-        if (!strcmp(value, "0")) c->options.seed = 0;
+        if (!parse_count(value, &c->options.seed)) return usage("seed", value, "a number");
         break;
     case OPT_THREADS:
         if (!parse_int(value, 1, 256, &c->options.threads))
@@ -361,22 +359,25 @@ static int set_rest(train_config *c, int option, const char *value) {
         if (!parse_int(value, 0, 1, &c->data.base)) return usage("base", value, "0 or 1");
         break;
     case OPT_BITS:
-        if (!parse_int(value, 0, 16, &c->options.value_bits))
-            return usage("value-bits", value, "0, 16, 8, 4 or 2");
+        if (!parse_bits(value, &c->options.value_bits))
+            return usage("value-bits", value, PARSE_BITS);
         break;
     case OPT_ASYNC:
         if (!parse_int(value, 0, 64, &c->options.staleness))
             return usage("async", value, "a number of steps from 0 to 64");
         break;
     case OPT_VALID:
+        if (parse_fraction(value, &c->options.valid_fraction) && c->options.valid_fraction == 1)
+            return usage("valid", value, "a share that leaves rows to train on");
         if (parse_fraction(value, &c->options.valid_fraction)) break;
         if (strtod(value, NULL) > 0 && value[strspn(value, "0123456789.")] == '%')
             return usage("valid", value, "a share, such as 0.2 or 20%");
         c->valid_file = value;
         break;
     case OPT_DENSITY:
-        if (!parse_fraction(value, &c->options.density))
-            return usage("density", value, "a share, such as 0.01 or 1%");
+        if (!parse_fraction(value, &c->options.density) || !(c->options.density > 0))
+            return usage("density", value, "a share above 0, such as 0.01 or 1%");
+        c->density_given = true;
         break;
     case OPT_DENSE: c->options.algorithm = "dense"; break;
     case OPT_NORMALIZE: c->normalize = true; break;
@@ -406,12 +407,25 @@ static bool is_of_sgd(int option) {
     return false;
 }
 
+/* What the number should have been; NULL: it is well. */
+static const char *wanted_real(int option, double value) {
+    switch (option) {
+    case OPT_C: return value > 0 ? NULL : "auto or a number above 0";
+    case OPT_FACTOR:
+    case OPT_HUBER: return value > 0 ? NULL : "a number above 0";
+    case OPT_MOMENTUM: return value >= 0 && value < 1 ? NULL : "a number from 0 to below 1";
+    case OPT_BIAS: return NULL; /* below 0: none, as in LIBLINEAR */
+    default: return value >= 0 ? NULL : "a number of at least 0";
+    }
+}
+
 static int set_option(void *context, int option, const char *value) {
     train_config *c = context;
     double *real = real_option(c, option);
     uint64_t *count = count_option(c, option);
     const char **text = text_option(c, option);
     if (option == OPT_DECAY) c->decay_given = true;
+    if (option == OPT_EVERY) c->every_given = true;
     if (is_of_sgd(option)) c->sgd_meant = true;
     if (option == OPT_TASK && !strcmp(value, "auto")) return EXIT_OK;
     if (option == OPT_BATCH && !strcmp(value, "auto")) {
@@ -424,15 +438,18 @@ static int set_option(void *context, int option, const char *value) {
         if (c->choose_C) return EXIT_OK;
     }
     if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
-    if (option == OPT_C && *real <= 0) return usage("C", value, "auto or a number above 0");
-    if ((option == OPT_DECAY || option == OPT_PROGRESS) && *real < 0)
-        return usage(name_of(option), value, "a number of at least 0");
+    const char *wanted = real ? wanted_real(option, *real) : NULL;
+    if (wanted) return usage(name_of(option), value, wanted);
     if (count && (!parse_count(value, count) || !*count))
         return usage(name_of(option), value,
                      option == OPT_BATCH ? "auto or a number of at least 1"
                                          : "a number of at least 1");
     if (text) return set_text(option, value, text);
     return real || count ? EXIT_OK : set_rest(c, option, value);
+}
+
+static bool same_file(const char *a, const char *b) {
+    return a && b && !strcmp(a, b) && strcmp(a, "/dev/null");
 }
 
 enum { MOST_FILES = 4096 };
@@ -468,6 +485,13 @@ int train_config_read(int argc, char **argv, train_config *c) {
         return tool_usage("train", "--cv is over before a checkpoint: leave it out to --resume");
     if (c->calibrate && !c->model)
         return tool_usage("train", "--calibrate needs --model FILE, where probabilities are kept");
+    if (c->density_given && !o->reducer)
+        return tool_usage("train", "--density needs --reducer: exact sums have no share");
+    if (c->every_given && !c->checkpoint)
+        return tool_usage("train", "--checkpoint-every needs --checkpoint FILE");
+    if (same_file(c->model, c->checkpoint) || same_file(c->model, c->log) ||
+        same_file(c->checkpoint, c->log))
+        return tool_usage("train", "--model, --checkpoint and --log: two of them are one file");
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
     if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
         return tool_usage("train", "--early-stop needs --valid");

@@ -26,7 +26,7 @@ typedef struct train_config {
     bool normalize, resume, quiet, help, calibrate;
     bool objective_given; /* C, l2 or l1 */
     bool choose_C;        /* from the data */
-    bool decay_given, sgd_meant, no_bias;
+    bool decay_given, density_given, every_given, sgd_meant, no_bias;
     bool bias_open;  /* neither given nor left out */
     bool scale_open; /* not given, or to be chosen */
 } train_config;

@@ -64,6 +64,9 @@ def run(tokens: list[str], synopsis: bool = False) -> str:
                 put(mark("-"), glue)
             continue
         if token in CLOSING:
+            if i == len(tokens):  # what ends a line is behind what encloses it
+                while closers:
+                    put(closers.pop(), True)
             put(token, True)
             continue
         if token in OPENING:
@@ -178,7 +181,8 @@ class Page:
         elif macro == "Nm" and not tokens:
             self.text.append(code(self.name.replace("-", " ")))
         elif macro == "Li":  # literally, quotes too
-            self.text.append(code(rest))
+            body, blank, end = rest.rpartition(" ")
+            self.text.append(code(body) + end if blank and end in CLOSING else code(rest))
         elif macro in INLINE:
             self.text.append(run([macro, *tokens]))
         else:

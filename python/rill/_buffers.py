@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import operator
 import sys
 from typing import Any, NamedTuple, Optional
 
@@ -56,6 +57,16 @@ def type_of(dtype: Any) -> Type:
     if name in _NAMES:
         return _NAMES[name]
     raise TypeError(f"dtype {dtype} is not supported: use float32, float64, float16 or bfloat16")
+
+
+def dim_of(dim: Any) -> int:
+    """A dimension as C takes it; ctypes would cut off what does not fit."""
+    whole = operator.index(dim)
+    if whole < 0:
+        raise ValueError(f"dim {dim} is negative")
+    if whole >= 2**64:
+        raise ValueError(f"dim {dim} is not below 2^64")
+    return whole
 
 
 def numpy_dtype(kind: Type) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional, Sequence
 
 import numpy as np
 
-from ._buffers import DeviceArray, Type, buffer_of, numpy_dtype, order, type_of, view
+from ._buffers import DeviceArray, Type, buffer_of, dim_of, numpy_dtype, order, type_of, view
 from ._comm import Comm
 from ._foreign import device_of, stream_handle
 from ._library import Fork, Sharing, check, check_shared, lib
@@ -67,10 +67,8 @@ class Reducer:
         self._shares_errors = Sharing(lib.rill_reducer_step, self._handle, None, None)
         comm._live()
         with comm._shares_errors["allreduce"]:
-            self.dim = int(dim)
+            self.dim = dim_of(dim)
             self.type = type_of(dtype)
-            if self.dim < 0:
-                raise ValueError(f"dim {dim} is negative")
             self.device = device_of(options)
             c_options = reducer_options(options)
         comm._agree()

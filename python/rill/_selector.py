@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NoReturn, Optional
 
-from ._buffers import Type, buffer_of, order, type_of
+from ._buffers import Type, buffer_of, dim_of, order, type_of
 from ._foreign import device_of
 from ._library import check, lib
 from ._stream import Stream
@@ -17,14 +17,14 @@ class Selector:
     method="topk")``. With ``memory="cuda"`` vectors and streams are on a CUDA device."""
 
     def __init__(self, dim: int, dtype: Any = Type.F32, **options: Any) -> None:
-        self.dim = int(dim)
+        self.dim = dim_of(dim)
         self.type = type_of(dtype)
         self._handle = ctypes.c_void_p()
         self.device = device_of(options)
         c_options = select_options(options)
         check(
             lib.rill_selector_create(
-                int(self.type), dim, ctypes.byref(c_options), ctypes.byref(self._handle)
+                int(self.type), self.dim, ctypes.byref(c_options), ctypes.byref(self._handle)
             )
         )
 

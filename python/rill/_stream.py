@@ -16,6 +16,7 @@ from ._buffers import (
     Type,
     buffer_of,
     device_number,
+    dim_of,
     indices_of,
     is_scipy_sparse,
     is_torch,
@@ -84,9 +85,9 @@ class Stream(Arrays):
         self._type = type_of(dtype)
         self._memory = memory_of(memory)
         self._device: Optional[int] = device if self._memory else None
-        if dim < 0:
-            raise ValueError(f"dim {dim} is negative")
-        self._dim = int(dim)
+        if not self._memory and device != -1:
+            raise ValueError(f"device {device}, but the host's memory has none (-1)")
+        self._dim = dim_of(dim)
         self._export: Optional[weakref.ref[_Export]] = None  # alive while there are views
         self._readers: set[Any] = set()  # calls under way
         self._writers: set[Any] = set()

@@ -201,6 +201,15 @@ class ReducerOptions(TypedDict, total=False):
     device: int
 
 
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a field of that kind has the number as it is: ctypes would cut it off."""
+    if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
+        return False
+    if kind is ctypes.c_uint64:
+        return bool(0 <= value < 2**64)
+    return bool(-(2**31) <= value < 2**31)
+
+
 def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]) -> Any:
     """Sets the fields of a struct; None leaves one as it is."""
     types = dict(struct._fields_)
@@ -216,7 +225,7 @@ def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]
             value = value.encode()
         elif types[field] is ctypes.c_double:
             value = float(value)
-        elif int(value) != value or (types[field] is ctypes.c_uint64 and value < 0):
+        elif not _fits(value, types[field]):
             raise ValueError(f"option {name} = {value!r}: must be a whole number that fits")
         setattr(struct, field, value if isinstance(value, (bytes, float)) else int(value))
     return struct

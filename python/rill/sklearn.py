@@ -148,13 +148,20 @@ def _conjugate_gradients(
     return x
 
 
+def _weights(sample_weight: Any, X: Any) -> np.ndarray:
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight has the negative weight {weight.min():g}")
+    return np.asarray(weight)
+
+
 class _Classifier(ClassifierMixin, _Linear):
     _loss = "logistic"
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = _checked(self, X, y)
         check_classification_targets(y)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = _weights(sample_weight, X)
         return _rows(X), y, weight
 
     def _classes(self, ranks: _train.Ranks, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -362,7 +369,7 @@ class Ridge(RegressorMixin, _Linear):
 
     def _prepare(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = _checked(self, X, y, y_numeric=True)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = _weights(sample_weight, X)
         used = weight > 0
         return _rows(X)[used], np.asarray(y, np.float64)[used], weight[used]
 

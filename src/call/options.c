@@ -2,6 +2,7 @@
  * name. What there is, and how texts become values, is in the table (core/settings.h). */
 #include "call/comm.h"
 
+#include <stddef.h>
 #include <string.h>
 
 static rill_status unknown(rill_collective collective, const char *setting, const char *name) {
@@ -54,6 +55,9 @@ rill_status rill__settings_resolve(const rill_comm *comm, rill_collective collec
     static const rill_options unset = RILL_OPTIONS_INIT;
     rill_options merged;
     if (!given) given = &unset;
+    if (given->size < offsetof(rill_options, value_scope)) /* what it asks for would not be seen */
+        return rill__fail(RILL_ERR_ARGUMENT, "%s: options.size %zu: use RILL_OPTIONS_INIT",
+                          rill_collective_name(collective), given->size);
     const rill_options *o = given;
     if (rill__settings_need_merge(given, &comm->defaults)) {
         rill__settings_merge(given, &comm->defaults, &merged);

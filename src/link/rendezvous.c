@@ -42,7 +42,7 @@ struct rill__rendezvous {
 };
 
 typedef struct caller {
-    int fd;
+    int fd, poll; /* and its place in the last poll */
     double until;
     size_t done;
     greeting text;
@@ -154,7 +154,7 @@ static void serve_callers(rill__rendezvous *r, caller *callers, const struct pol
                           int *missing) {
     for (int i = 0; i < CALLERS; i++) {
         if (callers[i].fd < 0) continue;
-        if (polls[1 + i].fd == callers[i].fd && polls[1 + i].revents) hear(r, &callers[i], missing);
+        if (polls[callers[i].poll].revents) hear(r, &callers[i], missing);
         if (callers[i].fd >= 0 && rill__tcp_clock() > callers[i].until) {
             close(callers[i].fd);
             callers[i].fd = -1;
@@ -162,30 +162,55 @@ static void serve_callers(rill__rendezvous *r, caller *callers, const struct pol
     }
 }
 
+/* Entries for open files alone: poll takes no more than a process may open. A listener that nobody
+ * can be let in by would be ready all the time. Returns the callers. */
+static int wait_for_callers(caller *callers, int listener, bool full, struct pollfd *polls) {
+    int n = 0;
+    polls[n++] = (struct pollfd){.fd = full ? -1 : listener, .events = POLLIN};
+    for (int i = 0; i < CALLERS; i++) {
+        if (callers[i].fd < 0) continue;
+        callers[i].poll = n;
+        polls[n++] = (struct pollfd){.fd = callers[i].fd, .events = POLLIN};
+    }
+    poll(polls, (nfds_t)n, 100);
+    return n - 1;
+}
+
+static bool no_more_files(void) { return errno == EMFILE || errno == ENFILE; }
+
 static rill_status gather_ranks(rill__rendezvous *r, int listener) {
     caller callers[CALLERS];
     struct pollfd polls[CALLERS + 1];
     int next = 0, missing = r->ranks - 1;
+    bool full = false;
     double until = rill__tcp_clock() + r->patience;
+    rill_status status = RILL_OK;
     for (int i = 0; i < CALLERS; i++)
         callers[i].fd = -1;
-    while (missing && rill__tcp_clock() < until) {
-        polls[0] = (struct pollfd){.fd = listener, .events = POLLIN};
-        for (int i = 0; i < CALLERS; i++)
-            polls[1 + i] = (struct pollfd){.fd = callers[i].fd, .events = POLLIN};
-        poll(polls, CALLERS + 1, 100);
+    while (missing && status == RILL_OK && rill__tcp_clock() < until) {
+        int open = wait_for_callers(callers, listener, full, polls);
+        if (full && !open)
+            status = rill__fail(RILL_ERR_IO,
+                                "%d of %d ranks have come, and this process may open no more "
+                                "files (ulimit -n)",
+                                r->ranks - missing, r->ranks);
+        full = false;
         serve_callers(r, callers, polls, &missing);
         for (;; next++) {
             caller *c = &callers[next % CALLERS];
             if (c->fd >= 0 && c->until - COURTESY + HASTE > rill__tcp_clock()) break;
             int fd = rill__tcp_accept(listener);
-            if (fd < 0) break;
+            if (fd < 0) {
+                full = no_more_files();
+                break;
+            }
             if (c->fd >= 0) close(c->fd);
             *c = (caller){.fd = fd, .until = rill__tcp_clock() + COURTESY};
         }
     }
     for (int i = 0; i < CALLERS; i++)
         if (callers[i].fd >= 0) close(callers[i].fd);
+    if (status != RILL_OK) return status;
     return missing ? missing_ranks(r, missing, r->patience) : RILL_OK;
 }
 
@@ -224,11 +249,13 @@ static rill_status hear_answer(const rill__rendezvous *r, double until) {
     return rill__fail(status, "rank 0: %s", a.text);
 }
 
-/* A connection that is made; -1: none this time. */
-static int try_all(const struct addrinfo *all) {
+/* A connection that is made; -1: none this time. full: no file can be opened for one. */
+static int try_all(const struct addrinfo *all, bool *full) {
     for (const struct addrinfo *one = all; one; one = one->ai_next) {
         rill__socket_address to;
+        errno = 0;
         int fd = take_address(one, &to) ? rill__tcp_connect(&to) : -1;
+        *full = fd < 0 && no_more_files();
         if (fd < 0) continue;
         if (rill__tcp_wait(fd, true, rill__tcp_clock() + COURTESY) && rill__tcp_outcome(fd) == 0)
             return fd;
@@ -241,10 +268,13 @@ static int try_all(const struct addrinfo *all) {
 static rill_status go_there(rill__rendezvous *r, const char *address, const struct addrinfo *all) {
     double until = rill__tcp_clock() + r->patience;
     greeting g = {.rank = (uint32_t)r->rank, .ranks = (uint32_t)r->ranks};
-    bool reached = false;
+    bool reached = false, full = false;
     memcpy(g.magic, greets, sizeof g.magic);
     while (rill__tcp_clock() < until) {
-        r->fds[0] = try_all(all);
+        r->fds[0] = try_all(all, &full);
+        if (full)
+            return rill__fail(RILL_ERR_IO,
+                              "rank %d: this process may open no more files (ulimit -n)", r->rank);
         if (r->fds[0] >= 0) {
             reached = true;
             /* Rank 0 waits as long for others, and tells how that ended. */

@@ -37,6 +37,7 @@ typedef enum stage { IDLE, CONNECTS, GREETS, AWAITS, DONE } stage;
 /* A connection on its way; to a peer, or from a caller. */
 typedef struct attempt {
     int fd;
+    int poll; /* its place in the last poll; 0: it was not there */
     stage stage;
     int address;  /* the next to try */
     double until; /* of this try */
@@ -184,18 +185,28 @@ static rill_status hear(connecting *c, attempt *a) {
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+static void list_one(connecting *c, attempt *a, bool open, int *n) {
+    a->poll = open ? *n : 0;
+    if (!open) return;
+    c->polls[(*n)++] = (struct pollfd){.fd = a->fd,
+                                       .events = a->stage == AWAITS ? POLLIN : POLLOUT};
+}
+
+/* Open ones alone: poll takes no more entries than a process may open files. */
 static int list(connecting *c) {
     int n = 0;
     c->polls[n++] = (struct pollfd){.fd = c->w->listener, .events = POLLIN};
     for (int i = 0; i < CALLERS; i++)
-        c->polls[n++] = (struct pollfd){.fd = c->callers[i].fd, .events = POLLIN};
+        list_one(c, &c->callers[i], c->callers[i].fd >= 0, &n);
     for (int i = 0; i < c->w->ranks; i++) {
-        const attempt *a = &c->peers[i];
-        bool open = a->stage != IDLE && a->stage != DONE;
-        c->polls[n++] = (struct pollfd){.fd = open ? a->fd : -1,
-                                        .events = a->stage == AWAITS ? POLLIN : POLLOUT};
+        attempt *a = &c->peers[i];
+        list_one(c, a, a->stage != IDLE && a->stage != DONE, &n);
     }
     return n;
+}
+
+static bool is_ready(const connecting *c, const attempt *a) {
+    return a->poll && c->polls[a->poll].revents;
 }
 
 static bool is_dead(const connecting *c, int rank, double now) {
@@ -248,12 +259,11 @@ static rill_status step(connecting *c) {
     if (poll(c->polls, (nfds_t)n, 10) < 0 && errno != EINTR)
         return rill__fail(RILL_ERR_IO, "poll: %s", strerror(errno));
     for (int i = 0; i < CALLERS; i++)
-        if (c->polls[1 + i].fd >= 0 && c->polls[1 + i].revents) RILL_TRY(hear(c, &c->callers[i]));
+        if (is_ready(c, &c->callers[i])) RILL_TRY(hear(c, &c->callers[i]));
     for (int i = 0; i < c->w->ranks; i++) {
-        const struct pollfd *p = &c->polls[1 + CALLERS + i];
         attempt *a = &c->peers[i];
-        if (p->fd >= 0 && p->revents) RILL_TRY(advance(c, a, i));
-        if (i > c->w->rank && a->stage == IDLE && p->fd >= 0) a->until = now + PAUSE;
+        if (is_ready(c, a)) RILL_TRY(advance(c, a, i));
+        if (i > c->w->rank && a->stage == IDLE && a->poll) a->until = now + PAUSE;
     }
     accept_all(c);
     return RILL_OK;

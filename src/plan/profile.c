@@ -204,7 +204,10 @@ static rill_status read_all(const char *path, rill_status (*take)(void *, const 
     if (!r.file) return rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno));
     rill__profile *entry = rill__malloc(sizeof *entry);
     rill_status status = entry ? RILL_OK : rill__fail(RILL_ERR_MEMORY, "out of memory");
-    if (status == RILL_OK && (!next_line(&r) || strcmp(r.text, FIRST_LINE) != 0))
+    errno = 0;
+    if (status == RILL_OK && !next_line(&r) && ferror(r.file))
+        status = rill__fail(RILL_ERR_IO, "profile %s: %s", path, strerror(errno ? errno : EIO));
+    if (status == RILL_OK && strcmp(r.text, FIRST_LINE) != 0)
         status = wrong(&r, "this is not a profile (its first line is not \"" FIRST_LINE "\")");
     while (status == RILL_OK && next_line(&r)) {
         status = read_entry(&r, entry);

@@ -282,7 +282,13 @@ rill_status rill_model_load(const char *path, rill_model **out) {
         return rill__data_fail(RILL_ERR_IO, "%s: cannot be read: %s", path, strerror(why));
     }
     uint64_t bytes = S_ISREG(about.st_mode) ? (uint64_t)about.st_size : UINT64_MAX;
+    errno = 0;
     rill_status status = rill__model_read(file, path, bytes, out);
+    if (ferror(file)) { /* and not its end */
+        rill_model_free(out);
+        status = rill__data_fail(RILL_ERR_IO, "%s: cannot be read: %s", path,
+                                 strerror(errno ? errno : EIO));
+    }
     fclose(file);
     return status;
 }

@@ -197,6 +197,11 @@ static void bad_communicators(void) {
     CHECK_STRING(longer.known.algorithm, "ring");
     CHECK_OK(rill_comm_stats(comm, &stats));
     CHECK_INT(longer.known.sent_bytes, ==, stats.sent_bytes);
+    /* Without a size nothing of it could be seen. */
+    rill_options unsized = {.algorithm = "ring"};
+    ran(comm, &unsized, &status);
+    CHECK_STATUS(status, RILL_ERR_ARGUMENT);
+    CHECK_DETAIL("options.size 0: use RILL_OPTIONS_INIT");
     CHECK_OK(rill_comm_free(&comm));
 }
 

@@ -116,6 +116,13 @@ def test_a_failure_of_one_rank_is_everybodys(comm):
         ours.Ridge(comm="world").fit(X[:2, : 3 + (comm.rank == 0)], y[:2])
 
 
+@pytest.mark.parametrize("kind", ALL)
+def test_negative_weights(comm, kind):
+    X, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+    with pytest.raises(ValueError, match="negative weight -2"):
+        kind().fit(X, y, sample_weight=[1, 1, -2, 1])
+
+
 def test_structs_are_those_of_the_header(comm, repository, tmp_path):
     compiler = shutil.which("cc")
     if comm.rank or not compiler:

@@ -343,3 +343,35 @@ def test_other_copies(comm):
     step.wait()
     stats = comm.stats
     assert pickle.loads(pickle.dumps(stats)) == stats
+
+
+@pytest.mark.parametrize("dim", [-1, 2**64, 2**64 + 5])
+def test_dim_that_c_would_cut_off(dim):
+    with pytest.raises(ValueError, match=f"dim {dim} is"):
+        rill.Stream(dim)
+    with pytest.raises(ValueError, match=f"dim {dim} is"):
+        rill.Selector(dim, density=0.5)
+    with rill.local(1)[0] as comm, pytest.raises(ValueError, match=f"dim {dim} is"):
+        rill.Reducer(comm, dim)
+
+
+def test_dim_that_is_no_whole_number():
+    with pytest.raises(TypeError):
+        rill.Stream(1.5)
+    assert rill.Stream(np.int64(7)).dim == 7
+    assert rill.Stream(2**64 - 1).dim == 2**64 - 1
+
+
+def test_device_of_the_host():
+    with pytest.raises(ValueError, match="device 3"):
+        rill.Stream(5, device=3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [dict(k=-1), dict(k=2**64), dict(seed=float("nan")), dict(threads=2**32 + 1), dict(k=1.5)],
+)
+def test_options_that_c_would_cut_off(options):
+    name = next(iter(options))
+    with rill.local(1)[0] as comm, pytest.raises(ValueError, match=f"option {name} = "):
+        rill.Reducer(comm, 8, **options)

@@ -62,6 +62,32 @@ wrong "--solver: unknown 'newtn'; did you mean 'newton'?" train /nowhere --solve
 wrong "--C: '-1' is not auto or a number above 0" train /nowhere --C -1
 wrong "--valid: '120%' is not a share, such as 0.2 or 20%" train /nowhere --valid 120%
 
+wrong "--partition: unknown 'even'" bench --partition even
+wrong "--partition: 'even' is not auto, uniform or balanced" bench reducer --partition even
+for command in "bench reducer" "bench overlap" plan; do
+    # shellcheck disable=SC2086
+    wrong "--codec: 'zip' is not auto or a codec" $command --codec zip
+    # shellcheck disable=SC2086
+    wrong "--value-bits: '3' is not one of 0, 16, 8, 4, 2" $command --value-bits 3
+done
+wrong "--allow-bits: '5' is not one of" plan --allow-bits 5
+wrong "--partition: 'even' is not auto" plan --partition even
+wrong "--link: 'smoke' is not mpi, ucx or local" plan --link smoke
+wrong "--hosts: 9 are more than the 8 ranks" plan --hosts 9
+wrong "--nnz: 9 is more than the dimension 8" plan --dim 8 --nnz 9
+wrong "--result: 9 is more than the dimension 8" plan --dim 8 --nnz 2 --result 9
+wrong "only one of them" plan --nnz 9 --density 1%
+for option in "--value-bits 3" "--l2 -1" "--l1 -1" "--lr -1" "--momentum 1" "--tolerance -1" \
+    "--step-factor 0" "--huber-delta 0" "--density 0" "--valid 100%"; do
+    # shellcheck disable=SC2086
+    wrong "${option% *}: '${option#* }' is not" train /nowhere $option
+done
+wrong "--density needs --reducer" train /nowhere --density 1%
+wrong "--checkpoint-every needs --checkpoint" train /nowhere --checkpoint-every 2
+wrong "two of them are one file" train /nowhere --model /nowhere/a --log /nowhere/a
+wrong "'/nowhere/a' is to be two files" predict /nowhere --model /nowhere/m \
+    --scores /nowhere/a --probabilities /nowhere/a
+
 # What only the ranks know is reported by one of them.
 once() {
     wrong "$@"
@@ -76,3 +102,16 @@ run 1 env RILL_MPIRUN=/nowhere/mpirun "$RILL" bench --dim 64
 has "$tmp/err" "cannot run /nowhere/mpirun"
 run 1 env PATH=/nowhere "$RILL" bench --dim 64
 has "$tmp/err" "RILL_MPIRUN"
+
+# A file that cannot be read is said to be so, and why.
+printf 'solver_type L2R_LR\nnr_class 2\nlabel 1 -1\nnr_feature 1\nbias -1\nw\n1\n' >"$tmp/model"
+run 1 "$RILL" model "$tmp/model" --names /nowhere/names
+has "$tmp/err" "/nowhere/names: cannot be read: No such file or directory"
+run 1 "$RILL" model "$tmp"
+has "$tmp/err" "$tmp: cannot be read: Is a directory"
+run 1 "$RILL" plan --profile "$tmp"
+has "$tmp/err" "profile $tmp: Is a directory"
+run 0 "$RILL" plan --nnz 0 --profile none
+cp "$tmp/out" "$tmp/none"
+run 0 "$RILL" plan --density 0 --profile none
+cmp -s "$tmp/out" "$tmp/none" || fail "--nnz 0 is not --density 0"

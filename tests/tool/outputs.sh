@@ -145,3 +145,19 @@ wait
 run 0 "$RILL" gen url --samples 2000 --quiet -o "$tmp/once"
 cmp "$tmp/once" "$tmp/twice" || fail "two writers mixed"
 [[ ! -e $tmp/twice.partial ]] || fail "a partial file is left"
+
+# A closed standard stream leaves its number to no file: what is printed does not get into one.
+status=0
+"$RILL" bench --link local --dim 64 --reps 1 --warmup 0 --algorithm ring --json "$tmp/closed" \
+    >&- 2>"$tmp/err" || status=$?
+[[ $status == 1 ]] || fail "status $status, not 1, with standard output closed"
+has "$tmp/err" "standard output: cannot be written"
+if grep -v '^{' "$tmp/closed"; then fail "what was printed is among the records"; fi
+status=0
+"$RILL" train "$tmp/data" --epochs 1 --C 0 --log "$tmp/none" 2>&- || status=$?
+[[ $status == 2 ]] || fail "status $status, not 2, with standard error closed"
+for option in --output --scores; do
+    status=0
+    "$RILL" predict "$tmp/data" --model "$tmp/model" $option - >&- 2>"$tmp/err" || status=$?
+    [[ $status == 1 ]] || fail "status $status, not 1: predict $option - with it closed"
+done

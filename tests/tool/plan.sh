@@ -30,10 +30,10 @@ for bad in "--ranks 0" "--rate 5" "--type f8" "--density 2" "--dim 0" "--collect
     # shellcheck disable=SC2086 # an option and its value
     run 2 "$RILL" plan $bad
 done
-run 1 "$RILL" plan --ranks 2 --hosts 3
-has "$tmp/err" "hosts = 3"
-run 1 "$RILL" plan --codec zip
-has "$tmp/err" "'zip'"
+run 2 "$RILL" plan --ranks 2 --hosts 3
+has "$tmp/err" "--hosts: 3 are more than the 2 ranks"
+run 2 "$RILL" plan --codec zip
+has "$tmp/err" "--codec: 'zip' is not"
 run 1 "$RILL" plan --profile "$tmp/none"
 has "$tmp/err" "$tmp/none"
 

@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A port that was free a moment ago. */
@@ -304,12 +306,70 @@ static void test_dies_early(void **state) {
     }
 }
 
+/* ---- few open files -------------------------------------------------------------------------- */
+
+static void watch_plainly(int rank, void *context) {
+    watchers *all = context;
+    static const uint8_t key[RILL__JOB_KEY] = "a key of 16 by.";
+    static const bool same[2] = {true, true};
+    assert_ok(rill__watch_create(rank, 2, &all->watch[rank], &all->address[rank]));
+    pthread_barrier_wait(&all->barrier);
+    assert_ok(rill__watch_connect(all->watch[rank], all->address, sizeof *all->address, key, same,
+                                  rill__tcp_clock() + 30));
+    pthread_barrier_wait(&all->barrier);
+    rill__watch_free(all->watch[rank]);
+}
+
+/* So many more than are open now. */
+static void allow_files(rlim_t more) {
+    struct rlimit files;
+    int next = dup(0);
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = (rlim_t)next + more;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
+/* A limit below the number of callers that there is room for is no hindrance. Without a file for
+ * the next rank, or to call, the error says so, and does not wait for what cannot come. */
+static void test_few_files(void **state) {
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    meeting_place m = place(30);
+    watchers all;
+    allow_files(30);
+    ranks_run(RANKS, attend, &m);
+    for (int i = 0; i < RANKS; i++)
+        assert_int_equal(m.status[i], RILL_OK);
+    pthread_barrier_init(&all.barrier, NULL, 2);
+    ranks_run(2, watch_plainly, &all);
+    pthread_barrier_destroy(&all.barrier);
+
+    rill__rendezvous *r;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    m = place(3);
+    pid_t other = fork();
+    if (other == 0) _exit(rill__rendezvous_open(m.address, 1, 2, m.patience, &r) == RILL_ERR_PEER);
+    allow_files(1); /* the listener */
+    assert_int_equal(rill__rendezvous_open(m.address, 0, 2, 60, &r), RILL_ERR_IO);
+    assert_non_null(strstr(rill_last_error(), "1 of 2 ranks have come"));
+    int how;
+    assert_int_equal(waitpid(other, &how, 0), other);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 1);
+    allow_files(0);
+    assert_int_equal(rill__rendezvous_open(m.address, 1, 2, 60, &r), RILL_ERR_IO);
+    assert_non_null(strstr(rill_last_error(), "no more files"));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_meets),      cmocka_unit_test(test_differs),
         cmocka_unit_test(test_addresses),  cmocka_unit_test(test_environment),
         cmocka_unit_test(test_watch),      cmocka_unit_test(test_other_key),
-        cmocka_unit_test(test_dies_early),
+        cmocka_unit_test(test_dies_early), cmocka_unit_test(test_few_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,12 @@ enum { START, DOUBLING, SCATTERING, GATHERING, IN_PIECES };
 enum {
     TILE = 4096
 }; /* elements that are summed over all parts before the next: they stay in cache */
-/* Bytes of a piece: large beside what a message costs, and at most what UCX does not have wait for
- * its receiver between hosts (link_ucx_ways.c), and what fits in a slab (req/parcels.c). Pieces of
- * a range that are enough, if they need not be smaller than the least. Parts that a rank is ahead
- * of those that came in, which keep its link busy: with more, what waits in sockets is no longer in
- * the caches when it is read. */
-enum { LEAST_PIECE = (1 << 20) - 4096, MOST_PIECE = (2 << 20) - 4096 };
-enum { PIECES = 4, AHEAD = 16 };
+/* Bytes of a piece: large beside what a message costs, and small beside a range, so that little is
+ * left to do when the last one comes; a parcel's, less what is not of the piece (req/parcels.c).
+ * Bytes of a range from which it goes in pieces. Parts that a rank is ahead of those that came in,
+ * which keep its link busy: with more, what waits in sockets is no longer in the caches when it is
+ * read. */
+enum { PIECE = (512 << 10) - 4096, LEAST_RANGE = 2 << 20, AHEAD = 16 };
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
@@ -325,10 +324,8 @@ static rill_status step_pieces(rill__run *run, rill__dense_sum *x) {
 /* Pieces of the longest range; 1: it is sent whole. All ranks know these alike. */
 static int pieces_of(const rill__run *run, const rill__dense_sum *x) {
     double share = (double)x->count * (double)size_of(x) / x->group.n;
-    if (run->hosts->n < 2 || share < 2 * LEAST_PIECE || share >= (double)MOST_PIECE * INT16_MAX)
-        return 1;
-    int least = (int)(share / MOST_PIECE) + 1, most = (int)(share / LEAST_PIECE) + 1;
-    return most < PIECES ? most : least < PIECES ? PIECES : least;
+    if (run->hosts->n < 2 || share < LEAST_RANGE || share >= (double)PIECE * INT16_MAX) return 1;
+    return (int)(share / PIECE) + 1;
 }
 
 static rill_status start_pieces(rill__run *run, rill__dense_sum *x) {

@@ -13,7 +13,7 @@
  * say so. A failure that arises late may be known to some ranks only: who goes on agrees first.
  *
  * Memory: the messages, which are 2 arrays (direct), or 2 ceil(log2 P) (doubling); pieces: some
- * 64 MiB, since they are used again, and 16 bytes for each piece.
+ * 16 MiB, since they are used again, and 16 bytes for each piece.
  * Cost for arrays of b bytes, the lesser of
  *     log2 P (latency + b (byte + 2 copy + 3 dense_add)), more where P folds to a power of 2
  *     latency + (P-2) message + (P-1)/P b (byte + copy + 3 dense_add) + gather(b/P) + b copy */
