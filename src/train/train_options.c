@@ -89,6 +89,10 @@ static rill_status check_numbers(rill_trainer *t) {
         return rill__data_fail(RILL_ERR_ARGUMENT, "step_epochs and coordinates are at least 1");
     if (o->staleness < 0 || o->staleness > 64)
         return rill__data_fail(RILL_ERR_ARGUMENT, "staleness = %d must be 0 to 64", o->staleness);
+    if (o->value_bits > 0 && o->value_bits != 16 && o->value_bits != 8 && o->value_bits != 4 &&
+        o->value_bits != 2)
+        return rill__data_fail(RILL_ERR_ARGUMENT, "value_bits = %d is none of 0, 16, 8, 4, 2",
+                               o->value_bits);
     if (o->reducer && !(o->density > 0 && o->density <= 1))
         return rill__data_fail(RILL_ERR_ARGUMENT, "density = %g must be above 0 and at most 1",
                                o->density);

@@ -345,6 +345,8 @@ static void test_refused(void) {
     refuse(set, &o, RILL_ERR_ARGUMENT, "decay = -inf");
     o = init, o.momentum = 1;
     refuse(set, &o, RILL_ERR_ARGUMENT, "momentum = 1");
+    o = init, o.value_bits = 3;
+    refuse(set, &o, RILL_ERR_ARGUMENT, "value_bits = 3 is none of");
     o = init, o.solver = "scd", o.loss = "hinge";
     refuse(set, &o, RILL_ERR_UNSUPPORTED, "hinge jumps");
     o = init, o.solver = "newton", o.l1 = 1;

@@ -80,7 +80,7 @@ def flat(model):
 
 def made(comm, rank, **options):
     model = Net(rank)  # rank 0's are taken
-    options = {"warmup_rounds": 0, "small": 100, "comm": comm, **options}
+    options = {"small": 100, "comm": comm, **options}
     options = {"every": 3, "keep": KEEP, "chunk": CHUNK, **options}
     return model, rill.torch.LocalUpdates(model, **options)
 

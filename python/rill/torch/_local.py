@@ -132,7 +132,7 @@ class LocalUpdates(Files):
         outer: str = "sgd",
         outer_lr: Optional[float] = None,
         outer_momentum: float = 0.9,
-        warmup_rounds: int = 4,
+        warmup_rounds: int = 0,
         parts: int = 1,
         delay: int = 0,
         minimum: int = 1,
