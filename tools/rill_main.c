@@ -128,8 +128,8 @@ static tool_threads threads_of(int argc, char **argv) {
 }
 
 /* A standard stream that is closed leaves its number to the first file that is opened, and what is
- * printed would go there. A folder takes it, which can be neither read nor written, nor opened to be
- * written (/dev/stdout). */
+ * printed would go there. A folder takes it, which can be neither read nor written, nor opened to
+ * be written (/dev/stdout). */
 static void hold_standard_streams(void) {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/", O_RDONLY) != fd) return;

@@ -7,8 +7,8 @@
 #include "parse.h"
 #include "tool_mpi.h"
 
-#include <pthread.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
