@@ -19,6 +19,20 @@ static int failed(const char *doing) {
     return EXIT_FAILED;
 }
 
+enum { MANY_FEATURES = 1 << 26 };
+
+/* Numbers of features may be wild, such as hashes, where few are used. */
+static int failed_for_memory(const train_run *run, rill_status status) {
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    failed(NULL);
+    bool known = status == RILL_ERR_MEMORY && rill_dataset_view(run->data, &view) == RILL_OK;
+    if (known && view.dim >= MANY_FEATURES && !run->hash_bits)
+        tool_error("train: the largest feature is %llu, and a model has weights for all up to it; "
+                   "--hash 22 makes 4 million of them",
+                   (unsigned long long)view.dim);
+    return EXIT_FAILED;
+}
+
 /* The data are files; those for validation are one, in memory. */
 static rill_status load(const train_run *run, const char *const *paths, int n, bool stream,
                         rill_dataset **out) {
@@ -333,10 +347,15 @@ static int run_training(train_run *run) {
     }
     if (config->resume) {
         if (world_agree(run->world, train_take_choices(run)) != RILL_OK) return failed(NULL);
-    } else if (config->choose_C && train_choose_C(run) != RILL_OK) return failed(NULL);
+    } else if (config->choose_C) {
+        rill_status chosen = train_choose_C(run);
+        if (chosen != RILL_OK) return failed_for_memory(run, chosen);
+    }
+    train_give_memory_back(run);
     run->look = (rill_train_look)RILL_TRAIN_LOOK_INIT;
-    if (train_open(run, &run->options, &run->trainer, &run->look, &run->most_epochs) != RILL_OK)
-        return failed(NULL);
+    rill_status opened = train_open(run, &run->options, &run->trainer, &run->look,
+                                    &run->most_epochs);
+    if (opened != RILL_OK) return failed_for_memory(run, opened);
     if (config->calibrate && !strcmp(run->look.task, "regress"))
         return tool_usage("train", "--calibrate: a regression has no probabilities");
     train_print_choice(run);

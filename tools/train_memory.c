@@ -7,6 +7,25 @@
 #include "train_run.h"
 
 #include <sys/resource.h>
+#if defined(__GLIBC__) && !defined(RILL_TOOL_SMPI) /* SimGrid makes malloc a macro */
+#include <malloc.h>
+#endif
+
+enum { LARGE_DATA = 1 << 24, LARGE_BLOCK = 1 << 20 }; /* bytes */
+
+/* What the search for C has freed would stay beside the vectors of the training. Of small data it
+ * may: memory that was used before is faster (launch.h). */
+void train_give_memory_back(const train_run *run) {
+#if defined(__GLIBC__) && !defined(RILL_TOOL_SMPI)
+    const rill_data_report *r = &run->data_report;
+    if (r->memory_bytes + r->mapped_bytes < LARGE_DATA) return;
+    mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);
+    mallopt(M_TRIM_THRESHOLD, LARGE_BLOCK);
+    malloc_trim(0);
+#else
+    (void)run;
+#endif
+}
 
 void train_print_data(const train_run *run) {
     const train_config *config = run->config;

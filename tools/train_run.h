@@ -58,6 +58,7 @@ void train_print_choice(const train_run *);
 /* train_memory.c: the data, and in the end what was taken for all of it. */
 void train_print_data(const train_run *);
 void train_print_memory(const train_run *);
+void train_give_memory_back(const train_run *); /* of large data, to the system */
 
 /* train_folds.c; all ranks. */
 

@@ -51,21 +51,27 @@ typedef struct rill__part_rows {
     const float *factor; /* of a row's features, but not of its bias; by row number; NULL: all 1 */
 } rill__part_rows;
 
+/* A feature's mean, by the bias, and variance. */
+typedef struct rill__centred {
+    uint32_t feature;
+    float shift, spread;
+} rill__centred;
+
 typedef struct rill__objective {
     const rill__loss *loss;
     double unit; /* of the loss: unit^2 loss(z / unit, y / unit) is what counts */
     double C, l2, l1;
     bool regression;
-    bool softmax;            /* the columns are one problem: the loss is the cross entropy */
-    int columns;             /* problems side by side: 1, or one per class */
-    int labels;              /* 0 in regression */
-    double *class_weight;    /* of each label; NULL: all 1 */
-    uint64_t features, n;    /* n: weights, features * columns; the bias is the last feature */
-    uint64_t penalised;      /* the first of the weights, which l2 and l1 apply to */
-    double bias;             /* its value in every row; below 0: there is none */
-    float *factor;           /* of each feature; NULL: 1 */
-    float *shift, *spread;   /* means, by the bias, and variances of features that many rows have,
-                              * of others 0; NULL: not needed */
+    bool softmax;           /* the columns are one problem: the loss is the cross entropy */
+    int columns;            /* problems side by side: 1, or one per class */
+    int labels;             /* 0 in regression */
+    double *class_weight;   /* of each label; NULL: all 1 */
+    uint64_t features, n;   /* n: weights, features * columns; the bias is the last feature */
+    uint64_t penalised;     /* the first of the weights, which l2 and l1 apply to */
+    double bias;            /* its value in every row; below 0: there is none */
+    float *factor;          /* of each feature; NULL: 1 */
+    rill__centred *centred; /* features that many rows have, ascending; NULL: not needed */
+    uint64_t centred_n;
     uint64_t total_rows;     /* over all ranks */
     rill__part_rows rows;    /* of this rank */
     const rill_dataset *set; /* that they are from */

@@ -11,10 +11,11 @@
  * Threads share rows where something is computed of each, and features where rows are summed, so
  * that bits do not depend on their number: two passes.
  * Under softmax the curvature of a row is diag(p) - p p', so that its probabilities are kept.
- * Where ranks have features of their own, vectors are by place (train_places.c): a product sums the
- * shared ones only, and rows are read and added up by number, in vectors beside them.
- * Memory: 20 bytes per row and column, 8 per row; a stream of the shared weights; by place 3 n
- * floats. Cost: a sum of the shared weights per gradient, diagonal and product.
+ * Where ranks lack features, vectors are by place (train_places.c): a product sums those that
+ * several have, and rows are read and added up by number, in vectors beside them.
+ * Memory: 20 bytes per row and column, with threads 8 per row; a stream of all weights, or by place
+ * 2 n floats, with factors 3 n. Cost: a sum of the weights that several ranks have per gradient,
+ * diagonal and product.
  */
 #include "train/objective_smooth.h"
 #include "train/train_exchange.h"
@@ -42,18 +43,19 @@ rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const 
     s->z = malloc(cells * sizeof *s->z);
     s->along = malloc(cells * sizeof *s->along);
     s->curvature = malloc(cells * sizeof *s->curvature);
-    s->loss = malloc(((size_t)o->rows.n + 1) * sizeof *s->loss);
+    s->by_row = o->pool != NULL;
+    s->loss = calloc(s->by_row ? (size_t)o->rows.n + 1 : 1, sizeof *s->loss);
     s->of_bias = malloc((size_t)(2 + rill__pool_threads(o->pool)) * (size_t)o->columns *
                         sizeof *s->of_bias);
     const rill__places *p = &o->places;
     size_t n = (size_t)o->n + RILL_SLACK;
     bool good = s->z && s->along && s->curvature && s->loss && s->of_bias;
     if (o->factor || p->list) good &= (s->folded = malloc(n * sizeof *s->folded)) != NULL;
-    for (int i = 0; p->list && i < 2; i++)
+    /* Without factors nobody folds weights while a diagonal is summed. */
+    for (int i = 0; p->list && i < (o->factor ? 2 : 1); i++)
         good &= (s->sums[i] = calloc(n, sizeof *s->sums[i])) != NULL;
     if (!good) return rill__data_memory("the solver");
-    RILL_TRY_DATA(rill_stream_create(RILL_F32, p->shared * p->columns, &s->stream));
-    return p->list ? rill_stream_create(RILL_F32, o->n, &s->spread) : RILL_OK;
+    return p->list ? RILL_OK : rill_stream_create(RILL_F32, o->n, &s->stream);
 }
 
 void rill__smooth_close(rill__smooth **smooth) {
@@ -68,7 +70,6 @@ void rill__smooth_close(rill__smooth **smooth) {
     free(s->sums[0]);
     free(s->sums[1]);
     rill_stream_free(&s->stream);
-    rill_stream_free(&s->spread);
     free(s);
     *smooth = NULL;
 }
@@ -76,9 +77,10 @@ void rill__smooth_close(rill__smooth **smooth) {
 uint64_t rill__smooth_bytes(const rill__smooth *s) {
     const rill__objective *o = s->objective;
     const rill__places *p = &o->places;
-    uint64_t stream = s->team->ranks > 1 ? 2 * p->shared * p->columns : 0;
-    uint64_t vectors = p->list ? 3 * o->n : 0;
-    return o->rows.n * ((uint64_t)o->columns * 20 + 8) + (stream + vectors) * sizeof(float);
+    uint64_t stream = s->team->ranks == 1 || p->list ? 0 : 2 * o->n;
+    uint64_t vectors = p->list ? (o->factor ? 3 : 2) * o->n : o->factor ? o->n : 0;
+    return o->rows.n * ((uint64_t)o->columns * 20 + (s->by_row ? 8 : 0)) +
+           (stream + vectors) * sizeof(float);
 }
 
 /* ---- what threads do ------------------------------------------------------------------------ */
@@ -216,6 +218,12 @@ static void bend_row(const smooth_work *work, uint64_t i) {
             along[c] *= bend[c];
 }
 
+/* Losses are added up in the order of rows: as they come, or by threads later. */
+static void keep_loss(const rill__smooth *s, uint64_t i, double loss) {
+    if (s->by_row) s->loss[i] = loss;
+    else s->loss[0] += loss;
+}
+
 /* z, losses, slopes (along) and curvatures of a row. */
 static void linearise_row(const smooth_work *work, uint64_t i) {
     const rill__smooth *s = work->smooth;
@@ -224,8 +232,9 @@ static void linearise_row(const smooth_work *work, uint64_t i) {
     float target = o->rows.target[row];
     double factor = o->C * rill__row_weight(o, &o->rows, row);
     rill__row_decide(o, &o->rows, row, work->vector, s->z + cell);
-    s->loss[i] = factor *
-                 rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell);
+    keep_loss(s, i,
+              factor *
+                  rill__row_loss(o, target, s->z + cell, s->along + cell, s->curvature + cell));
     for (int c = 0; c < o->columns; c++, cell++) {
         s->along[cell] *= factor;
         if (!o->softmax) s->curvature[cell] = (float)(factor * s->curvature[cell]);
@@ -270,7 +279,7 @@ static void try_rows(void *context, int thread, int threads) {
         uint64_t cell = i * (uint64_t)o->columns;
         for (int c = 0; c < o->columns; c++, cell++)
             z[c] = s->z[cell] + work->alpha * s->along[cell];
-        s->loss[i] = factor * rill__row_loss(o, target, z, NULL, NULL);
+        keep_loss(s, i, factor * rill__row_loss(o, target, z, NULL, NULL));
     }
 }
 
@@ -278,8 +287,10 @@ static void try_rows(void *context, int thread, int threads) {
 
 static double add_losses(const rill__smooth *s) {
     double sum = 0;
-    for (uint64_t i = 0; i < s->objective->rows.n; i++)
+    uint64_t n = s->by_row ? s->objective->rows.n : 1;
+    for (uint64_t i = 0; i < n; i++)
         sum += s->loss[i];
+    if (!s->by_row) s->loss[0] = 0;
     return sum;
 }
 
@@ -302,13 +313,14 @@ static const float *to_numbers(const rill__smooth *s, const float *vector) {
 /* Where rows are added up, which is 0 then: the vector itself where places are numbers. */
 static float *begin_sum(const rill__smooth *s, int i, float *vector) {
     if (s->sums[i]) return s->sums[i];
-    memset(vector, 0, (size_t)s->objective->n * sizeof *vector);
-    return vector;
+    float *sum = s->objective->places.list ? s->folded : vector;
+    memset(sum, 0, (size_t)s->objective->n * sizeof *sum);
+    return sum;
 }
 static void end_sum(const rill__smooth *s, int i, float *vector) {
     const rill__places *p = &s->objective->places;
-    float *sums = s->sums[i];
-    if (!sums) return;
+    float *sums = s->sums[i] ? s->sums[i] : s->folded;
+    if (!p->list) return;
     for (uint64_t k = 0; p->columns == 1 && k < p->features; k++) {
         vector[k] = sums[p->list[k]];
         sums[p->list[k]] = 0;
@@ -334,7 +346,7 @@ static void penalised(const rill__objective *o, bool after, uint64_t *first, uin
 static rill_status complete(rill__smooth *s, float *vector, const float *w, const float *plus) {
     const rill__objective *o = s->objective;
     const rill__places *p = &o->places;
-    RILL_TRY_DATA(rill__exchange_dense(s->team, s->how, s->stream, vector));
+    RILL_TRY_DATA(rill__places_sum(p, s->team, s->how, s->stream, vector));
     for (int times = 0; o->factor && times < (w || plus ? 1 : 2); times++)
         for (uint64_t i = 0; i < p->features; i++)
             for (uint64_t c = 0; c < p->columns; c++)
@@ -393,15 +405,16 @@ static void add_products(const rill__smooth *s, const float *d, double sums[2]) 
     const rill__objective *o = s->objective;
     const rill__places *p = &o->places;
     sums[0] = sums[1] = 0;
-    for (uint64_t i = p->first; i < p->features; i++) {
-        if (i == p->last) i = p->shared; /* its own */
-        if (i == p->features) break;
-        if (i == p->bias && o->penalised < o->n) continue;
-        const float *w = s->w + rill__place_feature(p, i) * p->columns;
-        for (uint64_t c = 0; c < p->columns; c++) {
-            double there = d[i * p->columns + c];
-            sums[0] += w[c] * there;
-            sums[1] += there * there;
+    for (int n = 0; n < 2; n++) {
+        uint64_t i, last;
+        for (rill__places_counted(p, n, &i, &last); i < last; i++) {
+            if (i == p->bias && o->penalised < o->n) continue;
+            const float *w = s->w + rill__place_feature(p, i) * p->columns;
+            for (uint64_t c = 0; c < p->columns; c++) {
+                double there = d[i * p->columns + c];
+                sums[0] += w[c] * there;
+                sums[1] += there * there;
+            }
         }
     }
 }
@@ -430,7 +443,7 @@ rill_status rill__smooth_add(rill__smooth *s, double alpha, const float *directi
         for (uint64_t c = 0; c < p->columns; c++)
             w[rill__place_feature(p, i) * p->columns + c] += (float)(alpha *
                                                                      direction[i * p->columns + c]);
-    return rill__places_spread(p, s->team, s->how, s->spread, s->folded, w);
+    return rill__places_spread(p, s->team, s->how, w);
 }
 
 rill_status rill__smooth_try(rill__smooth *s, double alpha, rill__smooth_value *at) {

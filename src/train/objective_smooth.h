@@ -11,15 +11,16 @@ struct rill__smooth {
     const float *w;
     double ww, wd, dd; /* squared norms of w and of the direction, and their product */
     /* By row and column: decision values; what a vector makes of the rows, such as the change along
-     * the direction, or slopes. By row: losses. */
+     * the direction, or slopes. Losses, by row or their sum so far. */
     double *z, *along, *loss;
+    bool by_row;      /* of losses */
     float *curvature; /* under softmax probabilities */
     double *of_bias;  /* by column: sums of the bias, then of its diagonal; as many of a row that is
                        * tried, by thread */
     float *folded;    /* a vector by number, times the factors */
-    float *sums[2];   /* by number, 0 between calls; NULL: places are numbers */
-    rill_stream *stream; /* of shared weights */
-    rill_stream *spread; /* of all, for those of one rank alone */
+    float *sums[2];   /* by number, 0 between calls, of a vector and a diagonal; NULL: places are
+                       * numbers, or, of a diagonal, folded will do */
+    rill_stream *stream; /* of all weights; NULL where vectors are by place */
 };
 
 #endif

@@ -44,6 +44,8 @@ typedef struct rill__solver {
     rill_status (*epoch)(rill__job *, rill__epoch *);
     void (*close)(rill__job *);
     uint64_t (*bytes)(const rill__job *);
+    /* Before a checkpoint, on all ranks: state of which each has a part. NULL: all have all. */
+    rill_status (*complete)(rill__job *);
     /* A file beside the checkpoint, for what ranks do not share; NULL: there is none. */
     rill_status (*save)(rill__job *, const char *path);
     rill_status (*load)(rill__job *, const char *path);

@@ -3,14 +3,14 @@
  * Idea: in each of the first epochs every rank goes over its own rows alone, row by row, with
  * AdaGrad; then the ranks' weights are averaged, each weight by the sums of squares that AdaGrad
  * has for it. A plain mean would divide a rare feature, which few ranks have, by the number of
- * ranks. Two vectors are summed for a pass, of the features that ranks share. The passes know
+ * ranks. Two vectors are summed for a pass, of the features that several have. The passes know
  * nothing of the penalty; Newton's steps, which start from there, do. Where the passes end worse
  * than they began, these start from there.
  * Source: Agarwal, Chapelle, Dudik, Langford, A reliable effective terascale linear learning system
  * (2014), which goes on with L-BFGS.
  * Restriction: as newton.
- * Memory: newton's, 2 n floats, streams. Cost of a pass: the rank's non-zeros, two sums of shared
- * weights, and those of one rank alone to all.
+ * Memory: newton's, 2 n floats, streams. Cost of a pass: the rank's non-zeros, two sums of
+ * weights that several have, and those that others lack to them.
  */
 #include "train/solver.h"
 #include "train/train_exchange.h"
@@ -25,15 +25,14 @@ typedef struct hybrid_state {
     void *newton; /* its state */
     uint64_t *order;
     double *z;
-    float *products;              /* weights times sums of squares */
-    rill_stream *stream, *spread; /* of shared weights, and of all */
+    float *products;     /* weights times sums of squares */
+    rill_stream *stream; /* of all weights; NULL where vectors are by place */
     rill_options how;
 } hybrid_state;
 
 /* What newton has no use for. */
 static void free_passes(hybrid_state *s) {
     rill_stream_free(&s->stream);
-    rill_stream_free(&s->spread);
     free(s->order);
     free(s->z);
     free(s->products);
@@ -52,9 +51,7 @@ static rill_status open_alone(const rill__job *job, hybrid_state *s) {
     s->how.algorithm = job->options->algorithm;
     s->how.codec = job->options->codec;
     if (!s->order || !s->z || !s->products) return rill__data_memory("the solver");
-    const rill__places *p = &o->places;
-    RILL_TRY_DATA(rill_stream_create(RILL_F32, p->shared * p->columns, &s->stream));
-    return p->list ? rill_stream_create(RILL_F32, o->n, &s->spread) : RILL_OK;
+    return o->places.list ? RILL_OK : rill_stream_create(RILL_F32, o->n, &s->stream);
 }
 
 static void hybrid_close(rill__job *job) {
@@ -117,31 +114,30 @@ static void learn_row(rill__job *job, double *z, uint64_t row, double *loss) {
         move(job->weights, (o->features - 1) * columns + c, weight * z[c] * o->bias);
 }
 
-/* All ranks: shared weights become means by their sums of squares; those of one rank alone go to
- * the others. last: nobody asks for the sums of these any more. */
-static rill_status average(rill__job *job, hybrid_state *s, bool last) {
+/* All ranks: weights that several have become means by their sums of squares; those that others
+ * lack go to them, without the sums, which only the rows of a feature ask for. */
+static rill_status average(rill__job *job, hybrid_state *s) {
     const rill__places *p = &job->objective->places;
     float *w = job->weights->w, *squares = job->weights->state, *sum = s->products;
     uint64_t columns = p->columns;
     if (job->team->ranks == 1) return RILL_OK;
     RILL_TRY_DATA(rill__team_comm(job->team));
-    for (uint64_t i = 0; i < p->shared; i++)
+    for (uint64_t i = p->alone; i < p->features; i++)
         for (uint64_t c = 0, j = rill__place_feature(p, i) * columns; c < columns; c++, j++)
             sum[i * columns + c] = w[j] * squares[j];
-    RILL_TRY_DATA(rill__exchange_dense(job->team, &s->how, s->stream, sum));
-    for (uint64_t i = 0; i < p->shared; i++)
+    RILL_TRY_DATA(rill__places_sum(p, job->team, &s->how, s->stream, sum));
+    for (uint64_t i = p->alone; i < p->features; i++)
         for (uint64_t c = 0, j = rill__place_feature(p, i) * columns; c < columns; c++, j++) {
             w[j] = sum[i * columns + c];
             sum[i * columns + c] = squares[j];
         }
-    RILL_TRY_DATA(rill__exchange_dense(job->team, &s->how, s->stream, sum));
-    for (uint64_t i = 0; i < p->shared; i++)
+    RILL_TRY_DATA(rill__places_sum(p, job->team, &s->how, s->stream, sum));
+    for (uint64_t i = p->alone; i < p->features; i++)
         for (uint64_t c = 0, j = rill__place_feature(p, i) * columns; c < columns; c++, j++) {
             squares[j] = sum[i * columns + c];
             w[j] = squares[j] > 0 ? w[j] / squares[j] : 0;
         }
-    RILL_TRY_DATA(rill__places_spread(p, job->team, &s->how, s->spread, sum, w));
-    if (!last) RILL_TRY_DATA(rill__places_spread(p, job->team, &s->how, s->spread, sum, squares));
+    RILL_TRY_DATA(rill__places_spread(p, job->team, &s->how, w));
     for (uint64_t j = 0; j < job->weights->n; j++)
         squares[j] /= (float)job->team->ranks;
     return RILL_OK;
@@ -183,7 +179,7 @@ static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
     epoch->samples = epoch->steps = i - first;
     if (job->watch.stop) epoch->share = job->watch.at;
     bool last = job->epoch + 1 == PASSES && !job->watch.stop;
-    if (status == RILL_OK) status = average(job, s, last);
+    if (status == RILL_OK) status = average(job, s);
     if (status != RILL_OK) {
         rill__team_refuse(job->team, 2);
         return status;
@@ -191,14 +187,32 @@ static rill_status pass(rill__job *job, hybrid_state *s, rill__epoch *epoch) {
     return last ? compare(job, s) : RILL_OK;
 }
 
+/* The sums of squares, which nobody asks for any more, become zeros: those take no memory until
+ * they are written to. */
+static void free_squares(rill__weights *weights) {
+    float *zeros = calloc((size_t)weights->n + RILL_SLACK, sizeof *zeros);
+    if (!zeros) return;
+    free(weights->state);
+    weights->state = zeros;
+}
+
 static rill_status hybrid_epoch(rill__job *job, rill__epoch *epoch) {
     hybrid_state *s = job->state;
     if (job->epoch < PASSES && job->warm == 0) return pass(job, s, epoch);
+    if (s->order) free_squares(job->weights);
     free_passes(s); /* before newton's vectors are written to for the first time */
     job->state = s->newton;
     rill_status status = rill__solver_newton.epoch(job, epoch);
     job->state = s;
     return status;
+}
+
+/* A checkpoint has the sums of all features. */
+static rill_status hybrid_complete(rill__job *job) {
+    hybrid_state *s = job->state;
+    if (!s->order || job->team->ranks == 1) return RILL_OK; /* newton has no use for them */
+    RILL_TRY_DATA(rill__team_comm(job->team));
+    return rill__places_spread(&job->objective->places, job->team, &s->how, job->weights->state);
 }
 
 const rill__solver rill__solver_hybrid = {
@@ -211,4 +225,5 @@ const rill__solver rill__solver_hybrid = {
     .epoch = hybrid_epoch,
     .close = hybrid_close,
     .bytes = hybrid_bytes,
+    .complete = hybrid_complete,
 };

@@ -15,7 +15,7 @@
  * products: what is left to learn are features of very different frequency.
  * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
- * vectors: a sum of the weights that ranks share per product (train_places.c).
+ * vectors: a sum of the weights that several ranks have per product (train_places.c).
  * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the
  * rows.
  */
@@ -30,8 +30,7 @@ enum { MOST_PRODUCTS = 1000 };
 typedef struct newton_state {
     uint64_t n; /* weights that have a place, as vectors do */
     float *gradient, *direction, *residual, *product, *diagonal, *preconditioned;
-    uint64_t *centred; /* places of columns that are */
-    uint64_t centred_n;
+    uint64_t *centred; /* places of the objective's columns that are */
     rill__smooth *function;
     double *hessian;  /* n * n, and n more; NULL: it is large */
     rill_options how; /* vectors are summed */
@@ -39,19 +38,21 @@ typedef struct newton_state {
     float diagonally; /* share of the diagonal in what residuals are divided by, the rest being 1 */
 } newton_state;
 
-/* Of wide data few columns are centred. */
+/* Where the columns that are centred have their places: all ranks have them, and add them up in the
+ * order of features. */
 static rill_status find_centred(const rill__objective *o, newton_state *s) {
     const rill__places *p = &o->places;
-    for (int fill = 0; o->shift && fill < 2; fill++) {
-        s->centred_n = 0;
-        for (uint64_t i = 0; i < p->shared; i++) {
-            if (i == p->bias || o->shift[rill__place_feature(p, i)] == 0) continue;
-            if (fill) s->centred[s->centred_n] = i;
-            s->centred_n++;
+    s->centred = malloc(((size_t)o->centred_n + 1) * sizeof *s->centred);
+    if (!s->centred) return rill__data_memory("the solver");
+    for (uint64_t k = 0; !p->list && k < o->centred_n; k++)
+        s->centred[k] = o->centred[k].feature;
+    for (uint64_t i = p->alone; p->list && o->centred_n && i < p->features; i++) {
+        uint64_t first = 0, n = o->centred_n; /* a search by halves */
+        for (uint64_t half; n > 1; n -= half) {
+            half = n / 2;
+            if (o->centred[first + half].feature <= p->list[i]) first += half;
         }
-        if (fill) break;
-        s->centred = malloc(((size_t)s->centred_n + 1) * sizeof *s->centred);
-        if (!s->centred) return rill__data_memory("the solver");
+        if (o->centred[first].feature == p->list[i]) s->centred[first] = i;
     }
     return RILL_OK;
 }
@@ -113,21 +114,22 @@ static uint64_t newton_bytes(const rill__job *job) {
 
 /* What the residual is divided by. Where columns are centred their curvature is the bias's times
  * their variance. */
-static void make_diagonal(const rill__objective *o, float share, float *diagonal) {
+static void make_diagonal(const rill__objective *o, const newton_state *s) {
     const rill__places *p = &o->places;
+    float share = s->diagonally, *diagonal = s->diagonal;
     uint64_t columns = p->columns, last = p->bias * columns;
-    for (uint64_t i = 0; i < p->features; i++) {
-        uint64_t feature = rill__place_feature(p, i);
-        bool centred = o->shift && o->spread[feature] != 0;
-        for (uint64_t c = 0, j = i * columns; c < columns; c++, j++)
-            if (o->shift && i == p->bias) {
-                if (!(diagonal[j] > 0)) diagonal[j] = 1;
-            } else if (!centred) diagonal[j] = 1 - share + share * diagonal[j];
-            else {
-                double bend = diagonal[last + c] / (o->bias * o->bias);
-                diagonal[j] = (float)(o->l2 + bend * o->spread[feature]);
-            }
-    }
+    uint64_t skipped = o->centred ? last : s->n; /* the bias */
+    for (uint64_t j = 0; j < skipped; j++)
+        diagonal[j] = 1 - share + share * diagonal[j];
+    for (uint64_t j = skipped + columns; j < s->n; j++)
+        diagonal[j] = 1 - share + share * diagonal[j];
+    for (uint64_t k = 0; k < o->centred_n; k++)
+        for (uint64_t c = 0; c < columns; c++) {
+            double bend = diagonal[last + c] / (o->bias * o->bias);
+            diagonal[s->centred[k] * columns + c] = (float)(o->l2 + bend * o->centred[k].spread);
+        }
+    for (uint64_t c = 0; o->centred && c < columns; c++)
+        if (!(diagonal[last + c] > 0)) diagonal[last + c] = 1;
 }
 
 /* z = preconditioner * r; *rz = r.z */
@@ -139,11 +141,11 @@ static rill_status precondition(const rill__job *job, const float *r, float *z, 
     uint64_t columns = p->columns, last = p->bias * columns;
     for (uint64_t j = 0; j < s->n; j++)
         z[j] = r[j] / diagonal[j];
-    for (uint64_t c = 0; o->shift && c < columns; c++) {
+    for (uint64_t c = 0; o->centred && c < columns; c++) {
         double moved = 0;
-        for (uint64_t k = 0; k < s->centred_n; k++) {
+        for (uint64_t k = 0; k < o->centred_n; k++) {
             uint64_t j = s->centred[k] * columns + c;
-            float shift = o->shift[rill__place_feature(p, s->centred[k])];
+            float shift = o->centred[k].shift;
             z[j] = (r[j] - shift * r[last + c]) / diagonal[j];
             moved += (double)shift * z[j];
         }
@@ -197,7 +199,7 @@ static rill_status solve(rill__job *job) {
         d[j] = 0;
         r[j] = -s->gradient[j];
     }
-    make_diagonal(job->objective, s->diagonally, s->diagonal);
+    make_diagonal(job->objective, s);
     RILL_TRY_DATA(precondition(job, r, p, &rz));
     for (int k = 1; k <= MOST_PRODUCTS && rz > 0; k++) {
         RILL_TRY_DATA(rill__watch_at(&job->watch, job->team, (uint64_t)k, MOST_PRODUCTS));

@@ -180,6 +180,8 @@ static rill_status check_path(const rill_trainer *t, const char *path) {
 rill_status rill_trainer_save(rill_trainer *t, const char *path) {
     if (!t) return rill__data_fail(RILL_ERR_ARGUMENT, "rill_trainer_save: trainer is NULL");
     RILL_TRY_DATA(rill__data_agree(t->team.talk, check_path(t, path)));
+    if (t->solver->complete)
+        RILL_TRY_DATA(rill__data_agree(t->team.talk, t->solver->complete(&t->job)));
     if (t->options.reducer) {
         char name[4096];
         reducer_path(path, now_of(t), name, sizeof name);

@@ -155,8 +155,10 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_weights(t)));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, start_threads(t)));
     RILL_TRY_DATA(rill__train_start(t));
+    /* An algorithm that is named sums whole vectors. */
+    bool whole = t->options.algorithm && strcmp(t->options.algorithm, "auto") != 0;
     if (t->solver->smooth && !t->solver->separate)
-        RILL_TRY_DATA(rill__places_open(&t->objective, &t->team, &t->objective.places));
+        RILL_TRY_DATA(rill__places_open(&t->objective, &t->team, whole, &t->objective.places));
     t->job.objective = &t->objective;
     t->job.weights = &t->weights;
     t->job.team = &t->team;
@@ -219,8 +221,7 @@ rill_status rill_trainer_free(rill_trainer **trainer) {
     rill__places_close(&t->objective.places);
     rill__weights_free(&t->weights);
     free(t->objective.factor);
-    free(t->objective.shift);
-    free(t->objective.spread);
+    free(t->objective.centred);
     free(t->label);
     free(t->objective.class_weight);
     free(t->train_list);

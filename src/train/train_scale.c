@@ -10,8 +10,8 @@
  * ones.
  * Newton's conjugate gradients get means and variances of columns that many rows have, so that they
  * may go as if these were centred.
- * Memory: 24 bytes per feature for a moment, up to 12 for good; of "rows" 4 bytes a row. Cost: one
- * pass, a sparse max and a sparse sum.
+ * Memory: 24 bytes per feature for a moment, up to 4 for good, 12 per dense column; of "rows" 4
+ * bytes a row. Cost: one pass, a sparse max and a sparse sum.
  */
 #include "train/train_internal.h"
 
@@ -84,16 +84,27 @@ static float factor_of(const rill_trainer *t, const columns *c, uint64_t j, bool
     return (float)(1 / sqrt(variance));
 }
 
-/* Means and variances of the scaled dense columns; of others 0. */
-static void centre(rill__objective *o, const columns *c) {
+/* Means and variances of the scaled dense columns: they are few of wide data. */
+static rill_status centre(rill__objective *o, const columns *c) {
     double rows = (double)o->total_rows;
-    for (uint64_t j = 0; j < o->features; j++) {
-        double mean = c->sum[j] / rows, factor = rill__factor(o, j);
-        double variance = c->sum[o->features + j] / rows - mean * mean;
-        bool dense = DENSE * mean * mean >= variance && variance > 0;
-        o->shift[j] = dense ? (float)(factor * mean / o->bias) : 0;
-        o->spread[j] = dense ? (float)(factor * factor * variance) : 0;
+    for (int fill = 0; fill < 2; fill++) {
+        o->centred_n = 0;
+        for (uint64_t j = 0; j < o->features; j++) {
+            double mean = c->sum[j] / rows;
+            double variance = c->sum[o->features + j] / rows - mean * mean;
+            if (!(DENSE * mean * mean >= variance && variance > 0)) continue;
+            double factor = rill__factor(o, j);
+            float shift = (float)(factor * mean / o->bias);
+            float spread = (float)(factor * factor * variance);
+            if (shift == 0 && spread == 0) continue;
+            if (fill) o->centred[o->centred_n] = (rill__centred){(uint32_t)j, shift, spread};
+            o->centred_n++;
+        }
+        if (fill) break;
+        o->centred = malloc(((size_t)o->centred_n + 1) * sizeof *o->centred);
+        if (!o->centred) return rill__data_memory("the columns' scale");
     }
+    return RILL_OK;
 }
 
 static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
@@ -103,15 +114,12 @@ static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
     columns c = {0};
     rill_status status = open_columns(t, &c, std, scaled);
     if (scaled) o->factor = malloc(n * sizeof *o->factor);
-    if (centred) o->shift = malloc(n * sizeof *o->shift);
-    if (centred) o->spread = malloc(n * sizeof *o->spread);
-    if (status == RILL_OK && ((scaled && !o->factor) || (centred && (!o->shift || !o->spread))))
-        status = rill__data_memory("the columns' scale");
+    if (status == RILL_OK && scaled && !o->factor) status = rill__data_memory("the columns' scale");
     status = rill__data_agree(t->team.talk, status);
     if (status == RILL_OK) status = add_ranks(t, &c);
     for (uint64_t j = 0; scaled && status == RILL_OK && j < o->features; j++)
         o->factor[j] = o->bias >= 0 && j + 1 == o->features ? 1 : factor_of(t, &c, j, std);
-    if (centred && status == RILL_OK) centre(o, &c);
+    if (centred && status == RILL_OK) status = rill__data_agree(t->team.talk, centre(o, &c));
     rill_stream_free(&c.magnitudes);
     rill_stream_free(&c.sums);
     free(c.most);

@@ -78,6 +78,11 @@ run 1 least_of 50000 "$RILL" train "$tmp/large.svm" "${way[@]}" --model "$tmp/go
 has "$tmp/err" "out of memory"
 run 0 least_of 50000 "$RILL" train "$tmp/large.svm" "${way[@]}" --stream --model "$tmp/got"
 [[ -z $(find "$tmp" -name 'rill-*') ]] || fail "temporary files are left"
+printf '1 1:1 3000000000:1\n-1 2:1\n' >"$tmp/wild.svm"
+run 1 least_of 2000000 "$RILL" train "$tmp/wild.svm" --C 1
+has "$tmp/err" "the largest feature is 3000000000"
+has "$tmp/err" "--hash 22"
+run 0 least_of 2000000 "$RILL" train "$tmp/wild.svm" --C 1 --hash 12
 # What is resident is the rows, whatever the form, and the program; sanitizers have more of it.
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$(dirname "$RILL")/../CMakeCache.txt" 2>/dev/null || true; }
 "$RILL" convert "$tmp/large.svm" "$tmp/large.bin" --quiet
