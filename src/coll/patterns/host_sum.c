@@ -102,17 +102,21 @@ static rill_status hear_places(rill__run *run, rill__host_sum *x) {
 static rill_status read_from(rill__run *run, rill__host_sum *x, int rank, uint64_t from, void *to,
                              size_t bytes) {
     rill__engine *engine = run->outside->task->engine;
-    if (rill__reach_read(&engine->reach, rank, from, to, bytes)) {
-        run->outside->task->moved = true;
-        x->waits = false;
-        return RILL_OK;
-    }
+    if (rill__reach_read(&engine->reach, rank, from, to, bytes)) return RILL_OK;
     double now = engine->table->clock(engine->link);
     if (!x->waits) x->since = now;
     x->waits = true;
     if (now - x->since <= PATIENCE * engine->link->patience) return RILL_IN_PROGRESS;
     return rill__run_fail(run, rill__fail(RILL_ERR_STATE,
                                           "rank %d: its memory can't be read any more", rank));
+}
+
+/* All of a piece was read. One rank's part of it alone is no progress: it is read again and again
+ * where another's can't be, and who moves on does not look for who is gone. */
+static rill_status have_read(rill__run *run, rill__host_sum *x) {
+    run->outside->task->moved = true;
+    x->waits = false;
+    return RILL_OK;
 }
 
 /* n elements from first on, of all ranks in turn. The first ones are where the sum will be. */
@@ -131,7 +135,7 @@ static rill_status add_piece(rill__run *run, rill__host_sum *x, uint64_t first, 
         const void *lower = i == 1 && run->rank == 0 ? mine : sum;
         if (i) rill__run_combine(run, run->shape.type, run->op, sum, lower, next, n);
     }
-    return RILL_OK;
+    return have_read(run, x);
 }
 
 static rill_status add_range(rill__run *run, rill__host_sum *x) {
@@ -151,8 +155,9 @@ static rill_status add_range(rill__run *run, rill__host_sum *x) {
 static rill_status read_range(rill__run *run, rill__host_sum *x, int owner) {
     size_t size = rill__type_size(run->shape.type), at = bound(run, owner) * size;
     if (rill__run_failed(run)) return RILL_OK;
-    return read_from(run, x, owner, x->place[owner][TO] + at, (char *)x->to + at,
-                     range(run, owner) * size);
+    rill_status status = read_from(run, x, owner, x->place[owner][TO] + at, (char *)x->to + at,
+                                   range(run, owner) * size);
+    return status != RILL_OK || rill__run_failed(run) ? status : have_read(run, x);
 }
 
 static rill_status read_ranges(rill__run *run, rill__host_sum *x) {
