@@ -5,8 +5,9 @@
 
 /* A wait looks who is gone once in so many polls. */
 enum { POLLS_BEFORE_LOOK = 256 };
-/* Probes in vain, for a look for strangers. */
-enum { VAIN_BEFORE_STRANGERS = 64 };
+/* Probes in vain, for a look for strangers; messages of theirs that it drops at most: where calls
+ * are small and go through boxes, looks are rare. */
+enum { VAIN_BEFORE_STRANGERS = 64, STRANGERS_AT_ONCE = 64 };
 
 typedef rill__link_ucx own_link;
 
@@ -255,10 +256,13 @@ static void look_for_strangers(own_link *own) {
     ucp_tag_recv_info_t info;
     for (int pace = 0; pace < RILL__UCX_PACES; pace++) {
         ucp_worker_h worker = own->ways[pace].worker;
-        if (ucp_tag_probe_nb(worker, ~own->key & bit, bit, 0, &info) ||
-            (ucp_tag_probe_nb(worker, own->key | RILL__UCX_INNER, inner, 0, &info) &&
-             !is_inner(own, info.sender_tag)))
+        for (int dropped = 0; dropped < STRANGERS_AT_ONCE; dropped++) {
+            if (!ucp_tag_probe_nb(worker, ~own->key & bit, bit, 0, &info) &&
+                !(ucp_tag_probe_nb(worker, own->key | RILL__UCX_INNER, inner, 0, &info) &&
+                  !is_inner(own, info.sender_tag)))
+                break;
             drop(own, (rill__ucx_pace)pace, info.sender_tag);
+        }
     }
 }
 

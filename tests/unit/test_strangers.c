@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 enum { RANKS = 2, DIM = 4096, EACH = 40, SECONDS = 20 };
+/* Entries of a call that is small, and goes through boxes, and of one that also looks for messages
+ * under its tags. */
+enum { FEW = 3, MANY = 300 };
 enum { BUSY, KNOWN, SENT, FAILED };
 
 /* What the stranger knows of rank 0. */
@@ -159,11 +162,13 @@ static void work(int rank, rill_comm *comm) {
     assert_ok(rill_stream_create(RILL_F32, DIM, &in));
     assert_ok(rill_stream_create(RILL_F32, DIM, &out));
     for (uint32_t step = 0; !over; step++) {
-        uint32_t idx[3] = {0, 1 + step % 100, 200 + step % 100};
-        float val[3] = {0, (float)(rank + 1), (float)step};
+        uint32_t idx[MANY] = {0, 1 + step % 100, 200 + step % 100};
+        float val[MANY] = {0, (float)(rank + 1), (float)step};
+        for (uint32_t i = FEW; i < MANY; i++)
+            idx[i] = 1000 + i;
         assert_ok(rill_comm_stats(comm, &stats));
         if (rank == 0 && ((stats.strangers >= enough && step > 400) || now_s() > until)) val[0] = 1;
-        assert_ok(rill_stream_set_pairs(in, 3, idx, val));
+        assert_ok(rill_stream_set_pairs(in, step % 2 ? FEW : MANY, idx, val));
         assert_ok(rill_allreduce(comm, in, out, RILL_SUM, NULL));
         assert_ok(rill_stream_get_dense(out, got[rank]));
         over = got[rank][0] != 0;
