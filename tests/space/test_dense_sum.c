@@ -144,6 +144,21 @@ static void test_sparse_pieces(rill_comm *hosts, uint64_t dim, const rill_option
     free(values);
 }
 
+/* This rank's values, in a stream; what owners who get messages make of them; and a result. */
+static float *make_streams(uint64_t dim, uint64_t stream, const rill_options *o, rill_stream **in,
+                           rill_stream **whole, rill_stream **out) {
+    float *values = malloc(dim * sizeof *values);
+    rng r = rng_make(check.seed, stream + (uint64_t)check.rank);
+    for (uint64_t i = 0; i < dim; i++)
+        values[i] = (float)rng_normal(&r);
+    CHECK_OK(rill_stream_create(RILL_F32, dim, in));
+    CHECK_OK(rill_stream_create(RILL_F32, dim, whole));
+    CHECK_OK(rill_stream_create(RILL_F32, dim, out));
+    CHECK_OK(rill_stream_set_dense(*in, values));
+    CHECK_OK(rill_allreduce(comm[OWN], *in, *whole, RILL_SUM, o));
+    return values;
+}
+
 /* Between hosts long ranges go in pieces: to the bits of those that go whole. */
 static void test_pieces(uint64_t dim) {
     check_case("pieces: dim %llu", (unsigned long long)dim);
@@ -156,15 +171,7 @@ static void test_pieces(uint64_t dim) {
     CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &hosts));
     unsetenv("RILL_HOSTS_OF");
     hosts->planner.mpi_sums = false;
-    float *values = malloc(dim * sizeof *values);
-    rng r = rng_make(check.seed, 900 + (uint64_t)check.rank);
-    for (uint64_t i = 0; i < dim; i++)
-        values[i] = (float)rng_normal(&r);
-    CHECK_OK(rill_stream_create(RILL_F32, dim, &in));
-    CHECK_OK(rill_stream_create(RILL_F32, dim, &whole));
-    CHECK_OK(rill_stream_create(RILL_F32, dim, &out));
-    CHECK_OK(rill_stream_set_dense(in, values));
-    CHECK_OK(rill_allreduce(comm[OWN], in, whole, RILL_SUM, &o));
+    float *values = make_streams(dim, 900, &o, &in, &whole, &out);
     for (int round = 0; round < 4; round++) {
         CHECK_OK(rill_allreduce(hosts, in, out, RILL_SUM, &o));
         CHECK(memcmp(rill_stream_values(whole), rill_stream_values(out), dim * sizeof *values) ==
@@ -194,15 +201,7 @@ static void test_reading(uint64_t dim) {
     rill_stream *in = NULL, *whole = NULL, *out = NULL;
     rill_options o = RILL_OPTIONS_INIT;
     o.algorithm = "dense";
-    float *values = malloc(dim * sizeof *values);
-    rng r = rng_make(check.seed, 970 + (uint64_t)check.rank);
-    for (uint64_t i = 0; i < dim; i++)
-        values[i] = (float)rng_normal(&r);
-    CHECK_OK(rill_stream_create(RILL_F32, dim, &in));
-    CHECK_OK(rill_stream_create(RILL_F32, dim, &whole));
-    CHECK_OK(rill_stream_create(RILL_F32, dim, &out));
-    CHECK_OK(rill_stream_set_dense(in, values));
-    CHECK_OK(rill_allreduce(comm[OWN], in, whole, RILL_SUM, &o));
+    float *values = make_streams(dim, 970, &o, &in, &whole, &out);
     for (int round = 0; round < 3; round++) {
         CHECK_OK(rill_allreduce(reads, in, out, RILL_SUM, &o));
         CHECK(memcmp(rill_stream_values(whole), rill_stream_values(out), dim * sizeof *values) ==

@@ -97,10 +97,28 @@ static rill_status densify(rill__run *run, rill__mpi_allreduce *sum) {
 
 /* ---- without MPI ---------------------------------------------------------------------------- */
 
+/* The input as a dense vector of this call's own. */
+static rill_status make_dense(rill__run *run, const void **from) {
+    rill__buffer *made = &run->piece[0].val;
+    if (run->input->form == RILL__SPARSE) {
+        RILL_TRY(rill__buffer_reserve(made, run->dim * rill__type_size(run->shape.type)));
+        rill__part_fill_to(run->shape, run->input, run->fill, made->data);
+    } else {
+        rill__run_sum(run, 0, run->dim, 1, run->input, true, &run->piece[0]);
+    }
+    *from = made->data;
+    return RILL_OK;
+}
+
+static rill_status make_room(rill__run *run, void **to) {
+    rill__buffer *room = &run->piece[1].val;
+    RILL_TRY(rill__buffer_reserve(room, run->dim * rill__type_size(run->shape.type)));
+    *to = room->data;
+    return RILL_OK;
+}
+
 static rill_status densify_own(rill__run *run, rill__dense_sum *sum) {
-    size_t bytes = run->dim * rill__type_size(run->shape.type);
-    RILL_TRY(rill__buffer_reserve(&run->piece[1].val, bytes));
-    sum->to = run->piece[1].val.data;
+    RILL_TRY(make_room(run, &sum->to));
     if (run->input->form == RILL__DENSE) {
         sum->from = run->input->val;
         return RILL_OK;
@@ -110,13 +128,8 @@ static rill_status densify_own(rill__run *run, rill__dense_sum *sum) {
         sum->fill = run->fill;
         if (rill__dense_sum_in_pieces(run, sum)) return RILL_OK;
         sum->sparse = NULL;
-        RILL_TRY(rill__buffer_reserve(&run->piece[0].val, bytes));
-        rill__part_fill_to(run->shape, run->input, run->fill, run->piece[0].val.data);
-    } else {
-        rill__run_sum(run, 0, run->dim, 1, run->input, true, &run->piece[0]);
     }
-    sum->from = run->piece[0].val.data;
-    return RILL_OK;
+    return make_dense(run, &sum->from);
 }
 
 static rill_status finish(rill__run *run, void *sum) {
@@ -142,19 +155,10 @@ static rill_status step_own(rill__run *run, state *s) {
 
 static rill_status densify_here(rill__run *run, rill__host_sum *sum) {
     size_t bytes = run->dim * rill__type_size(run->shape.type);
-    RILL_TRY(rill__buffer_reserve(&run->piece[1].val, bytes));
-    sum->to = run->piece[1].val.data;
-    if (run->input->form == RILL__DENSE && rill__host_sum_can_lend(run, run->input->val, bytes)) {
-        sum->from = run->input->val;
-        return RILL_OK;
-    }
-    if (run->input->form == RILL__SPARSE) {
-        RILL_TRY(rill__buffer_reserve(&run->piece[0].val, bytes));
-        rill__part_fill_to(run->shape, run->input, run->fill, run->piece[0].val.data);
-    } else {
-        rill__run_sum(run, 0, run->dim, 1, run->input, true, &run->piece[0]);
-    }
-    sum->from = run->piece[0].val.data;
+    RILL_TRY(make_room(run, &sum->to));
+    if (run->input->form != RILL__DENSE || !rill__host_sum_can_lend(run, run->input->val, bytes))
+        return make_dense(run, &sum->from);
+    sum->from = run->input->val;
     return RILL_OK;
 }
 
