@@ -79,10 +79,18 @@ static rill_status start_thread(rill_comm *comm, int ranks_here) {
     return agreed != RILL_OK ? agreed : rill__fail(worst, "rill_comm_create: %s", detail);
 }
 
+static rill_status check_environment(void) {
+    if (rill__settings_check_own() == RILL_OK) return RILL_OK;
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    return rill__fail(RILL_ERR_UNKNOWN, "rill_comm_create: %s", detail);
+}
+
 /* All that this rank does alone, and may lack the memory for: what follows is with the others. */
 static rill_status prepare(rill_comm *comm, rill__link *link, const rill_config *config) {
     RILL_TRY(rill__engine_init(&comm->engine, link));
     RILL_TRY(rill__config_check(config));
+    RILL_TRY(check_environment());
     RILL_TRY(rill__hosts_reserve(&comm->engine.hosts, comm->engine.size));
     return link->has_mpi ? rill__mpi_sums_create(&comm->engine.mpi_sums) : RILL_OK;
 }

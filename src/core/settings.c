@@ -71,7 +71,6 @@ static rill_status parse_number(const rill__setting *row, const char *text, uint
 
 static void put_number(const rill__setting *row, uint64_t number, rill__defaults *d) {
     int32_t small = number == UINT64_MAX ? -1 : (int32_t)rill__min_u64(number, INT32_MAX);
-    if (row->kind == RILL__S_BOOL) small = number != 0;
     if (row->kind == RILL__S_SIZE) memcpy(field(d, row->comm), &number, sizeof number);
     else memcpy(field(d, row->comm), &small, sizeof small);
 }
@@ -87,7 +86,7 @@ static rill_status read_one(const rill__setting *row, const rill__info *info, ri
         RILL_TRY(look_up(row, info, text, sizeof text, &found));
         if (found) RILL_TRY(parse_number(row, text, &number));
         /* Small ones have a value for nobody, which is no number that somebody may say. */
-        if (found && row->kind == RILL__S_INT) number = rill__min_u64(number, INT32_MAX);
+        if (found && row->kind != RILL__S_SIZE) number = rill__min_u64(number, INT32_MAX);
         put_number(row, number, d);
     }
     if (found && row->options.end) d->for_calls = 1;
@@ -128,22 +127,34 @@ void rill__settings_take(const rill_config *config, rill__defaults *d) {
     }
 }
 
+static rill_status check_name(const rill__setting *row, const char *text) {
+    if (!text || !*text || rill__setting_knows(row, text)) return RILL_OK;
+    return rill__fail(RILL_ERR_UNKNOWN, "setting %s = '%s' %s", row->name, text, row->otherwise);
+}
+
+static rill_status check_number(const rill__setting *row, const void *at) {
+    uint64_t number = rill__setting_word(row->kind, at);
+    if (number == row->initial || row->holds(rill__setting_number(row->kind, number)))
+        return RILL_OK;
+    return rill__fail(RILL_ERR_ARGUMENT, "setting %s = %llu %s", row->name,
+                      (unsigned long long)number, row->otherwise);
+}
+
 rill_status rill__settings_check(const rill__defaults *d) {
     const rill__setting *row;
     for (int i = 0; (row = rill__setting_row(i)); i++) {
         if (!row->comm.end) continue;
-        const void *at = field_of(d, row->comm);
-        const char *text = at;
-        if (row->kind == RILL__S_NAME && *text && !rill__setting_knows(row, text))
-            return rill__fail(RILL_ERR_UNKNOWN, "setting %s = '%s' %s", row->name, text,
-                              row->otherwise);
-        uint64_t number;
-        if (row->kind != RILL__S_SIZE || !row->holds) continue;
-        memcpy(&number, at, sizeof number);
-        if (number != row->initial && !row->holds((double)number))
-            return rill__fail(RILL_ERR_ARGUMENT, "%s = %llu %s", row->name,
-                              (unsigned long long)number, row->otherwise);
+        if (row->kind == RILL__S_NAME) RILL_TRY(check_name(row, field_of(d, row->comm)));
+        else if (row->holds) RILL_TRY(check_number(row, field_of(d, row->comm)));
     }
+    return RILL_OK;
+}
+
+rill_status rill__settings_check_own(void) {
+    const rill__setting *row;
+    for (int i = 0; (row = rill__setting_row(i)); i++)
+        if (row->environment && !row->comm.end && row->kind == RILL__S_NAME)
+            RILL_TRY(check_name(row, getenv(row->environment)));
     return RILL_OK;
 }
 

@@ -97,6 +97,8 @@ rill_status rill__settings_read(const rill__info *, rill__defaults *);
 /* What the struct sets goes over that. NULL: nothing. */
 void rill__settings_take(const rill_config *, rill__defaults *);
 rill_status rill__settings_check(const rill__defaults *);
+/* Of this process's environment: settings that it alone has, such as the instruction set. */
+rill_status rill__settings_check_own(void);
 /* The options of a call (those that the caller's struct has, and sets) over the defaults. Where
  * there is nothing to merge the caller's struct is as good. */
 void rill__settings_merge(const rill_options *, const rill__defaults *, rill_options *merged);

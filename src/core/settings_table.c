@@ -43,8 +43,8 @@ static bool share(double x) { return x == 0 || (x > 0 && x <= 1); }
 static bool below_one(double x) { return x >= 0 && x < 1; }
 static bool not_negative(double x) { return x >= 0; }
 static bool bounded(double x) { return x >= 0 && x < INFINITY; }
+static bool flag(double x) { return x == 0 || x == 1; }
 static bool rows(double x) { return x >= 0 && x <= 15; }
-static bool memory(double x) { return x == 0 || x == 1; }
 static bool device(double x) { return x >= -1; }
 static bool message(double x) { return x >= 1024 && x <= 0x1p30; } /* a header must fit */
 static bool mail(double x) { return x <= 65536; }
@@ -60,6 +60,7 @@ static bool mail(double x) { return x <= 65536; }
     .environment = "RILL_" NAME, .info = "rill_" #field, .comm = PLACE(rill__defaults, field)
 
 #define BITS .holds = rill__setting_bits, .otherwise = "is none of 0, 16, 8, 4, 2"
+#define FLAG RILL__S_BOOL, .holds = flag, .otherwise = "is neither 0 nor 1"
 #define UNKNOWN .otherwise = "is unknown"
 
 const rill__setting rill__setting_table[] = {
@@ -83,10 +84,10 @@ const rill__setting rill__setting_table[] = {
     {"allow_bits", "0", "fewest bits per value that the planner may choose: 0 (none), 16, 8, 4, 2",
      RILL__S_INT, COMM(allow_bits, "ALLOW_BITS"), OPTIONS(allow_bits), BITS},
 
-    {"check", "0", "1: ranks agree on all arguments before each call", RILL__S_BOOL,
+    {"check", "0", "1: ranks agree on all arguments before each call", FLAG,
      COMM(check, "CHECK"), CONFIG(check)},
     {"progress_thread", "0", "1: a thread advances requests while the program computes",
-     RILL__S_BOOL, COMM(progress_thread, "PROGRESS_THREAD"), CONFIG(progress_thread)},
+     FLAG, COMM(progress_thread, "PROGRESS_THREAD"), CONFIG(progress_thread)},
     {"profile", "", "profile of this machine, as rill tune writes it; none: built-in constants",
      RILL__S_PATH, COMM(profile, "PROFILE")},
     {"learn", "off",
@@ -110,10 +111,11 @@ const rill__setting rill__setting_table[] = {
      RILL__S_TEXT, COMM(hosts_of, "HOSTS_OF")},
     {"timeout_s", "0", "seconds after which a rank that does not answer counts as gone; 0: never",
      RILL__S_INT, COMM(timeout_s, "TIMEOUT_S"), CONFIG(timeout_s)},
-    {"minority", "0", "1: fewer than half of the ranks may go on after a failure", RILL__S_BOOL,
+    {"minority", "0", "1: fewer than half of the ranks may go on after a failure", FLAG,
      COMM(minority, "MINORITY"), CONFIG(minority)},
     {"isa", "", "most that is used of the instruction set: scalar, avx2, avx512", RILL__S_NAME,
-     .environment = "RILL_ISA", .names = isas, UNKNOWN, .own = true},
+     .environment = "RILL_ISA", .names = isas,
+     .otherwise = "is none of scalar, avx2, avx512", .own = true},
     {"cuda_library", "", "file of librill_cuda, where it is not beside librill", RILL__S_PATH,
      .environment = "RILL_CUDA_LIBRARY", .own = true},
 
@@ -124,13 +126,13 @@ const rill__setting rill__setting_table[] = {
     {"density", "0.01", "share of the entries to select, where k is 0", RILL__S_REAL,
      REDUCER(density), .slot = 1, .holds = share, .otherwise = "is not in (0, 1]"},
     {"k", "0", "entries to select; 0: by density", RILL__S_SIZE, REDUCER(k), .slot = 2},
-    {"average", "1", "1: the update is the mean over the ranks; 0: the sum", RILL__S_BOOL,
+    {"average", "1", "1: the update is the mean over the ranks; 0: the sum", FLAG,
      REDUCER(average), .slot = 3},
-    {"feedback", "1", "1: what is not sent is kept for later steps; 0: it is dropped", RILL__S_BOOL,
+    {"feedback", "1", "1: what is not sent is kept for later steps; 0: it is dropped", FLAG,
      REDUCER(feedback), .slot = 4},
     {"momentum", "0", "momentum correction; 0: none", RILL__S_REAL, REDUCER(momentum), .slot = 5,
      .holds = below_one, .otherwise = "is not in [0, 1)"},
-    {"masking", "1", "1: momentum forgets what was sent", RILL__S_BOOL, REDUCER(masking),
+    {"masking", "1", "1: momentum forgets what was sent", FLAG, REDUCER(masking),
      .slot = 6},
     {"clip", "0", "largest L2 norm of a gradient, times the root of the ranks; 0: any",
      RILL__S_REAL, REDUCER(clip), .slot = 7, .holds = not_negative,
@@ -158,7 +160,7 @@ const rill__setting rill__setting_table[] = {
     {"nonfinite", "void", "what a NaN or an infinity does: void, zero, pass", RILL__S_NAME,
      REDUCER(nonfinite), .names = nonfinites, .otherwise = "is none of void, zero, pass"},
     {"memory", "0", "where vectors lie: 0 in the host's memory, 1 in a CUDA device's", RILL__S_INT,
-     REDUCER(memory), .holds = memory, .otherwise = "is neither 0 (host) nor 1 (CUDA)",
+     REDUCER(memory), .holds = flag, .otherwise = "is neither 0 (host) nor 1 (CUDA)",
      .own = true},
     {"device", "-1", "number of the device; -1: the current one, or the host", RILL__S_INT,
      REDUCER(device), .holds = device, .otherwise = "is below -1", .own = true},

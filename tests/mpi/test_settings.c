@@ -205,6 +205,34 @@ static void bad_communicators(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
+static void flag_of_config(void) {
+    check_case("check = 7 in rill_config");
+    rill_config config = RILL_CONFIG_INIT;
+    rill_comm *comm = NULL;
+    config.check = 7;
+    CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, &config, &comm), RILL_ERR_ARGUMENT);
+    CHECK_DETAIL("setting check = 7 is neither 0 nor 1");
+    CHECK(comm == NULL);
+}
+
+/* Each rank has its own; nobody waits for the one that has a wrong one. */
+static void unknown_instruction_set(void) {
+    int last = check.size - 1;
+    check_case("RILL_ISA=foo on the last rank");
+    rill_comm *comm = NULL;
+    char was[32] = "";
+    const char *before = getenv("RILL_ISA");
+    if (before) snprintf(was, sizeof was, "%s", before);
+    if (check.rank == last) setenv("RILL_ISA", "foo", 1);
+    CHECK_STATUS(rill_comm_create(MPI_COMM_WORLD, NULL, &comm), RILL_ERR_UNKNOWN);
+    CHECK_DETAIL(check.rank == last
+                     ? "rill_comm_create: setting isa = 'foo' is none of scalar, avx2, avx512"
+                     : "another rank failed");
+    CHECK(comm == NULL);
+    if (*was) setenv("RILL_ISA", was, 1);
+    else unsetenv("RILL_ISA");
+}
+
 /* Without MPI_THREAD_MULTIPLE a progress thread is refused on all ranks, whatever asked for it. */
 static void no_thread(void) {
     int level;
@@ -246,6 +274,8 @@ int main(int argc, char **argv) {
         bad_setting("rill_partition", "foo", env);
         bad_setting("rill_value_bits", "3", env);
         bad_setting("rill_check", "perhaps", env);
+        bad_setting_says("rill_check", "7", "setting check = 7 is neither 0 nor 1", env);
+        bad_setting_says("rill_minority", "4294967296", "setting minority", env);
         bad_setting("rill_split_limit", "many", env);
         bad_setting("rill_shared_bytes", "some", env);
         bad_setting("rill_mail_bytes", "65537", env);
@@ -262,6 +292,8 @@ int main(int argc, char **argv) {
         bad_setting_says("rill_hosts_of", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2",
                          "setting hosts_of is longer than 47 bytes", env);
     }
+    flag_of_config();
+    unknown_instruction_set();
     check_setting();
     no_thread();
     bad_communicators();

@@ -124,7 +124,7 @@ static void test_precedence(void **state) {
     assert_int_equal(rill__settings_check(&d), RILL_OK);
     d.split_limit = 1023;
     assert_int_equal(rill__settings_check(&d), RILL_ERR_ARGUMENT);
-    assert_string_equal(rill_last_error(), "split_limit = 1023 is not from 1024 to 1073741824");
+    assert_string_equal(rill_last_error(), "setting split_limit = 1023 is not from 1024 to 1073741824");
     d.split_limit = 1024;
     strcpy(d.partition, "uneven");
     assert_int_equal(rill__settings_check(&d), RILL_ERR_UNKNOWN);
@@ -151,6 +151,48 @@ static void test_precedence(void **state) {
     given.size--;
     assert_true(rill__settings_need_merge(&given, &d));
     unsetenv("RILL_SEED");
+}
+
+/* 7 is not on. */
+static void test_flags(void **state) {
+    (void)state;
+    static const char *const names[] = {"check", "progress_thread", "minority"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const rill__setting *row = rill__setting_named(names[i]);
+        char want[100];
+        snprintf(want, sizeof want, "setting %s = 7 is neither 0 nor 1", row->name);
+        rill__defaults d;
+        for (int way = 0; way < 3; way++) {
+            const char *pairs[] = {row->name, "7", NULL};
+            rill_config config = RILL_CONFIG_INIT;
+            const int seven = 7;
+            if (way == 1) setenv(row->environment, "7", 1);
+            if (way == 2) memcpy((char *)&config + row->config.at, &seven, sizeof seven);
+            assert_int_equal(rill__settings_read(way == 0 ? &(rill__info){get, pairs} : NULL, &d),
+                             RILL_OK);
+            rill__settings_take(&config, &d);
+            assert_int_equal(rill__settings_check(&d), RILL_ERR_ARGUMENT);
+            assert_string_equal(rill_last_error(), want);
+            unsetenv(row->environment);
+        }
+    }
+    const rill__setting *row;
+    for (int i = 0; (row = rill__setting_row(i)); i++)
+        if (row->kind == RILL__S_BOOL)
+            assert_true(row->holds(0) && row->holds(1) && !row->holds(2) && !row->holds(-1));
+}
+
+static void test_own_environment(void **state) {
+    (void)state;
+    setenv("RILL_ISA", "foo", 1);
+    assert_int_equal(rill__settings_check_own(), RILL_ERR_UNKNOWN);
+    assert_string_equal(rill_last_error(),
+                        "setting isa = 'foo' is none of scalar, avx2, avx512");
+    setenv("RILL_ISA", "", 1); /* as good as none */
+    assert_int_equal(rill__settings_check_own(), RILL_OK);
+    setenv("RILL_ISA", "scalar", 1);
+    assert_int_equal(rill__settings_check_own(), RILL_OK);
+    unsetenv("RILL_ISA");
 }
 
 /* Another value of any field is another word, but for those that are a rank's own. */
@@ -184,7 +226,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_whole),         cmocka_unit_test(test_slots_stay),
         cmocka_unit_test(test_every_field_has_a_row),  cmocka_unit_test(test_precedence),
-        cmocka_unit_test(test_hash_sees_every_option),
+        cmocka_unit_test(test_hash_sees_every_option), cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_own_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
