@@ -330,6 +330,11 @@ static int run_groups(kernel_run *run, int group) {
     int status = EXIT_OK;
     /* Two dense inputs, or 64 sparse ones of 160k pairs. */
     size_t capacity = 2 * DIM * rill_type_size(run->type) + ((size_t)128 << 20);
+    const char *wrong = tool_settings_error();
+    if (wrong) {
+        tool_error("bench kernels: %s", wrong);
+        return EXIT_FAILED;
+    }
     if (!bench_memory_make(capacity, &memory)) {
         tool_error("bench kernels: out of memory");
         status = EXIT_FAILED;

@@ -111,6 +111,8 @@ static void print_text(void) {
         printf("  %-22s%s%s%s%s\n", variable.environment, variable.description,
                value ? " [now: " : "", value ? value : "", value ? "]" : "");
     }
+    const char *wrong = tool_settings_error();
+    if (wrong) printf("\nNo communicator can be created here: %s.\n", wrong);
 }
 
 static const struct {

@@ -47,6 +47,14 @@ int tool_usage(const char *command, const char *format, ...) {
     return EXIT_USAGE;
 }
 
+const char *tool_settings_error(void) {
+    rill_comm *alone = NULL;
+    bool wrong = rill_comm_create_local(1, NULL, &alone) != RILL_OK;
+    if (!wrong) return rill_comm_free(&alone), NULL;
+    const char *why = strstr(rill_last_error(), ": "); /* without the name of the call */
+    return why ? why + 2 : rill_last_error();
+}
+
 void tool_getopt_reset(void) { optind = 0; }
 
 int tool_getopt(const char *command, int argc, char **argv, const struct option *options) {

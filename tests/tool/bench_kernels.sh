@@ -44,6 +44,8 @@ if [[ -f $emulated ]]; then
 fi
 run 1 env RILL_CUDA_LIBRARY=no-such.so "$RILL" bench kernels --memory cuda
 has "$tmp/err" "no-such.so could not be loaded"
+run 1 env RILL_ISA=foo "$RILL" bench kernels --group sums --reps 1
+has "$tmp/err" "setting isa = 'foo' is none of scalar, avx2, avx512"
 run 2 "$RILL" bench kernels --memory disk
 has "$tmp/err" "--memory: unknown 'disk' (host, cuda)"
 run 2 "$RILL" bench kernels --dim 5000

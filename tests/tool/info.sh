@@ -21,6 +21,12 @@ if [[ -f $emulated ]]; then
 fi
 run 0 env RILL_ALGORITHM=ring "$RILL" info
 has "$tmp/out" "[now: ring]"
+if grep -q "No communicator" "$tmp/out"; then fail "ring is taken for a wrong setting"; fi
+# What is wrong with a variable is said, and the rest as well.
+run 0 env RILL_ISA=foo "$RILL" info
+has "$tmp/out" "[now: foo]" "setting isa = 'foo' is none of scalar, avx2, avx512."
+run 0 env RILL_CHECK=7 "$RILL" info
+has "$tmp/out" "setting check = 7 is neither 0 nor 1."
 
 # The settings; docs.sh holds the reference against them.
 run 0 "$RILL" info --settings
