@@ -292,6 +292,9 @@ rill_status rill__receive_polled(rill__task *task, int source, int lane, int pol
     }
     /* One that came early from another rank (rill__peek) waits for its turn, and nobody for it. */
     if (source == RILL__ANY && reads_split(task, lane)) return RILL_IN_PROGRESS;
+    /* Who waits for the rest of a message has that to look at as well: over TCP each probe asks the
+     * kernel, and many of them in vain take longer than a small message. */
+    if (source == RILL__ANY && task->receives.n) polls = 1;
     for (;;) {
         rill__arrival probed;
         rill_status there = engine->table->probe(engine->link, source, task->tag + lane, polls,
@@ -305,8 +308,15 @@ rill_status rill__receive_polled(rill__task *task, int source, int lane, int pol
         }
         RILL_TRY(rill__transfers_add(&task->receives, t));
         task->moved = true;
-        if (source != RILL__ANY || t.parcel->bytes == rill__limit_of(engine, t.peer))
-            return RILL_IN_PROGRESS;
+        bool first_of_many = t.parcel->bytes == rill__limit_of(engine, t.peer);
+        /* Mostly it is there as a whole: a test now, before a look for the next. */
+        if (engine->size <= engine->link->most_at_once) {
+            there = finish_receive(task, task->receives.n - 1, &t);
+            if (there < 0) return there;
+            if (there == RILL_OK && rill__take_in(task, &t, message, parcel, from)) return RILL_OK;
+        }
+        if (source != RILL__ANY || first_of_many) return RILL_IN_PROGRESS;
+        polls = 1;
     }
 }
 
