@@ -30,7 +30,7 @@ from ._stream import Stream, as_stream
 from ._structs import SMALL_CALL, Stats, call_options, config_of, empty_stats, stats_of
 
 if TYPE_CHECKING:
-    from ._structs import Options, Unpack
+    from ._structs import Options, Settings, Unpack
 
 
 # The same, of which blocking calls need no object.
@@ -49,9 +49,10 @@ class Comm:
     start as often as wanted. Options such as ``algorithm="dsar"`` or ``value_bits=4`` are keywords;
     all ranks give the same.
 
-    ``check=True`` compares the arguments of all ranks before each call; ``progress_thread=True``
-    has a thread of the library advance requests and steps while the program computes (rill.torch
-    starts it where it pays). ``free()``, which is collective too, or a
+    Settings are keywords too, as ``rill_config`` of rill.h spells them: ``check=True`` compares the
+    arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
+    advance requests and steps while the program computes (rill.torch starts it where it pays);
+    ``learn="on"`` has the planner learn from calls. Rank 0's are those of all. ``free()``, which is collective too, or a
     ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on
     when.
     """
@@ -59,20 +60,19 @@ class Comm:
     _again: Optional[Callable[[], "Comm"]]
 
     def __init__(
-        self, comm: Any = None, *, check: Optional[bool] = None, info: Any = None,
-        split_limit: int = 0, progress_thread: Optional[bool] = None,
+        self, comm: Any = None, *, info: Any = None, **settings: Unpack[Settings]
     ) -> None:  # fmt: skip
         m = mpi()
         self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):
             kind = type(comm).__name__
             raise TypeError(f"comm is of type {kind}: an mpi4py communicator is needed")
-        config = config_of(check, split_limit, progress_thread)
+        config = config_of(settings)
         if NATIVE:
             config.info = None if info is None else m.module._addressof(info)
             handle = ctypes.c_void_p()
             made = ctypes.byref(handle)
-            _check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), made))
+            check(lib.rill_comm_create(m.handle(self.mpi), ctypes.byref(config), made))
         elif info is not None:
             raise ValueError("info is for a library that was built with MPI; this one was not")
         else:
@@ -87,7 +87,7 @@ class Comm:
                 self.free()
                 raise
         _exit.install(m.module)
-        self._remember(check)
+        self._remember(settings.get("check"))
 
     def _duplicate(self) -> "Comm":
         return Comm(self.mpi)
@@ -98,12 +98,7 @@ class Comm:
         rank: int,
         ranks: int,
         allgather: _rendezvous.Allgather,
-        *,
-        check: Optional[bool] = None,
-        split_limit: int = 0,
-        progress_thread: Optional[bool] = None,
-        timeout_s: Optional[int] = None,
-        minority: Optional[bool] = None,
+        **settings: Unpack[Settings],
     ) -> "Comm":
         """A communicator of processes that are no ranks of MPI, over UCX. Collective.
 
@@ -111,19 +106,12 @@ class Comm:
         equally many. It is called only here. ``rill.init()`` brings one that needs an address only,
         and rill.torch takes that of PyTorch's process group.
         """
-        config = config_of(check, split_limit, progress_thread, timeout_s, minority)
-        comm = cls._of(_ucx.create(rank, ranks, allgather, config))
-        comm._again = lambda: cls.ucx(
-            rank,
-            ranks,
-            allgather,
-            check=check,
-            split_limit=split_limit,
-            timeout_s=timeout_s,
-            minority=minority,
-        )
+        comm = cls._of(_ucx.create(rank, ranks, allgather, config_of(settings)))
+        beside = settings.copy()
+        beside["progress_thread"] = None  # calls there are few
+        comm._again = lambda: cls.ucx(rank, ranks, allgather, **beside)
         _exit.install(None)
-        comm._remember(check)
+        comm._remember(settings.get("check"))
         return comm
 
     def _remember(self, checks: Optional[bool]) -> None:
@@ -443,7 +431,6 @@ class Comm:
         return self._run("init", "bcast", self._bcast, (x, root), options)
 
 
-_check = check  # Comm.__init__ has an argument of that name
 # Of calls that carry other things than numbers.
 _EXACT: Any = {"algorithm": "recursive_double", "codec": "raw", "value_bits": 0, "allow_bits": 0}
 _EXACT_BCAST: Any = {"value_bits": 0, "allow_bits": 0}

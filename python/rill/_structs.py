@@ -10,6 +10,7 @@ from ._buffers import memory_of
 from ._names import (
     Algorithm,
     Codec,
+    Learn,
     Memory,
     Method,
     Nonfinite,
@@ -136,23 +137,16 @@ class CConfig(ctypes.Structure):
     ]
 
 
-def config_of(
-    check: Optional[bool],
-    split_limit: int,
-    progress_thread: Optional[bool],
-    timeout_s: Optional[int] = None,
-    minority: Optional[bool] = None,
-) -> CConfig:
-    return CConfig(
-        ctypes.sizeof(CConfig),
-        None,
-        -1 if check is None else int(check),
-        split_limit,
-        -1 if progress_thread is None else int(progress_thread),
-        -1 if timeout_s is None else int(timeout_s),
-        -1 if minority is None else int(minority),
-        None,
-    )
+class Settings(TypedDict, total=False):
+    """Keywords of every communicator; see ``rill_config`` in rill.h. None, as what is not given,
+    leaves one to MPI_Info and the environment."""
+
+    check: Optional[bool]
+    split_limit: int
+    progress_thread: Optional[bool]
+    timeout_s: Optional[int]
+    minority: Optional[bool]
+    learn: Optional[Learn]
 
 
 class Options(TypedDict, total=False):
@@ -210,13 +204,19 @@ def _fits(value: Any, kind: Any) -> bool:
     return bool(-(2**31) <= value < 2**31)
 
 
+def _no_option(what: str, name: str, known: Sequence[str]) -> str:
+    if name in option_names("rill_config"):
+        return f"{what} have no option {name!r}: it is one of communicators, as in rill.Comm()"
+    return unknown(f"{what} have no option", name, known, end="")
+
+
 def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]) -> Any:
     """Sets the fields of a struct; None leaves one as it is."""
     types = dict(struct._fields_)
     for name, value in given.items():
         field = field_of(name)
         if name not in known:
-            raise TypeError(unknown(f"{what} have no option", name, known, end=""))
+            raise TypeError(_no_option(what, name, known))
         if value is None:
             continue
         if isinstance(value, str) != (types[field] is ctypes.c_char_p):
@@ -229,6 +229,11 @@ def _fill(struct: Any, given: Mapping[str, Any], what: str, known: Sequence[str]
             raise ValueError(f"option {name} = {value!r}: must be a whole number that fits")
         setattr(struct, field, value if isinstance(value, (bytes, float)) else int(value))
     return struct
+
+
+def config_of(given: Mapping[str, Any]) -> CConfig:
+    unset = CConfig(ctypes.sizeof(CConfig), check=-1, progress_thread=-1, timeout_s=-1, minority=-1)
+    return _fill(unset, given, "communicators", option_names("rill_config"))
 
 
 def call_options(given: Mapping[str, Any]) -> COptions:

@@ -7,26 +7,19 @@ import ctypes
 import sys
 import threading
 from importlib.util import find_spec
-from typing import Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from . import _launch, _rendezvous
 from ._comm import Comm
-from ._library import RillError
-from ._library import check as _check
-from ._library import lib
+from ._library import RillError, check, lib
 from ._mpi import NATIVE
 from ._structs import config_of
 
+if TYPE_CHECKING:
+    from ._structs import Settings, Unpack
 
-def local(
-    n: int,
-    *,
-    check: Optional[bool] = None,
-    split_limit: int = 0,
-    progress_thread: Optional[bool] = None,
-    timeout_s: Optional[int] = None,
-    minority: Optional[bool] = None,
-) -> list[Comm]:
+
+def local(n: int, **settings: Unpack[Settings]) -> list[Comm]:
     """n ranks in this process, without MPI and mpi4py: a list of their communicators.
 
     Each is used by a thread of its own; or one thread (a notebook) uses all of them with the
@@ -39,11 +32,12 @@ def local(
         [0, 1, 2, 3]
 
     A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense",
-    "s2") goes by messages of rill's own. ``free()`` them one by one, in any order.
+    "s2") goes by messages of rill's own. Keywords are the settings of ``Comm``. ``free()`` them one by
+    one, in any order.
     """
-    config = config_of(check, split_limit, progress_thread, timeout_s, minority)
+    config = config_of(settings)
     handles = (ctypes.c_void_p * max(n, 1))()
-    _check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
+    check(lib.rill_comm_create_local(n, ctypes.byref(config), handles))
     return [Comm._of(ctypes.c_void_p(handle)) for handle in handles]
 
 
@@ -55,14 +49,14 @@ def init(
     rank: Optional[int] = None,
     ranks: Optional[int] = None,
     address: Optional[str] = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Comm:
     """Ranks that are plain processes, without MPI, over UCX: the communicator of all, which
     ``rill.world()`` gives from then on. Collective.
 
     ``address`` is "host:port", where rank 0 listens while communicators are made. What is not given
     comes from RILL_RENDEZVOUS, and from RANK and WORLD_SIZE, or what Slurm's and Open MPI's
-    launchers set; under torchrun all is there. Other keywords are those of ``Comm.ucx``.
+    launchers set; under torchrun all is there. Other keywords are the settings of ``Comm``.
     """
     global _world
     meeting = _rendezvous.meet(rank, ranks, address)
@@ -73,7 +67,7 @@ def init(
 
 
 def _over_ucx(
-    rank: int, ranks: int, allgather: _rendezvous.Allgather, **settings: Any
+    rank: int, ranks: int, allgather: _rendezvous.Allgather, **settings: Unpack[Settings]
 ) -> Comm:
     try:
         return Comm.ucx(rank, ranks, allgather, **settings)

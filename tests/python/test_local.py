@@ -113,6 +113,53 @@ def test_errors():
     assert all(result.name == "UNSUPPORTED" for result in results)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(learn="on"),
+        dict(learn=None, check=None, timeout_s=None),
+        dict(learn="frozen", check=True, split_limit=4096, timeout_s=60, minority=False),
+    ],
+)
+def test_settings(settings):
+    comms = rill.local(2, **settings)
+    sums = in_threads(comms, lambda comm: comm.allreduce(vector(comm.rank)).dense())
+    np.testing.assert_array_equal(sums[1], vector(0) + vector(1))
+    in_threads(comms, lambda comm: comm.free())
+
+
+def test_every_setting_is_a_keyword():
+    of_config = {s.name for s in rill.settings() if "rill_config" in s.structs}
+    assert of_config >= {"check", "learn", "timeout_s"}
+    for name in of_config:
+        rill.local(1, **{name: None})[0].free()
+
+
+WRONG_SETTINGS = [
+    (dict(learn="perhaps"), rill.RillError, "setting learn = 'perhaps' is none of auto, on"),
+    (dict(learn=1), TypeError, "option learn = 1 has the wrong type"),
+    (dict(lern="on"), TypeError, "communicators have no option 'lern', did you mean 'learn'"),
+    (dict(check=7), rill.RillError, "setting check = 7 is neither 0 nor 1"),
+    (dict(check="yes"), TypeError, "option check = 'yes' has the wrong type"),
+    (dict(timeout_s=0.5), ValueError, "timeout_s = 0.5: must be a whole number"),
+    (dict(split_limit=2**64), ValueError, "split_limit"),
+]
+
+
+@pytest.mark.parametrize("settings, kind, text", WRONG_SETTINGS)
+def test_wrong_settings(settings, kind, text):
+    for create in (rill.local, lambda n, **given: rill.Comm.ucx(0, n, lambda m: [m], **given)):
+        with pytest.raises(kind, match=text):
+            create(1, **settings)
+
+
+def test_a_setting_is_no_option_of_a_call():
+    comm = rill.local(1)[0]
+    with pytest.raises(TypeError, match="no option 'learn'.*rill.Comm"):
+        comm.allreduce(vector(0), learn="on")
+    comm.free()
+
+
 def test_without_mpi():
     """Neither mpi4py nor MPI_Init; and a thousand ranks fit."""
     program = """

@@ -15,7 +15,7 @@ COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
 RIGHT = """
 import numpy as np
 import rill
-comm = rill.local(1)[0]
+comm = rill.local(1, check=True, learn="frozen", timeout_s=None)[0]
 total = comm.allreduce(np.ones(3), algorithm="dsar", codec="rice", value_bits=4)
 reducer = rill.Reducer(comm, 3, algorithm="oktopk", density=0.01, select="topk", nonfinite="zero")
 planned = rill.Reducer(comm, 3, select="auto")
@@ -30,6 +30,8 @@ WRONG = [  # a line, and what is wrong in it
     ("rill.Reducer(comm, 3, densty=0.01)", "densty"),
     ('rill.Reducer(comm, 3, select="top")', "top"),
     ('rill.Reducer(comm, 3, nonfinite="ignore")', "ignore"),
+    ('rill.local(1, learn="perhaps")', "perhaps"),
+    ("rill.local(1, chek=True)", "chek"),
     ('total.set_pairs([1], np.ones(1)).dnse()', "dnse"),
 ]
 
@@ -45,6 +47,8 @@ def test_names_are_those_of_the_tables():
     assert names(_names.Method, "auto") == allreduce + more
     assert names(_names.Codec, "auto") == rill.codecs()
     assert names(_names.Select, "auto", "nonzero") == rill.selectors()
+    for name in names(_names.Learn):
+        rill.local(1, learn=name)[0].free()
     settings = {setting.name: setting.description for setting in rill.settings()}
     for name, literal in (
         ("partition", _names.Partition),

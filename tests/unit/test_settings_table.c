@@ -124,7 +124,8 @@ static void test_precedence(void **state) {
     assert_int_equal(rill__settings_check(&d), RILL_OK);
     d.split_limit = 1023;
     assert_int_equal(rill__settings_check(&d), RILL_ERR_ARGUMENT);
-    assert_string_equal(rill_last_error(), "setting split_limit = 1023 is not from 1024 to 1073741824");
+    assert_string_equal(rill_last_error(),
+                        "setting split_limit = 1023 is not from 1024 to 1073741824");
     d.split_limit = 1024;
     strcpy(d.partition, "uneven");
     assert_int_equal(rill__settings_check(&d), RILL_ERR_UNKNOWN);
@@ -186,8 +187,7 @@ static void test_own_environment(void **state) {
     (void)state;
     setenv("RILL_ISA", "foo", 1);
     assert_int_equal(rill__settings_check_own(), RILL_ERR_UNKNOWN);
-    assert_string_equal(rill_last_error(),
-                        "setting isa = 'foo' is none of scalar, avx2, avx512");
+    assert_string_equal(rill_last_error(), "setting isa = 'foo' is none of scalar, avx2, avx512");
     setenv("RILL_ISA", "", 1); /* as good as none */
     assert_int_equal(rill__settings_check_own(), RILL_OK);
     setenv("RILL_ISA", "scalar", 1);
