@@ -24,6 +24,11 @@ rill_status rill__data_fail(rill_status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 rill_status rill__data_memory(const char *what); /* there is none left for it */
 
+/* Vectors by feature, which rows touch at random: on huge pages where they are large. free() them;
+ * NULL: no memory. */
+void *rill__vector(uint64_t n, size_t size);
+void *rill__vector_zeros(uint64_t n, size_t size);
+
 #define RILL_TRY_DATA(expression)                                                                  \
     do {                                                                                           \
         rill_status rill__try_status = (expression);                                               \

@@ -216,7 +216,7 @@ rill_status rill__objective_look(const rill__objective *o, const rill__part_rows
                                  const float *w, double *loss, double *score, int *best) {
     size_t cells = (size_t)rill__pool_threads(o->pool) * (size_t)o->columns;
     row_look look = {.objective = o, .rows = rows, .score = score, .best = best};
-    float *room = o->factor ? malloc((size_t)o->n * sizeof *room) : NULL;
+    float *room = o->factor ? rill__vector(o->n, sizeof *room) : NULL;
     look.z = malloc(cells * sizeof(double));
     look.loss = malloc(((size_t)rows->n + 1) * sizeof(double));
     rill_status status = look.z && look.loss && (room || !o->factor) ? RILL_OK

@@ -55,7 +55,7 @@ static double multiply(const rill__objective *o, uint64_t rows, float *into, dou
 static rill_status measure(const rill__objective *o, double *lambda, double *norm) {
     const rill_data_view *d = &o->rows.data;
     uint64_t rows = o->rows.n < SAMPLE ? o->rows.n : SAMPLE;
-    float *into = calloc((size_t)o->features + RILL_SLACK, sizeof *into);
+    float *into = rill__vector_zeros(o->features + RILL_SLACK, sizeof *into);
     double *z = malloc(((size_t)rows + 1) * sizeof *z);
     *lambda = *norm = 0;
     if (!into || !z) {

@@ -50,10 +50,10 @@ rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const 
     const rill__places *p = &o->places;
     size_t n = (size_t)o->n + RILL_SLACK;
     bool good = s->z && s->along && s->curvature && s->loss && s->of_bias;
-    if (o->factor || p->list) good &= (s->folded = malloc(n * sizeof *s->folded)) != NULL;
+    if (o->factor || p->list) good &= (s->folded = rill__vector(n, sizeof *s->folded)) != NULL;
     /* Without factors nobody folds weights while a diagonal is summed. */
     for (int i = 0; p->list && i < (o->factor ? 2 : 1); i++)
-        good &= (s->sums[i] = calloc(n, sizeof *s->sums[i])) != NULL;
+        good &= (s->sums[i] = rill__vector_zeros(n, sizeof *s->sums[i])) != NULL;
     if (!good) return rill__data_memory("the solver");
     return p->list ? RILL_OK : rill_stream_create(RILL_F32, o->n, &s->stream);
 }

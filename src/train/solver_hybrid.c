@@ -46,7 +46,7 @@ static rill_status open_alone(const rill__job *job, hybrid_state *s) {
     free_passes(s);
     s->order = malloc(((size_t)o->rows.n + 1) * sizeof *s->order);
     s->z = malloc((size_t)o->columns * sizeof *s->z);
-    s->products = malloc(((size_t)o->n + RILL_SLACK) * sizeof *s->products);
+    s->products = rill__vector(o->n + RILL_SLACK, sizeof *s->products);
     s->how = (rill_options)RILL_OPTIONS_INIT;
     s->how.algorithm = job->options->algorithm;
     s->how.codec = job->options->codec;

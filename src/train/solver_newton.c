@@ -66,7 +66,7 @@ static rill_status open_alone(rill__job *job) {
     float **vectors[] = {&s->gradient, &s->direction, &s->residual,
                          &s->product,  &s->diagonal,  &s->preconditioned};
     for (int i = 0; i < 6; i++)
-        if (!(*vectors[i] = malloc(n * sizeof(float)))) return rill__data_memory("the solver");
+        if (!(*vectors[i] = rill__vector(n, sizeof(float)))) return rill__data_memory("the solver");
     RILL_TRY_DATA(find_centred(job->objective, s));
     s->enough = job->options->tolerance > 0 && job->options->tolerance < 1e-5 ? 0.1 : 0.5;
     s->diagonally = 0.01f; /* far from the true one, as LIBLINEAR found best */

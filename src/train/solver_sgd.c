@@ -57,7 +57,7 @@ static rill_status open_reducer(rill__job *job, sgd_state *s) {
 
 static rill_status open_local(rill__job *job, sgd_state *s) {
     const rill__objective *o = job->objective;
-    s->base = malloc(((size_t)o->n + 1) * sizeof *s->base);
+    s->base = rill__vector(o->n + 1, sizeof *s->base);
     s->changed = calloc((size_t)(o->n / 64 + 1), sizeof *s->changed);
     return s->base && s->changed ? RILL_OK : rill__data_memory("local steps");
 }

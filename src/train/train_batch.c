@@ -25,11 +25,11 @@ rill_status rill__batch_open(rill__batch *b, const rill__objective *o, const ril
     uint64_t n = weights->n;
     bool scaled = rill__weights_scaled(weights) && !o->factor;
     *b = (rill__batch){.keep = keep, .lists = rill__pool_threads(o->pool)};
-    b->gradient = calloc((size_t)n + RILL_SLACK, sizeof *b->gradient);
+    b->gradient = rill__vector_zeros(n + RILL_SLACK, sizeof *b->gradient);
     b->list = calloc((size_t)b->lists, sizeof *b->list);
     if (!scaled) {
         b->touched = calloc((size_t)(n / 64 + 1), sizeof *b->touched);
-        b->now = malloc(((size_t)n + 1) * sizeof *b->now);
+        b->now = rill__vector(n + 1, sizeof *b->now);
     }
     if (b->gradient && b->list && (scaled || (b->touched && b->now))) return RILL_OK;
     rill__batch_close(b);

@@ -46,9 +46,9 @@ static void look(const rill__objective *o, columns *c) {
 static rill_status open_columns(const rill_trainer *t, columns *c, bool std, bool scaled) {
     const rill__objective *o = &t->objective;
     size_t n = (size_t)o->features;
-    c->most = calloc(n + RILL_SLACK, sizeof *c->most);
-    c->sum = calloc(2 * n + RILL_SLACK, sizeof *c->sum);
-    c->count = calloc(n + RILL_SLACK, sizeof *c->count);
+    c->most = rill__vector_zeros(n + RILL_SLACK, sizeof *c->most);
+    c->sum = rill__vector_zeros(2 * n + RILL_SLACK, sizeof *c->sum);
+    c->count = rill__vector_zeros(n + RILL_SLACK, sizeof *c->count);
     if (!c->most || !c->sum || !c->count) return rill__data_memory("the columns' scale");
     look(o, c);
     for (size_t j = 0; !std && j < n; j++) /* others are not asked for their sums */
@@ -113,7 +113,7 @@ static rill_status find_factors(rill_trainer *t, bool scaled, bool centred) {
     size_t n = (size_t)o->features + 1;
     columns c = {0};
     rill_status status = open_columns(t, &c, std, scaled);
-    if (scaled) o->factor = malloc(n * sizeof *o->factor);
+    if (scaled) o->factor = rill__vector(n, sizeof *o->factor);
     if (status == RILL_OK && scaled && !o->factor) status = rill__data_memory("the columns' scale");
     status = rill__data_agree(t->team.talk, status);
     if (status == RILL_OK) status = add_ranks(t, &c);

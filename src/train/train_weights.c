@@ -35,7 +35,9 @@
 static const double tiny = 1e-12; /* added to sums of squares */
 static const double start = 1e-2; /* ftrl: to their roots, so that there is a first step */
 
-static void *zeros(uint64_t n, size_t size) { return calloc((size_t)n + RILL_SLACK / size, size); }
+static void *zeros(uint64_t n, size_t size) {
+    return rill__vector_zeros(n + RILL_SLACK / size, size);
+}
 
 rill_status rill__weights_init(rill__weights *s, uint64_t n, rill__optimizer kind, double lambda,
                                double mu, double momentum) {

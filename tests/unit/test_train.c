@@ -194,10 +194,33 @@ static void weights_of_rows(void **state) {
     assert_ok(rill_comm_free(&comm));
 }
 
+/* Zeros are zeros, ends can be written to, and what cannot be is refused. */
+static void vectors(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 1000, 1 << 20, (1 << 20) + 1, 5000001};
+    for (int again = 0; again < 3; again++) /* malloc may hand out what was in use */
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            size_t n = sizes[i], others = 0;
+            float *zeros = rill__vector_zeros(n + 1, sizeof *zeros);
+            float *room = rill__vector(n + 1, sizeof *room);
+            assert_true(zeros && room);
+            for (size_t j = 0; j <= n; j++) {
+                others += zeros[j] != 0;
+                zeros[j] = room[j] = (float)(j % 1000 + 1);
+            }
+            assert_int_equal(others, 0);
+            assert_memory_equal(zeros, room, (n + 1) * sizeof *room);
+            free(zeros);
+            free(room);
+        }
+    assert_null(rill__vector(UINT64_MAX / 2, 8));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(derivatives),
                                        cmocka_unit_test(lazy_weights),
                                        cmocka_unit_test(model_files),
-                                       cmocka_unit_test(weights_of_rows)};
+                                       cmocka_unit_test(weights_of_rows),
+                                       cmocka_unit_test(vectors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
