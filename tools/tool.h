@@ -77,8 +77,8 @@ int tool_options(const char *command, int argc, char **argv, const struct option
 /* Starts a new scan. */
 void tool_getopt_reset(void);
 
-/* What is wrong with the settings in the environment, in words, or NULL: for commands that create no
- * communicator, which would say so. */
+/* What is wrong with the settings in the environment, in words, or NULL: for commands without a
+ * communicator, whose creation would say so. */
 const char *tool_settings_error(void);
 
 /* The name among candidates (NULL-terminated) that was probably meant, or NULL. */

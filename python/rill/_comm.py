@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, NoReturn, Optional, Union
 
@@ -52,9 +53,9 @@ class Comm:
     Settings are keywords too, as ``rill_config`` of rill.h spells them: ``check=True`` compares the
     arguments of all ranks before each call; ``progress_thread=True`` has a thread of the library
     advance requests and steps while the program computes (rill.torch starts it where it pays);
-    ``learn="on"`` has the planner learn from calls. Rank 0's are those of all. ``free()``, which is collective too, or a
-    ``with`` block gives the memory back; garbage collection does not, since ranks would disagree on
-    when.
+    ``learn="on"`` has the planner learn from calls. Rank 0's are those of all. ``free()``, which is
+    collective too, or a ``with`` block gives the memory back; garbage collection does not, since
+    ranks would disagree on when.
     """
 
     _again: Optional[Callable[[], "Comm"]]
@@ -62,6 +63,8 @@ class Comm:
     def __init__(
         self, comm: Any = None, *, info: Any = None, **settings: Unpack[Settings]
     ) -> None:  # fmt: skip
+        if comm is None and "mpi4py.MPI" not in sys.modules:
+            _launch.check_before_mpi()
         m = mpi()
         self.mpi: Any = m.module.COMM_WORLD if comm is None else comm
         if not isinstance(self.mpi, m.module.Comm):

@@ -52,6 +52,14 @@ def without_mpi() -> bool:
     return world_size() > 1 and not in_mpi_job()
 
 
+def check_before_mpi() -> None:
+    """RuntimeError where MPI would know this process alone, though torchrun or the like has started
+    more. To find that out by starting MPI takes seconds, and Open MPI's processes that start so at
+    once may fail, since each makes the same directory."""
+    if world_size() > 1 and not in_mpi_job():
+        check(lambda: 1)
+
+
 def check(size: Callable[[], int]) -> None:
     """RuntimeError where a launcher has started more processes than MPI's world has ranks. size is
     called only where there may be such a launcher."""

@@ -32,8 +32,8 @@ def local(n: int, **settings: Unpack[Settings]) -> list[Comm]:
         [0, 1, 2, 3]
 
     A blocking call needs the other ranks' calls in other threads. What MPI sums elsewhere ("dense",
-    "s2") goes by messages of rill's own. Keywords are the settings of ``Comm``. ``free()`` them one by
-    one, in any order.
+    "s2") goes by messages of rill's own. Keywords are the settings of ``Comm``. ``free()`` them one
+    by one, in any order.
     """
     config = config_of(settings)
     handles = (ctypes.c_void_p * max(n, 1))()

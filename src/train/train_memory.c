@@ -16,9 +16,9 @@ static void *on_huge_pages(void *data, size_t bytes) {
 #ifdef MADV_HUGEPAGE
     /* A processor keeps the pages of smaller vectors in mind anyway. */
     if (!data || bytes < 2 * (size_t)HUGE) return data;
-    uintptr_t first = ((uintptr_t)data + HUGE - 1) / HUGE * HUGE;
-    uintptr_t last = ((uintptr_t)data + bytes) / HUGE * HUGE;
-    if (last > first) madvise((void *)first, last - first, MADV_HUGEPAGE);
+    size_t before = (size_t)(-(uintptr_t)data % HUGE); /* the first whole huge page */
+    size_t whole = (bytes - before) / HUGE * HUGE;
+    madvise((char *)data + before, whole, MADV_HUGEPAGE);
 #else
     (void)bytes;
 #endif
