@@ -58,13 +58,18 @@ def trials(given):
         arm("local", 4, seed, rate, 1.0, warmup) for warmup in WARMUPS for rate in given.rates
     ]
     local += [arm("local", 4, seed, given.rates[1], outer, WARMUPS[1]) for outer in (0.7, 1.4)]
+    local += [arm("local", 4, seed, given.rates[1], 1.0, 0, power=power) for power in (0.25, 0.5)]
+    local += [arm("local", 4, seed, given.rates[1], 1.0, WARMUPS[1], power=0.5)]
     return {"ddp": [arm("ddp", 1, seed, rate) for rate in given.rates], **apart("four", local)}
 
 
 def apart(name, arms):
     """Rounds of local updates are work for the host: in a job of their own others don't wait."""
-    kinds = {f"{name} {method}": method for method in ("local", "diloco")}
-    return {job: [one for one in arms if one["method"] == kind] for job, kind in kinds.items()}
+    jobs = {}
+    for one in arms:
+        warm = f" {one['warmup_rounds']}" if one["method"] == "local" else ""
+        jobs.setdefault(f"{name} {one['method']}{warm}", []).append(one)
+    return jobs
 
 
 def finals(given, found):
@@ -74,16 +79,18 @@ def finals(given, found):
         own = [r for r in found if (r["method"], r["warmup_rounds"]) == (method, warmup)]
         one = min(own, key=lambda r: r["loss"], default=None)
         default = {"ddp": None, "diloco": 0.7, "local": 1.0}[method]
-        return (one["rate"], one["outer_lr"]) if one else (given.rates[1], default)
+        if one is None:
+            return {"rate": given.rates[1], "outer": default}
+        return {"rate": one["rate"], "outer": one["outer_lr"], **one["options"]}
 
-    jobs = {"ddp": [arm("ddp", 1, seed, *best("ddp")) for seed in given.seeds]}
+    jobs = {"ddp": [arm("ddp", 1, seed, **best("ddp")) for seed in given.seeds]}
     for name, workers in (("four", 4), ("eight", 8)):
-        arms = [arm("diloco", workers, seed, *best("diloco")) for seed in given.seeds]
+        arms = [arm("diloco", workers, seed, **best("diloco")) for seed in given.seeds]
         for warmup in WARMUPS:
-            rates = best("local", warmup)
-            arms += [arm("local", workers, seed, *rates, warmup=warmup) for seed in given.seeds]
+            of = {"warmup": warmup, **best("local", warmup)}
+            arms += [arm("local", workers, seed, **of) for seed in given.seeds]
         jobs |= apart(name, arms)
-    jobs["four topk"] = [arm("topk", 4, seed, best("ddp")[0]) for seed in given.seeds]
+    jobs["four topk"] = [arm("topk", 4, seed, best("ddp")["rate"]) for seed in given.seeds]
     return jobs
 
 
@@ -187,11 +194,12 @@ def factors_of(steps):
 class Arm:
     """One training, whose workers are replicas from `first` on."""
 
-    def __init__(self, about, shape, weights, first, pool):
+    def __init__(self, about, shape, stack, first, pool):
         import rill
         import rill.torch
         from stacked import Replica
 
+        weights = stack.weights
         self.about, self.first, self.pool = about, first, pool
         self.workers, self.method = about["workers"], about["method"]
         self.sent = self.received = 0
@@ -212,6 +220,8 @@ class Arm:
         def made(worker):
             module = Replica(shape, weights[first + worker])
             options = dict(about["options"], every=EVERY, outer_lr=about["outer_lr"])
+            if "power" in options:
+                options["optimizer"] = stack.moments(first + worker, module, options.pop("power"))
             if self.method == "diloco":
                 options.update(keep=None, outer="nesterov")
             else:
@@ -262,7 +272,7 @@ def job(given):
     stack = Stack(*settings, *((0.0, lambda: exchange(made, stack)) if exchanging else ()))
     pool, made, first = ThreadPoolExecutor(max(one["workers"] for one in arms)), [], 0
     for one in arms:
-        made.append(Arm(one, shape, stack.weights, first, pool))
+        made.append(Arm(one, shape, stack, first, pool))
         first += one["workers"]
     step_s = single_step(given, shape, text, factors) if given.name == "ddp" else None
     synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -402,7 +412,7 @@ def main():
     parser.add_argument("--tune-steps", type=int, default=900)
     parser.add_argument("--seeds", type=numbers(int), default=[1, 2, 3])
     parser.add_argument("--rates", type=numbers(float), default=list(RATES))
-    parser.add_argument("--rows", type=int, default=32, help="of all workers in a step")
+    parser.add_argument("--rows", type=int, default=16, help="of all workers in a step")
     parser.add_argument("--check-rows", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--width", type=int, default=384)

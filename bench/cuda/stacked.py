@@ -8,6 +8,7 @@ with AdamW, is one CUDA graph. On a CPU the same runs without a graph.
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from torch.nn import functional
@@ -73,7 +74,8 @@ class Shape:
             )
             return scaled.to(kind)
 
-        one_of = functional.one_hot(tokens.flatten(1), self.words).to(kind)
+        known = torch.arange(self.words, device=tokens.device)
+        one_of = (tokens.flatten(1).unsqueeze(2) == known).to(kind)
         x = torch.bmm(one_of, named["words"].to(kind)).float().view(replicas, rows, length, width)
         x = (x + named["places"][:, :length].unsqueeze(1)).flatten(1, 2)
         for layer in range(self.layers):
@@ -106,6 +108,18 @@ class Replica(torch.nn.Module):
             self.register_parameter("p" + name, torch.nn.Parameter(part[0]))
 
 
+class Moments:
+    def __init__(self, state, row, shape, module, power):
+        self._state, self._row, self._shape, self._power = state, row, shape, power
+        self._names = {p: name[1:] for name, p in module.named_parameters()}
+
+    @property
+    def state(self):
+        whole = self._state[self._row]["exp_avg_sq"].unsqueeze(0) ** self._power
+        parts = self._shape.views(whole)
+        return {p: {"exp_avg_sq": parts[name][0]} for p, name in self._names.items()}
+
+
 class Stack:
     """Replicas in training. seeds, rates: of each replica. starts: of its rows in the text, as
     steps x replicas x rows. factors: what the rates are multiplied by, for each step. beta1: of
@@ -130,10 +144,11 @@ class Stack:
         self._calls = None
 
     def _adam(self, rates, beta1):
-        groups = {}
+        groups, self._rows = {}, []
         for number, rate in enumerate(rates):
             row = torch.nn.Parameter(self.weights[number])
             row.grad = self.gradients[number]
+            self._rows.append(row)
             groups.setdefault(rate, []).append(row)
         on_device = self.device.type == "cuda"
         self._rates = {
@@ -142,6 +157,11 @@ class Stack:
         made = [{"params": rows, "lr": self._rates[rate]} for rate, rows in groups.items()]
         options = {"capturable": True, "fused": True} if on_device else {}
         return torch.optim.AdamW(made, betas=(beta1, BETA2), weight_decay=DECAY, **options)
+
+    def moments(self, number, module, power):
+        """What has the second moments of a replica, as the optimizer of its module has them; their
+        square root is to be that power of them."""
+        return Moments(self._optimizer.state, self._rows[number], self.shape, module, 2 * power)
 
     def gradient(self):
         """Of the step that comes."""
@@ -169,7 +189,9 @@ class Stack:
         """Of all replicas; on a device it is only begun."""
         if self._calls is None:
             calls = [self._step] if self.between is None else [self.gradient, self.update]
-            self._calls = self._captured(calls) if self.device.type == "cuda" else calls
+            if self.device.type == "cuda":
+                calls = self._captured(calls)
+            self._calls = calls
             if self.between is not None:
                 self._calls.insert(1, self.between)
         for call in self._calls:
@@ -186,13 +208,18 @@ class Stack:
                 self._step()
         torch.cuda.current_stream().wait_stream(aside)
         graphs = [torch.cuda.CUDAGraph() for _ in calls]
-        for graph, call in zip(graphs, calls):
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                call()
+        try:
+            for graph, call in zip(graphs, calls):
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                    call()
+            replays = [graph.replay for graph in graphs]
+        except RuntimeError as error:  # slower, but it trains
+            print(f"no graph: {error}", file=sys.stderr, flush=True)
+            replays = calls
         torch.cuda.synchronize()
         self._start_again(kept)
         torch.cuda.synchronize()
-        return [graph.replay for graph in graphs]
+        return replays
 
     @torch.no_grad()
     def _start_again(self, weights):
