@@ -4,11 +4,6 @@
 
 #include "space/space.h"
 
-/* ---- host_copy.c ---- */
-/* Whoever has copied so calls the second before others may read it. */
-void rill__host_copy_past(void *to, const void *from, size_t bytes);
-void rill__host_copied_past(void);
-
 /* ---- host_dense.c ---- */
 void rill__host_add(rill_type, void *into, const void *from, uint64_t n);
 void rill__host_decay_add(rill_type, void *into, double factor, const void *from, uint64_t n);

@@ -1,13 +1,13 @@
 /* Copies past the caches: what is written once and read by nobody soon need not be read into the
  * caches first, and leaves them to others. */
-#include "space/host.h"
+#include "space/space.h"
 
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
-void rill__host_copy_past(void *into, const void *source, size_t bytes) {
+void rill__copy_past(void *into, const void *source, size_t bytes) {
     char *to = into;
     const char *from = source;
 #ifdef __SSE2__
@@ -24,7 +24,7 @@ void rill__host_copy_past(void *into, const void *source, size_t bytes) {
 #endif
 }
 
-void rill__host_copied_past(void) {
+void rill__copied_past(void) {
 #ifdef __SSE2__
     _mm_sfence();
 #endif

@@ -62,12 +62,12 @@ uint64_t rill__host_write(rill__shape shape, void *into, uint64_t first, uint64_
             memcpy(target + (rill__index_at(shape.index_bytes, pairs.idx, at) - base) * size,
                    (const char *)pairs.val + at * size, size);
         if (!large) continue;
-        rill__host_copy_past(to, chunk, count * size);
+        rill__copy_past(to, chunk, count * size);
         for (uint64_t i = start; i < at; i++)
             memset(chunk + (rill__index_at(shape.index_bytes, pairs.idx, i) - base) * size, 0,
                    size);
     }
-    if (large) rill__host_copied_past();
+    if (large) rill__copied_past();
     return at;
 }
 

@@ -66,8 +66,11 @@ typedef struct rill__sum_bytes {
 rill__sum_bytes rill__sum_room(rill__shape, uint64_t range, int n, uint64_t pairs);
 
 /* out = the parts, whose ranges follow each other from 0 to dim; absent entries stand for *fill.
- * Dense where the total of entries is above the switch; blocks if a part is, and none sparse. */
-rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in);
+ * Dense where the total of entries is above the switch; blocks if a part is, and none sparse. check:
+ * parts of pairs, whose indices may be out of order or range, which is a failure; the stream then
+ * has some of them. */
+rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in,
+                                  bool check);
 
 /* out = one part of the whole dimension, in the part's form. */
 rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *);

@@ -45,8 +45,8 @@ static rill_status unite(rill__run *run, int n, const rill__part *parts) {
     rill__piece *piece = &run->piece[0];
     rill__pairs *pairs = rill__run_alloc(run, (size_t)n, sizeof *pairs);
     if (!pairs) return RILL_OK;
-    rill_status status = rill__parts_unite(run->shape, 0, run->dim, n, parts, pairs,
-                                           &run->scratch, piece);
+    rill_status status = rill__parts_unite(run->shape, 0, run->dim, n, parts, pairs, &run->scratch,
+                                           piece);
     uint64_t count = piece->part.n;
     if (status == RILL_OK && count != total)
         status = rill__fail(RILL_ERR_OVERLAP,

@@ -26,14 +26,13 @@ static double estimate(const rill__problem *p) {
 static rill_status step(rill__run *run) {
     rill__host_ranges *x = run->state;
     if (!x->n)
-        rill__host_ranges_begin(run, x, rill__host_ranges_of(run->dim, run->size), RILL__READ_BY_ALL);
+        rill__host_ranges_begin(run, x, rill__host_ranges_of(run->dim, run->size),
+                                RILL__READ_BY_ALL);
     x->unites = true;
     rill_status status = rill__host_ranges_step(run, x);
     if (status != RILL_OK) return status;
     if (run->rank && !rill__run_failed(run)) memcpy(run->fill, x->fill, sizeof run->fill);
-    status = rill__finish_parts(run, x->ranges, x->parts);
-    rill__host_ranges_release(run, x);
-    return status;
+    return rill__host_ranges_finish(run, x);
 }
 
 const rill__algorithm rill__allgather_shared = {

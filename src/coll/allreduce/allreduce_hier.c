@@ -137,19 +137,13 @@ static void collect(rill__run *run, state *s) {
     rill__host_ranges_release(run, &s->here);
 }
 
-/* The same on one host, where it is the result, and every rank's own work. */
-static rill_status collect_result(rill__run *run, state *s) {
-    rill_status status = rill__finish_parts(run, s->here.ranges, s->here.parts);
-    rill__host_ranges_release(run, &s->here);
-    return status;
-}
-
 static rill_status receive_result(rill__run *run) {
     rill__host_part result;
     rill__header header;
     rill_status status = rill__host_take(run, RILL__THIS_HOST, 0, RILL__LANE_B, 0, run->dim,
                                          &result, &header);
     if (status != RILL_OK) return status;
+    rill__host_check(run, &result);
     if (!rill__run_failed(run)) {
         rill__run_count_anew(run, &header, 0);
         status = rill__finish_copy(run, &result.part);
@@ -212,7 +206,8 @@ static void start(const rill__run *run, state *s) {
                                   .n = hosts->here,
                                   .me = hosts->place,
                                   .ranges = ranges_of(run->dim, hosts->here, hosts->n),
-                                  .reader = one_host ? RILL__READ_BY_ALL : 0};
+                                  .reader = one_host ? RILL__READ_BY_ALL : 0,
+                                  .ends = one_host};
     s->stage = hosts->here == 1 ? AMONG_HOSTS : WITHIN_HOST;
 }
 
@@ -224,7 +219,7 @@ static rill_status step(rill__run *run) {
     if (s->stage == WITHIN_HOST) {
         status = rill__host_ranges_step(run, &s->here);
         if (status != RILL_OK) return status;
-        if (hosts->n == 1) return collect_result(run, s);
+        if (hosts->n == 1) return rill__host_ranges_finish(run, &s->here);
         if (hosts->place == 0) collect(run, s);
         s->stage = hosts->place ? RECEIVING : AMONG_HOSTS;
     }

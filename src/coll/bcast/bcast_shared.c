@@ -31,6 +31,7 @@ static rill_status step(rill__run *run) {
                                          &taken, &header);
     if (status != RILL_OK) return status;
     rill__run_round(run);
+    rill__host_check(run, &taken);
     if (!rill__run_failed(run)) {
         memcpy(run->fill, &header.fill, sizeof run->fill);
         status = rill__finish_copy(run, &taken.part);

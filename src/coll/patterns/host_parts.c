@@ -69,7 +69,7 @@ rill_status rill__host_give_ranges(rill__run *run, rill__circle circle, int from
     return give(run, circle, from, to, lane, part, true);
 }
 
-/* The entries of the range; a part in shared memory is checked as a message is. */
+/* The entries of the range. */
 static rill_status read_shared(rill__run *run, uint64_t first, uint64_t range,
                                rill__host_part *taken) {
     rill__part whole;
@@ -78,10 +78,7 @@ static rill_status read_shared(rill__run *run, uint64_t first, uint64_t range,
     taken->shared = true;
     if (first < whole.first || range > whole.range || first - whole.first > whole.range - range)
         return rill__fail(RILL_ERR_MESSAGE, "a part in shared memory has another range");
-    rill__part part = rill__part_slice(run->shape, &whole, first, range);
-    if (part.form == RILL__SPARSE && !rill__part_is_sound(run->shape, &part))
-        return rill__fail(RILL_ERR_MESSAGE, "an index in shared memory is out of order or range");
-    taken->part = part;
+    taken->part = rill__part_slice(run->shape, &whole, first, range);
     return RILL_OK;
 }
 
@@ -121,6 +118,15 @@ rill_status rill__host_take(rill__run *run, rill__circle circle, int place, int 
     if (header->form == RILL__M_FAILED) return RILL_OK;
     status = read_message(run, &received.message, first, range, taken);
     return status == RILL_OK ? RILL_OK : rill__run_fail(run, status);
+}
+
+void rill__host_check(rill__run *run, rill__host_part *taken) {
+    if (!taken->shared || taken->part.form != RILL__SPARSE ||
+        rill__part_is_sound(run->shape, &taken->part))
+        return;
+    taken->part = rill__part_empty(taken->part.first, taken->part.range);
+    rill__run_fail(run, rill__fail(RILL_ERR_MESSAGE,
+                                   "an index in shared memory is out of order or range"));
 }
 
 void rill__host_release(rill__run *run, const rill__host_part *taken) {

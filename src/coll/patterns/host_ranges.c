@@ -82,6 +82,7 @@ static rill_status take_parts(rill__run *run, rill__host_ranges *x, int n, int l
                                              range_of(run, x, range), &x->taken[i], &header);
         if (status != RILL_OK) return status;
         hear(run, x, i, inputs, &header);
+        if (inputs || !x->ends) rill__host_check(run, &x->taken[i]);
         x->parts[i] = x->taken[i].part;
     }
     return RILL_OK;
@@ -92,6 +93,12 @@ void rill__host_ranges_release(rill__run *run, rill__host_ranges *x) {
         rill__host_release(run, &x->taken[i]);
     x->taken = NULL;
     x->received = 0;
+}
+
+rill_status rill__host_ranges_finish(rill__run *run, rill__host_ranges *x) {
+    rill_status status = rill__finish_unchecked(run, x->ranges, x->parts);
+    rill__host_ranges_release(run, x);
+    return status;
 }
 
 /* ---- sums ----------------------------------------------------------------------------------- */
@@ -108,8 +115,8 @@ static rill_status unite(rill__run *run, const rill__host_ranges *x, uint64_t fi
     }
     rill__pairs *pairs = rill__run_alloc(run, (size_t)x->n, sizeof *pairs);
     if (!pairs) return RILL_OK;
-    RILL_TRY(rill__parts_unite(run->shape, first, range, x->n, x->parts, pairs, &run->scratch,
-                               piece));
+    RILL_TRY(
+        rill__parts_unite(run->shape, first, range, x->n, x->parts, pairs, &run->scratch, piece));
     if (piece->part.n == total) return RILL_OK;
     return rill__fail(RILL_ERR_OVERLAP, "rill_%s: %llu indices are on more than one rank",
                       rill_collective_name(run->problem->collective),

@@ -27,6 +27,7 @@ typedef struct rill__host_ranges {
     int ranges;  /* of which the first so many sum, */
     int reader;  /* and who reads the sum: a place, or one of the above */
     bool unites; /* an index that two ranks have is a failure */
+    bool ends;   /* the sum is the call's result: its parts are checked at the end */
     /* so far */
     int stage, received;
     rill__host_part *taken; /* of each rank, or of each range */
@@ -47,12 +48,15 @@ static inline void rill__host_ranges_begin(const rill__run *run, rill__host_rang
                              .n = run->size,
                              .me = run->rank,
                              .ranges = ranges,
-                             .reader = reader};
+                             .reader = reader,
+                             .ends = true};
 }
 /* RILL_OK: this rank's range of the sum is in run->piece[1], if it sums; and of who reads it, all
  * are in parts, until they are given back. */
 rill_status rill__host_ranges_step(rill__run *, rill__host_ranges *);
 void rill__host_ranges_release(rill__run *, rill__host_ranges *);
+/* The same, and the parts are the result. */
+rill_status rill__host_ranges_finish(rill__run *, rill__host_ranges *);
 
 /* What a message and a byte of a part cost. */
 typedef struct rill__host_way {

@@ -23,9 +23,7 @@ static rill_status step(rill__run *run) {
         rill__host_ranges_begin(run, x, rill__host_ranges_of(run->dim, run->size), run->root);
     rill_status status = rill__host_ranges_step(run, x);
     if (status != RILL_OK || run->rank != run->root) return status;
-    status = rill__finish_parts(run, x->ranges, x->parts);
-    rill__host_ranges_release(run, x);
-    return status;
+    return rill__host_ranges_finish(run, x);
 }
 
 const rill__algorithm rill__reduce_shared = {

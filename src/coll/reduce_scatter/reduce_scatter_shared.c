@@ -23,7 +23,8 @@ static rill_status step(rill__run *run) {
     rill_status status = rill__host_ranges_step(run, x);
     if (status != RILL_OK) return status;
     uint64_t first = rill__host_ranges_first(run->dim, x, run->rank);
-    return rill__finish_range(run, first, rill__host_ranges_first(run->dim, x, run->rank + 1) - first,
+    return rill__finish_range(run, first,
+                              rill__host_ranges_first(run->dim, x, run->rank + 1) - first,
                               &run->piece[1].part);
 }
 
