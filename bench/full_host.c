@@ -1,5 +1,6 @@
 /* What bench/full_host runs on each rank of a host: how fast all of them at once read and copy
  * memory, each its own and all the same, which sets the bound of a sum; and what the host allows.
+ * Each repetition has other memory, which the caches have lost since it was written.
  * One line of JSON. Arguments: MiB that each rank copies, entries of each rank, of the sum. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 enum { REPS = 9, HUGE_PAGE = 2 << 20, PAIR = 8, LINE = 64 };
+/* Bytes that all ranks go through before they come back to the same. */
+#define ROUND (UINT64_C(1) << 30)
 
 static int rank, ranks;
 
@@ -77,6 +80,7 @@ static void stream(void *to, const void *from, size_t bytes) {
 static uint64_t theirs[4096];
 static int pids[4096];
 static int reads = 1;
+static size_t place;
 /* As much from every other rank, by the kernel. */
 static void read_others(void *to, const void *from, size_t bytes) {
     size_t piece = bytes / (size_t)ranks;
@@ -85,7 +89,7 @@ static void read_others(void *to, const void *from, size_t bytes) {
         int other = (rank + i) % ranks;
         size_t at = piece * (size_t)other;
         struct iovec here = {(char *)to + at, piece};
-        struct iovec there = {(char *)(uintptr_t)theirs[other] + at, piece}; /* NOLINT */
+        struct iovec there = {(char *)(uintptr_t)theirs[other] + place + at, piece}; /* NOLINT */
         if (process_vm_readv(pids[other], &here, 1, &there, 1, 0) != (ssize_t)piece) reads = 0;
     }
 }
@@ -95,15 +99,25 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Of so many bytes that memory has beside each other. */
+static size_t places_of(size_t bytes) {
+    size_t n = (size_t)(ROUND / bytes / (size_t)ranks);
+    return n < 2 ? 2 : n > 2000 ? 2000 : n;
+}
+
 typedef void pass(void *to, const void *from, size_t bytes);
 /* Bytes a second that all ranks together read, or copy: the median of times of the slowest. */
 static double rate(pass *how, void *to, const void *from, size_t bytes) {
     double times[REPS];
-    how(to, from, bytes);
+    size_t places = places_of(bytes);
+    for (size_t i = 0; i < places; i++)
+        how((char *)to + i * bytes, from ? (const char *)from + i * bytes : NULL, bytes);
     for (int i = 0; i < REPS; i++) {
+        size_t at = (size_t)i % places * bytes;
+        place = at;
         MPI_Barrier(MPI_COMM_WORLD);
         double start = MPI_Wtime(), mine, slowest;
-        how(to, from, bytes);
+        how((char *)to + at, from ? (const char *)from + at : NULL, bytes);
         mine = MPI_Wtime() - start;
         MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
         times[i] = slowest;
@@ -122,8 +136,9 @@ int main(int argc, char **argv) {
     size_t unit = (size_t)LINE * (size_t)ranks;
     size_t bytes = (size_t)(atof(argv[1]) * (1 << 20)) / unit * unit;
     double own = atof(argv[2]) * PAIR, all = atof(argv[3]) * PAIR;
-    char *from = memory(bytes), *to = memory(bytes);
-    char *together = shared(bytes, 0), *huge = shared(bytes, 1);
+    size_t arena = bytes * places_of(bytes);
+    char *from = memory(arena), *to = memory(arena);
+    char *together = shared(arena, 0), *huge = shared(arena, 1);
     uint64_t address = (uint64_t)(uintptr_t)from;
     int pid = (int)getpid();
     MPI_Allgather(&address, 1, MPI_UINT64_T, theirs, 1, MPI_UINT64_T, MPI_COMM_WORLD);

@@ -9,7 +9,7 @@ enum { COUNTED = 64 }; /* entries that are counted at once */
 enum {
     CHECKED = 1 << 14
 }; /* entries that are checked, and then copied while they are in the caches */
-enum { LARGE = 1 << 22 }; /* bytes of a result from which on it is written past the caches */
+enum { LARGE = 1 << 21 }; /* bytes of a result from which on it is written past the caches */
 
 static void copy(void *to, const void *from, size_t bytes, bool past) {
     if (past) rill__copy_past(to, from, bytes);
@@ -110,12 +110,12 @@ static bool are_sound(const rill_stream *out, int n, const rill__part *in) {
     return sound;
 }
 
+/* Parts that are written where the ones before them end. */
 static rill_status assemble_pairs(rill_stream *out, int n, const rill__part *in, bool check) {
     size_t size = rill__type_size(out->type);
     rill__shape shape = rill__stream_shape(out);
     uint64_t at = 0, more;
     rill_status status = RILL_OK;
-    bool past = out->nnz * (size + shape.index_bytes) >= LARGE;
     for (int i = 0; i < n && status == RILL_OK; i++, at += more) {
         char *idx = (char *)out->idx.data + at * shape.index_bytes;
         char *val = (char *)out->val.data + at * size;
@@ -127,22 +127,44 @@ static rill_status assemble_pairs(rill_stream *out, int n, const rill__part *in,
                                                              idx, val);
         else if (in[i].form == RILL__BLOCKS)
             more = rill__blocks_compact(shape, &in[i], out->fill, idx, val);
-        else status = copy_pairs(shape, &in[i], idx, val, past, check, &more);
+        else status = copy_pairs(shape, &in[i], idx, val, false, check, &more);
     }
-    if (past) rill__copied_past();
     out->nnz = at;
     return status;
 }
 
+/* Parts of pairs alone, whose places are known before: from one of them on, and round. */
+static rill_status copy_parts(rill_stream *out, int n, const rill__part *in, uint64_t total,
+                              bool check, int from) {
+    size_t size = rill__type_size(out->type);
+    rill__shape shape = rill__stream_shape(out);
+    uint64_t at = 0, done;
+    rill_status status = RILL_OK;
+    bool past = total * (size + shape.index_bytes) >= LARGE;
+    for (int i = 0; i < from; i++)
+        at += in[i].n;
+    for (int j = 0; j < n && status == RILL_OK; j++) {
+        const rill__part *part = &in[(from + j) % n];
+        if (part == in) at = 0;
+        status = copy_pairs(shape, part, (char *)out->idx.data + at * shape.index_bytes,
+                            (char *)out->val.data + at * size, past, check, &done);
+        at += part->n;
+    }
+    if (past) rill__copied_past();
+    out->nnz = status == RILL_OK ? total : 0;
+    return status;
+}
+
 rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in,
-                                  bool check) {
+                                  bool check, int from) {
     uint64_t total = 0, block = 0;
-    bool pairs = false;
+    bool pairs = false, alone = true;
     for (int i = 0; i < n; i++) {
         total += in[i].n;
         if (in[i].form == RILL__BITS) return no_bits();
         if (in[i].form == RILL__BLOCKS) block = in[i].block;
         else pairs |= in[i].form == RILL__SPARSE && in[i].n;
+        alone &= in[i].form == RILL__SPARSE;
     }
     bool blocks = block && !pairs;
     memcpy(out->fill, fill, rill__type_size(out->type));
@@ -158,8 +180,7 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
         total > out->val.capacity / rill__type_size(out->type))
         total = count_present(out, n, in); /* what is reserved for results of this size will do */
     RILL_TRY(rill__stream_reserve_pairs(out, total));
-    out->nnz = total;
-    return assemble_pairs(out, n, in, check);
+    return alone ? copy_parts(out, n, in, total, check, from) : assemble_pairs(out, n, in, check);
 }
 
 rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *part) {

@@ -96,7 +96,7 @@ void rill__host_ranges_release(rill__run *run, rill__host_ranges *x) {
 }
 
 rill_status rill__host_ranges_finish(rill__run *run, rill__host_ranges *x) {
-    rill_status status = rill__finish_unchecked(run, x->ranges, x->parts);
+    rill_status status = rill__finish_unchecked(run, x->ranges, x->parts, x->me % x->ranges);
     rill__host_ranges_release(run, x);
     return status;
 }
