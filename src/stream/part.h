@@ -66,9 +66,9 @@ typedef struct rill__sum_bytes {
 rill__sum_bytes rill__sum_room(rill__shape, uint64_t range, int n, uint64_t pairs);
 
 /* out = the parts, whose ranges follow each other from 0 to dim; absent entries stand for *fill.
- * Dense where the total of entries is above the switch; blocks if a part is, and none sparse. check:
- * parts of pairs, whose indices may be out of order or range, which is a failure; the stream then
- * has some of them, or none. from: the part to begin with, where ranks that read the same should not
+ * Dense where the total of entries is above the switch; blocks if a part is, and none sparse.
+ * check: indices of pairs may be out of order or range, which is a failure; the stream then has
+ * some of them, or none. from: the part to begin with, where ranks that read the same should not
  * all read the same part at once. */
 rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in,
                                   bool check, int from);

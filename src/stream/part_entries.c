@@ -155,8 +155,8 @@ rill_status rill__parts_unite(rill__shape shape, uint64_t first, uint64_t range,
     if (status == RILL_OK)
         status = rill__sum_pairs(space->stream, shape, RILL_SUM, first, range, n, pairs, scratch,
                                  piece->idx.data, piece->val.data, &count);
-    piece->part = (rill__part){RILL__SPARSE,    first, range, count, piece->idx.data,
-                               piece->val.data, 0,     space};
+    piece->part = (rill__part){RILL__SPARSE,    first,           range, count,
+                               piece->idx.data, piece->val.data, 0,     space};
     return status;
 }
 

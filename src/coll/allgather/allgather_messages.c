@@ -1,6 +1,6 @@
 /* The union of disjoint supports, by messages that reach all ranks.
  *
- * All three ways gather the P messages (patterns/gather.h has idea, source and cost of each way) and
+ * All three ways gather the P messages (patterns/gather.h has idea, source and cost of each) and
  * unite them; an index that two ranks have is an error, which every rank sees alike.
  *
  * Restriction. None.

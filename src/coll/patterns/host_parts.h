@@ -33,8 +33,8 @@ rill_status rill__host_give_ranges(rill__run *, rill__circle, int from, int to, 
  * message's. */
 rill_status rill__host_take(rill__run *, rill__circle, int place, int lane, uint64_t first,
                             uint64_t range, rill__host_part *, rill__header *);
-/* A part in shared memory is checked as a message is, but not when it is taken: by this, or while it
- * is copied (rill__finish_unchecked). A failure is recorded, and leaves an empty part. */
+/* A part in shared memory is checked as a message is, but not when it is taken: by this, or while
+ * it is copied (rill__finish_unchecked). A failure is recorded, and leaves an empty part. */
 void rill__host_check(rill__run *, rill__host_part *);
 void rill__host_release(rill__run *, const rill__host_part *);
 
