@@ -1,4 +1,4 @@
-/* Parts in memory that the ranks of a host share (req/shared.h), by hier on one host and by "shared"
+/* Parts in memory that ranks of a host share (req/shared.h), by hier on one host and by "shared"
  * of the other collectives: segments grow with what calls ask for, and where they can't, because
  * there is none, too little, or no more on one rank, parts go by message, with the same bits. */
 #include "check.h"
