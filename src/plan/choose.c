@@ -15,11 +15,10 @@
 #define CLEARLY 0.85 /* share of the time of the choice below which another takes its place, */
 #define LIKELY 0.75  /* and by a model that has learned, against one that has not */
 
-/* The model's, and what is known of the algorithm on such networks. */
+/* What was learned of single calls is not the model's. */
 static double model_of(const rill__profile *profile, const rill__algorithm *a,
                        const rill__problem *p) {
-    if (!profile->learned) return rill__profile_time(profile, a, p);
-    return a->estimate(p) * rill__profile_waits(&profile->constants, a);
+    return profile->learned ? a->estimate(p) : rill__profile_time(profile, a, p);
 }
 
 bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
