@@ -71,12 +71,12 @@ void rill__constants_network(rill__constants *c, const rill__network *network) {
                                    5e8, 1e9, 2e9, 5e9, 1e10, 2.5e10, 5e10, 1e11};
     static const double latencies[] = {2e-6, 5e-6, 12e-6, 25e-6, 50e-6, 100e-6, 200e-6, 500e-6,
                                        1e-3, 2e-3, 5e-3,  10e-3, 20e-3, 50e-3,  100e-3, 200e-3};
-    static const double messages[] = {0.5e-6, 1e-6, 2e-6, 5e-6, 10e-6, 20e-6, 40e-6, 80e-6};
+    static const double messages[] = {0.5e-6, 1e-6, 2e-6, 5e-6, 10e-6, 15e-6, 20e-6, 30e-6, 50e-6};
     c->latency = c->mpi_latency = nearest(network->latency, latencies, 16);
     bool tcp = c->latency >= RILL__TCP_LATENCY;
     /* A small part of it is the processor's: the rest of several messages passes at once. Where
      * that part is large, ranks share processors. */
-    c->message = network->message > 0 ? nearest(network->message, messages, 8)
+    c->message = network->message > 0 ? nearest(network->message, messages, 9)
                                       : (tcp ? 5e-6 : 0.5e-6);
     c->message = fmin(c->message, c->latency);
     /* Headers of packets take 4 %. MPI's dense sum reaches half of the line rate over TCP: see
