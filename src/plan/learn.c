@@ -192,7 +192,7 @@ static bool is_lost(const rill__learner *l) {
     int n = 0;
     for (int i = 0; i < l->places; i++) {
         const rill__sample *s = &l->place[i].sample;
-        if (l->place[i].times < RILL__LEARN_SOLID) continue;
+        if (l->place[i].times < RILL__LEARN_SOLID || s->seconds < RILL__BRIEF) continue;
         sum += fabs(log(s->seconds / rill__fit_time(s, &l->start.constants)));
         n++;
     }

@@ -7,9 +7,6 @@
 #include <string.h>
 
 #define ENOUGH 5e-3 /* seconds of calls for which an update of the constants is no burden */
-/* Seconds of a call below which its time speaks of caches and of who comes late, not of its
- * algorithm. */
-#define BRIEF 10e-6
 
 /* ---- the field ------------------------------------------------------------------------------- */
 
@@ -61,7 +58,7 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     if (longest - shortest > APART && k->lesson.delays++ < MOST_DELAYS) return;
     k->lesson.delays = 0;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
-    k->lesson.brief = seconds < BRIEF;
+    k->lesson.brief = seconds < RILL__BRIEF;
     k->lesson.gap = (uint32_t)fmin((k->lesson.brief && !l->predicts ? 64.0 : 2.0) * k->lesson.gap, most);
     bool tries = k->ended <= k->lesson.trial_ends; /* also the call that tells of the last */
     k->lesson.next = tries ? 0 : k->ended + k->lesson.gap - 1;

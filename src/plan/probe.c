@@ -14,7 +14,7 @@ enum { TAG = 1, TRIES = 4, LEAST_BYTES = 16 << 10, MOST_BYTES = 4 << 20 };
 #define LONGEST 4e-3
 /* What a message of a call takes of a processor, against a bare one: it has a header, and is looked
  * for among others. */
-#define IN_CALLS 1.25
+#define IN_CALLS 1.5
 enum { AT_ONCE = 4, MOST_TRIES = 64, SMALL = 256 };
 
 /* The next message, as calls receive small ones: they do not know who comes first. */
