@@ -33,15 +33,26 @@ class Coding:
         self.keep = min(keep, layout.chunk)
         self.count = sum(layout.chunks) * self.keep
 
-    def encode(self, vector: torch.Tensor, number: int, steps: int, buffers: torch.Tensor) -> Sent:
-        """number: of the round. steps: that this contribution is of; 0: there is none."""
+    def encode(
+        self,
+        vector: torch.Tensor,
+        number: int,
+        steps: int,
+        buffers: torch.Tensor,
+        worth: Optional[torch.Tensor] = None,
+    ) -> Sent:
+        """number: of the round. steps: that this contribution is of; 0: there is none. worth: of
+        each entry, by which its size counts."""
         if steps == 0:
             return Sent(_HEAD.pack(number, 0, 0, 0, 0), torch.zeros_like(vector))
         layout, sent = self.layout, torch.zeros_like(vector)
         indices = values = b""
         if self.count:
             chunks = vector[: layout.chunked_size].view(-1, layout.chunk)
-            places = chunks.abs().topk(self.keep, dim=1).indices.sort(dim=1).values
+            sizes = chunks.abs()
+            if worth is not None:
+                sizes *= worth[: layout.chunked_size].view(-1, layout.chunk)
+            places = sizes.topk(self.keep, dim=1).indices.sort(dim=1).values
             first = torch.arange(len(chunks), device=places.device) * layout.chunk
             places = (places + first[:, None]).reshape(-1)
             values = encode_values(vector[places].cpu().numpy(), self.value_bits)
@@ -99,17 +110,19 @@ def clip_to_median(coding: Coding, all_of_them: Sequence[Contribution]) -> None:
 def mean_of(
     coding: Coding, all_of_them: Sequence[Contribution], senders: bool, device: torch.device
 ) -> torch.Tensor:
-    """In the order of the ranks, so that all get the same bits. senders: each entry is divided by
-    the number of those who sent it, else by the number of contributions."""
+    """On that device, to which only what was sent goes. In the order of the ranks, so that all get
+    the same bits: a contribution has each place once. senders: each entry is divided by the number
+    of those who sent it, else by the number of contributions."""
     layout = coding.layout
-    total = torch.zeros(layout.size, dtype=torch.float32)
+    total = torch.zeros(layout.size, dtype=torch.float32, device=device)
     chunked, rest = total[: layout.chunked_size], total[layout.chunked_size :]
-    count = torch.zeros(layout.chunked_size if senders else 0, dtype=torch.float32)
+    count = torch.zeros(layout.chunked_size if senders else 0, device=device, dtype=torch.float32)
     for one in all_of_them:
-        chunked[one.places] += one.values
-        rest += one.rest
+        places = one.places.to(device)
+        chunked[places] += one.values.to(device)
+        rest += one.rest.to(device)
         if senders:
-            count[one.places] += 1
+            count[places] += 1
     chunked /= count.clamp_(min=1) if senders else len(all_of_them)
     rest /= len(all_of_them)
-    return total.to(device)
+    return total
