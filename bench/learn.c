@@ -16,7 +16,7 @@ typedef struct kind {
     rill_stream *in, *out;
     float *dense, *sum;
     int calls;
-    double early[LAST], mpi_early[LAST]; /* of calls FIRST to LAST */
+    double early[LAST], mpi_early[LAST];         /* of calls FIRST to LAST */
     double late[CALLS / 2], foretold[CALLS / 2]; /* of the second half of the mixed calls */
     int lates;
 } kind;

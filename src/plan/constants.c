@@ -54,8 +54,7 @@ void rill__constants_default(rill__constants *c, int hosts, double crowding) {
         c->byte *= crowding;
         c->mpi_byte *= crowding;
     }
-    if (hosts > 1)
-        rill__constants_network(c, &(rill__network){.latency = 25e-6, .rate = 1e10});
+    if (hosts > 1) rill__constants_network(c, &(rill__network){.latency = 25e-6, .rate = 1e10});
 }
 
 /* The nearest on a logarithmic scale. */
@@ -67,7 +66,7 @@ static double nearest(double value, const double *classes, int n) {
 }
 
 void rill__constants_network(rill__constants *c, const rill__network *network) {
-    static const double rates[] = {1e6, 2e6, 5e6, 1e7, 2e7, 5e7,  1e8,    2e8,
+    static const double rates[] = {1e6, 2e6, 5e6, 1e7, 2e7,  5e7,    1e8,  2e8,
                                    5e8, 1e9, 2e9, 5e9, 1e10, 2.5e10, 5e10, 1e11};
     static const double latencies[] = {2e-6, 5e-6, 12e-6, 25e-6, 50e-6, 100e-6, 200e-6, 500e-6,
                                        1e-3, 2e-3, 5e-3,  10e-3, 20e-3, 50e-3,  100e-3, 200e-3};

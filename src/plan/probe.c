@@ -44,8 +44,8 @@ static rill_status exchange(rill__link *link, char *out, char *in, int bytes, pe
     rill__wire from, to[AT_ONCE];
     int ranks = link->ranks, first = with.first;
     if (with.n == 1)
-        RILL_TRY(table->post(link, (link->rank + ranks - first) % ranks, TAG, in, (size_t)bytes,
-                             &from));
+        RILL_TRY(
+            table->post(link, (link->rank + ranks - first) % ranks, TAG, in, (size_t)bytes, &from));
     for (int i = 0; i < with.n; i++)
         RILL_TRY(table->send(link, (link->rank + first + i * with.apart) % ranks, TAG, out,
                              (size_t)bytes, &to[i]));
@@ -128,8 +128,7 @@ static rill_status measure_small(rill__link *link, char *out, char *in, rill__ne
     return RILL_OK;
 }
 
-static rill_status measure_rate(rill__link *link, char *out, char *in, double small,
-                                double *rate) {
+static rill_status measure_rate(rill__link *link, char *out, char *in, double small, double *rate) {
     double time;
     int bytes = LEAST_BYTES;
     for (;; bytes *= 4) {

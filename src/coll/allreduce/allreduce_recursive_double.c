@@ -35,8 +35,7 @@ static double estimate(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
     bool folds = power < p->ranks;
     if (folds)
-        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * byte +
-                2 * p->nnz * p->c->merge;
+        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * byte + 2 * p->nnz * p->c->merge;
     for (int n = 1; n < power; n *= 2) {
         double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
         double bytes = n == 1            ? rill__input_bytes(p, entries, dim)
@@ -47,8 +46,7 @@ static double estimate(const rill__problem *p) {
         double sum = rill__expected_union(p, 2 * n * (folds ? 1.5 : 1));
         if (entries <= limit && sum > limit) time += rill__densify_estimate(p, sum);
     }
-    if (folds)
-        time += p->c->latency + rill__form_bytes(p, p->result, dim) * byte;
+    if (folds) time += p->c->latency + rill__form_bytes(p, p->result, dim) * byte;
     return time;
 }
 

@@ -19,8 +19,7 @@ double rill__gather_estimate(const rill__problem *p, rill__gather_kind kind, dou
         return rounds * p->c->latency + all * rill__byte_of_rounds(p, rounds) +
                (all - bytes) * p->c->copy;
     case RILL__RING: return (p->ranks - 1) * p->c->latency + all * p->c->byte;
-    default:
-        return p->c->latency + (p->ranks - 2) * p->c->message + all * rill__byte_of_many(p);
+    default: return p->c->latency + (p->ranks - 2) * p->c->message + all * rill__byte_of_many(p);
     }
 }
 
