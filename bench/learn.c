@@ -1,7 +1,7 @@
 /* What bench/learn runs on each rank: 200 mixed calls of `auto` for a user who has never tuned,
  * the same of MPI_Allreduce, then `auto` beside every algorithm, each on a communicator of its own
- * and in turns of any order, so that all find caches and memory alike. Calls begin together and the slowest rank
- * counts. One line a kind, one for all. */
+ * and in turns of any order, so that all find caches and memory alike. Calls begin together and the
+ * slowest rank counts. One line a kind, one for all. */
 #include <math.h>
 #include <mpi.h>
 #include <rill/rill.h>

@@ -8,8 +8,8 @@
  * what was measured looks slow beside it, and every choice would be given up for one that is no
  * better. So the model alone chooses first, on equal terms; then another takes its place where both
  * were measured and it took clearly less. Nor does the model leave the choice of the start for a
- * little: what a few calls say of constants is rough. Of calls that are over in a few microseconds it
- * says nothing. */
+ * little: what a few calls say of constants is rough. Of calls that are over in a few microseconds
+ * it says nothing. */
 #include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 

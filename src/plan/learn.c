@@ -130,7 +130,8 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
 
 /* The lower quarter: what disturbs a call makes it longer, never shorter. Of those that are tried
  * the upper one: who wants to take another's place must be better in spite of that. Where nothing
- * is chosen by it, the lower third: the next call will be disturbed, too, but not as the first ones. */
+ * is chosen by it, the lower third: the next call will be disturbed, too, but not as the first
+ * ones. */
 static double lately(const rill__learner *l, const rill__learned *at) {
     double sorted[RILL__LEARN_KEPT];
     int n = 0, most = at->times < RILL__LEARN_KEPT ? (int)at->times : RILL__LEARN_KEPT;

@@ -59,8 +59,8 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     k->lesson.delays = 0;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
     k->lesson.brief = seconds < RILL__BRIEF;
-    k->lesson.gap = (uint32_t)fmin((k->lesson.brief && !l->predicts ? 64.0 : 2.0) * k->lesson.gap,
-                                   most);
+    double times = k->lesson.brief && !l->predicts ? 64 : 2;
+    k->lesson.gap = (uint32_t)fmin(times * k->lesson.gap, most);
     bool tries = k->ended <= k->lesson.trial_ends; /* also the call that tells of the last */
     k->lesson.next = tries ? 0 : k->ended + k->lesson.gap - 1;
     l->seconds += seconds * k->lesson.gap;

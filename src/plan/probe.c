@@ -1,7 +1,7 @@
 /* What kind of network is this? All ranks send to their right neighbour at once, as much as takes a
- * few milliseconds; the slowest counts, since it is the one that crosses from host to host. Then each
- * sends a byte to several others: what the further messages of a round take is the processors'
- * matter, and nothing else tells of it. */
+ * few milliseconds; the slowest counts, since it is the one that crosses from host to host. Then
+ * each sends small messages to several others: what the further messages of a round take is the
+ * processors' matter, and nothing else tells of it. */
 #include "plan/profile.h"
 
 #include <math.h>
@@ -15,7 +15,15 @@ enum { TAG = 1, TRIES = 4, LEAST_BYTES = 16 << 10, MOST_BYTES = 4 << 20 };
 /* What a message of a call takes of a processor, against a bare one: it has a header, and is looked
  * for among others. */
 #define IN_CALLS 1.5
-enum { AT_ONCE = 4, MOST_TRIES = 64, SMALL = 256 };
+enum { AT_ONCE = 4, MOST_TRIES = 64, SMALL = 256, POLLS_BETWEEN_LOOKS = 1000 };
+
+/* Some rank is gone: no probe tells of it. */
+static bool is_broken(rill__link *link) {
+    uint8_t *fate = link->table->failed ? rill__calloc((size_t)link->ranks, 1) : NULL;
+    bool broken = fate && link->table->failed(link, fate);
+    free(fate);
+    return broken;
+}
 
 /* The next message, as calls receive small ones: they do not know who comes first. */
 static rill_status receive_next(rill__link *link, char *in, int bytes) {
@@ -25,6 +33,8 @@ static rill_status receive_next(rill__link *link, char *in, int bytes) {
     for (unsigned polls = 1;; polls++) {
         status = table->probe(link, RILL__ANY, TAG, 1, &arrival);
         if (status != RILL_IN_PROGRESS) break;
+        if (polls % POLLS_BETWEEN_LOOKS == 0 && is_broken(link))
+            return rill__fail(RILL_ERR_PEER, "a rank is gone");
         table->idle(link, polls);
     }
     RILL_TRY(status);
