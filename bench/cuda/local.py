@@ -58,8 +58,6 @@ def trials(given):
         arm("local", 4, seed, rate, 1.0, warmup) for warmup in WARMUPS for rate in given.rates
     ]
     local += [arm("local", 4, seed, given.rates[1], outer, WARMUPS[1]) for outer in (0.7, 1.4)]
-    local += [arm("local", 4, seed, given.rates[1], 1.0, 0, power=power) for power in (0.25, 0.5)]
-    local += [arm("local", 4, seed, given.rates[1], 1.0, WARMUPS[1], power=0.5)]
     return {"ddp": [arm("ddp", 1, seed, rate) for rate in given.rates], **apart("four", local)}
 
 
@@ -220,8 +218,6 @@ class Arm:
         def made(worker):
             module = Replica(shape, weights[first + worker])
             options = dict(about["options"], every=EVERY, outer_lr=about["outer_lr"])
-            if "power" in options:
-                options["optimizer"] = stack.moments(first + worker, module, options.pop("power"))
             if self.method == "diloco":
                 options.update(keep=None, outer="nesterov")
             else:

@@ -108,18 +108,6 @@ class Replica(torch.nn.Module):
             self.register_parameter("p" + name, torch.nn.Parameter(part[0]))
 
 
-class Moments:
-    def __init__(self, state, row, shape, module, power):
-        self._state, self._row, self._shape, self._power = state, row, shape, power
-        self._names = {p: name[1:] for name, p in module.named_parameters()}
-
-    @property
-    def state(self):
-        whole = self._state[self._row]["exp_avg_sq"].unsqueeze(0) ** self._power
-        parts = self._shape.views(whole)
-        return {p: {"exp_avg_sq": parts[name][0]} for p, name in self._names.items()}
-
-
 class Stack:
     """Replicas in training. seeds, rates: of each replica. starts: of its rows in the text, as
     steps x replicas x rows. factors: what the rates are multiplied by, for each step. beta1: of
@@ -144,11 +132,10 @@ class Stack:
         self._calls = None
 
     def _adam(self, rates, beta1):
-        groups, self._rows = {}, []
+        groups = {}
         for number, rate in enumerate(rates):
             row = torch.nn.Parameter(self.weights[number])
             row.grad = self.gradients[number]
-            self._rows.append(row)
             groups.setdefault(rate, []).append(row)
         on_device = self.device.type == "cuda"
         self._rates = {
@@ -157,11 +144,6 @@ class Stack:
         made = [{"params": rows, "lr": self._rates[rate]} for rate, rows in groups.items()]
         options = {"capturable": True, "fused": True} if on_device else {}
         return torch.optim.AdamW(made, betas=(beta1, BETA2), weight_decay=DECAY, **options)
-
-    def moments(self, number, module, power):
-        """What has the second moments of a replica, as the optimizer of its module has them; their
-        square root is to be that power of them."""
-        return Moments(self._optimizer.state, self._rows[number], self.shape, module, 2 * power)
 
     def gradient(self):
         """Of the step that comes."""
