@@ -156,7 +156,7 @@ class LocalUpdates(Files):
         agree(
             self.comm,
             lambda: check(options, len(self._named), self.comm, module),
-            lambda _: {name: repr(value) for name, value in options.items()},
+            lambda _: {**{n: repr(value) for n, value in options.items()}, **_shapes(module)},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
         self._keep, self._decay, self._senders = keep, decay, average == "senders"
@@ -428,6 +428,15 @@ class LocalUpdates(Files):
 
     def _continue(self) -> None:
         self._flight, self._began = None, time.monotonic()
+
+
+def _shapes(module: torch.nn.Module) -> dict[str, str]:
+    """What ranks must have in common besides the options. Names may differ by a wrapper."""
+    found = {}
+    for name, p in named_parameters(module).items():
+        frozen = "" if p.requires_grad else ", frozen"
+        found[f"parameter {name}"] = f"{tuple(p.shape)} of {p.dtype}{frozen}"
+    return found
 
 
 def _summed(comm: Comm, vector: torch.Tensor) -> torch.Tensor:
