@@ -117,7 +117,8 @@ class Stack:
         self.shape, self.device, self.between = shape, text.device, between
         self.kind = torch.bfloat16 if text.is_cuda else torch.float32
         first = {seed: shape.start(seed) for seed in set(seeds)}
-        self.weights = torch.stack([first[seed] for seed in seeds]).to(self.device)
+        self._first = torch.stack([first[seed] for seed in seeds]).to(self.device)
+        self.weights = self._first.clone()
         self.gradients = torch.zeros_like(self.weights)
         self._leaves = {
             name: part.detach().requires_grad_() for name, part in shape.views(self.weights).items()
@@ -144,6 +145,10 @@ class Stack:
         made = [{"params": rows, "lr": self._rates[rate]} for rate, rows in groups.items()]
         options = {"capturable": True, "fused": True} if on_device else {}
         return torch.optim.AdamW(made, betas=(beta1, BETA2), weight_decay=DECAY, **options)
+
+    def synchronize(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
 
     def gradient(self):
         """Of the step that comes."""
@@ -181,8 +186,6 @@ class Stack:
 
     def _captured(self, calls):
         """What runs graphs of them. What their trial runs change is put back."""
-        with torch.no_grad():
-            kept = self.weights.clone()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -199,14 +202,17 @@ class Stack:
             print(f"no graph: {error}", file=sys.stderr, flush=True)
             replays = calls
         torch.cuda.synchronize()
-        self._start_again(kept)
+        self.start_again()
         torch.cuda.synchronize()
         return replays
 
     @torch.no_grad()
-    def _start_again(self, weights):
-        self.weights.copy_(weights)
+    def start_again(self, factors=None):
+        """From the first weights, with other factors of as many steps or fewer."""
+        self.weights.copy_(self._first)
         self.steps.zero_()
+        if factors is not None:
+            self._factors[: len(factors)] = factors.to(self.device)
         for of in self._optimizer.state.values():
             for value in of.values():
                 if torch.is_tensor(value):
