@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/cuda/local.py [--out FOLDER] [--seconds 150] [--data FOLDER] [--rates 0.002,0.004,8:0.003] [...]:
+"""bench/cuda/local.py [--out FOLDER] [--seconds 150] [--data FOLDER] [--rates 0.002,8:0.003] [...]:
 rill.torch.LocalUpdates beside DiLoCo and DDP, a GPT over the bytes of WikiText-2, on one GPU.
 
   ddp      one process with the rows of all workers, which is what dense sums give
@@ -199,9 +199,10 @@ def job(given):
     shape = Shape(given.layers, given.width, given.heads, given.length)
     text, valid = (text_of(given.data, part).to(device) for part in ("train", "valid"))
     arms = given.arms
-    starts = starts_of(arms, given.steps, given.rows, len(text) - shape.length - 1).to(device)
+    most_steps = max(given.steps, EVERY * (TRIAL + 1))
+    starts = starts_of(arms, most_steps, given.rows, len(text) - shape.length - 1).to(device)
     each = [one for one in arms for _ in range(one["workers"])]
-    factors = factors_of(given.steps)
+    factors = factors_of(most_steps)
     settings = [shape, [o["seed"] for o in each], [o["rate"] for o in each], text, starts, factors]
     exchanging = arms[0]["method"] == "topk"
     stack = Stack(*settings, *((0.0, lambda: exchange(made, stack)) if exchanging else ()))
@@ -399,7 +400,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--data", default=os.environ.get("RILL_DATA", "../shared/data"))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--methods", type=numbers(str), default=["ddp", "plain", "senders", "diloco"])
+    methods = ["ddp", "plain", "senders", "diloco"]
+    parser.add_argument("--methods", type=numbers(str), default=methods)
     parser.add_argument("--workers", type=numbers(int), default=[4, 8])
     parser.add_argument("--steps", type=int, default=12000, help="at most")
     parser.add_argument("--seeds", type=numbers(int), default=[1, 2, 3])
