@@ -97,6 +97,17 @@ static void decide_columns(const rill_data_view *d, uint64_t first, uint64_t las
         decide_1(d, first, last, w + c, (uint64_t)columns, z + c);
 }
 
+double rill__dot(const float *a, const float *b, uint64_t n) {
+    double sum[4] = {0}; /* so that one addition need not wait for the other */
+    uint64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int k = 0; k < 4; k++)
+            sum[k] += (double)a[i + (uint64_t)k] * b[i + (uint64_t)k];
+    for (; i < n; i++)
+        sum[0] += (double)a[i] * b[i];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 /* One column, whose weights are so many floats apart: four sums, so that one addition need not wait
  * for the other. */
 static inline double decide_one(const rill_data_view *data, uint64_t row, const float *w,

@@ -11,13 +11,12 @@
  * Threads share rows where something is computed of each, and features where rows are summed, so
  * that bits do not depend on their number: two passes.
  * Under softmax the curvature of a row is diag(p) - p p', so that its probabilities are kept.
- * A long vector and the sums that its product becomes lie side by side, a value beside the other: an
- * entry of a row then asks memory for one line, not two.
+ * A long vector and the sums of its product lie side by side: an entry asks for one line, not two.
  * Where ranks lack features, vectors are by place (train_places.c): a product sums those that
  * several have, and rows are read and added up by number, in vectors beside them.
  * Memory: 20 bytes per row and column, with threads 8 per row; a stream of all weights, or by place
- * 2 n floats, with factors 3 n; 2 n where they lie side by side. Cost: a sum of the weights that several ranks have per gradient,
- * diagonal and product.
+ * or side by side 2 n floats, with factors 3 n. Cost: a sum of the weights that several ranks have
+ * per gradient, diagonal and product.
  */
 #include "train/objective_smooth.h"
 #include "train/train_exchange.h"
@@ -26,18 +25,6 @@
 #include <string.h>
 
 enum { LONG = 1 << 17 }; /* weights that no near cache holds twice */
-
-double rill__dot(const float *a, const float *b, uint64_t n) {
-    double sum[4] = {0}; /* so that one addition need not wait for the other */
-    uint64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int k = 0; k < 4; k++)
-            sum[k] += (double)a[i + (uint64_t)k] * b[i + (uint64_t)k];
-    for (; i < n; i++)
-        sum[0] += (double)a[i] * b[i];
-    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
 rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const rill_options *how,
                               rill__smooth **out) {
     rill__smooth *s = *out = calloc(1, sizeof *s);
@@ -348,13 +335,13 @@ static const float *to_numbers(const rill__smooth *s, const float *vector) {
     return to;
 }
 
-/* Where rows are added up, which is 0 then: the vector itself where places are numbers. Of pairs the
- * second values, and of a diagonal the first. */
+/* Where rows are added up, which is 0 then: the vector itself where places are numbers; of pairs
+ * the second values, and of a diagonal the first. */
 static float *begin_sum(const rill__smooth *s, int i, float *vector) {
     uint64_t n = s->objective->n;
-    for (uint64_t j = 0; s->pair && i == 1 && j < n; j++)
+    for (uint64_t j = 0; s->pair && i && j < n; j++)
         s->pair[2 * j] = 0;
-    if (s->pair) return i ? s->pair : s->pair + 1;
+    if (s->pair) return s->pair + !i;
     if (s->sums[i]) return s->sums[i];
     float *sum = s->objective->places.list ? s->folded : vector;
     memset(sum, 0, (size_t)n * sizeof *sum);
