@@ -66,7 +66,6 @@ typedef struct rill__algorithm {
     rill__algorithm_step *step;
     bool posts_mpi_collective; /* then it posts in the order of calls: patterns/mpi_allreduce.h */
     bool takes_blocks;         /* its input is block-sparse, or dense */
-    bool waits_in_pairs; /* its rounds leave links idle: it takes longer over TCP than estimated */
     /* Algorithms of reducers: bytes that they keep from step to step; NULL: none. */
     size_t (*memory_size)(int ranks);
     const char *selects;   /* selection that suits it; NULL: "topk" */
