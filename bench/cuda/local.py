@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""bench/cuda/local.py [--out FOLDER] [--seconds 460] [--data FOLDER] [--layers 6 --width 384 ...]:
+"""bench/cuda/local.py [--out FOLDER] [--seconds 150] [--data FOLDER] [--rates 0.002,8:0.003] [...]:
 rill.torch.LocalUpdates beside DiLoCo and DDP, a GPT over the bytes of WikiText-2, on one GPU.
 
-First rates are tried with the first seed and --tune-steps; then every method is trained at its best
-rates with all seeds, by 4 and by 8 workers, for as many steps as --seconds leave, at equal tokens.
-  ddp     one process with the rows of all workers, which is what dense sums give
-  diloco  LocalUpdates(keep=None, outer="nesterov", outer_lr=...)
-  local   LocalUpdates(outer_lr=..., warmup_rounds=...)
-  topk    rill.Reducer(comm, "topk" at 1 %) in each step, with what attach(optimizer=) gives it
-Workers are replicas in one process (stacked.py); each has a LocalUpdates of its own over
-rill.local(workers), whose rounds are calls of as many threads. Jobs are processes that share the
-GPU; each ends by itself in time, and one that fails takes no other along.
+  ddp      one process with the rows of all workers, which is what dense sums give
+  diloco   LocalUpdates(keep=None, outer="nesterov", outer_lr=...)
+  plain    LocalUpdates with its defaults
+  senders  the same with warmup_rounds=4
+  topk     rill.Reducer(comm, "topk" at 1 %) in each step, with what attach(optimizer=) gives it
+Of each method, number of workers and rate there is a job, a process that trains all seeds side by
+side. Workers are replicas in it (stacked.py); each has a LocalUpdates of its own over
+rill.local(workers), whose rounds are calls of as many threads. All have the same tokens.
+Jobs share the GPU. All try some rounds first, and then train for as many steps as the slowest
+can do in --seconds. One that fails takes no other along.
 FOLDER gets records.jsonl, a line for each training; points.jsonl, a line for each check in the
 course of it; and log. Bytes are those of a worker, per way: of dense sums as a ring has them.
 """
@@ -21,8 +22,11 @@ import argparse
 import json
 import lzma
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -30,134 +34,67 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERY = 30
-CHECK = 5  # rounds between checks of the loss
-RATES = (0.0007, 0.0014, 0.0028)
-OUTERS = (0.5, 0.7, 0.9)  # of DiLoCo
-WARMUPS = (0, 4)
+TRIAL = 3  # rounds by which jobs find out how fast they are
+OUTERS = {"ddp": [None], "topk": [None], "plain": [1.0], "senders": [1.0], "diloco": [0.5, 0.7]}
 MOMENTUM = 0.9
-START_S = 25  # until a job trains
-SAFE = 0.75  # share of the time that is planned for
+AGAIN_S = 8  # until all begin again, and the last check
+SAFE = 0.85  # share of the time that is planned for
 
 
-def arm(method, workers, seed, rate, outer=None, warmup=0, **options):
-    return {
-        "method": method, "workers": workers, "seed": seed, "rate": rate, "outer_lr": outer,
-        "warmup_rounds": warmup, "options": options,
-    }  # fmt: skip
+def jobs_of(given):
+    """{name: trainings of a job}"""
+    made = {}
+    for method in given.methods:
+        for workers in [1] if method == "ddp" else given.workers:
+            rates = given.rates.get(workers, given.rates[0])
+            if method == "ddp":
+                made["ddp"] = trainings(method, workers, rates, given.seeds)
+                continue
+            for rate in rates:
+                name = f"{method} {workers} {rate:g}"
+                made[name] = trainings(method, workers, [rate], given.seeds)
+    return made
 
 
-# ---- what is trained ----
-
-
-def trials(given):
-    """Jobs of the first part: {name: arms}"""
-    seed = given.seeds[0]
-    local = [arm("diloco", 4, seed, given.rates[1], outer) for outer in OUTERS]
-    local += [arm("diloco", 4, seed, rate, 0.7) for rate in given.rates if rate != given.rates[1]]
-    local += [
-        arm("local", 4, seed, rate, 1.0, warmup) for warmup in WARMUPS for rate in given.rates
-    ]
-    local += [arm("local", 4, seed, given.rates[1], outer, WARMUPS[1]) for outer in (0.7, 1.4)]
-    local += [arm("local", 4, seed, given.rates[1], 1.0, 0, power=power) for power in (0.25, 0.5)]
-    local += [arm("local", 4, seed, given.rates[1], 1.0, WARMUPS[1], power=0.5)]
-    return {"ddp": [arm("ddp", 1, seed, rate) for rate in given.rates], **apart("four", local)}
-
-
-def apart(name, arms):
-    """Rounds of local updates are work for the host: in a job of their own others don't wait."""
-    jobs = {}
-    for one in arms:
-        warm = f" {one['warmup_rounds']}" if one["method"] == "local" else ""
-        jobs.setdefault(f"{name} {one['method']}{warm}", []).append(one)
-    return jobs
-
-
-def finals(given, found):
-    """Jobs of the second part, at the rates that were best in the first."""
-
-    def best(method, warmup=0):
-        own = [r for r in found if (r["method"], r["warmup_rounds"]) == (method, warmup)]
-        one = min(own, key=lambda r: r["loss"], default=None)
-        default = {"ddp": None, "diloco": 0.7, "local": 1.0}[method]
-        if one is None:
-            return {"rate": given.rates[1], "outer": default}
-        return {"rate": one["rate"], "outer": one["outer_lr"], **one["options"]}
-
-    jobs = {"ddp": [arm("ddp", 1, seed, **best("ddp")) for seed in given.seeds]}
-    for name, workers in (("four", 4), ("eight", 8)):
-        arms = [arm("diloco", workers, seed, **best("diloco")) for seed in given.seeds]
-        for warmup in WARMUPS:
-            of = {"warmup": warmup, **best("local", warmup)}
-            arms += [arm("local", workers, seed, **of) for seed in given.seeds]
-        jobs |= apart(name, arms)
-    jobs["four topk"] = [arm("topk", 4, seed, best("ddp")["rate"]) for seed in given.seeds]
-    return jobs
-
-
-# ---- the driver ----
+def trainings(method, workers, rates, seeds):
+    return [
+        {"method": method, "workers": workers, "rate": rate, "outer_lr": outer, "seed": seed}
+        for rate in rates for outer in OUTERS[method] for seed in seeds
+    ]  # fmt: skip
 
 
 def drive(given):
-    end = time.monotonic() + given.seconds
+    end = time.time() + given.seconds
     out = Path(given.out)
     out.mkdir(parents=True, exist_ok=True)
-    for name in ("records.jsonl", "points.jsonl", "log"):
-        (out / name).write_text("")
-    began = time.monotonic()
-    jobs = trials(given)
-    run_jobs(given, "trial", jobs, given.tune_steps, min(end, began + given.seconds * 0.45))
-    found = [r for r in records(out) if r["part"] == "trial" and r["steps"] == given.tune_steps]
-    took = max((r["train_s"] for r in found), default=None)
-    work = sum(map(work_of, found)) * given.tune_steps
-    jobs = finals(given, found)
-    steps = given.steps
-    if took:
-        left = end - time.monotonic() - START_S
-        cost = sum(work_of(one) for arms in jobs.values() for one in arms)
-        possible = SAFE * left * work / took / cost
-        unit = CHECK * EVERY
-        steps = int(min(given.steps, max(possible // unit * unit, 2 * unit)))
-        note(out, f"{took:.0f} s for the trials; {left:.0f} s are left: {steps} steps")
-    run_jobs(given, "final", jobs, steps, end)
-    return 0 if any(r["part"] == "final" for r in records(out)) else 1
-
-
-def work_of(one):
-    """How long an arm takes, to that of DDP: a stack of more workers has more weights to update."""
-    return {1: 1, 4: 1.2, 8: 1.5}[one["workers"]]
-
-
-def run_jobs(given, part, jobs, steps, end):
-    """All at once. Ends what has not ended by itself some seconds after its time."""
-    running = {}
+    for file in out.iterdir():
+        file.unlink()
+    jobs, running, speeds = jobs_of(given), {}, tempfile.mkdtemp()
     for name, arms in jobs.items():
-        settings = dict(vars(given), part=part, name=name, arms=arms, steps=steps, job=None)
-        settings["end"] = time.time() + end - time.monotonic()
-        env = {"OMP_NUM_THREADS": "2", **os.environ}
+        settings = dict(vars(given), name=name, arms=arms, names=list(jobs), end=end)
+        settings |= {"speeds": speeds, "job": None}
+        env = {"OMP_NUM_THREADS": "1", **os.environ}
         env["PYTHONPATH"] = f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}"
-        with open(Path(given.out) / "log", "a") as log:
+        with open(out / "log", "a") as log:
             running[name] = subprocess.Popen(
                 [sys.executable, __file__, "--job", json.dumps(settings)],
                 env=env, stdout=log, stderr=log,
             )  # fmt: skip
     for name, process in running.items():
         try:
-            status = process.wait(timeout=max(end + 8 - time.monotonic(), 1))
+            status = process.wait(timeout=max(end + 8 - time.time(), 1))
         except subprocess.TimeoutExpired:
             process.kill()
             status = "killed, its time was over"
-        note(Path(given.out), f"{part} {name}: {status}")
+        note(out, f"{name}: {status}")
+    shutil.rmtree(speeds)
+    return 0 if (out / "records.jsonl").exists() else 1
 
 
 def note(out, text):
     print(time.strftime("%X"), text, flush=True)
     with open(out / "log", "a") as log:
         print(time.strftime("%X"), text, file=log)
-
-
-def records(out):
-    with open(out / "records.jsonl") as file:
-        return [json.loads(line) for line in file if line.strip()]
 
 
 # ---- a job ----
@@ -194,7 +131,7 @@ def factors_of(steps):
 class Arm:
     """One training, whose workers are replicas from `first` on."""
 
-    def __init__(self, about, shape, stack, first, pool):
+    def __init__(self, about, shape, stack, first, pool, trial):
         import rill
         import rill.torch
         from stacked import Replica
@@ -219,13 +156,11 @@ class Arm:
 
         def made(worker):
             module = Replica(shape, weights[first + worker])
-            options = dict(about["options"], every=EVERY, outer_lr=about["outer_lr"])
-            if "power" in options:
-                options["optimizer"] = stack.moments(first + worker, module, options.pop("power"))
+            options = {"every": EVERY, "outer_lr": about["outer_lr"]}
             if self.method == "diloco":
                 options.update(keep=None, outer="nesterov")
-            else:
-                options.update(warmup_rounds=about["warmup_rounds"])
+            elif self.method == "senders" and not trial:
+                options["warmup_rounds"] = 4
             return rill.torch.LocalUpdates(module, comm=comms[worker], **options)
 
         if self.method == "topk":
@@ -264,50 +199,44 @@ def job(given):
     shape = Shape(given.layers, given.width, given.heads, given.length)
     text, valid = (text_of(given.data, part).to(device) for part in ("train", "valid"))
     arms = given.arms
-    starts = starts_of(arms, given.steps, given.rows, len(text) - shape.length - 1).to(device)
+    most_steps = max(given.steps, EVERY * (TRIAL + 1))
+    starts = starts_of(arms, most_steps, given.rows, len(text) - shape.length - 1).to(device)
     each = [one for one in arms for _ in range(one["workers"])]
-    factors = factors_of(given.steps)
+    factors = factors_of(most_steps)
     settings = [shape, [o["seed"] for o in each], [o["rate"] for o in each], text, starts, factors]
     exchanging = arms[0]["method"] == "topk"
     stack = Stack(*settings, *((0.0, lambda: exchange(made, stack)) if exchanging else ()))
-    pool, made, first = ThreadPoolExecutor(max(one["workers"] for one in arms)), [], 0
-    for one in arms:
-        made.append(Arm(one, shape, stack, first, pool))
-        first += one["workers"]
+    pool, made = ThreadPoolExecutor(max(one["workers"] for one in arms)), []
+    decode_once()
+    made += arms_of(given, shape, stack, pool, True)
     step_s = single_step(given, shape, text, factors) if given.name == "ddp" else None
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    for trial in range(TRIAL + 1):
+        if trial == 1:
+            began = time.monotonic()
+        round_of(stack, made)
+    steps = steps_for(given, (time.monotonic() - began) / TRIAL)
+    stack.start_again(factors_of(steps))
+    made[:] = arms_of(given, shape, stack, pool, False)
+    say = Saying(given, shape, out, step_s, steps)
     began, rounds_s, step = time.monotonic(), 0.0, 0
     most = (len(valid) - 1) // shape.length
-    say = Saying(given, shape, out, step_s)
-    while step < given.steps:
-        for _ in range(EVERY):
-            stack.step()
+    while step < steps:
+        rounds_s += round_of(stack, made)
         step += EVERY
-        synchronize()
-        before = time.monotonic()
-        for one in made:
-            if one.failed is None:
-                try:
-                    one.round()
-                except Exception:
-                    one.failed = traceback.format_exc()
-                    print(one.about, one.failed, file=sys.stderr, flush=True)
-        synchronize()
-        rounds_s += time.monotonic() - before
-        over = time.time() > given.end - 4
-        ended = over or step >= given.steps
-        if step // EVERY % CHECK == 0 or ended:
+        over = time.time() > given.end - 3
+        ended = over or step >= steps
+        if step // EVERY % given.check == 0 or ended:
             live = [one for one in made if one.failed is None]
             firsts = [one.first for one in live]
             losses = stack.validate(firsts, valid, min(most, given.check_rows))
             spent = time.monotonic() - began
             say.points(live, losses, step, spent)
             if ended and not over:
-                losses = stack.validate(firsts, valid, min(most, 16 * given.check_rows))
+                losses = stack.validate(firsts, valid, min(most, 8 * given.check_rows))
                 for one, loss in zip(live, losses):
                     one.loss = round(loss, 4)
             shown = " ".join(f"{loss:.3f}" for loss in losses)
-            print(f"{given.part} {given.name}: step {step}, {spent:.0f} s, {shown}", flush=True)
+            print(f"{given.name}: step {step}, {spent:.0f} s, {shown}", flush=True)
         if over:
             break
     equal = [equal_workers(one, stack.weights) for one in made]
@@ -316,11 +245,65 @@ def job(given):
     os._exit(0)  # nothing that hangs at the end hides the result
 
 
-def exchange(arms, stack):
-    if stack.weights.is_cuda:
-        import torch
+def arms_of(given, shape, stack, pool, trial):
+    made, first = [], 0
+    for one in given.arms:
+        made.append(Arm(one, shape, stack, first, pool, trial))
+        first += one["workers"]
+    return made
 
-        torch.cuda.synchronize()
+
+def round_of(stack, arms):
+    """EVERY steps of all, and what comes after them; the seconds of that."""
+    for _ in range(EVERY):
+        stack.step()
+    stack.synchronize()
+    before = time.monotonic()
+    for one in arms:
+        if one.failed is None:
+            try:
+                one.round()
+            except Exception:
+                one.failed = traceback.format_exc()
+                print(one.about, one.failed, file=sys.stderr, flush=True)
+    stack.synchronize()
+    return time.monotonic() - before
+
+
+def steps_for(given, round_s):
+    """The same for all jobs: each writes how long its rounds take, and waits for the others."""
+    out, name = Path(given.speeds), str(given.names.index(given.name))
+    (out / f"{name}.part").write_text(str(round_s))
+    (out / f"{name}.part").rename(out / name)
+    limit = time.time() + given.seconds * 0.2
+    while time.time() < limit and len(list(out.glob("*[0-9]"))) < len(given.names):
+        time.sleep(0.05)
+    found = list(out.glob("*[0-9]"))
+    slowest = max(float(path.read_text()) for path in found)
+    left = given.end - AGAIN_S - max(path.stat().st_mtime for path in found)
+    rounds = int(SAFE * left / slowest) // given.check * given.check
+    return EVERY * max(min(rounds, given.steps // EVERY), given.check)
+
+
+def decode_once():
+    """The workers of a process all decode the same messages; here the first one does."""
+    from rill.torch._contribution import Coding
+
+    decode, known, lock = Coding.decode, {}, threading.Lock()
+
+    def found(coding, message):
+        with lock:
+            if message not in known:
+                if len(known) >= 64:
+                    known.clear()
+                known[message] = decode(coding, message)
+            return known[message]
+
+    Coding.decode = found
+
+
+def exchange(arms, stack):
+    stack.synchronize()
     for one in arms:
         one.exchange(stack.gradients)
 
@@ -353,12 +336,12 @@ def single_step(given, shape, text, factors):
 class Saying:
     """Lines to files: each at once, so that none is lost."""
 
-    def __init__(self, given, shape, out, step_s):
+    def __init__(self, given, shape, out, step_s, steps):
         import torch
 
         self.out, self.given = out, given
         self.common = {
-            "bench": "local", "part": given.part, "asked": given.steps, "every": EVERY,
+            "bench": "local", "asked": steps, "every": EVERY,
             "batch": given.rows, "length": shape.length, "layers": shape.layers,
             "width": shape.width, "parameter_bytes": 4 * shape.count, "torch": torch.__version__,
             "device": "cpu" if given.device == "cpu" else torch.cuda.get_device_name(),
@@ -377,7 +360,7 @@ class Saying:
             self.line(
                 "points.jsonl",
                 {
-                    "part": self.given.part, **one.about, "step": step, "loss": round(loss, 4),
+                    **one.about, "step": step, "loss": round(loss, 4),
                     "sent_bytes": one.sent, "received_bytes": one.received,
                     "seconds": round(spent, 1),
                 },
@@ -402,26 +385,42 @@ def numbers(kind):
     return lambda text: [kind(part) for part in text.split(",")]
 
 
+def rates_of(text):
+    """"A,B,8:C": rates A and B, and C for 8 workers; {0 or workers: rates}"""
+    made = {0: []}
+    for part in text.split(","):
+        workers, _, rate = part.rpartition(":")
+        made.setdefault(int(workers or 0), []).append(float(rate))
+    return made
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=".")
-    parser.add_argument("--seconds", type=float, default=460)
+    parser.add_argument("--out", default="build/local-gpu")
+    parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--data", default=os.environ.get("RILL_DATA", "../shared/data"))
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--steps", type=int, default=3600, help="at most")
-    parser.add_argument("--tune-steps", type=int, default=900)
+    methods = ["ddp", "plain", "senders", "diloco"]
+    parser.add_argument("--methods", type=numbers(str), default=methods)
+    parser.add_argument("--workers", type=numbers(int), default=[4, 8])
+    parser.add_argument("--steps", type=int, default=12000, help="at most")
     parser.add_argument("--seeds", type=numbers(int), default=[1, 2, 3])
-    parser.add_argument("--rates", type=numbers(float), default=list(RATES))
+    parser.add_argument("--rates", type=rates_of, default=rates_of("0.002,0.004,8:0.003"))
     parser.add_argument("--rows", type=int, default=16, help="of all workers in a step")
-    parser.add_argument("--check-rows", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=384)
-    parser.add_argument("--heads", type=int, default=6)
-    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--check", type=int, default=10, help="rounds between checks of the loss")
+    parser.add_argument("--check-rows", type=int, default=512)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--job", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.job:
-        return job(argparse.Namespace(**json.loads(given.job)))
+        settings = json.loads(given.job)
+        return job(argparse.Namespace(**settings))
+    wrong = [method for method in given.methods if method not in OUTERS]
+    if wrong:
+        parser.error(f"{wrong[0]}: the methods are {', '.join(OUTERS)}")
     return drive(given)
 
 

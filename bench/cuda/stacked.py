@@ -108,18 +108,6 @@ class Replica(torch.nn.Module):
             self.register_parameter("p" + name, torch.nn.Parameter(part[0]))
 
 
-class Moments:
-    def __init__(self, state, row, shape, module, power):
-        self._state, self._row, self._shape, self._power = state, row, shape, power
-        self._names = {p: name[1:] for name, p in module.named_parameters()}
-
-    @property
-    def state(self):
-        whole = self._state[self._row]["exp_avg_sq"].unsqueeze(0) ** self._power
-        parts = self._shape.views(whole)
-        return {p: {"exp_avg_sq": parts[name][0]} for p, name in self._names.items()}
-
-
 class Stack:
     """Replicas in training. seeds, rates: of each replica. starts: of its rows in the text, as
     steps x replicas x rows. factors: what the rates are multiplied by, for each step. beta1: of
@@ -129,7 +117,8 @@ class Stack:
         self.shape, self.device, self.between = shape, text.device, between
         self.kind = torch.bfloat16 if text.is_cuda else torch.float32
         first = {seed: shape.start(seed) for seed in set(seeds)}
-        self.weights = torch.stack([first[seed] for seed in seeds]).to(self.device)
+        self._first = torch.stack([first[seed] for seed in seeds]).to(self.device)
+        self.weights = self._first.clone()
         self.gradients = torch.zeros_like(self.weights)
         self._leaves = {
             name: part.detach().requires_grad_() for name, part in shape.views(self.weights).items()
@@ -144,11 +133,10 @@ class Stack:
         self._calls = None
 
     def _adam(self, rates, beta1):
-        groups, self._rows = {}, []
+        groups = {}
         for number, rate in enumerate(rates):
             row = torch.nn.Parameter(self.weights[number])
             row.grad = self.gradients[number]
-            self._rows.append(row)
             groups.setdefault(rate, []).append(row)
         on_device = self.device.type == "cuda"
         self._rates = {
@@ -158,10 +146,9 @@ class Stack:
         options = {"capturable": True, "fused": True} if on_device else {}
         return torch.optim.AdamW(made, betas=(beta1, BETA2), weight_decay=DECAY, **options)
 
-    def moments(self, number, module, power):
-        """What has the second moments of a replica, as the optimizer of its module has them; their
-        square root is to be that power of them."""
-        return Moments(self._optimizer.state, self._rows[number], self.shape, module, 2 * power)
+    def synchronize(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
 
     def gradient(self):
         """Of the step that comes."""
@@ -199,8 +186,6 @@ class Stack:
 
     def _captured(self, calls):
         """What runs graphs of them. What their trial runs change is put back."""
-        with torch.no_grad():
-            kept = self.weights.clone()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -217,14 +202,17 @@ class Stack:
             print(f"no graph: {error}", file=sys.stderr, flush=True)
             replays = calls
         torch.cuda.synchronize()
-        self._start_again(kept)
+        self.start_again()
         torch.cuda.synchronize()
         return replays
 
     @torch.no_grad()
-    def _start_again(self, weights):
-        self.weights.copy_(weights)
+    def start_again(self, factors=None):
+        """From the first weights, with other factors of as many steps or fewer."""
+        self.weights.copy_(self._first)
         self.steps.zero_()
+        if factors is not None:
+            self._factors[: len(factors)] = factors.to(self.device)
         for of in self._optimizer.state.values():
             for value in of.values():
                 if torch.is_tensor(value):

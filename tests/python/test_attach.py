@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from test_ddp import batch, flat, same_on_all_ranks
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
@@ -124,6 +125,10 @@ def test_what_is_wrong_is_said(comm):
     with pytest.raises(TypeError, match="algorithm = 0.01"):
         rill.torch.attach(ddp, 0.01, "topk")
     rill.torch.attach(ddp, "topk")
+    hooked = made()
+    hooked.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    with pytest.raises((ValueError, RuntimeError), match="fp16_compress_hook|called once"):
+        rill.torch.attach(hooked, "topk")
 
 
 def test_a_part_of_the_ranks(comm):

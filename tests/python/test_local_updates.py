@@ -443,6 +443,20 @@ def test_bad_arguments(comm):
         rill.torch.LocalUpdates(nn.ReLU(), comm=comm)
 
 
+def test_ranks_with_other_parameters(comm):
+    if comm.size == 1:
+        return
+    first = comm.rank == 0
+    for model, text in (
+        (nn.Linear(20, 5 if first else 6), r"parameter bias is \(5,\) of torch.float32 on rank 0"),
+        (nn.Linear(*((6, 4) if first else (4, 6)), bias=False), r"is \(4, 6\) .* and \(6, 4\)"),
+        (nn.Linear(4, 4, bias=first), "bias is .* and None on rank 1"),
+        (nn.Linear(4, 4).requires_grad_(first), "float32, frozen on rank 1|no parameters to train"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            rill.torch.LocalUpdates(model, comm=comm)
+
+
 @pytest.mark.usefixtures("process_group")
 def test_a_model_that_exchanges_every_gradient(comm):
     ddp = nn.parallel.DistributedDataParallel(Net())

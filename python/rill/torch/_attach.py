@@ -75,6 +75,12 @@ def attach(  # type: ignore[misc]
     def check() -> Optional[Moment]:
         if _attached(bare) is not None:
             raise ValueError("the module is attached already: rill.torch.detach it before")
+        if is_ddp and bare not in _relays and getattr(bare, "_comm_hooks", None):
+            hook = getattr(bare._comm_hooks[0][0], "__qualname__", "one")
+            raise ValueError(
+                f"the DistributedDataParallel has a communication hook, {hook}, and can have no "
+                "second one: wrap the model again, without it"
+            )
         if not isinstance(algorithm, str):
             raise TypeError(f"algorithm = {algorithm!r}: the name of a method is needed")
         check_options({k: v for k, v in options.items() if k != "dense_steps"}, _ARGUMENTS)

@@ -33,26 +33,15 @@ class Coding:
         self.keep = min(keep, layout.chunk)
         self.count = sum(layout.chunks) * self.keep
 
-    def encode(
-        self,
-        vector: torch.Tensor,
-        number: int,
-        steps: int,
-        buffers: torch.Tensor,
-        worth: Optional[torch.Tensor] = None,
-    ) -> Sent:
-        """number: of the round. steps: that this contribution is of; 0: there is none. worth: of
-        each entry, by which its size counts."""
+    def encode(self, vector: torch.Tensor, number: int, steps: int, buffers: torch.Tensor) -> Sent:
+        """number: of the round. steps: that this contribution is of; 0: there is none."""
         if steps == 0:
             return Sent(_HEAD.pack(number, 0, 0, 0, 0), torch.zeros_like(vector))
         layout, sent = self.layout, torch.zeros_like(vector)
         indices = values = b""
         if self.count:
             chunks = vector[: layout.chunked_size].view(-1, layout.chunk)
-            sizes = chunks.abs()
-            if worth is not None:
-                sizes *= worth[: layout.chunked_size].view(-1, layout.chunk)
-            places = sizes.topk(self.keep, dim=1).indices.sort(dim=1).values
+            places = chunks.abs().topk(self.keep, dim=1).indices.sort(dim=1).values
             first = torch.arange(len(chunks), device=places.device) * layout.chunk
             places = (places + first[:, None]).reshape(-1)
             values = encode_values(vector[places].cpu().numpy(), self.value_bits)

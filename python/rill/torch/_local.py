@@ -31,7 +31,6 @@ from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
 from ._local_options import check
-from ._moment import bare_optimizer
 from ._process_group import broadcast_parameters
 from ._tiles import Layout
 
@@ -141,11 +140,9 @@ class LocalUpdates(Files):
         clip: Optional[str] = None,
         small: int = 4096,
         buffers: bool = True,
-        optimizer: Any = None,
         comm: Any = None,
     ) -> None:
         self.comm = default_comm(comm)
-        self._optimizer = bare_optimizer(optimizer)
         self._module = module
         self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
         if average is None:
@@ -159,7 +156,7 @@ class LocalUpdates(Files):
         agree(
             self.comm,
             lambda: check(options, len(self._named), self.comm, module),
-            lambda _: {name: repr(value) for name, value in options.items()},
+            lambda _: {**{n: repr(value) for n, value in options.items()}, **_shapes(module)},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
         self._keep, self._decay, self._senders = keep, decay, average == "senders"
@@ -227,22 +224,13 @@ class LocalUpdates(Files):
         if coding is None:
             sent = Sent(b"", error.clone() if steps else torch.zeros_like(error))
         else:
-            worth = self._worth_of(part.layout) if steps else None
-            sent = coding.encode(error, self.rounds, steps, self._read_buffers(), worth)
+            sent = coding.encode(error, self.rounds, steps, self._read_buffers())
         if steps:
             error = error - sent.values
         self._flight = _Flight(part, coding, now, error, sent, steps)
         self._since = 0
         if self._delay and self.comm.size > 1:
             self._thread = _Behind(self._call_of(self._flight))
-
-    def _worth_of(self, layout: Layout) -> Optional[torch.Tensor]:
-        """Of the entries of a layout, by the second moments of its parameters; None without any."""
-        state = {} if self._optimizer is None else self._optimizer.state
-        moments = [state.get(p, {}).get("exp_avg_sq") for p in layout.parameters]
-        if any(moment is None for moment in moments):
-            return None
-        return layout.read(moments).sqrt_()
 
     def _end(self) -> bool:
         flight = self._flight
@@ -440,6 +428,15 @@ class LocalUpdates(Files):
 
     def _continue(self) -> None:
         self._flight, self._began = None, time.monotonic()
+
+
+def _shapes(module: torch.nn.Module) -> dict[str, str]:
+    """What ranks must have in common besides the options. Names may differ by a wrapper."""
+    found = {}
+    for name, p in named_parameters(module).items():
+        frozen = "" if p.requires_grad else ", frozen"
+        found[f"parameter {name}"] = f"{tuple(p.shape)} of {p.dtype}{frozen}"
+    return found
 
 
 def _summed(comm: Comm, vector: torch.Tensor) -> torch.Tensor:
