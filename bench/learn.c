@@ -1,7 +1,7 @@
 /* What bench/learn runs on each rank: 200 mixed calls of `auto` for a user who has never tuned,
  * the same of MPI_Allreduce, then `auto` beside every algorithm, each on a communicator of its own
- * and in turns, so that all find caches and memory alike. Calls begin together and the slowest rank
- * counts. One line a kind, one for all. */
+ * and in turns of any order, so that all find caches and memory alike. Calls begin together and the
+ * slowest rank counts. One line a kind, one for all. */
 #include <math.h>
 #include <mpi.h>
 #include <rill/rill.h>
@@ -16,7 +16,9 @@ typedef struct kind {
     rill_stream *in, *out;
     float *dense, *sum;
     int calls;
-    double early[LAST], mpi_early[LAST]; /* of calls FIRST to LAST */
+    double early[LAST], mpi_early[LAST];         /* of calls FIRST to LAST */
+    double late[CALLS / 2], foretold[CALLS / 2]; /* of the second half of the mixed calls */
+    int lates;
 } kind;
 
 static int rank, ranks;
@@ -48,6 +50,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 static double median(double *x, int n) {
+    if (n == 0) return 0;
     qsort(x, (size_t)n, sizeof *x, ascending);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
@@ -111,6 +114,16 @@ static void mixed_mpi(kind *kinds, int n) {
 }
 
 /* Median of the early calls of auto over that of MPI's; 0: there were none. */
+/* How far times of one kind are from their median, in the median. */
+static double spread(const kind *k) {
+    double off[CALLS / 2], times[CALLS / 2];
+    memcpy(times, k->late, sizeof times);
+    double middle = median(times, k->lates);
+    for (int i = 0; i < k->lates; i++)
+        off[i] = fabs(middle / k->late[i] - 1);
+    return median(off, k->lates);
+}
+
 static double early_to_mpi(const kind *k) {
     double ours[LAST], theirs[LAST];
     int n = k->calls < LAST ? k->calls - FIRST + 1 : LAST - FIRST + 1;
@@ -127,7 +140,10 @@ static double mixed(rill_comm *comm, kind *kinds, int n) {
         kind *k = &kinds[chance(&state) % (uint64_t)n];
         double predicted, time = call(comm, k, "auto", &predicted);
         if (++k->calls >= FIRST && k->calls <= LAST) k->early[k->calls - FIRST] = time;
-        if (i >= CALLS / 2) errors[i - CALLS / 2] = fabs(predicted / time - 1);
+        if (i < CALLS / 2) continue;
+        errors[i - CALLS / 2] = fabs(predicted / time - 1);
+        k->late[k->lates] = time;
+        k->foretold[k->lates++] = predicted;
     }
     return median(errors, CALLS / 2);
 }
@@ -146,13 +162,19 @@ static void enter(contest *c, const char *name, rill_comm *comm) {
     c->comm[c->n++] = comm;
 }
 
-/* All in turns, of which each round begins with the next; the time of auto over the best. */
+/* All in turns, each round in another order: who comes behind another finds its caches and the
+ * state of its connections. The time of auto over the best. */
 static double compare(const contest *c, kind *k) {
     static double times[MOST_NAMES][REPS];
-    int best = 0;
+    int best = 0, order[MOST_NAMES];
+    uint64_t state = 17;
+    for (int a = 0; a < c->n; a++)
+        order[a] = a;
     for (int rep = -2; rep < REPS; rep++) /* the first two make room */
         for (int i = 0; i < c->n; i++) {
-            int a = (i + rep + c->n) % c->n;
+            int other = i + (int)(chance(&state) % (uint64_t)(c->n - i)), a = order[other];
+            order[other] = order[i];
+            order[i] = a;
             double time = call(c->comm[a], k, c->names[a], NULL);
             if (rep >= 0) times[a][rep] = time;
         }
@@ -168,10 +190,12 @@ static double compare(const contest *c, kind *k) {
         printf(
             "{\"dim\": %llu, \"nnz\": %llu, \"calls\": %d, \"auto\": \"%s, %s\", \"auto_s\": %.3e, "
             "\"best\": \"%s, %s\", \"best_s\": %.3e, \"auto_to_best\": %.3f, "
-            "\"early_to_mpi\": %.3f}\n",
+            "\"early_to_mpi\": %.3f, \"mixed_s\": %.3e, \"predicted_s\": %.3e, "
+            "\"spread\": %.3f}\n",
             (unsigned long long)k->dim, (unsigned long long)k->nnz, k->calls, stats[0].algorithm,
             stats[0].codec, medians[0], c->names[best], stats[1].codec, medians[best],
-            medians[0] / medians[best], early_to_mpi(k));
+            medians[0] / medians[best], early_to_mpi(k), median(k->late, k->lates),
+            median(k->foretold, k->lates), spread(k));
     return medians[0] / medians[best];
 }
 

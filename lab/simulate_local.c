@@ -112,7 +112,8 @@ static void run_rank(int rank, void *context) {
     rill_comm *comm = NULL;
     rill_status status = rill__comm_open(link, NULL, NULL, &comm);
     if (status == RILL_OK) {
-        rill__profile_network(&comm->planner.profile, s->o.latency, s->o.rate);
+        rill__network network = {.latency = s->o.latency, .rate = s->o.rate};
+        rill__constants_network(&comm->planner.profile.constants, &network);
         status = s->o.reducer ? run_reducer(s, rank, comm) : run_allreduce(s, rank, comm);
         s->seconds = fmax(s->seconds, rill__world_clock(s->world, rank) - s->starts[rank]);
     }
@@ -189,7 +190,7 @@ static void *memory(size_t n, size_t bytes) {
 static bool simulate(const options *o, const char *algorithm) {
     rill__constants c;
     rill__constants_default(&c, o->ranks, 1);
-    rill__constants_network(&c, o->latency, o->rate);
+    rill__constants_network(&c, &(rill__network){.latency = o->latency, .rate = o->rate});
     /* A pair is 8 bytes: written once where it is sent, summed where it is received. */
     rill__world_options w = {.kind = RILL__TIMED,
                              .ranks = o->ranks,

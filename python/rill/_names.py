@@ -8,7 +8,7 @@ from typing import Literal
 # Of all collectives.
 Algorithm = Literal[
     "auto", "dense", "recursive_double", "split_allgather", "dsar", "ring", "allgather", "block",
-    "hier", "tree", "split_gather", "split", "direct", "bruck",
+    "hier", "tree", "split_gather", "shared", "split", "direct", "bruck",
 ]  # fmt: skip
 # Of reducers: those of allreduce, and more.
 Method = Literal[

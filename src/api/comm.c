@@ -51,15 +51,25 @@ uint64_t rill__comm_read_bytes(int ranks) { return (UINT64_C(4) << 20) * (ranks 
 
 /* 0: they can't, or it is not wanted. As far as this rank can tell. */
 static rill_status choose_reading(rill__engine *engine, const rill__defaults *d, double *bytes) {
+    rill__link *link = engine->link;
     uint64_t wanted = d->read_bytes;
     bool all = false;
     *bytes = 0;
-    if (wanted == UINT64_MAX)
-        wanted = engine->link->copies_pages ? rill__comm_read_bytes(engine->size) : 0;
-    if (!wanted || engine->hosts.n > 1 || engine->size == 1) return RILL_OK;
-    RILL_TRY(rill__reach_find(&engine->reach, engine->link, &engine->hosts, &all));
-    if (all) *bytes = (double)wanted;
+    if (wanted == UINT64_MAX) wanted = link->copies_pages ? rill__comm_read_bytes(engine->size) : 0;
+    if (!wanted || link->simulated || engine->hosts.most == 1 ||
+        (engine->hosts.n > 1 && !link->table->lends))
+        return RILL_OK;
+    RILL_TRY(rill__reach_find(&engine->reach, link, &engine->hosts, &all));
+    if (all && (!link->table->lends || link->table->lends(link))) *bytes = (double)wanted;
     return RILL_OK;
+}
+
+/* All ranks have said what they chose. */
+static void read_others(rill_comm *comm, double bytes) {
+    rill__engine *engine = &comm->engine;
+    comm->planner.read_bytes = engine->hosts.n == 1 ? (uint64_t)bytes : 0;
+    if (bytes > 0 && engine->link->table->lend)
+        engine->link->table->lend(engine->link, &engine->reach, &engine->hosts);
 }
 
 static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }
@@ -124,7 +134,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
     comm->planner.shares = news[6] == 0;
-    comm->planner.read_bytes = news[7] == 0 ? (uint64_t)reads : 0;
+    read_others(comm, news[7] == 0 ? reads : 0);
     RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));
     comm->last = (rill_stats)RILL_STATS_INIT;
     comm->clock = rill__clock_start(link);

@@ -33,9 +33,9 @@ static rill_status build_in(rill_comm *comm, double crowding) {
     rill__constants_default(&comm->planner.profile.constants, comm->planner.hosts, crowding);
     comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
     if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
-    double latency, rate;
-    RILL_TRY(rill__probe_network(comm->engine.link, &latency, &rate));
-    rill__profile_network(&comm->planner.profile, latency, rate);
+    rill__network network;
+    RILL_TRY(rill__probe_network(comm->engine.link, &network));
+    rill__constants_network(&comm->planner.profile.constants, &network);
     return RILL_OK;
 }
 

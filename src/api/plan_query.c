@@ -53,9 +53,9 @@ static rill_status load(const rill_plan_query *q, rill__planner *planner) {
     if (q->latency_s > 0 || q->bits_per_second > 0) {
         /* Another network than the profile's: what was measured there does not hold. */
         profile->points = 0;
-        if (built_in)
-            rill__profile_network(profile, q->latency_s > 0 ? q->latency_s : 25e-6,
-                                  q->bits_per_second > 0 ? q->bits_per_second : 1e10);
+        rill__network network = {.latency = q->latency_s > 0 ? q->latency_s : 25e-6,
+                                 .rate = q->bits_per_second > 0 ? q->bits_per_second : 1e10};
+        if (built_in) rill__constants_network(&profile->constants, &network);
         if (q->latency_s > 0) profile->constants.latency = q->latency_s;
         if (q->bits_per_second > 0) {
             profile->constants.byte = 8 / q->bits_per_second;

@@ -353,13 +353,13 @@ static rill_status fit(tuning *t, rill__profile *profile, double *median_error) 
 /* Not those of an older profile: what is measured must not depend on it. */
 static rill_status start_constants(rill_comm *comm) {
     rill__profile *profile = &comm->planner.profile;
-    double latency, rate;
+    rill__network network;
     rill__comm_learn_stop(comm); /* what is tuned stands */
     profile->points = profile->learned = 0;
     rill__constants_default(&profile->constants, comm->planner.hosts, profile->crowding);
     if (comm->planner.hosts == 1) return RILL_OK;
-    RILL_TRY(rill__probe_network(comm->engine.link, &latency, &rate));
-    rill__constants_network(&profile->constants, latency, rate);
+    RILL_TRY(rill__probe_network(comm->engine.link, &network));
+    rill__constants_network(&profile->constants, &network);
     return RILL_OK;
 }
 

@@ -32,6 +32,20 @@ static inline double rill__input_bytes(const rill__problem *p, double pairs, dou
                                              : rill__form_bytes(p, pairs, range);
 }
 
+/* What a byte takes where a rank receives from several at once, and where it has one partner in
+ * each of so many rounds. Over TCP flows to one link hinder each other; who waits for a partner
+ * leaves links idle. */
+static inline double rill__byte_of_many(const rill__problem *p) {
+    const double hinder = 1.12;
+    bool tcp = p->hosts > 1 && p->c->latency >= RILL__TCP_LATENCY;
+    return tcp && p->ranks > 2 ? hinder * p->c->byte : p->c->byte;
+}
+static inline double rill__byte_of_rounds(const rill__problem *p, int rounds) {
+    const double idle = 0.04;
+    bool tcp = p->hosts > 1 && p->c->latency >= RILL__TCP_LATENCY;
+    return tcp ? (1 + idle * (rounds - 1)) * p->c->byte : p->c->byte;
+}
+
 /* Time to write that many entries into a fresh dense vector; nothing where it is dense already. */
 static inline double rill__densify_estimate(const rill__problem *p, double entries) {
     if (entries >= (double)p->dim) return 0;

@@ -175,7 +175,7 @@ rill_status rill__run_assemble(rill__run *run, int n, const rill__part *parts, r
     spare->type = run->shape.type;
     spare->index_bytes = run->shape.index_bytes;
     spare->dim = run->dim;
-    RILL_TRY(rill__stream_assemble(spare, run->fill, n, parts));
+    RILL_TRY(rill__stream_assemble(spare, run->fill, n, parts, false, 0));
     *whole = rill__stream_part(spare);
     return RILL_OK;
 }
@@ -244,7 +244,8 @@ static bool lies_in(const void *at, const rill__buffer *buffer) {
 
 /* The parts may lie in the memory of the input, which may be the result's: then it is put
  * together in the call's own stream and exchanged. */
-rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
+static rill_status finish_parts(rill__run *run, int n, const rill__part *parts, bool check,
+                                int from) {
     if (rill__run_failed(run)) return RILL_OK;
     rill_stream *out = run->outside->out, *to = out;
     rill__room_name name = RILL__ROOM_OUT;
@@ -259,10 +260,18 @@ rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
         to->index_bytes = out->index_bytes;
     }
     to->idx.asked = to->val.asked = 0;
-    rill_status status = rill__stream_assemble(to, run->fill, n, parts);
+    rill_status status = rill__stream_assemble(to, run->fill, n, parts, check, from);
     note_room(run, name, &to->idx, &to->val);
     if (status == RILL_OK && to != out) rill__stream_exchange(to, out);
     return status;
+}
+
+rill_status rill__finish_parts(rill__run *run, int n, const rill__part *parts) {
+    return finish_parts(run, n, parts, false, 0);
+}
+
+rill_status rill__finish_unchecked(rill__run *run, int n, const rill__part *parts, int from) {
+    return finish_parts(run, n, parts, true, from);
 }
 
 rill_status rill__finish_range(rill__run *run, uint64_t first, uint64_t count,

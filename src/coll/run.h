@@ -66,7 +66,6 @@ typedef struct rill__algorithm {
     rill__algorithm_step *step;
     bool posts_mpi_collective; /* then it posts in the order of calls: patterns/mpi_allreduce.h */
     bool takes_blocks;         /* its input is block-sparse, or dense */
-    bool waits_in_pairs; /* its rounds leave links idle: it takes longer over TCP than estimated */
     /* Algorithms of reducers: bytes that they keep from step to step; NULL: none. */
     size_t (*memory_size)(int ranks);
     const char *selects;   /* selection that suits it; NULL: "topk" */
@@ -182,6 +181,9 @@ rill_status rill__run_assemble(rill__run *, int n, const rill__part *, rill__par
 /* The result takes the piece's memory, or is put together from parts, or is a copy of a part. */
 rill_status rill__finish_piece(rill__run *, rill__piece *);
 rill_status rill__finish_parts(rill__run *, int n, const rill__part *);
+/* Parts that others read at the same time, and whose indices nobody has checked: that is done now,
+ * from one of them on, and round. */
+rill_status rill__finish_unchecked(rill__run *, int n, const rill__part *, int from);
 rill_status rill__finish_copy(rill__run *, const rill__part *);
 /* The same of a reduce-scatter: a range of it, which the caller learns. */
 rill_status rill__finish_range(rill__run *, uint64_t first, uint64_t count, const rill__part *);

@@ -22,4 +22,7 @@ typedef struct rill__constants {
     double doubt; /* MPI's dense allreduce is kept unless another takes less than this share */
 } rill__constants;
 
+/* Where a message takes longer, the network is TCP's: others take 2 us. */
+#define RILL__TCP_LATENCY 6e-6
+
 #endif

@@ -105,7 +105,7 @@ const rill__setting rill__setting_table[] = {
      RILL__S_SIZE, COMM(mail_bytes, "MAIL_BYTES"), .initial = UINT64_MAX, .holds = mail,
      .otherwise = "is more than 65536"},
     {"read_bytes", "",
-     "shortest dense sum for which ranks of one host read each other's memory; 0: none",
+     "shortest dense sum for which ranks of one host read each other's memory; 0: never",
      RILL__S_SIZE, COMM(read_bytes, "READ_BYTES"), .initial = UINT64_MAX},
     {"hosts_of", "", "hosts to pretend: 4 ranks each, a list such as 3,1,2, or cyclic:HOSTS",
      RILL__S_TEXT, COMM(hosts_of, "HOSTS_OF")},

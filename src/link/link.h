@@ -57,6 +57,7 @@ typedef struct rill__arrival {
 
 typedef struct rill__link rill__link;
 struct rill__hosts; /* link/hosts.h */
+struct rill__reach; /* link/reach.h */
 
 /* Of a rank's shared memory. */
 typedef struct rill__share_bytes {
@@ -115,6 +116,11 @@ typedef struct rill__link_table {
      * be used from the start. */
     bool (*grow)(rill__link *, uint64_t bytes);
     void (*unshare)(rill__link *); /* collective; fine where nothing is shared */
+    /* Ranks of a host may read each other's memory: long messages between them can be lent. Whether
+     * this rank has the memory for that; then, where all ranks have, and before any other message.
+     * The reach outlives the link. NULL: messages go as they are. */
+    bool (*lends)(rill__link *);
+    void (*lend)(rill__link *, const struct rill__reach *, const struct rill__hosts *);
     /* This rank goes without waiting for the others: what it has sent still reaches them, what it
      * is sent is dropped, and every wire of it is through. NULL: ranks must go together
      * (req/farewell.c). */

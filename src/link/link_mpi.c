@@ -6,6 +6,7 @@
 #include "link/link_mpi.h"
 
 #include "core/text.h"
+#include "link/link_mpi_loans.h"
 #include "link/segments.h"
 
 #include <limits.h>
@@ -17,6 +18,7 @@ typedef struct link_mpi {
     rill__link link; /* first */
     MPI_Comm comm;
     rill__segments segments; /* shared memory */
+    rill__loans loans;
 } link_mpi;
 
 /* Over TCP, Open MPI sends what is above its eager limit (64 KiB) only when the receiver says so,
@@ -39,6 +41,8 @@ static inline rill_status checked(int code, const char *call) {
 }
 
 static inline MPI_Comm comm_of(const rill__link *link) { return ((const link_mpi *)link)->comm; }
+
+static inline rill__loans *loans_of(rill__link *link) { return &((link_mpi *)link)->loans; }
 
 MPI_Comm rill__link_mpi_comm(const rill__link *link) { return comm_of(link); }
 
@@ -65,6 +69,11 @@ rill__wire rill__link_mpi_wire(MPI_Request request) { return (rill__wire){word_o
 
 static rill_status send(rill__link *link, int to, int tag, const void *data, size_t bytes,
                         rill__wire *wire) {
+    if (bytes >= RILL__LOAN_LEAST && loans_of(link)->reach) {
+        rill_status lent = rill__loan_send(loans_of(link), comm_of(link), to, tag, data, bytes,
+                                           wire);
+        if (lent != RILL_IN_PROGRESS) return lent;
+    }
     MPI_Request request = MPI_REQUEST_NULL;
     int code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, comm_of(link), &request);
     wire->word = word_of(request);
@@ -74,6 +83,8 @@ static rill_status send(rill__link *link, int to, int tag, const void *data, siz
 static rill_status probe(rill__link *link, int source, int tag, int tries, rill__arrival *arrival) {
     int there = 0, code = MPI_SUCCESS, bytes = 0;
     MPI_Status status;
+    rill__loans *loans = loans_of(link);
+    if (loans->kept && rill__loan_kept(loans, source, tag, arrival)) return RILL_OK;
     if (source == RILL__ANY) source = MPI_ANY_SOURCE;
     if (tag == RILL__ANY) tag = MPI_ANY_TAG;
     for (; !there && tries && code == MPI_SUCCESS; tries--)
@@ -84,6 +95,9 @@ static rill_status probe(rill__link *link, int source, int tag, int tries, rill_
     arrival->source = status.MPI_SOURCE;
     arrival->tag = status.MPI_TAG;
     arrival->bytes = (size_t)bytes;
+    arrival->word = 0;
+    if (loans->reach && arrival->bytes == sizeof(rill__loan))
+        return rill__loan_found(loans, comm_of(link), arrival);
     return RILL_OK;
 }
 
@@ -91,6 +105,7 @@ static rill_status receive(rill__link *link, const rill__arrival *arrival, int t
                            bool soon, rill__wire *wire) {
     MPI_Comm comm = comm_of(link);
     wire->word = 0;
+    if (arrival->word) return rill__loan_receive(loans_of(link), arrival, data);
     if (!data) { /* it is cut, which is an error that nobody minds */
         char none[1];
         MPI_Recv(none, 0, MPI_BYTE, arrival->source, tag, comm, MPI_STATUS_IGNORE);
@@ -108,6 +123,8 @@ static rill_status receive(rill__link *link, const rill__arrival *arrival, int t
 
 static rill_status post(rill__link *link, int source, int tag, void *data, size_t room,
                         rill__wire *wire) {
+    if (room >= RILL__LOAN_LEAST && loans_of(link)->reach)
+        return rill__loan_post(loans_of(link), comm_of(link), source, tag, data, room, wire);
     MPI_Request request = MPI_REQUEST_NULL;
     int code = MPI_Irecv(data, (int)room, MPI_BYTE, source, tag, comm_of(link), &request);
     wire->word = word_of(request);
@@ -115,10 +132,10 @@ static rill_status post(rill__link *link, int source, int tag, void *data, size_
 }
 
 static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
-    (void)link;
     int done = 0, count = 0;
     MPI_Status status;
     if (!wire->word) return RILL_OK;
+    if (rill__loan_is(wire)) return rill__loan_test(loans_of(link), comm_of(link), wire, bytes);
     MPI_Request request = request_of(wire);
     int code = MPI_Test(&request, &done, bytes ? &status : MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
@@ -135,19 +152,27 @@ static rill_status test(rill__link *link, rill__wire *wire, size_t *bytes) {
 }
 
 static rill_status wait(rill__link *link, rill__wire *wire) {
-    (void)link;
     if (!wire->word) return RILL_OK;
+    if (rill__loan_is(wire)) {
+        rill_status status;
+        for (unsigned polls = 0; (status = test(link, wire, NULL)) == RILL_IN_PROGRESS; polls++)
+            rill__link_yield(link, polls);
+        return status;
+    }
     MPI_Request request = request_of(wire);
     wire->word = 0;
     return checked(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
 }
 
 static void cancel(rill__link *link, rill__wire *wire, bool *came) {
-    (void)link;
     MPI_Status status;
     int cancelled = 0;
     *came = false;
     if (!wire->word) return;
+    if (rill__loan_is(wire)) {
+        rill__loan_cancel(loans_of(link), wire, came);
+        return;
+    }
     MPI_Request request = request_of(wire);
     wire->word = 0;
     MPI_Cancel(&request);
@@ -206,6 +231,16 @@ static rill_status share_memory(rill__link *link, const rill__hosts *hosts, rill
         memset(key, 0, sizeof key);
     RILL_TRY(bcast(link, key, sizeof key, 0));
     return rill__segments_open(&own->segments, link, key, hosts, bytes, segment, sizes, shared);
+}
+
+/* Where there is no memory for it, MPI moves all messages. */
+static bool reserve_loans(rill__link *link) {
+    return rill__loans_reserve(loans_of(link), link->ranks) == RILL_OK;
+}
+
+static void lend(rill__link *link, const struct rill__reach *reach,
+                 const struct rill__hosts *hosts) {
+    rill__loans_open(loans_of(link), reach, hosts, link->ranks);
 }
 
 static void unshare_memory(rill__link *link) {
@@ -269,6 +304,7 @@ static rill_status close_link(rill__link *link) {
     link_mpi *own = (link_mpi *)link;
     unshare_memory(link);
     MPI_Comm comm = own->comm;
+    rill__loans_free(&own->loans);
     free(link->values);
     free(own);
     return checked(MPI_Comm_free(&comm), "MPI_Comm_free");
@@ -292,6 +328,8 @@ static const rill__link_table mpi_table = {
     .share = share_memory,
     .grow = grow_memory,
     .unshare = unshare_memory,
+    .lends = reserve_loans,
+    .lend = lend,
     .close = close_link,
 };
 

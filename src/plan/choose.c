@@ -8,18 +8,18 @@
  * what was measured looks slow beside it, and every choice would be given up for one that is no
  * better. So the model alone chooses first, on equal terms; then another takes its place where both
  * were measured and it took clearly less. Nor does the model leave the choice of the start for a
- * little: what a few calls say of constants is rough. */
+ * little: what a few calls say of constants is rough. Of calls that are over in a few microseconds
+ * it says nothing. */
 #include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 
 #define CLEARLY 0.85 /* share of the time of the choice below which another takes its place, */
 #define LIKELY 0.75  /* and by a model that has learned, against one that has not */
 
-/* The model's, and what is known of the algorithm on such networks. */
+/* What was learned of single calls is not the model's. */
 static double model_of(const rill__profile *profile, const rill__algorithm *a,
                        const rill__problem *p) {
-    if (!profile->learned) return rill__profile_time(profile, a, p);
-    return a->estimate(p) * rill__profile_waits(&profile->constants, a);
+    return profile->learned ? a->estimate(p) : rill__profile_time(profile, a, p);
 }
 
 bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
@@ -66,7 +66,8 @@ static void stay_with_start(const rill__planner *planner, const rill__settings *
     then.profile = start;
     p.c = &start->constants;
     choose_by_model(planner, &then, &p, &first);
-    if (!first.algorithm || best->time < model_with(profile, &first) * LIKELY) return;
+    if (!first.algorithm) return;
+    if (first.time >= RILL__BRIEF && best->time < model_with(profile, &first) * LIKELY) return;
     first.problem.c = &profile->constants;
     rill__problem_code(&first.problem, first.problem.codec, first.problem.value_bits);
     *best = first;

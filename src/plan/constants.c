@@ -54,7 +54,7 @@ void rill__constants_default(rill__constants *c, int hosts, double crowding) {
         c->byte *= crowding;
         c->mpi_byte *= crowding;
     }
-    if (hosts > 1) rill__constants_network(c, 25e-6, 1e10);
+    if (hosts > 1) rill__constants_network(c, &(rill__network){.latency = 25e-6, .rate = 1e10});
 }
 
 /* The nearest on a logarithmic scale. */
@@ -65,16 +65,23 @@ static double nearest(double value, const double *classes, int n) {
     return best;
 }
 
-void rill__constants_network(rill__constants *c, double latency, double bits_per_second) {
-    static const double rates[] = {1e6, 1e7, 1e8, 1e9, 1e10, 2.5e10, 1e11};
-    static const double latencies[] = {2e-6, 25e-6, 200e-6, 2e-3, 20e-3, 100e-3};
-    c->latency = c->mpi_latency = nearest(latency, latencies, 6);
-    /* A small part of it is the processor's: the rest of several messages passes at once. */
-    c->message = c->latency < 10e-6 ? 0.5e-6 : 5e-6;
+void rill__constants_network(rill__constants *c, const rill__network *network) {
+    static const double rates[] = {1e6, 2e6, 5e6, 1e7, 2e7,  5e7,    1e8,  2e8,
+                                   5e8, 1e9, 2e9, 5e9, 1e10, 2.5e10, 5e10, 1e11};
+    static const double latencies[] = {2e-6, 5e-6, 12e-6, 25e-6, 50e-6, 100e-6, 200e-6, 500e-6,
+                                       1e-3, 2e-3, 5e-3,  10e-3, 20e-3, 50e-3,  100e-3, 200e-3};
+    static const double messages[] = {0.5e-6, 1e-6, 2e-6, 5e-6, 10e-6, 15e-6, 20e-6, 30e-6, 50e-6};
+    c->latency = c->mpi_latency = nearest(network->latency, latencies, 16);
+    bool tcp = c->latency >= RILL__TCP_LATENCY;
+    /* A small part of it is the processor's: the rest of several messages passes at once. Where
+     * that part is large, ranks share processors. */
+    c->message = network->message > 0 ? nearest(network->message, messages, 9)
+                                      : (tcp ? 5e-6 : 0.5e-6);
+    c->message = fmin(c->message, c->latency);
     /* Headers of packets take 4 %. MPI's dense sum reaches half of the line rate over TCP: see
      * docs/results/network.md. */
-    c->byte = 8 * 1.05 / nearest(bits_per_second, rates, 7);
-    c->mpi_byte = c->latency < 10e-6 ? 1.3 * c->byte : 2 * c->byte;
+    c->byte = 8 * 1.05 / nearest(network->rate, rates, 16);
+    c->mpi_byte = tcp ? 2 * c->byte : 1.3 * c->byte;
     c->merge = fmax(c->merge, 2e-9); /* what comes over a network is in no cache */
     c->doubt = 0.95;
 }

@@ -130,7 +130,8 @@ static rill__learned *place_of(rill__learner *l, const rill__sample *s) {
 
 /* The lower quarter: what disturbs a call makes it longer, never shorter. Of those that are tried
  * the upper one: who wants to take another's place must be better in spite of that. Where nothing
- * is chosen by it, the middle: the next call will be disturbed, too. */
+ * is chosen by it, the lower third: the next call will be disturbed, too, but not as the first
+ * ones. */
 static double lately(const rill__learner *l, const rill__learned *at) {
     double sorted[RILL__LEARN_KEPT];
     int n = 0, most = at->times < RILL__LEARN_KEPT ? (int)at->times : RILL__LEARN_KEPT;
@@ -140,7 +141,7 @@ static double lately(const rill__learner *l, const rill__learned *at) {
             sorted[i] = sorted[i - 1];
         sorted[i] = at->kept[n];
     }
-    if (l->predicts) return sorted[(n - 1) / 2];
+    if (l->predicts) return sorted[(n - 1) / 3];
     return sorted[at->sample.tried ? n - 1 - (n - 1) / 4 : (n - 1) / 4];
 }
 
@@ -192,7 +193,7 @@ static bool is_lost(const rill__learner *l) {
     int n = 0;
     for (int i = 0; i < l->places; i++) {
         const rill__sample *s = &l->place[i].sample;
-        if (l->place[i].times < RILL__LEARN_SOLID) continue;
+        if (l->place[i].times < RILL__LEARN_SOLID || s->seconds < RILL__BRIEF) continue;
         sum += fabs(log(s->seconds / rill__fit_time(s, &l->start.constants)));
         n++;
     }

@@ -18,6 +18,10 @@
 
 enum { RILL__LEARN_PLACES = 64 };
 
+/* Seconds of a call below which its time speaks of caches and of who comes late, not of its
+ * algorithm. */
+#define RILL__BRIEF 10e-6
+
 /* A call that was measured, again and again. */
 enum { RILL__LEARN_KEPT = 7, RILL__LEARN_SOLID = 3 };
 typedef struct rill__learned {

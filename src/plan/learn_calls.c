@@ -7,9 +7,6 @@
 #include <string.h>
 
 #define ENOUGH 5e-3 /* seconds of calls for which an update of the constants is no burden */
-/* Seconds of a call below which its time speaks of caches and of who comes late, not of its
- * algorithm. */
-#define BRIEF 10e-6
 
 /* ---- the field ------------------------------------------------------------------------------- */
 
@@ -56,12 +53,14 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     unsigned shortest = 0xffe - (field >> 12), longest = (field & 0xfff) - 2;
     if (!k || !rill__plan_remembers(planner, l->pending.seq + 1, c->seq) || shortest > longest)
         return;
-    double seconds = (rill__learn_seconds(shortest) + rill__learn_seconds(longest)) / 2;
+    double seconds = rill__learn_seconds(longest);
+    if (!l->predicts) seconds = (rill__learn_seconds(shortest) + seconds) / 2;
     if (longest - shortest > APART && k->lesson.delays++ < MOST_DELAYS) return;
     k->lesson.delays = 0;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
-    k->lesson.brief = seconds < BRIEF;
-    k->lesson.gap = (uint32_t)fmin((k->lesson.brief ? 64.0 : 2.0) * k->lesson.gap, most);
+    k->lesson.brief = seconds < RILL__BRIEF;
+    double times = k->lesson.brief && !l->predicts ? 64 : 2;
+    k->lesson.gap = (uint32_t)fmin(times * k->lesson.gap, most);
     bool tries = k->ended <= k->lesson.trial_ends; /* also the call that tells of the last */
     k->lesson.next = tries ? 0 : k->ended + k->lesson.gap - 1;
     l->seconds += seconds * k->lesson.gap;

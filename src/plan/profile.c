@@ -35,26 +35,6 @@ static double correction(const rill__profile *profile, uint32_t algorithm, doubl
     return weights > 0 ? sum / weights : 0;
 }
 
-/* Two ranks that exchange, and then wait for the next pair, leave links idle at the start of each
- * round: on 8 hosts at 100 Mbit/s and 1 Gbit/s (bench/network) recursive_double took 1.2 to 1.3
- * times as long, against its estimate, as algorithms that keep all links busy in one round. */
-double rill__profile_waits(const rill__constants *c, const rill__algorithm *a) {
-    const double idle = 1.25;
-    return a->waits_in_pairs && c->latency >= RILL__TCP_LATENCY ? idle : 1;
-}
-
-void rill__profile_network(rill__profile *profile, double latency, double bits_per_second) {
-    rill__constants_network(&profile->constants, latency, bits_per_second);
-    profile->points = 0;
-    const rill__algorithm *a;
-    for (int i = 0; latency >= RILL__TCP_LATENCY && (a = rill__algorithm_at(RILL_ALLREDUCE, i));
-         i++)
-        if (a->waits_in_pairs)
-            profile->point[profile->points++] =
-                (rill__point){rill__name_hash(a->name), 20, -7,
-                              (float)log(rill__profile_waits(&profile->constants, a))};
-}
-
 double rill__profile_time(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {
     double time = a->estimate(p);

@@ -49,18 +49,16 @@ enum { RILL__CONSTANTS = 18 };
 
 /* crowding: ranks per processor of the fullest host. */
 void rill__constants_default(rill__constants *, int hosts, double crowding);
+/* What is measured of a network: seconds to a neighbour, and bits of a rank in one; seconds of a
+ * further message, 0 where it is not known. */
+typedef struct rill__network {
+    double latency, message, rate;
+} rill__network;
 /* Classes of networks: the nearest to what was measured takes the place of the default. */
-void rill__constants_network(rill__constants *, double latency, double bits_per_second);
+void rill__constants_network(rill__constants *, const rill__network *);
 
-/* Where a message takes longer, the network is TCP's: others take 2 us. */
-#define RILL__TCP_LATENCY 6e-6
-
-/* For a built-in network that was probed: rounds of pairs take longer over TCP than the model says.
- */
-void rill__profile_network(rill__profile *, double latency, double bits_per_second);
-
-/* By what factor, where points do not say it. */
-double rill__profile_waits(const rill__constants *, const rill__algorithm *);
+/* Where it takes longer than this, processors do not count. */
+#define RILL__FAR 1e-3
 
 /* Seconds that the algorithm will take: the model, corrected by the points near by. */
 double rill__profile_time(const rill__profile *, const rill__algorithm *, const rill__problem *);
@@ -87,6 +85,6 @@ void rill__profile_path(char *path, size_t size);
 
 /* Collective: measure the network by a few messages. Same result on all ranks. */
 rill_status rill__probe_latency(rill__link *, double *latency);
-rill_status rill__probe_network(rill__link *, double *latency, double *bits_per_second);
+rill_status rill__probe_network(rill__link *, rill__network *);
 
 #endif

@@ -1,5 +1,6 @@
 #include "req/shared.h"
 #include "req/request.h"
+#include "space/space.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -7,6 +8,9 @@
 
 /* Areas start here and are padded to this, so that no two share a line. */
 enum { ALIGNMENT = 64 };
+/* Bytes of an area from which on it is written past the caches: out of those of another processor,
+ * where it would be the only copy, it is read no faster than out of memory. */
+enum { LARGE = 1 << 20 };
 /* Of each rank's areas, when a communicator is made. */
 enum { FIRST_BYTES = 1 << 16 };
 
@@ -151,8 +155,15 @@ bool rill__shared_put(rill__shared *s, rill__shape shape, const rill__part *part
     if (at == SIZE_MAX) return false;
     area_head *head = head_at(s->own, at);
     char *entries = (char *)(head + 1);
-    if (part->n && indices) memcpy(entries, part->idx, part->n * shape.index_bytes);
-    if (part->n) memcpy(entries + indices, part->val, part->n * rill__type_size(shape.type));
+    size_t values = part->n * rill__type_size(shape.type);
+    if (bytes < LARGE) {
+        if (part->n && indices) memcpy(entries, part->idx, part->n * shape.index_bytes);
+        if (part->n) memcpy(entries + indices, part->val, values);
+    } else {
+        if (indices) rill__copy_past(entries, part->idx, part->n * shape.index_bytes);
+        rill__copy_past(entries + indices, part->val, values);
+        rill__copied_past();
+    }
     atomic_store_explicit(&head->readers, (uint32_t)readers, memory_order_release);
     words[FORM] = (uint64_t)part->form;
     words[FIRST] = part->first;

@@ -3,9 +3,6 @@
 #include "space/host.h"
 
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #define ASSIGN(value_t, index_t)                                                                   \
     do {                                                                                           \
@@ -47,22 +44,6 @@ void rill__assign_fill(const rill__kernels *k, rill_type type, void *dense, uint
         memcpy((char *)dense + i * size, value, size);
 }
 
-/* Copies past the caches: the destination is written once and read by nobody soon. */
-static void copy_past_caches(char *to, const char *from, size_t bytes) {
-#ifdef __SSE2__
-    size_t head = rill__min_u64(bytes, (16 - (uintptr_t)to % 16) % 16);
-    memcpy(to, from, head);
-    size_t at = head;
-    for (; at + 64 <= bytes; at += 64)
-        for (int i = 0; i < 4; i++)
-            _mm_stream_si128((__m128i *)(void *)(to + at + 16 * i),
-                             _mm_loadu_si128((const __m128i *)(const void *)(from + at + 16 * i)));
-    memcpy(to + at, from + at, bytes - at);
-#else
-    memcpy(to, from, bytes);
-#endif
-}
-
 /* Zeros and pairs are put together in a small buffer that stays in the cache. */
 uint64_t rill__host_write(rill__shape shape, void *into, uint64_t first, uint64_t n,
                           rill__pairs pairs) {
@@ -81,14 +62,12 @@ uint64_t rill__host_write(rill__shape shape, void *into, uint64_t first, uint64_
             memcpy(target + (rill__index_at(shape.index_bytes, pairs.idx, at) - base) * size,
                    (const char *)pairs.val + at * size, size);
         if (!large) continue;
-        copy_past_caches(to, chunk, count * size);
+        rill__copy_past(to, chunk, count * size);
         for (uint64_t i = start; i < at; i++)
             memset(chunk + (rill__index_at(shape.index_bytes, pairs.idx, i) - base) * size, 0,
                    size);
     }
-#ifdef __SSE2__
-    if (large) _mm_sfence();
-#endif
+    if (large) rill__copied_past();
     return at;
 }
 

@@ -116,13 +116,17 @@ rill_status rill__cuda_open(const char *call, int device, const rill__space **ou
 void rill__cuda_close(const rill__space *);
 rill_status rill__cuda_describe(const char *call, int device, char *text, size_t size);
 
-/* ---- host code, where entries can be touched (host_pairs.c) ---------------------------------- */
+/* ---- host code, where entries can be touched (host_pairs.c, host_copy.c) --------------------- */
 
 /* dense[idx - first] = val for each pair: exact bounds, so also for the user's memory. */
 void rill__assign_pairs(rill__shape, void *dense, uint64_t first, rill__pairs);
 /* dense[0..n) = *value; writes nothing past the end. */
 void rill__assign_fill(const rill__kernels *, rill_type, void *dense, uint64_t n,
                        const void *value);
+
+/* A copy past the caches. Who has copied so calls the second before anybody else may read it. */
+void rill__copy_past(void *to, const void *from, size_t bytes);
+void rill__copied_past(void);
 
 /* ---- the operations as functions; see operations.h ------------------------------------------ */
 

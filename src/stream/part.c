@@ -1,4 +1,4 @@
-/* Sums and assembly of parts. The dense sum goes through the range in blocks that stay in the
+/* Parts, and sums of them. The dense sum goes through the range in blocks that stay in the
  * second-level cache, so that the result is written to memory once however many inputs there are.
  *
  * Memory: result, and for 16-bit types one block of f32. Cost: one pass over inputs and result. */
@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum { BLOCK = 32768 }; /* entries of a block: 128 KiB of f32 */
-enum { COUNTED = 64 };  /* entries that are counted at once */
 
 void rill__piece_free(rill__piece *piece) {
     rill__buffer_free(&piece->idx);
@@ -338,125 +337,4 @@ rill__sum_bytes rill__sum_room(rill__shape shape, uint64_t range, int n, uint64_
         most.scratch = most.val;
     }
     return most;
-}
-
-/* ---- parts to streams ------------------------------------------------------------------------ */
-
-void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) {
-    memcpy(out->fill, fill, rill__type_size(out->type));
-    out->form = piece->part.form;
-    out->nnz = piece->part.n;
-    rill__buffer val = out->val;
-    out->val = piece->val;
-    piece->val = val;
-    out->block = piece->part.block;
-    if (out->form != RILL__DENSE) {
-        rill__buffer idx = out->idx;
-        out->idx = piece->idx;
-        piece->idx = idx;
-    }
-}
-
-static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
-    rill__shape shape = rill__stream_shape(out);
-    size_t size = rill__type_size(out->type);
-    for (int i = 0; i < n; i++) {
-        if (!in[i].range) continue;
-        char *to = (char *)out->val.data + in[i].first * size;
-        if (in[i].form == RILL__DENSE) {
-            memcpy(to, in[i].val, in[i].range * size);
-            continue;
-        }
-        rill__assign_fill(rill__stream_space(out)->stream, out->type, to, in[i].range, out->fill);
-        if (in[i].form == RILL__BLOCKS) rill__blocks_assign(out->type, to, in[i].first, &in[i]);
-        else rill__assign_pairs(shape, to, in[i].first, rill__part_pairs(&in[i]));
-    }
-}
-
-/* Inputs come as bits; results above the switch to dense are dense. */
-static rill_status no_bits(void) {
-    return rill__fail(RILL_ERR_MESSAGE, "malformed message: a result in bits");
-}
-
-/* Entries of the parts; of dense ones those that are not absent. */
-static uint64_t count_present(const rill_stream *out, int n, const rill__part *in) {
-    uint64_t total = 0;
-    size_t size = rill__type_size(out->type);
-    for (int i = 0; i < n; i++) {
-        if (in[i].form != RILL__DENSE) {
-            total += in[i].n;
-            continue;
-        }
-        for (uint64_t at = 0; at < in[i].range; at += COUNTED) {
-            char idx[COUNTED * 8 + RILL__SLACK], val[COUNTED * 8 + RILL__SLACK];
-            uint64_t m = rill__min_u64(COUNTED, in[i].range - at);
-            total += rill__part_space(&in[i])->stream->compact(rill__stream_shape(out),
-                                                               (const char *)in[i].val + at * size,
-                                                               at, m, out->fill, m, idx, val);
-        }
-    }
-    return total;
-}
-
-rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in) {
-    uint64_t total = 0, block = 0;
-    bool pairs = false;
-    for (int i = 0; i < n; i++) {
-        total += in[i].n;
-        if (in[i].form == RILL__BITS) return no_bits();
-        if (in[i].form == RILL__BLOCKS) block = in[i].block;
-        else pairs |= in[i].form == RILL__SPARSE && in[i].n;
-    }
-    bool blocks = block && !pairs;
-    memcpy(out->fill, fill, rill__type_size(out->type));
-    if (total > (blocks ? rill__blocks_switch(out->type, block, out->dim)
-                        : rill__dense_switch(out->type, out->dim))) {
-        RILL_TRY(rill__stream_reserve_dense(out));
-        assemble_dense(out, n, in);
-        return RILL_OK;
-    }
-    if (blocks) return rill__blocks_assemble(out, block, n, in);
-    size_t size = rill__type_size(out->type);
-    rill__shape shape = rill__stream_shape(out);
-    if (total > out->idx.capacity / shape.index_bytes || total > out->val.capacity / size)
-        total = count_present(out, n, in); /* what is reserved for results of this size will do */
-    RILL_TRY(rill__stream_reserve_pairs(out, total));
-    uint64_t at = 0;
-    for (int i = 0; i < n; i++) {
-        if (!in[i].n) continue;
-        char *idx = (char *)out->idx.data + at * shape.index_bytes;
-        char *val = (char *)out->val.data + at * size;
-        if (in[i].form == RILL__DENSE) {
-            at += rill__part_space(&in[i])->stream->compact(shape, in[i].val, in[i].first,
-                                                            in[i].range, out->fill, in[i].range,
-                                                            idx, val);
-        } else if (in[i].form == RILL__BLOCKS) {
-            at += rill__blocks_compact(shape, &in[i], out->fill, idx, val);
-        } else {
-            memcpy(idx, in[i].idx, in[i].n * shape.index_bytes);
-            memcpy(val, in[i].val, in[i].n * size);
-            at += in[i].n;
-        }
-    }
-    out->nnz = at;
-    return RILL_OK;
-}
-
-rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *part) {
-    if (part->form == RILL__BITS) return no_bits();
-    size_t size = rill__type_size(out->type);
-    memcpy(out->fill, fill, size);
-    if (part->form == RILL__DENSE) {
-        RILL_TRY(rill__stream_reserve_dense(out));
-    } else if (part->form == RILL__BLOCKS) {
-        uint64_t blocks = rill__blocks_in(part->n, part->block);
-        RILL_TRY(rill__stream_reserve_blocks(out, part->block, blocks, part->n));
-        if (part->n) memcpy(out->idx.data, part->idx, blocks * sizeof(uint64_t));
-    } else {
-        RILL_TRY(rill__stream_reserve_pairs(out, part->n));
-        if (part->n) memcpy(out->idx.data, part->idx, part->n * out->index_bytes);
-    }
-    if (part->n) memcpy(out->val.data, part->val, part->n * size);
-    out->nnz = part->n;
-    return RILL_OK;
 }

@@ -66,8 +66,12 @@ typedef struct rill__sum_bytes {
 rill__sum_bytes rill__sum_room(rill__shape, uint64_t range, int n, uint64_t pairs);
 
 /* out = the parts, whose ranges follow each other from 0 to dim; absent entries stand for *fill.
- * Dense where the total of entries is above the switch; blocks if a part is, and none sparse. */
-rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in);
+ * Dense where the total of entries is above the switch; blocks if a part is, and none sparse.
+ * check: indices of pairs may be out of order or range, which is a failure; the stream then has
+ * some of them, or none. from: the part to begin with, where ranks that read the same should not
+ * all read the same part at once. */
+rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, const rill__part *in,
+                                  bool check, int from);
 
 /* out = one part of the whole dimension, in the part's form. */
 rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *);

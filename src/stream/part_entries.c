@@ -140,8 +140,9 @@ void rill__part_subtract_to(rill_type type, const rill__part *a, const rill__par
                               rill__value_load(type, (const char *)b->val + i * size));
 }
 
-rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill__part *in,
-                              rill__pairs *pairs, rill__buffer *scratch, rill__piece *piece) {
+rill_status rill__parts_unite(rill__shape shape, uint64_t first, uint64_t range, int n,
+                              const rill__part *in, rill__pairs *pairs, rill__buffer *scratch,
+                              rill__piece *piece) {
     const rill__space *space = rill__parts_space(n, in);
     uint64_t total = 0, count = 0;
     for (int i = 0; i < n; i++) {
@@ -152,10 +153,10 @@ rill_status rill__parts_unite(rill__shape shape, uint64_t dim, int n, const rill
     if (status == RILL_OK)
         status = rill__buffer_reserve(&piece->val, total * rill__type_size(shape.type));
     if (status == RILL_OK)
-        status = rill__sum_pairs(space->stream, shape, RILL_SUM, 0, dim, n, pairs, scratch,
+        status = rill__sum_pairs(space->stream, shape, RILL_SUM, first, range, n, pairs, scratch,
                                  piece->idx.data, piece->val.data, &count);
-    piece->part = (rill__part){RILL__SPARSE,    0, dim,  count, piece->idx.data,
-                               piece->val.data, 0, space};
+    piece->part = (rill__part){RILL__SPARSE,    first,           range, count,
+                               piece->idx.data, piece->val.data, 0,     space};
     return status;
 }
 

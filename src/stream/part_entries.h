@@ -45,9 +45,11 @@ uint64_t rill__part_merge_to(rill__shape, const rill_op *, const rill__part *a, 
                              void *idx, void *val);
 /* val = a - b for parts of any form with the same entries, rounded to the type. */
 void rill__part_subtract_to(rill_type, const rill__part *a, const rill__part *b, void *val);
-/* piece = the union of n parts, and values of equal indices summed. pairs: room for n. */
-rill_status rill__parts_unite(rill__shape, uint64_t dim, int n, const rill__part *,
-                              rill__pairs *pairs, rill__buffer *scratch, rill__piece *);
+/* piece = the union of n parts of a range, and values of equal indices summed. pairs: room for n.
+ */
+rill_status rill__parts_unite(rill__shape, uint64_t first, uint64_t range, int n,
+                              const rill__part *, rill__pairs *pairs, rill__buffer *scratch,
+                              rill__piece *);
 
 /* val[at + i] = x[i], rounded to the type. */
 void rill__values_put(rill_type, void *val, uint64_t at, uint64_t n, const double *x);

@@ -28,6 +28,9 @@ rill_status rill__data_memory(const char *what); /* there is none left for it */
  * NULL: no memory. */
 void *rill__vector(uint64_t n, size_t size);
 void *rill__vector_zeros(uint64_t n, size_t size);
+/* All ranks: RILL_ERR_MEMORY where a host has too little for its ranks' models, of so many bytes a
+ * weight. */
+rill_status rill__room_for(rill_comm *, uint64_t weights, uint64_t bytes);
 
 #define RILL_TRY_DATA(expression)                                                                  \
     do {                                                                                           \

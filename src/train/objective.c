@@ -97,26 +97,39 @@ static void decide_columns(const rill_data_view *d, uint64_t first, uint64_t las
         decide_1(d, first, last, w + c, (uint64_t)columns, z + c);
 }
 
+/* One column, whose weights are so many floats apart: four sums, so that one addition need not wait
+ * for the other. */
+static inline double decide_one(const rill_data_view *data, uint64_t row, const float *w,
+                                uint64_t apart) {
+    const uint32_t *index = data->index32;
+    const float *value = data->value;
+    uint64_t e = data->row[row], last = data->row[row + 1];
+    double a = 0, b = 0, c = 0, d = 0;
+    for (; e + 3 < last; e += 4) {
+        a += (double)w[apart * index[e]] * value[e];
+        b += (double)w[apart * index[e + 1]] * value[e + 1];
+        c += (double)w[apart * index[e + 2]] * value[e + 2];
+        d += (double)w[apart * index[e + 3]] * value[e + 3];
+    }
+    for (; e < last; e++)
+        a += (double)w[apart * index[e]] * value[e];
+    return (a + b) + (c + d);
+}
+
+double rill__row_decide_paired(const rill__objective *o, const rill__part_rows *rows, uint64_t row,
+                               const float *pair) {
+    double z = decide_one(&rows->data, row, pair, 2) * rill__row_factor(rows, row);
+    return o->bias >= 0 ? z + pair[2 * (o->features - 1)] * o->bias : z;
+}
+
 void rill__row_decide(const rill__objective *o, const rill__part_rows *rows, uint64_t row,
                       const float *w, double *z) {
     const rill_data_view *data = &rows->data;
-    const uint32_t *index = data->index32;
-    const float *value = data->value;
     const float *bias = w + (o->features - 1) * (uint64_t)o->columns;
     uint64_t first = data->row[row], last = data->row[row + 1];
     int columns = o->columns;
-    if (columns == 1) { /* four sums, so that one addition need not wait for the other */
-        double a = 0, b = 0, c = 0, d = 0;
-        uint64_t e = first;
-        for (; e + 3 < last; e += 4) {
-            a += (double)w[index[e]] * value[e];
-            b += (double)w[index[e + 1]] * value[e + 1];
-            c += (double)w[index[e + 2]] * value[e + 2];
-            d += (double)w[index[e + 3]] * value[e + 3];
-        }
-        for (; e < last; e++)
-            a += (double)w[index[e]] * value[e];
-        z[0] = ((a + b) + (c + d)) * rill__row_factor(rows, row);
+    if (columns == 1) {
+        z[0] = decide_one(data, row, w, 1) * rill__row_factor(rows, row);
         if (o->bias >= 0) z[0] += bias[0] * o->bias;
         return;
     }

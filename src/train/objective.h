@@ -113,6 +113,9 @@ static inline float rill__row_factor(const rill__part_rows *rows, uint64_t row) 
 /* z[column] of a row under plain weights that have the factors in them: rill__objective_fold. */
 void rill__row_decide(const rill__objective *, const rill__part_rows *, uint64_t row,
                       const float *w, double *z);
+/* Of one column, whose weights are every other float. */
+double rill__row_decide_paired(const rill__objective *, const rill__part_rows *, uint64_t row,
+                               const float *pair);
 /* The row's loss at z, without its weight. slope (which may be z) and curvature get its derivatives
  * by column, under softmax the probabilities instead of curvatures; both may be NULL, or curvature.
  */

@@ -11,10 +11,12 @@
  * Threads share rows where something is computed of each, and features where rows are summed, so
  * that bits do not depend on their number: two passes.
  * Under softmax the curvature of a row is diag(p) - p p', so that its probabilities are kept.
+ * A long vector and the sums that its product becomes lie side by side, a value beside the other: an
+ * entry of a row then asks memory for one line, not two.
  * Where ranks lack features, vectors are by place (train_places.c): a product sums those that
  * several have, and rows are read and added up by number, in vectors beside them.
  * Memory: 20 bytes per row and column, with threads 8 per row; a stream of all weights, or by place
- * 2 n floats, with factors 3 n. Cost: a sum of the weights that several ranks have per gradient,
+ * 2 n floats, with factors 3 n; 2 n where they lie side by side. Cost: a sum of the weights that several ranks have per gradient,
  * diagonal and product.
  */
 #include "train/objective_smooth.h"
@@ -22,6 +24,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { LONG = 1 << 17 }; /* weights that no near cache holds twice */
 
 double rill__dot(const float *a, const float *b, uint64_t n) {
     double sum[4] = {0}; /* so that one addition need not wait for the other */
@@ -50,9 +54,12 @@ rill_status rill__smooth_open(const rill__objective *o, rill__team *team, const 
     const rill__places *p = &o->places;
     size_t n = (size_t)o->n + RILL_SLACK;
     bool good = s->z && s->along && s->curvature && s->loss && s->of_bias;
-    if (o->factor || p->list) good &= (s->folded = rill__vector(n, sizeof *s->folded)) != NULL;
+    bool pairs = o->columns == 1 && !o->pool && o->n >= LONG;
+    if (pairs) good &= (s->pair = rill__vector_zeros(2 * n, sizeof *s->pair)) != NULL;
+    if (o->factor || (p->list && !pairs))
+        good &= (s->folded = rill__vector(n, sizeof *s->folded)) != NULL;
     /* Without factors nobody folds weights while a diagonal is summed. */
-    for (int i = 0; p->list && i < (o->factor ? 2 : 1); i++)
+    for (int i = 0; p->list && !pairs && i < (o->factor ? 2 : 1); i++)
         good &= (s->sums[i] = rill__vector_zeros(n, sizeof *s->sums[i])) != NULL;
     if (!good) return rill__data_memory("the solver");
     return p->list ? RILL_OK : rill_stream_create(RILL_F32, o->n, &s->stream);
@@ -66,6 +73,7 @@ void rill__smooth_close(rill__smooth **smooth) {
     free(s->curvature);
     free(s->loss);
     free(s->of_bias);
+    free(s->pair);
     free(s->folded);
     free(s->sums[0]);
     free(s->sums[1]);
@@ -78,7 +86,8 @@ uint64_t rill__smooth_bytes(const rill__smooth *s) {
     const rill__objective *o = s->objective;
     const rill__places *p = &o->places;
     uint64_t stream = s->team->ranks == 1 || p->list ? 0 : 2 * o->n;
-    uint64_t vectors = p->list ? (o->factor ? 3 : 2) * o->n : o->factor ? o->n : 0;
+    uint64_t vectors = p->list || s->pair ? 2 * o->n : 0;
+    if (o->factor) vectors += o->n;
     return o->rows.n * ((uint64_t)o->columns * 20 + (s->by_row ? 8 : 0)) +
            (stream + vectors) * sizeof(float);
 }
@@ -92,6 +101,7 @@ struct smooth_work {
     const float *vector;                              /* to be multiplied */
     double alpha;
     float *into, *diagonal; /* diagonal: may be NULL */
+    uint64_t apart;         /* values of into and of diagonal: 2 where they are in pairs */
 };
 
 static uint64_t my_rows(const smooth_work *work, int thread, int threads, uint64_t *last) {
@@ -119,9 +129,10 @@ static void add_bias(const smooth_work *work) {
             if (work->diagonal) s->of_bias[columns + c] += diagonal_of(s, i, i * columns + c);
         }
     for (uint64_t c = 0; c < columns; c++) {
-        work->into[at + c] = (float)(s->of_bias[c] * o->bias);
+        work->into[work->apart * (at + c)] = (float)(s->of_bias[c] * o->bias);
         if (work->diagonal)
-            work->diagonal[at + c] = (float)(s->of_bias[columns + c] * o->bias * o->bias);
+            work->diagonal[work->apart * (at + c)] = (float)(s->of_bias[columns + c] * o->bias *
+                                                             o->bias);
     }
 }
 
@@ -153,6 +164,17 @@ static void add_columns(const smooth_work *work, uint64_t i, int thread) {
     }
 }
 
+static inline void add_entries(const rill_data_view *d, uint64_t e, uint64_t last, double by,
+                               float *into, uint64_t apart) {
+    for (; by != 0 && e < last; e++)
+        into[apart * d->index32[e]] += (float)(by * d->value[e]);
+}
+static inline void add_squares(const rill_data_view *d, uint64_t e, uint64_t last, double bend,
+                               float *into, uint64_t apart) {
+    for (; bend != 0 && e < last; e++)
+        into[apart * d->index32[e]] += (float)(bend * ((double)d->value[e] * d->value[e]));
+}
+
 static void add_row(const smooth_work *work, uint64_t i, int thread) {
     const rill__smooth *s = work->smooth;
     const rill__part_rows *rows = &s->objective->rows;
@@ -161,12 +183,13 @@ static void add_row(const smooth_work *work, uint64_t i, int thread) {
     double factor = rill__row_factor(rows, row), by = factor * s->along[i];
     double bend = work->diagonal ? factor * factor * diagonal_of(s, i, i) : 0;
     rill__row_share(s->objective, row, thread, &first, &last);
-    if (by != 0)
-        for (uint64_t e = first; e < last; e++)
-            work->into[d->index32[e]] += (float)(by * d->value[e]);
-    if (bend != 0)
-        for (uint64_t e = first; e < last; e++)
-            work->diagonal[d->index32[e]] += (float)(bend * ((double)d->value[e] * d->value[e]));
+    if (s->pair) {
+        add_entries(d, first, last, by, work->into, 2);
+        add_squares(d, first, last, bend, work->diagonal, 2);
+    } else {
+        add_entries(d, first, last, by, work->into, 1);
+        add_squares(d, first, last, bend, work->diagonal, 1);
+    }
 }
 
 /* A row's part of the sums, of a thread's features. */
@@ -185,14 +208,22 @@ static void add_rows(void *context, int thread, int threads) {
     if (rill__has_bias(o, thread)) add_bias(work);
 }
 
+/* z = x . vector, of a row */
+static void decide_row(const smooth_work *work, uint64_t i, double *z) {
+    const rill__smooth *s = work->smooth;
+    const rill__objective *o = s->objective;
+    uint64_t row = rill__row_at(&o->rows, i);
+    if (s->pair) z[0] = rill__row_decide_paired(o, &o->rows, row, work->vector);
+    else rill__row_decide(o, &o->rows, row, work->vector, z);
+}
+
 /* along = X vector */
 static void decide_rows(void *context, int thread, int threads) {
     const smooth_work *work = context;
     const rill__objective *o = work->smooth->objective;
     uint64_t last, i = my_rows(work, thread, threads, &last);
     for (; i < last; i++)
-        rill__row_decide(o, &o->rows, rill__row_at(&o->rows, i), work->vector,
-                         work->smooth->along + i * (uint64_t)o->columns);
+        decide_row(work, i, work->smooth->along + i * (uint64_t)o->columns);
 }
 
 /* Softmax: v becomes p (v - p.v). */
@@ -211,7 +242,7 @@ static void bend_row(const smooth_work *work, uint64_t i) {
     uint64_t columns = (uint64_t)o->columns, row = rill__row_at(&o->rows, i);
     double *along = s->along + i * columns;
     const float *bend = s->curvature + i * columns;
-    rill__row_decide(o, &o->rows, row, work->vector, along);
+    decide_row(work, i, along);
     if (o->softmax) bend_softmax(o->C * rill__row_weight(o, &o->rows, row), bend, along, columns);
     else
         for (uint64_t c = 0; c < columns; c++)
@@ -298,28 +329,51 @@ static double add_losses(const rill__smooth *s) {
 static const float *to_numbers(const rill__smooth *s, const float *vector) {
     const rill__objective *o = s->objective;
     const rill__places *p = &o->places;
-    if (!p->list) return rill__objective_fold(o, vector, s->folded);
-    if (p->columns == 1 && !o->factor)
+    float *to = s->pair ? s->pair : s->folded;
+    uint64_t apart = s->pair ? 2 : 1;
+    if (!p->list && !s->pair) return rill__objective_fold(o, vector, to);
+    if (!p->list && !o->factor)
+        for (uint64_t j = 0; j < o->n; j++)
+            to[2 * j] = vector[j];
+    else if (p->columns == 1 && !o->factor)
         for (uint64_t i = 0; i < p->features; i++)
-            s->folded[p->list[i]] = vector[i];
+            to[apart * p->list[i]] = vector[i];
     else
-        for (uint64_t i = 0; i < p->features; i++)
+        for (uint64_t i = 0; i < p->features; i++) {
+            uint64_t feature = rill__place_feature(p, i);
             for (uint64_t c = 0; c < p->columns; c++)
-                s->folded[p->list[i] * p->columns + c] = vector[i * p->columns + c] *
-                                                         rill__factor(o, p->list[i]);
-    return s->folded;
+                to[apart * (feature * p->columns + c)] = vector[i * p->columns + c] *
+                                                         rill__factor(o, feature);
+        }
+    return to;
 }
 
-/* Where rows are added up, which is 0 then: the vector itself where places are numbers. */
+/* Where rows are added up, which is 0 then: the vector itself where places are numbers. Of pairs the
+ * second values, and of a diagonal the first. */
 static float *begin_sum(const rill__smooth *s, int i, float *vector) {
+    uint64_t n = s->objective->n;
+    for (uint64_t j = 0; s->pair && i == 1 && j < n; j++)
+        s->pair[2 * j] = 0;
+    if (s->pair) return i ? s->pair : s->pair + 1;
     if (s->sums[i]) return s->sums[i];
     float *sum = s->objective->places.list ? s->folded : vector;
-    memset(sum, 0, (size_t)s->objective->n * sizeof *sum);
+    memset(sum, 0, (size_t)n * sizeof *sum);
     return sum;
 }
+
+static void take_pairs(const rill__smooth *s, float *sum, float *vector) {
+    const rill__places *p = &s->objective->places;
+    for (uint64_t k = 0; k < p->features; k++) {
+        float *at = &sum[2 * rill__place_feature(p, k)];
+        vector[k] = *at;
+        *at = 0;
+    }
+}
+
 static void end_sum(const rill__smooth *s, int i, float *vector) {
     const rill__places *p = &s->objective->places;
     float *sums = s->sums[i] ? s->sums[i] : s->folded;
+    if (s->pair) return take_pairs(s, i ? s->pair : s->pair + 1, vector);
     if (!p->list) return;
     for (uint64_t k = 0; p->columns == 1 && k < p->features; k++) {
         vector[k] = sums[p->list[k]];
@@ -374,7 +428,7 @@ static rill_status complete(rill__smooth *s, float *vector, const float *w, cons
 rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_value *at,
                               float *gradient, float *hessian_diagonal) {
     const rill__objective *o = s->objective;
-    smooth_work work = {.smooth = s, .compute = linearise_row};
+    smooth_work work = {.smooth = s, .compute = linearise_row, .apart = s->pair ? 2 : 1};
     work.into = begin_sum(s, 0, gradient);
     if (hessian_diagonal) work.diagonal = begin_sum(s, 1, hessian_diagonal);
     s->w = w;
@@ -392,7 +446,7 @@ rill_status rill__smooth_move(rill__smooth *s, const float *w, rill__smooth_valu
 }
 
 rill_status rill__smooth_product(rill__smooth *s, const float *vector, float *product) {
-    smooth_work work = {.smooth = s, .compute = bend_row};
+    smooth_work work = {.smooth = s, .compute = bend_row, .apart = s->pair ? 2 : 1};
     work.vector = to_numbers(s, vector);
     work.into = begin_sum(s, 0, product);
     sum_rows(&work);

@@ -17,8 +17,11 @@ struct rill__smooth {
     float *curvature; /* under softmax probabilities */
     double *of_bias;  /* by column: sums of the bias, then of its diagonal; as many of a row that is
                        * tried, by thread */
-    float *folded;    /* a vector by number, times the factors */
-    float *sums[2];   /* by number, 0 between calls, of a vector and a diagonal; NULL: places are
+    /* Of one column: a vector by number, times the factors, and beside each of its values the sum of
+     * the same feature, 0 between calls. NULL: vectors are short, or threads share them. */
+    float *pair;
+    float *folded;       /* a vector by number, times the factors */
+    float *sums[2];      /* by number, 0 between calls, of a vector and a diagonal; NULL: places are
                        * numbers, or, of a diagonal, folded will do */
     rill_stream *stream; /* of all weights; NULL where vectors are by place */
 };

@@ -310,7 +310,10 @@ rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
     config.check = 0;
     RILL_TRY_DATA(rill__data_agree(comm, rill_comm_create_local(1, &config, &s.alone)));
     double began = rill__now();
-    status = take_sample(&s, train);
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    status = rill_dataset_view(train, &view);
+    if (status == RILL_OK) status = rill__room_for(comm, view.dim, 4 * sizeof(float));
+    if (status == RILL_OK) status = take_sample(&s, train);
     rill_data_report report = RILL_DATA_REPORT_INIT;
     rill_dataset_report(train, &report);
     s.entries = (double)report.entries;

@@ -142,12 +142,21 @@ static rill_status start_threads(rill_trainer *t) {
     return rill__objective_cut_features(&t->objective);
 }
 
+/* Weights, and a solver's vectors: those of many ranks may be short, by place. */
+static rill_status look_for_room(rill_trainer *t) {
+    uint64_t weights, columns = (uint64_t)t->objective.columns;
+    if (__builtin_mul_overflow(t->objective.features, columns, &weights)) return RILL_OK;
+    bool whole = t->solver->smooth && !t->solver->separate && t->team.ranks == 1;
+    return rill__room_for(t->team.talk, weights, (whole ? 8 : 4) * sizeof(float));
+}
+
 static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_dataset *valid) {
     RILL_TRY_DATA(rill__data_agree(t->team.talk, take_data(t, train, valid)));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, split(t)));
     RILL_TRY_DATA(count_rows(t));
     RILL_TRY_DATA(rill__train_labels(t));
     RILL_TRY_DATA(rill__train_solver(t));
+    RILL_TRY_DATA(look_for_room(t));
     RILL_TRY_DATA(rill__train_scale(t));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_targets(t)));
     RILL_TRY_DATA(rill__train_unit(t));

@@ -53,6 +53,7 @@ static rill_status open_columns(const rill_trainer *t, columns *c, bool std, boo
     look(o, c);
     for (size_t j = 0; !std && j < n; j++) /* others are not asked for their sums */
         if (DENSE * (uint64_t)c->count[j] < o->rows.n) c->sum[j] = c->sum[n + j] = 0;
+    if (t->team.ranks == 1) return RILL_OK;
     RILL_TRY_DATA(rill_stream_create(RILL_F64, 2 * n, &c->sums));
     RILL_TRY_DATA(rill_stream_set_dense(c->sums, c->sum));
     if (!scaled) return RILL_OK; /* means and variances are enough */

@@ -1,6 +1,6 @@
-/* Parts in memory that the ranks of a host share (req/shared.h), by hier on one host: segments grow
- * with what calls ask for, and where they can't, because there is none, too little, or no more on
- * one rank, parts go by message, with the same bits. */
+/* Parts in memory that ranks of a host share (req/shared.h), by hier on one host and by "shared"
+ * of the other collectives: segments grow with what calls ask for, and where they can't, because
+ * there is none, too little, or no more on one rank, parts go by message, with the same bits. */
 #include "check.h"
 
 #include <stdbool.h>
@@ -82,6 +82,57 @@ static uint64_t serve(rill_comm *comm, uint64_t hashes[CALLS]) {
     return sent;
 }
 
+/* A call of another collective by "shared", from the last rank where it has a root. Its result, of
+ * ranks that have one. */
+static uint64_t call_other(rill_comm *comm, rill_collective collective, int n) {
+    rill_options o = RILL_OPTIONS_INIT;
+    rill_stream *in = input(n), *out = NULL;
+    int root = check.size - 1;
+    o.algorithm = "shared";
+    CHECK_OK(rill_stream_create(RILL_F32, DIM + 3, &out));
+    switch (collective) {
+    case RILL_REDUCE: CHECK_OK(rill_reduce(comm, in, out, RILL_SUM, root, &o)); break;
+    case RILL_REDUCE_SCATTER: {
+        uint64_t first, count;
+        CHECK_OK(rill_reduce_scatter(comm, in, out, RILL_SUM, &first, &count, &o));
+        break;
+    }
+    case RILL_ALLGATHER: { /* each has the entries of one range */
+        uint32_t at = (uint32_t)((uint64_t)DIM * (unsigned)check.rank / (unsigned)check.size);
+        uint32_t *index = malloc(((size_t)n + 1) * sizeof *index);
+        float *value = malloc(((size_t)n + 1) * sizeof *value);
+        int mine = n / check.size;
+        for (int i = 0; i < mine; i++) {
+            index[i] = at + (uint32_t)i;
+            value[i] = value_at(check.rank, index[i]);
+        }
+        CHECK_OK(rill_stream_set_pairs(in, (uint64_t)mine, index, value));
+        CHECK_OK(rill_allgather(comm, in, out, &o));
+        free(index);
+        free(value);
+        break;
+    }
+    default: CHECK_OK(rill_bcast(comm, in, root, &o)); break;
+    }
+    bool has = collective != RILL_REDUCE || check.rank == root;
+    uint64_t hash = has ? hash_of(collective == RILL_BCAST ? in : out) : 0;
+    rill_stream_free(&in);
+    rill_stream_free(&out);
+    return hash;
+}
+
+enum { OTHERS = 4 };
+static const rill_collective others[OTHERS] = {RILL_REDUCE, RILL_REDUCE_SCATTER, RILL_ALLGATHER,
+                                               RILL_BCAST};
+
+static void serve_others(rill_comm *comm, uint64_t hashes[OTHERS][CALLS]) {
+    for (int c = 0; c < OTHERS; c++)
+        for (int i = 0; i < CALLS; i++) {
+            hashes[c][i] = call_other(comm, others[c], entries_of[i]);
+            CHECK(call_other(comm, others[c], entries_of[i]) == hashes[c][i]);
+        }
+}
+
 static void same(const char *name, const uint64_t *hashes, const uint64_t *want) {
     check_case("%s", name);
     for (int i = 0; i < CALLS; i++)
@@ -110,6 +161,7 @@ int main(int argc, char **argv) {
     check_init(&argc, &argv);
     static const char *const sizes[] = {NULL, "0", "1000", "100000", "2000000"};
     uint64_t want[CALLS] = {0}, hashes[CALLS];
+    uint64_t want_others[OTHERS][CALLS], hashes_others[OTHERS][CALLS];
     bool one_host = !check_argument(argc, argv, "--hosts");
     for (int i = 0; i < 5; i++) {
         rill_comm *comm = create(sizes[i]);
@@ -118,6 +170,9 @@ int main(int argc, char **argv) {
         /* All entries lie in shared memory, or none do. */
         if (SHARES && check.size > 1 && one_host && !sizes[i]) CHECK_INT(sent, <, 20000);
         if (check.size > 1 && one_host && i == 1) CHECK_INT(sent, >, 60000);
+        serve_others(comm, i ? hashes_others : want_others);
+        for (int c = 0; i && c < OTHERS; c++)
+            same(rill_collective_name(others[c]), hashes_others[c], want_others[c]);
         CHECK_OK(rill_comm_free(&comm));
     }
     if (check.size > 1) cannot_grow(want);

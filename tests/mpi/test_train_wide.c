@@ -9,9 +9,11 @@
 /* Features: those of all rows, those of one row in two ranks, those of a rank alone, and those that
  * no row has. */
 enum { ROWS = 40, COMMON = 8, PAIRED = 300, ALONE = 200, ENTRIES = 12, MOST = 64 };
+static uint64_t least_dim = 0;
 
 static uint64_t dim(void) {
-    return COMMON + (uint64_t)check.size * (PAIRED + 2 * ALONE); /* half of the last are absent */
+    uint64_t n = COMMON + (uint64_t)check.size * (PAIRED + 2 * ALONE);
+    return n > least_dim ? n : least_dim; /* half of the last are absent */
 }
 
 static double draw(uint64_t *state) {
@@ -182,9 +184,35 @@ static void test_bits(void) {
     }
 }
 
+/* Vectors and their sums lie side by side where a model is long and has one thread, and apart where
+ * threads share it: the same bits. */
+static void test_long(void) {
+    least_dim = (1 << 17) + 10;
+    rill_dataset *set = make_set(2);
+    for (int i = 0; i < 4; i++) {
+        rill_train_options o = options(i % 2 ? "hybrid" : "newton");
+        uint64_t n, same, sent;
+        double objective, expected;
+        o.scale = i < 2 ? "none" : "max";
+        check_case("a long model, %s, scale %s", o.solver, o.scale);
+        o.threads = 1;
+        double *w = train(set, &o, &n, &objective, &sent);
+        o.threads = 2;
+        double *apart = train(set, &o, &same, &expected, &sent);
+        CHECK(n == same && memcmp(w, apart, (size_t)n * sizeof *w) == 0);
+        CHECK(objective == expected && w[0] != 0);
+        check_same_everywhere(w, n);
+        free(w);
+        free(apart);
+    }
+    CHECK_OK(rill_dataset_free(&set));
+    least_dim = 0;
+}
+
 int main(int argc, char **argv) {
-    check_init(&argc, &argv);
+    check_init_thread(&argc, &argv, MPI_THREAD_FUNNELED);
     test_optimum();
     test_bits();
+    test_long();
     return check_finish(8);
 }

@@ -82,6 +82,12 @@ printf '1 1:1 3000000000:1\n-1 2:1\n' >"$tmp/wild.svm"
 run 1 least_of 2000000 "$RILL" train "$tmp/wild.svm" --C 1
 has "$tmp/err" "the largest feature is 3000000000"
 has "$tmp/err" "--hash 22"
+# Before memory is promised that is not there: in the search for C, and without it.
+for more in "" "--C 1 --scale none" "--C 1 --scale none --solver sgd"; do
+    # shellcheck disable=SC2086
+    run 1 least_of 1000000 "$RILL" train "$tmp/wild.svm" $more
+    has "$tmp/err" "out of memory: a model of 300000000"
+done
 run 0 least_of 2000000 "$RILL" train "$tmp/wild.svm" --C 1 --hash 12
 # What is resident is the rows, whatever the form, and the program; sanitizers have more of it.
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$(dirname "$RILL")/../CMakeCache.txt" 2>/dev/null || true; }

@@ -187,11 +187,15 @@ static void networks_fall_into_classes(void **state) {
     rill__constants a, b;
     rill__constants_default(&a, 8, 1);
     b = a;
-    rill__constants_network(&a, 22e-6, 0.8e9);
-    rill__constants_network(&b, 33e-6, 1.1e9);
+    rill__constants_network(&a, &(rill__network){.latency = 22e-6, .rate = 0.8e9});
+    rill__constants_network(&b, &(rill__network){.latency = 33e-6, .rate = 1.1e9});
     assert_true(a.byte == b.byte && a.latency == b.latency && a.mpi_byte == b.mpi_byte);
-    rill__constants_network(&b, 33e-6, 1.1e8);
-    assert_true(b.byte > 9 * a.byte);
+    rill__constants_network(&b, &(rill__network){.latency = 33e-6, .rate = 1.1e8});
+    assert_true(b.byte > 9 * a.byte && b.message == a.message);
+    rill__constants_network(&b, &(rill__network){33e-6, 18e-6, 1.1e8});
+    assert_true(b.message > 3 * a.message && b.message < b.latency);
+    rill__constants_network(&b, &(rill__network){2e-6, 18e-6, 1.1e8});
+    assert_true(b.message <= b.latency);
 }
 
 int main(void) {

@@ -412,7 +412,7 @@ static void parts_are_cut_and_put_together(void **state) {
         }
         assert_int_equal(entries, rill_stream_nnz(s));
         unsigned char fill[8] = {0};
-        assert_ok(rill__stream_assemble(out, fill, 5, parts));
+        assert_ok(rill__stream_assemble(out, fill, 5, parts, false, 0));
         assert_model(out, &m);
         if (!rill_stream_is_dense(out)) assert_int_equal(rill_stream_block(out), block);
         for (int i = 0; i < 5; i++)
@@ -434,10 +434,10 @@ static void parts_out_of_order_are_refused(void **state) {
     unsigned char fill[8] = {0};
     rill__part parts[2] = {{RILL__BLOCKS, 8, 2, 2, &last, val, 4, NULL},
                            {RILL__BLOCKS, 0, 8, 4, &first, val, 4, NULL}};
-    assert_fails(rill__stream_assemble(out, fill, 2, parts), RILL_ERR_MESSAGE, "part 1");
+    assert_fails(rill__stream_assemble(out, fill, 2, parts, false, 0), RILL_ERR_MESSAGE, "part 1");
     parts[0] = (rill__part){RILL__BLOCKS, 0, 3, 3, &first, val, 3, NULL};
     parts[1] = (rill__part){RILL__BLOCKS, 4, 4, 4, &first, val, 4, NULL};
-    assert_fails(rill__stream_assemble(out, fill, 2, parts), RILL_ERR_MESSAGE, "part 0");
+    assert_fails(rill__stream_assemble(out, fill, 2, parts, false, 0), RILL_ERR_MESSAGE, "part 0");
     free(val);
     rill_stream_free(&out);
 }

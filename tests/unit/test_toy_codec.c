@@ -99,7 +99,8 @@ static void test_in_estimates(void **state) {
     rill__planner planner = {.hosts = RANKS, .most_per_host = 1};
     rill__constants *c = &planner.profile.constants;
     rill__constants_default(c, RANKS, 1);
-    rill__constants_network(c, 25e-6, 1e8); /* where bytes count */
+    rill__constants_network(c, &(rill__network){.latency = 25e-6,
+                                                .rate = 1e8}); /* where bytes count */
     rill__settings settings = {.partition = RILL__UNIFORM};
     rill__observed seen = {.known = true, .nnz_sum = N * RANKS, .nnz_max = N};
     rill__problem p = rill__plan_problem(&planner, &settings, RILL_ALLREDUCE, RANKS, DIM, RILL_F32,

@@ -29,25 +29,20 @@
  * where all pairs cost their message, too, if its ranks share no memory. */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
-#include "coll/patterns/host_parts.h"
+#include "coll/patterns/host_ranges.h"
 #include "coll/patterns/split_gather.h"
 
-#include <limits.h>
 #include <math.h>
 
 /* Ranks of a host that sum: more would wait for the same memory. */
 enum { SUMMERS = 8 };
-/* Indices of a range, at least. */
-enum { LEAST_RANGE = 16384 };
 /* Dimension up to which leaders send each other all they have, in few rounds. */
 enum { SHORT_VECTOR = 2048 };
 
 typedef struct state {
     int stage;
-    int received;           /* parts of this stage */
-    rill__host_part *taken; /* of each rank of this host, or of each range */
-    rill__part *parts;
-    rill__part sum; /* of the host, on its leader */
+    rill__host_ranges here; /* among the ranks of this host */
+    rill__part sum;         /* of the host, on its leader */
     bool started;
     union {
         rill__gather gather;
@@ -55,11 +50,10 @@ typedef struct state {
     } leaders;
 } state;
 
-enum { GIVING, SUMMING, COLLECTING, AMONG_HOSTS, RECEIVING };
+enum { WITHIN_HOST = 1, AMONG_HOSTS, RECEIVING };
 
 static int ranges_of(uint64_t dim, int ranks, int hosts) {
-    uint64_t most = rill__min_u64((uint64_t)ranks, hosts > 1 ? SUMMERS : INT_MAX);
-    return (int)rill__max_u64(1, rill__min_u64(dim / LEAST_RANGE, most));
+    return rill__host_ranges_of(dim, hosts > 1 && ranks > SUMMERS ? SUMMERS : ranks);
 }
 static bool sends_all(uint64_t dim, int hosts) { return hosts == 2 || dim <= SHORT_VECTOR; }
 
@@ -103,44 +97,17 @@ static double estimate_leaders(const rill__problem *q) {
            (q->ranks + 1) * bytes * q->transcode;
 }
 
-/* What a message and a byte cost within a host. */
-typedef struct within {
-    double latency, byte;
-} within;
-static within within_host(const rill__problem *p) {
-    /* In shared memory bytes are copied once, and only the word about them is a message. */
-    return (within){p->c->host_latency, p->hosts > 1 || p->shares ? 0 : p->c->host_byte};
-}
-
-/* What n pairs take as they are, at most. */
-static double plain_bytes(const rill__problem *p, double n) {
-    double value = (double)rill__type_size(p->type);
-    return fmin(n * (p->index_bytes + value), (double)p->dim * value);
-}
-
-static double estimate_one_host(const rill__problem *p) {
-    const rill__constants *c = p->c;
-    int ranks = p->ranks, ranges = ranges_of(p->dim, ranks, 1);
-    within w = within_host(p);
-    double own = plain_bytes(p, p->nnz_max), all = plain_bytes(p, p->result);
-    double time = c->overhead + rill__prepare_estimate(p) + rill__turn_estimate(p) / ranges;
-    time += 2 * w.latency + 2 * (ranks - 2) * c->message + own * (c->copy + w.byte);
-    time += ranks * p->nnz / ranges * c->sum + all / ranges * c->copy;
-    time += all * (2 * c->copy + w.byte);
-    return time;
-}
-
 static double estimate(const rill__problem *p) {
     int hosts = p->hosts, ranks = p->most_per_host, ranges = ranges_of(p->dim, ranks, hosts);
     const rill__constants *c = p->c;
-    if (hosts == 1) return estimate_one_host(p);
-    within w = within_host(p);
+    if (hosts == 1) return rill__host_ranges_estimate(p, ranges, RILL__READ_BY_ALL);
+    rill__host_way w = rill__host_way_of(p, RILL__THIS_HOST);
     rill__problem q = among_hosts(p, hosts, ranks);
     double turn = rill__turn_estimate(p) / (sends_all(p->dim, hosts) ? 1 : hosts);
     double time = c->overhead + rill__prepare_estimate(p) + turn + estimate_leaders(&q);
     if (ranks > 1) {
-        double own = plain_bytes(p, p->nnz_max), host = plain_bytes(p, q.nnz);
-        double all = plain_bytes(p, p->result);
+        double own = rill__host_bytes(p, p->nnz_max), host = rill__host_bytes(p, q.nnz);
+        double all = rill__host_bytes(p, p->result);
         time += (2 * ranks + ranges) * w.latency + own * (c->copy + w.byte) +
                 ranks * p->nnz / ranges * c->sum + host / ranges * (c->copy + w.byte);
         time += host * (2 * c->copy + w.byte) + all * 2 * c->copy + (ranks - 1) * all * w.byte;
@@ -152,99 +119,31 @@ static double estimate(const rill__problem *p) {
 
 /* ---- within the host ------------------------------------------------------------------------- */
 
-static uint64_t range_first(const rill__run *run, int range, int ranges) {
-    return rill__uniform_bound(run->dim, range, ranges);
-}
-
-/* The parts of the n ranks at the first places, this one's being own; each of the range that the
- * place is asked for. statistics: whether they speak for their ranks. */
-static rill_status take_parts(rill__run *run, state *s, int n, int lane, const rill__part *own,
-                              bool inputs, int ranges) {
-    int me = run->hosts->place;
-    if (!s->taken) {
-        s->taken = rill__run_alloc(run, (size_t)n, sizeof *s->taken);
-        s->parts = rill__run_alloc(run, (size_t)n, sizeof *s->parts);
-        if (!s->taken || !s->parts) return RILL_ERR_MEMORY;
-    }
-    for (; s->received < n; s->received++) {
-        int i = s->received, range = inputs ? me : i;
-        uint64_t first = range_first(run, range, ranges);
-        if (i == me) {
-            s->parts[i] = *own;
-            continue;
-        }
-        rill__header header;
-        rill_status status = rill__host_take(run, i, lane, first,
-                                             range_first(run, range + 1, ranges) - first,
-                                             &s->taken[i], &header);
-        if (status != RILL_OK) return status;
-        bool well = header.form != RILL__M_FAILED;
-        if (inputs && well) rill__run_count(run, &header);
-        if (!inputs && well && me >= ranges && i == 0) rill__run_count_anew(run, &header, 0);
-        s->parts[i] = s->taken[i].part;
-    }
-    return RILL_OK;
-}
-
-static void release_parts(rill__run *run, state *s) {
-    for (int i = 0; i < s->received; i++)
-        rill__host_release(run, &s->taken[i]);
-    s->taken = NULL;
-    s->received = 0;
-}
-
-/* This rank's range of the host's sum, to run->piece[1]. */
-static rill_status sum_range(rill__run *run, state *s, int ranges) {
-    const rill__hosts *hosts = run->hosts;
-    uint64_t first = range_first(run, hosts->place, ranges);
-    uint64_t range = range_first(run, hosts->place + 1, ranges) - first;
-    rill__part own = rill__part_slice(run->shape, run->input, first, range);
-    rill_status status = take_parts(run, s, hosts->here, RILL__LANE_A, &own, true, ranges);
-    if (status != RILL_OK) return status;
-    rill__run_sum(run, first, range, hosts->here, s->parts, false, &run->piece[1]);
-    release_parts(run, s);
-    return RILL_OK;
-}
-
 /* The leader's input among the hosts is the sum of its own. */
-static rill_status put_together(rill__run *run, int ranges, const rill__part *parts,
-                                rill__part *sum) {
+static rill_status put_together(rill__run *run, const rill__host_ranges *x, rill__part *sum) {
     if (rill__run_failed(run)) return RILL_OK;
-    if (ranges > 1) return rill__run_assemble(run, ranges, parts, sum);
+    if (x->ranges > 1) return rill__run_assemble(run, x->ranges, x->parts, sum);
     *sum = run->piece[1].part;
     return RILL_OK;
 }
 
-static rill_status collect(rill__run *run, state *s, int ranges) {
-    rill_status status = take_parts(run, s, ranges, RILL__LANE_B, &run->piece[1].part, false,
-                                    ranges);
-    if (status != RILL_OK) return status;
-    rill__part sum = rill__part_empty(0, run->dim);
-    status = put_together(run, ranges, s->parts, &sum);
+static void collect(rill__run *run, state *s) {
+    s->sum = rill__part_empty(0, run->dim);
+    rill_status status = put_together(run, &s->here, &s->sum);
     if (status != RILL_OK) {
         rill__run_fail(run, status);
-        sum = rill__part_empty(0, run->dim);
+        s->sum = rill__part_empty(0, run->dim);
     }
-    s->sum = sum;
-    release_parts(run, s);
-    return RILL_OK;
-}
-
-/* The same on one host, where it is the result, and every rank's own work. */
-static rill_status collect_result(rill__run *run, state *s, int ranges) {
-    rill_status status = take_parts(run, s, ranges, RILL__LANE_B, &run->piece[1].part, false,
-                                    ranges);
-    if (status != RILL_OK) return status;
-    status = rill__finish_parts(run, ranges, s->parts);
-    release_parts(run, s);
-    return status;
+    rill__host_ranges_release(run, &s->here);
 }
 
 static rill_status receive_result(rill__run *run) {
     rill__host_part result;
     rill__header header;
-    rill_status status = rill__host_take(run, 0, RILL__LANE_B, 0, run->dim, &result, &header);
+    rill_status status = rill__host_take(run, RILL__THIS_HOST, 0, RILL__LANE_B, 0, run->dim,
+                                         &result, &header);
     if (status != RILL_OK) return status;
+    rill__host_check(run, &result);
     if (!rill__run_failed(run)) {
         rill__run_count_anew(run, &header, 0);
         status = rill__finish_copy(run, &result.part);
@@ -299,30 +198,30 @@ static rill_status step_leader(rill__run *run, state *s) {
     return all ? gather_sums(run, &s->leaders.gather) : split_sums(run, &s->leaders.split);
 }
 
+static void start(const rill__run *run, state *s) {
+    const rill__hosts *hosts = run->hosts;
+    bool one_host = hosts->n == 1;
+    s->sum = *run->input;
+    s->here = (rill__host_ranges){.circle = RILL__THIS_HOST,
+                                  .n = hosts->here,
+                                  .me = hosts->place,
+                                  .ranges = ranges_of(run->dim, hosts->here, hosts->n),
+                                  .reader = one_host ? RILL__READ_BY_ALL : 0,
+                                  .ends = one_host};
+    s->stage = hosts->here == 1 ? AMONG_HOSTS : WITHIN_HOST;
+}
+
 static rill_status step(rill__run *run) {
     state *s = run->state;
     const rill__hosts *hosts = run->hosts;
-    int ranges = ranges_of(run->dim, hosts->here, hosts->n), me = hosts->place;
-    int after_sum = me ? RECEIVING : COLLECTING;
-    bool one_host = hosts->n == 1;
     rill_status status;
-    if (s->stage == GIVING) {
-        s->sum = *run->input;
-        RILL_TRY(rill__host_give_ranges(run, 0, ranges, RILL__LANE_A, run->input));
-        s->stage = hosts->here == 1 ? AMONG_HOSTS : me < ranges ? SUMMING : after_sum;
-    }
-    if (s->stage == SUMMING) {
-        status = sum_range(run, s, ranges);
+    if (!s->stage) start(run, s);
+    if (s->stage == WITHIN_HOST) {
+        status = rill__host_ranges_step(run, &s->here);
         if (status != RILL_OK) return status;
-        int readers = one_host ? hosts->here : me ? 1 : 0;
-        RILL_TRY(rill__host_give(run, 0, readers, RILL__LANE_B, &run->piece[1].part));
-        s->stage = after_sum;
-    }
-    if (one_host) return collect_result(run, s, ranges);
-    if (s->stage == COLLECTING) {
-        status = collect(run, s, ranges);
-        if (status != RILL_OK) return status;
-        s->stage = AMONG_HOSTS;
+        if (hosts->n == 1) return rill__host_ranges_finish(run, &s->here);
+        if (hosts->place == 0) collect(run, s);
+        s->stage = hosts->place ? RECEIVING : AMONG_HOSTS;
     }
     if (s->stage == RECEIVING) return receive_result(run);
     status = step_leader(run, s);
@@ -330,7 +229,7 @@ static rill_status step(rill__run *run) {
         return status; /* a leader that cannot go on aborts: others wait for it, too */
     rill__part result = rill__part_empty(0, run->dim);
     if (!rill__run_failed(run)) result = rill__run_result(run);
-    return rill__host_give(run, 1, hosts->here, RILL__LANE_B, &result);
+    return rill__host_give(run, RILL__THIS_HOST, 1, hosts->here, RILL__LANE_B, &result);
 }
 
 const rill__algorithm rill__allreduce_hier = {

@@ -28,26 +28,25 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double time = p->c->overhead + rill__prepare_estimate(p), dim = (double)p->dim;
-    int power = 1;
-    while (power <= p->ranks / 2)
-        power *= 2;
+    int power = 1, rounds = 0;
+    for (; power <= p->ranks / 2; power *= 2)
+        rounds++;
+    double byte = rill__byte_of_rounds(p, rounds) + p->transcode;
     double limit = (double)rill__dense_switch(p->type, p->dim);
     bool folds = power < p->ranks;
     if (folds)
-        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * (p->c->byte + p->transcode) +
-                2 * p->nnz * p->c->merge;
+        time += p->c->latency + rill__input_bytes(p, p->nnz, dim) * byte + 2 * p->nnz * p->c->merge;
     for (int n = 1; n < power; n *= 2) {
         double entries = rill__expected_union(p, n * (folds ? 1.5 : 1));
         double bytes = n == 1            ? rill__input_bytes(p, entries, dim)
                        : entries > limit ? dim * p->value_cost
                                          : rill__pairs_bytes(p, entries, dim);
-        time += p->c->latency + bytes * (p->c->byte + p->transcode);
+        time += p->c->latency + bytes * byte;
         time += entries > limit ? 3 * bytes * p->c->dense_add : 2 * entries * p->c->merge;
         double sum = rill__expected_union(p, 2 * n * (folds ? 1.5 : 1));
         if (entries <= limit && sum > limit) time += rill__densify_estimate(p, sum);
     }
-    if (folds)
-        time += p->c->latency + rill__form_bytes(p, p->result, dim) * (p->c->byte + p->transcode);
+    if (folds) time += p->c->latency + rill__form_bytes(p, p->result, dim) * byte;
     return time;
 }
 
@@ -130,6 +129,5 @@ const rill__algorithm rill__allreduce_recursive_double = {
     .estimate = estimate,
     .state_size = sizeof(state),
     .step = step,
-    .waits_in_pairs = true,
     .doubles = true,
 };

@@ -4,7 +4,7 @@
  * Restriction. None.
  * Memory. One message.
  * Cost.  ceil(log2 P) (latency + bytes byte) + 2 bytes copy */
-#include "coll/coll.h"
+#include "coll/bcast/bcast.h"
 #include "coll/cost.h"
 #include "coll/patterns/fan_out.h"
 
@@ -63,7 +63,7 @@ static rill_status step(rill__run *run) {
     return rill__finish_copy(run, &part);
 }
 
-static const rill__algorithm bcast_tree = {
+const rill__algorithm rill__bcast_tree = {
     .name = "tree",
     .description = "down a binomial tree, encoded once",
     .supports = supports,
@@ -71,5 +71,3 @@ static const rill__algorithm bcast_tree = {
     .state_size = sizeof(state),
     .step = step,
 };
-
-const rill__algorithm *const rill__bcast_table[] = {&bcast_tree, NULL};

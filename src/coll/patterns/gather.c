@@ -1,4 +1,5 @@
 #include "coll/patterns/gather.h"
+#include "coll/cost.h"
 
 #include <string.h>
 
@@ -10,13 +11,15 @@ static int rounds_of(int ranks) {
 }
 
 double rill__gather_estimate(const rill__problem *p, rill__gather_kind kind, double bytes) {
-    double all = bytes * (p->ranks - 1), wire = all * p->c->byte;
+    double all = bytes * (p->ranks - 1);
+    int rounds = rounds_of(p->ranks);
     switch (kind) {
     case RILL__BRUCK:
         /* All but the first message of each rank are copied into bundles once. */
-        return rounds_of(p->ranks) * p->c->latency + wire + (all - bytes) * p->c->copy;
-    case RILL__RING: return (p->ranks - 1) * p->c->latency + wire;
-    default: return p->c->latency + (p->ranks - 2) * p->c->message + wire;
+        return rounds * p->c->latency + all * rill__byte_of_rounds(p, rounds) +
+               (all - bytes) * p->c->copy;
+    case RILL__RING: return (p->ranks - 1) * p->c->latency + all * p->c->byte;
+    default: return p->c->latency + (p->ranks - 2) * p->c->message + all * rill__byte_of_many(p);
     }
 }
 

@@ -20,7 +20,7 @@ double rill__split_estimate(const rill__problem *p) {
                        : rill__pairs_bytes(p, most, (double)p->dim);
     double sent = all * (p->ranks - 1) / p->ranks;
     return agree + p->c->latency + (p->ranks - 2) * p->c->message +
-           sent * (p->c->byte + p->transcode);
+           sent * (rill__byte_of_many(p) + p->transcode);
 }
 
 /* bounds[1..P-1] = this rank's quantiles, in units; ranks without entries or with dense ones keep

@@ -3,6 +3,6 @@
 
 #include "coll/run.h"
 
-extern const rill__algorithm rill__reduce_tree, rill__reduce_split_gather;
+extern const rill__algorithm rill__reduce_tree, rill__reduce_split_gather, rill__reduce_shared;
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "coll/run.h"
 
-extern const rill__algorithm rill__reduce_scatter_split, rill__reduce_scatter_ring;
+extern const rill__algorithm rill__reduce_scatter_split, rill__reduce_scatter_ring,
+    rill__reduce_scatter_shared;
 
 #endif

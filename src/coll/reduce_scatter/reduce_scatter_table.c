@@ -5,5 +5,6 @@
 const rill__algorithm *const rill__reduce_scatter_table[] = {
     &rill__reduce_scatter_split,
     &rill__reduce_scatter_ring,
+    &rill__reduce_scatter_shared,
     NULL,
 };

@@ -246,8 +246,8 @@ static rill_status take_sum(rill__run *run, state *s) {
         s->share = (rill__share){sum->n, run->piece[0].idx.data, run->piece[0].val.data};
         return RILL_OK;
     }
-    void *idx = rill__run_alloc(run, range, run->shape.index_bytes);
-    void *val = rill__run_alloc(run, range, rill__type_size(run->shape.type));
+    void *idx = rill__run_memory(run, range * run->shape.index_bytes);
+    void *val = rill__run_memory(run, range * rill__type_size(run->shape.type));
     if (!idx || !val) return RILL_ERR_MEMORY;
     uint64_t n = rill__part_compact_to(run->shape, sum, run->fill, idx, val);
     s->share = (rill__share){n, idx, val};

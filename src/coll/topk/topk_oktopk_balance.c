@@ -42,8 +42,8 @@ static rill_status send_away(rill__run *run, rill__balance *b, const rill__share
     rill__run_round(run);
     uint64_t sum = b->starts[ranks];
     uint64_t room = rill__uniform_bound(sum, me + 1, ranks) - rill__uniform_bound(sum, me, ranks);
-    b->out.idx = rill__run_alloc(run, room + 1, run->shape.index_bytes);
-    b->out.val = rill__run_alloc(run, room + 1, rill__type_size(run->shape.type));
+    b->out.idx = rill__run_memory(run, (room + 1) * run->shape.index_bytes);
+    b->out.val = rill__run_memory(run, (room + 1) * rill__type_size(run->shape.type));
     return b->out.idx && b->out.val ? RILL_OK : RILL_ERR_MEMORY;
 }
 

@@ -53,12 +53,12 @@ rill_status rill__level_cut_parts(rill__run *run, int n, rill__part *parts, uint
     for (int i = 0; i < n; i++)
         total += parts[i].n;
     if (total <= k) return RILL_OK;
-    void *keys = rill__run_alloc(run, total, rill__key_bytes(shape.type));
+    void *keys = rill__run_memory(run, total * rill__key_bytes(shape.type));
     if (!keys) return RILL_ERR_MEMORY;
     uint64_t key = rill__parts_kth_key(shape, n, parts, k, keys);
     for (int i = 0; i < n; i++) {
-        void *idx = rill__run_alloc(run, parts[i].n, shape.index_bytes);
-        void *val = rill__run_alloc(run, parts[i].n, rill__type_size(shape.type));
+        void *idx = rill__run_memory(run, parts[i].n * shape.index_bytes);
+        void *val = rill__run_memory(run, parts[i].n * rill__type_size(shape.type));
         if (!idx || !val) return RILL_ERR_MEMORY;
         parts[i].n = rill__part_keep_to(shape, &parts[i], key, idx, val);
         parts[i].idx = idx;

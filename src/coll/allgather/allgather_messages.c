@@ -1,12 +1,12 @@
-/* The allgather algorithms: the union of disjoint supports.
+/* The union of disjoint supports, by messages that reach all ranks.
  *
- * All three gather the P messages (patterns/gather.h has idea, source and cost of each way) and
+ * All three ways gather the P messages (patterns/gather.h has idea, source and cost of each) and
  * unite them; an index that two ranks have is an error, which every rank sees alike.
  *
  * Restriction. None.
  * Memory. The P messages and the result.
  * Cost. gather of k pairs + P k (merge + pair copy) */
-#include "coll/coll.h"
+#include "coll/allgather/allgather.h"
 #include "coll/cost.h"
 #include "coll/patterns/gather.h"
 
@@ -45,7 +45,7 @@ static rill_status unite(rill__run *run, int n, const rill__part *parts) {
     rill__piece *piece = &run->piece[0];
     rill__pairs *pairs = rill__run_alloc(run, (size_t)n, sizeof *pairs);
     if (!pairs) return RILL_OK;
-    rill_status status = rill__parts_unite(run->shape, run->dim, n, parts, pairs, &run->scratch,
+    rill_status status = rill__parts_unite(run->shape, 0, run->dim, n, parts, pairs, &run->scratch,
                                            piece);
     uint64_t count = piece->part.n;
     if (status == RILL_OK && count != total)
@@ -82,7 +82,7 @@ static rill_status step_direct(rill__run *run) { return step(run, RILL__DIRECT);
 static rill_status step_bruck(rill__run *run) { return step(run, RILL__BRUCK); }
 static rill_status step_ring(rill__run *run) { return step(run, RILL__RING); }
 
-static const rill__algorithm allgather_direct = {
+const rill__algorithm rill__allgather_direct = {
     .name = "direct",
     .description = "everybody sends to everybody: one round",
     .supports = supports,
@@ -91,7 +91,7 @@ static const rill__algorithm allgather_direct = {
     .step = step_direct,
 };
 
-static const rill__algorithm allgather_bruck = {
+const rill__algorithm rill__allgather_bruck = {
     .name = "bruck",
     .description = "log2 P rounds with bundled messages",
     .supports = supports,
@@ -100,18 +100,11 @@ static const rill__algorithm allgather_bruck = {
     .step = step_bruck,
 };
 
-static const rill__algorithm allgather_ring = {
+const rill__algorithm rill__allgather_ring = {
     .name = "ring",
     .description = "messages travel round the ring; neighbours only",
     .supports = supports,
     .estimate = estimate_ring,
     .state_size = sizeof(state),
     .step = step_ring,
-};
-
-const rill__algorithm *const rill__allgather_table[] = {
-    &allgather_direct,
-    &allgather_bruck,
-    &allgather_ring,
-    NULL,
 };
