@@ -7,6 +7,10 @@ a GPU, as one command on a machine that has one. Ranks share it.
             of the device in the backward pass, void steps, unused parameters, curves of the loss
   steps     time of a step of a model as large as GPT-2 small: without an exchange, gloo, rill
 
+On emulated hosts that share the GPU, lab/cluster starts the ranks of one part:
+    lab/cluster --hosts 8 --rate 1gbit -- env GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1 python3 \\
+        tests/python/cuda_ddp.py --job steps --methods none,topk,oktopk,spardl,gloo --seconds 200
+
 Each part is a job of its own under mpirun, with a limit of time. Prints one JSON record a line;
 status 1 if a part failed. Environment: RILL_LIBRARY, RILL_CUDA_LIBRARY, PYTHONPATH as the package
 needs them.
@@ -388,13 +392,13 @@ def optimizer_alone(comm, mpi):
 # ---- a job ----
 
 
-def job(part, seconds):
+def job(part, seconds, methods):
     import torch
     from mpi4py import MPI
 
     import rill
     import rill.torch
-    from cuda_steps import steps
+    from cuda_steps import METHODS, steps
 
     mpi = MPI.COMM_WORLD
     if not torch.cuda.is_available():
@@ -403,7 +407,11 @@ def job(part, seconds):
     torch.cuda.set_device(0)
     comm = rill.Comm()
     rill.torch.init_process_group()
-    good = {"reducers": reducers, "ddp": ddp, "steps": steps}[part](comm, mpi, Clock(mpi, seconds))
+    clock = Clock(mpi, seconds)
+    if part == "steps":
+        good = steps(comm, mpi, clock, methods.split(",") if methods else METHODS)
+    else:
+        good = {"reducers": reducers, "ddp": ddp}[part](comm, mpi, clock)
     say_once(mpi, part=part, ranks=comm.size, good=bool(good))
     comm.free()
     leave(mpi, 0 if good else 1)
@@ -414,10 +422,11 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--parts", default="reducers,ddp,steps")
     parser.add_argument("--seconds", type=float, default=230)
-    parser.add_argument("--job", help=argparse.SUPPRESS)
+    parser.add_argument("--job", help="of one rank, where a launcher starts them: a part")
+    parser.add_argument("--methods", help="of the job 'steps': none,gloo,topk,...")
     options = parser.parse_args()
     if options.job:
-        job(options.job, options.seconds)
+        job(options.job, options.seconds, options.methods)
         return 0
     return drive(options)
 

@@ -29,12 +29,16 @@ def alone(_state, bucket):
     return future
 
 
-def steps(comm, mpi, clock, most=40):
+METHODS = ("none", "topk", "oktopk", "spardl", "none", "gloo", "topk+qsgd4")
+SECONDS = 8  # of a method, but for its first two steps: dense ones, and buckets laid out anew
+
+
+def steps(comm, mpi, clock, methods=METHODS, most=40):
     noise = torch.Generator().manual_seed(comm.rank)
     tokens = torch.randint(0, WORDS, (4, 257), generator=noise).cuda()
     good, base = True, None
     # Without an exchange twice: the second shows how much times vary here.
-    for method in ("none", "topk", "oktopk", "spardl", "none", "gloo", "topk+qsgd4"):
+    for method in methods:
         if clock.left() < 10:
             say_once(part="steps", skipped=f"{method}: no time")
             continue
@@ -60,15 +64,18 @@ def steps(comm, mpi, clock, most=40):
             optimizer.step()
             torch.cuda.synchronize()
             times.append(time.perf_counter() - began)
-            losses.append(float(loss))
-            if mpi.bcast(time.monotonic() - begun) > 8 and len(times) > 5:
+            losses.append(float(loss.detach()))
+            if len(times) == 2:
+                begun = time.monotonic()
+            if mpi.bcast(time.monotonic() - begun) > SECONDS and len(times) > 3:
                 break
-        median = mpi.allreduce(statistics.median(times[4:]), op=MPI.MAX)
+        first = 4 if len(times) > 8 else 2
+        median = mpi.allreduce(statistics.median(times[first:]), op=MPI.MAX)
         base = median if base is None and method == "none" else base
         record = {
             "method": method, "parameters": count, "step_ms": round(1e3 * median, 2),
             "added_ms": round(1e3 * (median - base), 2) if base is not None else None,
-            "steps": len(times) - 4, "loss": [round(x, 3) for x in (losses[0], losses[-1])],
+            "steps": len(times) - first, "loss": [round(x, 3) for x in (losses[0], losses[-1])],
             "device_peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
         }  # fmt: skip
         if state is not None:
