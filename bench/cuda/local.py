@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVERY = 30
 TRIAL = 3  # rounds by which jobs find out how fast they are
 OUTERS = {"ddp": [None], "topk": [None], "plain": [1.0], "senders": [1.0], "diloco": [0.5, 0.7]}
+RATES = "0.002,0.004,1:0.002,1:0.004,1:0.008,8:0.003"
 MOMENTUM = 0.9
 AGAIN_S = 8  # until all begin again, and the last check
 SAFE = 0.85  # share of the time that is planned for
@@ -67,8 +68,8 @@ def drive(given):
     end = time.time() + given.seconds
     out = Path(given.out)
     out.mkdir(parents=True, exist_ok=True)
-    for file in out.iterdir():
-        file.unlink()
+    for name in ("records.jsonl", "points.jsonl", "log"):
+        (out / name).write_text("")
     jobs, running, speeds = jobs_of(given), {}, tempfile.mkdtemp()
     for name, arms in jobs.items():
         settings = dict(vars(given), name=name, arms=arms, names=list(jobs), end=end)
@@ -88,7 +89,7 @@ def drive(given):
             status = "killed, its time was over"
         note(out, f"{name}: {status}")
     shutil.rmtree(speeds)
-    return 0 if (out / "records.jsonl").exists() else 1
+    return 0 if (out / "records.jsonl").stat().st_size else 1
 
 
 def note(out, text):
@@ -386,7 +387,7 @@ def numbers(kind):
 
 
 def rates_of(text):
-    """"A,B,8:C": rates A and B, and C for 8 workers; {0 or workers: rates}"""
+    """"A,B,8:C": rates A and B, and C for 8 workers; 1 is DDP. {0 or workers: rates}"""
     made = {0: []}
     for part in text.split(","):
         workers, _, rate = part.rpartition(":")
@@ -405,7 +406,7 @@ def main():
     parser.add_argument("--workers", type=numbers(int), default=[4, 8])
     parser.add_argument("--steps", type=int, default=12000, help="at most")
     parser.add_argument("--seeds", type=numbers(int), default=[1, 2, 3])
-    parser.add_argument("--rates", type=rates_of, default=rates_of("0.002,0.004,8:0.003"))
+    parser.add_argument("--rates", type=rates_of, default=rates_of(RATES))
     parser.add_argument("--rows", type=int, default=16, help="of all workers in a step")
     parser.add_argument("--check", type=int, default=10, help="rounds between checks of the loss")
     parser.add_argument("--check-rows", type=int, default=512)
