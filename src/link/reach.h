@@ -17,8 +17,8 @@ typedef struct rill__reach {
 } rill__reach;
 
 /* Collective, by the link's allgather. *all: this rank can read and write the memory of all other
- * ranks of its host; what the others can it does not know. No memory for the table is no failure. The reach
- * stays where it is until all ranks have tried. */
+ * ranks of its host; what the others can it does not know. No memory for the table is no failure.
+ * The reach stays where it is until all ranks have tried. */
 rill_status rill__reach_find(rill__reach *, rill__link *, const rill__hosts *, bool *all);
 void rill__reach_free(rill__reach *);
 
