@@ -85,7 +85,8 @@ extern RILL_API const rill_op rill_op_sum, rill_op_min, rill_op_max, rill_op_pro
 #define RILL_PROD (&rill_op_prod)
 
 /* result[i] = lower[i] op upper[i] for n values; lower comes from the lower ranks. result may be
- * lower. Must be commutative and associative (up to rounding), and callable from any thread. */
+ * lower. Must be commutative and associative (up to rounding), and callable from any thread. The
+ * ranks of "ring" and "recursive_halving" are in the order of a ring. */
 typedef void rill_op_fn(const void *lower, const void *upper, void *result, uint64_t n,
                         rill_type type, void *context);
 

@@ -259,8 +259,10 @@ static void order_of_ranks(int dealt_to) {
         for (uint32_t step = 1; step < 40; step += 19) {
             rill_options o = RILL_OPTIONS_INIT;
             o.algorithm = case_algorithm(RILL_ALLREDUCE, a);
-            /* The order of the ring is that of the ring; dense has no such operations. */
-            if (!strcmp(o.algorithm, "ring") || !strcmp(o.algorithm, "dense") || a == 0) continue;
+            /* Two have the order of a ring; dense has no such operations. */
+            if (!strcmp(o.algorithm, "ring") || !strcmp(o.algorithm, "recursive_halving") ||
+                !strcmp(o.algorithm, "dense") || a == 0)
+                continue;
             if (only >= 0 && number++ != only) continue;
             check_case("case %ld: order of ranks, %s, every %u", only >= 0 ? only : number++,
                        o.algorithm, step);

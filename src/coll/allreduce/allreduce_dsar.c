@@ -26,8 +26,7 @@ static double estimate(const rill__problem *p) {
     double bytes = owned_bytes(p);
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
            p->nnz * p->c->scatter + bytes * p->c->dense_add +
-           rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (p->ranks + 1) * bytes * p->transcode;
+           rill__owners_gather_estimate(p, bytes);
 }
 
 static rill_status step(rill__run *run) {

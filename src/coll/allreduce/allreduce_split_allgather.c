@@ -20,22 +20,17 @@ static const char *supports(const rill__problem *p) {
     return NULL;
 }
 
-static double owned_bytes(const rill__problem *p) {
-    return rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) + RILL__SHORT_BYTES;
-}
-
 static double estimate(const rill__problem *p) {
-    double bytes = owned_bytes(p), all = bytes * p->ranks;
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
            p->nnz * rill__owner_share(p) * sum +
-           rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           rill__turn_estimate(p) / p->ranks + (all + bytes) * p->transcode;
+           rill__owners_gather_estimate(p, rill__owned_bytes(p)) +
+           rill__turn_estimate(p) / p->ranks;
 }
 
 static rill_status step(rill__run *run) {
     rill__split_gather *s = run->state;
-    if (!s->begun) rill__split_gather_begin(run, s, false, owned_bytes(run->problem));
+    if (!s->begun) rill__split_gather_begin(run, s, false, rill__owned_bytes(run->problem));
     return rill__split_gather_step(run, s);
 }
 

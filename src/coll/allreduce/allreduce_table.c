@@ -11,6 +11,7 @@ const rill__algorithm *const rill__allreduce_table[] = {
     &rill__allreduce_allgather,
     &rill__allreduce_block,
     &rill__allreduce_hier,
+    &rill__allreduce_recursive_halving,
 #ifdef RILL_TEST_ALLREDUCES /* rows of a test, which compiles this file itself */
     RILL_TEST_ALLREDUCES
 #endif

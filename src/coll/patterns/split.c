@@ -10,16 +10,21 @@ double rill__owner_share(const rill__problem *p) {
     return p->partition == RILL__BALANCED ? 1.0 : fmax(1.0, p->skew);
 }
 
-double rill__split_estimate(const rill__problem *p) {
-    double agree = 0, most = fmax(p->nnz_max, p->nnz * rill__owner_share(p));
+double rill__bounds_estimate(const rill__problem *p) {
+    double agree = 0;
     if (p->partition == RILL__BALANCED)
         for (int reach = 1; reach < p->ranks; reach *= 2)
             agree += p->c->latency + 8 * p->ranks * p->c->byte;
+    return agree;
+}
+
+double rill__split_estimate(const rill__problem *p) {
+    double most = fmax(p->nnz_max, p->nnz * rill__owner_share(p));
     bool dense = p->index_cost < 0 && p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
     double all = dense ? rill__input_bytes(p, p->nnz_max, (double)p->dim)
                        : rill__pairs_bytes(p, most, (double)p->dim);
     double sent = all * (p->ranks - 1) / p->ranks;
-    return agree + p->c->latency + (p->ranks - 2) * p->c->message +
+    return rill__bounds_estimate(p) + p->c->latency + (p->ranks - 2) * p->c->message +
            sent * (rill__byte_of_many(p) + p->transcode);
 }
 

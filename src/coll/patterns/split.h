@@ -36,11 +36,12 @@ enum { RILL__SPLIT_WINDOW = 32 };
  * *sent of them have been, the collected came in. */
 rill_status rill__split_send(rill__run *, const rill__collect *, const rill__coding *,
                              const rill__part *, const uint64_t *bounds, int *sent);
-/* Bounds only (for ring, which sends otherwise); then the whole split. */
+/* Bounds only (for ring and halves, which send otherwise); then the whole split. */
 rill_status rill__split_bounds(rill__run *, rill__split *);
 rill_status rill__split_step(rill__run *, rill__split *);
-double rill__split_estimate(const rill__problem *); /* exchange, without the sum */
-double rill__owner_share(const rill__problem *);    /* entries of the fullest range over the mean */
+double rill__split_estimate(const rill__problem *);  /* exchange, without the sum */
+double rill__bounds_estimate(const rill__problem *); /* the agreement on bounds */
+double rill__owner_share(const rill__problem *); /* entries of the fullest range over the mean */
 
 static inline uint64_t rill__split_first(const rill__split *s, int i) { return s->bounds[i]; }
 static inline uint64_t rill__split_range(const rill__split *s, int i) {

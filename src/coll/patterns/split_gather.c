@@ -1,4 +1,14 @@
 #include "coll/patterns/split_gather.h"
+#include "coll/cost.h"
+
+double rill__owned_bytes(const rill__problem *p) {
+    return rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) + RILL__SHORT_BYTES;
+}
+
+double rill__owners_gather_estimate(const rill__problem *p, double bytes) {
+    return rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
+           (p->ranks + 1) * bytes * p->transcode;
+}
 
 rill_status rill__split_sum_step(rill__run *run, rill__split *split, bool dense) {
     rill_status status = rill__split_step(run, split);
@@ -35,9 +45,18 @@ void rill__split_gather_begin(rill__run *run, rill__split_gather *s, bool dense,
     s->begun = true;
 }
 
+/* Of halves, where the agreement on bounds has not brought everybody's statistics: the message of
+ * an owner's sum speaks for the owner. */
+static void count(rill__run *run, const rill__split_gather *s) {
+    if (!s->by_halves || run->problem->partition == RILL__BALANCED || rill__run_failed(run)) return;
+    for (int i = 0; i < run->size; i++)
+        if (i != run->rank) rill__run_count(run, &s->gather.messages[i].header);
+}
+
 rill_status rill__split_gather_step(rill__run *run, rill__split_gather *s) {
     if (!s->gathering) {
-        rill_status status = rill__split_sum_step(run, &s->split, s->dense);
+        rill_status status = s->by_halves ? rill__halves_sum_step(run, &s->halves, &s->split)
+                                          : rill__split_sum_step(run, &s->split, s->dense);
         if (status != RILL_OK) return status;
         rill__parcel *mine;
         RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[0].part, &mine));
@@ -50,6 +69,7 @@ rill_status rill__split_gather_step(rill__run *run, rill__split_gather *s) {
     rill__part *parts = rill__run_alloc(run, (size_t)size, sizeof *parts);
     if (!parts) return RILL_ERR_MEMORY;
     rill__gather_parts(run, &s->gather, parts);
+    count(run, s);
     run->skew = largest_share(run, size, parts);
     return rill__finish_parts(run, size, parts);
 }

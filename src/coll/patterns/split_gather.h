@@ -1,19 +1,26 @@
-/* Split by index range to owners, sum there, gather the sums: what split_allgather, dsar and
- * block share. */
+/* Split by index range to owners, sum there, gather the sums: what split_allgather, dsar, block and
+ * recursive_halving share. */
 #ifndef RILL_COLL_PATTERNS_SPLIT_GATHER_H
 #define RILL_COLL_PATTERNS_SPLIT_GATHER_H
 
 #include "coll/patterns/gather.h"
+#include "coll/patterns/halves_sum.h"
 #include "coll/patterns/split.h"
 
 typedef struct rill__split_gather {
     bool begun, gathering;
-    bool dense; /* owners' sums are */
+    bool dense;     /* owners' sums are */
+    bool by_halves; /* the split is; set by the caller after begin */
     rill__gather_kind kind;
     rill__coding exact; /* of a split that keeps values as they are */
     rill__split split;
+    rill__halves_sum halves;
     rill__gather gather;
 } rill__split_gather;
+
+/* Expected bytes of an owner's sum, and the gather of all, coded and decoded. */
+double rill__owned_bytes(const rill__problem *);
+double rill__owners_gather_estimate(const rill__problem *, double owned_bytes);
 
 /* Once a call, among the ranks of split.group, each with split.input. Owners' sums are dense when
  * asked (then value_bits is for their phase, unless for all); a sum takes about owned_bytes (as

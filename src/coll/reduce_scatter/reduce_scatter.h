@@ -4,6 +4,6 @@
 #include "coll/run.h"
 
 extern const rill__algorithm rill__reduce_scatter_split, rill__reduce_scatter_ring,
-    rill__reduce_scatter_shared;
+    rill__reduce_scatter_shared, rill__reduce_scatter_recursive_halving;
 
 #endif
