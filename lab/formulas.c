@@ -134,6 +134,32 @@ static double ring_bytes(inputs *x) {
     return bytes + gather_bytes(x, ranks, false);
 }
 
+/* Of shares [from, to), what has reached a rank from those that are multiples of apart before it. */
+static double section_bytes(inputs *x, int rank, int apart, int from, int to) {
+    int ranks = x->call->ranks;
+    uint64_t first = bound(x->call->dim, from, ranks), end = bound(x->call->dim, to, ranks);
+    uint64_t entries = 0;
+    x->number++;
+    for (int before = 0; before < ranks; before += apart)
+        entries += join(x, (rank - before + ranks) % ranks, first, end, 1);
+    return apart < ranks ? sum_bytes(entries, end - first) : PAIR * (double)entries;
+}
+
+/* In the round of a distance d, d shares leave: one message, or two where they go on at share 0. */
+static double halves_bytes(inputs *x, double *messages) {
+    int ranks = x->call->ranks;
+    double bytes = 0;
+    if (ranks & (ranks - 1)) return 0; /* other formulas */
+    for (int d = ranks / 2; d; d /= 2)
+        for (int r = 0; r < ranks; r++) {
+            int from = (r + d) % ranks, over = from + d - ranks;
+            bytes += section_bytes(x, r, 2 * d, from, over > 0 ? ranks : from + d);
+            if (over > 0) bytes += section_bytes(x, r, 2 * d, 0, over);
+            *messages += over > 0 ? 2 : 1;
+        }
+    return bytes + gather_bytes(x, ranks, false);
+}
+
 /* A message with blocks tells their size, too. */
 static double blocks_of(const formula_call *c, double blocks, uint64_t range) {
     bool dense = blocks * (double)c->block > (double)rill__blocks_switch(RILL_F32, c->block, range);
@@ -200,6 +226,13 @@ static double closed_doubling(const formula_call *c) {
     return bytes;
 }
 
+static double closed_halves(const formula_call *c) {
+    double bytes = (c->ranks - 1) * expected_sum(c, c->ranks);
+    for (int n = 1; n < c->ranks; n *= 2)
+        bytes += c->ranks * expected_sum(c, n) / (2 * n);
+    return bytes;
+}
+
 static double closed_ring(const formula_call *c) {
     double bytes = (c->ranks - 1) * expected_sum(c, c->ranks);
     for (int n = 1; n < c->ranks; n++)
@@ -237,6 +270,12 @@ static bool allreduce_formula(const char *name, const formula_call *c, formula *
         f->words = "(2k + N)(P-1)/P";
         f->closed = others * (pairs + VALUE * dim);
         f->exact = split_bytes(&x, 1) + gather_bytes(&x, c->ranks, true);
+    } else if (strcmp(name, "recursive_halving") == 0) {
+        double messages = 0;
+        f->words = "sum over t < log2 P of K(2^t)/2^t, + 2K(P-1)/P";
+        f->closed = closed_halves(c);
+        f->exact = halves_bytes(&x, &messages);
+        f->parts = f->exact > 0 ? messages + ranks * others : 0;
     } else if (strcmp(name, "ring") == 0) {
         f->words = "sum over n < P of 2K(n)/P, + 2K(P-1)/P";
         f->closed = closed_ring(c);

@@ -8,12 +8,12 @@ from typing import Literal
 # Of all collectives.
 Algorithm = Literal[
     "auto", "dense", "recursive_double", "split_allgather", "dsar", "ring", "allgather", "block",
-    "hier", "tree", "split_gather", "shared", "split", "direct", "bruck",
+    "hier", "recursive_halving", "tree", "split_gather", "shared", "split", "direct", "bruck",
 ]  # fmt: skip
 # Of reducers: those of allreduce, and more.
 Method = Literal[
     "auto", "dense", "recursive_double", "split_allgather", "dsar", "ring", "allgather", "block",
-    "hier", "gtopk", "oktopk", "spardl", "s2",
+    "hier", "recursive_halving", "gtopk", "oktopk", "spardl", "s2",
 ]  # fmt: skip
 Codec = Literal["auto", "raw", "bitpack", "elias_fano", "bitmap", "rice"]
 # Of reducers: selections, and what is none.

@@ -31,8 +31,8 @@ formulas() { # formulas ROWS OPTION...: so many algorithms have a formula, and a
     [[ $(grep -cE ' yes  ' "$tmp/out") == "$rows" ]] || fail "$*: $(cat "$tmp/out")"
 }
 for ranks in 16 64; do
-    formulas 8 --ranks $ranks --density 0.01 --steps 3
-    formulas 8 --ranks $ranks --density 0.001 --steps 3
+    formulas 9 --ranks $ranks --density 0.01 --steps 3
+    formulas 9 --ranks $ranks --density 0.001 --steps 3
     formulas 1 --ranks $ranks --per-host 4 --density 0.001 --steps 3 --algorithm hier
     formulas 4 --ranks $ranks --density 0.01 --steps 20 --reducer
 done
