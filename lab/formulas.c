@@ -134,7 +134,7 @@ static double ring_bytes(inputs *x) {
     return bytes + gather_bytes(x, ranks, false);
 }
 
-/* Of shares [from, to), what has reached a rank from those that are multiples of apart before it. */
+/* What has reached a rank of shares [from, to) from those that are multiples of apart before it. */
 static double section_bytes(inputs *x, int rank, int apart, int from, int to) {
     int ranks = x->call->ranks;
     uint64_t first = bound(x->call->dim, from, ranks), end = bound(x->call->dim, to, ranks);

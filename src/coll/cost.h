@@ -12,7 +12,7 @@ double rill__pairs_bytes(const rill__problem *, double pairs, double range);
 static inline rill__wire_form rill__expected_form(const rill__problem *p, double pairs,
                                                   double range, bool sums) {
     double limit = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range;
-    bool bits = !sums && !p->value_bits && p->index_cost < 0 &&
+    bool bits = !sums && !p->takes_sums && !p->value_bits && p->index_cost < 0 &&
                 rill__wire_adds_bits(p->type, p->op, p->sums_bits);
     return rill__wire_form_of(pairs, range, limit, bits);
 }

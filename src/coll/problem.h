@@ -31,6 +31,7 @@ typedef struct rill__problem {
     int hosts, most_per_host; /* that the ranks are on, and ranks on the fullest */
     bool shares;              /* the ranks of every host share memory */
     bool sums_bits;           /* every rank has kernels that sum bits and values */
+    bool takes_sums;          /* inputs are sums, which are dense above the switch */
     uint64_t read_bytes;      /* fewest of a dense sum on one host, whose ranks read each other's
                             memory; 0: they do not */
     bool mpi_sums;            /* the link has MPI's own collectives */

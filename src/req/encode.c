@@ -111,13 +111,54 @@ static void add_header(const rill__task *task, const rill__coding *given, const 
     parcel->bytes = rill__header_write(&h, rill__parcel_message(parcel)) + h.value_size;
 }
 
-/* Of a part that may go in any form. */
+static bool may_send_bits(const rill__task *task, const rill__coding *given,
+                          const rill__part *part) {
+    return task->adds_bits && !given->forced && given->value == &rill__value_raw &&
+           rill__worth_coding((double)part->n);
+}
+
+/* Of so many pairs in a part that may go in any form. */
 static rill__wire_form form_of(const rill__task *task, const rill__coding *given,
-                               const rill__part *part) {
-    bool bits = task->adds_bits && !given->forced && given->value == &rill__value_raw &&
-                rill__worth_coding((double)part->n);
-    return rill__wire_form_of((double)part->n, (double)part->range,
-                              (double)rill__dense_switch(task->shape.type, part->range), bits);
+                               const rill__part *part, uint64_t pairs) {
+    return rill__wire_form_of((double)pairs, (double)part->range,
+                              (double)rill__dense_switch(task->shape.type, part->range),
+                              may_send_bits(task, given, part));
+}
+
+/* A dense part as a bitmap and the values that are not 0, where these are so many that receivers
+ * leave them as they lie; else there is none. In one pass: words of the bitmap that are 0 at its
+ * end are found after that, and what is before the values moves up to them. */
+static rill_status pack(rill__task *task, const rill__coding *given, const rill__part *part,
+                        rill__parcel **out) {
+    uint64_t words = part->range / 64 + (part->range % 64 != 0), used = words;
+    uint64_t most = part->range - part->range / 8; /* about what rill__wire_form_of allows */
+    rill__parcel *parcel = rill__parcel_take(task, HEADER_ROOM + words * 8 + most * 4);
+    if (!parcel) return RILL_ERR_MEMORY;
+    uint64_t *bits = (uint64_t *)(void *)((char *)parcel->buffer.data + HEADER_ROOM);
+    uint64_t n = rill__part_space(part)->stream->pack_bits(part->val, part->range, most, bits,
+                                                           (float *)(void *)(bits + words));
+    if (form_of(task, given, part, n) != RILL__WIRE_BITS) {
+        rill__parcel_release(task, parcel);
+        return RILL_OK;
+    }
+    while (!bits[used - 1])
+        used--;
+    memmove(bits + (words - used), bits, used * 8);
+    rill__header h;
+    header_at(task, given, &h);
+    h.form = RILL__M_SPARSE;
+    h.index_codec = rill__codec_bitmap.id;
+    h.first = part->first;
+    h.range = part->range;
+    h.count = n;
+    h.index_size = used * 8;
+    h.value_size = n * sizeof(float);
+    h.layout = (uint8_t)rill__layout_for(&h, n);
+    parcel->skip = HEADER_ROOM + (words - used) * 8 - rill__header_bytes(&h);
+    rill__header_write(&h, rill__parcel_message(parcel));
+    parcel->bytes = rill__message_size(&h);
+    *out = parcel;
+    return RILL_OK;
 }
 
 /* The entries of a dense part, or of blocks, that are there, as pairs: what is absent stands for
@@ -157,7 +198,13 @@ static rill_status encode(rill__task *task, const rill__coding *given, const ril
             coding.index = rill__index_codec_choose(task->shape.index_bytes, part->n, part->range);
     }
     bool any_form = !absent_is_lost && given->turns_dense && part->form == RILL__SPARSE;
-    rill__wire_form form = any_form ? form_of(task, given, part) : RILL__WIRE_PAIRS;
+    rill__wire_form form = any_form ? form_of(task, given, part, part->n) : RILL__WIRE_PAIRS;
+    bool packs = part->form == RILL__DENSE && given->packs_dense && !task->fill;
+    if (packs && may_send_bits(task, given, part)) {
+        *out = NULL;
+        RILL_TRY(pack(task, given, part, out));
+        if (*out) return RILL_OK;
+    }
     if (form == RILL__WIRE_BITS) coding.index = &rill__codec_bitmap;
     if (form == RILL__WIRE_DENSE) {
         *out = densify(task, part, &dense);

@@ -187,6 +187,7 @@ typedef struct rill__coding {
     /* for rill__encode */
     bool forced;           /* index is for all messages: else small ones go raw */
     bool turns_dense;      /* pairs that are smaller in dense form go in that */
+    bool packs_dense;      /* a dense sum goes as bits and values where that is smaller */
     bool shared;           /* another rank encodes the same, and answers for what coding loses */
     const uint64_t *words; /* two words of the algorithm's, for the header; NULL: statistics */
 } rill__coding;

@@ -84,6 +84,14 @@ typedef struct rill__kernels {
                          bool fresh);
     uint64_t (*count_bits)(const uint64_t *bits, uint64_t n);
 
+    /* The entries of dense[0..n), f32, that are not +0.0 to the bit: bits has a bit for each of n,
+     * in whole words, val their values. Stops where they are more than limit, and returns limit + 1
+     * then. Room for limit entries and a register's worth. NULL as above. */
+    uint64_t (*pack_bits)(const float *dense, uint64_t n, uint64_t limit, uint64_t *bits,
+                          float *val);
+    /* The way back, to the bit; returns how many were set. Reads past val as add_bits does. */
+    uint64_t (*unpack_bits)(float *dense, uint64_t n, const uint64_t *bits, const float *val);
+
     /* dst[i] = *value. */
     void (*fill)(rill_type, void *dst, uint64_t n, const void *value);
 

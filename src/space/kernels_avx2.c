@@ -159,8 +159,9 @@ static void replace(rill_type type, void *dst, const void *src, uint64_t n, cons
                                  to);
 }
 
-const rill__kernels rill__kernels_avx2 = {"avx2", merge, sum_tiles, scatter, combine, compact,
-                                          check,  NULL,  NULL,      fill,    replace};
+const rill__kernels rill__kernels_avx2 = {"avx2",  merge, sum_tiles, scatter, combine,
+                                          compact, check, NULL,      NULL,    NULL,
+                                          NULL,    fill,  replace};
 #else
 typedef int rill__no_avx2; /* a file must declare something */
 #endif

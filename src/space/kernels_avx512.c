@@ -17,9 +17,9 @@ static uint64_t sum_tiles(rill__shape shape, const rill_op *op, uint64_t first, 
     RILL__BY_SHAPE(shape, tiles, op, first, range, n, in, idx, val, workspace);
 }
 
-const rill__kernels rill__kernels_avx512 = {"avx512",   merge,   sum_tiles, scatter,
-                                            combine,    compact, check,     add_bits,
-                                            count_bits, fill,    replace};
+const rill__kernels rill__kernels_avx512 = {"avx512",    merge, sum_tiles, scatter,    combine,
+                                            compact,     check, add_bits,  count_bits, pack_bits,
+                                            unpack_bits, fill,  replace};
 #else
 typedef int rill__no_avx512; /* a file must declare something */
 #endif

@@ -104,6 +104,36 @@ static uint64_t count_bits(const uint64_t *bits, uint64_t n) {
     return set;
 }
 
+static uint64_t pack_bits(const float *dense, uint64_t n, uint64_t limit, uint64_t *bits,
+                          float *val) {
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < n; i += 64) {
+        uint64_t word = 0;
+        for (unsigned k = 0; k < 64 && i + k < n; k += 16) {
+            __mmask16 there = (__mmask16)rest_lanes(i + k, n);
+            __m512i v = _mm512_maskz_loadu_epi32(there, dense + i + k);
+            __mmask16 set = _mm512_test_epi32_mask(v, v);
+            if (at > limit) return limit + 1;
+            _mm512_storeu_epi32(val + at, _mm512_maskz_compress_epi32(set, v));
+            word |= (uint64_t)set << k;
+            at += (unsigned)__builtin_popcount(set);
+        }
+        bits[i / 64] = word;
+    }
+    return at > limit ? limit + 1 : at;
+}
+
+static uint64_t unpack_bits(float *dense, uint64_t n, const uint64_t *bits, const float *val) {
+    const float *at = val;
+    for (uint64_t i = 0; i < n; i += 16) {
+        __mmask16 there = (__mmask16)rest_lanes(i, n);
+        __mmask16 set = (__mmask16)(bits[i / 64] >> i % 64) & there;
+        _mm512_mask_storeu_ps(dense + i, there, _mm512_maskz_expand_ps(set, _mm512_loadu_ps(at)));
+        at += __builtin_popcount(set);
+    }
+    return (uint64_t)(at - val);
+}
+
 /* ---- scatter -------------------------------------------------------------------------------- */
 
 /* 16-bit values: 16 entries are collected, combined in registers and put back, which saves the

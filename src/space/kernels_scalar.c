@@ -239,5 +239,6 @@ size_t rill__tiles_workspace(rill__shape shape) {
     return RILL__TILE_MAX * (rill__acc_bytes(shape.type) + 1) + (size_t)2 * RILL__SLACK;
 }
 
-const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_tiles, scatter, combine, compact,
-                                            check,    NULL,  NULL,      fill,    replace};
+const rill__kernels rill__kernels_scalar = {"scalar", merge, sum_tiles, scatter, combine,
+                                            compact,  check, NULL,      NULL,    NULL,
+                                            NULL,     fill,  replace};

@@ -58,6 +58,24 @@ void rill__stream_adopt(rill_stream *out, const void *fill, rill__piece *piece) 
     }
 }
 
+enum { UNPACKED = 4096 }; /* entries that fit into the nearest cache */
+
+/* Bits and values of f32 to where they go. */
+static void unpack(const rill__kernels *k, const rill__part *p, float *to, bool past) {
+    float near[UNPACKED];
+    uint64_t in_words = rill__min_u64(p->range, p->block * 64);
+    const uint64_t *words = p->idx;
+    const float *val = p->val;
+    for (uint64_t at = 0, n; at < p->range; at += n) {
+        n = rill__min_u64(UNPACKED, p->range - at);
+        uint64_t covered = at < in_words ? rill__min_u64(n, in_words - at) : 0;
+        float *dense = past ? near : to + at;
+        val += k->unpack_bits(dense, covered, words + at / 64, val);
+        memset(dense + covered, 0, (n - covered) * sizeof *dense);
+        if (past) rill__copy_past(to + at, near, n * sizeof *near);
+    }
+}
+
 static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
     rill__shape shape = rill__stream_shape(out);
     size_t size = rill__type_size(out->type);
@@ -69,6 +87,10 @@ static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
             copy(to, in[i].val, in[i].range * size, past);
             continue;
         }
+        if (in[i].form == RILL__BITS) {
+            unpack(rill__stream_space(out)->stream, &in[i], (float *)(void *)to, past);
+            continue;
+        }
         rill__assign_fill(rill__stream_space(out)->stream, out->type, to, in[i].range, out->fill);
         if (in[i].form == RILL__BLOCKS) rill__blocks_assign(out->type, to, in[i].first, &in[i]);
         else rill__assign_pairs(shape, to, in[i].first, rill__part_pairs(&in[i]));
@@ -76,9 +98,16 @@ static void assemble_dense(rill_stream *out, int n, const rill__part *in) {
     if (past) rill__copied_past();
 }
 
-/* Inputs come as bits; results above the switch to dense are dense. */
-static rill_status no_bits(void) {
-    return rill__fail(RILL_ERR_MESSAGE, "malformed message: a result in bits");
+/* To pairs; returns how many. */
+static uint64_t list_bits(rill__shape shape, const rill__part *p, char *idx, char *val) {
+    const uint64_t *words = p->idx;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < p->block; i++)
+        for (uint64_t word = words[i]; word; word &= word - 1, n++)
+            rill__index_put(shape.index_bytes, idx, n,
+                            p->first + i * 64 + (unsigned)__builtin_ctzll(word));
+    memcpy(val, p->val, n * sizeof(float));
+    return n;
 }
 
 /* Entries of the parts; of dense ones those that are not absent. */
@@ -127,6 +156,7 @@ static rill_status assemble_pairs(rill_stream *out, int n, const rill__part *in,
                                                              idx, val);
         else if (in[i].form == RILL__BLOCKS)
             more = rill__blocks_compact(shape, &in[i], out->fill, idx, val);
+        else if (in[i].form == RILL__BITS) more = list_bits(shape, &in[i], idx, val);
         else status = copy_pairs(shape, &in[i], idx, val, false, check, &more);
     }
     out->nnz = at;
@@ -160,8 +190,8 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
     uint64_t total = 0, block = 0;
     bool pairs = false, alone = true;
     for (int i = 0; i < n; i++) {
-        total += in[i].n;
-        if (in[i].form == RILL__BITS) return no_bits();
+        /* What came in bits was dense, and counts as that: the form must not hang on the way. */
+        total += in[i].form == RILL__BITS ? in[i].range : in[i].n;
         if (in[i].form == RILL__BLOCKS) block = in[i].block;
         else pairs |= in[i].form == RILL__SPARSE && in[i].n;
         alone &= in[i].form == RILL__SPARSE;
@@ -184,7 +214,8 @@ rill_status rill__stream_assemble(rill_stream *out, const void *fill, int n, con
 }
 
 rill_status rill__stream_set_part(rill_stream *out, const void *fill, const rill__part *part) {
-    if (part->form == RILL__BITS) return no_bits();
+    if (part->form == RILL__BITS)
+        return rill__fail(RILL_ERR_MESSAGE, "malformed message: a result in bits");
     size_t size = rill__type_size(out->type);
     bool past = part->n * size >= LARGE / 2;
     memcpy(out->fill, fill, size);

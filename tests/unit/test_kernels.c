@@ -66,6 +66,51 @@ static void test_compact_replace_fill(void **state) {
     }
 }
 
+/* To the bit: -0.0, NaNs and denormals are values, +0.0 is not. */
+static void test_pack_bits(void **state) {
+    (void)state;
+    static const uint32_t odd[] = {0x80000000, 1, 0x7f800001, 0xffc00000, 0x7f800000, 0x3f800000};
+    for (uint64_t n = 0; n < 400; n++) {
+        unsigned sparsity = 1 + (unsigned)(rnd() % 9);
+        uint64_t words = n / 64 + (n % 64 != 0), count = 0;
+        uint32_t *dense = array_new(n * 4);
+        for (uint64_t i = 0; i < n; i++) {
+            dense[i] = rnd() % sparsity ? 0 : odd[rnd() % 6];
+            count += dense[i] != 0;
+        }
+        uint64_t limits[] = {n, count, count ? count - 1 : 0, count / 2, 0};
+        for (int k = 0; k < isa_count; k++) {
+            if (!isas[k]->pack_bits) continue;
+            for (unsigned l = 0; l < 5; l++) {
+                uint64_t limit = limits[l], *bits = array_new(words * 8), at = 0;
+                uint32_t *val = array_new(limit * 4), *back = array_new(n * 4);
+                uint64_t got = isas[k]->pack_bits((const float *)(const void *)dense, n, limit,
+                                                  bits, (float *)(void *)val);
+                assert_int_equal(got, count > limit ? limit + 1 : count);
+                array_check(bits, words * 8);
+                array_check(val, limit * 4);
+                for (uint64_t i = 0; got <= limit && i < words * 64; i++) {
+                    bool there = i < n && dense[i];
+                    assert_int_equal(bits[i / 64] >> i % 64 & 1, there);
+                    if (there) assert_int_equal(val[at++], dense[i]);
+                }
+                slack_mark(back, n * 4);
+                if (got <= limit) {
+                    got = isas[k]->unpack_bits((float *)(void *)back, n, bits,
+                                               (const float *)(const void *)val);
+                    assert_int_equal(got, count);
+                    if (n) assert_memory_equal(back, dense, n * 4);
+                    slack_check(back, n * 4);
+                }
+                free(bits);
+                free(val);
+                free(back);
+            }
+        }
+        free(dense);
+    }
+}
+
 static void test_check(void **state) {
     (void)state;
     for (unsigned bytes = 4; bytes <= 8; bytes += 4) {
@@ -285,6 +330,7 @@ static int run(void) {
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_halves_simd),
         cmocka_unit_test(test_compact_replace_fill),
+        cmocka_unit_test(test_pack_bits),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_sort),
         cmocka_unit_test(test_dispatch),

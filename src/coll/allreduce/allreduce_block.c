@@ -64,7 +64,7 @@ static rill_status step(rill__run *run) {
     if (!s->begun) {
         rill__problem q = in_blocks(run->problem);
         s->split.unit = run->block;
-        rill__split_gather_begin(run, s, false, owned_bytes(&q));
+        rill__split_gather_begin(run, s, &q, false);
     }
     rill_status status = rill__split_gather_step(run, s);
     if (status == RILL_OK && !rill__run_failed(run) && !run->coding.forced)

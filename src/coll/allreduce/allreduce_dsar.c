@@ -18,20 +18,16 @@ static const char *supports(const rill__problem *p) {
                : NULL;
 }
 
-static double owned_bytes(const rill__problem *p) {
-    return (double)p->dim / p->ranks * p->value_cost + RILL__SHORT_BYTES;
-}
-
 static double estimate(const rill__problem *p) {
-    double bytes = owned_bytes(p);
+    double written = (double)p->dim / p->ranks * p->value_cost;
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
-           p->nnz * p->c->scatter + bytes * p->c->dense_add +
-           rill__owners_gather_estimate(p, bytes);
+           p->nnz * p->c->scatter + written * p->c->dense_add +
+           rill__owners_gather_estimate(p, true);
 }
 
 static rill_status step(rill__run *run) {
     rill__split_gather *s = run->state;
-    if (!s->begun) rill__split_gather_begin(run, s, true, owned_bytes(run->problem));
+    if (!s->begun) rill__split_gather_begin(run, s, run->problem, true);
     return rill__split_gather_step(run, s);
 }
 

@@ -69,7 +69,7 @@ static rill__problem among_hosts(const rill__problem *p, int hosts, int ranks) {
     rill__problem q = *p;
     q.ranks = q.hosts = hosts;
     q.most_per_host = 1;
-    q.sums_bits = p->sums_bits && ranks == 1; /* sums are dense */
+    q.takes_sums = ranks > 1;
     q.nnz = rill__expected_union(p, ranks);
     q.nnz_max = fmin(q.nnz * (p->nnz > 0 ? p->nnz_max / p->nnz : 1), (double)p->dim);
     q.result = fmax(p->result, q.nnz);
@@ -78,9 +78,6 @@ static rill__problem among_hosts(const rill__problem *p, int hosts, int ranks) {
 
 static double sum_bytes(const rill__problem *q) {
     return rill__form_bytes(q, q->nnz_max, (double)q->dim) + RILL__SHORT_BYTES;
-}
-static double owned_bytes(const rill__problem *q) {
-    return rill__form_bytes(q, q->result / q->ranks, (double)q->dim / q->ranks) + RILL__SHORT_BYTES;
 }
 
 static double estimate_leaders(const rill__problem *q) {
@@ -91,10 +88,8 @@ static double estimate_leaders(const rill__problem *q) {
         return rill__gather_estimate(q, rill__gather_choose(q, bytes), bytes) +
                q->ranks * q->nnz * sum + (q->ranks + 1) * bytes * q->transcode / 2;
     }
-    double bytes = owned_bytes(q);
     return rill__split_estimate(q) + q->nnz * rill__owner_share(q) * sum +
-           rill__gather_estimate(q, rill__gather_choose(q, bytes), bytes) +
-           (q->ranks + 1) * bytes * q->transcode;
+           rill__owners_gather_estimate(q, false);
 }
 
 static double estimate(const rill__problem *p) {
@@ -183,7 +178,7 @@ static rill_status start_leader(rill__run *run, state *s, bool all) {
         rill__split_gather *split = &s->leaders.split;
         split->split.group = leaders;
         split->split.input = &s->sum;
-        rill__split_gather_begin(run, split, false, owned_bytes(&q));
+        rill__split_gather_begin(run, split, &q, false);
         return RILL_OK;
     }
     rill__parcel *mine;

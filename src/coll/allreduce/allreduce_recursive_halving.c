@@ -25,15 +25,14 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    double bytes = rill__owned_bytes(p);
     return p->c->overhead + rill__prepare_estimate(p) + rill__halves_sum_estimate(p, false) +
-           rill__owners_gather_estimate(p, bytes);
+           rill__owners_gather_estimate(p, false);
 }
 
 static rill_status step(rill__run *run) {
     rill__split_gather *s = run->state;
     if (!s->begun) {
-        rill__split_gather_begin(run, s, false, rill__owned_bytes(run->problem));
+        rill__split_gather_begin(run, s, run->problem, false);
         s->by_halves = true;
     }
     return rill__split_gather_step(run, s);

@@ -23,14 +23,13 @@ static const char *supports(const rill__problem *p) {
 static double estimate(const rill__problem *p) {
     double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
     return p->c->overhead + rill__prepare_estimate(p) + rill__split_estimate(p) +
-           p->nnz * rill__owner_share(p) * sum +
-           rill__owners_gather_estimate(p, rill__owned_bytes(p)) +
+           p->nnz * rill__owner_share(p) * sum + rill__owners_gather_estimate(p, false) +
            rill__turn_estimate(p) / p->ranks;
 }
 
 static rill_status step(rill__run *run) {
     rill__split_gather *s = run->state;
-    if (!s->begun) rill__split_gather_begin(run, s, false, rill__owned_bytes(run->problem));
+    if (!s->begun) rill__split_gather_begin(run, s, run->problem, false);
     return rill__split_gather_step(run, s);
 }
 

@@ -1,13 +1,39 @@
 #include "coll/patterns/split_gather.h"
 #include "coll/cost.h"
 
-double rill__owned_bytes(const rill__problem *p) {
-    return rill__form_bytes(p, p->result / p->ranks, (double)p->dim / p->ranks) + RILL__SHORT_BYTES;
+/* Of the constant bits, for an index of the range: as measured with sums beyond the caches. */
+#define PACK 0.3
+#define UNPACK 0.2 /* beyond a copy of dense values */
+
+/* Seconds to pack an owner's sum to bits and values, and to unpack all. */
+static double packing_estimate(const rill__problem *p) {
+    return (double)p->dim * p->c->bits * (PACK / p->ranks + UNPACK);
 }
 
-double rill__owners_gather_estimate(const rill__problem *p, double bytes) {
+/* Whether dense sums of owners go as bits and values. Within a host that took 1.2 times as long:
+ * memory is as fast there as what a message goes through. */
+static bool packs(const rill__problem *p) {
+    if (p->hosts < 2) return false;
+    double dim = (double)p->dim, limit = (double)rill__dense_switch(p->type, p->dim);
+    bool bits = !p->value_bits && p->index_cost < 0 &&
+                rill__wire_adds_bits(p->type, p->op, p->sums_bits);
+    if (rill__wire_form_of(p->result, dim, limit, bits) != RILL__WIRE_BITS) return false;
+    double saved = (dim - p->result) * p->value_cost - dim / 8;
+    return saved * (1 - 1.0 / p->ranks) * p->c->byte > packing_estimate(p);
+}
+
+double rill__owned_bytes(const rill__problem *p, bool dense) {
+    double range = (double)p->dim / p->ranks, pairs = p->result / p->ranks;
+    double bytes = packs(p) ? pairs * p->value_cost + range / 8
+                   : dense  ? range * p->value_cost
+                            : rill__form_bytes(p, pairs, range);
+    return bytes + RILL__SHORT_BYTES;
+}
+
+double rill__owners_gather_estimate(const rill__problem *p, bool dense) {
+    double bytes = rill__owned_bytes(p, dense);
     return rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           (p->ranks + 1) * bytes * p->transcode;
+           (p->ranks + 1) * bytes * p->transcode + (packs(p) ? packing_estimate(p) : 0);
 }
 
 rill_status rill__split_sum_step(rill__run *run, rill__split *split, bool dense) {
@@ -31,12 +57,12 @@ static double largest_share(const rill__run *run, int size, const rill__part *pa
     return all ? (double)most * size / (double)all : 0;
 }
 
-void rill__split_gather_begin(rill__run *run, rill__split_gather *s, bool dense,
-                              double owned_bytes) {
-    rill__problem among = *run->problem;
-    among.ranks = rill__run_group(run, &s->split.group).n;
-    s->kind = rill__gather_choose(&among, owned_bytes);
+void rill__split_gather_begin(rill__run *run, rill__split_gather *s, const rill__problem *p,
+                              bool dense) {
+    s->kind = rill__gather_choose(p, rill__owned_bytes(p, dense));
     s->dense = dense;
+    s->sums = run->coding;
+    s->sums.packs_dense = packs(p);
     if (dense && !run->problem->all_values && rill__run_is_lossy(run)) {
         s->exact = run->coding;
         s->exact.value = &rill__value_raw;
@@ -59,7 +85,7 @@ rill_status rill__split_gather_step(rill__run *run, rill__split_gather *s) {
                                           : rill__split_sum_step(run, &s->split, s->dense);
         if (status != RILL_OK) return status;
         rill__parcel *mine;
-        RILL_TRY(rill__run_encode(run, &run->coding, &run->piece[0].part, &mine));
+        RILL_TRY(rill__run_encode(run, &s->sums, &run->piece[0].part, &mine));
         RILL_TRY(rill__gather_start_among(run, &s->gather, &s->split.group, s->kind, mine));
         s->gathering = true;
     }
