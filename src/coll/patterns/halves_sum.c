@@ -96,7 +96,11 @@ static rill_status encode(rill__run *run, const rill__halves_sum *s, const rill_
                           rill__parcel **out) {
     rill__part in[MOST_PARTS];
     int n = parts_of(run, s, c, in);
-    if (n == 1 && !run->coding.turns_dense) return rill__run_encode(run, &s->coding, &in[0], out);
+    /* A forced codec is kept, but where receivers would leave its bits as they lie. */
+    bool dense = in[0].form == RILL__SPARSE &&
+                 in[0].n > rill__dense_switch(run->shape.type, c->range);
+    if (n == 1 && !run->coding.turns_dense && !dense)
+        return rill__run_encode(run, &s->coding, &in[0], out);
     rill__run_sum(run, c->first, c->range, n, in, false, &run->piece[0]);
     return rill__run_encode(run, &s->coding, &run->piece[0].part, out);
 }
