@@ -12,7 +12,7 @@
 #define AT_FIRST 0.05   /* and these seconds */
 /* Calls of a kind before it tries anything, of a trial, and from one to the next: most calls take
  * what is thought to be good, where that is a guide. */
-enum { AT_EASE = 6, LOST = 2, TRY = 4, REST = 6, MOST_TRIALS = 16, MOST_WAITS = 16 };
+enum { AT_EASE = 6, LOST = 2, TRY = 4, REST = 3, MOST_TRIALS = 16, MOST_WAITS = 16 };
 
 bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {
