@@ -14,8 +14,8 @@
 #include "link/link_mpi.h"
 #include "link/reach.h"
 
-/* From here on a message is lent: what is shorter MPI mostly sends at once. */
-enum { RILL__LOAN_LEAST = 8192 };
+/* From here on a message is lent: what is shorter Open MPI sends at once (4096 with its header). */
+enum { RILL__LOAN_LEAST = 4000 };
 
 /* What travels. No other message has this size and mark. */
 typedef struct rill__loan {

@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-enum { DIM = 200000, LONG = 20000, FLIGHT = 80, LEAST = 8192, GIVE_UP_S = 60 };
+enum { DIM = 200000, LONG = 20000, FLIGHT = 80, LEAST = 4000, GIVE_UP_S = 60 };
 
 /* ---- what MPI is given ----------------------------------------------------------------------- */
 
