@@ -17,10 +17,14 @@ def say(**record):
     print(json.dumps(record), flush=True)
 
 
-def run_job(program, ranks, arguments, limit, **settings):
+def run_job(program, ranks, arguments, limit, rate=None, **settings):
     """Runs a program of Python under mpirun, and ends it after so many seconds. Returns its status,
-    None where time was over, and the seconds that it took."""
-    command = [str(ROOT / "scripts/mpirun-test"), str(ranks), sys.executable, str(program)]
+    None where time was over, and the seconds that it took. rate: each rank on an emulated host of
+    its own, with links of that rate (lab/cluster; root)."""
+    start = [str(ROOT / "scripts/mpirun-test"), str(ranks)]
+    if rate:
+        start = [str(ROOT / "lab/cluster"), "--hosts", str(ranks), "--rate", rate, "--"]
+    command = [*start, sys.executable, str(program)]
     env = {"OMP_NUM_THREADS": "1", **settings, **os.environ}
     env["PYTHONPATH"] = f"{ROOT / 'python'}:{os.environ.get('PYTHONPATH', '')}"
     began = time.monotonic()

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""tests/python/cuda_ddp.py [--ranks 2,4] [--parts reducers,ddp,steps] [--seconds 240]: gradients on
-a GPU, as one command on a machine that has one. Ranks share it.
+"""tests/python/cuda_ddp.py [--ranks 2,4] [--parts reducers,ddp,steps,hosts] [--seconds 240]:
+gradients on a GPU, as one command on a machine that has one. Ranks share it.
 
   reducers  reducers in device memory against those in the host's, to the bit; what is lost
   ddp       DistributedDataParallel: the same weights as with staged gradients, no synchronisation
             of the device in the backward pass, void steps, unused parameters, curves of the loss
   steps     time of a step of a model as large as GPT-2 small: without an exchange, gloo, rill
-
-On emulated hosts that share the GPU, lab/cluster starts the ranks of one part:
-    lab/cluster --hosts 8 --rate 1gbit -- env GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1 python3 \\
-        tests/python/cuda_ddp.py --job steps --methods none,topk,oktopk,spardl,gloo --seconds 200
+  hosts     the same with each rank on an emulated host of its own (lab/cluster, --rate; root); it
+            is not run unless it is named
 
 Each part is a job of its own under mpirun, with a limit of time. Prints one JSON record a line;
 status 1 if a part failed. Environment: RILL_LIBRARY, RILL_CUDA_LIBRARY, PYTHONPATH as the package
@@ -26,7 +24,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench/cuda"))
 from gpu_jobs import leave, run_job, say  # noqa: E402
 
-SHARE = {"reducers": 0.15, "ddp": 0.25, "steps": 0.6}  # of the time of a number of ranks
+# Of the time of a number of ranks.
+SHARE = {"reducers": 0.15, "ddp": 0.25, "steps": 0.6, "hosts": 0.6}
+HOSTS = {"GLOO_SOCKET_IFNAME": "eth0"}  # of an emulated host
 
 
 def say_once(mpi, **record):
@@ -50,14 +50,18 @@ def drive(options):
                 SHARE[p] for p in parts
             )
             limit = left * SHARE[part] / rest
-            failed |= not run(part, ranks, limit)
+            failed |= not run(part, ranks, limit, options)
     return 1 if failed else 0
 
 
-def run(part, ranks, limit):
+def run(part, ranks, limit, options):
     settings = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if part == "ddp" else {}  # same sums again
-    arguments = ["--job", part, "--seconds", str(limit - 12)]
-    code, took = run_job(__file__, ranks, arguments, limit, **settings)
+    arguments = ["--job", "steps" if part == "hosts" else part, "--seconds", str(limit - 12)]
+    if options.methods:
+        arguments += ["--methods", options.methods]
+    rate = options.rate if part == "hosts" else None
+    settings = {**settings, **(HOSTS if rate else {})}
+    code, took = run_job(__file__, ranks, arguments, limit, rate, **settings)
     say(part=part, ranks=ranks, status="time is over" if code is None else code, seconds=took)
     return code == 0
 
@@ -422,8 +426,9 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--parts", default="reducers,ddp,steps")
     parser.add_argument("--seconds", type=float, default=230)
+    parser.add_argument("--rate", default="1gbit", help="of the links of emulated hosts")
     parser.add_argument("--job", help="of one rank, where a launcher starts them: a part")
-    parser.add_argument("--methods", help="of the job 'steps': none,gloo,topk,...")
+    parser.add_argument("--methods", help="of steps and hosts: none,gloo,topk,...")
     options = parser.parse_args()
     if options.job:
         job(options.job, options.seconds, options.methods)
