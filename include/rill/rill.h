@@ -281,7 +281,8 @@ RILL_API rill_status rill_comm_dup(rill_comm *, const rill_config *or_null, rill
 /* Bytes, for what ranks have to tell each other besides streams. Collective and blocking, in the
  * same order as other calls and with the same number of bytes on all ranks; no request may be
  * active. all has room for ranks * bytes, in the order of the ranks. Meant for short messages. A
- * rank that has died ends them; one that only does not answer (timeout_s) is waited for. */
+ * rank that has died ends them, and so does one that does not answer for timeout_s, where that is
+ * set: bytes are entries of streams then, which takes longer. */
 RILL_API rill_status rill_comm_gather_bytes(rill_comm *, const void *mine, size_t bytes, void *all);
 RILL_API rill_status rill_comm_bcast_bytes(rill_comm *, void *, size_t bytes, int root);
 /* Collective; also after a failed call. All requests must be freed first. Local communicators are

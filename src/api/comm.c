@@ -102,6 +102,7 @@ static rill_status prepare(rill_comm *comm, rill__link *link, const rill_config 
     RILL_TRY(rill__config_check(config));
     RILL_TRY(check_environment());
     RILL_TRY(rill__hosts_reserve(&comm->engine.hosts, comm->engine.size));
+    RILL_TRY(rill_stream_create(RILL_F32, 1, &comm->nothing));
     return link->has_mpi ? rill__mpi_sums_create(&comm->engine.mpi_sums) : RILL_OK;
 }
 
@@ -149,6 +150,7 @@ static void destroy(rill_comm *comm) {
     rill__engine_free(&comm->engine);
     rill__planner_forget(&comm->planner);
     rill__comm_learn_stop(comm);
+    rill_stream_free(&comm->nothing);
     free(comm);
 }
 

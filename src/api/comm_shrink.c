@@ -58,11 +58,13 @@ static rill_status prepare(rill_comm *comm, heir *h) {
         return rill__fail(RILL_ERR_MEMORY, "rill_comm_shrink: out of memory");
     RILL_TRY(rill__subset_reserve(comm->engine.link, &h->link));
     RILL_TRY(rill__engine_init(&h->comm->engine, h->link));
+    RILL_TRY(rill_stream_create(RILL_F32, 1, &h->comm->nothing));
     return rill__hosts_reserve(&h->comm->engine.hosts, comm->engine.size);
 }
 
 static void forget(heir *h) {
     if (h->comm && h->comm->engine.link) rill__engine_free(&h->comm->engine);
+    if (h->comm) rill_stream_free(&h->comm->nothing);
     free(h->comm);
     rill__subset_cancel(h->link);
     free(h->ranks);

@@ -19,9 +19,10 @@ struct rill_comm {
     rill_stats last;        /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
     rill__again again;
-    rill_request *idle; /* complete requests with their memory */
-    int requests;       /* that the user holds */
-    uint64_t reducers;  /* created so far */
+    rill_request *idle;   /* complete requests with their memory */
+    int requests;         /* that the user holds */
+    uint64_t reducers;    /* created so far */
+    rill_stream *nothing; /* without entries: where ranks only meet */
 };
 
 /* ---- options.c ---- */

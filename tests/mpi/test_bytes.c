@@ -64,11 +64,14 @@ static void *walk_in_thread(void *comm) {
     return (void *)(uintptr_t)wrong;
 }
 
-static void test_local(void) {
+/* With a timeout, bytes are entries of streams. */
+static void test_local(int timeout) {
     rill_comm *comms[LOCAL_RANKS];
     pthread_t threads[LOCAL_RANKS];
-    check_case("threads of one process");
-    if (!CHECK_OK(rill_comm_create_local(LOCAL_RANKS, NULL, comms))) return;
+    rill_config config = RILL_CONFIG_INIT;
+    config.timeout_s = timeout;
+    check_case(timeout ? "threads that ask each other" : "threads of one process");
+    if (!CHECK_OK(rill_comm_create_local(LOCAL_RANKS, &config, comms))) return;
     for (int i = 0; i < LOCAL_RANKS; i++)
         CHECK(pthread_create(&threads[i], NULL, walk_in_thread, &comms[i]) == 0);
     for (int i = 0; i < LOCAL_RANKS; i++) {
@@ -113,6 +116,7 @@ int main(int argc, char **argv) {
         test_errors(comm);
         CHECK_OK(rill_comm_free(&comm));
     }
-    if (check.rank == 0) test_local();
+    if (check.rank == 0) test_local(0);
+    if (check.rank == 0) test_local(60);
     return check_finish(3);
 }

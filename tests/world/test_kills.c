@@ -180,6 +180,16 @@ static rill_status sum(runner *x) {
     return status;
 }
 
+/* Between steps, as training does. */
+static rill_status tell(runner *x) {
+    int mine = x->rank, all[RANKS] = {0}, said = x->applied;
+    rill_status status = rill_comm_gather_bytes(x->comm, &mine, sizeof mine, all);
+    if (status == RILL_OK && all[rill_comm_rank(x->comm)] != mine) give_up(x->s, "wrong bytes");
+    if (status == RILL_OK) status = rill_comm_bcast_bytes(x->comm, &said, sizeof said, 0);
+    if (status == RILL_OK && said != x->applied) give_up(x->s, "another step");
+    return status;
+}
+
 static rill_status step(runner *x) {
     gradient_of(x->rank, x->applied, x->gradient);
     memcpy(x->before, rill_reducer_residual(x->reducer), sizeof x->before);
@@ -221,6 +231,7 @@ static void live(int rank) {
     for (;;) {
         rill_status status = sum(&x);
         if (status == RILL_OK && x.applied == STEPS) break;
+        if (status == RILL_OK && p.stops) status = tell(&x);
         if (status == RILL_OK) status = step(&x);
         if (status == RILL_OK) continue;
         if (status != RILL_ERR_PEER && !(status == RILL_ERR_STATE && p.stops))
