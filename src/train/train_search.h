@@ -4,6 +4,7 @@
 
 #include "train/train_ahead.h"
 #include "train/train_internal.h"
+#include "train/train_ridge.h"
 
 enum { RILL__MOST_SPLITS = 10 };
 #define RILL__GAIN 0.005 /* of the loss: less is none */
@@ -30,6 +31,7 @@ typedef struct rill__search {
     bool alike, same;              /* see rill__columns_alike */
     double length;                 /* mean squared length of rows; 0: all have about the same */
     float *kept[RILL__MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
+    rill__ridge *ridge[RILL__MOST_SPLITS]; /* of splits whose tries are exact; NULL: newton's */
     rill_C_choice *choice;
     double best; /* loss */
     double bare; /* loss of the intercept alone; 0: not known yet */

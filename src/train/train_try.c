@@ -1,7 +1,7 @@
 /* A try of the search for C: trainings on splits of the sample, and the loss on what they hold out.
  *
  * Idea: see train_choose.c. Splits are dealt out to the ranks; those that are left try what may be
- * asked for next (train_ahead.c).
+ * asked for next (train_ahead.c). Least squares of small data have exact tries (train_ridge.c).
  * Memory: a trainer at a time, weights of each split. Cost: 3 epochs of sgd or scd, or up to 20
  * steps of newton.
  */
@@ -30,6 +30,7 @@ void rill__try_cool(rill__search *s) {
     for (int i = 0; i < MOST_SPLITS; i++) {
         free(s->kept[i]);
         s->kept[i] = NULL;
+        rill__ridge_free(&s->ridge[i]);
     }
 }
 
@@ -72,6 +73,13 @@ static void end_path(rill__search *s, double splits, double *loss) {
     *loss = s->along[end ? last : best] / splits;
 }
 
+/* Least squares of small data need no steps, and the next C not even a trainer. */
+static bool solve_exactly(rill__search *s, int split, const rill_trainer *t, double *loss) {
+    if (!s->newton || !s->few) return false;
+    if (!s->ridge[split]) rill__ridge_open(t, s->splits, &s->ridge[split]);
+    return s->ridge[split] && rill__ridge_loss(s->ridge[split], s->options.C, loss);
+}
+
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
  * there was a training. *bare: what it starts from, where that is not known yet. */
 static rill_status try_split(rill__search *s, int split, bool *able, double *loss, double *bare) {
@@ -80,6 +88,8 @@ static rill_status try_split(rill__search *s, int split, bool *able, double *los
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
+    *able = s->ridge[split] && rill__ridge_loss(s->ridge[split], s->options.C, loss);
+    if (*able) return RILL_OK;
     rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
     uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
     if (status == RILL_OK) {
@@ -91,15 +101,17 @@ static rill_status try_split(rill__search *s, int split, bool *able, double *los
         if (s->newton && s->bare == 0) status = rill__train_validate(trainer, false, &report);
         *bare = report.valid_loss;
     }
-    bool path = status == RILL_OK && follows(s, trainer);
+    bool exact = status == RILL_OK && solve_exactly(s, split, trainer, loss);
+    bool path = status == RILL_OK && !exact && follows(s, trainer);
+    bool trains = !exact && !path;
     if (path) status = follow(s, trainer, &report);
-    for (uint64_t e = 0; !path && status == RILL_OK && e < epochs && !report.converged; e++)
+    for (uint64_t e = 0; trains && status == RILL_OK && e < epochs && !report.converged; e++)
         status = rill_trainer_epoch(trainer, &report);
-    if (status == RILL_OK && !path) {
+    if (status == RILL_OK && trains) {
         keep_warm(s, split, trainer);
         status = rill__train_validate(trainer, false, &report);
     }
-    if (status == RILL_OK && isfinite(report.valid_loss)) *loss = report.valid_loss;
+    if (status == RILL_OK && !exact && isfinite(report.valid_loss)) *loss = report.valid_loss;
     *able = trainer != NULL;
     if (trainer) s->choice->rows = trainer->objective.total_rows;
     rill_trainer_free(&trainer);

@@ -1,0 +1,25 @@
+/* Least squares of one split for any C, of few columns or few rows. train_ridge.c. */
+#ifndef RILL_TRAIN_TRAIN_RIDGE_H
+#define RILL_TRAIN_TRAIN_RIDGE_H
+
+#include "train/train_internal.h"
+
+typedef struct rill__ridge {
+    uint64_t train, held, columns; /* rows, rows, features with a penalty */
+    uint64_t side;                 /* of the matrix: the columns, or the train rows if fewer */
+    double *row;                   /* (train + held) x columns; train rows times their weight */
+    double *target, *weight;       /* of all rows; weight: of those held out */
+    double *products;              /* side x side, the upper half: of columns or of train rows */
+    double *factor, *solution;     /* room to solve in: side x side, columns + side */
+    double l2;
+    double each; /* what C is worth, of the options' */
+} rill__ridge;
+
+/* Takes the rows of a trainer that holds some out. *out is NULL where this is not for its problem,
+ * or memory is short: then there is newton. `splits`: that are kept at a time. */
+void rill__ridge_open(const rill_trainer *, int splits, rill__ridge **out);
+/* The loss on the rows held out; false: there is no exact solution. */
+bool rill__ridge_loss(const rill__ridge *, double C, double *loss);
+void rill__ridge_free(rill__ridge **);
+
+#endif
