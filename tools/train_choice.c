@@ -67,6 +67,10 @@ rill_status train_take_choices(train_run *run) {
         o->steps = saved.steps;
     }
     if (!strcmp(o->scale, "auto")) o->scale = saved.scale;
+    if (!o->batch) { /* as the network was then */
+        o->batch = saved.batch;
+        if (!o->local_steps) o->local_steps = saved.local_steps;
+    }
     if (!o->multiclass) o->multiclass = saved.multiclass;
     if (config->bias_open) o->intercept = saved.intercept;
     if (!strcmp(o->solver, "auto") && !strcmp(saved.solver, "sgd")) o->solver = saved.solver;
@@ -87,6 +91,8 @@ void train_print_choice(const train_run *run) {
            look->scale, run->options.C, look->solver);
     if (!strcmp(look->solver, "sgd") || !strcmp(look->solver, "ftrl"))
         printf(", batch %llu", (unsigned long long)look->batch);
+    if (look->local_steps)
+        printf(", averages every %llu steps", (unsigned long long)look->local_steps);
     printf("\n");
     bool open = !run->config->options.task && !run->config->options.loss, numbers = !look->labels;
     if (open && (numbers || look->labels > 10))

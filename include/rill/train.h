@@ -337,11 +337,12 @@ typedef struct rill_train_options {
     double step_factor; /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;
     double momentum;
-    uint64_t
-        batch; /* rows of a rank in a step; 0: rows of all ranks / ranks / 250, from 1 to 100 */
-    uint64_t
-        local_steps; /* steps between two averages of the ranks' models; 0: sum each gradient */
-    int staleness;   /* the sum of step t is applied in step t + staleness; 0: at once */
+    /* Rows of a rank in a step; 0: rows of all ranks / ranks / 250, from 1 to 100, and with
+     * adagrad and exact sums local_steps from the network, if 0 as well. */
+    uint64_t batch;
+    /* Steps between two averages of the ranks' models, of adagrad or plain; 0: sum each gradient */
+    uint64_t local_steps;
+    int staleness; /* the sum of step t is applied in step t + staleness; 0: at once */
 
     /* what travels: the gradient's exact sum, or what a reducer makes of it */
     const char *algorithm; /* of the sum ("dense" is MPI's way), or of the reducer "topk" */
@@ -440,10 +441,10 @@ typedef struct rill_train_look {
     uint64_t features;      /* without the bias */
     double bias;            /* below 0: there is none */
     int intercept;
-    uint64_t batch;
+    uint64_t batch, local_steps;
 } rill_train_look;
 #define RILL_TRAIN_LOOK_INIT                                                                       \
-    { sizeof(rill_train_look), "", "", "", "", "", 0, 0, 0, -1.0, 0, 0 }
+    { sizeof(rill_train_look), "", "", "", "", "", 0, 0, 0, -1.0, 0, 0, 0 }
 RILL_API rill_status rill_trainer_look(const rill_trainer *, rill_train_look *);
 /* Before the first epoch: weights of a model of the same task, which knows all labels of the data
  * and has no more features. The hybrid leaves out its passes then. */

@@ -5,16 +5,16 @@
  * the same step, so that the weights stay the same on all of them to the bit. Ranks with fewer rows
  * than others send nothing in the last steps. Variants: a reducer sends the largest entries and
  * keeps the rest; sums may arrive some steps late (train_exchange.c); or ranks make steps of their
- * own and average what these changed (local SGD).
- * Source: SparCML (Renggli et al., 2019), section 8.1; local SGD: Stich (2019).
- * Restriction: local steps need the plain optimizer without l1; reducers can be one step late.
- * Memory: weights and gradient of n, optimizer state, streams of a sum's size; local steps n
- * floats.
+ * own and average what these changed (train_local.c).
+ * Source: SparCML (Renggli et al., 2019), section 8.1.
+ * Restriction: local steps need adagrad, or plain without l1; reducers can be one step late.
+ * Memory: weights and gradient of n, optimizer state, streams of a sum's size.
  * Cost of a step: the non-zeros of the batch, and the sum of P sparse vectors.
  */
 #include "train/solver.h"
 #include "train/train_batch.h"
 #include "train/train_exchange.h"
+#include "train/train_local.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,11 +31,7 @@ typedef struct sgd_state {
     uint64_t *counts; /* train rows of each rank */
     uint64_t steps;   /* of an epoch */
     uint64_t largest_exchange;
-    float *base;       /* local steps: weights of the last average, where changed since */
-    uint64_t *changed; /* bits */
-    uint32_t *list;
-    float *delta;
-    uint64_t listed, list_room;
+    rill__local *local; /* local steps: what they changed */
 } sgd_state;
 
 static rill_status open_reducer(rill__job *job, sgd_state *s) {
@@ -53,13 +49,6 @@ static rill_status open_reducer(rill__job *job, sgd_state *s) {
     RILL_TRY_DATA(rill__data_agree(job->team->talk,
                                    rill_stream_create(RILL_F32, job->objective->n, &s->update)));
     return rill_reducer_create(s->comm, RILL_F32, job->objective->n, &r, &s->reducer);
-}
-
-static rill_status open_local(rill__job *job, sgd_state *s) {
-    const rill__objective *o = job->objective;
-    s->base = rill__vector(o->n + 1, sizeof *s->base);
-    s->changed = calloc((size_t)(o->n / 64 + 1), sizeof *s->changed);
-    return s->base && s->changed ? RILL_OK : rill__data_memory("local steps");
 }
 
 static rill_status sgd_open(rill__job *job) {
@@ -90,7 +79,7 @@ static rill_status sgd_open(rill__job *job) {
     }
     rill__weights_follow(job->weights, job->lr);
     if (job->options->local_steps)
-        RILL_TRY_DATA(rill__data_agree(job->team->talk, open_local(job, s)));
+        RILL_TRY_DATA(rill__data_agree(job->team->talk, rill__local_open(job->weights, &s->local)));
     return job->options->reducer ? open_reducer(job, s)
                                  : rill__exchange_prepare(job->team, job->options);
 }
@@ -106,10 +95,7 @@ static void sgd_close(rill__job *job) {
     rill__batch_close(&s->batch);
     free(s->order);
     free(s->counts);
-    free(s->base);
-    free(s->changed);
-    free(s->list);
-    free(s->delta);
+    rill__local_close(&s->local);
     free(s);
     job->state = NULL;
 }
@@ -117,9 +103,9 @@ static void sgd_close(rill__job *job) {
 static uint64_t sgd_bytes(const rill__job *job) {
     const rill__objective *o = job->objective;
     const sgd_state *s = job->state;
-    uint64_t bytes = rill__batch_bytes(&s->batch, o->n) + s->largest_exchange + 8 * s->list_room +
+    uint64_t bytes = rill__batch_bytes(&s->batch, o->n) + s->largest_exchange +
                      o->rows.n * sizeof *s->order;
-    if (s->base) bytes += o->n * sizeof(float) + o->n / 8;
+    if (s->local) bytes += rill__local_bytes(s->local);
     if (s->reducer) bytes += 2 * o->n * sizeof(float);
     return bytes;
 }
@@ -190,73 +176,21 @@ static rill_status step_reducer(rill__job *job, sgd_state *s, rill_status mine, 
     return job->options->staleness ? RILL_OK : finish_reducer(job, s, eta);
 }
 
-/* ---- local steps ---------------------------------------------------------------------------- */
-
-static void note_change(const rill__job *job, sgd_state *s, uint32_t j) {
-    uint64_t bit = UINT64_C(1) << (j & 63);
-    if (s->changed[j >> 6] & bit) return;
-    s->changed[j >> 6] |= bit;
-    s->base[j] = job->weights->w[j];
-    s->list[s->listed++] = j;
-}
-
-static rill_status step_alone(rill__job *job, sgd_state *s, double eta) {
-    const rill__batch *b = &s->batch;
-    uint64_t most = s->listed + b->n + (job->weights->n - job->weights->penalised);
-    if (most > s->list_room) {
-        uint64_t room = 2 * most;
-        uint32_t *list = realloc(s->list, ((size_t)room + RILL_SLACK) * sizeof *list);
-        if (list) s->list = list;
-        float *delta = realloc(s->delta, ((size_t)room + RILL_SLACK) * sizeof *delta);
-        if (delta) s->delta = delta;
-        if (!list || !delta) return rill__data_memory("local steps");
-        s->list_room = room;
-    }
-    for (uint64_t i = 0; i < b->n; i++)
-        note_change(job, s, b->idx[i]);
-    for (uint64_t j = job->weights->penalised; j < job->weights->n; j++)
-        note_change(job, s, (uint32_t)j); /* a step moves them against the scale */
-    rill__sum_view mine = {b->n, b->idx, b->value};
-    apply(job, eta, &mine);
-    return RILL_OK;
-}
-
-/* All ranks: weights = weights of the last average + mean of what the ranks changed. Decay needs no
- * exchange: it is the common scale. */
-static rill_status average(rill__job *job, sgd_state *s) {
-    float *w = job->weights->w, share = 1.0f / (float)job->team->ranks;
-    for (uint64_t i = 0; i < s->listed; i++) {
-        uint32_t j = s->list[i];
-        s->delta[i] = (w[j] - s->base[j]) * share;
-        w[j] = s->base[j];
-        s->changed[j >> 6] = 0;
-    }
-    bool has;
-    rill__sum_view sum;
-    RILL_TRY_DATA(rill__exchange_put(s->exchange, s->listed, s->list, s->delta));
-    RILL_TRY_DATA(rill__exchange_take(s->exchange, 0, &has, &sum));
-    for (uint64_t i = 0; i < sum.n; i++)
-        w[sum.idx ? sum.idx[i] : i] += sum.value[i];
-    s->listed = 0;
-    return RILL_OK;
-}
-
-/* Weights may be settled, which changes the scale, only when nothing is open. */
-static rill_status average_early(rill__job *job, sgd_state *s, double eta) {
-    if (job->weights->scale * exp(-eta * job->weights->lambda) >= 1e-6) return RILL_OK;
-    RILL_TRY_DATA(average(job, s));
-    rill__weights_settle(job->weights);
-    return RILL_OK;
-}
-
 /* ---- epochs --------------------------------------------------------------------------------- */
+
+static rill_status average(rill__job *job, sgd_state *s) {
+    return rill__local_average(s->local, job->weights, s->exchange, job->team->ranks);
+}
 
 static rill_status step_local(rill__job *job, sgd_state *s, rill_status mine, uint64_t step,
                               double eta) {
-    if (mine == RILL_OK) {
-        RILL_TRY_DATA(average_early(job, s, eta));
-        mine = step_alone(job, s, eta);
+    rill__weights *weights = job->weights;
+    const rill__batch *b = &s->batch;
+    if (mine == RILL_OK && rill__local_full(weights, eta)) {
+        RILL_TRY_DATA(average(job, s));
+        rill__weights_settle(weights);
     }
+    if (mine == RILL_OK) mine = rill__local_step(s->local, weights, eta, b->n, b->idx, b->value);
     if (mine != RILL_OK) return rill__exchange_refuse(s->exchange, mine);
     return (step + 1) % job->options->local_steps ? RILL_OK : average(job, s);
 }
@@ -356,9 +290,7 @@ static void break_off(rill__job *job, sgd_state *s) {
     snprintf(detail, sizeof detail, "%s", rill_last_error());
     if (s->pending) rill_reducer_wait(s->reducer);
     s->pending = false;
-    if (s->changed)
-        memset(s->changed, 0, (size_t)(job->objective->n / 64 + 1) * sizeof *s->changed);
-    s->listed = 0;
+    rill__local_forget(s->local);
     rill__exchange_close(&s->exchange);
     rill_error_set(RILL_ERR_STATE, detail);
 }
@@ -376,9 +308,10 @@ static rill_status sgd_epoch(rill__job *job, rill__epoch *epoch) {
     RILL_TRY_DATA(shuffle(job, s));
     if (is_alone(job)) RILL_TRY_DATA(epoch_alone(job, s, &step, &epoch->loss));
     else {
+        uint64_t dim = s->local ? rill__local_dim(job->weights) : o->n;
         rill_status status = s->reducer
                                  ? RILL_OK
-                                 : rill__exchange_open(job->team, job->options, o->n, &s->exchange);
+                                 : rill__exchange_open(job->team, job->options, dim, &s->exchange);
         for (; status == RILL_OK && step < s->steps; step++) {
             status = rill__watch_at(&job->watch, job->team, step, s->steps);
             if (status != RILL_OK || job->watch.stop) break;

@@ -321,11 +321,14 @@ static bool read_settings(const char *settings, rill_train_options *o) {
     static const char *const solvers[] = {"sgd", "scd", "newton", "hybrid", "ftrl", NULL};
     static const char *const scales[] = {"max", "std", "rows", NULL};
     static const char *const multiclass[] = {"softmax", NULL};
-    double intercept, steps;
+    double intercept, steps, batch, local;
     const char *solver = name_of(settings, "solver", solvers);
     if (!solver || !number_of(settings, "C", &o->C) || !number_of(settings, "decay", &o->decay) ||
-        !number_of(settings, "bias", &o->bias))
+        !number_of(settings, "bias", &o->bias) || !number_of(settings, "batch", &batch) ||
+        !number_of(settings, "local_steps", &local))
         return false;
+    o->batch = (uint64_t)fmin(fmax(batch, 0), 1e18);
+    o->local_steps = (uint64_t)fmin(fmax(local, 0), 1e18);
     o->solver = solver;
     o->scale = name_of(settings, "scale", scales);
     if (!o->scale) o->scale = "none";

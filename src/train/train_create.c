@@ -90,8 +90,6 @@ static rill_status count_rows(rill_trainer *t) {
         return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows to train on");
     if (t->has_valid && rows[1] == 0)
         return rill__data_fail(RILL_ERR_ARGUMENT, "there are no rows for validation");
-    if (!t->options.batch)
-        t->options.batch = rill__train_batch(t->objective.total_rows, t->team.ranks);
     return RILL_OK;
 }
 
@@ -164,6 +162,7 @@ static rill_status build(rill_trainer *t, const rill_dataset *train, const rill_
     RILL_TRY_DATA(rill__data_agree(t->team.talk, make_weights(t)));
     RILL_TRY_DATA(rill__data_agree(t->team.talk, start_threads(t)));
     RILL_TRY_DATA(rill__train_start(t));
+    RILL_TRY_DATA(rill__train_pace(t));
     /* An algorithm that is named sums whole vectors. */
     bool whole = t->options.algorithm && strcmp(t->options.algorithm, "auto") != 0;
     if (t->solver->smooth && !t->solver->separate)
@@ -266,7 +265,8 @@ rill_status rill_trainer_look(const rill_trainer *t, rill_train_look *out) {
                             .features = t->objective.features - (t->objective.bias >= 0),
                             .bias = t->objective.bias >= 0 ? t->objective.bias : -1,
                             .intercept = o->intercept,
-                            .batch = o->batch};
+                            .batch = o->batch,
+                            .local_steps = o->local_steps};
     full.multiclass = t->objective.columns == 1 ? "" : t->objective.softmax ? "softmax" : "ovr";
     memcpy(out, &full, full.size);
     return RILL_OK;

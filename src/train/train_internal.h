@@ -92,6 +92,8 @@ rill_status rill__train_targets(const rill_trainer *, const rill_data_view *, fl
 /* After a failure that all ranks know: the team's comm goes, and all have rank 0's weights. Keeps
  * the message. */
 void rill__train_recover(rill_trainer *);
+/* The batch, where the options leave it open, and steps between two averages. All ranks. */
+rill_status rill__train_pace(rill_trainer *);
 /* Rows of a rank in a step, where the options leave it open: so few that there are 250 steps in an
  * epoch, up to the hundred that make a step worth its exchange. */
 uint64_t rill__train_batch(uint64_t rows, int ranks);

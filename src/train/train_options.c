@@ -126,8 +126,9 @@ static rill_status check_together(const rill_trainer *t) {
     if (!t->solver->stochastic &&
         (o->reducer || o->staleness || o->local_steps || o->value_bits > 0))
         return cannot("a reducer, staleness, local_steps or value_bits", "the solver sgd");
-    if (o->local_steps && (strcmp(o->optimizer, "plain") || o->l1 > 0))
-        return cannot("local_steps", "the optimizer plain, without l1");
+    bool adagrad = !strcmp(o->optimizer, "adagrad"), plain = !strcmp(o->optimizer, "plain");
+    if (o->local_steps && !adagrad && !(plain && o->l1 == 0))
+        return cannot("local_steps", "the optimizer adagrad, or plain without l1");
     if (o->local_steps && (o->reducer || o->staleness))
         return cannot("local_steps", "exact sums at once: neither reducer nor staleness");
     if (o->reducer && o->staleness > 1)

@@ -236,13 +236,13 @@ static void test_variants(void) {
         train(set, &o, 8, &objective, NULL);
         CHECK(objective < 0.75 * untrained);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
         o.batch = 10;
         o.staleness = i < 2 ? 1 + 3 * i : 0;
-        o.local_steps = i < 2 ? 0 : i == 2 ? 1 : 7;
-        o.optimizer = "plain";
-        o.lr = 1;
+        o.local_steps = i < 2 ? 0 : i % 2 ? 7 : 1;
+        o.optimizer = i < 4 ? "plain" : "adagrad";
+        o.lr = i < 4;
         check_case("staleness %d, local steps %d", o.staleness, (int)o.local_steps);
         train(set, &o, 8, &objective, NULL);
         CHECK(objective < 0.85 * untrained);
@@ -262,13 +262,13 @@ static const char *path_of(const char *name) {
 /* Four epochs are two, a checkpoint, and two by another trainer: to the bit. */
 static void test_resume(void) {
     rill_dataset *set = make_set(2);
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 10; i++) {
         rill_train_options o = RILL_TRAIN_OPTIONS_INIT;
         o.batch = 15;
         o.solver = i == 0 ? "newton" : i == 1 ? "scd" : "sgd";
         o.optimizer = i == 2 || i == 5 ? "plain" : i == 3 ? "momentum" : "adagrad";
         if (i == 4) o.schedule = "bold-driver";
-        if (i == 5) o.local_steps = 3;
+        if (i == 5 || i == 9) o.local_steps = 3;
         if (i == 6) o.staleness = 2;
         if (i == 7) o.reducer = "oktopk";
         if (i == 8) o.reducer = "topk", o.value_bits = 8;
@@ -351,7 +351,7 @@ static void test_refused(void) {
     refuse(set, &o, RILL_ERR_UNSUPPORTED, "hinge jumps");
     o = init, o.solver = "newton", o.l1 = 1;
     refuse(set, &o, RILL_ERR_UNSUPPORTED, "l1 = 1");
-    o = init, o.local_steps = 2;
+    o = init, o.local_steps = 2, o.optimizer = "momentum";
     refuse(set, &o, RILL_ERR_UNSUPPORTED, "local_steps");
     o = init, o.class_weights = "1:x";
     refuse(set, &o, RILL_ERR_ARGUMENT, "class_weights \"1:x\"");
