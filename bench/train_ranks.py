@@ -1,4 +1,4 @@
-"""The parts "ranks", "hosts", "batch" and "stream" of bench/train.
+"""The parts "ranks", "hosts" and "stream" of bench/train.
 
 ranks: data of the URL shape, no flag but a held-out part: seconds from the start of reading until
 the held-out loss is within half a percent of what one rank has at best; 1 and 2 ranks on this
