@@ -67,9 +67,9 @@ rill_status train_take_choices(train_run *run) {
         o->steps = saved.steps;
     }
     if (!strcmp(o->scale, "auto")) o->scale = saved.scale;
-    if (!o->batch) { /* as the network was then */
+    if (!o->batch && o->local_steps == RILL_STEPS_AUTO) { /* as the network was then */
         o->batch = saved.batch;
-        if (!o->local_steps) o->local_steps = saved.local_steps;
+        o->local_steps = saved.local_steps;
     }
     if (!o->multiclass) o->multiclass = saved.multiclass;
     if (config->bias_open) o->intercept = saved.intercept;

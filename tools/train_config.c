@@ -71,7 +71,7 @@ void cmd_train_help(FILE *out) {
         "  --decay X           1/t: lr / (1 + X epochs); default: 0.25, or 0 where C is chosen\n"
         "                      and that does better on held-out rows\n"
         "  --step-factor X, --step-epochs N   step: times X every N epochs (0.5, 5)\n"
-        "  --batch N|auto      rows of a rank in a step; auto: by the rows and the network\n"
+        "  --batch N|rows|auto of a rank in a step; rows: all / 250, to 100; auto: by the network\n"
         "  --coordinates N     scd: of a rank in a step (100)\n"
         "  --tolerance X       newton: stop at that share of the first gradient (0: never)\n"
         "\n"
@@ -414,7 +414,7 @@ static const char *wanted_real(int option, double value) {
     case OPT_FACTOR:
     case OPT_HUBER: return value > 0 ? NULL : "a number above 0";
     case OPT_MOMENTUM: return value >= 0 && value < 1 ? NULL : "a number from 0 to below 1";
-    case OPT_BIAS: return NULL; /* below 0: none, as in LIBLINEAR */
+    case OPT_BIAS: return NULL; /* below 0: none */
     default: return value >= 0 ? NULL : "a number of at least 0";
     }
 }
@@ -428,22 +428,20 @@ static int set_option(void *context, int option, const char *value) {
     if (option == OPT_EVERY) c->every_given = true;
     if (is_of_sgd(option)) c->sgd_meant = true;
     if (option == OPT_TASK && !strcmp(value, "auto")) return EXIT_OK;
-    if (option == OPT_BATCH && !strcmp(value, "auto")) {
+    if (option == OPT_BATCH) {
+        c->batch_by_network = !strcmp(value, "auto");
         c->options.batch = 0;
-        return EXIT_OK;
+        if (c->batch_by_network || !strcmp(value, "rows")) return EXIT_OK;
     }
     if (option == OPT_C || option == OPT_L2 || option == OPT_L1) c->objective_given = true;
-    if (option == OPT_C) {
-        c->choose_C = !strcmp(value, "auto");
-        if (c->choose_C) return EXIT_OK;
-    }
+    if (option == OPT_C) c->choose_C = !strcmp(value, "auto");
+    if (option == OPT_C && c->choose_C) return EXIT_OK;
     if (real && !parse_real(value, real)) return usage(name_of(option), value, "a number");
     const char *wanted = real ? wanted_real(option, *real) : NULL;
-    if (wanted) return usage(name_of(option), value, wanted);
     if (count && (!parse_count(value, count) || !*count))
-        return usage(name_of(option), value,
-                     option == OPT_BATCH ? "auto or a number of at least 1"
-                                         : "a number of at least 1");
+        wanted = option == OPT_BATCH ? "rows, auto or a number of at least 1"
+                                     : "a number of at least 1";
+    if (wanted) return usage(name_of(option), value, wanted);
     if (text) return set_text(option, value, text);
     return real || count ? EXIT_OK : set_rest(c, option, value);
 }
@@ -467,8 +465,8 @@ int train_config_read(int argc, char **argv, train_config *c) {
     rill_train_options *o = &c->options;
     if (!o->solver) o->solver = c->sgd_meant ? "sgd" : "auto";
     /* Named solvers but sgd and hybrid are for the optimum of a given objective. */
-    if (!c->objective_given && strcmp(o->solver, "scd") && strcmp(o->solver, "newton"))
-        c->choose_C = true;
+    bool exact = !strcmp(o->solver, "scd") || !strcmp(o->solver, "newton");
+    c->choose_C |= !c->objective_given && !exact;
     if (c->choose_C && !c->decay_given) o->decay = -1; /* chosen with it */
     c->scale_open = !o->scale || !strcmp(o->scale, "auto");
     if (!o->scale) o->scale = c->choose_C ? "auto" : "none";
@@ -477,10 +475,13 @@ int train_config_read(int argc, char **argv, train_config *c) {
     if (c->no_bias && o->bias >= 0) return tool_usage("train", "--bias or --no-bias?");
     c->bias_open = !c->no_bias && o->bias < 0;
     o->intercept = c->bias_open;
+    bool open = !o->reducer && !o->staleness && !o->algorithm && o->value_bits <= 0 &&
+                !o->optimizer && !o->local_steps && !strcmp(o->solver, "sgd");
+    if (c->batch_by_network && open) o->local_steps = RILL_STEPS_AUTO;
     if (o->huber_delta != 0 && (!o->loss || strcmp(o->loss, "huber")))
         return tool_usage("train", "--huber-delta needs --loss huber");
-    if (c->folds && (c->valid_file || o->valid_fraction > 0))
-        return tool_usage("train", "--cv or --valid?");
+    bool holds_out = c->valid_file || o->valid_fraction > 0;
+    if (c->folds && holds_out) return tool_usage("train", "--cv or --valid?");
     if (c->folds && c->resume)
         return tool_usage("train", "--cv is over before a checkpoint: leave it out to --resume");
     if (c->calibrate && !c->model)
@@ -489,11 +490,10 @@ int train_config_read(int argc, char **argv, train_config *c) {
         return tool_usage("train", "--density needs --reducer: exact sums have no share");
     if (c->every_given && !c->checkpoint)
         return tool_usage("train", "--checkpoint-every needs --checkpoint FILE");
-    if (same_file(c->model, c->checkpoint) || same_file(c->model, c->log) ||
-        same_file(c->checkpoint, c->log))
+    bool same = same_file(c->model, c->checkpoint) || same_file(c->model, c->log);
+    if (same || same_file(c->checkpoint, c->log))
         return tool_usage("train", "--model, --checkpoint and --log: two of them are one file");
     if (c->resume && !c->checkpoint) return tool_usage("train", "--resume needs --checkpoint FILE");
-    if (c->early_stop && !c->valid_file && c->options.valid_fraction == 0)
-        return tool_usage("train", "--early-stop needs --valid");
+    if (c->early_stop && !holds_out) return tool_usage("train", "--early-stop needs --valid");
     return EXIT_OK;
 }

@@ -29,6 +29,7 @@ typedef struct train_config {
     bool decay_given, density_given, every_given, sgd_meant, no_bias;
     bool bias_open;  /* neither given nor left out */
     bool scale_open; /* not given, or to be chosen */
+    bool batch_by_network;
 } train_config;
 #define TRAIN_CONFIG_INIT                                                                          \
     {                                                                                              \

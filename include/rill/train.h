@@ -337,10 +337,10 @@ typedef struct rill_train_options {
     double step_factor; /* "step": factor of every step_epochs epochs */
     uint64_t step_epochs;
     double momentum;
-    /* Rows of a rank in a step; 0: rows of all ranks / ranks / 250, from 1 to 100, and with
-     * adagrad and exact sums local_steps from the network, if 0 as well. */
-    uint64_t batch;
-    /* Steps between two averages of the ranks' models, of adagrad or plain; 0: sum each gradient */
+    uint64_t
+        batch; /* rows of a rank in a step; 0: rows of all ranks / ranks / 250, from 1 to 100 */
+    /* Steps between two averages of the ranks' models, of adagrad or plain; 0: sum each gradient.
+     * RILL_STEPS_AUTO, with adagrad and batch 0: by the network, which may set the batch, too. */
     uint64_t local_steps;
     int staleness; /* the sum of step t is applied in step t + staleness; 0: at once */
 
@@ -381,6 +381,7 @@ typedef struct rill_train_options {
     void *context;
     uint64_t steps; /* newton: done after so many; 0: where the tolerance says */
 } rill_train_options;
+#define RILL_STEPS_AUTO UINT64_MAX
 #define RILL_TRAIN_OPTIONS_INIT                                                                    \
     {                                                                                              \
         sizeof(rill_train_options), NULL, NULL, NULL, 1.0, 1.0, 0.0, -1.0, NULL, 0.0, 1, NULL,     \
@@ -471,9 +472,9 @@ RILL_API rill_status rill_trainer_model(const rill_trainer *, rill_model **out);
 RILL_API rill_status rill_trainer_save(rill_trainer *, const char *path);
 RILL_API rill_status rill_trainer_load(rill_trainer *, const char *path);
 
-/* Of a checkpoint, also of an earlier version: C, decay, scale, solver, multiclass, bias and
- * intercept that it was trained with; other options stay. So that a run that is resumed need not
- * choose them again. Local. */
+/* Of a checkpoint, also an earlier version's: C, decay, scale, solver, multiclass, bias, intercept,
+ * batch and local_steps that it was trained with; other options stay. So that a run that is resumed
+ * need not choose them again. Local. */
 RILL_API rill_status rill_checkpoint_options(const char *path, rill_train_options *);
 
 /* A C for these data and options, whose own C is not read: found by short trainings on part of the

@@ -227,7 +227,7 @@ static rill_status one_step(rill__job *job, sgd_state *s, uint64_t step, double 
 static rill_status drain(rill__job *job, sgd_state *s, uint64_t step) {
     double eta = learning_rate(job, step, s->steps);
     if (s->reducer) return finish_reducer(job, s, eta);
-    if (job->options->local_steps) return average(job, s);
+    if (s->local) return step % job->options->local_steps ? average(job, s) : RILL_OK;
     for (;;) {
         bool has;
         rill__sum_view sum;

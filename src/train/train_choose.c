@@ -56,8 +56,9 @@ static const double held_out = 0.2, factor = 10, gain = RILL__GAIN, clear_gain =
                     flat = 0.0005;
 static const double near = 1.03, far = 1.1; /* of another scale's loss: C may not be the best yet */
 static const double unlearnt = 0.02; /* so little below the intercept's loss: C is far too small */
-static const double matters = 0.002; /* of losses at ten times C and a tenth of it */
-static const double doubt = 0.05;    /* rows with another label, beside those held out */
+static const double useless = 1 + 1e-6; /* above the intercept's loss by more than rounding */
+static const double matters = 0.002;    /* of losses at ten times C and a tenth of it */
+static const double doubt = 0.05;       /* rows with another label, beside those held out */
 static const double least_C = RILL__LEAST_C, most_C = RILL__MOST_C;
 static const char *const scales[] = {"none", "max", "std"};
 enum { NONE, MAX, SCALES = sizeof scales / sizeof *scales };
@@ -110,7 +111,8 @@ static double loss_at(const rill_C_choice *choice, double C) {
 static rill_status fade(rill__search *s) {
     double loss = s->best;
     s->by = 1 / factor;
-    for (double C = s->choice->C / factor; loss > s->bare && C > 0.5 * least_C; C /= factor) {
+    for (double C = s->choice->C / factor; loss > useless * s->bare && C > 0.5 * least_C;
+         C /= factor) {
         RILL_TRY_DATA(rill__try_one(s, C, s->choice->decay, &loss));
         take_if_better(s, C, loss, 0);
     }
@@ -250,8 +252,8 @@ static rill_status choose(rill__search *s) {
     bool ours = s->stopped || status == RILL_ERR_MEMORY || status == RILL_ERR_MPI;
     if (!s->choice->tries && !ours) return RILL_OK;
     RILL_TRY_DATA(status);
-    bool useless = s->newton && s->bare > 0 && s->best > s->bare;
-    if (useless) RILL_TRY_DATA(fade(s));
+    bool fades = s->newton && s->bare > 0 && s->best > useless * s->bare;
+    if (fades) RILL_TRY_DATA(fade(s));
     else if (s->newton && !s->choice->steps) RILL_TRY_DATA(refine(s));
     return try_decay ? try_constant_rate(s) : RILL_OK;
 }

@@ -10,7 +10,8 @@
  * Source: Stich, Local SGD converges fast and communicates little (2019); means by squares:
  * Agarwal, Chapelle, Dudik, Langford, A reliable effective terascale linear learning system (2014).
  * Restriction: plain without l1, or adagrad of less than 2^31 weights.
- * Memory: n bits; 24 to 36 bytes for each weight that changes between two averages.
+ * Memory: n bits; 24 to 64 bytes for each weight that changes between two averages, and the sum's
+ * streams.
  * Cost: of a step O(entries); of an average a sum of what the ranks changed.
  */
 #include "train/train_local.h"
@@ -19,6 +20,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const float MOST_GAINED = 1e25f; /* times a weight, and summed, it is a float */
 
 /* What a weight was. */
 typedef struct local_base {
@@ -142,13 +145,15 @@ static void tell_change(rill__local *s, rill__weights *weights, float share) {
     }
 }
 
-/* Squares that are lost in the sum's rounding count as its last bit. */
+/* Squares that are lost in the sum's rounding count as its last bit, those that are too large for a
+ * float as MOST_GAINED. */
 static void tell_change_by_squares(rill__local *s, rill__weights *weights) {
     for (uint64_t i = 0; i < s->listed; i++) {
         uint32_t j = s->list[i];
         float now = rill__weights_read(weights, j), squares = weights->state[j];
         float gained = squares - s->base[i].squares;
         if (!(gained > 0)) gained = FLT_EPSILON * squares + FLT_MIN;
+        gained = fminf(gained, MOST_GAINED);
         restore(s, weights, i);
         s->index[2 * i] = 2 * j;
         s->value[2 * i] = (now - rill__weights_read(weights, j)) * gained;
@@ -159,7 +164,7 @@ static void tell_change_by_squares(rill__local *s, rill__weights *weights) {
 
 static void change_by_squares(rill__weights *weights, uint64_t j, float change, float gained,
                               float share) {
-    if (!(gained > 0)) return;
+    if (!(gained > 0) || !isfinite(change / gained)) return;
     weights->w[j] = rill__weights_read(weights, j) + change / gained;
     weights->last[j] = (float)weights->path;
     weights->state[j] += gained * share;

@@ -129,6 +129,10 @@ static rill_status check_together(const rill_trainer *t) {
     bool adagrad = !strcmp(o->optimizer, "adagrad"), plain = !strcmp(o->optimizer, "plain");
     if (o->local_steps && !adagrad && !(plain && o->l1 == 0))
         return cannot("local_steps", "the optimizer adagrad, or plain without l1");
+    if (o->local_steps && adagrad && o->value_bits > 0)
+        return cannot("local_steps of adagrad", "values as they are: value_bits 0");
+    if (o->local_steps == RILL_STEPS_AUTO && !adagrad)
+        return cannot("local_steps by the network", "the optimizer adagrad");
     if (o->local_steps && (o->reducer || o->staleness))
         return cannot("local_steps", "exact sums at once: neither reducer nor staleness");
     if (o->reducer && o->staleness > 1)

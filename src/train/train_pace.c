@@ -1,15 +1,16 @@
-/* Batch and exchanges of sgd, where the options leave them open: from the rows and the network.
+/* Batch and averages of sgd by the network, for who asks for that.
  *
  * Idea: the batch is small, as accuracy asks for. On a slow network the sums of such batches take
  * many times as long as the rows. Then ranks make steps of their own, with batches smaller still,
- * which cost nothing there, and average what they changed: up to eight times an epoch where that
- * takes no longer than the rows, else less often, but once. What a sum takes is the planner's
- * estimate, which knows the network from a profile or from a few messages; what rows take is a
- * constant. Neither is a time of this run, so that the same command gives the same bits.
- * Averages must pay twice over. They are for ranks whose rows are alike: where labels or targets of
- * a rank are others than those of all, as in a file that is sorted by them, each rank would walk
- * its own way.
- * Restriction: adagrad, exact sums at once, by no algorithm that is named.
+ * and average what they changed: up to eight times an epoch where that takes no longer than the
+ * rows, else less often, but once. What a sum takes is the planner's estimate, which knows the
+ * network from a profile or from a few messages; what rows take is a constant. Averages must pay
+ * twice over.
+ * They are for ranks whose rows are alike: where labels or targets of a rank are others than those
+ * of all, as in a file that is sorted by them, each rank would walk its own way. And they are for
+ * sparse rows, of one problem: with dense ones, or many classes, they predict worse.
+ * Restriction: adagrad, exact sums at once. Estimates without a profile are of messages of this
+ * run, and near the edge of a class of networks another run may choose otherwise.
  * Memory: a batch's entries; a bit for each feature. Cost: two sums, of a batch's size at most, and
  * a pass over the indices where the network is slow.
  */
@@ -23,7 +24,10 @@ enum { MOST_AVERAGES = 8, HALVES = 4, FEW_ENTRIES = 16 };
 enum { FINER = 5 };                 /* batches of ranks that go alone, than those of one rank */
 static const double entry_s = 1e-8; /* of a row, both ways; 8 to 30 ns were measured */
 static const double worth = 2;
-static const double strange = 0.1; /* of a label's share, or of a mean in standard deviations */
+/* Of the rows that would have to change for labels as all ranks have them; of a label's share; of a
+ * mean in standard deviations. */
+static const double strange = 0.1, strange_label = 0.5;
+static const double sparse = 0.25; /* of the features, in a row */
 
 typedef struct pace {
     double rows, most_rows; /* of a rank: the mean, and the most */
@@ -35,10 +39,8 @@ typedef struct pace {
 
 static bool is_open(const rill_trainer *t) {
     const rill_train_options *o = &t->options;
-    bool named = o->algorithm && strcmp(o->algorithm, "auto") != 0;
-    return !o->batch && !named && !o->local_steps && !o->staleness && !o->reducer &&
-           o->value_bits <= 0 && t->team.ranks > 1 && t->solver == &rill__solver_sgd &&
-           t->weights.kind == RILL__ADAGRAD;
+    return o->local_steps == RILL_STEPS_AUTO && !o->batch && t->team.ranks > 1 &&
+           t->objective.columns == 1 && t->objective.n <= UINT32_MAX / 2;
 }
 
 /* Entries of a batch on each rank, none of them another's. */
@@ -89,31 +91,42 @@ static rill_status count_entries(rill_trainer *t, pace *p) {
     return RILL_OK;
 }
 
+/* By how much the mean target of these rows is too far from that of all; 0 or less: it is not. */
+static double strange_targets(const double *all, const double *mine) {
+    double mean = all[0] / all[2], own = mine[0] / mine[2];
+    double deviation = sqrt(fmax(all[1] / all[2] - mean * mean, 0));
+    return fabs(own - mean) - strange * deviation - 4 * deviation / sqrt(mine[2]);
+}
+
+static double strange_labels(const double *all, const double *mine, int labels) {
+    double rows = mine[labels], apart = 0, by_chance = 0, worst = 0;
+    for (int c = 0; c < labels; c++) {
+        double share = all[c] / all[labels], off = fabs(mine[c] / rows - share);
+        apart += off / 2;
+        by_chance += sqrt(share / rows) / 2;
+        worst = fmax(worst, off - strange_label * share - 4 * sqrt(share / rows));
+    }
+    return fmax(worst, apart - strange - 2 * by_chance);
+}
+
 /* Whether the labels, or the mean target, of each rank are about those of all. */
 static rill_status look_alike(rill_trainer *t, bool *alike) {
     const rill__objective *o = &t->objective;
     int n = o->regression ? 3 : o->labels + 1; /* the last is the number of rows */
-    double *sums = calloc((size_t)n, sizeof *sums), *mine = calloc((size_t)n, sizeof *mine),
-           far = 0;
-    rill_status status = sums && mine ? RILL_OK : rill__data_memory("the labels' shares");
+    double *all = calloc((size_t)n, sizeof *all), *mine = calloc((size_t)n, sizeof *mine), far = 0;
+    rill_status status = all && mine ? RILL_OK : rill__data_memory("the labels' shares");
     for (uint64_t i = 0; status == RILL_OK && i < o->rows.n; i++) {
         float target = o->rows.target[rill__row_at(&o->rows, i)];
-        if (!o->regression) sums[(int)target]++;
-        else sums[0] += target, sums[1] += (double)target * target;
-        sums[n - 1]++;
+        if (!o->regression) all[(int)target]++;
+        else all[0] += target, all[1] += (double)target * target;
+        all[n - 1]++;
     }
     status = rill__data_agree(t->team.talk, status);
-    if (status == RILL_OK) memcpy(mine, sums, (size_t)n * sizeof *sums);
-    if (status == RILL_OK) status = rill__sum_f64(t->team.talk, sums, n);
-    for (int c = 0; status == RILL_OK && mine[n - 1] > 0 && c < (o->regression ? 1 : n - 1); c++) {
-        double mean = sums[c] / sums[n - 1], own = mine[c] / mine[n - 1];
-        double square = o->regression ? sums[1] / sums[n - 1] : mean; /* of zeros and ones */
-        double deviation = sqrt(fmax(square - mean * mean, 0));
-        double by_chance = 4 * deviation / sqrt(mine[n - 1]);
-        double allowed = strange * (o->regression ? deviation : 1) + by_chance;
-        far = fmax(far, fabs(own - mean) - allowed);
-    }
-    free(sums);
+    if (status == RILL_OK) memcpy(mine, all, (size_t)n * sizeof *all);
+    if (status == RILL_OK) status = rill__sum_f64(t->team.talk, all, n);
+    if (status == RILL_OK && mine[n - 1] > 0)
+        far = o->regression ? strange_targets(all, mine) : strange_labels(all, mine, o->labels);
+    free(all);
     free(mine);
     if (status == RILL_OK) status = rill__most_f64(t->team.talk, &far, 1);
     *alike = !(far > 0);
@@ -159,7 +172,8 @@ static rill_status choose(rill_trainer *t, double batch) {
     p.sum = p.shortest;
     if (entries > FEW_ENTRIES) RILL_TRY_DATA(estimate(t, (uint64_t)entries, &p.sum));
     double computing = p.rows * p.entries * entry_s, exact = p.rows / batch * p.sum;
-    if (computing + exact < worth * computing) return RILL_OK;
+    bool dense = p.entries > sparse * (double)t->objective.features;
+    if (dense || computing + exact < worth * computing) return RILL_OK;
     bool alike;
     RILL_TRY_DATA(look_alike(t, &alike));
     if (!alike) return RILL_OK;
@@ -177,6 +191,7 @@ static rill_status choose(rill_trainer *t, double batch) {
 
 rill_status rill__train_pace(rill_trainer *t) {
     bool open = is_open(t);
+    if (t->options.local_steps == RILL_STEPS_AUTO) t->options.local_steps = 0;
     if (!t->options.batch)
         t->options.batch = rill__train_batch(t->objective.total_rows, t->team.ranks);
     return open ? choose(t, (double)t->options.batch) : RILL_OK;

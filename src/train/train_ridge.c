@@ -188,7 +188,7 @@ static bool solve(const rill__ridge *r, double shift, double *x) {
     return true;
 }
 
-/* out += X' by, of the train rows */
+/* out = X' by, of the train rows */
 static void add_rows(const rill__ridge *r, const double *by, double *out) {
     uint64_t n = r->columns;
     memset(out, 0, (size_t)n * sizeof *out);
@@ -215,6 +215,7 @@ bool rill__ridge_loss(const rill__ridge *r, double C, double *loss) {
             off += w[j] * r->row[i * n + j];
         sum += r->weight[i] * off * off;
     }
-    *loss = sum / (double)r->held;
-    return isfinite(*loss);
+    sum /= (double)r->held;
+    if (isfinite(sum)) *loss = sum;
+    return isfinite(sum);
 }

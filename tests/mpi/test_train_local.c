@@ -131,25 +131,31 @@ static void test_alone(rill_comm *comm, uint64_t batch, uint64_t local_steps) {
     CHECK_OK(rill_dataset_free(&set));
 }
 
-/* Rows of ten common features; sorted: the first half of the ranks has one label more often. */
-static rill_dataset *make_pace_set(rill_comm *comm, bool sorted) {
+/* How the labels lie: as they come; one of them more often on the first half of the ranks; a rare
+ * one on the first rank alone. And rows that have all features. */
+typedef enum rows_kind { MIXED, SORTED, RARE, DENSE } rows_kind;
+
+/* Rows of ten features, of a hundred. */
+static rill_dataset *make_pace_set(rill_comm *comm, rows_kind kind) {
     enum { MANY = 2000, EACH = 10 };
     static uint64_t row[MANY + 1];
     static uint32_t index[MANY * EACH];
     static float value[MANY * EACH];
     static double label[MANY];
     uint64_t state = 17 + (uint64_t)check.rank;
-    bool first = sorted && 2 * check.rank < check.size;
+    double negative = kind == RARE ? (check.rank ? 0 : 0.2) : 0.5;
+    if (kind == SORTED && 2 * check.rank < check.size) negative = 0.95;
+    uint64_t apart = kind == DENSE ? 1 : 10;
     for (uint64_t i = 0; i < MANY; i++) {
         row[i + 1] = (i + 1) * EACH;
-        label[i] = draw(&state) < (first ? 0.45 : 0) ? -1 : 1;
-        for (uint32_t e = 0; e < EACH; e++) {
-            index[i * EACH + e] = e;
+        label[i] = draw(&state) + 0.5 < negative ? -1 : 1;
+        for (uint64_t e = 0; e < EACH; e++) {
+            index[i * EACH + e] = (uint32_t)(e * apart + (draw(&state) + 0.5) * (double)apart);
             value[i * EACH + e] = (float)draw(&state);
         }
     }
     rill_data_view view = RILL_DATA_VIEW_INIT;
-    view.dim = EACH;
+    view.dim = EACH * apart;
     view.rows = MANY;
     view.row = row;
     view.index32 = index;
@@ -161,9 +167,9 @@ static rill_dataset *make_pace_set(rill_comm *comm, bool sorted) {
 }
 
 /* The batch that is taken for such a set under a profile, and the steps between averages. */
-static void look_at_pace(rill_comm *comm, bool sorted, rill_train_options o,
+static void look_at_pace(rill_comm *comm, rows_kind kind, rill_train_options o,
                          rill_train_look *look) {
-    rill_dataset *set = make_pace_set(comm, sorted);
+    rill_dataset *set = make_pace_set(comm, kind);
     rill_trainer *t = NULL;
     CHECK_OK(rill_trainer_create_on(comm, set, NULL, &o, &t));
     CHECK_OK(rill_trainer_look(t, look));
@@ -177,21 +183,24 @@ static void test_pace(void) {
     rill_comm *comm = NULL;
     if (!CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm))) return;
     rill_train_look look = RILL_TRAIN_LOOK_INIT;
-    rill_train_options o = options(0, 0), named = o;
+    rill_train_options o = options(0, RILL_STEPS_AUTO), named = o;
     check_case("the batch from the network");
-    look_at_pace(comm, false, o, &look);
+    look_at_pace(comm, MIXED, o, &look);
     CHECK_INT(look.batch, >=, 1);
     CHECK((look.local_steps > 0) == (check.size > 1));
     if (check.size > 1) CHECK_INT(look.batch * look.local_steps, >=, 2000 / 8);
-    look_at_pace(comm, true, o, &look);
-    CHECK_INT(look.local_steps, ==, 0);
+    for (int kind = SORTED; kind <= DENSE; kind++) {
+        look_at_pace(comm, (rows_kind)kind, o, &look);
+        CHECK_INT(look.local_steps, ==, 0);
+        CHECK_INT(look.batch, >=, 1);
+    }
     named.batch = 7;
-    look_at_pace(comm, false, named, &look);
+    look_at_pace(comm, MIXED, named, &look);
     CHECK_INT(look.local_steps, ==, 0);
     CHECK_INT(look.batch, ==, 7);
     named = o;
-    named.algorithm = "allgather";
-    look_at_pace(comm, false, named, &look);
+    named.local_steps = 0;
+    look_at_pace(comm, MIXED, named, &look);
     CHECK_INT(look.local_steps, ==, 0);
     CHECK_OK(rill_comm_free(&comm));
 }

@@ -208,8 +208,10 @@ run 0 "$RILL" train "$tmp/url" --C 1 --solver sgd --epochs 1 --model "$tmp/want"
 has "$tmp/out" "solver sgd, batch 24"
 run 0 "$RILL" train "$tmp/url" --C 1 --batch auto --epochs 1 --model "$tmp/got"
 has "$tmp/out" "solver sgd, batch 24"
-cmp -s "$tmp/want" "$tmp/got" || fail "--batch auto is not the default"
+cmp -s "$tmp/want" "$tmp/got" || fail "--batch auto is another on one rank"
+run 0 "$RILL" train "$tmp/url" --C 1 --batch 7 --batch rows --epochs 1 --model "$tmp/got"
+cmp -s "$tmp/want" "$tmp/got" || fail "--batch rows is not the default"
 run 0 "$RILL" train "$tmp/url" --C 1 --batch 7 --epochs 1
 has "$tmp/out" "solver sgd, batch 7"
 run 2 "$RILL" train "$tmp/url" --batch none
-has "$tmp/err" "auto or a number of at least 1"
+has "$tmp/err" "rows, auto or a number of at least 1"
