@@ -88,15 +88,24 @@ static void multiply_columns(rill__ridge *r) {
     }
 }
 
+/* A row with four others at a time: their sums do not wait for each other. */
 static void multiply_rows(rill__ridge *r) {
     uint64_t n = r->columns, side = r->side;
     for (uint64_t i = 0; i < side; i++)
-        for (uint64_t k = i; k < side; k++) {
-            const double *one = r->row + i * n, *other = r->row + k * n;
-            double sum = 0;
-            for (uint64_t j = 0; j < n; j++)
-                sum += one[j] * other[j];
-            r->products[i * side + k] = sum;
+        for (uint64_t k = i; k < side; k += 4) {
+            const double *one = r->row + i * n, *other[4];
+            double sum[4] = {0};
+            for (uint64_t q = 0; q < 4; q++)
+                other[q] = r->row + (k + q < side ? k + q : k) * n;
+            const double *x0 = other[0], *x1 = other[1], *x2 = other[2], *x3 = other[3];
+            for (uint64_t j = 0; j < n; j++) {
+                sum[0] += one[j] * x0[j];
+                sum[1] += one[j] * x1[j];
+                sum[2] += one[j] * x2[j];
+                sum[3] += one[j] * x3[j];
+            }
+            for (uint64_t q = 0; q < 4 && k + q < side; q++)
+                r->products[i * side + k + q] = sum[q];
         }
 }
 
