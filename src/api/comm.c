@@ -2,6 +2,7 @@
 #include "api/comm.h"
 #include "call/call.h"
 #include "coll/patterns/mpi_allreduce.h"
+#include "core/isa.h"
 #include "link/subset.h"
 #include "plan/learn.h"
 
@@ -26,7 +27,7 @@ static rill_status choose_mail(const rill__engine *engine, const rill__defaults 
     rill__link *link = engine->link;
     *bytes = d->mail_bytes == UINT64_MAX ? 0 : d->mail_bytes;
     if (d->mail_bytes != UINT64_MAX || !link->has_mail || engine->hosts.n > 1) return RILL_OK;
-    double crowded = engine->hosts.together > sysconf(_SC_NPROCESSORS_ONLN);
+    double crowded = engine->hosts.together > rill__processors();
     RILL_TRY(rill__link_most(link, &crowded, 1));
     if (crowded == 0) *bytes = MAIL_BYTES;
     return RILL_OK;
@@ -72,7 +73,7 @@ static void read_others(rill_comm *comm, double bytes) {
         engine->link->table->lend(engine->link, &engine->reach, &engine->hosts);
 }
 
-static bool is_crowded(int ranks_here) { return 2 * ranks_here > sysconf(_SC_NPROCESSORS_ONLN); }
+static bool is_crowded(int ranks_here) { return 2 * ranks_here > rill__processors(); }
 
 /* Where the setting asks for a thread all ranks have one, or all have the error. */
 static rill_status start_thread(rill_comm *comm, int ranks_here) {
@@ -113,7 +114,7 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
                                                                        link->message_limit);
     RILL_TRY(find_hosts(&comm->engine, &comm->defaults));
     int ranks_here = comm->engine.hosts.together;
-    double processors = link->yields ? ranks_here : (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double processors = link->yields ? ranks_here : rill__processors();
     comm->engine.crowded = link->yields || ranks_here > processors;
     double reads;
     RILL_TRY(choose_reading(&comm->engine, &comm->defaults, &reads));

@@ -1,11 +1,11 @@
 /* rill_plan: what the planner would do, without a communicator. */
 #include "api/comm.h"
 #include "coll/patterns/mpi_allreduce.h"
+#include "core/isa.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CALL "rill_plan: "
 enum { MOST_RANKS = 1 << 24 }; /* include/rill/rill.h names it */
@@ -38,7 +38,7 @@ static rill_status check(const rill_plan_query *q) {
 
 /* Ranks per processor, where all hosts are like this one. */
 static double crowding_of(int most_per_host) {
-    double crowding = (double)most_per_host / (double)sysconf(_SC_NPROCESSORS_ONLN);
+    double crowding = (double)most_per_host / rill__processors();
     return crowding > 1 ? crowding : 1;
 }
 

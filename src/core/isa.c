@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(RILL_HAVE_AVX2) || defined(RILL_HAVE_AVX512)
 #include <cpuid.h>
@@ -55,4 +56,14 @@ bool rill__isa_force(const char *name) {
     if (name && !rill__isa_find(name, &isa)) return false;
     atomic_store_explicit(&rill__isa_chosen, isa, memory_order_relaxed);
     return true;
+}
+
+int rill__processors(void) {
+    static _Atomic(int) found;
+    int n = atomic_load_explicit(&found, memory_order_relaxed);
+    if (n) return n;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    n = online < 1 ? 1 : online > INT32_MAX ? INT32_MAX : (int)online;
+    atomic_store_explicit(&found, n, memory_order_relaxed);
+    return n;
 }

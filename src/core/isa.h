@@ -1,4 +1,5 @@
-/* The instruction set in use: one choice for the kernels of streams, selection and codecs.
+/* The processors, and the instruction set in use: one choice for the kernels of streams, selection
+ * and codecs.
  *
  * A family of kernels is a struct of functions with one instance per instruction set, named
  * FAMILY_scalar, FAMILY_avx2 and FAMILY_avx512; RILL__ISA_TABLE lists those that are built. */
@@ -19,6 +20,8 @@ static inline rill__isa rill__isa_get(void) {
     rill__isa isa = atomic_load_explicit(&rill__isa_chosen, memory_order_relaxed);
     return isa != RILL__ISAS ? isa : rill__isa_choose();
 }
+/* Online at the first call: asking anew takes longer than the rest of a communicator's start. */
+int rill__processors(void);
 /* False: unknown, not built, or not supported here. */
 bool rill__isa_find(const char *name, rill__isa *);
 /* For tests: this one from now on, in the whole process; false as above. NULL undoes it. */

@@ -326,7 +326,7 @@ rill_status rill_trainer_choose_C_on(rill_comm *comm, const rill_dataset *train,
     s.options.value_bits = s.options.staleness = s.options.profile = 0;
     s.options.local_steps = 0;
     if (status == RILL_OK) status = choose(&s);
-    rill__try_cool(&s);
+    rill__try_end(&s);
     rill_dataset_free(&s.sample);
     rill_comm_free(&s.alone);
     choice.seconds = rill__now() - began;

@@ -6,7 +6,7 @@
 #include "train/train_internal.h"
 #include "train/train_ridge.h"
 
-enum { RILL__MOST_SPLITS = 10 };
+enum { RILL__MOST_SPLITS = 10, RILL__MOST_SCALES = 4 };
 #define RILL__GAIN 0.005 /* of the loss: less is none */
 #define RILL__LEAST_C 1e-4
 #define RILL__MOST_C 1e6
@@ -31,7 +31,8 @@ typedef struct rill__search {
     bool alike, same;              /* see rill__columns_alike */
     double length;                 /* mean squared length of rows; 0: all have about the same */
     float *kept[RILL__MOST_SPLITS]; /* newton: weights that the last try of a split has reached */
-    rill__ridge *ridge[RILL__MOST_SPLITS]; /* of splits whose tries are exact; NULL: newton's */
+    /* Of scales, by their names, and splits whose tries are exact; NULL: newton's. */
+    rill__ridge *ridge[RILL__MOST_SCALES][RILL__MOST_SPLITS];
     rill_C_choice *choice;
     double best; /* loss */
     double bare; /* loss of the intercept alone; 0: not known yet */
@@ -47,5 +48,6 @@ typedef struct rill__search {
 rill_status rill__try_one(rill__search *, double C, double decay, double *loss);
 /* Tries no longer start from the weights of earlier ones. */
 void rill__try_cool(rill__search *);
+void rill__try_end(rill__search *);
 
 #endif

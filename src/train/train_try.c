@@ -30,8 +30,18 @@ void rill__try_cool(rill__search *s) {
     for (int i = 0; i < MOST_SPLITS; i++) {
         free(s->kept[i]);
         s->kept[i] = NULL;
-        rill__ridge_free(&s->ridge[i]);
     }
+}
+void rill__try_end(rill__search *s) {
+    rill__try_cool(s);
+    for (int i = 0; i < RILL__MOST_SCALES * MOST_SPLITS; i++)
+        rill__ridge_free(&s->ridge[i / MOST_SPLITS][i % MOST_SPLITS]);
+}
+
+/* Where the exact solution of a split is, under the scale that is tried. */
+static rill__ridge **ridge_at(rill__search *s, int split) {
+    const char *scale = s->options.scale ? s->options.scale : "none";
+    return &s->ridge[*scale == 'm' ? 0 : *scale == 's' ? 1 : *scale == 'r' ? 2 : 3][split];
 }
 
 /* Whether a try is a path: what is trained then must be newton's, too, to the end that it has. */
@@ -76,8 +86,9 @@ static void end_path(rill__search *s, double splits, double *loss) {
 /* Least squares of small data need no steps, and the next C not even a trainer. */
 static bool solve_exactly(rill__search *s, int split, const rill_trainer *t, double *loss) {
     if (!s->newton || !s->few) return false;
-    if (!s->ridge[split]) rill__ridge_open(t, s->splits, &s->ridge[split]);
-    return s->ridge[split] && rill__ridge_loss(s->ridge[split], s->options.C, loss);
+    rill__ridge **ridge = ridge_at(s, split);
+    if (!*ridge) rill__ridge_open(t, s->splits, ridge);
+    return *ridge && rill__ridge_loss(*ridge, s->options.C, loss);
 }
 
 /* The loss on the rows that a split holds out; infinite if training fails for its numbers. *able:
@@ -88,7 +99,8 @@ static rill_status try_split(rill__search *s, int split, bool *able, double *los
     rill_trainer *trainer = NULL;
     s->options.seed = s->seed ^ (odd * (uint64_t)split);
     *loss = INFINITY;
-    *able = s->ridge[split] && rill__ridge_loss(s->ridge[split], s->options.C, loss);
+    const rill__ridge *ridge = *ridge_at(s, split);
+    *able = ridge && rill__ridge_loss(ridge, s->options.C, loss);
     if (*able) return RILL_OK;
     rill_status status = rill_trainer_create_on(s->alone, s->sample, NULL, &s->options, &trainer);
     uint64_t epochs = s->newton ? NEWTON_STEPS : EPOCHS;
