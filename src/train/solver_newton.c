@@ -13,13 +13,16 @@
  * a shift before the diagonal is divided by, and its transpose after it.
  * After the passes of the hybrid (near) the diagonal is taken as it is, and a step is worth more
  * products: what is left to learn are features of very different frequency.
- * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact.
+ * With few weights, on one rank, the Hessian itself is cheaper: then steps are exact. Least squares
+ * of few rows have an exact step, too (train_ridge.c): with more columns than rows conjugate
+ * gradients hardly see what is left of the weights where no row looks.
  * Restriction: a loss with curvature, no l1. It is the solver for an exact optimum, and sends whole
  * vectors: a sum of the weights that several ranks have per product (train_places.c).
  * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the
  * rows.
  */
 #include "train/solver.h"
+#include "train/train_ridge.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,6 +36,7 @@ typedef struct newton_state {
     uint64_t *centred; /* places of the objective's columns that are */
     rill__smooth *function;
     double *hessian;  /* n * n, and n more; NULL: it is large */
+    rill__ridge *few; /* least squares of few rows; NULL: they are not */
     rill_options how; /* vectors are summed */
     double enough;    /* conjugate gradients stop at a fall below this share of the mean */
     float diagonally; /* share of the diagonal in what residuals are divided by, the rest being 1 */
@@ -78,7 +82,10 @@ static rill_status open_alone(rill__job *job) {
     s->how.algorithm = job->options->algorithm;
     s->how.codec = job->options->codec;
     RILL_TRY_DATA(rill__smooth_open(job->objective, job->team, &s->how, &s->function));
-    if (!rill__smooth_is_small(s->function)) return RILL_OK;
+    if (!rill__smooth_is_small(s->function)) {
+        if (job->team->ranks == 1) rill__ridge_open(job->objective, NULL, 1, &s->few);
+        return RILL_OK;
+    }
     uint64_t weights = job->objective->n;
     s->hessian = malloc((size_t)(weights * (weights + 1)) * sizeof *s->hessian);
     return s->hessian ? RILL_OK : rill__data_memory("the solver");
@@ -101,6 +108,7 @@ static void newton_close(rill__job *job) {
     free(s->centred);
     rill__smooth_close(&s->function);
     free(s->hessian);
+    rill__ridge_free(&s->few);
     free(s);
     job->state = NULL;
 }
@@ -108,6 +116,7 @@ static void newton_close(rill__job *job) {
 static uint64_t newton_bytes(const rill__job *job) {
     const newton_state *s = job->state;
     uint64_t n = job->objective->n, small = s->hessian ? n * (n + 1) * sizeof(double) : 0;
+    if (s->few) small += s->few->train * s->few->columns * sizeof(double);
     return 6 * s->n * sizeof(float) + small + rill__smooth_bytes(s->function) +
            rill__places_bytes(&job->objective->places);
 }
@@ -184,6 +193,17 @@ static bool solve_small(newton_state *s, const rill__objective *o) {
         d[j] /= h[j * n + j];
         s->direction[j] = (float)d[j];
     }
+    return true;
+}
+
+/* To the optimum of least squares. */
+static bool solve_few(const rill__job *job, const float *w) {
+    newton_state *s = job->state;
+    const rill__objective *o = job->objective;
+    bool intercept = o->penalised < o->n;
+    if (!rill__ridge_weights(s->few, o->C, intercept, s->direction)) return false;
+    for (uint64_t j = 0; j < o->n; j++)
+        s->direction[j] -= w[j];
     return true;
 }
 
@@ -321,7 +341,8 @@ static rill_status one_step(rill__job *job, rill__epoch *epoch) {
     double last = job->last;
     job->last = at.value;
     if (!epoch->converged) {
-        bool moved, exact = s->hessian && solve_small(s, job->objective);
+        bool moved,
+            exact = s->hessian ? solve_small(s, job->objective) : s->few && solve_few(job, w);
         if (s->hessian && !exact)
             RILL_TRY_DATA(rill__smooth_move(s->function, w, &at, s->gradient, s->diagonal));
         if (!exact) RILL_TRY_DATA(solve(job));

@@ -17,11 +17,10 @@
 
 enum { MOST_SIDE = 128, MOST_NUMBERS = 1 << 20 };
 
-static bool serves(const rill_trainer *t, int splits) {
-    const rill__objective *o = &t->objective;
+static bool serves(const rill__objective *o, uint64_t held, int splits) {
     if (strcmp(o->loss->name, "squared") != 0 || o->columns != 1 || !(o->l2 > 0)) return false;
-    if (!o->rows.n || !t->valid.n || !o->penalised) return false;
-    double numbers = (double)(o->rows.n + t->valid.n) * (double)o->penalised * splits;
+    if (!o->rows.n || !o->penalised) return false;
+    double numbers = (double)(o->rows.n + held) * (double)o->penalised * splits;
     uint64_t side = o->penalised < o->rows.n ? o->penalised : o->rows.n;
     return side <= MOST_SIDE && numbers <= MOST_NUMBERS;
 }
@@ -53,8 +52,7 @@ static void spread_rows(rill__ridge *r, const rill__objective *o, const rill__pa
 /* At the means of the train rows. */
 static void centre(rill__ridge *r) {
     uint64_t n = r->columns, all = r->train + r->held;
-    double *mean = r->solution, target = 0, total = 0;
-    memset(mean, 0, (size_t)n * sizeof *mean);
+    double *mean = r->mean, target = 0, total = 0;
     for (uint64_t i = 0; i < r->train; i++) {
         total += r->weight[i];
         target += r->weight[i] * r->target[i];
@@ -63,8 +61,9 @@ static void centre(rill__ridge *r) {
     }
     for (uint64_t j = 0; j < n; j++)
         mean[j] /= total;
+    r->target_mean = target / total;
     for (uint64_t i = 0; i < all; i++) {
-        r->target[i] -= target / total;
+        r->target[i] -= r->target_mean;
         for (uint64_t j = 0; j < n; j++)
             r->row[i * n + j] -= mean[j];
     }
@@ -123,26 +122,27 @@ static bool reserve(rill__ridge *r) {
     r->products = malloc(side * side * sizeof *r->products);
     r->factor = malloc(side * side * sizeof *r->factor);
     r->solution = malloc((n + side) * sizeof *r->solution);
-    return r->row && r->target && r->weight && r->products && r->factor && r->solution;
+    r->mean = calloc(n, sizeof *r->mean);
+    return r->mean && r->row && r->target && r->weight && r->products && r->factor && r->solution;
 }
 
-void rill__ridge_open(const rill_trainer *t, int splits, rill__ridge **out) {
-    const rill__objective *o = &t->objective;
+void rill__ridge_open(const rill__objective *o, const rill__part_rows *held, int splits,
+                      rill__ridge **out) {
     *out = NULL;
-    rill__ridge *r = serves(t, splits) ? calloc(1, sizeof *r) : NULL;
+    rill__ridge *r = serves(o, held ? held->n : 0, splits) ? calloc(1, sizeof *r) : NULL;
     if (!r) return;
     r->train = o->rows.n;
-    r->held = t->valid.n;
+    r->held = held ? held->n : 0;
     r->columns = o->penalised;
     r->side = r->columns <= r->train ? r->columns : r->train;
     r->l2 = o->l2;
-    r->each = o->C / t->options.C;
+    r->bias = o->bias * (o->bias >= 0 ? (double)rill__factor(o, o->features - 1) : 1);
     if (!reserve(r)) {
         rill__ridge_free(&r);
         return;
     }
     spread_rows(r, o, &o->rows, 0);
-    spread_rows(r, o, &t->valid, r->train);
+    if (held) spread_rows(r, o, held, r->train);
     if (o->penalised < o->n) centre(r); /* there is an intercept */
     for (uint64_t i = 0; i < r->train; i++) {
         double root = sqrt(r->weight[i]);
@@ -163,6 +163,7 @@ void rill__ridge_free(rill__ridge **ridge) {
     free(r->products);
     free(r->factor);
     free(r->solution);
+    free(r->mean);
     free(r);
     *ridge = NULL;
 }
@@ -206,18 +207,25 @@ static void add_rows(const rill__ridge *r, const double *by, double *out) {
             out[j] += by[i] * r->row[i * n + j];
 }
 
-bool rill__ridge_loss(const rill__ridge *r, double C, double *loss) {
+/* The weights of the columns, in the ridge's own room; NULL: there is no exact solution. */
+static const double *weights_at(const rill__ridge *r, double C) {
     uint64_t n = r->columns;
-    double shift = r->l2 / (2 * C * r->each), *w = r->solution, sum = 0;
+    double shift = r->l2 / (2 * C), *w = r->solution, *a = w + n;
     if (r->side == n) {
         add_rows(r, r->target, w);
-        if (!solve(r, shift, w)) return false;
-    } else {
-        double *a = w + n;
-        memcpy(a, r->target, (size_t)r->train * sizeof *a);
-        if (!solve(r, shift, a)) return false;
-        add_rows(r, a, w);
+        return solve(r, shift, w) ? w : NULL;
     }
+    memcpy(a, r->target, (size_t)r->train * sizeof *a);
+    if (!solve(r, shift, a)) return NULL;
+    add_rows(r, a, w);
+    return w;
+}
+
+bool rill__ridge_loss(const rill__ridge *r, double C, double *loss) {
+    uint64_t n = r->columns;
+    const double *w = weights_at(r, C);
+    double sum = 0;
+    if (!w) return false;
     for (uint64_t i = r->train; i < r->train + r->held; i++) {
         double off = -r->target[i];
         for (uint64_t j = 0; j < n; j++)
@@ -227,4 +235,17 @@ bool rill__ridge_loss(const rill__ridge *r, double C, double *loss) {
     sum /= (double)r->held;
     if (isfinite(sum)) *loss = sum;
     return isfinite(sum);
+}
+
+bool rill__ridge_weights(const rill__ridge *r, double C, bool intercept, float *out) {
+    const double *w = weights_at(r, C);
+    double constant = r->target_mean;
+    bool finite = w != NULL;
+    for (uint64_t j = 0; w && j < r->columns; j++) {
+        out[j] = (float)w[j];
+        constant -= r->mean[j] * w[j];
+        finite = finite && isfinite(out[j]);
+    }
+    if (w && intercept) out[r->columns] = (float)(constant / r->bias);
+    return finite && (!intercept || isfinite(out[r->columns]));
 }

@@ -11,15 +11,18 @@ typedef struct rill__ridge {
     double *target, *weight;       /* of all rows; weight: of those held out */
     double *products;              /* side x side, the upper half: of columns or of train rows */
     double *factor, *solution;     /* room to solve in: side x side, columns + side */
-    double l2;
-    double each; /* what C is worth, of the options' */
+    double *mean, target_mean;     /* where the rows are centred; 0: they are not */
+    double l2, bias;               /* bias: what an intercept's weight is worth */
 } rill__ridge;
 
-/* Takes the rows of a trainer that holds some out. *out is NULL where this is not for its problem,
- * or memory is short: then there is newton. `splits`: that are kept at a time. */
-void rill__ridge_open(const rill_trainer *, int splits, rill__ridge **out);
+/* Takes the rows of an objective, and rows held out; NULL: none. *out is NULL where this is not for
+ * its problem, or memory is short: then there is newton. `splits`: that are kept at a time. */
+void rill__ridge_open(const rill__objective *, const rill__part_rows *held, int splits,
+                      rill__ridge **out);
 /* The loss on the rows held out; false: there is no exact solution. */
 bool rill__ridge_loss(const rill__ridge *, double C, double *loss);
+/* All weights of the objective, but of a bias that has none. */
+bool rill__ridge_weights(const rill__ridge *, double C, bool intercept, float *out);
 void rill__ridge_free(rill__ridge **);
 
 #endif

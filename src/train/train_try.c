@@ -85,9 +85,9 @@ static void end_path(rill__search *s, double splits, double *loss) {
 
 /* Least squares of small data need no steps, and the next C not even a trainer. */
 static bool solve_exactly(rill__search *s, int split, const rill_trainer *t, double *loss) {
-    if (!s->newton || !s->few) return false;
+    if (!s->newton || !s->few || !t->valid.n) return false;
     rill__ridge **ridge = ridge_at(s, split);
-    if (!*ridge) rill__ridge_open(t, s->splits, ridge);
+    if (!*ridge) rill__ridge_open(&t->objective, &t->valid, s->splits, ridge);
     return *ridge && rill__ridge_loss(*ridge, s->options.C, loss);
 }
 

@@ -1,6 +1,7 @@
 /* The search for C of least squares: its losses are those of trainings to the optimum on the same
  * splits, with more rows than columns and fewer, each scale, an intercept, a bias with a penalty or
- * neither, and weights of rows; on any number of ranks, which share the splits. */
+ * neither, and weights of rows; on any number of ranks, which share the splits. And newton's optimum
+ * with fewer rows than columns, against an elimination of the test's own. */
 #include "check.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ static const problem problems[] = {
     {"ridge, more columns than rows", 90, 150, 1, 0, false},
     {"ridge, more columns than rows, gaps, weights", 100, 140, 0.4, 5, true},
 };
-enum { PROBLEMS = sizeof problems / sizeof *problems };
+enum { PROBLEMS = sizeof problems / sizeof *problems, WIDE = 4 };
 
 static double draw(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -139,14 +140,89 @@ static void check_problem(rill_comm *comm, rill_comm *alone, const problem *p) {
     CHECK_OK(rill_dataset_free(&part));
 }
 
+/* The weights of a ridge regression of dense rows with an intercept, by elimination among the rows;
+ * the last is the intercept. */
+static double *by_elimination(const rill_data_view *d, double C) {
+    uint64_t n = d->dim, m = d->rows;
+    double *x = calloc(m * n, sizeof *x), *a = malloc(m * (m + 1) * sizeof *a);
+    double *w = calloc(n + 1, sizeof *w), *mean = calloc(n + 1, sizeof *mean);
+    for (uint64_t i = 0; i < m; i++) {
+        mean[n] += d->label[i] / (double)m;
+        for (uint64_t j = 0; j < n; j++)
+            mean[j] += d->value[i * n + j] / (double)m;
+    }
+    for (uint64_t i = 0; i < m * n; i++)
+        x[i] = d->value[i] - mean[i % n];
+    for (uint64_t i = 0; i < m; i++) {
+        double *row = a + i * (m + 1);
+        row[m] = d->label[i] - mean[n];
+        for (uint64_t k = 0; k < m; k++) {
+            row[k] = i == k ? 1 / (2 * C) : 0;
+            for (uint64_t j = 0; j < n; j++)
+                row[k] += x[i * n + j] * x[k * n + j];
+        }
+    }
+    for (uint64_t i = 0; i < m; i++) /* the matrix is positive: no row need be chosen */
+        for (uint64_t k = 0; k < m; k++) {
+            double by = k == i ? 0 : a[k * (m + 1) + i] / a[i * (m + 1) + i];
+            for (uint64_t j = i; by != 0 && j <= m; j++)
+                a[k * (m + 1) + j] -= by * a[i * (m + 1) + j];
+        }
+    w[n] = mean[n];
+    for (uint64_t i = 0; i < m; i++)
+        for (uint64_t j = 0; j < n; j++)
+            w[j] += x[i * n + j] * (a[i * (m + 1) + m] / a[i * (m + 1) + i]);
+    for (uint64_t j = 0; j < n; j++)
+        w[n] -= mean[j] * w[j];
+    free(x);
+    free(a);
+    free(mean);
+    return w;
+}
+
+/* Fewer rows than columns: what no row sees of the weights is 0 at the optimum, whatever C. */
+static void check_optimum(rill_comm *alone, const problem *p) {
+    check_case("%s: the optimum", p->name);
+    rill_dataset *set = make_set(alone, p, 0, p->rows);
+    rill_data_view view = RILL_DATA_VIEW_INIT;
+    CHECK_OK(rill_dataset_view(set, &view));
+    for (double C = 0.1; C < 1e6; C *= 100) {
+        rill_train_options o = options(&(setting){"none", 1, 1});
+        rill_train_report report = RILL_TRAIN_REPORT_INIT;
+        rill_model_view look = RILL_MODEL_VIEW_INIT;
+        rill_trainer *t = NULL;
+        rill_model *model = NULL;
+        o.C = C;
+        o.tolerance = 1e-6;
+        CHECK_OK(rill_trainer_create_on(alone, set, NULL, &o, &t));
+        for (int e = 0; e < 10 && !report.converged; e++)
+            CHECK_OK(rill_trainer_epoch(t, &report));
+        CHECK(report.converged);
+        CHECK_OK(rill_trainer_model(t, &model));
+        CHECK_OK(rill_model_look(model, &look));
+        double *w = by_elimination(&view, C), apart = 0, length = 0;
+        for (uint64_t j = 0; j <= p->columns; j++) {
+            apart += (look.weight[j] - w[j]) * (look.weight[j] - w[j]);
+            length += w[j] * w[j];
+        }
+        CHECK(apart <= 1e-10 * length);
+        free(w);
+        rill_model_free(&model);
+        CHECK_OK(rill_trainer_free(&t));
+    }
+    CHECK_OK(rill_dataset_free(&set));
+}
+
 int main(int argc, char **argv) {
     check_init_thread(&argc, &argv, MPI_THREAD_SINGLE);
     rill_comm *comm = NULL, *alone = NULL;
     if (CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm)) &&
         CHECK_OK(rill_comm_create_local(1, NULL, &alone)))
-        for (int i = 0; i < PROBLEMS; i++)
+        for (int i = 0; i < PROBLEMS; i++) {
             check_problem(comm, alone, &problems[i]);
+            if (i == WIDE) check_optimum(alone, &problems[i]);
+        }
     CHECK_OK(rill_comm_free(&alone));
     CHECK_OK(rill_comm_free(&comm));
-    return check_finish(PROBLEMS);
+    return check_finish(PROBLEMS + 1);
 }
