@@ -1,7 +1,7 @@
 /* The search for C of least squares: its losses are those of trainings to the optimum on the same
  * splits, with more rows than columns and fewer, each scale, an intercept, a bias with a penalty or
- * neither, and weights of rows; on any number of ranks, which share the splits. And newton's optimum
- * with fewer rows than columns, against an elimination of the test's own. */
+ * neither, and weights of rows; on any number of ranks, which share the splits. And newton's
+ * optimum with fewer rows than columns, against an elimination of the test's own. */
 #include "check.h"
 
 #include <math.h>
