@@ -25,8 +25,9 @@ static bool is_broken(rill__link *link) {
     return broken;
 }
 
-/* The next message, as calls receive small ones: they do not know who comes first. */
-static rill_status receive_next(rill__link *link, char *in, int bytes) {
+/* The next message, as calls receive small ones: they do not know who comes first, and with many
+ * ranks they do not wait for each one by one. */
+static rill_status receive_next(rill__link *link, char *in, int bytes, rill__wire *wire) {
     const rill__link_table *table = link->table;
     rill__arrival arrival;
     rill_status status;
@@ -39,9 +40,7 @@ static rill_status receive_next(rill__link *link, char *in, int bytes) {
     }
     RILL_TRY(status);
     if (arrival.bytes > (size_t)bytes) return rill__fail(RILL_ERR_MESSAGE, "malformed message");
-    rill__wire wire;
-    RILL_TRY(table->receive(link, &arrival, TAG, in, true, &wire));
-    return rill__link_wait(link, &wire);
+    return table->receive(link, &arrival, TAG, in, link->ranks <= link->most_at_once, wire);
 }
 
 typedef struct peers {
@@ -51,17 +50,18 @@ typedef struct peers {
 /* Each rank sends to these, and receives from as many. */
 static rill_status exchange(rill__link *link, char *out, char *in, int bytes, peers with) {
     const rill__link_table *table = link->table;
-    rill__wire from, to[AT_ONCE];
+    rill__wire from[AT_ONCE], to[AT_ONCE];
     int ranks = link->ranks, first = with.first;
     if (with.n == 1)
         RILL_TRY(
-            table->post(link, (link->rank + ranks - first) % ranks, TAG, in, (size_t)bytes, &from));
+            table->post(link, (link->rank + ranks - first) % ranks, TAG, in, (size_t)bytes, from));
     for (int i = 0; i < with.n; i++)
         RILL_TRY(table->send(link, (link->rank + first + i * with.apart) % ranks, TAG, out,
                              (size_t)bytes, &to[i]));
-    if (with.n == 1) RILL_TRY(rill__link_wait(link, &from));
     for (int i = 0; i < with.n && with.n > 1; i++)
-        RILL_TRY(receive_next(link, in, bytes));
+        RILL_TRY(receive_next(link, in + (ptrdiff_t)i * bytes, bytes, &from[i]));
+    for (int i = 0; i < with.n; i++)
+        RILL_TRY(rill__link_wait(link, &from[i]));
     for (int i = 0; i < with.n; i++)
         RILL_TRY(rill__link_wait(link, &to[i]));
     return RILL_OK;

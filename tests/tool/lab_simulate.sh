@@ -35,6 +35,14 @@ run 0 "${simulate[@]}" --ranks 6 --hosts 2 --platform ib --no-compute -- --dim 5
     --algorithm auto --json "$tmp/json"
 all_correct "$tmp/json"
 
+# What the planner takes the network for: 46 messages, which do not wait for each other.
+run 0 "${simulate[@]}" --ranks 24 --platform 10gbe --no-compute -- --dim 5000 --reps 1 --warmup 2 \
+    --algorithm split_allgather --json "$tmp/json"
+all_correct "$tmp/json"
+grep '"requested":"split_allgather"' "$tmp/json" | tr -s '":[],' ' ' >"$tmp/words"
+took=$(number times_s "$tmp/words") predicted=$(number predicted_s "$tmp/words")
+least "$(awk "BEGIN { print 2 * $took }")" "$predicted" "twice the time of 24 ranks"
+
 # A program of one's own. Time is simulated, so that it can be asserted: 1 MB takes 8.4 ms on 1
 # Gbit/s,
 # 104 ms on the internet, and is much faster within a host; the latency is the platform's.
