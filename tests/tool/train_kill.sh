@@ -13,8 +13,8 @@ awk 'BEGIN { srand(11); for (i = 0; i < 900; i++) { s = 0; line = ""
 rank_one() {
     local pid
     for pid in $(pgrep -f -- "train $tmp/data" || true); do
-        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null |
-            grep -qE '^(PMIX_RANK|PMI_RANK)=1$'; then
+        # Not behind a pipe: grep ends at the first match, and who writes to it would fail.
+        if grep -zqE '^(PMIX_RANK|PMI_RANK)=1$' "/proc/$pid/environ" 2>/dev/null; then
             echo "$pid"
             return
         fi
