@@ -26,7 +26,7 @@ lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-clos
 for deb in "$tmp"/*.deb; do dpkg-deb -x "$deb" "$tmp/inside"; done
 libraries=$(dirname "$(find "$tmp/inside" -name 'librill.so.0.1')")
 export LD_LIBRARY_PATH=$libraries
-"$tmp/inside/usr/bin/rill" info | grep -q oktopk || fail "rill info"
+"$tmp/inside/usr/bin/rill" info | grep oktopk >/dev/null || fail "rill info"
 header=$(sed -n 's/^#define RILL_VERSION_\(MAJOR\|MINOR\|PATCH\) *//p' \
     "$root/include/rill/rill.h" | paste -sd .)
 [[ $(dpkg-parsechangelog -l "$root/debian/changelog" -S Version) == "$header" ]] ||
