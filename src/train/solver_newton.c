@@ -21,6 +21,7 @@
  * Memory: 6 floats a place, and the objective's. Cost of a step: about 5 to 30 passes over the
  * rows.
  */
+#include "train/cholesky.h"
 #include "train/solver.h"
 #include "train/train_ridge.h"
 
@@ -163,37 +164,17 @@ static rill_status precondition(const rill__job *job, const float *r, float *z, 
     return rill__places_dot(p, job->team, r, z, rz);
 }
 
-/* H d = -gradient by Cholesky's factors, upper ones. false: H is not positive. */
+/* H d = -gradient. false: H is not positive. */
 static bool solve_small(newton_state *s, const rill__objective *o) {
     uint64_t n = o->n;
-    double *h = s->hessian, *d = h + n * n;
-    rill__smooth_hessian(s->function, h);
-    for (uint64_t j = 0; j < n; j++) {
-        double *row = h + j * n, least = 1e-13 * row[j];
-        for (uint64_t k = 0; k < j; k++) {
-            const double *above = h + k * n;
-            double by = above[j];
-            for (uint64_t i = j; by != 0 && i < n; i++)
-                row[i] -= by * above[i];
-        }
-        if (!(row[j] > least)) return false;
-        double root = sqrt(row[j]);
-        for (uint64_t i = j; i < n; i++)
-            row[i] /= root;
-    }
-    for (uint64_t j = 0; j < n; j++) { /* the transpose, then itself */
+    double *d = s->hessian + n * n;
+    rill__smooth_hessian(s->function, s->hessian);
+    for (uint64_t j = 0; j < n; j++)
         d[j] = -s->gradient[j];
-        for (uint64_t k = 0; k < j; k++)
-            d[j] -= h[k * n + j] * d[k];
-        d[j] /= h[j * n + j];
-    }
-    for (uint64_t j = n; j-- > 0;) {
-        for (uint64_t k = j + 1; k < n; k++)
-            d[j] -= h[j * n + k] * d[k];
-        d[j] /= h[j * n + j];
+    bool positive = rill__cholesky_solve(n, s->hessian, d);
+    for (uint64_t j = 0; positive && j < n; j++)
         s->direction[j] = (float)d[j];
-    }
-    return true;
+    return positive;
 }
 
 /* To the optimum of least squares. */

@@ -10,6 +10,7 @@
  * Cost: once rows * columns * side / 2; side^3 / 6 and rows * columns for a C.
  */
 #include "train/train_ridge.h"
+#include "train/cholesky.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -168,34 +169,13 @@ void rill__ridge_free(rill__ridge **ridge) {
     *ridge = NULL;
 }
 
-/* x = (products + shift)^-1 x, by Cholesky's factors. false: the sum is not positive. */
+/* x = (products + shift)^-1 x; false: there is no such x. */
 static bool solve(const rill__ridge *r, double shift, double *x) {
     uint64_t n = r->side;
-    double *f = r->factor;
-    memcpy(f, r->products, (size_t)(n * n) * sizeof *f);
-    for (uint64_t j = 0; j < n; j++) {
-        double *row = f + j * n, least = 1e-13 * (row[j] + shift);
-        row[j] += shift;
-        for (uint64_t k = 0; k < j; k++) {
-            const double *above = f + k * n;
-            double by = above[j];
-            for (uint64_t i = j; by != 0 && i < n; i++)
-                row[i] -= by * above[i];
-        }
-        if (!(row[j] > least)) return false;
-        double root = sqrt(row[j]);
-        for (uint64_t i = j; i < n; i++)
-            row[i] /= root;
-        x[j] /= root; /* the transpose's solution, on the way */
-        for (uint64_t i = j + 1; i < n; i++)
-            x[i] -= row[i] * x[j];
-    }
-    for (uint64_t j = n; j-- > 0;) {
-        for (uint64_t k = j + 1; k < n; k++)
-            x[j] -= f[j * n + k] * x[k];
-        x[j] /= f[j * n + j];
-    }
-    return true;
+    memcpy(r->factor, r->products, (size_t)(n * n) * sizeof *r->factor);
+    for (uint64_t j = 0; j < n; j++)
+        r->factor[j * n + j] += shift;
+    return rill__cholesky_solve(n, r->factor, x);
 }
 
 /* out = X' by, of the train rows */
