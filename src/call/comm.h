@@ -22,7 +22,7 @@ struct rill_comm {
     rill_request *idle;   /* complete requests with their memory */
     int requests;         /* that the user holds */
     uint64_t reducers;    /* created so far */
-    rill_stream *nothing; /* without entries: where ranks only meet */
+    rill_stream *nothing; /* of another dimension than others bring: comm_bytes.c */
 };
 
 /* ---- options.c ---- */

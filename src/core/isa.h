@@ -20,7 +20,7 @@ static inline rill__isa rill__isa_get(void) {
     rill__isa isa = atomic_load_explicit(&rill__isa_chosen, memory_order_relaxed);
     return isa != RILL__ISAS ? isa : rill__isa_choose();
 }
-/* Online at the first call: asking anew takes longer than the rest of a communicator's start. */
+/* Online at the first call: asking reads a file of the system, and each communicator asks. */
 int rill__processors(void);
 /* False: unknown, not built, or not supported here. */
 bool rill__isa_find(const char *name, rill__isa *);

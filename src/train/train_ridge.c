@@ -1,10 +1,11 @@
-/* Tries of least squares without a trainer: the exact loss on held-out rows for any C.
+/* Least squares of few columns or few rows, solved exactly for any C: for tries, which need no
+ * trainer then, and for newton.
  *
  * Idea: the weights solve (X'X + l2/2C) w = X'y, or w = X'a with (XX' + l2/2C) a = y where rows are
  * fewer than columns (Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual
  * variables, 1998). X and y are centred at their means, which is what an intercept without a
  * penalty does, and loses no digits to columns or targets that lie far from 0. The products are
- * made once for a split and a scale; a try is a factorisation of a small matrix.
+ * made once for a split and a scale, or for a trainer; a C is a factorisation of a small matrix.
  * Restriction: squared loss, one column; a matrix of 128 x 128 at most.
  * Memory: rows and columns as doubles, 8 MB for all splits at most, else newton goes on.
  * Cost: once rows * columns * side / 2; side^3 / 6 and rows * columns for a C.

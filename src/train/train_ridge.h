@@ -1,4 +1,4 @@
-/* Least squares of one split for any C, of few columns or few rows. train_ridge.c. */
+/* Least squares of few columns or few rows for any C. train_ridge.c. */
 #ifndef RILL_TRAIN_TRAIN_RIDGE_H
 #define RILL_TRAIN_TRAIN_RIDGE_H
 

@@ -16,6 +16,12 @@ static double draw(uint64_t *state) {
     return (double)(*state >> 40) / (double)(1 << 24) - 0.5;
 }
 
+static rill_dataset *create(rill_comm *comm, const rill_data_view *view) {
+    rill_dataset *set = NULL;
+    CHECK_OK(rill_dataset_create_on(comm, view, &set));
+    return set;
+}
+
 /* A part of ROWS rows. alone: each row has one feature, which no other row has, of any rank; else
  * all ranks have the same rows of common features. */
 static rill_dataset *make_set(rill_comm *comm, bool alone) {
@@ -41,9 +47,7 @@ static rill_dataset *make_set(rill_comm *comm, bool alone) {
     view.index32 = index;
     view.value = value;
     view.label = label;
-    rill_dataset *set = NULL;
-    CHECK_OK(rill_dataset_create_on(comm, &view, &set));
-    return set;
+    return create(comm, &view);
 }
 
 static rill_train_options options(uint64_t batch, uint64_t local_steps) {
@@ -161,9 +165,7 @@ static rill_dataset *make_pace_set(rill_comm *comm, rows_kind kind) {
     view.index32 = index;
     view.value = value;
     view.label = label;
-    rill_dataset *set = NULL;
-    CHECK_OK(rill_dataset_create_on(comm, &view, &set));
-    return set;
+    return create(comm, &view);
 }
 
 /* The batch that is taken for such a set under a profile, and the steps between averages. */
