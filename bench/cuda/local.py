@@ -6,10 +6,12 @@ rill.torch.LocalUpdates beside DiLoCo and DDP, a GPT over the bytes of WikiText-
   diloco   LocalUpdates(keep=None, outer="nesterov", outer_lr=...)
   plain    LocalUpdates with its defaults
   senders  the same with warmup_rounds=4
+  rising   the same with warmup_steps=
   topk     rill.Reducer(comm, "topk" at 1 %) in each step, with what attach(optimizer=) gives it
 Of each method, number of workers and rate there is a job, a process that trains all seeds side by
-side. Workers are replicas in it (stacked.py); each has a LocalUpdates of its own over
-rill.local(workers), whose rounds are calls of as many threads. All have the same tokens.
+side; with --apart each seed is a job of its own, as rounds take a core. Workers are replicas in it
+(stacked.py); each has a LocalUpdates of its own over rill.local(workers), whose rounds are calls of
+as many threads. All have the same tokens.
 Jobs share the GPU. All try some rounds first, and then train for as many steps as the slowest
 can do in --seconds. One that fails takes no other along.
 FOLDER gets records.jsonl, a line for each training; points.jsonl, a line for each check in the
@@ -21,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import math
 import os
 import shutil
 import subprocess
@@ -35,7 +38,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 EVERY = 30
 TRIAL = 3  # rounds by which jobs find out how fast they are
-OUTERS = {"ddp": [None], "topk": [None], "plain": [1.0], "senders": [1.0], "diloco": [0.5, 0.7]}
+OUTERS = {"ddp": [None], "topk": [None], "plain": [1.0], "senders": [1.0], "rising": [1.0]}
+OUTERS["diloco"] = [0.5, 0.7]
 RATES = "0.002,0.004,1:0.002,1:0.004,1:0.008,8:0.003"
 MOMENTUM = 0.9
 AGAIN_S = 8  # until all begin again, and the last check
@@ -53,7 +57,9 @@ def jobs_of(given):
                 continue
             for rate in rates:
                 name = f"{method} {workers} {rate:g}"
-                made[name] = trainings(method, workers, [rate], given.seeds)
+                for seeds in [[seed] for seed in given.seeds] if given.apart else [given.seeds]:
+                    own = name + f" {seeds[0]}" * given.apart
+                    made[own] = trainings(method, workers, [rate], seeds)
     return made
 
 
@@ -132,7 +138,7 @@ def factors_of(steps):
 class Arm:
     """One training, whose workers are replicas from `first` on."""
 
-    def __init__(self, about, shape, stack, first, pool, trial):
+    def __init__(self, about, shape, stack, first, pool, trial, warmup_steps):
         import rill
         import rill.torch
         from stacked import Replica
@@ -162,6 +168,8 @@ class Arm:
                 options.update(keep=None, outer="nesterov")
             elif self.method == "senders" and not trial:
                 options["warmup_rounds"] = 4
+            elif self.method == "rising" and not trial:
+                options["warmup_steps"] = warmup_steps
             return rill.torch.LocalUpdates(module, comm=comms[worker], **options)
 
         if self.method == "topk":
@@ -176,11 +184,15 @@ class Arm:
         stats = self.reducers[0].stats
         self.sent, self.received = self.sent + stats.sent_bytes, self.received + stats.recv_bytes
 
-    def round(self):
-        """After EVERY steps of all its workers."""
+    def steps_left(self):
+        """Until its next round."""
+        return self.locals[0].steps_left if self.locals else EVERY
+
+    def round(self, steps):
+        """After so many steps of all its workers, also where they are the last ones."""
 
         def call(local):
-            return [local.step() for _ in range(EVERY)][-1]
+            return [local.step() for _ in range(steps)][-1] or local.synchronize()
 
         if not self.locals:
             return
@@ -211,22 +223,24 @@ def job(given):
     decode_once()
     made += arms_of(given, shape, stack, pool, True)
     step_s = single_step(given, shape, text, factors) if given.name == "ddp" else None
+    rounds_s = 0.0
     for trial in range(TRIAL + 1):
         if trial == 1:
-            began = time.monotonic()
-        round_of(stack, made)
-    steps = steps_for(given, (time.monotonic() - began) / TRIAL)
+            began, rounds_s = time.monotonic(), 0.0
+        rounds_s += round_of(stack, made, EVERY)
+    steps = steps_for(given, (time.monotonic() - began) / TRIAL, rounds_s / TRIAL)
     stack.start_again(factors_of(steps))
     made[:] = arms_of(given, shape, stack, pool, False)
     say = Saying(given, shape, out, step_s, steps)
     began, rounds_s, step = time.monotonic(), 0.0, 0
     most = (len(valid) - 1) // shape.length
     while step < steps:
-        rounds_s += round_of(stack, made)
-        step += EVERY
+        more = min(made[0].steps_left(), steps - step)
+        rounds_s += round_of(stack, made, more)
+        step += more
         over = time.time() > given.end - 3
         ended = over or step >= steps
-        if step // EVERY % given.check == 0 or ended:
+        if step // (EVERY * given.check) > (step - more) // (EVERY * given.check) or ended:
             live = [one for one in made if one.failed is None]
             firsts = [one.first for one in live]
             losses = stack.validate(firsts, valid, min(most, given.check_rows))
@@ -249,21 +263,21 @@ def job(given):
 def arms_of(given, shape, stack, pool, trial):
     made, first = [], 0
     for one in given.arms:
-        made.append(Arm(one, shape, stack, first, pool, trial))
+        made.append(Arm(one, shape, stack, first, pool, trial, given.warmup_steps))
         first += one["workers"]
     return made
 
 
-def round_of(stack, arms):
-    """EVERY steps of all, and what comes after them; the seconds of that."""
-    for _ in range(EVERY):
+def round_of(stack, arms, steps):
+    """So many steps of all, and what comes after them; the seconds of that."""
+    for _ in range(steps):
         stack.step()
     stack.synchronize()
     before = time.monotonic()
     for one in arms:
         if one.failed is None:
             try:
-                one.round()
+                one.round(steps)
             except Exception:
                 one.failed = traceback.format_exc()
                 print(one.about, one.failed, file=sys.stderr, flush=True)
@@ -271,18 +285,21 @@ def round_of(stack, arms):
     return time.monotonic() - before
 
 
-def steps_for(given, round_s):
-    """The same for all jobs: each writes how long its rounds take, and waits for the others."""
+def steps_for(given, whole_s, round_s):
+    """The same for all jobs: each writes how long its rounds take, with their steps and without,
+    and waits for the others."""
     out, name = Path(given.speeds), str(given.names.index(given.name))
-    (out / f"{name}.part").write_text(str(round_s))
+    # Of a warm-up: growing evenly from 1 to EVERY, rounds have log(EVERY) times as many, and one.
+    more = given.warmup_steps / EVERY * math.log(EVERY) if given.name.startswith("rising") else 0
+    (out / f"{name}.part").write_text(f"{whole_s} {more * round_s}")
     (out / f"{name}.part").rename(out / name)
     limit = time.time() + given.seconds * 0.2
     while time.time() < limit and len(list(out.glob("*[0-9]"))) < len(given.names):
         time.sleep(0.05)
     found = list(out.glob("*[0-9]"))
-    slowest = max(float(path.read_text()) for path in found)
-    left = given.end - AGAIN_S - max(path.stat().st_mtime for path in found)
-    rounds = int(SAFE * left / slowest) // given.check * given.check
+    left = SAFE * (given.end - AGAIN_S - max(path.stat().st_mtime for path in found))
+    speeds = [map(float, path.read_text().split()) for path in found]
+    rounds = int(min((left - first) / each for each, first in speeds)) // given.check * given.check
     return EVERY * max(min(rounds, given.steps // EVERY), given.check)
 
 
@@ -345,6 +362,7 @@ class Saying:
             "bench": "local", "asked": steps, "every": EVERY,
             "batch": given.rows, "length": shape.length, "layers": shape.layers,
             "width": shape.width, "parameter_bytes": 4 * shape.count, "torch": torch.__version__,
+            "warmup_steps": given.warmup_steps,
             "device": "cpu" if given.device == "cpu" else torch.cuda.get_device_name(),
             "step_s": step_s,
         }  # fmt: skip
@@ -408,6 +426,8 @@ def main():
     parser.add_argument("--seeds", type=numbers(int), default=[1, 2, 3])
     parser.add_argument("--rates", type=rates_of, default=rates_of(RATES))
     parser.add_argument("--rows", type=int, default=16, help="of all workers in a step")
+    parser.add_argument("--warmup-steps", type=int, default=900, help='of "rising"')
+    parser.add_argument("--apart", action="store_true", help="a job for each seed")
     parser.add_argument("--check", type=int, default=10, help="rounds between checks of the loss")
     parser.add_argument("--check-rows", type=int, default=512)
     parser.add_argument("--layers", type=int, default=4)

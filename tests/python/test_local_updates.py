@@ -249,6 +249,36 @@ def test_a_contribution_that_is_too_large(alone):
     assert run(3, work) == [pytest.approx(1.0, rel=1e-3)] * 3
 
 
+def test_the_first_steps_have_more_rounds(alone):
+    """After each step at first; the length of a round grows with the steps done. The same with a
+    delay, which is as short as the round, and in a copy that goes on."""
+
+    def rounds_of(comm, rank, **options):
+        model, local = made(comm, rank, every=6, warmup_steps=24, **options)
+        left, applied = [], []
+        for _ in range(20):
+            left.append(local.steps_left)
+            applied += train(model, local, rank, 1)[1]
+        state = local.state_dict()
+        again, other = made(comm, rank, every=6, warmup_steps=24, **options)
+        other.load_state_dict(state)
+        applied += train(again, other, rank, 27)[1]
+        return [step for step, good in enumerate(applied, 1) if good], left, flat(again)
+
+    wanted = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 18, 20 + 4, 20 + 9, 20 + 15, 20 + 21, 20 + 27]
+    results = run(3, rounds_of)
+    for rounds, left, _ in results:
+        assert rounds == wanted
+        assert left == [1] * 8 + [2, 1] * 2 + [3, 2, 1] * 2 + [4, 3]
+        assert all(torch.equal(weights, results[0][2]) for _, _, weights in results)
+    delayed = run(2, lambda comm, rank: rounds_of(comm, rank, delay=3)[0])
+    # Nothing waits behind a round of one step; then one step, two, three.
+    assert delayed[0] == delayed[1]
+    assert delayed[0][:7] == [1, 2, 3, 4, 5, 6, 7] and delayed[0][7:10] == [9, 11, 14]
+    in_parts = run(2, lambda comm, rank: rounds_of(comm, rank, parts=3)[0])
+    assert in_parts[0] == [*range(1, 25), *range(26, 47, 2)]
+
+
 @pytest.mark.parametrize("keep", [KEEP, None])
 def test_behind_training(alone, keep):
     """With a delay what is trained meanwhile stays, and nothing is lost. The exchange goes on
@@ -431,7 +461,8 @@ def test_on_the_ranks_of_the_job(comm):
 def test_bad_arguments(comm):
     for options in (
         {"keep": 100}, {"value_bits": 3}, {"average": "some"}, {"outer": "adam"}, {"delay": 3},
-        {"parts": 9}, {"minimum": 99}, {"clip": "mean"}, {"keep": None, "clip": "median"},
+        {"parts": 9}, {"warmup_steps": -1}, {"minimum": 99}, {"clip": "mean"},
+        {"keep": None, "clip": "median"},
         {"keep": None, "average": "senders"}, {"outer_lr": 0}, {"outer_momentum": 1},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(reversed(options))):

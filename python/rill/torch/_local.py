@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 import torch
@@ -30,9 +31,9 @@ from ._contribution import Coding, Sent, clip_to_median, mean_of
 from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
-from ._local_options import check
+from ._local_options import check, rising
 from ._process_group import broadcast_parameters
-from ._tiles import Layout
+from ._tiles import Layout, shared_out
 
 _FORMAT = 1
 _WARMUP = (16, 4)  # times keep, in the first rounds
@@ -85,6 +86,7 @@ class _Part:
 class _Flight(NamedTuple):
     """A round under way."""
 
+    number: int
     part: _Part
     coding: Optional[Coding]
     start: torch.Tensor  # the parameters when it began
@@ -105,7 +107,9 @@ class LocalUpdates(Files):
     magnitudes, which take about 1.5 bits. decay: of what waits. average:
     "senders" divides each entry by those who sent it, "all" by the contributions. The first is the
     default, but not with ``keep=None``. outer: "sgd", at ``outer_lr`` 1, or "nesterov", with
-    ``outer_momentum`` 0.9 and at rate 0.7. warmup_rounds: so many first rounds with 16 times
+    ``outer_momentum`` 0.9 and at rate 0.7. warmup_steps: in so many first steps rounds follow each
+    other sooner, after one step at first, and ever more up to ``every``: what training from scratch
+    learns then is learned in common. warmup_rounds: so many first rounds with 16 times
     ``keep``, and so many with 4 times. parts: the model in so many parts, one a round, so that
     messages are small and even; a part has a round every ``every`` steps. delay: steps that go on
     while a round is under way, in a thread; what was trained meanwhile stays. minimum:
@@ -132,6 +136,7 @@ class LocalUpdates(Files):
         outer: str = "sgd",
         outer_lr: Optional[float] = None,
         outer_momentum: float = 0.9,
+        warmup_steps: int = 0,
         warmup_rounds: int = 0,
         parts: int = 1,
         delay: int = 0,
@@ -150,8 +155,8 @@ class LocalUpdates(Files):
         options: dict[str, Any] = dict(
             every=every, keep=keep, chunk=chunk, value_bits=value_bits, decay=decay,
             average=average, outer=outer, outer_lr=outer_lr, outer_momentum=outer_momentum,
-            warmup_rounds=warmup_rounds, parts=parts, delay=delay, minimum=minimum,
-            deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
+            warmup_steps=warmup_steps, warmup_rounds=warmup_rounds, parts=parts, delay=delay,
+            minimum=minimum, deadline_s=deadline_s, clip=clip, small=small, buffers=buffers,
         )  # fmt: skip
         agree(
             self.comm,
@@ -163,6 +168,7 @@ class LocalUpdates(Files):
         self._momentum = outer_momentum if outer == "nesterov" else 0.0
         self._lr = outer_lr if outer_lr is not None else (0.7 if self._momentum else 1.0)
         self._interval = max(every // parts, 1)
+        self._warmup = rising(self._interval, warmup_steps)
         self._delay, self._minimum, self._deadline = delay, minimum, deadline_s
         self._clip = clip is not None
         self._buffers = [
@@ -171,7 +177,7 @@ class LocalUpdates(Files):
         broadcast_parameters(module, comm=self.comm)
         self._parts = [
             _Part(Layout(own, chunk, small, keep is None), keep, value_bits, warmup_rounds)
-            for own in _shared_out(list(self._named.values()), parts)
+            for own in shared_out(list(self._named.values()), parts)
         ]
         self.rounds = 0  # complete ones
         self.steps = 0
@@ -197,21 +203,37 @@ class LocalUpdates(Files):
         self._since += 1
         self._steps_of = [n + 1 for n in self._steps_of]
         if self._flight is not None:
-            return self._end() if self._since >= self._delay else False
+            return self._end() if self._since >= self._delay_of(self._flight) else False
         late = self._deadline is not None and time.monotonic() - self._began > self._deadline
-        if self._since < self._interval and not late:
+        if self._since < self._interval_before(self.rounds) and not late:
             return False
         return self.synchronize()
+
+    @property
+    def steps_left(self) -> int:
+        """Until the step that begins the next round, if no deadline comes before it."""
+        number = self.rounds + (self._flight is not None)
+        return self._interval_before(number) - self._since
+
+    def _interval_before(self, number: int) -> int:
+        """Steps from one round to that one: all ranks have had the same rounds."""
+        ends, lengths = self._warmup
+        at = bisect_right(ends, number)
+        return lengths[at] if at < len(ends) else self._interval
+
+    def _delay_of(self, flight: _Flight) -> int:
+        """Its round ends before the next one begins, which comes soon at first."""
+        return min(self._delay, self._interval_before(flight.number + 1) - 1)
 
     def synchronize(self) -> bool:
         """Has a round now; with ``delay=`` it is completed by later steps. Collective."""
         if self._flight is not None:
             self._end()
-        self._begin()
-        return self._end() if self._delay == 0 else False
+        flight = self._begin()
+        return self._end() if self._delay_of(flight) == 0 else False
 
     @torch.no_grad()
-    def _begin(self) -> None:
+    def _begin(self) -> _Flight:
         number = self.rounds % len(self._parts)
         part = self._parts[number]
         coding = part.coding(self.rounds // len(self._parts))
@@ -227,10 +249,11 @@ class LocalUpdates(Files):
             sent = coding.encode(error, self.rounds, steps, self._read_buffers())
         if steps:
             error = error - sent.values
-        self._flight = _Flight(part, coding, now, error, sent, steps)
-        self._since = 0
-        if self._delay and self.comm.size > 1:
-            self._thread = _Behind(self._call_of(self._flight))
+        flight = _Flight(self.rounds, part, coding, now, error, sent, steps)
+        self._flight, self._since = flight, 0
+        if self._delay_of(flight) and self.comm.size > 1:
+            self._thread = _Behind(self._call_of(flight))
+        return flight
 
     def _end(self) -> bool:
         flight = self._flight
@@ -468,19 +491,3 @@ class _Behind:
         if self._failure is not None:
             raise self._failure
         return self._result
-
-
-def _shared_out(parameters: list[torch.Tensor], parts: int) -> list[list[torch.Tensor]]:
-    """Parameters in parts of about the same size, in their order: each has one at least."""
-    total = sum(p.numel() for p in parameters)
-    shared: list[list[torch.Tensor]] = [[] for _ in range(parts)]
-    number = done = 0
-    for i, parameter in enumerate(parameters):
-        shared[number].append(parameter)
-        done += parameter.numel()
-        left = len(parameters) - i - 1
-        if number < parts - 1 and (
-            done * parts >= total * (number + 1) or left == parts - number - 1
-        ):
-            number += 1
-    return shared

@@ -14,7 +14,7 @@ from ._ddp import unwrapped
 
 _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (Integral, "a whole number", ("every", "chunk", "value_bits", "parts", "delay", "minimum")),
-    (Integral, "a whole number", ("small", "warmup_rounds")),
+    (Integral, "a whole number", ("small", "warmup_steps", "warmup_rounds")),
     ((Integral, type(None)), "a whole number, or None", ("keep",)),
     (Real, "a number", ("decay", "outer_momentum")),
     ((Real, type(None)), "a number, or None", ("outer_lr", "deadline_s")),
@@ -55,10 +55,26 @@ def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) 
     need(parts <= options["every"], "parts", "each needs a step of its own")
     need(0 <= options["delay"] < max(options["every"] // parts, 1), "delay", "rounds overlap")
     need(not options["delay"] or comm.threads, "delay", "MPI allows no threads here")
-    need(options["warmup_rounds"] >= 0, "warmup_rounds", "0 or more are needed")
+    for name in ("warmup_steps", "warmup_rounds"):
+        need(options[name] >= 0, name, "0 or more are needed")
     need(0 < options["minimum"] <= comm.size, "minimum", f"there are {comm.size} ranks")
     deadline = options["deadline_s"]
     need(deadline is None or deadline > 0, "deadline_s", "seconds are needed")
     if keep is None:
         need(options["clip"] is None, "clip", "contributions are summed on the way with keep=None")
         need(options["average"] == "all", "average", "all entries are sent with keep=None")
+
+
+def rising(interval: int, warmup_steps: int) -> tuple[list[int], list[int]]:
+    """Of the first rounds the steps before each: they grow evenly with the steps done, up to
+    interval, where the warm-up ends. Numbers of rounds, and the steps of those below each."""
+    ends: list[int] = []
+    lengths: list[int] = []
+    done = 0
+    for length in range(1, interval if warmup_steps else 1):
+        until = -(-(length + 1) * warmup_steps // interval)
+        rounds = max(-(-(until - done) // length), 0)
+        done += rounds * length
+        ends.append((ends[-1] if ends else 0) + rounds)
+        lengths.append(length)
+    return ends, lengths

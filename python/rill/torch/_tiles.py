@@ -89,3 +89,19 @@ class Layout:
     @property
     def parameters(self) -> list[torch.Tensor]:
         return [*self.chunked, *self.dense]
+
+
+def shared_out(parameters: list[torch.Tensor], parts: int) -> list[list[torch.Tensor]]:
+    """Parameters in parts of about the same size, in their order: each has one at least."""
+    total = sum(p.numel() for p in parameters)
+    shared: list[list[torch.Tensor]] = [[] for _ in range(parts)]
+    number = done = 0
+    for i, parameter in enumerate(parameters):
+        shared[number].append(parameter)
+        done += parameter.numel()
+        left = len(parameters) - i - 1
+        if number < parts - 1 and (
+            done * parts >= total * (number + 1) or left == parts - number - 1
+        ):
+            number += 1
+    return shared
