@@ -36,7 +36,7 @@ def drive(options):
             say(method=method, skipped="no time")
             continue
         ranks = 1 if method == "dense" else options.ranks
-        passed = "steps rows lr beta2 masking dropout density warmup seed data"
+        passed = "steps rows lr rise beta2 masking dropout density warmup seed data"
         arguments = ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
         for name in passed.split():
             arguments += [f"--{name}", str(getattr(options, name))]
@@ -66,8 +66,8 @@ def tokens_of(folder):
 
 
 def rate(step, options):
-    """Rises for a twentieth of the steps, then a half cosine down to a tenth."""
-    rise = max(1, options.steps // 20)
+    """Rises for a share of the steps, then a half cosine down to a tenth."""
+    rise = max(1, round(options.steps * options.rise))
     if step < rise:
         return (step + 1) / rise
     done = (step - rise) / max(1, options.steps - rise)
@@ -178,7 +178,7 @@ def job(method, options):
             steps=points[-1][0], asked=options.steps, rows=options.rows, length=LENGTH,
             parameters=sum(p.numel() for p in run.bare.parameters()), lr=options.lr,
             beta2=options.beta2, masking=options.masking,
-            dropout=options.dropout, warmup=options.warmup, seed=options.seed,
+            rise=options.rise, dropout=options.dropout, warmup=options.warmup, seed=options.seed,
             loss=points[-1][1], best=min(p[1] for p in points),
             seconds=round(busy, 1), points=points, device=torch.cuda.get_device_name(),
             torch=torch.__version__,
@@ -193,6 +193,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=8, help="of a rank in a step")
     parser.add_argument("--lr", type=float, default=6e-4)
+    parser.add_argument("--rise", type=float, default=0.05, help="share of steps of rising rates")
     parser.add_argument("--beta2", type=float, default=0.999, help="of AdamW")
     parser.add_argument("--masking", type=int, default=1, help="of the reducers")
     parser.add_argument("--dropout", type=float, default=0.2)

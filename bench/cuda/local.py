@@ -136,14 +136,19 @@ def factors_of(steps):
 
 
 class Arm:
-    """One training, whose workers are replicas from `first` on."""
+    """One training, whose workers are replicas from `first` on. On a GPU their rounds are on copies
+    in the host's memory: many jobs share it in turns, and each wait for it takes one."""
 
     def __init__(self, about, shape, stack, first, pool, trial, warmup_steps):
-        import rill
-        import rill.torch
+        import torch
         from stacked import Replica
 
+        import rill
+        import rill.torch
+
         weights = stack.weights
+        self.there = weights[first : first + about["workers"]]
+        self.here = None
         self.about, self.first, self.pool = about, first, pool
         self.workers, self.method = about["workers"], about["method"]
         self.sent = self.received = 0
@@ -161,8 +166,12 @@ class Arm:
                 given["memory"] = "cuda"
             return rill.Reducer(comms[worker], shape.stride, momentum=MOMENTUM, **given)
 
+        if weights.is_cuda and self.method != "topk":
+            self.here = torch.empty(self.there.shape, pin_memory=True).copy_(self.there)
+
         def made(worker):
-            module = Replica(shape, weights[first + worker])
+            own = self.there if self.here is None else self.here
+            module = Replica(shape, own[worker])
             options = {"every": EVERY, "outer_lr": about["outer_lr"]}
             if self.method == "diloco":
                 options.update(keep=None, outer="nesterov")
@@ -196,7 +205,11 @@ class Arm:
 
         if not self.locals:
             return
+        if self.here is not None:
+            self.here.copy_(self.there)
         assert all(self.pool.map(call, self.locals)), "a round had too few contributions"
+        if self.here is not None:
+            self.there.copy_(self.here)
         last = self.locals[0].last
         self.sent += self.ring if self.method == "diloco" else last.sent_bytes
         self.received += self.ring if self.method == "diloco" else last.received_bytes
