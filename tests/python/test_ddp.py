@@ -1,6 +1,8 @@
 """The hook of DistributedDataParallel, on models of several buckets."""
 
 import copy
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -275,6 +277,27 @@ def test_buckets_that_change_their_memory_or_their_parameters(comm):
         assert update["a"].any() or update["b"].any()
         for name in names:
             assert torch.allclose(before[name], after[name] + comm.size * update[name])
+
+
+def test_the_first_buckets_go_when_ddp_makes_new_ones(comm):
+    """Else a model's gradients would lie in memory twice for a step."""
+    state, seen = rill.torch.State("topk", density=0.1, comm=comm), []
+
+    def spy(state, bucket):
+        seen.append(weakref.ref(bucket.buffer()))
+        return rill.torch.hook(state, bucket)
+
+    spy.__annotations__ = rill.torch.hook.__annotations__
+    ddp = DistributedDataParallel(network(), gradient_as_bucket_view=True)
+    ddp.register_comm_hook(state, spy)
+    for step in range(3):
+        ddp.zero_grad(set_to_none=True)
+        loss = ddp(batch(comm.rank, step)[0]).sum()
+        gc.collect()
+        alive = [ref() is not None for ref in seen]
+        assert step != 1 or alive == [False] * len(seen)
+        loss.backward()
+    state.wait()
 
 
 def test_gradient_accumulation_without_sync(comm):

@@ -230,7 +230,16 @@ class State(Checkpointed):
                 job.spoil()
         if not dense and self._wrapper is not None and self._wrapper.drops():
             self._see_to_unused([flight for job in jobs for flight in job.flights], void)
+        if self.steps == 1:
+            self._release_buckets()
         return future
+
+    def _release_buckets(self) -> None:
+        """DDP makes its buckets anew after the first backward pass. The first ones would lie beside
+        them as long as somebody holds them."""
+        for bucket in (*self._buckets.values(), *self._dense_buckets.values()):
+            bucket.release()
+        self._flying.clear()
 
     def _see_to_unused(self, flights: list[Flight], void: bool) -> None:
         def see(joined: bool = False) -> None:

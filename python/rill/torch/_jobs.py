@@ -79,6 +79,12 @@ class Bucket:
         )
 
 
+    def release(self) -> None:
+        """Holds the memory no longer: it is bound anew where it comes again."""
+        self.job, self._kept = None, ()
+        self._address, self._ids = 0, [0]
+
+
 class BucketJob(Job):
     """The exchange of a bucket, in each step anew."""
 
