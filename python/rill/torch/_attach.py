@@ -20,7 +20,8 @@ from ._rules import Rules
 from ._sharded import attach_sharded, detach_sharded, replicas_of
 
 if TYPE_CHECKING:
-    from .._structs import ReducerOptions, Unpack
+    from .._names import Overlap, ShortMethod
+    from .._structs import AttachOptions, Unpack
 
 _log = logging.getLogger("rill")
 _SMALL = 16384
@@ -28,9 +29,9 @@ _WARMUP_STEPS = 100
 _ARGUMENTS = ("optimizer", "replicas", "rules", "small", "follow", "overlap", "comm")
 
 
-def attach(  # type: ignore[misc]
+def attach(
     module: torch.nn.Module,
-    algorithm: str,
+    algorithm: ShortMethod,
     density: Optional[float] = 0.01,
     *,
     optimizer: Optional[torch.optim.Optimizer] = None,
@@ -38,9 +39,9 @@ def attach(  # type: ignore[misc]
     rules: Optional[Rules] = None,
     small: Optional[int] = None,
     follow: bool = True,
-    overlap: str = "auto",
+    overlap: Overlap = "auto",
     comm: Any = None,
-    **options: Unpack[ReducerOptions],
+    **options: Unpack[AttachOptions],
 ) -> State:
     """Makes the gradient exchange of a DistributedDataParallel sparse: ``state =
     rill.torch.attach(ddp, "oktopk", density=0.01, optimizer=optimizer)``.

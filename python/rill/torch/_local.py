@@ -24,6 +24,7 @@ import torch
 from .._codes import gather
 from .._comm import Comm
 from .._library import PeerError
+from .._names import Average, Clip, Outer, ValueBits
 from .._stream import as_stream
 from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
@@ -125,11 +126,11 @@ class LocalUpdates(Files):
         every: int = 30,
         keep: Optional[int] = 64,
         chunk: int = 4096,
-        value_bits: int = 2,
+        value_bits: ValueBits = 2,
         *,
         decay: float = 0.95,
-        average: Optional[str] = None,
-        outer: str = "sgd",
+        average: Optional[Average] = None,
+        outer: Outer = "sgd",
         outer_lr: Optional[float] = None,
         outer_momentum: float = 0.9,
         warmup_rounds: int = 0,
@@ -137,7 +138,7 @@ class LocalUpdates(Files):
         delay: int = 0,
         minimum: int = 1,
         deadline_s: Optional[float] = None,
-        clip: Optional[str] = None,
+        clip: Optional[Clip] = None,
         small: int = 4096,
         buffers: bool = True,
         comm: Any = None,
