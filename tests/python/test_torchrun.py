@@ -382,29 +382,38 @@ def test_ddp_goes_on_without_a_rank(forks, tmp_path):
     assert dead[0] == -signal.SIGKILL
 
 
-def test_local_updates_go_on_without_a_rank(forks, tmp_path):
-    """It dies in a round. The others have the same weights after the round, and go on."""
+@pytest.mark.parametrize("every,delay", [(2, 0), (4, 2)])
+def test_local_updates_go_on_without_a_rank(forks, tmp_path, every, delay):
+    """It dies in a round, or while one is under way behind training and waits for its
+    contribution. The others have the same weights after the round, and go on."""
     body = """
+        every, delay = OPTIONS
         comm = rill.init()
         model = network()
-        local = rill.torch.LocalUpdates(model, every=2, keep=4, chunk=64, small=50)
+        local = rill.torch.LocalUpdates(model, every, keep=4, chunk=64, small=50, delay=delay)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         for step in range(12):
             x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
-            if rank == 1 and step == 5:
+            if rank == 1 and step == (8 if delay else 5):
                 os.kill(os.getpid(), 9)
+            if rank == 1 and step == 7:
+                local._call_of = lambda flight: lambda: time.sleep(1000)
             local.step()
-        weights = local.comm._gather(flat(model).numpy().tobytes().hex())
-        assert local.comm.size == 2 and len(set(weights)) == 1 and local.rounds == 6
+            assert (local._flight is not None) == (delay > 0 and step % 4 in (3, 0) and step > 2)
+        local._end_flight()
+        weights = local.comm._gather(local._parts[0].common.numpy().tobytes().hex())
+        assert local.comm.size == 2 and len(set(weights)) == 1 and local.rounds == 12 // every
         assert local.last.contributions == 2
         print("good")
         sys.stdout.flush()
         local.comm.allreduce(np.ones(1, np.float32))
         os._exit(0)
-    """
+    """.replace(
+        "OPTIONS", f"{every}, {delay}"
+    )
     (_, first), dead, (_, last) = plain(forks, tmp_path, 3, body)
     assert "good" in first and "good" in last, first + last
     assert dead[0] == -signal.SIGKILL

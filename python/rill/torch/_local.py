@@ -32,7 +32,7 @@ from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
 from ._local_options import check
-from ._process_group import broadcast_parameters
+from ._process_group import broadcast_parameters, broadcast_tensors
 from ._tiles import Layout
 
 _FORMAT = 1
@@ -369,19 +369,22 @@ class LocalUpdates(Files):
     @torch.no_grad()
     def move(self, comm: Comm) -> None:
         """Goes on on another communicator: ranks have joined, or left. Who is behind, or new,
-        takes the weights of the rank that is ahead. Between rounds; collective on it."""
+        takes the weights and buffers of the rank that is ahead. Between rounds; collective on
+        it."""
         if self._flight is not None:
             raise RuntimeError("a round is under way: move after step() has returned True")
         self.comm = comm
         rounds = comm._gather(self.rounds)
         leader = rounds.index(max(rounds))
         taken = [self._fetch(part, leader) for part in self._parts]
+        behind = self.rounds < rounds[leader]
+        broadcast_tensors(self._module.buffers(), leader, comm, take=behind)
         for part, (common, velocity) in zip(self._parts, taken):
             part.common, part.velocity = common, velocity
-            if self.rounds < rounds[leader]:
+            if behind:
                 part.error.zero_()
                 part.write(common)
-        if self.rounds < rounds[leader]:
+        if behind:
             self.rounds, self._steps_of = rounds[leader], [0] * len(self._parts)
         self._since, self._began = 0, time.monotonic()
 
