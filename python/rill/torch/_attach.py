@@ -44,7 +44,7 @@ def attach(
     **options: Unpack[AttachOptions],
 ) -> State:
     """Makes the gradient exchange of a DistributedDataParallel sparse: ``state =
-    rill.torch.attach(ddp, "oktopk", density=0.01, optimizer=optimizer)``.
+    rill.torch.attach(ddp, "topk", density=0.01, optimizer=optimizer)``.
 
     optimizer: the optimizer of the parameters. The first moment of Adam goes to the reducers, and
     its first beta becomes 0; the optimizer's state_dict remembers it. Without ``optimizer=`` an
