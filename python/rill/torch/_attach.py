@@ -76,8 +76,8 @@ def attach(
     def check() -> Optional[Moment]:
         if _attached(bare) is not None:
             raise ValueError("the module is attached already: rill.torch.detach it before")
-        if is_ddp and bare not in _relays and getattr(bare, "_comm_hooks", None):
-            hook = getattr(bare._comm_hooks[0][0], "__qualname__", "one")
+        if is_ddp and bare not in _relays and _foreign_hooks(bare):
+            hook = getattr(_foreign_hooks(bare)[0][0], "__qualname__", "one")
             raise ValueError(
                 f"the DistributedDataParallel has a communication hook, {hook}, and can have no "
                 "second one: wrap the model again, without it"
@@ -210,10 +210,17 @@ class _Relay:
 _relays: "weakref.WeakKeyDictionary[Any, _Relay]" = weakref.WeakKeyDictionary()
 
 
+def _foreign_hooks(ddp: DistributedDataParallel) -> list[Any]:
+    """A copy lists the hook of its original (PyTorch 2), which its own reducer does not have."""
+    return [one for one in getattr(ddp, "_comm_hooks", ()) if one[0] is not _relayed]
+
+
 def _relay_to(ddp: DistributedDataParallel, state: State) -> None:
     relay = _relays.get(ddp)
     if relay is None:
         relay = _Relay(ddp.process_group)
+        if hasattr(ddp, "_comm_hooks"):
+            ddp._comm_hooks = _foreign_hooks(ddp)
         ddp.register_comm_hook(relay, _relayed)
         _relays[ddp] = relay
     relay.state = state
