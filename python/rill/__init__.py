@@ -17,11 +17,12 @@ from ._selector import Selector
 from ._settings import Setting, settings
 from ._steps import Step
 from ._stream import Stream, as_stream, from_dlpack, sum_streams
-from ._structs import Options, ReducerOptions, Stats
+from ._structs import AttachOptions, Options, ReducerOptions, Stats, TensorOptions
 from ._world import init, local, world
 
 __version__ = "0.1.0"
 __all__ = [
+    "AttachOptions",
     "Comm",
     "Op",
     "Options",
@@ -38,6 +39,7 @@ __all__ = [
     "Stats",
     "Step",
     "Stream",
+    "TensorOptions",
     "Type",
     "algorithms",
     "as_stream",

@@ -162,17 +162,15 @@ class Options(TypedDict, total=False):
     allow_bits: ValueBits
 
 
-class ReducerOptions(TypedDict, total=False):
-    """Keyword options of a reducer; see ``rill_reducer_options`` in rill.h."""
+class TensorOptions(TypedDict, total=False):
+    """Of ReducerOptions those that rill.torch takes as they are: the others are arguments of its
+    own, or come from the tensors."""
 
-    algorithm: Optional[Method]
     codec: Optional[Codec]
-    value_bits: Optional[ValueBits]
     expected_nnz: int
     partition: Optional[Partition]
     value_scope: Optional[ValueScope]
     select: Optional[Select]
-    density: Optional[float]
     k: int
     average: bool
     feedback: bool
@@ -191,6 +189,21 @@ class ReducerOptions(TypedDict, total=False):
     sketch_lambda: float
     sketch_rows: int
     nonfinite: Optional[Nonfinite]
+
+
+class AttachOptions(TensorOptions, total=False):
+    """Keyword options of ``rill.torch.attach``: those of reducers, and of ``rill.torch.State``."""
+
+    value_bits: Optional[ValueBits]
+    dense_steps: int
+
+
+class ReducerOptions(TensorOptions, total=False):
+    """Keyword options of a reducer; see ``rill_reducer_options`` in rill.h."""
+
+    algorithm: Optional[Method]
+    density: Optional[float]
+    value_bits: Optional[ValueBits]
     memory: Optional[Memory]
     device: int
 

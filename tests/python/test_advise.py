@@ -1,5 +1,8 @@
 """rill.plan and rill.torch.advise: what the planner expects, and what follows from it."""
 
+import re
+import runpy
+
 import pytest
 import torch
 
@@ -83,6 +86,41 @@ def test_what_is_advised():
     assert advise("100mbit", step_s=1e4).method == sparse.method
     # The line is what attach takes, and LocalUpdates has the defaults that were counted with.
     assert rill.method(sparse.method)
+
+
+def test_few_ranks_take_topk():
+    """It is closest to dense. With each rank more it sends more, so that many take another."""
+    assert [advise("1gbit", ranks=ranks).method == "topk" for ranks in (2, 4, 8, 32)] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert advise("1gbit", ranks=32).method in ("oktopk", "spardl")
+    seconds = {row.method: row.seconds for row in advise("100mbit", ranks=4).rows}
+    between = (seconds["spardl"] + seconds["topk"]) / 2  # topk takes longer than a step
+    assert advise("100mbit", ranks=4, step_s=between).method in ("oktopk", "spardl")
+    chosen = _advise._chosen
+    times = {"dense": 50.0, "topk": 1.9, "oktopk": 1.0, "spardl": 0.95, "gtopk": 3.0}
+    assert chosen(times, 10) == "topk" and chosen({**times, "topk": 2.1}, 10) == "oktopk"
+    assert chosen({**times, "topk": 2.1, "spardl": 0.8}, 10) == "spardl"
+    assert chosen(times, 0.97) == "spardl" and chosen(times, 0.9) == "local"
+    assert chosen({**times, "dense": 1.2}, 10) == "dense"
+
+
+@pytest.mark.once
+def test_the_table_of_the_guide(repository):
+    """Its methods, and its gains but for the time of the selection, which is the machine's."""
+    made = list(runpy.run_path(f"{repository}/bench/python/gains")["lines"]())
+    with open(f"{repository}/docs/guide/advise.md") as file:
+        shown = [line for line in file.read().splitlines() if line in made or " | `" in line]
+    assert len(shown) >= 8
+
+    def cells(lines):
+        found = [re.findall(r"`(\w+)` ([\d,]+)x", line) for line in lines]
+        return [(name, float(gain.replace(",", ""))) for row in found for name, gain in row]
+
+    made, shown = cells(made), cells(shown)
+    assert [name for name, _ in made] == [name for name, _ in shown] and len(made) == 24
+    for (_, gain), (_, said) in zip(made, shown):
+        assert said == pytest.approx(gain, rel=0.35)
 
 
 def test_the_optimizer_counts():

@@ -102,6 +102,47 @@ def test_the_identity_and_the_bits_of_an_entry():
     assert bits < 9.2 and 32 * layout.chunked_size / (8 * len(sent.message)) > 222
 
 
+def by_sorting(coding, vector):
+    """As on a device: torch.topk of each chunk."""
+    chunks = vector.view(-1, coding.layout.chunk)
+    places = chunks.abs().topk(coding.keep, dim=1).indices.sort(dim=1).values
+    return (places + torch.arange(len(chunks))[:, None] * coding.layout.chunk).reshape(-1)
+
+
+@pytest.mark.parametrize("chunk, keep", [(4096, 64), (64, 63), (64, 64), (16, 1), (100, 7)])
+def test_the_largest_of_each_chunk(chunk, keep):
+    """The selector of the host takes what sorting takes."""
+    torch.manual_seed(1)
+    layout = Layout([nn.Parameter(torch.randn(130, 70))], chunk, 1, False)
+    coding = Coding(layout, keep, 2)
+    for scale in (1.0, 1e-30, 1e30):
+        vector = scale * torch.randn(layout.chunked_size)
+        vector[::3] *= 100
+        assert torch.equal(coding._largest(vector), by_sorting(coding, vector))
+
+
+@pytest.mark.parametrize("nonzero", [0, 1, 5, 200])
+def test_chunks_with_few_values(nonzero):
+    """An embedding whose rows are seldom used: all that is not zero is sent, and each chunk has as
+    many places. Also where all are alike."""
+    layout = Layout([nn.Parameter(torch.zeros(64, 640))], 4096, 4096, False)
+    coding = Coding(layout, 64, 2)
+    vector = torch.zeros(layout.size)
+    vector[torch.randperm(4 * 4096)[:nonzero]] = 1.5  # the other chunks have none
+    alike = torch.full_like(vector, -2.0)
+    for one in (vector, alike, vector.neg().index_fill_(0, torch.arange(4096, 8192), 3.0)):
+        places = coding._largest(one)
+        assert torch.equal(places, places.unique()) and len(places) == coding.count
+        assert (places.view(-1, 64) // 4096 == torch.arange(10)[:, None]).all()
+        chosen = torch.zeros(layout.size, dtype=torch.bool).index_fill_(0, places, True)
+        sizes = one.abs().view(-1, 4096)
+        least = torch.where(chosen.view(-1, 4096), sizes, torch.tensor(9.0)).min(1).values
+        most = torch.where(chosen.view(-1, 4096), torch.tensor(0.0), sizes).max(1).values
+        assert (least >= most).all()
+    sent = coding.encode(vector, 0, 1, torch.empty(0))
+    assert torch.equal(coding.decode(sent.message).places, coding._largest(vector))
+
+
 def test_small_parameters_take_few_bits_and_nothing_of_them_is_lost():
     """A layer of width 128 has so many biases and norms that they count: at 16 bits a message would
     be 1/116 of the layer."""

@@ -1,4 +1,7 @@
-"""dist.init_process_group("rill"): sums of sparse tensors are rill's, the rest is gloo's."""
+"""dist.init_process_group("rill"): sums of sparse tensors are rill's, the rest is gloo's, or on
+CUDA devices NCCL's. NCCL is played by a group for tensors of "meta", which have no values."""
+
+import types
 
 import pytest
 import torch
@@ -9,6 +12,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import rill
 import rill.torch
+from rill.torch import _backend
+
+OLD = torch.__version__.startswith("1.")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +79,7 @@ def test_the_rest_is_the_inner_group(comm, group):
 
 def test_under_ddp(comm, group):
     """Gradients of embeddings are sparse tensors, which DDP sums by the group."""
-    if torch.__version__.startswith("1."):
+    if OLD:
         pytest.skip("DDP of PyTorch 1 takes no work that was written in Python")
     torch.manual_seed(0)
     model = nn.Sequential(nn.EmbeddingBag(50, 8, sparse=True), nn.Linear(8, 3))
@@ -85,3 +91,110 @@ def test_under_ddp(comm, group):
         ddp(torch.randint(0, 50, (4, 3), generator=made)).square().sum().backward()
         optimizer.step()
     assert same_on_all_ranks(comm, ddp)
+
+
+class Device:
+    """An inner group that notes what it is asked for, and by which kind of tensors."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*arguments, **options):
+            self.calls.append(name)
+            return _backend._Done(None)
+
+        return call
+
+
+@pytest.fixture
+def two_devices(group, monkeypatch):
+    """A group of two kinds of devices, and the inner one of the second kind."""
+    device, made = Device(), _backend._inner_groups
+    monkeypatch.setattr(_backend, "_inner_groups", lambda *a: {**made(*a), "meta": device})
+    return dist.new_group(backend="rill"), device
+
+
+def test_the_device_of_tensors_chooses_the_inner_group(comm, two_devices):
+    group, device = two_devices
+    there = torch.empty(4, device="meta")
+    parts = [torch.empty(4, device="meta") for _ in range(comm.size)]
+    dist.all_reduce(there, group=group)
+    dist.broadcast(there, 0, group=group)
+    dist.all_gather(parts, there, group=group)
+    dist.reduce(there, 0, group=group)
+    dist.reduce_scatter(there, parts, group=group)
+    dist.scatter(there, parts if comm.rank == 0 else None, group=group)
+    dist.gather(there, parts if comm.rank == 0 else None, group=group)
+    called = ["allreduce", "broadcast", "allgather", "reduce", "reduce_scatter"]
+    assert device.calls == [*called, "scatter", "gather"]
+    here = torch.ones(4)
+    dist.all_reduce(here, group=group)
+    assert here.tolist() == [comm.size] * 4
+    rows = torch.sparse_coo_tensor([[comm.rank]], [1], (9,))  # NCCL can't; of integers
+    dist.all_reduce(rows, group=group)
+    assert rows.to_dense().sum() == comm.size
+    assert len(device.calls) == 7
+
+
+def test_objects_are_the_cpu_s(comm, two_devices):
+    group, device = two_devices
+    everyone = [None] * comm.size
+    dist.all_gather_object(everyone, {"rank": comm.rank}, group=group)
+    assert [one["rank"] for one in everyone] == list(range(comm.size))
+    told = ["so", 1] if comm.rank == 0 else [None, None]
+    dist.broadcast_object_list(told, 0, group=group)
+    assert told == ["so", 1]
+    dist.barrier(group=group)  # NCCL's would have to guess the device
+    assert device.calls == []
+    options = dist.BarrierOptions()
+    if not OLD:
+        options.device = torch.device("meta")
+        group.barrier(options)
+        assert device.calls == ["barrier"]
+
+
+@pytest.mark.once
+def test_nccl_is_made_where_there_is_a_device(monkeypatch):
+    class Nccl:
+        Options = types.SimpleNamespace
+
+        def __init__(self, store, rank, size, options):
+            self.made = store, rank, size, options._timeout
+
+    monkeypatch.setattr(dist, "PrefixStore", lambda name, store: f"{store}/{name}")
+    monkeypatch.setattr(dist, "ProcessGroupGloo", lambda *made: made)
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert _backend._inner_groups("s", 1, 2, 3) == {"cpu": ("s/cpu", 1, 2, 3)}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    made = _backend._inner_groups("s", 1, 2, 3)
+    assert list(made) == ["cpu", "cuda"]
+    assert made["cpu"] == ("s/cpu", 1, 2, 3) and made["cuda"].made == ("s/cuda", 1, 2, 3)
+
+
+def test_named_with_devices(comm, group):
+    """The group is for all devices, whatever stands beside it."""
+    if OLD:
+        pytest.skip("PyTorch 1 takes one name")
+    group = dist.new_group(backend="cpu:rill,cuda:nccl")
+    assert isinstance(group, _backend.ProcessGroup)
+    tensor = torch.sparse_coo_tensor([[comm.rank, 7]], [1.0, 2.0], (9,))
+    expected = sum(comm.mpi.allgather(tensor.to_dense()))
+    dist.all_reduce(tensor, group=group)
+    assert torch.equal(tensor.to_dense(), expected) and group._comm is not None
+    everyone = [None] * comm.size
+    dist.all_gather_object(everyone, comm.rank, group=group)
+    assert everyone == list(range(comm.size))
+
+
+def test_its_name_and_end(comm, group):
+    if OLD:
+        pytest.skip("groups of PyTorch 1 have no name")
+    first, second = dist.new_group(backend="rill"), dist.new_group(backend="rill")
+    assert first.group_name != second.group_name
+    assert first._get_backend(torch.device("cpu")) is first._inners["cpu"]
+    dist.destroy_process_group(first)
+    dist.all_reduce(torch.ones(3), group=second)
+    dist.destroy_process_group(second)

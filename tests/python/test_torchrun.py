@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 import ranks as processes
+import readme
 import torch
 import torch.distributed as dist
 
@@ -92,11 +93,11 @@ def forks(alone):
     made.close()
 
 
-def like_torchrun(forks, tmp_path, ranks, body):
+def like_torchrun(forks, tmp_path, ranks, body, start=START):
     """Status and output of a job whose processes have what torchrun gives them."""
     store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     script = tmp_path / "job.py"
-    script.write_text(START + textwrap.dedent(body))
+    script.write_text(start + textwrap.dedent(body))
     common = dict(
         WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks), GROUP_RANK="0", MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(store.port), TORCHELASTIC_RUN_ID="test", TORCHELASTIC_RESTART_COUNT="0",
@@ -107,10 +108,10 @@ def like_torchrun(forks, tmp_path, ranks, body):
     return max(abs(code) for code, _ in done), "".join(text for _, text in done)
 
 
-def torchrun(repository, tmp_path, ranks, body, *options):
+def torchrun(repository, tmp_path, ranks, body, *options, start=START):
     """Status and output of a job."""
     script = tmp_path / "job.py"
-    script.write_text(START + textwrap.dedent(body))
+    script.write_text(start + textwrap.dedent(body))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(ranks)]
     command += options
     if torch.__version__.startswith("1."):  # whose torchrun can't do without on Python 3.11
@@ -124,38 +125,19 @@ def torchrun(repository, tmp_path, ranks, body, *options):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_lines_of_the_readme(repository, forks, tmp_path, ranks):
-    body = """
-        assert "mpi4py" not in sys.modules
-        rill.torch.set_environment()
-        dist.init_process_group("gloo")
-        model = network()
-        ddp = DistributedDataParallel(model)
-        state = rill.torch.State("oktopk", density=0.05, module=model)
-        ddp.register_comm_hook(state, rill.torch.hook)
-        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-        for step in range(6):
-            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
-            optimizer.zero_grad()
-            ddp(x).square().mean().backward()
-            optimizer.step()
-        kept = state.state_dict()
-        assert len(set(everyone(flat(model).numpy().tobytes()))) == 1
-        assert {s.algorithm for s in state.stats} == {"oktopk"} and any(
-            part.any() for part in kept["residuals"].values()
-        )
+    """All that README.md shows and no more, then what the guide has of checkpoints."""
+    start = readme.program(f"{repository}/README.md")
+    body = f"""
         state.load_state_dict(kept)
-        folder = everyone(TMP)[0]
-        state.save(folder)
-        state.load(folder)
+        state.save({str(tmp_path / "saved")!r})
+        state.load({str(tmp_path / "saved")!r})
         assert rill.world().size == ranks and "mpi4py" not in sys.modules
         print("good", rank)
-    """.replace(
-        "TMP", repr(str(tmp_path / "saved"))
-    )
+    """
     if ranks == 2:
-        code, output = torchrun(repository, tmp_path, ranks, body)
+        code, output = torchrun(repository, tmp_path, ranks, body, start=start)
     else:
-        code, output = like_torchrun(forks, tmp_path, ranks, body)
+        code, output = like_torchrun(forks, tmp_path, ranks, body, start)
     assert code == 0 and output.count("good") == ranks, output
 
 
@@ -400,29 +382,38 @@ def test_ddp_goes_on_without_a_rank(forks, tmp_path):
     assert dead[0] == -signal.SIGKILL
 
 
-def test_local_updates_go_on_without_a_rank(forks, tmp_path):
-    """It dies in a round. The others have the same weights after the round, and go on."""
+@pytest.mark.parametrize("every,delay", [(2, 0), (4, 2)])
+def test_local_updates_go_on_without_a_rank(forks, tmp_path, every, delay):
+    """It dies in a round, or while one is under way behind training and waits for its
+    contribution. The others have the same weights after the round, and go on."""
     body = """
+        every, delay = OPTIONS
         comm = rill.init()
         model = network()
-        local = rill.torch.LocalUpdates(model, every=2, keep=4, chunk=64, small=50)
+        local = rill.torch.LocalUpdates(model, every, keep=4, chunk=64, small=50, delay=delay)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
         for step in range(12):
             x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + rank))
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
-            if rank == 1 and step == 5:
+            if rank == 1 and step == (8 if delay else 5):
                 os.kill(os.getpid(), 9)
+            if rank == 1 and step == 7:
+                local._call_of = lambda flight: lambda: time.sleep(1000)
             local.step()
-        weights = local.comm._gather(flat(model).numpy().tobytes().hex())
-        assert local.comm.size == 2 and len(set(weights)) == 1 and local.rounds == 6
+            assert (local._flight is not None) == (delay > 0 and step % 4 in (3, 0) and step > 2)
+        local._end_flight()
+        weights = local.comm._gather(local._parts[0].common.numpy().tobytes().hex())
+        assert local.comm.size == 2 and len(set(weights)) == 1 and local.rounds == 12 // every
         assert local.last.contributions == 2
         print("good")
         sys.stdout.flush()
         local.comm.allreduce(np.ones(1, np.float32))
         os._exit(0)
-    """
+    """.replace(
+        "OPTIONS", f"{every}, {delay}"
+    )
     (_, first), dead, (_, last) = plain(forks, tmp_path, 3, body)
     assert "good" in first and "good" in last, first + last
     assert dead[0] == -signal.SIGKILL

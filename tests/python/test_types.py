@@ -15,12 +15,21 @@ COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
 RIGHT = """
 import numpy as np
 import rill
+import rill.torch
+import torch
 comm = rill.local(1, check=True, learn="frozen", timeout_s=None)[0]
 total = comm.allreduce(np.ones(3), algorithm="dsar", codec="rice", value_bits=4)
 reducer = rill.Reducer(comm, 3, algorithm="oktopk", density=0.01, select="topk", nonfinite="zero")
 planned = rill.Reducer(comm, 3, select="auto")
 both = total + total
 same: bool = both == total
+model = torch.nn.Linear(3, 3)
+made = torch.optim.AdamW(model.parameters())
+state = rill.torch.attach(model, "topk+qsgd4", density=0.01, optimizer=made, overlap="hook")
+state = rill.torch.State("oktopk", density=0.01, value_bits=4, rules={"*.bias": "dense"})
+rill.torch.DistributedOptimizer(made, model.named_parameters(), "auto", overlap="step")
+local = rill.torch.LocalUpdates(model, keep=None, average="all", outer="nesterov", clip=None)
+local = rill.torch.LocalUpdates(model, value_bits=4, average="senders", clip="median")
 """
 WRONG = [  # a line, and what is wrong in it
     ('comm.allreduce(np.ones(3), algoritm="dsar")', "algoritm"),
@@ -32,6 +41,19 @@ WRONG = [  # a line, and what is wrong in it
     ('rill.Reducer(comm, 3, nonfinite="ignore")', "ignore"),
     ('rill.local(1, learn="perhaps")', "perhaps"),
     ("rill.local(1, chek=True)", "chek"),
+    ('rill.torch.attach(model, "oktpok")', "oktpok"),
+    ('rill.torch.attach(model, "topk+qsgd3")', "qsgd3"),
+    ('rill.torch.attach(model, "topk", densty=0.01)', "densty"),
+    ('rill.torch.attach(model, "topk", overlap="treads")', "treads"),
+    ('rill.torch.State("top_k")', "top_k"),
+    ('rill.torch.State("topk", nonfinite="skip")', "skip"),
+    ('rill.torch.DistributedOptimizer(made, None, "gtop")', "gtop"),
+    ('rill.torch.DistributedOptimizer(made, None, "gtopk", overlap="steps")', "steps"),
+    ('rill.torch.LocalUpdates(model, average="sender")', "sender"),
+    ('rill.torch.LocalUpdates(model, outer="adam")', "adam"),
+    ('rill.torch.LocalUpdates(model, clip="mean")', "mean"),
+    ("rill.torch.LocalUpdates(model, value_bits=3)", "3"),
+    ("rill.torch.LocalUpdates(model, evry=30)", "evry"),
     ('total.set_pairs([1], np.ones(1)).dnse()', "dnse"),
 ]
 
@@ -45,6 +67,15 @@ def test_names_are_those_of_the_tables():
     assert set(names(_names.Algorithm, "auto")) == of_collectives
     allreduce, more = rill.algorithms("allreduce"), rill.algorithms("reducer")
     assert names(_names.Method, "auto") == allreduce + more
+    plain = names(_names.ShortMethod)[:15]
+    assert set(plain) == {"topk", *names(_names.Method)}
+    coded = [f"{name}+qsgd{bits}" for bits in (8, 4, 2) for name in plain[2:]]
+    assert names(_names.ShortMethod)[15:] == coded
+    for name in names(_names.ShortMethod):
+        rill.Reducer(rill.local(1)[0], 64, density=0.1, **rill.method(name)).free()
+    for name in plain[:2]:  # send values as they are
+        with pytest.raises(rill.RillError, match="value_bits"):
+            rill.Reducer(rill.local(1)[0], 64, density=0.1, **rill.method(f"{name}+qsgd4"))
     assert names(_names.Codec, "auto") == rill.codecs()
     assert names(_names.Select, "auto", "nonzero") == rill.selectors()
     for name in names(_names.Learn):

@@ -10,7 +10,7 @@ from task import batches, model_of, report
 dist.init_process_group("gloo")
 ddp = DistributedDataParallel(model_of())
 optimizer = torch.optim.AdamW(ddp.parameters(), lr=1e-3)
-state = rill.torch.attach(ddp, "oktopk", density=0.01, optimizer=optimizer, warmup_steps=5)
+state = rill.torch.attach(ddp, "topk", density=0.01, optimizer=optimizer, warmup_steps=5)
 losses = []
 for x, y in batches(dist.get_rank()):
     optimizer.zero_grad()

@@ -12,7 +12,7 @@ model = model_of()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 loader = torch.utils.data.DataLoader(Pairs(), batch_size=64)
 ddp, wrapped, loader = accelerator.prepare(model, optimizer, loader)
-state = rill.torch.attach(ddp, "oktopk", density=0.01, optimizer=optimizer, warmup_steps=5)
+state = rill.torch.attach(ddp, "topk", density=0.01, optimizer=optimizer, warmup_steps=5)
 losses = []
 for x, y in loader:
     wrapped.zero_grad()

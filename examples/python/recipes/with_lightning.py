@@ -26,7 +26,7 @@ class Module(lightning.LightningModule):
 class Sparse(lightning.Callback):
     def on_train_start(self, trainer, module):
         self.state = rill.torch.attach(
-            trainer.strategy.model, "oktopk", density=0.01,
+            trainer.strategy.model, "topk", density=0.01,
             optimizer=trainer.optimizers[0], warmup_steps=5,
         )  # fmt: skip
 

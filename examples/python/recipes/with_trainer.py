@@ -33,7 +33,7 @@ class Sparse(TrainerCallback):
         if not hasattr(self, "state"):
             optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
             self.state = rill.torch.attach(
-                trainer.model_wrapped, "oktopk", density=0.01, optimizer=optimizer, warmup_steps=5
+                trainer.model_wrapped, "topk", density=0.01, optimizer=optimizer, warmup_steps=5
             )
 
 

@@ -16,6 +16,7 @@ from ._moment import is_adam
 
 _RANKS = 8  # where nobody says how many
 _NETWORKS = {"internet": (100e6, 30e-3)}  # rate, latency; others are rates
+_CLOSEST = 2.0  # topk, which is closest to dense, is taken where oktopk is at most so much faster
 _ALIKE = 1.1  # oktopk is taken where another is at most so much faster
 _WORTH = 1.5  # a gain of the exchange from which a sparse one is advised
 _PATIENCE_S = 1.0  # of a sparse exchange, where the time of a step is not known
@@ -131,6 +132,20 @@ def _rows(
     return [Row(name, value, dense / value) for name, value in seconds.items()]
 
 
+def _chosen(seconds: dict[str, float], patience_s: float) -> str:
+    sparse = [name for name in ("topk", "gtopk", "oktopk", "spardl") if name in seconds]
+    method = min(sparse, key=lambda name: seconds[name])
+    if seconds["dense"] < _WORTH * seconds[method]:
+        return "dense"
+    if seconds[method] > patience_s:
+        return "local"
+    if seconds["topk"] <= min(_CLOSEST * seconds["oktopk"], patience_s):
+        method = "topk"
+    elif seconds["oktopk"] <= min(_ALIKE * seconds[method], patience_s):
+        method = "oktopk"
+    return "dense" if seconds["dense"] < _WORTH * seconds[method] else method
+
+
 def advise(
     model: torch.nn.Module,
     network: Union[str, float],
@@ -166,14 +181,7 @@ def advise(
     how = {"rate": rate, "latency_s": latency, "hosts": hosts, "profile": profile}
     rows = _rows(count, ranks, density, _selection_s(count, density), how)
     seconds = {row.method: row.seconds for row in rows}
-    sparse = ("topk", "gtopk", "oktopk", "spardl")
-    method = min((name for name in sparse if name in seconds), key=lambda name: seconds[name])
-    if seconds["oktopk"] <= _ALIKE * seconds[method]:
-        method = "oktopk"
-    if seconds["dense"] < _WORTH * seconds[method]:
-        method = "dense"
-    elif seconds[method] > (_PATIENCE_S if step_s is None else step_s):
-        method = "local"
+    method = _chosen(seconds, _PATIENCE_S if step_s is None else step_s)
     return Advice(
         method=method,
         density=1.0 if method == "dense" else _SHARE if method == "local" else density,

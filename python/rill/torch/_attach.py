@@ -20,7 +20,8 @@ from ._rules import Rules
 from ._sharded import attach_sharded, detach_sharded, replicas_of
 
 if TYPE_CHECKING:
-    from .._structs import ReducerOptions, Unpack
+    from .._names import Overlap, ShortMethod
+    from .._structs import AttachOptions, Unpack
 
 _log = logging.getLogger("rill")
 _SMALL = 16384
@@ -28,9 +29,9 @@ _WARMUP_STEPS = 100
 _ARGUMENTS = ("optimizer", "replicas", "rules", "small", "follow", "overlap", "comm")
 
 
-def attach(  # type: ignore[misc]
+def attach(
     module: torch.nn.Module,
-    algorithm: str,
+    algorithm: ShortMethod,
     density: Optional[float] = 0.01,
     *,
     optimizer: Optional[torch.optim.Optimizer] = None,
@@ -38,12 +39,12 @@ def attach(  # type: ignore[misc]
     rules: Optional[Rules] = None,
     small: Optional[int] = None,
     follow: bool = True,
-    overlap: str = "auto",
+    overlap: Overlap = "auto",
     comm: Any = None,
-    **options: Unpack[ReducerOptions],
+    **options: Unpack[AttachOptions],
 ) -> State:
     """Makes the gradient exchange of a DistributedDataParallel sparse: ``state =
-    rill.torch.attach(ddp, "oktopk", density=0.01, optimizer=optimizer)``.
+    rill.torch.attach(ddp, "topk", density=0.01, optimizer=optimizer)``.
 
     optimizer: the optimizer of the parameters. The first moment of Adam goes to the reducers, and
     its first beta becomes 0; the optimizer's state_dict remembers it. Without ``optimizer=`` an
@@ -75,8 +76,8 @@ def attach(  # type: ignore[misc]
     def check() -> Optional[Moment]:
         if _attached(bare) is not None:
             raise ValueError("the module is attached already: rill.torch.detach it before")
-        if is_ddp and bare not in _relays and getattr(bare, "_comm_hooks", None):
-            hook = getattr(bare._comm_hooks[0][0], "__qualname__", "one")
+        if is_ddp and bare not in _relays and _foreign_hooks(bare):
+            hook = getattr(_foreign_hooks(bare)[0][0], "__qualname__", "one")
             raise ValueError(
                 f"the DistributedDataParallel has a communication hook, {hook}, and can have no "
                 "second one: wrap the model again, without it"
@@ -209,10 +210,17 @@ class _Relay:
 _relays: "weakref.WeakKeyDictionary[Any, _Relay]" = weakref.WeakKeyDictionary()
 
 
+def _foreign_hooks(ddp: DistributedDataParallel) -> list[Any]:
+    """A copy lists the hook of its original (PyTorch 2), which its own reducer does not have."""
+    return [one for one in getattr(ddp, "_comm_hooks", ()) if one[0] is not _relayed]
+
+
 def _relay_to(ddp: DistributedDataParallel, state: State) -> None:
     relay = _relays.get(ddp)
     if relay is None:
         relay = _Relay(ddp.process_group)
+        if hasattr(ddp, "_comm_hooks"):
+            ddp._comm_hooks = _foreign_hooks(ddp)
         ddp.register_comm_hook(relay, _relayed)
         _relays[ddp] = relay
     relay.state = state

@@ -1,12 +1,17 @@
 """A process group for ``torch.distributed``: ``dist.init_process_group("rill")``.
 
-It gives everything to an inner group, gloo or NCCL, but sums of sparse tensors: those are rill's.
-Its communicator is made at the first of them, by the group's own store, over UCX.
+It gives everything to an inner group but sums of sparse tensors: those are rill's. Tensors of the
+CPU, objects among them, go to gloo, and those of CUDA devices to NCCL. rill's communicator is made
+at the first sparse sum, by the group's own store, over UCX.
+
+``"cpu:rill,cuda:nccl"`` is the same group: PyTorch takes a group that is written in Python for all
+devices. Up to 2.13 it lets nobody write in Python what would be for one device only
+(``torch._C._distributed_c10d.Backend`` has no constructor there).
 """
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 import torch.distributed as dist
@@ -17,6 +22,7 @@ from .._world import _over_ucx
 from ._tensors import from_stream, is_known, to_stream
 
 NAME = "rill"
+Backend: Any = getattr(torch._C._distributed_c10d, "Backend", ())  # since PyTorch 2
 
 
 class _Done(dist._Work):  # type: ignore[misc,name-defined]
@@ -46,7 +52,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def __init__(self, store: Any, rank: int, size: int, timeout: Any) -> None:
         super().__init__(rank, size)
-        self._inner = _inner_group(dist.PrefixStore("inner", store), rank, size, timeout)
+        inner = dist.PrefixStore("inner", store)
+        self._inners: dict[str, Any] = _inner_groups(inner, rank, size, timeout)
+        if hasattr(self, "_register_backend"):  # PyTorch 2: by these a group has a name and an end
+            kinds = dist.ProcessGroup.BackendType
+            for device, made in self._inners.items():
+                if isinstance(made, Backend):
+                    kind = kinds.NCCL if made is not self._inners["cpu"] else kinds.GLOO
+                    self._register_backend(torch.device(device), kind, made)
+            self._set_default_backend(kinds.GLOO)
         self._meeting = StoreMeeting(dist.PrefixStore("rill", store), rank, size)
         self._comm: Optional[Comm] = None
 
@@ -57,6 +71,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             self._comm = _over_ucx(self._meeting.rank, self._meeting.ranks, self._meeting)
         return self._comm
 
+    def _inner(self, device: str) -> Any:
+        """Of tensors there."""
+        return self._inners.get(device, self._inners["cpu"])
+
     def allreduce(self, tensors: Any, options: Any = None) -> Any:
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         options = dist.AllreduceOptions() if options is None else options
@@ -64,7 +82,10 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         # In this order: the other one is False for PyTorch 2, whose operation is no enum.
         mean = options.reduceOp == dist.ReduceOp.AVG
         if not ours or not (mean or options.reduceOp == dist.ReduceOp.SUM):
-            return self._inner.allreduce(tensors, options)
+            # NCCL has no sums of sparse tensors.
+            sparse = any(t.layout is not torch.strided for t in tensors)
+            device = "cpu" if sparse or not tensors else tensors[0].device.type
+            return self._inner(device).allreduce(tensors, options)
         for tensor in tensors:
             stream = to_stream(tensor)
             self.comm.allreduce(stream, stream)
@@ -74,6 +95,17 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             tensor.data = total  # the same tensor for others; copy_ would copy its entries
         return _Done(tensors)
 
+    def barrier(self, options: Any = None, **more: Any) -> Any:
+        """Gloo's, unless the caller names a device: NCCL would have to guess one."""
+        options = more.pop("opts", options)
+        options = dist.BarrierOptions() if options is None else options
+        device = getattr(options, "device", None)
+        kind = device.type if device is not None else "cuda" if options.device_ids else "cpu"
+        return self._inner(kind).barrier(options)
+
+    def monitored_barrier(self, *arguments: Any, **options: Any) -> Any:
+        return self._inners["cpu"].monitored_barrier(*arguments, **options)
+
     def getBackendName(self) -> str:
         return NAME
 
@@ -81,9 +113,20 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return NAME
 
 
+def _tensors_in(arguments: Any) -> Iterator[torch.Tensor]:
+    """A root has lists of them where others have empty ones."""
+    for one in arguments:
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, (list, tuple)):
+            yield from _tensors_in(one)
+
+
 def _forward(name: str) -> Any:
     def call(self: ProcessGroup, *arguments: Any, **options: Any) -> Any:
-        return getattr(self._inner, name)(*arguments, **options)
+        first = next(_tensors_in([*arguments, *options.values()]), None)
+        inner = self._inner("cpu" if first is None else first.device.type)
+        return getattr(inner, name)(*arguments, **options)
 
     call.__name__ = name
     return call
@@ -91,21 +134,25 @@ def _forward(name: str) -> Any:
 
 for _name in (
     "allgather", "_allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced",
-    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather",
-    "monitored_barrier", "recv", "recv_anysource", "reduce", "reduce_scatter",
+    "allreduce_coalesced", "alltoall", "alltoall_base", "broadcast", "gather", "recv",
+    "recv_anysource", "reduce", "reduce_scatter",
     "_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "scatter", "send",
 ):  # fmt: skip
     if hasattr(dist.ProcessGroup, _name):
         setattr(ProcessGroup, _name, _forward(_name))
 
 
-def _inner_group(store: Any, rank: int, size: int, timeout: Any) -> Any:
-    """NCCL where there is a device for it, else gloo."""
-    if torch.cuda.is_available() and dist.is_nccl_available():
-        options = dist.ProcessGroupNCCL.Options()
-        options._timeout = timeout
-        return dist.ProcessGroupNCCL(store, rank, size, options)
-    return dist.ProcessGroupGloo(store, rank, size, timeout)
+def _inner_groups(store: Any, rank: int, size: int, timeout: Any) -> dict[str, Any]:
+    """Of each kind of device: gloo, and NCCL where there are devices for it."""
+    gloo = dist.ProcessGroupGloo(dist.PrefixStore("cpu", store), rank, size, timeout)
+    if not torch.cuda.is_available():
+        return {"cpu": gloo}
+    if not dist.is_nccl_available():
+        return {"cpu": gloo, "cuda": gloo}
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    nccl = dist.ProcessGroupNCCL(dist.PrefixStore("cuda", store), rank, size, options)
+    return {"cpu": gloo, "cuda": nccl}
 
 
 def _create(store: Any, rank: int, size: int, timeout: Any) -> Any:

@@ -8,12 +8,13 @@ small part of a model, but at 16 bits it would be nearly half of the message of 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 import torch
 
 from .._codes import decode_indices, decode_values, encode_indices, encode_values
+from .._selector import Selector
 from ._tiles import Layout
 
 _HEAD = struct.Struct("<IIQQQ")  # round, steps, bytes of indices, of values, of the rest
@@ -32,6 +33,42 @@ class Coding:
         self.layout, self.value_bits = layout, value_bits
         self.keep = min(keep, layout.chunk)
         self.count = sum(layout.chunks) * self.keep
+        self._selector: Optional[Selector] = None
+
+    def _largest(self, vector: torch.Tensor) -> torch.Tensor:
+        """The places of the largest of each chunk, in their order."""
+        if self.keep == self.layout.chunk:
+            return torch.arange(self.count, device=vector.device)
+        if vector.device.type == "cpu":
+            return torch.from_numpy(self._largest_on_host(vector.numpy()))
+        chunks = vector.view(-1, self.layout.chunk)
+        places = chunks.abs().topk(self.keep, dim=1).indices.sort(dim=1).values
+        first = torch.arange(len(chunks), device=places.device) * self.layout.chunk
+        return (places + first[:, None]).reshape(-1)
+
+    def _largest_on_host(self, vector: Any) -> Any:
+        """By rill's selector, which reads the vector once. It leaves zeros out, but a contribution
+        has as many entries of each chunk: then the first zeros are taken."""
+        chunk = self.layout.chunk
+        if self._selector is None:
+            self._selector = Selector(
+                vector.size, method="bucket", density=self.keep / chunk, bucket=chunk,
+                threads=torch.get_num_threads(),
+            )  # fmt: skip
+        found = self._selector.select(vector).indices.astype(np.int64)
+        if found.size == self.count:
+            return found
+        counts = np.bincount(found // chunk, minlength=self.count // self.keep)
+        short = np.flatnonzero(counts < self.keep)
+        row_of = np.full(counts.size, -1)
+        row_of[short] = np.arange(short.size)
+        rows = row_of[found // chunk]
+        taken = np.zeros((short.size, chunk), bool)
+        taken[rows[rows >= 0], found[rows >= 0] % chunk] = True
+        lacking = self.keep - counts[short]
+        taken |= ~taken & ((~taken).cumsum(1, dtype=np.int32) <= lacking[:, None])
+        filled, at = np.nonzero(taken)
+        return np.sort(np.concatenate([found[rows < 0], short[filled] * chunk + at]))
 
     def encode(self, vector: torch.Tensor, number: int, steps: int, buffers: torch.Tensor) -> Sent:
         """number: of the round. steps: that this contribution is of; 0: there is none."""
@@ -40,10 +77,7 @@ class Coding:
         layout, sent = self.layout, torch.zeros_like(vector)
         indices = values = b""
         if self.count:
-            chunks = vector[: layout.chunked_size].view(-1, layout.chunk)
-            places = chunks.abs().topk(self.keep, dim=1).indices.sort(dim=1).values
-            first = torch.arange(len(chunks), device=places.device) * layout.chunk
-            places = (places + first[:, None]).reshape(-1)
+            places = self._largest(vector[: layout.chunked_size])
             values = encode_values(vector[places].cpu().numpy(), self.value_bits)
             indices = encode_indices(_CODEC, places.cpu().numpy(), layout.chunked_size)
             seen = decode_values(values, self.count, self.value_bits)

@@ -49,7 +49,8 @@ from ._progress import Progress
 from ._rules import Chooser, Rules
 
 if TYPE_CHECKING:
-    from .._structs import ReducerOptions, Unpack
+    from .._names import Overlap, ShortMethod, ValueBits
+    from .._structs import TensorOptions, Unpack
     from ._attach import Attached
 
 
@@ -73,22 +74,23 @@ class State(Checkpointed):
     Collective: options are checked, and must be the same on all ranks.
     """
 
-    def __init__(  # type: ignore[misc]
+    def __init__(
         self,
-        algorithm: Optional[str] = None,
+        algorithm: Optional[ShortMethod] = None,
         *,
         density: Optional[float] = None,
-        value_bits: Optional[int] = None,
+        value_bits: Optional[ValueBits] = None,
         rules: Optional[Rules] = None,
         small: int = 0,
         module: Optional[torch.nn.Module] = None,
         dense_steps: int = 1,
-        overlap: str = "auto",
+        overlap: Overlap = "auto",
         comm: Any = None,
-        **options: Unpack[ReducerOptions],
+        **options: Unpack[TensorOptions],
     ) -> None:
         self.comm = default_comm(comm)
-        general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
+        general: dict[str, Any] = dict(algorithm=algorithm, density=density, value_bits=value_bits)
+        general.update(options)
 
         def check() -> None:
             self._progress = Progress(self.comm, overlap)

@@ -25,6 +25,7 @@ import torch
 from .._codes import gather
 from .._comm import Comm
 from .._library import PeerError
+from .._names import Average, Clip, Outer, ValueBits
 from .._stream import as_stream
 from ._checks import agree
 from ._contribution import Coding, Sent, clip_to_median, mean_of
@@ -32,7 +33,7 @@ from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
 from ._local_options import check, rising
-from ._process_group import broadcast_parameters
+from ._process_group import broadcast_parameters, broadcast_tensors
 from ._tiles import Layout, shared_out
 
 _FORMAT = 1
@@ -129,11 +130,11 @@ class LocalUpdates(Files):
         every: int = 30,
         keep: Optional[int] = 64,
         chunk: int = 4096,
-        value_bits: int = 2,
+        value_bits: ValueBits = 2,
         *,
         decay: float = 0.95,
-        average: Optional[str] = None,
-        outer: str = "sgd",
+        average: Optional[Average] = None,
+        outer: Outer = "sgd",
         outer_lr: Optional[float] = None,
         outer_momentum: float = 0.9,
         warmup_steps: int = 0,
@@ -142,7 +143,7 @@ class LocalUpdates(Files):
         delay: int = 0,
         minimum: int = 1,
         deadline_s: Optional[float] = None,
-        clip: Optional[str] = None,
+        clip: Optional[Clip] = None,
         small: int = 4096,
         buffers: bool = True,
         comm: Any = None,
@@ -391,19 +392,22 @@ class LocalUpdates(Files):
     @torch.no_grad()
     def move(self, comm: Comm) -> None:
         """Goes on on another communicator: ranks have joined, or left. Who is behind, or new,
-        takes the weights of the rank that is ahead. Between rounds; collective on it."""
+        takes the weights and buffers of the rank that is ahead. Between rounds; collective on
+        it."""
         if self._flight is not None:
             raise RuntimeError("a round is under way: move after step() has returned True")
         self.comm = comm
         rounds = comm._gather(self.rounds)
         leader = rounds.index(max(rounds))
         taken = [self._fetch(part, leader) for part in self._parts]
+        behind = self.rounds < rounds[leader]
+        broadcast_tensors(self._module.buffers(), leader, comm, take=behind)
         for part, (common, velocity) in zip(self._parts, taken):
             part.common, part.velocity = common, velocity
-            if self.rounds < rounds[leader]:
+            if behind:
                 part.error.zero_()
                 part.write(common)
-        if self.rounds < rounds[leader]:
+        if behind:
             self.rounds, self._steps_of = rounds[leader], [0] * len(self._parts)
         self._since, self._began = 0, time.monotonic()
 

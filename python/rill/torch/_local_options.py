@@ -21,6 +21,19 @@ _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
 )
 
 
+def _whole(module: Any) -> None:
+    """Rounds are of whole tensors: a shard of one rank is not comparable to that of another."""
+    sharded = [name for name, p in module.named_parameters() if type(p).__name__ == "DTensor"]
+    wrapped = [m for m in module.modules() if type(m).__name__ == "FullyShardedDataParallel"]
+    if sharded or wrapped:
+        what = f"parameter {sharded[0]} is a DTensor" if sharded else "it is a module of FSDP"
+        raise ValueError(
+            f"LocalUpdates needs a model that is whole on each rank, but {what}: give the module "
+            "as it is before fully_shard; or keep it sharded, and have each step exchanged by "
+            'rill.torch.attach(module, "topk", replicas=mesh["replicate"])'
+        )
+
+
 def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
     inner = unwrapped(module)
     if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
@@ -28,6 +41,7 @@ def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) 
             "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
             "give the model itself, and train that"
         )
+    _whole(inner)
     if parameters == 0:
         raise ValueError(f"{type(inner).__name__} has no parameters to train")
 

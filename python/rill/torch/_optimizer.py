@@ -38,7 +38,8 @@ from ._rules import FUSED, Chooser, Rules
 from ._tensors import coalesced, from_stream, tensor_of, to_stream
 
 if TYPE_CHECKING:
-    from .._structs import ReducerOptions, Unpack
+    from .._names import OptimizerOverlap, ShortMethod, ValueBits
+    from .._structs import TensorOptions, Unpack
 
 _DENSE, _SPARSE = 1, 2
 
@@ -60,20 +61,20 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
     ``reducers_state_dict`` or ``save``, which are collective.
     """
 
-    def __init__(  # type: ignore[misc]
+    def __init__(
         self,
         optimizer: torch.optim.Optimizer,
         named_parameters: Optional[Iterable[tuple[str, torch.Tensor]]] = None,
-        algorithm: Optional[str] = "auto",
+        algorithm: Optional[ShortMethod] = "auto",
         *,
         density: Optional[float] = None,
-        value_bits: Optional[int] = None,
+        value_bits: Optional[ValueBits] = None,
         rules: Optional[Rules] = None,
         small: int = 4096,
         backward_passes: int = 1,
-        overlap: str = "auto",
+        overlap: OptimizerOverlap = "auto",
         comm: Any = None,
-        **options: Unpack[ReducerOptions],
+        **options: Unpack[TensorOptions],
     ) -> None:
         # Not Optimizer.__init__: groups, state and defaults are those of the wrapped one, see
         # __getattr__.
@@ -85,7 +86,8 @@ class DistributedOptimizer(torch.optim.Optimizer, Checkpointed):
         ]
         named = named_parameters if named_parameters is not None else _numbered(self._parameters)
         self._names = names_of(named)
-        general = {"algorithm": algorithm, "density": density, "value_bits": value_bits, **options}
+        general: dict[str, Any] = dict(algorithm=algorithm, density=density, value_bits=value_bits)
+        general.update(options)
 
         def check() -> None:
             self._overlap = "hook" if overlap == "step" else overlap

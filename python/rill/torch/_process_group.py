@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import os
 import socket
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 import torch
 import torch.distributed as dist
 
 from .. import _launch
+from .._comm import Comm
 from .._mpi import mpi
 from ._groups import default_comm
 
@@ -114,10 +115,19 @@ def broadcast_parameters(module: torch.nn.Module, root: int = 0, comm: Any = Non
     made. Collective."""
     ranks = default_comm(comm)
     ranks._agree()
-    for tensor in [*module.parameters(), *module.buffers()]:
-        memory = tensor.detach().cpu().contiguous()
-        if memory.numel():
-            ranks._bcast_bytes(memory.view(-1).view(torch.uint8).numpy(), root)
-        tensor.copy_(memory)
+    broadcast_tensors([*module.parameters(), *module.buffers()], root, ranks)
     if ranks is not comm and comm is not None:
         ranks.free()
+
+
+@torch.no_grad()
+def broadcast_tensors(
+    tensors: Iterable[torch.Tensor], root: int, comm: Comm, take: bool = True
+) -> None:
+    """take: whether this rank, which is not the root, wants them."""
+    for tensor in tensors:
+        memory = tensor.detach().to("cpu", copy=True).contiguous()
+        if memory.numel():
+            comm._bcast_bytes(memory.view(-1).view(torch.uint8).numpy(), root)
+        if take:
+            tensor.copy_(memory)

@@ -167,7 +167,7 @@ class ShardedState(State):
     """What the hooks of a module of FSDP2 keep; made by ``attach``. ``state_dict`` has this
     shard's residuals as DTensors, for torch.distributed.checkpoint."""
 
-    def __init__(self, algorithm: str, *, module: Any, comm: Comm, **options: Any) -> None:
+    def __init__(self, algorithm: Any, *, module: Any, comm: Comm, **options: Any) -> None:
         super().__init__(algorithm, module=module, comm=comm, **options)
         self._units = _units(module)
         self._known: dict[str, Any] = {}
