@@ -30,7 +30,9 @@ static rill_status choose_parts(rill_comm *comm) {
 
 static rill_status build_in(rill_comm *comm, double crowding) {
     static const char none[] = "none";
-    rill__constants_default(&comm->planner.profile.constants, comm->planner.hosts, crowding);
+    rill__planner *planner = &comm->planner;
+    rill__constants_default(&planner->profile.constants, planner->hosts, planner->together,
+                            crowding);
     comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
     if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
     rill__network network;
@@ -54,8 +56,9 @@ static rill_status load(rill_comm *comm, double crowding, bool learns) {
     memset(&f, 0, sizeof f);
     if (comm->engine.rank == 0) {
         bool there = false;
-        f.status = (int32_t)rill__profile_find(comm->defaults.profile, comm->engine.size,
-                                               comm->planner.hosts, crowding, &f.profile, &there);
+        rill__seating seating = rill__comm_seating(comm, crowding);
+        f.status = (int32_t)rill__profile_find(comm->defaults.profile, &seating, &f.profile,
+                                               &there);
         f.built_in = !there;
         if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
         else if (!there && rill__comm_uses_cache(comm)) look_up_cache(comm, crowding, &f);

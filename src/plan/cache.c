@@ -23,7 +23,8 @@ void rill__cache_path(const rill__machine *m, char *path, size_t size) {
     }
     if (!folder || *folder != '/') return;
     int n = snprintf(path, size, "%s%s/rill/learned-%s-%d-%016llx%016llx", folder, within, m->link,
-                     m->n_hosts, (unsigned long long)m->hosts[0], (unsigned long long)m->hosts[1]);
+                     m->seating.hosts, (unsigned long long)m->hosts[0],
+                     (unsigned long long)m->hosts[1]);
     if (n < 0 || (size_t)n >= size) path[0] = '\0';
 }
 
@@ -37,7 +38,7 @@ bool rill__cache_read(const rill__machine *m, rill__profile *profile, char *why,
         snprintf(why, size, "%s is no file that rill has written", path);
         return false;
     }
-    rill_status status = rill__profile_read(path, m->ranks, m->n_hosts, m->crowding, profile);
+    rill_status status = rill__profile_read(path, &m->seating, profile);
     if (status == RILL_OK) {
         profile->learned = true;
         return true;
@@ -73,8 +74,8 @@ rill_status rill__cache_write(const rill__machine *m, rill__profile *profile, ui
         return rill__fail(RILL_ERR_IO, "%s is no file that rill has written", path);
     rill__profile *other = rill__malloc(sizeof *other);
     if (!other) return rill__fail(RILL_ERR_MEMORY, "out of memory for what was learned");
-    if (rill__cache_read(m, other, why, sizeof why) && other->ranks == m->ranks &&
-        other->hosts == m->n_hosts)
+    if (rill__cache_read(m, other, why, sizeof why) && other->ranks == m->seating.ranks &&
+        other->hosts == m->seating.hosts)
         join(profile, other, samples);
     free(other);
     return rill__profile_replace(path, profile);
