@@ -51,6 +51,7 @@ rill__seating rill__comm_seating(const rill_comm *comm, double crowding) {
 
 rill__machine rill__comm_machine(const rill_comm *comm, double crowding) {
     return (rill__machine){.link = comm->engine.table->name,
+                           .network = comm->network,
                            .hosts = {comm->host_words[0], comm->host_words[1]},
                            .seating = rill__comm_seating(comm, crowding)};
 }

@@ -8,6 +8,7 @@
 #include "plan/profile.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define ROW(name, computes)                                                                        \
     { #name, offsetof(rill__constants, name), computes }
@@ -112,4 +113,17 @@ void rill__constants_network(rill__constants *c, const rill__network *network) {
     c->mpi_byte = tcp ? 2 * c->byte : 1.3 * c->byte;
     c->merge = fmax(c->merge, 2e-9); /* what comes over a network is in no cache */
     c->doubt = 0.95;
+}
+
+/* What is measured of a rate is nearly all of the line's, or half of it, and seldom more. */
+void rill__network_name(const rill__network *network, char name[RILL__NETWORK_NAME]) {
+    static const double rates[] = {1e6, 1e7, 1e8, 1e9, 1e10, 1e11};
+    static const char *const names[] = {"1m", "10m", "100m", "1g", "10g", "100g"};
+    name[0] = '\0';
+    if (!(network->rate > 0)) return;
+    int i = 0;
+    while (rates[i] < nearest(network->rate, rates, 6))
+        i++;
+    bool tcp = network->latency >= RILL__TCP_LATENCY;
+    snprintf(name, RILL__NETWORK_NAME, "%s-%s", tcp ? "tcp" : "fast", names[i]);
 }

@@ -131,6 +131,7 @@ typedef struct rill__machine {
     const char *link;  /* its name */
     uint64_t hosts[2]; /* of the names of all hosts */
     rill__seating seating;
+    rill__network network; /* as it was measured; of one host there is none */
 } rill__machine;
 /* The file of this user, or an empty string where there is no home. */
 void rill__cache_path(const rill__machine *, char *path, size_t size);

@@ -66,6 +66,12 @@ typedef struct rill__network {
 /* Classes of networks: the nearest to what was measured takes the place of the default. */
 void rill__constants_network(rill__constants *, const rill__network *);
 
+/* The kind of network in a few letters, such as "tcp-1g": far coarser than the classes of
+ * constants, so that a machine's seldom changes from job to job. An empty one: none was measured.
+ */
+enum { RILL__NETWORK_NAME = 16 };
+void rill__network_name(const rill__network *, char name[RILL__NETWORK_NAME]);
+
 /* Where it takes longer than this, processors do not count. */
 #define RILL__FAR 1e-3
 

@@ -330,6 +330,19 @@ static void what_was_learned_is_found_again(void **state) {
     other = here;
     other.link = "ucx";
     assert_false(rill__cache_read(&other, &got, why, sizeof why));
+    /* The same hosts by another network, whose constants are others; not by what is measured a
+     * little otherwise of the same. */
+    other = here;
+    other.network = (rill__network){.latency = 30e-6, .rate = 0.9e9};
+    assert_false(rill__cache_read(&other, &got, why, sizeof why));
+    assert_ok(rill__cache_write(&other, &kept, 100));
+    other.network = (rill__network){.latency = 24e-6, .rate = 0.6e9};
+    assert_true(rill__cache_read(&other, &got, why, sizeof why));
+    other.network = (rill__network){.latency = 2e-6, .rate = 80e9};
+    assert_false(rill__cache_read(&other, &got, why, sizeof why));
+    other.network = (rill__network){.latency = 24e-6, .rate = 0.6e9};
+    rill__cache_path(&other, path, sizeof path);
+    assert_int_equal(remove(path), 0);
     rill__cache_path(&here, path, sizeof path);
     assert_true(strncmp(path, folder, strlen(folder)) == 0);
 }
