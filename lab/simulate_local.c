@@ -189,7 +189,7 @@ static void *memory(size_t n, size_t bytes) {
 
 static bool simulate(const options *o, const char *algorithm) {
     rill__constants c;
-    rill__constants_default(&c, o->ranks, 1);
+    rill__constants_default(&c, o->ranks, 1, 1);
     rill__constants_network(&c, &(rill__network){.latency = o->latency, .rate = o->rate});
     /* A pair is 8 bytes: written once where it is sent, summed where it is received. */
     rill__world_options w = {.kind = RILL__TIMED,

@@ -96,7 +96,7 @@ static void gather(const bench_config *config, const bench_world *world, bench_c
     c->nnz_in = counts[4];
     c->nnz_out = counts[5];
     c->out_form = counts[6] ? FORM_DENSE : counts[7] ? FORM_BLOCK : FORM_SPARSE;
-    c->predicted = c->is_mpi ? -1 : c->stats.predicted_s;
+    c->predicted = c->is_mpi || c->stats.predicted_s == 0 ? -1 : c->stats.predicted_s;
 }
 
 static void turn(const bench_config *config, const bench_world *world, const bench_input *input,

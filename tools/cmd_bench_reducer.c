@@ -276,10 +276,11 @@ static void write_json(report *p, const reducer_config *c, const reducer_result 
         reducer_support_names[c->support], "update", r->update, "median_s", r->median, "p25_s",
         r->p25, "p75_s", r->p75);
     json_t *more = json_pack(
-        "{s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}",
+        "{s:s, s:f, s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}",
         "memory", bench_memory_names[c->memory], "select_s", r->select, "exchange_s", r->exchange,
-        "update_s", r->finish, "predicted_s", r->stats.predicted_s, "selected", r->selected,
-        "nnz_out", (json_int_t)r->stats.nnz_out, "sent_bytes_max", (json_int_t)r->sent,
+        "update_s", r->finish, "predicted_s",
+        r->stats.predicted_s > 0 ? json_real(r->stats.predicted_s) : json_null(), "selected",
+        r->selected, "nnz_out", (json_int_t)r->stats.nnz_out, "sent_bytes_max", (json_int_t)r->sent,
         "recv_bytes_max", (json_int_t)r->received, "messages_max", (json_int_t)r->messages,
         "rounds", (json_int_t)r->rounds, "collision_error", r->stats.collision_error, "traffic_s",
         p->traffic[stream], "speedup", p->mpi > 0 ? p->mpi / r->median : 0.0, "correct", r->correct,

@@ -19,14 +19,16 @@ static void find_folder(char *folder, size_t size) {
     else if (home && *home == '/') snprintf(folder, size, "%s/.cache/rill", home);
 }
 
-/* Hosts in the name of a file; 0: it is of another link, or none of these. */
+/* Hosts in the name of a file: learned-LINK-HOSTS-[NETWORK-]MACHINE; 0: it is of another link, or
+ * none of these. */
 static int hosts_of(const char *name, const char *link) {
     char start[64];
     int n = snprintf(start, sizeof start, "learned-%s-", link);
     if (strncmp(name, start, (size_t)n) != 0) return 0;
     char *end;
     long hosts = strtol(name + n, &end, 10);
-    return *end == '-' && strlen(end + 1) == 32 && hosts > 0 && hosts < 1 << 24 ? (int)hosts : 0;
+    const char *machine = strrchr(name, '-') + 1;
+    return *end == '-' && strlen(machine) == 32 && hosts > 0 && hosts < 1 << 24 ? (int)hosts : 0;
 }
 
 bool learned_find(const char *link, int hosts, learned *l) {

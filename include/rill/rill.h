@@ -220,7 +220,7 @@ typedef struct rill_stats {
     uint64_t selected_k;   /* reducers: entries selected by this rank; else 0 */
     const char *algorithm; /* what ran; static storage */
     const char *codec;
-    double predicted_s; /* the planner's estimate */
+    double predicted_s; /* the planner's estimate; 0: it knew nothing of such calls */
     double elapsed_s;
     double select_s;        /* reducers: of elapsed_s, time for feedback and selection; */
     double update_s;        /* and for what came back and the update */

@@ -297,7 +297,8 @@ def select_options(given: Mapping[str, Any]) -> CSelectOptions:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a call did on this rank; see ``rill_stats`` in rill.h. Times are in seconds."""
+    """What a call did on this rank; see ``rill_stats`` in rill.h. Times are in seconds;
+    ``predicted_s`` is 0 where the planner knew nothing of such calls."""
 
     sent_bytes: int
     recv_bytes: int

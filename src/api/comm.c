@@ -135,6 +135,8 @@ static rill_status set_up(rill_comm *comm, const rill_config *config, const rill
     comm->planner.memory = RILL__PLAN_MEMORY;
     comm->planner.hosts = comm->engine.hosts.n;
     comm->planner.most_per_host = comm->engine.hosts.most;
+    /* Ranks of a world take turns: none moves data while another does. */
+    comm->planner.together = link->yields ? 1 : (int)news[1];
     comm->planner.shares = news[6] == 0;
     read_others(comm, news[7] == 0 ? reads : 0);
     RILL_TRY(rill__comm_profile(comm, news[0], news[3] == 0));

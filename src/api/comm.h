@@ -40,6 +40,7 @@ void rill__comm_learn_start(rill_comm *, bool possible, bool from_cache, bool tu
 void rill__comm_learn_stop(rill_comm *);
 void rill__comm_learn_keep(const rill_comm *); /* for the next job */
 bool rill__comm_uses_cache(const rill_comm *);
+rill__seating rill__comm_seating(const rill_comm *, double crowding);
 /* Of this host: what the largest of all ranks' make of them tells machines apart. */
 void rill__comm_host_words(double words[2]);
 struct rill__machine rill__comm_machine(const rill_comm *, double crowding);

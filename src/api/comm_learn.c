@@ -44,12 +44,16 @@ void rill__comm_host_words(double words[2]) {
         words[i] = (double)(XXH64(name, strlen(name), (uint64_t)i) >> 12);
 }
 
+rill__seating rill__comm_seating(const rill_comm *comm, double crowding) {
+    return (rill__seating){comm->engine.size, comm->planner.hosts, comm->planner.together,
+                           crowding};
+}
+
 rill__machine rill__comm_machine(const rill_comm *comm, double crowding) {
     return (rill__machine){.link = comm->engine.table->name,
+                           .network = comm->network,
                            .hosts = {comm->host_words[0], comm->host_words[1]},
-                           .ranks = comm->engine.size,
-                           .n_hosts = comm->planner.hosts,
-                           .crowding = crowding};
+                           .seating = rill__comm_seating(comm, crowding)};
 }
 
 void rill__comm_learn_stop(rill_comm *comm) {
@@ -81,8 +85,8 @@ void rill__comm_learn_keep(const rill_comm *comm) {
     if (!profile) return;
     rill__learn_look(l);
     *profile = l->planned;
-    profile->ranks = m.ranks;
-    profile->hosts = m.n_hosts;
+    profile->ranks = m.seating.ranks;
+    profile->hosts = m.seating.hosts;
     rill__cache_write(&m, profile, l->samples);
     free(profile);
 }

@@ -14,6 +14,12 @@ typedef struct found {
     rill__profile profile;
 } found;
 
+/* Once, where there are several hosts. */
+static rill_status measure_network(rill_comm *comm) {
+    if (comm->planner.hosts == 1 || comm->network.rate > 0) return RILL_OK;
+    return rill__probe_network(comm->engine.link, &comm->network);
+}
+
 /* Over TCP large messages may be better in parts: the link knows. The latency is measured, and not
  * a profile's constant, which is what fits best and may be far from it. */
 static rill_status choose_parts(rill_comm *comm) {
@@ -22,7 +28,8 @@ static rill_status choose_parts(rill_comm *comm) {
     double latency = comm->planner.profile.constants.latency;
     if (comm->planner.hosts == 1 || comm->defaults.split_limit != RILL__SPLIT_LIMIT)
         return RILL_OK; /* no network, or somebody has set it */
-    if (comm->planner.profile.ranks) RILL_TRY(rill__probe_latency(link, &latency));
+    if (comm->network.rate > 0) latency = comm->network.latency;
+    else if (comm->planner.profile.ranks) RILL_TRY(rill__probe_latency(link, &latency));
     if (latency >= RILL__TCP_LATENCY)
         comm->engine.split_limit = link->network_part; /* within a host it stays */
     return RILL_OK;
@@ -30,12 +37,13 @@ static rill_status choose_parts(rill_comm *comm) {
 
 static rill_status build_in(rill_comm *comm, double crowding) {
     static const char none[] = "none";
-    rill__constants_default(&comm->planner.profile.constants, comm->planner.hosts, crowding);
+    rill__planner *planner = &comm->planner;
+    rill__constants_default(&planner->profile.constants, planner->hosts, planner->together,
+                            crowding);
     comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
     if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
-    rill__network network;
-    RILL_TRY(rill__probe_network(comm->engine.link, &network));
-    rill__constants_network(&comm->planner.profile.constants, &network);
+    RILL_TRY(measure_network(comm));
+    rill__constants_network(&comm->planner.profile.constants, &comm->network);
     return RILL_OK;
 }
 
@@ -54,15 +62,19 @@ static rill_status load(rill_comm *comm, double crowding, bool learns) {
     memset(&f, 0, sizeof f);
     if (comm->engine.rank == 0) {
         bool there = false;
-        f.status = (int32_t)rill__profile_find(comm->defaults.profile, comm->engine.size,
-                                               comm->planner.hosts, crowding, &f.profile, &there);
+        rill__seating seating = rill__comm_seating(comm, crowding);
+        f.status = (int32_t)rill__profile_find(comm->defaults.profile, &seating, &f.profile,
+                                               &there);
         f.built_in = !there;
         if (f.status) snprintf(f.error, sizeof f.error, "%s", rill_last_error());
-        else if (!there && rill__comm_uses_cache(comm)) look_up_cache(comm, crowding, &f);
     }
-    rill__link *link = comm->engine.link;
-    RILL_TRY(link->table->bcast(link, &f, sizeof f, 0));
+    RILL_TRY(rill__comm_spread(comm, &f, sizeof f));
     if (f.status) return rill__fail((rill_status)f.status, "rill_comm_create: %s", f.error);
+    if (f.built_in && rill__comm_uses_cache(comm)) {
+        RILL_TRY(measure_network(comm)); /* the same hosts may have several */
+        if (comm->engine.rank == 0) look_up_cache(comm, crowding, &f);
+        RILL_TRY(rill__comm_spread(comm, &f, sizeof f));
+    }
     comm->planner.profile = f.profile;
     if (f.built_in && !f.learned) RILL_TRY(build_in(comm, crowding));
     rill__comm_learn_start(comm, learns, f.learned, !f.built_in);

@@ -90,6 +90,8 @@ static void settle(const rill_comm *comm, heir *h, int n, unsigned epoch) {
     fresh->planner.memory = comm->planner.memory;
     fresh->planner.hosts = engine->hosts.n;
     fresh->planner.most_per_host = engine->hosts.most;
+    int most = engine->hosts.most; /* all ranks know this one alike */
+    fresh->planner.together = most < comm->planner.together ? most : comm->planner.together;
     fresh->last = (rill_stats)RILL_STATS_INIT;
     fresh->clock = rill__clock_start(link);
 }

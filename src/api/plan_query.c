@@ -47,9 +47,11 @@ static rill_status load(const rill_plan_query *q, rill__planner *planner) {
     rill__profile *profile = &planner->profile;
     double crowding = crowding_of(planner->most_per_host);
     bool there = false;
-    RILL_TRY(rill__profile_find(named ? named : "", q->ranks, q->hosts, crowding, profile, &there));
+    rill__seating seating = {q->ranks, q->hosts, planner->together, crowding};
+    RILL_TRY(rill__profile_find(named ? named : "", &seating, profile, &there));
     bool built_in = !there;
-    if (built_in) rill__constants_default(&profile->constants, q->hosts, crowding);
+    if (built_in)
+        rill__constants_default(&profile->constants, q->hosts, planner->together, crowding);
     if (q->latency_s > 0 || q->bits_per_second > 0) {
         /* Another network than the profile's: what was measured there does not hold. */
         profile->points = 0;
@@ -121,6 +123,7 @@ rill_status rill_plan(const rill_plan_query *given, rill_plan_row *rows, int cap
     planner->sums_bits = rill__space_adds_bits(rill__host());
     planner->mpi_sums = query->link ? strcmp(query->link, "mpi") == 0 : rill__mpi_is_built_in();
     planner->most_per_host = (query->ranks + query->hosts - 1) / query->hosts;
+    planner->together = planner->most_per_host;
     bool processes = !query->link || strcmp(query->link, "local") != 0;
     planner->read_bytes = processes && query->hosts == 1 ? rill__comm_read_bytes(query->ranks) : 0;
     planner->shares = processes;

@@ -356,7 +356,8 @@ static rill_status start_constants(rill_comm *comm) {
     rill__network network;
     rill__comm_learn_stop(comm); /* what is tuned stands */
     profile->points = profile->learned = 0;
-    rill__constants_default(&profile->constants, comm->planner.hosts, profile->crowding);
+    rill__constants_default(&profile->constants, comm->planner.hosts, comm->planner.together,
+                            profile->crowding);
     if (comm->planner.hosts == 1) return RILL_OK;
     RILL_TRY(rill__probe_network(comm->engine.link, &network));
     rill__constants_network(&profile->constants, &network);

@@ -16,6 +16,7 @@ struct rill_comm {
     rill__planner planner;
     rill__clock clock;
     uint64_t host_words[2]; /* of the names of all hosts */
+    rill__network network;  /* between them, where it was measured */
     rill_stats last;        /* of the last blocking call, but for the time */
     uint64_t last_elapsed;
     rill__again again;

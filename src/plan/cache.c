@@ -1,7 +1,7 @@
-/* What was learned, from job to job: one file for each set of hosts and kind of link, in the form
- * of a profile, in the user's folder for caches. Jobs may write at once: each writes a file of its
- * own that then takes the place of the old one (core/outfile.h), so that one of them wins as a
- * whole. A file that cannot be read is as good as none, and is replaced. */
+/* What was learned, from job to job: one file for each set of hosts, kind of link and of network,
+ * in the form of a profile, in the user's folder for caches. Jobs may write at once: each writes a
+ * file of its own that then takes the place of the old one (core/outfile.h), so that one of them
+ * wins as a whole. A file that cannot be read is as good as none, and is replaced. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -22,8 +22,11 @@ void rill__cache_path(const rill__machine *m, char *path, size_t size) {
         within = "/.cache";
     }
     if (!folder || *folder != '/') return;
-    int n = snprintf(path, size, "%s%s/rill/learned-%s-%d-%016llx%016llx", folder, within, m->link,
-                     m->n_hosts, (unsigned long long)m->hosts[0], (unsigned long long)m->hosts[1]);
+    char network[RILL__NETWORK_NAME];
+    rill__network_name(&m->network, network);
+    int n = snprintf(path, size, "%s%s/rill/learned-%s-%d-%s%s%016llx%016llx", folder, within,
+                     m->link, m->seating.hosts, network, *network ? "-" : "",
+                     (unsigned long long)m->hosts[0], (unsigned long long)m->hosts[1]);
     if (n < 0 || (size_t)n >= size) path[0] = '\0';
 }
 
@@ -37,7 +40,7 @@ bool rill__cache_read(const rill__machine *m, rill__profile *profile, char *why,
         snprintf(why, size, "%s is no file that rill has written", path);
         return false;
     }
-    rill_status status = rill__profile_read(path, m->ranks, m->n_hosts, m->crowding, profile);
+    rill_status status = rill__profile_read(path, &m->seating, profile);
     if (status == RILL_OK) {
         profile->learned = true;
         return true;
@@ -73,8 +76,8 @@ rill_status rill__cache_write(const rill__machine *m, rill__profile *profile, ui
         return rill__fail(RILL_ERR_IO, "%s is no file that rill has written", path);
     rill__profile *other = rill__malloc(sizeof *other);
     if (!other) return rill__fail(RILL_ERR_MEMORY, "out of memory for what was learned");
-    if (rill__cache_read(m, other, why, sizeof why) && other->ranks == m->ranks &&
-        other->hosts == m->n_hosts)
+    if (rill__cache_read(m, other, why, sizeof why) && other->ranks == m->seating.ranks &&
+        other->hosts == m->seating.hosts)
         join(profile, other, samples);
     free(other);
     return rill__profile_replace(path, profile);

@@ -8,6 +8,7 @@
 #include "plan/profile.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define ROW(name, computes)                                                                        \
     { #name, offsetof(rill__constants, name), computes }
@@ -20,7 +21,34 @@ const rill__constant rill__constant_table[RILL__CONSTANTS] = {
     ROW(mpi_byte, false), ROW(doubt, false),
 };
 
-void rill__constants_default(rill__constants *c, int hosts, double crowding) {
+/* Ranks of a host share its memory and the caches in front of it. What is moved in a stream suffers
+ * least from it, and coding most. These powers were fitted to what 8 and 16 ranks on 16 cores took
+ * (docs/results/planner.md, tests/unit/test_full_host.c). Several full hosts were not measured:
+ * there the constants stay as they are. */
+#define MOVED 0.36
+#define SUMMED 0.6
+#define CODED 1.0
+
+static void slow_down(double *constants[], size_t n, double more, double power) {
+    double slower = pow(more, power);
+    for (size_t i = 0; i < n; i++)
+        *constants[i] *= slower;
+}
+#define SLOW_DOWN(constants, more, power)                                                          \
+    slow_down(constants, sizeof(constants) / sizeof *(constants), more, power)
+
+void rill__constants_share(rill__constants *c, int hosts, double before, double after) {
+    double *moved[] = {&c->byte, &c->host_byte, &c->copy, &c->scatter, &c->dense_add};
+    double *summed[] = {&c->merge, &c->sum, &c->mpi_byte};
+    double *coded[] = {&c->pack, &c->fano, &c->bits, &c->quantize};
+    double more = fmax(after / 2, 1) / fmax(before / 2, 1);
+    if (hosts > 1) return;
+    SLOW_DOWN(moved, more, MOVED);
+    SLOW_DOWN(summed, more, SUMMED);
+    SLOW_DOWN(coded, more, CODED);
+}
+
+void rill__constants_default(rill__constants *c, int hosts, int together, double crowding) {
     *c = (rill__constants){
         .latency = 0.5e-6,
         .message = 0.3e-6,
@@ -42,6 +70,7 @@ void rill__constants_default(rill__constants *c, int hosts, double crowding) {
         /* In the caches, where small vectors are, all is faster than these figures, MPI most. */
         .doubt = 0.7,
     };
+    rill__constants_share(c, hosts, 1, together / fmax(crowding, 1));
     if (crowding > 1) { /* ranks take turns on the processors */
         c->latency = c->host_latency = fmax(c->latency, 2e-6);
         c->mpi_latency = fmax(c->mpi_latency, 1.5e-6);
@@ -84,4 +113,17 @@ void rill__constants_network(rill__constants *c, const rill__network *network) {
     c->mpi_byte = tcp ? 2 * c->byte : 1.3 * c->byte;
     c->merge = fmax(c->merge, 2e-9); /* what comes over a network is in no cache */
     c->doubt = 0.95;
+}
+
+/* What is measured of a rate is nearly all of the line's, or half of it, and seldom more. */
+void rill__network_name(const rill__network *network, char name[RILL__NETWORK_NAME]) {
+    static const double rates[] = {1e6, 1e7, 1e8, 1e9, 1e10, 1e11};
+    static const char *const names[] = {"1m", "10m", "100m", "1g", "10g", "100g"};
+    name[0] = '\0';
+    if (!(network->rate > 0)) return;
+    int i = 0;
+    while (rates[i] < nearest(network->rate, rates, 6))
+        i++;
+    bool tcp = network->latency >= RILL__TCP_LATENCY;
+    snprintf(name, RILL__NETWORK_NAME, "%s-%s", tcp ? "tcp" : "fast", names[i]);
 }

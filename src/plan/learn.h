@@ -130,8 +130,8 @@ void rill__learn_try(rill__planner *, const rill__planned *);
 typedef struct rill__machine {
     const char *link;  /* its name */
     uint64_t hosts[2]; /* of the names of all hosts */
-    int ranks, n_hosts;
-    double crowding;
+    rill__seating seating;
+    rill__network network; /* as it was measured; of one host there is none */
 } rill__machine;
 /* The file of this user, or an empty string where there is no home. */
 void rill__cache_path(const rill__machine *, char *path, size_t size);

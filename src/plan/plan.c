@@ -260,6 +260,7 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
     if (!best.time)
         best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
     rill__plan_take(planner, c, &best);
+    if (!seen->known) c->predicted = 0; /* the time is of a call without entries */
     return RILL_OK;
 }
 

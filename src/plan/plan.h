@@ -108,6 +108,7 @@ typedef struct rill__planner {
     rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
     rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
+    int together;        /* ranks that share the memory of the fullest host (rill__seating) */
     bool shares;         /* the ranks of every host share memory */
     bool sums_bits;      /* every rank has kernels that sum bits and values */
     uint64_t read_bytes; /* see rill__problem */

@@ -217,24 +217,30 @@ static rill_status take_nearest(void *context, const rill__profile *entry) {
     return RILL_OK;
 }
 
-rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
+/* The constants for other ranks on the processors and in the memory of a host than there were. */
+static void fit_seating(rill__profile *entry, const rill__seating *now) {
+    double crowding = fmax(1, now->crowding), slower = crowding / entry->crowding;
+    for (int i = 0; i < RILL__CONSTANTS; i++) {
+        const rill__constant *row = &rill__constant_table[i];
+        double *value = (double *)((char *)&entry->constants + row->offset);
+        bool shared = row->computes ||
+                      (now->hosts == 1 && row->offset != offsetof(rill__constants, doubt));
+        if (shared) *value *= slower;
+    }
+    double together = (double)entry->ranks / entry->hosts;
+    rill__constants_share(&entry->constants, now->hosts, together / entry->crowding,
+                          now->together / crowding);
+    entry->crowding = crowding;
+}
+
+rill_status rill__profile_read(const char *path, const rill__seating *seating,
                                rill__profile *profile) {
-    search s = {ranks, hosts, INFINITY, profile};
+    search s = {seating->ranks, seating->hosts, INFINITY, profile};
     RILL_TRY(read_all(path, take_nearest, &s));
     if (isinf(s.distance))
         return rill__fail(RILL_ERR_UNSUPPORTED, "profile %s has no entry for %s", path,
-                          hosts > 1 ? "several hosts" : "one host");
-    /* With another number of ranks on the processors all that they compute takes longer, or less.
-     */
-    double slower = fmax(1, crowding) / profile->crowding;
-    for (int i = 0; i < RILL__CONSTANTS; i++) {
-        const rill__constant *row = &rill__constant_table[i];
-        double *value = (double *)((char *)&profile->constants + row->offset);
-        bool shared = row->computes ||
-                      (hosts == 1 && row->offset != offsetof(rill__constants, doubt));
-        if (shared) *value *= slower;
-    }
-    profile->crowding = fmax(1, crowding);
+                          seating->hosts > 1 ? "several hosts" : "one host");
+    fit_seating(profile, seating);
     return RILL_OK;
 }
 
@@ -337,7 +343,7 @@ void rill__profile_path(char *path, size_t size) {
     else if (home && *home) snprintf(path, size, "%s/.config/rill/profile", home);
 }
 
-rill_status rill__profile_find(const char *named, int ranks, int hosts, double crowding,
+rill_status rill__profile_find(const char *named, const rill__seating *seating,
                                rill__profile *profile, bool *there) {
     char user[1024];
     const char *path = named;
@@ -348,7 +354,7 @@ rill_status rill__profile_find(const char *named, int ranks, int hosts, double c
         if (!*path || access(path, F_OK) != 0) return RILL_OK;
     }
     if (strcmp(path, "none") == 0) return RILL_OK;
-    rill_status status = rill__profile_read(path, ranks, hosts, crowding, profile);
+    rill_status status = rill__profile_read(path, seating, profile);
     *there = status == RILL_OK;
     return status == RILL_ERR_UNSUPPORTED ? RILL_OK : status;
 }

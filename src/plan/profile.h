@@ -47,8 +47,17 @@ typedef struct rill__constant {
 extern const rill__constant rill__constant_table[];
 enum { RILL__CONSTANTS = 18 };
 
-/* crowding: ranks per processor of the fullest host. */
-void rill__constants_default(rill__constants *, int hosts, double crowding);
+/* How ranks sit on hosts. */
+typedef struct rill__seating {
+    int ranks, hosts;
+    int together;    /* that share the memory of the fullest host: also where hosts are pretended */
+    double crowding; /* of them for each processor of it */
+} rill__seating;
+
+/* crowding: ranks per processor of the fullest host, which has so many ranks together. */
+void rill__constants_default(rill__constants *, int hosts, int together, double crowding);
+/* Of as many ranks at once as are after, from those of as many as were before. */
+void rill__constants_share(rill__constants *, int hosts, double before, double after);
 /* What is measured of a network: seconds to a neighbour, and bits of a rank in one; seconds of a
  * further message, 0 where it is not known. */
 typedef struct rill__network {
@@ -56,6 +65,12 @@ typedef struct rill__network {
 } rill__network;
 /* Classes of networks: the nearest to what was measured takes the place of the default. */
 void rill__constants_network(rill__constants *, const rill__network *);
+
+/* The kind of network in a few letters, such as "tcp-1g": far coarser than the classes of
+ * constants, so that a machine's seldom changes from job to job. An empty one: none was measured.
+ */
+enum { RILL__NETWORK_NAME = 16 };
+void rill__network_name(const rill__network *, char name[RILL__NETWORK_NAME]);
 
 /* Where it takes longer than this, processors do not count. */
 #define RILL__FAR 1e-3
@@ -70,12 +85,11 @@ bool rill__points_near(const rill__point *, const rill__point *);
 
 /* Not collective. The entry of the file that is nearest; RILL_ERR_UNSUPPORTED: none is of any use
  * (ranks on one host say nothing of a network). Errors name file and line. */
-rill_status rill__profile_read(const char *path, int ranks, int hosts, double crowding,
-                               rill__profile *);
+rill_status rill__profile_read(const char *path, const rill__seating *, rill__profile *);
 /* The same from the file of that name, or for an empty one from the user's. *there: it has an entry
  * of use; "none" has not. A file that is named must exist. */
-rill_status rill__profile_find(const char *named, int ranks, int hosts, double crowding,
-                               rill__profile *, bool *there);
+rill_status rill__profile_find(const char *named, const rill__seating *, rill__profile *,
+                               bool *there);
 /* The file with this entry in it, in the place of one with as many ranks and hosts. */
 rill_status rill__profile_write(const char *path, const rill__profile *);
 /* The same, but a file that cannot be read is replaced as a whole. */

@@ -43,11 +43,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!path[0]) snprintf(path, sizeof path, "/dev/shm/rill-fuzz-profile-%ld", (long)getpid());
     write_input(path, data, size);
     int hosts = size % 2 ? 1 : 4;
-    rill_status status = rill__profile_read(path, 4, hosts, 1, &got);
+    rill__seating seating = {.ranks = 4, .hosts = hosts, .together = 4 / hosts, .crowding = 1};
+    rill_status status = rill__profile_read(path, &seating, &got);
     if (status == RILL_OK) {
         check_profile(&got);
+        got.ranks = seating.ranks; /* as who writes has it */
+        got.hosts = seating.hosts;
         MUST(rill__profile_write(path, &got) == RILL_OK);
-        MUST(rill__profile_read(path, 4, hosts, 1, &again) == RILL_OK);
+        MUST(rill__profile_read(path, &seating, &again) == RILL_OK);
         check_profile(&again);
         for (int i = 0; i < RILL__CONSTANTS && again.ranks == got.ranks; i++)
             MUST(fabs(constant(&again, i) / constant(&got, i) - 1) < 1e-3);

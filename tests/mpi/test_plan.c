@@ -138,6 +138,31 @@ static void forget(void) {
     CHECK_OK(rill_comm_free(&comm));
 }
 
+/* Of the first call of a kind whose algorithm is given nothing is known, and nothing predicted;
+ * where the planner chooses it has asked. */
+static void predictions(void) {
+    rill_comm *comm = NULL;
+    rill_stream *s = NULL;
+    uint32_t at[3] = {1, 5, 9 + (uint32_t)check.rank};
+    float one[3] = {1, 1, 1};
+    check_case("predictions of first calls");
+    CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm));
+    for (int given = 0; given < 2; given++) {
+        rill_options o = RILL_OPTIONS_INIT;
+        if (given) o.algorithm = "recursive_double";
+        for (int call = 0; call < 3; call++) {
+            rill_stats stats = RILL_STATS_INIT;
+            CHECK_OK(rill_stream_create(RILL_F32, 3000 + (uint64_t)given, &s));
+            CHECK_OK(rill_stream_set_pairs(s, 3, at, one));
+            CHECK_OK(rill_allreduce(comm, s, s, RILL_SUM, &o));
+            CHECK_OK(rill_comm_stats(comm, &stats));
+            if (check.size > 1) CHECK((stats.predicted_s > 0) == (!given || call > 0));
+            CHECK_OK(rill_stream_free(&s));
+        }
+    }
+    CHECK_OK(rill_comm_free(&comm));
+}
+
 /* Several ranks share a host; taken as true of hosts that are pretended. */
 static int has_use_for_hier(const char *pretended) {
     MPI_Comm host;
@@ -214,6 +239,7 @@ int main(int argc, char **argv) {
     for (uint64_t round = 0; round < calls / 4; round++)
         first_calls(round);
     forget();
+    predictions();
     while (number < calls) {
         /* The same few keys (dim, type, op) again and again, or rarely one of many (evicted). */
         int flight = 1 + (int)rng_below(&r, FLIGHT);

@@ -205,6 +205,13 @@ static void test_pace(void) {
     look_at_pace(comm, MIXED, named, &look);
     CHECK_INT(look.local_steps, ==, 0);
     CHECK_OK(rill_comm_free(&comm));
+    check_case("the batch from the network, by a given algorithm");
+    setenv("RILL_ALGORITHM", "recursive_double", 1); /* of its first sum nothing is predicted */
+    if (!CHECK_OK(rill_comm_create(MPI_COMM_WORLD, NULL, &comm))) return;
+    look_at_pace(comm, MIXED, o, &look);
+    CHECK((look.local_steps > 0) == (check.size > 1));
+    unsetenv("RILL_ALGORITHM");
+    CHECK_OK(rill_comm_free(&comm));
 }
 
 /* A profile of this host in which messages take a fiftieth of a second. */

@@ -26,7 +26,7 @@ static rill__planner make_planner(void) {
                              .most_per_host = RANKS,
                              .sums_bits = true,
                              .mpi_sums = true};
-    rill__constants_default(&planner.profile.constants, 1, 1);
+    rill__constants_default(&planner.profile.constants, 1, 1, 1);
     return planner;
 }
 

@@ -39,7 +39,7 @@ static void start(bool from_cache) {
     planner.hosts = 1;
     planner.most_per_host = 8;
     planner.mpi_sums = true;
-    rill__constants_default(&planner.profile.constants, 1, 1);
+    rill__constants_default(&planner.profile.constants, 1, 1, 1);
     planner.profile.crowding = 1;
     rill__learner_start(learner, &planner.profile, from_cache);
 }
@@ -77,7 +77,7 @@ static double off(const rill__constants *truth, const char *algorithm, uint64_t 
 
 static rill__constants slower(double network, double processor) {
     rill__constants c;
-    rill__constants_default(&c, 1, 1);
+    rill__constants_default(&c, 1, 1, 1);
     c.latency *= network;
     c.byte *= network;
     c.mpi_byte *= network;
@@ -236,7 +236,7 @@ static void a_slower_machine_chooses_alike(void **state) {
     (void)state;
     start(false);
     rill__constants truth;
-    rill__constants_default(&truth, 1, 1);
+    rill__constants_default(&truth, 1, 1, 1);
     for (int i = 0; i < RILL__FITTED; i++)
         *rill__constant_at(&truth, i) *= 2;
     static const double densities[] = {1e-4, 1e-3, 1e-2, 1e-1, 0.4};
@@ -289,8 +289,7 @@ static void times_fit_into_a_header(void **state) {
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-static const rill__machine here = {
-    .link = "mpi", .hosts = {1, 2}, .ranks = 8, .n_hosts = 1, .crowding = 1};
+static const rill__machine here = {.link = "mpi", .hosts = {1, 2}, .seating = {8, 1, 8, 1}};
 
 static bool read_back(rill__profile *got, char why[300]) {
     memset(got, 0, sizeof *got);
@@ -316,7 +315,7 @@ static void what_was_learned_is_found_again(void **state) {
     assert_int_equal(got.points, kept.points);
     /* Who has seen less changes less, and leaves what it knows nothing of. */
     static rill__profile late;
-    rill__constants_default(&late.constants, 1, 1);
+    rill__constants_default(&late.constants, 1, 1, 1);
     late.crowding = late.learned = 1;
     late.ranks = 8;
     late.hosts = 1;
@@ -331,6 +330,19 @@ static void what_was_learned_is_found_again(void **state) {
     other = here;
     other.link = "ucx";
     assert_false(rill__cache_read(&other, &got, why, sizeof why));
+    /* The same hosts by another network, whose constants are others; not by what is measured a
+     * little otherwise of the same. */
+    other = here;
+    other.network = (rill__network){.latency = 30e-6, .rate = 0.9e9};
+    assert_false(rill__cache_read(&other, &got, why, sizeof why));
+    assert_ok(rill__cache_write(&other, &kept, 100));
+    other.network = (rill__network){.latency = 24e-6, .rate = 0.6e9};
+    assert_true(rill__cache_read(&other, &got, why, sizeof why));
+    other.network = (rill__network){.latency = 2e-6, .rate = 80e9};
+    assert_false(rill__cache_read(&other, &got, why, sizeof why));
+    other.network = (rill__network){.latency = 24e-6, .rate = 0.6e9};
+    rill__cache_path(&other, path, sizeof path);
+    assert_int_equal(remove(path), 0);
     rill__cache_path(&here, path, sizeof path);
     assert_true(strncmp(path, folder, strlen(folder)) == 0);
 }

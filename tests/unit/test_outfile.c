@@ -238,7 +238,7 @@ static rill_status convert(const char *to) {
 
 static rill_status write_profile(const char *to) {
     static rill__profile p = {.ranks = 4, .hosts = 1, .crowding = 1, .points = 40};
-    rill__constants_default(&p.constants, 1, 1);
+    rill__constants_default(&p.constants, 1, 1, 1);
     for (int i = 0; i < p.points; i++)
         p.point[i] = (rill__point){rill__name_hash("ring"), 20, -7, 0.5f};
     return rill__profile_write(to, &p);

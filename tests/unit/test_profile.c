@@ -2,12 +2,17 @@
  * entry is taken; and the fit finds constants that were used to make up measurements. */
 #include "../support/unit.h"
 
+#include "api/comm.h"
+#include "core/isa.h"
 #include "plan/fit.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define SEATING(ranks, hosts, together, crowding)                                                  \
+    (&(rill__seating){ranks, hosts, together, crowding})
 
 static char path[256];
 
@@ -34,7 +39,7 @@ static void write_text(const char *text) {
 static rill__profile sample(int ranks, int hosts, double latency) {
     rill__profile p;
     memset(&p, 0, sizeof p);
-    rill__constants_default(&p.constants, hosts, 1);
+    rill__constants_default(&p.constants, hosts, 1, 1);
     p.constants.latency = latency;
     p.ranks = ranks;
     p.hosts = hosts;
@@ -55,7 +60,7 @@ static void what_is_written_is_read(void **state) {
     assert_ok(rill__profile_write(path, &one));
     eight.constants.latency = 5e-5; /* in the place of the first */
     assert_ok(rill__profile_write(path, &eight));
-    assert_ok(rill__profile_read(path, 8, 8, 1, &got));
+    assert_ok(rill__profile_read(path, SEATING(8, 8, 1, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         size_t at = rill__constant_table[i].offset;
         double wrote = *(double *)((char *)&eight.constants + at);
@@ -63,14 +68,14 @@ static void what_is_written_is_read(void **state) {
     }
     assert_int_equal(got.points, 2);
     assert_true(fabsf(got.point[0].log_ratio - logf(2)) < 1e-3f);
-    assert_ok(rill__profile_read(path, 3, 3, 1, &got)); /* nearest */
+    assert_ok(rill__profile_read(path, SEATING(3, 3, 1, 1), &got)); /* nearest */
     assert_int_equal(got.ranks, 2);
-    assert_ok(rill__profile_read(path, 64, 32, 1, &got));
+    assert_ok(rill__profile_read(path, SEATING(64, 32, 2, 1), &got));
     assert_int_equal(got.ranks, 8);
-    assert_ok(rill__profile_read(path, 2, 1, 1, &got));
+    assert_ok(rill__profile_read(path, SEATING(2, 1, 2, 1), &got));
     assert_int_equal(got.ranks, 4);
     double merge = got.constants.merge;
-    assert_ok(rill__profile_read(path, 2, 1, 3, &got)); /* three ranks a processor */
+    assert_ok(rill__profile_read(path, SEATING(2, 1, 6, 3), &got)); /* three ranks a processor */
     assert_true(fabs(got.constants.merge / merge - 3) < 1e-6);
 }
 
@@ -79,7 +84,8 @@ static void one_host_says_nothing_of_a_network(void **state) {
     remove(path);
     rill__profile one = sample(4, 1, 1e-6), got;
     assert_ok(rill__profile_write(path, &one));
-    assert_fails(rill__profile_read(path, 4, 4, 1, &got), RILL_ERR_UNSUPPORTED, "several hosts");
+    assert_fails(rill__profile_read(path, SEATING(4, 4, 1, 1), &got), RILL_ERR_UNSUPPORTED,
+                 "several hosts");
 }
 
 static void broken_files_are_refused(void **state) {
@@ -109,9 +115,10 @@ static void broken_files_are_refused(void **state) {
     rill__profile got;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_text(files[i].text);
-        assert_fails(rill__profile_read(path, 2, 1, 1, &got), RILL_ERR_IO, files[i].says);
+        assert_fails(rill__profile_read(path, SEATING(2, 1, 2, 1), &got), RILL_ERR_IO,
+                     files[i].says);
     }
-    assert_fails(rill__profile_read("/nowhere/profile", 2, 1, 1, &got), RILL_ERR_IO,
+    assert_fails(rill__profile_read("/nowhere/profile", SEATING(2, 1, 2, 1), &got), RILL_ERR_IO,
                  "/nowhere/profile");
     write_text("hello\n"); /* what is not ours stays as it is */
     rill__profile p = sample(2, 1, 1e-6);
@@ -157,13 +164,13 @@ static void fit_finds_the_constants(void **state) {
     planner.most_per_host = 1;
     planner.mpi_sums = true;
     rill__constants truth, c;
-    rill__constants_default(&truth, 8, 1);
+    rill__constants_default(&truth, 8, 1, 1);
     truth.latency = 8e-5;
     truth.byte = 3e-8;
     truth.merge = 4e-9;
     truth.sum = 5e-9;
     truth.mpi_byte = 2e-8;
-    rill__constants_default(&planner.profile.constants, 8, 1);
+    rill__constants_default(&planner.profile.constants, 8, 1, 1);
     for (int shift = 12; shift <= 24; shift += 4)
         for (size_t d = 0; d < 5; d++)
             for (int i = 0; i < 6; i++) {
@@ -174,7 +181,7 @@ static void fit_finds_the_constants(void **state) {
                 s->seconds = rill__fit_time(s, &truth) * (n % 2 ? 1.02 : 0.98);
             }
     samples[7].seconds *= 30; /* something else was on the machine */
-    rill__constants_default(&c, 8, 1);
+    rill__constants_default(&c, 8, 1, 1);
     double error = rill__fit(samples, n, &c);
     assert_true(error < 0.04);
     assert_true(fabs(log(c.latency / truth.latency)) < 0.1);
@@ -182,10 +189,70 @@ static void fit_finds_the_constants(void **state) {
     assert_true(fabs(log(c.mpi_byte / truth.mpi_byte)) < 0.1);
 }
 
+static void full_hosts_share_memory(void **state) {
+    (void)state;
+    rill__constants two, all, crowded, turns;
+    rill__constants_default(&two, 1, 2, 1);
+    rill__constants_default(&all, 1, 16, 1);
+    assert_true(all.copy > 2 * two.copy && all.sum > 3 * two.sum && all.mpi_byte > two.mpi_byte);
+    assert_true(all.latency == two.latency && all.message == two.message);
+    /* Those that take turns do not move data at once. */
+    rill__constants_default(&crowded, 1, 16, 8);
+    rill__constants_default(&turns, 1, 2, 8);
+    assert_true(crowded.copy == turns.copy);
+}
+
+static double ratio_of(const rill__profile *a, const rill__constants *b, int i) {
+    size_t at = rill__constant_table[i].offset;
+    return *(const double *)((const char *)&a->constants + at) /
+           *(const double *)((const char *)b + at);
+}
+
+/* What was tuned or learned with few ranks on a host serves many as built-in constants do. */
+static void profiles_share_memory(void **state) {
+    (void)state;
+    remove(path);
+    rill__profile two = sample(2, 1, 3e-6), got;
+    rill__constants all;
+    rill__constants_default(&two.constants, 1, 2, 1);
+    rill__constants_default(&all, 1, 16, 1);
+    assert_ok(rill__profile_write(path, &two));
+    assert_ok(rill__profile_read(path, SEATING(16, 1, 16, 1), &got));
+    for (int i = 0; i < RILL__CONSTANTS; i++)
+        assert_true(fabs(ratio_of(&got, &all, i) - 1) < 1e-3);
+    remove(path);
+    got.ranks = 16; /* and back, from what was learned there */
+    assert_ok(rill__profile_write(path, &got));
+    assert_ok(rill__profile_read(path, SEATING(16, 1, 16, 1), &got));
+    for (int i = 0; i < RILL__CONSTANTS; i++)
+        assert_true(fabs(ratio_of(&got, &all, i) - 1) < 1e-3);
+    assert_ok(rill__profile_read(path, SEATING(2, 1, 2, 1), &got));
+    for (int i = 0; i < RILL__CONSTANTS; i++)
+        assert_true(fabs(ratio_of(&got, &two.constants, i) - 1) < 1e-3);
+}
+
+/* And communicators plan with these, by the ranks that share the memory and the processors. */
+static void communicators_share_memory(void **state) {
+    (void)state;
+    enum { RANKS = 16 };
+    rill_comm *comms[RANKS];
+    setenv("RILL_PROFILE", "none", 1);
+    assert_ok(rill_comm_create_local(RANKS, NULL, comms));
+    unsetenv("RILL_PROFILE");
+    const rill__profile *got = &comms[0]->planner.profile;
+    rill__constants expected;
+    rill__constants_default(&expected, 1, RANKS, fmax(1, RANKS / (double)rill__processors()));
+    for (int i = 0; i < RILL__CONSTANTS; i++)
+        assert_true(fabs(ratio_of(got, &expected, i) - 1) < 1e-9);
+    assert_int_equal(comms[0]->planner.together, RANKS);
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_ok(rill_comm_free(&comms[rank]));
+}
+
 static void networks_fall_into_classes(void **state) {
     (void)state;
     rill__constants a, b;
-    rill__constants_default(&a, 8, 1);
+    rill__constants_default(&a, 8, 1, 1);
     b = a;
     rill__constants_network(&a, &(rill__network){.latency = 22e-6, .rate = 0.8e9});
     rill__constants_network(&b, &(rill__network){.latency = 33e-6, .rate = 1.1e9});
@@ -205,6 +272,9 @@ int main(void) {
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(points_correct_what_is_near),
         cmocka_unit_test(fit_finds_the_constants),
+        cmocka_unit_test(full_hosts_share_memory),
+        cmocka_unit_test(profiles_share_memory),
+        cmocka_unit_test(communicators_share_memory),
         cmocka_unit_test(networks_fall_into_classes),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);

@@ -98,7 +98,7 @@ static void test_in_estimates(void **state) {
     (void)state;
     rill__planner planner = {.hosts = RANKS, .most_per_host = 1};
     rill__constants *c = &planner.profile.constants;
-    rill__constants_default(c, RANKS, 1);
+    rill__constants_default(c, RANKS, 1, 1);
     rill__constants_network(c, &(rill__network){.latency = 25e-6,
                                                 .rate = 1e8}); /* where bytes count */
     rill__settings settings = {.partition = RILL__UNIFORM};

@@ -3,7 +3,8 @@
  * nobody waits for ever, all have the same bits, void steps leave residuals as they were, and what
  * is fed afterwards is in updates or residuals. tests/world/test_deaths.c has the same with every
  * order of messages.
- *   --kills N (runs)  --seed S  --ranks P (most, 2 to 8)  --only NUMBER */
+ *   --kills N (runs)  --seed S  --ranks P (most, 2 to 8)  --only NUMBER
+ *   --mail BYTES (messages up to these go by shared memory, which ranks poll) */
 #include "support/model.h"
 
 #include <math.h>
@@ -416,6 +417,8 @@ int main(int argc, char **argv) {
     int most = (int)argument(argc, argv, "--ranks", 4);
     if (most < 2 || most > RANKS) return 2;
     setenv("RILL_PROFILE", "none", 1);
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--mail") == 0) setenv("RILL_MAIL_BYTES", argv[i + 1], 1);
     bool chosen = getenv("UCX_TLS") != NULL;
     for (uint64_t i = only == UINT64_MAX ? 0 : only; i < n || i == only; i++) {
         /* Shared memory, and sockets: the dead leave other things behind there. */
