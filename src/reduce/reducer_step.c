@@ -240,6 +240,16 @@ void rill__reducer_count_step(rill_reducer *r, uint64_t k) {
     collect_stats(r, k);
 }
 
+/* Also what a step has left that failed is there when the user is told of its end. */
+static rill_status settle(const rill_reducer *r, rill_status status) {
+    if (status == RILL_OK) return rill__space_wait(r->space);
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    rill__space_wait(r->space);
+    rill__set_error(detail);
+    return status;
+}
+
 rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
@@ -250,8 +260,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
         rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
         r->pending_used = r->pending_skipped = false;
     }
-    if (status == RILL_OK) status = rill__space_wait(r->space);
-    if (status != RILL_OK) return status;
+    RILL_TRY(settle(r, status));
     rill__reducer_count_step(r, r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz);
     return RILL_OK;
 }
