@@ -54,6 +54,7 @@ typedef struct rill__memory rill__memory;
 struct rill__memory {
     void *(*allocate)(const rill__memory *, size_t bytes);
     void (*release)(const rill__memory *, void *, size_t bytes);
+    bool scarce; /* buffers have less to spare */
 };
 
 /* A growable array of bytes that keeps its memory. data is 64-byte aligned and has RILL__SLACK

@@ -86,8 +86,8 @@ rill_status rill__buffer_allocate_exactly(rill__buffer *buffer, size_t bytes) {
 
 rill_status rill__buffer_allocate(rill__buffer *buffer, size_t bytes) {
     /* A quarter more than asked for, so that sizes that creep up do not reallocate each call. */
-    size_t capacity;
-    if (!__builtin_add_overflow(bytes, bytes / 4 + 256, &capacity) &&
+    size_t capacity, part = buffer->memory && buffer->memory->scarce ? 16 : 4;
+    if (!__builtin_add_overflow(bytes, bytes / part + 256, &capacity) &&
         rill__buffer_allocate_exactly(buffer, capacity) == RILL_OK)
         return RILL_OK;
     /* It may be the quarter that is not to be had. */

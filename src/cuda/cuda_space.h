@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define RILL__CUDA_SYMBOL "rill__cuda_table_get"
-#define RILL__CUDA_VERSION 6u
+#define RILL__CUDA_VERSION 7u
 #define RILL__CUDA_MOST UINT64_C(0xfffffe00) /* indices have 32 bits */
 
 enum { RILL__CUDA_F32 = 0, RILL__CUDA_F64 = 1, RILL__CUDA_F16 = 2, RILL__CUDA_BF16 = 3 };
@@ -125,6 +125,22 @@ typedef struct rill__cuda_letter {
     uint32_t flag, apart[15]; /* written by the host: the step that has its reply */
     rill__cuda_reply reply;
 } rill__cuda_letter;
+/* Tensors of any alignment that one after the other are a part of a vector: each begins there at
+ * first, and the last ends at first[n]. None is empty. A launch takes so many. */
+enum { RILL__CUDA_TENSORS = 128 };
+typedef struct rill__cuda_tensors {
+    uint64_t n;
+    uint64_t first[RILL__CUDA_TENSORS + 1];
+    uintptr_t at[RILL__CUDA_TENSORS];
+} rill__cuda_tensors;
+/* n pairs of the whole vector; or, with a reply, at most n that it has in the inbox, or values. */
+typedef struct rill__cuda_pairs {
+    uint64_t n;
+    const uint32_t *idx;
+    const void *val;
+    const rill__cuda_reply *reply;
+    const void *inbox;
+} rill__cuda_pairs;
 typedef struct rill__cuda_mail {
     int type; /* f32, f16, bf16 */
     uint32_t number;
@@ -141,15 +157,16 @@ typedef struct rill__cuda_mail {
     /* Pairs whose key is below the floor go back in any case; 0: none. seen: NULL, nobody asks. */
     uint32_t floor;
     rill__cuda_seen *seen;
-    uint64_t most; /* of a result: pairs, at most */
+    const uint64_t *refused; /* more sums that are not finite; NULL: none */
+    uint64_t most;           /* of a result: pairs, at most */
     rill__cuda_reply *reply;
     uint32_t *mask; /* a copy of the result's indices, up to mask_room; NULL: none is needed */
     uint64_t mask_room;
     int undoes, returns; /* what a reply may ask for */
     uint64_t n;
-    void *residual; /* any alignment, as are gradient and update */
-    const void *gradient;
-    void *update; /* may be gradient */
+    void *residual;       /* any alignment, as are gradient and update */
+    const void *gradient; /* NULL: in tensors, and so for the update; then others see to them */
+    void *update;         /* may be gradient */
 } rill__cuda_mail;
 
 typedef struct rill__cuda_device {
@@ -176,7 +193,8 @@ typedef struct rill__cuda_table {
     int (*release)(void *);
     int (*allocate_host)(size_t bytes, void **); /* page-locked */
     int (*release_host)(void *);
-    int (*device_of)(const void *pointer, int *device); /* -1: host memory */
+    int (*device_of)(const void *pointer, int *device);                      /* -1: host memory */
+    int (*range_of)(const void *pointer, const void **start, size_t *bytes); /* its allocation */
     int (*copy)(void *to, const void *from, size_t bytes, void *stream);
     int (*fill)(void *to, int byte, size_t bytes, void *stream);
     int (*stream_create)(void **stream);
@@ -322,6 +340,16 @@ typedef struct rill__cuda_table {
     int (*mail_send)(const rill__cuda_mail *, void *stream);  /* the pairs; then ready */
     int (*mail_apply)(const rill__cuda_mail *, void *stream); /* the reply, which is there */
     int (*mail_done)(const rill__cuda_mail *, void *stream);  /* then done */
+
+    /* ---- vectors in tensors (tensors.cu). add, subtract: residual += tensors, guards as above,
+     * *nonfinite, unless NULL, is added to; the same undone, always or where the reply says so.
+     * write: the pairs and zeros, or what the reply says. f64 too ---- */
+    int (*tensors_add)(int type, void *residual, const rill__cuda_tensors *, int guards,
+                       uint64_t *nonfinite, void *stream);
+    int (*tensors_subtract)(int type, void *residual, const rill__cuda_tensors *,
+                            const rill__cuda_reply *or_null, void *stream);
+    int (*tensors_write)(int type, const rill__cuda_tensors *, const rill__cuda_pairs *,
+                         void *stream);
 } rill__cuda_table;
 
 #ifdef __cplusplus

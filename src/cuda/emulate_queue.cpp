@@ -207,6 +207,17 @@ static bool is_page_locked(const void *p) {
     return (const char *)p <= after->first + after->second;
 }
 int device_of(const void *p, int *device) { return *device = device_at(p), 0; }
+int range_of(const void *p, const void **start, size_t *bytes) {
+    guard g(lock);
+    int which = device_at(p);
+    if (which == EVERY) return INVALID;
+    device &d = all[which];
+    auto after = d.areas.upper_bound((size_t)((const char *)p - d.arena));
+    if (after == d.areas.begin()) return INVALID;
+    --after;
+    *start = d.arena + after->first;
+    return *bytes = after->second, OK;
+}
 
 /* ---- streams ------------------------------------------------------------------------------ */
 

@@ -28,6 +28,7 @@ int release_on(void *, void *stream);
 int allocate_host(size_t bytes, void **);
 int release_host(void *);
 int device_of(const void *, int *device);
+int range_of(const void *, const void **start, size_t *bytes);
 int copy(void *to, const void *from, size_t bytes, void *stream);
 int fill(void *to, int byte, size_t bytes, void *stream);
 int stream_create(void **);

@@ -110,6 +110,12 @@ int rill__cuda_mail_append(const rill__cuda_mail *, const rill__cuda_found *foun
 int rill__cuda_mail_send(const rill__cuda_mail *, void *stream);
 int rill__cuda_mail_apply(const rill__cuda_mail *, void *stream);
 int rill__cuda_mail_done(const rill__cuda_mail *, void *stream);
+int rill__cuda_tensors_add(int type, void *residual, const rill__cuda_tensors *, int guards,
+                           uint64_t *nonfinite, void *stream);
+int rill__cuda_tensors_subtract(int type, void *residual, const rill__cuda_tensors *,
+                                const rill__cuda_reply *, void *stream);
+int rill__cuda_tensors_write(int type, const rill__cuda_tensors *, const rill__cuda_pairs *,
+                             void *stream);
 
 /* A kernel of each file, by which all of it are found (load in space.cu). */
 #ifdef RILL_EMULATE
@@ -127,6 +133,7 @@ const void *rill__cuda_one_of_mail();
 const void *rill__cuda_one_of_methods();
 const void *rill__cuda_one_of_sketch();
 const void *rill__cuda_one_of_sparse();
+const void *rill__cuda_one_of_tensors();
 const void *rill__cuda_one_of_topk();
 const void *rill__cuda_one_of_values();
 

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(THREADS) ready_kernel(rill__cuda_mail m) {
         m.letter->above = m.seen->above;
     }
     m.letter->found.count = own_count(m);
-    m.letter->found.nonfinite = m.found->nonfinite;
+    m.letter->found.nonfinite = m.found->nonfinite + (m.refused ? *m.refused : 0);
     __threadfence_system(); /* these, and what earlier kernels have written */
     *(volatile u32 *)&m.letter->ready = m.number;
 }
@@ -228,9 +228,12 @@ template <class T> static int apply(const rill__cuda_mail &m, void *stream) {
     RILL_CUDA_TRY(launch(reply_kernel, m, 1, THREADS, stream));
     if (m.mask) RILL_CUDA_TRY(launch(mask_kernel, m, result, THREADS, stream));
     if (m.residual) RILL_CUDA_TRY(launch(own_kernel<T>, m, own, THREADS, stream));
-    if (m.residual && m.undoes) RILL_CUDA_TRY(launch(undo_kernel<T>, m, dense, THREADS, stream));
-    RILL_CUDA_TRY(rill__cuda_zero(m.update, (size_t)m.n * sizeof(word), stream));
-    RILL_CUDA_TRY(launch(result_kernel<word>, m, dense, THREADS, stream));
+    if (m.residual && m.gradient && m.undoes)
+        RILL_CUDA_TRY(launch(undo_kernel<T>, m, dense, THREADS, stream));
+    if (m.update) {
+        RILL_CUDA_TRY(rill__cuda_zero(m.update, (size_t)m.n * sizeof(word), stream));
+        RILL_CUDA_TRY(launch(result_kernel<word>, m, dense, THREADS, stream));
+    }
     if (!m.residual || !m.returns) return 0;
     return launch_any(parts_kernel<T>, m, sms, THREADS, 0, stream, true);
 }

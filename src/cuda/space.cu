@@ -36,6 +36,7 @@ using emulate::event_create;
 using emulate::event_free;
 using emulate::fill;
 using emulate::memory_left;
+using emulate::range_of;
 using emulate::release;
 using emulate::release_host;
 using emulate::release_on;
@@ -171,6 +172,14 @@ template <class F> static int driver(const char *name, F *entry) {
     *entry = (F)at;
     return 0;
 }
+static int range_of(const void *pointer, const void **start, size_t *bytes) {
+    static CUresult(CUDAAPI * address_range)(CUdeviceptr *, size_t *, CUdeviceptr);
+    CUdeviceptr from = 0;
+    if (!address_range) RILL_CUDA_TRY(driver("cuMemGetAddressRange", &address_range));
+    int error = (int)address_range(&from, bytes, (CUdeviceptr)(uintptr_t)pointer);
+    *start = (const void *)(uintptr_t)from;
+    return error;
+}
 static int stream_hold(const uint32_t *word, uint32_t number, void *stream) {
     static CUresult(CUDAAPI * wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
     if (!wait_value) RILL_CUDA_TRY(driver("cuStreamWaitValue32", &wait_value));
@@ -191,8 +200,8 @@ static int load() {
                          rill__cuda_one_of_dense(),   rill__cuda_one_of_finite(),
                          rill__cuda_one_of_indices(), rill__cuda_one_of_mail(),
                          rill__cuda_one_of_methods(), rill__cuda_one_of_sketch(),
-                         rill__cuda_one_of_sparse(),  rill__cuda_one_of_topk(),
-                         rill__cuda_one_of_values()};
+                         rill__cuda_one_of_sparse(),  rill__cuda_one_of_tensors(),
+                         rill__cuda_one_of_topk(),    rill__cuda_one_of_values()};
     for (const void *kernel : one) {
         CUfunction function, all[512];
         CUmodule module;
@@ -227,6 +236,7 @@ static rill__cuda_table make_table() {
     t.allocate_host = allocate_host;
     t.release_host = release_host;
     t.device_of = device_of;
+    t.range_of = range_of;
     t.copy = copy;
     t.fill = fill;
     t.stream_create = stream_create;
@@ -296,6 +306,9 @@ static rill__cuda_table make_table() {
     KERNEL(mail_send);
     KERNEL(mail_apply);
     KERNEL(mail_done);
+    KERNEL(tensors_add);
+    KERNEL(tensors_subtract);
+    KERNEL(tensors_write);
 #undef KERNEL
     return t;
 }

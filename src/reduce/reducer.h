@@ -22,6 +22,7 @@ typedef struct rill__target {
     rill_stream *stream;
     const rill_tensor *tensors; /* n of them, instead of dense */
     int n;
+    bool apart; /* the gradient is in them as well, and nowhere together */
 } rill__target;
 
 /* A step in which a rank is gone may be complete elsewhere (reducer_move.c). */
@@ -86,7 +87,8 @@ struct rill_reducer {
     bool pending_skipped; /* a micro-batch had one */
     bool checks;          /* the update is looked at while it is written */
     bool uses_pending;    /* pending is in the step under way */
-    const void *fed;      /* what was added to the residual; NULL: nothing */
+    const void *fed;      /* what was added to the residual; NULL: nothing, or */
+    bool fed_apart;       /* the target's tensors */
     const void *taken;    /* the gradient that the momentum took in; NULL: none */
     rill__buffer memory_before;
     rill__selector_state *states_before; /* of the selectors */
@@ -150,10 +152,19 @@ void rill__reducer_prepare_on(rill_reducer *, const rill__on_step *); /* reducer
 /* The same in the caller's thread, and the start of the call; tensors as in queue. */
 rill_status rill__reducer_begin_on(rill_reducer *, const char *call, const rill__on_step *,
                                    const rill_tensor *tensors, void *stream);
-rill_status rill__reducer_fuse(rill_reducer *, const char *call, int n, const rill_tensor *,
-                               rill__target *); /* the same */
 /* The end of a step that counts: k of its entries were selected. */
 void rill__reducer_count_step(rill_reducer *, uint64_t k);
+
+/* ---- reducer_tensors.c ---- */
+/* Where the gradient lies as one vector, NULL if the target says that it stays apart; and where the
+ * update goes. blocking: the user's memory stays as it is until the step ends. */
+rill_status rill__reducer_fuse(rill_reducer *, const char *call, int n, const rill_tensor *,
+                               bool blocking, rill__target *, const void **gradient);
+/* After a failure for want of memory: the gradients wait in the residual. */
+void rill__reducer_keep_tensors(rill_reducer *, int n, const rill_tensor *);
+void rill__reducer_feed_apart(rill_reducer *); /* the residual, from the target's tensors */
+void rill__reducer_undo_apart(rill_reducer *);
+void rill__reducer_write_tensors(rill_reducer *, const rill_stream *result);
 
 /* ---- reducer_mail.c: such steps that neither host nor progress wait for ---- */
 typedef enum rill__mails { RILL__NO_MAIL, RILL__MAIL_IN_TURN, RILL__MAIL } rill__mails;

@@ -137,7 +137,7 @@ static rill_status tell_picks(rill_reducer *r, const void *gradient) {
         r->selectors[i]->guards = r->guards;
         rill__pick_ahead(r->selectors[i], p);
         p->residual = (char *)r->residual.data + offset;
-        p->gradient = (const char *)gradient + offset;
+        p->gradient = gradient ? (const char *)gradient + offset : NULL;
         own += p->room;
         largest = rill__max_u64(largest, p->room);
     }
@@ -171,19 +171,17 @@ static rill_status prepare(rill_reducer *r, const void *gradient) {
 
 rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step *step,
                                rill__mails how, void *stream) {
-    rill__target target = {.dense = step->update};
-    const void *gradient = step->gradient;
-    void *update = step->update;
+    rill__target target;
+    const void *gradient;
     if (how == RILL__MAIL_IN_TURN) { /* else there is nothing, and the thread may tell of a death */
         if (r->moving.interrupted && r->comm->engine.peers.revoked)
             return rill__peers_error(&r->comm->engine);
         rill__reducer_free_kept(r);
     }
     RILL_TRY(r->space->order->follow(r->space, stream));
-    if (step->tensors) {
-        RILL_TRY(rill__reducer_fuse(r, call, step->n, step->tensors, &target));
-        gradient = update = r->fused.data;
-    }
+    rill_tensor one = {step->gradient, step->update, r->dim};
+    RILL_TRY(rill__reducer_fuse(r, call, step->tensors ? step->n : 1,
+                                step->tensors ? step->tensors : &one, true, &target, &gradient));
     RILL_TRY(prepare(r, gradient));
     rill__mailing *m = r->mailing;
     rill__mail_step posted = {.number = m->posted + 1,
@@ -193,7 +191,10 @@ rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step 
                               .n = r->dim,
                               .residual = r->residual.data,
                               .gradient = gradient,
-                              .update = update,
+                              .update = target.dense,
+                              .tensors = target.tensors,
+                              .n_tensors = target.n,
+                              .guards = r->guards,
                               .floor = m->picks[0].key,
                               .looks = rill__pick_looks(r->selectors[0]),
                               .undoes = r->voids || rill__reducer_can_lose(r),
@@ -201,12 +202,6 @@ rill_status rill__reducer_post(rill_reducer *r, const char *call, rill__on_step 
     RILL_TRY(ops(r)->post(r->space, m->mail, &posted));
     step->floor = posted.floor;
     step->letter = ++m->posted;
-    const char *at = update;
-    for (int i = 0; i < target.n; i++) {
-        const rill_tensor *t = &target.tensors[i];
-        if (t->count) rill__do_copy(r->space, t->update, at, t->count * size_of(r));
-        at += t->count * size_of(r);
-    }
     ops(r)->end(r->space, m->mail, step->letter); /* a failure is one of the device, and stays */
     step->loose = r->space->order->lead(r->space, stream) != RILL_OK;
     return RILL_OK;
@@ -268,6 +263,7 @@ static void enter(rill_reducer *r, const rill__on_step *step, const atomic_bool 
     r->uses_pending = false;
     r->taken = NULL;
     r->fed = step->gradient;
+    r->fed_apart = false;
     r->target = (rill__target){.dense = step->update};
     r->residual_is_zero = false;
     m->reserved = false;

@@ -97,6 +97,7 @@ static rill_status select_with(rill_reducer *r, int i, const void *gradient, voi
     rill_selector *selector = r->selectors[i];
     if (!r->options.feedback) return rill_select(selector, gradient, out);
     selector->guards = r->guards;
+    if (r->fed_apart) return rill__select_fed(selector, residual, out);
     rill_status status = rill_select_residual(selector, gradient, residual, out);
     r->skipped = r->skipped || selector->skipped;
     return status;
@@ -120,14 +121,15 @@ static rill_status select_ranges(rill_reducer *r, const void *gradient, int *don
     RILL_TRY(rill__stream_reserve_pairs(r->selected, rill__min_u64(room, r->dim)));
     for (int i = 0; i < r->n_selectors; i++) {
         uint64_t first = r->bounds[i];
+        const void *given = gradient ? (const char *)gradient + first * size : NULL;
         rill_stream part;
         part = *r->part; /* its memory, with the dimension of this range */
         part.dim = r->bounds[i + 1] - first;
         part.index_bytes = rill__index_bytes(part.dim);
         /* They take turns, and so does the memory that one needs. */
         rill__selector_take_room(r->selectors[i], r->selectors[i ? i - 1 : r->n_selectors - 1]);
-        rill_status status = select_with(r, i, (const char *)gradient + first * size,
-                                         (char *)r->residual.data + first * size, &part);
+        rill_status status = select_with(r, i, given, (char *)r->residual.data + first * size,
+                                         &part);
         *done = i + 1;
         if (status == RILL_OK) status = rill__stream_append(r->selected, &part, first);
         part.dim = r->dim;
@@ -159,7 +161,7 @@ static rill_status select_largest(rill_reducer *r, const void *gradient) {
     rill__reducer_take_all_back(r);
     uint64_t from = done ? r->bounds[done] : 0;
     size_t offset = from * rill__type_size(r->type);
-    if (r->options.feedback) {
+    if (r->options.feedback && gradient) {
         void *rest = (char *)r->residual.data + offset;
         const void *given = (const char *)gradient + offset;
         if (!r->guards) rill__dense_add(r->space, r->type, rest, given, r->dim - from);
@@ -304,6 +306,11 @@ static rill_status prepare_gradient(rill_reducer *r, const void **gradient) {
 }
 
 rill_status rill__reducer_select(rill_reducer *r, const void *gradient) {
+    if (r->target.apart) {
+        rill__reducer_feed_apart(r);
+        r->fed_apart = true;
+        return select_largest(r, NULL);
+    }
     rill_status status = prepare_gradient(r, &gradient);
     if (status != RILL_OK) { /* as it is: neither clipped nor added to the momentum */
         rill__reducer_keep_gradient(r, gradient);

@@ -100,9 +100,10 @@ static rill_status prepare(rill_reducer *r, const char *call, const void *gradie
     r->failed = RILL_OK;
     r->skipped = r->uses_pending = false;
     r->fed = r->taken = NULL;
+    r->fed_apart = false;
     rill_status status = order;
     if (status == RILL_OK) status = check_target(r, call, target);
-    if (status == RILL_OK && !gradient && r->dim)
+    if (status == RILL_OK && !gradient && !target->apart && r->dim)
         status = rill__fail(RILL_ERR_ARGUMENT, "%s: gradient is NULL", call);
     if (status != RILL_OK) fail_here(r, status);
     r->target = *target;
@@ -162,19 +163,9 @@ static bool write_update(rill_reducer *r) {
     if (r->checks)
         finite = rill__dense_divide_finite(r->space, r->type, values, values, ranks, result->nnz);
     else if (ranks != 1) rill__dense_divide(r->space, r->type, values, values, ranks, result->nnz);
-    uint64_t at = 0, first = 0;
+    uint64_t at = 0;
     if (r->target.dense) rill__stream_write(result, 0, r->dim, &at, r->target.dense);
-    char *whole = r->fused.data; /* a space counts the pairs of a range only when asked, and then
-                                    one waits for it: better all of them, and copies */
-    if (r->target.n && !r->space->is_host) rill__stream_write(result, 0, r->dim, &at, whole);
-    for (int i = 0; i < r->target.n; i++) {
-        const rill_tensor *t = &r->target.tensors[i];
-        size_t size = rill__type_size(r->type);
-        if (r->space->is_host) rill__stream_write(result, first, t->count, &at, t->update);
-        else if (t->count)
-            rill__do_copy(r->space, t->update, whole + first * size, t->count * size);
-        first += t->count;
-    }
+    rill__reducer_write_tensors(r, result);
     return finite;
 }
 
@@ -249,6 +240,16 @@ void rill__reducer_count_step(rill_reducer *r, uint64_t k) {
     collect_stats(r, k);
 }
 
+/* Also what a step has left that failed is there when the user is told of its end. */
+static rill_status settle(const rill_reducer *r, rill_status status) {
+    if (status == RILL_OK) return rill__space_wait(r->space);
+    char detail[200];
+    snprintf(detail, sizeof detail, "%s", rill_last_error());
+    rill__space_wait(r->space);
+    rill__set_error(detail);
+    return status;
+}
+
 rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
@@ -259,8 +260,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
         rill__do_clear(r->space, r->pending.data, r->dim * rill__type_size(r->type));
         r->pending_used = r->pending_skipped = false;
     }
-    if (status == RILL_OK) status = rill__space_wait(r->space);
-    if (status != RILL_OK) return status;
+    RILL_TRY(settle(r, status));
     rill__reducer_count_step(r, r->choice == RILL__SEND_ALL ? r->dim : r->selected->nnz);
     return RILL_OK;
 }
@@ -374,49 +374,7 @@ rill_status rill_reducer_give_back(rill_reducer *r, uint64_t first, uint64_t cou
     return rill__space_wait(r->space);
 }
 
-/* ---- tensor fusion ------------------------------------------------------------------------ */
-
-/* Copies the gradients one after the other, and the list, which must outlive the call. */
-rill_status rill__reducer_fuse(rill_reducer *r, const char *call, int n, const rill_tensor *tensors,
-                               rill__target *target) {
-    if (n < 0) return rill__fail(RILL_ERR_ARGUMENT, "%s: n = %d is negative", call, n);
-    if (n && !tensors) return rill__fail(RILL_ERR_ARGUMENT, "%s: tensors is NULL", call);
-    size_t size = rill__type_size(r->type);
-    uint64_t sum = 0;
-    for (int i = 0; i < n; i++) {
-        if (tensors[i].count && (!tensors[i].gradient || !tensors[i].update))
-            return rill__fail(RILL_ERR_ARGUMENT, "%s: gradient or update of tensor %d is NULL",
-                              call, i);
-        if (__builtin_add_overflow(sum, tensors[i].count, &sum)) sum = UINT64_MAX;
-    }
-    if (sum != r->dim)
-        return rill__fail(RILL_ERR_ARGUMENT, "%s: the tensors have %llu values, the reducer %llu",
-                          call, (unsigned long long)sum, (unsigned long long)r->dim);
-    rill_tensor *list = rill__realloc(r->tensors, (size_t)(n + 1) * sizeof *list);
-    if (!list) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d tensors", n);
-    r->tensors = list;
-    RILL_TRY(rill__buffer_reserve_exact(&r->fused, r->dim * size));
-    char *at = r->fused.data;
-    for (int i = 0; i < n; i++) {
-        list[i] = tensors[i];
-        rill__do_copy(r->space, at, tensors[i].gradient, tensors[i].count * size);
-        at += tensors[i].count * size;
-    }
-    *target = (rill__target){.tensors = list, .n = n};
-    return RILL_OK;
-}
-
-static void keep_tensors(rill_reducer *r, int n, const rill_tensor *tensors) {
-    size_t size = rill__type_size(r->type);
-    char *at = r->residual.data;
-    for (int i = 0; i < n && r->options.feedback; i++) {
-        if (r->guards)
-            rill__dense_add_finite(r->space, r->type, at, tensors[i].gradient, tensors[i].count);
-        else rill__dense_add(r->space, r->type, at, tensors[i].gradient, tensors[i].count);
-        at += tensors[i].count * size;
-        r->residual_is_zero = false;
-    }
-}
+/* ---- behind a stream, and of tensors -------------------------------------------------------- */
 
 /* Behind the mark of a user's stream: all that comes before the call. The user's memory is his
  * again only when the step is over, as in a blocking one. */
@@ -424,14 +382,15 @@ void rill__reducer_prepare_on(rill_reducer *r, const rill__on_step *step) {
     static const char call[] = "rill_reducer_start_on";
     rill__target target = {.dense = step->update, .tensors = step->tensors};
     const void *gradient = step->gradient;
+    rill_tensor one = {step->gradient, step->update, r->dim};
+    const rill_tensor *list = step->tensors ? step->tensors : &one;
+    int n = step->tensors ? step->n : 1;
     rill_status status = step->failed;
     r->blocking = true;
     if (status != RILL_OK) rill__set_error(step->error);
-    if (status == RILL_OK && step->tensors) {
-        status = rill__reducer_fuse(r, call, step->n, step->tensors, &target);
-        gradient = r->fused.data;
-        if (status == RILL_ERR_MEMORY) keep_tensors(r, step->n, step->tensors);
-    }
+    else status = rill__reducer_fuse(r, call, n, list, true, &target, &gradient);
+    if (status == RILL_ERR_MEMORY && step->failed == RILL_OK)
+        rill__reducer_keep_tensors(r, n, list);
     status = prepare(r, call, gradient, &target, status);
     if (status == RILL_OK) return;
     fail_here(r, status);
@@ -444,12 +403,14 @@ static rill_status begin_tensors(rill_reducer *r, const char *call, int n,
     if (rill__reducer_is_busy(r))
         return rill__fail(RILL_ERR_STATE, "%s: a step is under way", call);
     rill__target target = {.tensors = tensors};
+    const void *gradient = NULL;
     rill_status status = rill__reducer_follow(r, stream);
-    if (status == RILL_OK) status = rill__reducer_fuse(r, call, n, tensors, &target);
-    if (status == RILL_OK) return begin_behind(r, call, r->fused.data, &target, blocking, stream);
+    if (status == RILL_OK)
+        status = rill__reducer_fuse(r, call, n, tensors, blocking, &target, &gradient);
+    if (status == RILL_OK) return begin_behind(r, call, gradient, &target, blocking, stream);
     char detail[200];
     snprintf(detail, sizeof detail, "%s", rill_last_error());
-    if (status == RILL_ERR_MEMORY) keep_tensors(r, n, tensors);
+    if (status == RILL_ERR_MEMORY) rill__reducer_keep_tensors(r, n, tensors);
     begin(r, call, NULL, &target, blocking); /* without a gradient: the others are told */
     if (rill__reducer_is_busy(r)) rill_reducer_wait(r);
     rill__set_error(detail);

@@ -69,6 +69,7 @@ void rill__reducer_undo_failed(rill_reducer *r) {
 
 void rill__reducer_undo_void(rill_reducer *r) {
     if (r->choice != RILL__SEND_ALL) rill__reducer_take_all_back(r);
+    if (r->fed_apart) rill__reducer_undo_apart(r);
     if (r->fed && r->options.feedback)
         rill__dense_subtract_finite(r->space, r->type, r->residual.data, r->fed, r->dim);
     if (r->taken)

@@ -262,6 +262,10 @@ static rill_status select_residual(const char *call, rill_selector *s, const voi
     return run(s, (rill__source){residual, residual, gradient}, out);
 }
 
+rill_status rill__select_fed(rill_selector *s, void *residual, rill_stream *out) {
+    return run(s, (rill__source){residual, residual, NULL}, out);
+}
+
 rill_status rill_select_residual(rill_selector *s, const void *gradient, void *residual,
                                  rill_stream *out) {
     return select_residual("rill_select_residual", s, gradient, residual, out, NULL);

@@ -97,6 +97,9 @@ struct rill_selector {
     rill__buffer sample, addend, work;
 };
 
+/* rill_select_residual with a gradient that has been added to the residual before. */
+rill_status rill__select_fed(rill_selector *, void *residual, rill_stream *out);
+
 /* rill_selector_create for vectors in a space. */
 rill_status rill__selector_create_in(const rill__space *, rill_type, uint64_t dim,
                                      const rill_select_options *, rill_selector **out);

@@ -28,7 +28,8 @@ typedef struct rill__mail_rooms {
 } rill__mail_rooms;
 
 /* picks: of ranges that begin at first, in order; the arrays of pairs are the mail's. Each adds
- * gradient to residual. */
+ * gradient to residual. gradient or update NULL: it is that of the tensors, and the picks have
+ * none. */
 typedef struct rill__mail_step {
     uint32_t number;
     const rill__pick *picks;
@@ -38,6 +39,9 @@ typedef struct rill__mail_step {
     void *residual;
     const void *gradient;
     void *update;
+    const rill_tensor *tensors;
+    int n_tensors;
+    bool guards;          /* as a pick's */
     bool undoes, returns; /* what the answer may ask for */
     /* Where there is one pick: pairs whose key is below are not sent, and go back; 0: all are. And
      * whether anybody asks for least and above. */

@@ -16,6 +16,7 @@
 #include "space/operations.h"
 #include "space/pick.h"
 #include "space/select_kernels.h"
+#include "space/tensors.h"
 
 /* The order of a device's work and a user's: streams of the device's own kind (a cudaStream_t;
  * NULL: the legacy one). None of it waits. */
@@ -64,11 +65,12 @@ struct rill__space {
     /* Selects; over on return. NULL: host code does (call). Failures but for want of memory are
      * those of the space, and stay. */
     rill_status (*pick)(const rill__space *, const rill__pick *, rill__picked *);
-    const rill__space_order *order;  /* NULL: everything is in the order of the program */
-    const rill__space_mail *mail;    /* NULL: none */
-    const rill__memory *page_locked; /* for buffers of the host that are copied from and to here;
+    const rill__space_order *order;     /* NULL: everything is in the order of the program */
+    const rill__space_mail *mail;       /* NULL: none */
+    const rill__space_tensors *tensors; /* NULL: host code does it */
+    const rill__memory *page_locked;    /* for buffers of the host that are copied from and to here;
                                         NULL: any will do */
-    void *state;                     /* of the space's own */
+    void *state;                        /* of the space's own */
 };
 
 /* The host's memory, with the kernels of the instruction set in use (core/isa.h). To be asked once,

@@ -353,8 +353,8 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
     const rill__cuda_table *t = c->table = library;
     c->device = device;
     c->shared = for_all;
-    c->page_locked = (rill__memory){allocate_host, release_host};
-    c->space = (rill__space){.memory = {allocate, release},
+    c->page_locked = (rill__memory){allocate_host, release_host, false};
+    c->space = (rill__space){.memory = {allocate, release, true},
                              .name = "cuda",
                              .kind = RILL_CUDA,
                              .device = device,
@@ -366,6 +366,7 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
                              .pick = for_all ? NULL : pick,
                              .order = for_all ? NULL : &rill__cuda_order,
                              .mail = for_all ? NULL : &rill__cuda_mail_ops,
+                             .tensors = for_all ? NULL : &rill__cuda_tensors_ops,
                              .page_locked = for_all ? NULL : &c->page_locked,
                              .state = c};
     int before = rill__cuda_enter(c), error = 0;

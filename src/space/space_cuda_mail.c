@@ -17,6 +17,7 @@ struct rill__mail {
     char *memory;
     rill__cuda_found *found; /* of the step, and of one pick */
     rill__cuda_seen *seen;
+    uint64_t *refused; /* sums of tensors' gradients that are not finite */
     rill__cuda_reply *reply;
     uint32_t *idx, *range_idx, *mask;
     void *val, *range_val;
@@ -53,6 +54,7 @@ static void carve(rill__mail *m, char *at) {
     const rill__mail_rooms *r = &m->rooms;
     m->found = (rill__cuda_found *)(void *)at;
     m->seen = (rill__cuda_seen *)(void *)(m->found + 2);
+    m->refused = (uint64_t *)(void *)(m->seen + 1);
     m->reply = (rill__cuda_reply *)(void *)(at + LINE);
     at += lined(LINE + sizeof *m->reply);
     m->idx = (uint32_t *)(void *)at;
@@ -122,6 +124,7 @@ static rill__cuda_mail task_of(const rill__mail *m, const rill__mail_step *step)
                              .room = m->rooms.own,
                              .floor = (uint32_t)step->floor,
                              .seen = step->looks ? m->seen : NULL,
+                             .refused = step->gradient ? NULL : m->refused,
                              .most = m->rooms.result,
                              .reply = m->reply,
                              .mask = m->mask,
@@ -153,6 +156,11 @@ static void pick_all(rill__cuda *c, const rill__mail *m, const rill__mail_step *
                      const rill__cuda_mail *task) {
     const rill__cuda_table *t = c->table;
     bool alone = step->n_picks == 1;
+    if (!step->gradient && c->failed == RILL_OK) {
+        rill__cuda_check(c, t->fill(m->refused, 0, sizeof *m->refused, c->stream), "fill");
+        rill__cuda_add_tensors(c, (int)m->rooms.type, step->residual, step->tensors,
+                               step->n_tensors, step->guards, m->refused);
+    }
     if (!alone) rill__cuda_check(c, t->fill(m->found, 0, sizeof *m->found, c->stream), "kernel");
     for (int i = 0; i < step->n_picks && c->failed == RILL_OK; i++) {
         rill__pick p = place(m, &step->picks[i], alone);
@@ -164,6 +172,17 @@ static void pick_all(rill__cuda *c, const rill__mail *m, const rill__mail_step *
                                             m->found, c->stream),
                              "kernel");
     }
+}
+
+/* What mail_apply leaves to do: the gradient comes out before the update is written, which may be
+ * in its place. */
+static void apply_tensors(rill__cuda *c, const rill__mail *m, const rill__mail_step *step) {
+    int type = (int)m->rooms.type;
+    if (!step->gradient && step->undoes)
+        rill__cuda_subtract_tensors(c, type, step->residual, step->tensors, step->n_tensors,
+                                    m->reply);
+    rill__cuda_pairs pairs = {.n = m->rooms.result, .reply = m->reply, .inbox = m->inbox};
+    if (!step->update) rill__cuda_write_tensors(c, type, step->tensors, step->n_tensors, &pairs);
 }
 
 static void set_flag(rill__mail *m, uint32_t number) {
@@ -184,6 +203,7 @@ static rill_status post(const rill__space *s, rill__mail *m, const rill__mail_st
             rill__cuda_check(c, t->stream_hold(&m->letter->flag, step->number, c->stream),
                              "a wait of the stream for the host");
         if (c->failed == RILL_OK) rill__cuda_check(c, t->mail_apply(&task, c->stream), "kernel");
+        apply_tensors(c, m, step);
         if (c->failed != RILL_OK) set_flag(m, step->number);
         status = rill__cuda_status(c);
     }

@@ -116,9 +116,9 @@ bool same_values(rill_type type, const void *a, const void *b, uint64_t n, uint6
 static const struct {
     const char *name;
     void (*run)(void);
-} parts[] = {{"topk", test_topk},       {"dense", test_dense},   {"chunk", test_chunk},
-             {"methods", test_methods}, {"values", test_values}, {"indices", test_indices},
-             {"sketch", test_sketch}};
+} parts[] = {{"topk", test_topk},       {"dense", test_dense},    {"chunk", test_chunk},
+             {"methods", test_methods}, {"values", test_values},  {"indices", test_indices},
+             {"sketch", test_sketch},   {"tensors", test_tensors}};
 
 static bool wanted(int argc, char **argv, const char *name) {
     for (int i = 2; i < argc; i++)

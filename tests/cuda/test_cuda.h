@@ -40,5 +40,6 @@ void test_methods(void);
 void test_values(void);
 void test_indices(void);
 void test_sketch(void);
+void test_tensors(void);
 
 #endif

@@ -120,6 +120,14 @@ bool same_there(rill_type type, const void *host, const void *there, uint64_t n)
     return same;
 }
 
+void *turned(rill_type type, const void *values, uint64_t dim, uint64_t n) {
+    size_t size = value_size(type);
+    char *copy = malloc(dim * size + 1);
+    memcpy(copy, (const char *)values + n * size, (dim - n) * size);
+    memcpy(copy + (dim - n) * size, values, n * size);
+    return copy;
+}
+
 void *gradient_of(rill_type type, uint64_t dim, rng *random, bool sparse) {
     void *values = calloc(dim + 1, value_size(type));
     for (uint64_t i = 0; i < dim; i++) {

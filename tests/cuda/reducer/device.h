@@ -47,6 +47,8 @@ void device_wait(void *stream);
 /* NaNs are all alike. */
 bool same_values(rill_type, const void *a, const void *b, uint64_t n);
 bool same_there(rill_type, const void *host, const void *there, uint64_t n);
+/* What lies at tensors of which the first, n values long, comes last: a copy. */
+void *turned(rill_type, const void *values, uint64_t dim, uint64_t n);
 /* Heavy-tailed values, or few of them. */
 void *gradient_of(rill_type, uint64_t dim, rng *, bool sparse);
 

@@ -1,7 +1,8 @@
 /* Reducers in device memory against reducers of the host, to the bit. */
 #include "device.h"
 
-typedef enum way { STEP, START, STREAM, TENSORS, WAYS } way;
+/* TURNED: tensors that do not lie in their order. */
+typedef enum way { STEP, START, STREAM, TENSORS, TURNED, START_TURNED, WAYS } way;
 
 typedef struct plan {
     rill_reducer_options options;
@@ -17,22 +18,33 @@ typedef struct both {
     size_t bytes;
 } both;
 
+static uint64_t cut_of(const plan *p) { return p->dim / 3; } /* a tensor starts at any address */
+
 static void take_step(const both *b, int which, const void *gradient, void *update,
                       rill_stream *stream) {
     rill_reducer *r = b->reducer[which];
     const plan *p = b->plan;
     size_t size = value_size(p->type);
-    uint64_t cut = p->dim / 3; /* the second tensor starts at any address */
-    rill_tensor tensors[2] = {{gradient, update, cut},
+    uint64_t cut = cut_of(p), rest = p->dim - cut;
+    rill_tensor tensors[3] = {{gradient, update, cut},
+                              {NULL, NULL, 0},
                               {(const char *)gradient + cut * size, (char *)update + cut * size,
-                               p->dim - cut}};
+                               rest}};
+    rill_tensor turns[2] = {{(const char *)gradient + rest * size, (char *)update + rest * size,
+                             cut},
+                            {gradient, update, rest}};
     switch (p->how) {
     case START:
         CHECK_OK(rill_reducer_start(r, gradient, update));
         CHECK_OK(rill_reducer_wait(r));
         break;
     case STREAM: CHECK_OK(rill_reducer_step_stream(r, gradient, stream)); break;
-    case TENSORS: CHECK_OK(rill_reducer_step_tensors(r, 2, tensors)); break;
+    case TENSORS: CHECK_OK(rill_reducer_step_tensors(r, 3, tensors)); break;
+    case TURNED: CHECK_OK(rill_reducer_step_tensors(r, 2, turns)); break;
+    case START_TURNED:
+        CHECK_OK(rill_reducer_start_tensors(r, 2, turns));
+        CHECK_OK(rill_reducer_wait(r));
+        break;
     default: CHECK_OK(rill_reducer_step(r, gradient, update));
     }
 }
@@ -52,17 +64,22 @@ static void compare_streams(const rill_stream *host, const rill_stream *there) {
     CHECK_OK(rill_stream_free(&copy));
 }
 
-static void compare_step(const both *b, const void *gradient) {
+/* Both take tensors alike; but the host's reducer, with one vector, says what they give. */
+static void compare_step(const both *b, const void *given) {
     const plan *p = b->plan;
+    bool turns = p->how >= TURNED;
+    void *gradient = turned(p->type, given, p->dim, turns ? cut_of(p) : 0);
     void *update = calloc(p->dim + 1, value_size(p->type));
     void *there = device_new(gradient, b->bytes), *update_there = device_new(NULL, b->bytes);
     rill_stream *stream, *stream_there;
     CHECK_OK(rill_stream_create(p->type, p->dim, &stream));
     CHECK_OK(rill_stream_create_in(RILL_CUDA, -1, p->type, p->dim, &stream_there));
-    take_step(b, 0, gradient, update, stream);
+    if (turns) CHECK_OK(rill_reducer_step(b->reducer[0], given, update));
+    else take_step(b, 0, gradient, update, stream);
     take_step(b, 1, there, update_there, stream_there);
+    void *expected = turned(p->type, update, p->dim, turns ? cut_of(p) : 0);
     if (p->how == STREAM) compare_streams(stream, stream_there);
-    else CHECK(same_there(p->type, update, update_there, p->dim));
+    else CHECK(same_there(p->type, expected, update_there, p->dim));
     CHECK(same_there(p->type, rill_reducer_residual(b->reducer[0]),
                      rill_reducer_residual(b->reducer[1]), p->dim));
     rill_stats stats[2] = {RILL_STATS_INIT, RILL_STATS_INIT};
@@ -75,6 +92,8 @@ static void compare_step(const both *b, const void *gradient) {
     device_free(there);
     device_free(update_there);
     free(update);
+    free(expected);
+    free(gradient);
 }
 
 static void open_both(rank *r, const plan *p, both *b) {
@@ -165,7 +184,7 @@ void test_reducers(void) {
     static const rill_type types[] = {RILL_F32, RILL_F16, RILL_BF16};
     static const char *const nonfinite[] = {"void", "zero", "pass"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int variant = 0; variant < 5; variant++) {
+        for (int variant = 0; variant < 7; variant++) {
             bool blocks = !strcmp(cases[i].algorithm, "s2") || !strcmp(cases[i].algorithm, "block");
             plan p = {.options = RILL_REDUCER_OPTIONS_INIT,
                       .type = variant == 1 ? types[1 + i % 2] : types[0],

@@ -11,8 +11,8 @@ typedef struct queue_plan {
     rill_type type;
     uint64_t dim;
     int reducers;
-    bool tensors, wild, one_stream;
-    bool starts; /* start_on, else step_on */
+    bool tensors, turns, wild, one_stream; /* turns: the tensors do not lie in their order */
+    bool starts;                           /* start_on, else step_on */
     bool mailed; /* the device is given all of such a step (reduce/reducer_mail.c) */
 } queue_plan;
 
@@ -24,6 +24,17 @@ typedef struct lane {
     void *page_locked[STEPS];
     char *input[STEPS], *update[STEPS], *copy[STEPS]; /* on the device */
 } lane;
+
+static uint64_t cut_of(const queue_plan *p) { return p->dim / 3; }
+static uint64_t turn_of(const queue_plan *p) { return p->turns ? cut_of(p) : 0; }
+
+/* What the host's reducer has written, against what lies there. */
+static bool same_update(const queue_plan *p, const void *expected, const void *there) {
+    void *as_it_lies = turned(p->type, expected, p->dim, turn_of(p));
+    bool same = same_there(p->type, as_it_lies, there, p->dim);
+    free(as_it_lies);
+    return same;
+}
 
 static void make_lane(rank *r, const queue_plan *p, lane *l, int number, rng *random) {
     rill_reducer_options o = p->options;
@@ -40,7 +51,9 @@ static void make_lane(rank *r, const queue_plan *p, lane *l, int number, rng *ra
             value_store(p->type, l->gradients[i], 7, (double)NAN);
         l->expected[i] = calloc(p->dim + 1, value_size(p->type));
         CHECK(cuda->allocate_host(bytes, &l->page_locked[i]) == 0);
-        memcpy(l->page_locked[i], l->gradients[i], bytes);
+        void *as_it_lies = turned(p->type, l->gradients[i], p->dim, turn_of(p));
+        memcpy(l->page_locked[i], as_it_lies, bytes);
+        free(as_it_lies);
         l->input[i] = device_new(NULL, bytes);
         l->update[i] = device_new(NULL, bytes);
         l->copy[i] = device_new(NULL, bytes);
@@ -64,10 +77,11 @@ static void free_lane(const queue_plan *p, lane *l) {
 /* The gradient comes by the stream's own work before, and the update goes on by its work after. */
 static void queue_step(const queue_plan *p, lane *l, int i) {
     size_t size = value_size(p->type), bytes = p->dim * size;
-    uint64_t cut = p->dim / 3;
+    uint64_t cut = cut_of(p), rest = p->dim - cut;
     CHECK(cuda->copy(l->input[i], l->page_locked[i], bytes, l->stream) == 0);
-    rill_tensor tensors[2] = {{l->input[i], l->update[i], cut},
-                              {l->input[i] + cut * size, l->update[i] + cut * size, p->dim - cut}};
+    size_t first = p->turns ? rest * size : 0, second = p->turns ? 0 : cut * size;
+    rill_tensor tensors[2] = {{l->input[i] + first, l->update[i] + first, cut},
+                              {l->input[i] + second, l->update[i] + second, rest}};
     if (p->starts && p->tensors)
         CHECK_OK(rill_reducer_start_tensors_on(l->there, 2, tensors, l->stream));
     else if (p->starts)
@@ -97,13 +111,13 @@ static void run_queues(rank *r) {
         if (!p->starts) device_wait(l->stream);
         else CHECK_OK(rill_reducer_wait(l->there));
         for (int i = 0; i < STEPS; i++)
-            CHECK(
-                same_there(p->type, l->expected[i], p->starts ? l->update[i] : l->copy[i], p->dim));
+            CHECK(same_update(p, l->expected[i], p->starts ? l->update[i] : l->copy[i]));
         if (!p->starts) CHECK_OK(rill_reducer_wait(l->there));
         CHECK_OK(rill_reducer_stats(l->there, &stats));
         CHECK(same_there(p->type, rill_reducer_residual(l->host), rill_reducer_residual(l->there),
                          p->dim));
         /* A blocking step may follow. */
+        device_put(l->input[0], l->gradients[0], p->dim * value_size(p->type));
         CHECK_OK(rill_reducer_step(l->host, l->gradients[0], l->expected[0]));
         CHECK_OK(rill_reducer_step(l->there, l->input[0], l->update[0]));
         CHECK(same_there(p->type, l->expected[0], l->update[0], p->dim));
@@ -115,7 +129,7 @@ static void run_queues(rank *r) {
         CHECK_OK(status);
         CHECK_OK(rill_reducer_step(l->host, l->gradients[1], l->expected[1]));
         device_wait(l->stream);
-        CHECK(same_there(p->type, l->expected[1], p->starts ? l->update[1] : l->copy[1], p->dim));
+        CHECK(same_update(p, l->expected[1], p->starts ? l->update[1] : l->copy[1]));
     }
     for (int j = 0; j < p->reducers; j++)
         free_lane(p, &lanes[j]);
@@ -125,7 +139,10 @@ static void test_queues(const queue_plan *p, int ranks) {
     check_case("%s: %d ranks, %d x %s, select %s, %d bits, %s[%llu]%s%s%s",
                p->starts ? "started" : "queued", ranks, p->reducers, p->options.algorithm,
                p->options.select ? p->options.select : "default", p->options.value_bits,
-               rill_type_name(p->type), (unsigned long long)p->dim, p->tensors ? ", tensors" : "",
+               rill_type_name(p->type), (unsigned long long)p->dim,
+               p->turns     ? ", turned tensors"
+               : p->tensors ? ", tensors"
+                            : "",
                p->wild ? ", with NaN" : "", p->one_stream ? ", one stream" : "");
     on_ranks(ranks, run_queues, p);
 }
@@ -308,12 +325,16 @@ void test_streams(void) {
         test_queues(&p, 1 + (int)(i % 3));
         p.starts = true;
         test_queues(&p, 4 - (int)(i % 3));
+        p.tensors = p.turns = true;
+        test_queues(&p, 1 + (int)(i % 4));
     }
     for (size_t i = 0; i < sizeof mailed_cases / sizeof *mailed_cases; i++) {
         queue_plan p = plan_of(&mailed_cases[i]);
         p.options.average = i % 2;
         test_queues(&p, 1 + (int)(i % 4));
         if (i % 4 == 0) test_queues(&p, 3);
+        p.tensors = p.turns = true;
+        test_queues(&p, 4 - (int)(i % 4));
     }
     check_case("a step without a gradient on one rank");
     static const bad_plan bad[] = {{"oktopk", false},
