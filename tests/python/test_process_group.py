@@ -198,3 +198,26 @@ def test_its_name_and_end(comm, group):
     dist.destroy_process_group(first)
     dist.all_reduce(torch.ones(3), group=second)
     dist.destroy_process_group(second)
+
+
+def test_with_nccl(comm, group):
+    """Each rank with a GPU of its own."""
+    if not dist.is_nccl_available() or torch.cuda.device_count() < comm.size:
+        pytest.skip("there is no GPU for each rank")
+    torch.cuda.set_device(comm.rank)
+    both = dist.new_group(backend="rill")
+    for device in ("cuda", "cpu", "cuda"):
+        tensor = torch.full((3,), comm.rank + 1.0, device=device)
+        dist.all_reduce(tensor, group=both)
+        assert tensor.tolist() == [comm.size * (comm.size + 1) / 2] * 3
+        rows = torch.sparse_coo_tensor([[comm.rank, 7]], [1.0, 2.0], (9,), device=device)
+        expected = sum(comm.mpi.allgather(rows.to_dense().cpu()))
+        dist.all_reduce(rows, group=both)
+        assert rows.device.type == device and torch.equal(rows.to_dense().cpu(), expected)
+        everyone = [None] * comm.size
+        dist.all_gather_object(everyone, comm.rank, group=both)
+        assert everyone == list(range(comm.size))
+        dist.barrier(group=both)
+    dist.barrier(group=both, device_ids=[comm.rank])
+    if not OLD:
+        dist.destroy_process_group(both)
