@@ -445,7 +445,7 @@ def test_one_more_dies_while_they_meet(alone):
             local._meet()
         assert not any(fails) and applied == [False, False, True]
         assert (local.rounds, local.last.number, local.last.contributions) == (2, 1, 2)
-        return flat(model), local._parts[0].velocity
+        return flat(model), local._parts[0].velocity, model.mean
 
     results = run(2, work)
     assert all(map(torch.equal, *results))

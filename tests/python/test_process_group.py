@@ -77,10 +77,12 @@ def test_the_rest_is_the_inner_group(comm, group):
     dist.barrier(group=group)
 
 
-def test_under_ddp(comm, group):
+def test_under_ddp(comm, group, monkeypatch):
     """Gradients of embeddings are sparse tensors, which DDP sums by the group."""
     if OLD:
         pytest.skip("DDP of PyTorch 1 takes no work that was written in Python")
+    calls, whole = [], rill.Comm.allreduce
+    monkeypatch.setattr(rill.Comm, "allreduce", lambda *a, **o: calls.append(1) or whole(*a, **o))
     torch.manual_seed(0)
     model = nn.Sequential(nn.EmbeddingBag(50, 8, sparse=True), nn.Linear(8, 3))
     ddp = DistributedDataParallel(model, process_group=group)
@@ -90,7 +92,7 @@ def test_under_ddp(comm, group):
         optimizer.zero_grad()
         ddp(torch.randint(0, 50, (4, 3), generator=made)).square().sum().backward()
         optimizer.step()
-    assert same_on_all_ranks(comm, ddp)
+    assert same_on_all_ranks(comm, ddp) and len(calls) == 3
 
 
 class Device:
@@ -198,3 +200,26 @@ def test_its_name_and_end(comm, group):
     dist.destroy_process_group(first)
     dist.all_reduce(torch.ones(3), group=second)
     dist.destroy_process_group(second)
+
+
+def test_with_nccl(comm, group):
+    """Each rank with a GPU of its own."""
+    if not dist.is_nccl_available() or torch.cuda.device_count() < comm.size:
+        pytest.skip("there is no GPU for each rank")
+    torch.cuda.set_device(comm.rank)
+    both = dist.new_group(backend="rill")
+    for device in ("cuda", "cpu", "cuda"):
+        tensor = torch.full((3,), comm.rank + 1.0, device=device)
+        dist.all_reduce(tensor, group=both)
+        assert tensor.tolist() == [comm.size * (comm.size + 1) / 2] * 3
+        rows = torch.sparse_coo_tensor([[comm.rank, 7]], [1.0, 2.0], (9,), device=device)
+        expected = sum(comm.mpi.allgather(rows.to_dense().cpu()))
+        dist.all_reduce(rows, group=both)
+        assert rows.device.type == device and torch.equal(rows.to_dense().cpu(), expected)
+        everyone = [None] * comm.size
+        dist.all_gather_object(everyone, comm.rank, group=both)
+        assert everyone == list(range(comm.size))
+        dist.barrier(group=both)
+    dist.barrier(group=both, device_ids=[comm.rank])
+    if not OLD:
+        dist.destroy_process_group(both)

@@ -368,6 +368,8 @@ class LocalUpdates(Files):
         contributions = self.comm._gather(self.last.contributions if self.last else 0)[leader]
         part = self._parts[(ahead - 1) % len(self._parts)]
         taken = self._fetch(part, leader) if contributions else None
+        if taken is not None:  # they were averaged with this rank's, and change nothing else
+            broadcast_tensors(self._buffers, leader, self.comm, take=self.rounds < ahead)
         flight = self._flight
         if self.rounds == ahead or flight is None:
             return
