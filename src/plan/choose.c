@@ -37,7 +37,7 @@ bool rill__plan_next(const rill__planner *planner, const rill__settings *setting
 static void choose_by_model(const rill__planner *planner, const rill__settings *settings,
                             const rill__problem *p, rill__candidate *best) {
     const rill__profile *profile = rill__plan_profile(planner, settings);
-    bool by_mpi = p->mpi_sums && !rill__host_sum_serves(p);
+    bool by_mpi = p->mpi_sums && !rill__host_sum_serves_dense(p);
     rill__candidate next;
     *best = (rill__candidate){.algorithm = NULL};
     for (int i = 0; rill__plan_next(planner, settings, p, &i, &next);) {

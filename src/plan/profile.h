@@ -56,7 +56,7 @@ typedef struct rill__seating {
 
 /* crowding: ranks per processor of the fullest host, which has so many ranks together. */
 void rill__constants_default(rill__constants *, int hosts, int together, double crowding);
-/* Of as many ranks at once as are after, from those of as many as were before. */
+/* Of as many ranks at once as are after, from those of as many as before: on one host alone. */
 void rill__constants_share(rill__constants *, int hosts, double before, double after);
 /* What is measured of a network: seconds to a neighbour, and bits of a rank in one; seconds of a
  * further message, 0 where it is not known. */

@@ -34,7 +34,7 @@ enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN, SUMMING_HERE };
 
 static const char *supports(const rill__problem *p) {
-    bool by_mpi = p->mpi_sums && !rill__host_sum_serves(p);
+    bool by_mpi = p->mpi_sums && !rill__host_sum_serves_dense(p);
     if (by_mpi && p->op->kind == RILL__USER)
         return "hands the sum to MPI, which cannot call a user-made op";
     if (p->value_bits)
@@ -47,8 +47,9 @@ static const char *supports(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double bytes = (double)p->dim * (double)rill__type_size(p->type), agree = 0;
-    if (rill__host_sum_serves(p))
-        return p->c->overhead + rill__densify_estimate(p, p->nnz_max) + rill__host_sum_estimate(p);
+    if (rill__host_sum_serves(p, bytes))
+        return p->c->overhead + rill__densify_estimate(p, p->nnz_max) +
+               rill__host_sum_estimate(p, bytes);
     if (!p->mpi_sums)
         return p->c->overhead + rill__densify_estimate(p, p->nnz_max) +
                rill__dense_sum_estimate(p, bytes);
@@ -165,6 +166,7 @@ static rill_status densify_here(rill__run *run, rill__host_sum *sum) {
 static rill_status step_here(rill__run *run, state *s) {
     if (s->stage == DENSIFYING) {
         rill__mpi_allreduce_forgo(run);
+        s->here = (rill__host_sum){.type = run->shape.type, .op = run->op, .count = run->dim};
         rill_status status = densify_here(run, &s->here);
         if (status != RILL_OK) rill__run_fail(run, status);
         s->stage = SUMMING_HERE;
@@ -178,7 +180,7 @@ static rill_status step_here(rill__run *run, state *s) {
 static rill_status step(rill__run *run) {
     state *s = run->state;
     rill_status status;
-    if (rill__host_sum_serves(run->problem)) return step_here(run, s);
+    if (rill__host_sum_serves_dense(run->problem)) return step_here(run, s);
     if (!run->problem->mpi_sums) return step_own(run, s);
     if (s->stage == DENSIFYING) {
         status = densify(run, &s->sum);

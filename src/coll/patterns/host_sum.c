@@ -11,16 +11,8 @@ enum { FROM, TO, WORDS }; /* of a message: where arrays lie */
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
-static double bytes_of(const rill__problem *p) {
-    return (double)p->dim * (double)rill__type_size(p->type);
-}
-
-bool rill__host_sum_serves(const rill__problem *p) {
-    return p->read_bytes && p->hosts == 1 && p->ranks > 1 && bytes_of(p) >= (double)p->read_bytes;
-}
-
-double rill__host_sum_estimate(const rill__problem *p) {
-    double others = bytes_of(p) * (p->ranks - 1) / p->ranks;
+double rill__host_sum_estimate(const rill__problem *p, double bytes) {
+    double others = bytes * (p->ranks - 1) / p->ranks;
     return 3 * (p->c->host_latency + (p->ranks - 2) * p->c->message) +
            others * (p->c->host_byte + 3 * p->c->dense_add);
 }
@@ -36,12 +28,12 @@ bool rill__host_sum_can_lend(const rill__run *run, const void *from, size_t byte
 
 /* ---- ranges --------------------------------------------------------------------------------- */
 
-static uint64_t bound(const rill__run *run, int place) {
-    return rill__uniform_bound(run->dim, place, run->size);
+static uint64_t bound(const rill__run *run, const rill__host_sum *x, int place) {
+    return rill__uniform_bound(x->count, place, run->size);
 }
 
-static uint64_t range(const rill__run *run, int place) {
-    return bound(run, place + 1) - bound(run, place);
+static uint64_t range(const rill__run *run, const rill__host_sum *x, int place) {
+    return bound(run, x, place + 1) - bound(run, x, place);
 }
 
 static const rill__group everybody = {.n = 0};
@@ -121,7 +113,7 @@ static rill_status have_read(rill__run *run, rill__host_sum *x) {
 
 /* n elements from first on, of all ranks in turn. The first ones are where the sum will be. */
 static rill_status add_piece(rill__run *run, rill__host_sum *x, uint64_t first, uint64_t n) {
-    size_t size = rill__type_size(run->shape.type), at = first * size, bytes = n * size;
+    size_t size = rill__type_size(x->type), at = first * size, bytes = n * size;
     const char *mine = (const char *)x->from + at;
     char *sum = (char *)x->to + at;
     for (int i = 0; i < run->size; i++) {
@@ -133,16 +125,16 @@ static rill_status add_piece(rill__run *run, rill__host_sum *x, uint64_t first, 
             if (status != RILL_OK || rill__run_failed(run)) return status;
         }
         const void *lower = i == 1 && run->rank == 0 ? mine : sum;
-        if (i) rill__run_combine(run, run->shape.type, run->op, sum, lower, next, n);
+        if (i) rill__run_combine(run, x->type, x->op, sum, lower, next, n);
     }
     return have_read(run, x);
 }
 
 static rill_status add_range(rill__run *run, rill__host_sum *x) {
-    uint64_t all = range(run, run->rank), most = PIECE / rill__type_size(run->shape.type);
+    uint64_t all = range(run, x, run->rank), most = PIECE / rill__type_size(x->type);
     while (x->done < all && !rill__run_failed(run)) {
         uint64_t n = rill__min_u64(most, all - x->done);
-        rill_status status = add_piece(run, x, bound(run, run->rank) + x->done, n);
+        rill_status status = add_piece(run, x, bound(run, x, run->rank) + x->done, n);
         if (status != RILL_OK) return status;
         x->done += n;
     }
@@ -153,10 +145,10 @@ static rill_status add_range(rill__run *run, rill__host_sum *x) {
 
 /* The range of that owner, who has summed it. */
 static rill_status read_range(rill__run *run, rill__host_sum *x, int owner) {
-    size_t size = rill__type_size(run->shape.type), at = bound(run, owner) * size;
+    size_t size = rill__type_size(x->type), at = bound(run, x, owner) * size;
     if (rill__run_failed(run)) return RILL_OK;
     rill_status status = read_from(run, x, owner, x->place[owner][TO] + at, (char *)x->to + at,
-                                   range(run, owner) * size);
+                                   range(run, x, owner) * size);
     return status != RILL_OK || rill__run_failed(run) ? status : have_read(run, x);
 }
 

@@ -20,7 +20,10 @@
 #include "coll/patterns/collect.h"
 
 typedef struct rill__host_sum {
-    /* given */
+    /* given, alike on all ranks but for from and to */
+    rill_type type;
+    const rill_op *op;
+    uint64_t count;
     const void *from; /* in the memory of the host; not read in a failed call */
     void *to;         /* another array, with slack */
     /* so far */
@@ -35,13 +38,19 @@ typedef struct rill__host_sum {
     rill__collect collect;
 } rill__host_sum;
 
-/* Whether dense sums of such a problem go this way. */
-bool rill__host_sum_serves(const rill__problem *);
-double rill__host_sum_estimate(const rill__problem *);
+/* Whether sums of arrays of so many bytes go this way, among the problem's ranks. */
+static inline bool rill__host_sum_serves(const rill__problem *p, double bytes) {
+    return p->read_bytes && p->hosts == 1 && p->ranks > 1 && bytes >= (double)p->read_bytes;
+}
+/* The same of dense vectors. */
+static inline bool rill__host_sum_serves_dense(const rill__problem *p) {
+    return rill__host_sum_serves(p, (double)p->dim * (double)rill__type_size(p->type));
+}
+double rill__host_sum_estimate(const rill__problem *, double bytes);
 /* Whether other ranks can read that memory, which is of somebody else: the kernel refuses a
  * device's, say. */
 bool rill__host_sum_can_lend(const rill__run *, const void *, size_t bytes);
-/* The sum of all elements of the run. RILL_OK: it is in to, or the call has failed. */
+/* RILL_OK: the sum is in to, or the call has failed. */
 rill_status rill__host_sum_step(rill__run *, rill__host_sum *);
 
 #endif

@@ -1,5 +1,6 @@
 /* s2: where something is as a bitmap, what it is as a count-sketch, both summed by MPI; on
- * links without MPI, by dense sums of our own.
+ * links without MPI, by dense sums of our own. On one host long sketches are summed as long dense
+ * vectors are: ranks read each other's memory.
  *
  * Idea. Bitmaps of the non-zero entries, or blocks of entries, are combined by OR; all ranks then
  * know the union. Its U entries are numbered, the selected values added to a count-sketch of r rows
@@ -23,8 +24,10 @@
  *        agreement: ceil(log2 P) latency, twice when buffers have to grow
  *      + 4 ceil(log2 P) mpi_latency + 2 (P-1)/P (N / 8 / block + lambda U s) mpi_byte
  *      + r (k + 2 U) scatter
- *        without MPI: two agreements, and the sums of patterns/dense_sum.h */
+ *        without MPI: two agreements, and the sums of patterns/dense_sum.h; of a sketch that ranks
+ *        read from each other, that of patterns/host_sum.h */
 #include "coll/patterns/dense_sum.h"
+#include "coll/patterns/host_sum.h"
 #include "coll/patterns/mpi_allreduce.h"
 #include "coll/topk/sketch.h"
 #include "coll/topk/topk.h"
@@ -32,7 +35,18 @@
 #include <math.h>
 #include <string.h>
 
-enum { MARKING, AGREEING, JOINING, SIZING, AGREEING_ROOM, FILLING, SUMMING, DECODING, LEAVING };
+enum {
+    MARKING,
+    AGREEING,
+    JOINING,
+    SIZING,
+    AGREEING_ROOM,
+    FILLING,
+    SUMMING,
+    SUMMING_HERE,
+    DECODING,
+    LEAVING
+};
 enum { BATCH = 256 };
 
 typedef struct state {
@@ -40,6 +54,7 @@ typedef struct state {
     rill__agree agree;
     rill__mpi_allreduce sum; /* of bitmaps, then of sketches */
     rill__dense_sum own_sum; /* the same where there is no MPI */
+    rill__host_sum here;     /* of sketches on one host */
     uint64_t block;          /* entries that a bit stands for */
     uint64_t words;          /* of a bitmap */
     uint64_t *own, *joint;
@@ -58,11 +73,13 @@ static double estimate(const rill__problem *p) {
     double bitmap = (double)p->dim / 8 / (double)rill__max_u64(1, p->block);
     double sketch = lambda * p->result * cell, work = rows * (p->nnz_max + 2 * p->result);
     double local = p->c->overhead + work * p->c->scatter;
-    if (!p->mpi_sums)
-        return local + 2 * rounds * p->c->latency + rill__dense_sum_estimate(p, bitmap) +
-               rill__dense_sum_estimate(p, sketch);
-    return local + rounds * (p->c->latency + 4 * p->c->mpi_latency) +
-           2.0 * (p->ranks - 1) / p->ranks * (bitmap + sketch) * p->c->mpi_byte;
+    double mpi = rounds * 2 * p->c->mpi_latency, ring = 2.0 * (p->ranks - 1) / p->ranks;
+    local += rounds * p->c->latency;
+    if (p->mpi_sums) local += mpi + ring * bitmap * p->c->mpi_byte;
+    else local += rounds * p->c->latency + rill__dense_sum_estimate(p, bitmap);
+    if (rill__host_sum_serves(p, sketch)) return local + rill__host_sum_estimate(p, sketch);
+    if (!p->mpi_sums) return local + rill__dense_sum_estimate(p, sketch);
+    return local + mpi + ring * sketch * p->c->mpi_byte;
 }
 
 /* ---- the sums ------------------------------------------------------------------------------- */
@@ -84,6 +101,12 @@ static void sum_cells(state *s, const void *from, void *to, uint64_t n) {
                                    .last = true};
     s->own_sum =
         (rill__dense_sum){.type = type, .op = RILL_SUM, .from = from, .to = to, .count = n};
+    s->here = (rill__host_sum){.type = type, .op = RILL_SUM, .from = from, .to = to, .count = n};
+}
+
+static bool sums_here(const rill__run *run, const state *s) {
+    double cell = (double)rill__type_size(s->sketch.cell);
+    return rill__host_sum_serves(run->problem, (double)rill__sketch_cells(&s->sketch) * cell);
 }
 
 /* MPI's sum is for calls that have not failed; our own goes on, as the others wait for messages. */
@@ -234,7 +257,8 @@ static rill_status agreed(rill__run *run, state *s, int next) {
 /* Nobody waits for this rank any more: all have agreed on a failure, or the call was aborted while
  * MPI has the arrays. In a sum of our own the others do wait. */
 static bool leaves(const rill__run *run, const state *s) {
-    return s->stage == LEAVING || (run->problem->mpi_sums && rill__run_failed(run));
+    bool by_mpi = run->problem->mpi_sums && s->stage != SUMMING_HERE;
+    return s->stage == LEAVING || (by_mpi && rill__run_failed(run));
 }
 
 /* Memory may be short on one rank alone, and MPI can't tell the others. That a sum of our own has
@@ -284,10 +308,16 @@ static rill_status step(rill__run *run) {
     }
     if (s->stage == FILLING) {
         fill(run, s);
-        s->stage = SUMMING;
+        s->stage = sums_here(run, s) ? SUMMING_HERE : SUMMING;
+        if (s->stage == SUMMING_HERE) rill__mpi_allreduce_forgo(run);
     }
     if (s->stage == SUMMING) {
         RILL_TRY(status = step_sum(run, s));
+        if (status == RILL_IN_PROGRESS) return status;
+        s->stage = DECODING;
+    }
+    if (s->stage == SUMMING_HERE) {
+        RILL_TRY(status = rill__host_sum_step(run, &s->here));
         if (status == RILL_IN_PROGRESS) return status;
         s->stage = DECODING;
     }
