@@ -414,6 +414,16 @@ void rill__cuda_close(const rill__space *s) {
     if (!c->shared) destroy(c);
 }
 
+rill_status rill__cuda_await(const char *call, int device, void *stream) {
+    const rill__space *space = NULL;
+    RILL_TRY(rill__cuda_find(call, device, &space));
+    const rill__cuda *c = rill__cuda_of(space);
+    int before = rill__cuda_enter(c), error = c->table->stream_wait(stream);
+    rill__cuda_leave(c, before);
+    if (!error) return RILL_OK;
+    return rill__fail(RILL_ERR_IO, "%s: CUDA: %s", call, c->table->error_text(error));
+}
+
 rill_status rill__cuda_describe(const char *call, int device, char *text, size_t size) {
     rill__cuda_device d;
     pthread_mutex_lock(&library_lock);
