@@ -2,6 +2,7 @@
  * is the host's. */
 #include "device.cuh"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -62,6 +63,20 @@ int rill__cuda_sms(uint32_t *sms) {
     RILL_CUDA_TRY(cudaGetDevice(&device));
     RILL_CUDA_TRY(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
     *sms = (uint32_t)count;
+    return 0;
+}
+int rill__cuda_waits_before(int *waits) {
+    static std::atomic<int> versions[64]; /* by device: of the code, 80 for 8.0; 0: not known */
+    int device;
+    RILL_CUDA_TRY(cudaGetDevice(&device));
+    int version = device < 64 ? versions[device].load(std::memory_order_relaxed) : 0;
+    if (!version) {
+        cudaFuncAttributes a;
+        RILL_CUDA_TRY(cudaFuncGetAttributes(&a, rill__cuda_one_of_topk()));
+        version = a.ptxVersion;
+        if (device < 64) versions[device].store(version, std::memory_order_relaxed);
+    }
+    *waits = version >= 90;
     return 0;
 }
 int rill__cuda_shared_limit(const void *kernel, size_t bytes) {
