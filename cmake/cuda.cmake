@@ -1,8 +1,11 @@
 # librill_cuda: kernels on device memory, where nvcc is; and the same kernels emulated on the host,
 # for tests without a GPU.
 set(RILL_CUDA auto CACHE STRING "Build librill_cuda: ON, OFF, or auto (where nvcc is found)")
-set(RILL_CUDA_ARCHITECTURES 90 CACHE STRING
-  "Compute capabilities of librill_cuda, 80 or more; machine code and PTX of each")
+# Machine code for what it is measured on; and PTX, which the driver compiles at the first use: that
+# of 80 for what is between, that of 90 for what came later. Before 80 the kernels lack
+# instructions, and shared memory.
+set(RILL_CUDA_ARCHITECTURES "80-virtual;90" CACHE STRING
+  "Compute capabilities of librill_cuda, 80 or more, as CMAKE_CUDA_ARCHITECTURES has them")
 set_property(CACHE RILL_CUDA PROPERTY STRINGS auto ON OFF)
 include(CheckLanguage)
 

@@ -672,6 +672,9 @@ RILL_API const char *rill_isa(void); /* instruction set in use: "scalar", "avx2"
  * and its memory; cut to size. RILL_ERR_ARGUMENT: there are no more; RILL_ERR_UNSUPPORTED: there
  * are none, and rill_last_error says what is missing. RILL_HOST has none. */
 RILL_API rill_status rill_device_at(rill_memory, int i, char *text, size_t size);
+/* Until all work that a stream of a CUDA device (-1: the current one) was given has ended: for
+ * arrays that somebody else's stream fills. stream: a cudaStream_t; NULL: the legacy one. */
+RILL_API rill_status rill_device_wait(int device, void *stream);
 
 /* One setting: what it is called in the structs, in an MPI_Info, and in the environment. */
 typedef struct rill_setting {

@@ -128,8 +128,8 @@ def _torch_buffer(tensor: Any, name: str) -> Buffer:
     return Buffer(tensor.data_ptr(), tensor.numel(), kind, tensor, device_number(tensor))
 
 
-def _foreign_buffer(obj: Any, name: str, writable: bool) -> Buffer:
-    found = foreign(obj, name)
+def _foreign_buffer(obj: Any, name: str, writable: bool, stream: Optional[int]) -> Buffer:
+    found = foreign(obj, name, stream)
     if found is None:
         raise TypeError(
             f"{name} is of type {type(obj).__name__}: a NumPy array or a tensor is needed"
@@ -167,9 +167,11 @@ def buffer_of(
     count: Optional[int] = None,
     writable: bool = False,
     device: Optional[int] = None,
+    stream: Optional[int] = None,
 ) -> Buffer:
     """The memory of an array or tensor, which must be that of the CUDA device of this number, or of
-    the host (None). Never copies: what can't be borrowed is an error that says why."""
+    the host (None). Never copies: what can't be borrowed is an error that says why. stream: the
+    cudaStream_t that it is used on, by default the legacy one."""
     if is_torch(obj):
         buffer = _torch_buffer(obj, name)
     elif isinstance(obj, np.ndarray):
@@ -178,7 +180,7 @@ def buffer_of(
         else:
             buffer = _numpy_buffer(obj, name, writable)
     else:
-        buffer = _foreign_buffer(obj, name, writable)
+        buffer = _foreign_buffer(obj, name, writable, stream)
     _check_place(buffer, name, device)
     if kind is not None and buffer.type is not kind:
         raise TypeError(

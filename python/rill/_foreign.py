@@ -1,5 +1,9 @@
 """Arrays of other libraries, on the host or on a CUDA device: the CUDA array interface and DLPack.
-Never copied."""
+Never copied.
+
+What fills or reads such an array may be on a stream of its own. rill's work comes behind that: with
+DLPack the producer sees to it, with the interface the host waits for the stream that it names.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from ._library import check, lib
+
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # kinds of devices of DLPack
 _FLOAT, _BFLOAT = 2, 4  # kinds of numbers of DLPack
-_LEGACY_STREAM = 1  # as __dlpack__ takes it
+_LEGACY_STREAM = 1  # as both interfaces call it; 0 would be ambiguous
 UNKNOWN_DEVICE = -1  # a CUDA device, but which is not said
 
 
@@ -23,12 +29,14 @@ class Foreign(NamedTuple):
     owner: Any
 
 
-def foreign(obj: Any, name: str) -> Optional[Foreign]:
-    """The memory of an object that has one of the interfaces; None if it has none."""
+def foreign(obj: Any, name: str, stream: Optional[int] = None) -> Optional[Foreign]:
+    """The memory of an object that has one of the interfaces; None if it has none. What is given to
+    the stream (a cudaStream_t; None: the legacy one) from now on may use it."""
+    ours = stream or _LEGACY_STREAM
     if hasattr(obj, "__cuda_array_interface__"):
-        return _from_interface(obj, obj.__cuda_array_interface__, name)
+        return _from_interface(obj, obj.__cuda_array_interface__, name, ours)
     if hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__"):
-        return _from_dlpack(obj, name)
+        return _from_dlpack(obj, name, ours)
     return None
 
 
@@ -46,7 +54,23 @@ def _check_contiguous(
     return count
 
 
-def _from_interface(obj: Any, about: Any, name: str) -> Foreign:
+def _producer(about: Any, name: str) -> Optional[int]:
+    """The stream that an array is used on, where its owner says that one must wait for it."""
+    stream = about.get("stream")
+    if stream == 0:
+        raise ValueError(f"{name}: 0 is no stream of the CUDA array interface: 1 is the legacy one")
+    return None if stream is None else int(stream)
+
+
+def _wait(stream: int) -> None:
+    handle = None if stream == _LEGACY_STREAM else stream
+    check(lib.rill_device_wait(UNKNOWN_DEVICE, handle))
+
+
+def _from_interface(obj: Any, about: Any, name: str, ours: int) -> Foreign:
+    producer = _producer(about, name)
+    if producer is not None and producer != ours:
+        _wait(producer)
     dtype = np.dtype(about["typestr"])
     count = _check_contiguous(about["shape"], about.get("strides"), dtype.itemsize, name)
     address, read_only = about["data"]
@@ -70,10 +94,10 @@ class _DLTensor(ctypes.Structure):
     ]
 
 
-def _from_dlpack(obj: Any, name: str) -> Foreign:
+def _from_dlpack(obj: Any, name: str, ours: int) -> Foreign:
     kind, number = obj.__dlpack_device__()
     if kind in (_CUDA, _CUDA_MANAGED):
-        capsule = obj.__dlpack__(stream=_LEGACY_STREAM)  # its work comes before that of this stream
+        capsule = obj.__dlpack__(stream=ours)  # what it was given comes first there
         device: Optional[int] = number
     elif kind in (_CPU, _CUDA_HOST):
         capsule, device = obj.__dlpack__(), None
@@ -106,12 +130,14 @@ def device_of(options: Any) -> Optional[int]:
 
 def stream_handle(stream: Any, like: Any) -> Optional[int]:
     """The cudaStream_t of a stream of PyTorch or CuPy, or of a number; by default the current one
-    of PyTorch if it is its tensor."""
+    of PyTorch if it is its tensor, or the one that the CUDA array interface names."""
     if stream is None and getattr(like, "is_cuda", False):
         import torch
 
         stream = torch.cuda.current_stream(like.device)
-    if stream is None:
+    elif stream is None and hasattr(like, "__cuda_array_interface__"):
+        stream = _producer(like.__cuda_array_interface__, "gradient")
+    if stream is None or stream == _LEGACY_STREAM:
         return None
     for name in ("cuda_stream", "ptr"):
         if hasattr(stream, name):

@@ -183,6 +183,7 @@ _BY_RESULT: dict[Any, dict[str, tuple[Any, ...]]] = {
         "rill_comm_progress_thread": (pointer, c_int),
         "rill_comm_stats": (pointer, pointer),
         "rill_device_at": (c_int, c_int, pointer, ctypes.c_size_t),
+        "rill_device_wait": (c_int, pointer),
         "rill_comm_rank": (pointer,),
         "rill_comm_size": (pointer,),
         "rill_start": (pointer,),

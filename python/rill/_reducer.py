@@ -147,9 +147,10 @@ class Reducer:
         returns is complete the update is there for all streams. No stream waits for it.
 
         ``stream`` is a ``torch.cuda.Stream``, one of CuPy's, or the number of a cudaStream_t; by
-        default PyTorch's current one for its tensors, else the legacy stream. Steps queue up. A
-        failure is raised by the next ``start_on``, or by ``wait()`` of what this returns; the
-        update is NaN then. ``wait()`` comes before any other use of the reducer. Collective.
+        default PyTorch's current one for its tensors, the one that the CUDA array interface names,
+        or the legacy stream. Steps queue up. A failure is raised by the next ``start_on``, or by
+        ``wait()`` of what this returns; the update is NaN then. ``wait()`` comes before any other
+        use of the reducer. Collective.
         """
         return self._queue_step(lib.rill_reducer_start_on, gradient, update, stream)
 
@@ -165,9 +166,10 @@ class Reducer:
         self._see_queue()
         update = gradient if update is None else update
         with self._shares_errors:
-            source = buffer_of(gradient, "gradient", self.type, self.dim, False, self.device)
-            target = buffer_of(update, "update", self.type, self.dim, True, self.device)
-            arguments = (source.address, target.address, stream_handle(stream, gradient))
+            on, kind, where = stream_handle(stream, gradient), self.type, self.device
+            source = buffer_of(gradient, "gradient", kind, self.dim, False, where, on)
+            target = buffer_of(update, "update", kind, self.dim, True, where, on)
+            arguments = (source.address, target.address, on)
         kept = (source, target, stream)
         step = QueuedStep(self, call, arguments, kept, lambda: update)
         step.start()

@@ -272,6 +272,10 @@ int rill_comm_rank(const rill_comm *comm) { return comm ? comm->engine.rank : -1
 int rill_comm_size(const rill_comm *comm) { return comm ? comm->engine.size : 0; }
 const char *rill_isa(void) { return rill__space_isa(rill__host()); }
 
+rill_status rill_device_wait(int device, void *stream) {
+    return rill__cuda_await("rill_device_wait", device, stream);
+}
+
 rill_status rill_device_at(rill_memory memory, int i, char *text, size_t size) {
     static const char call[] = "rill_device_at";
     if (!text || !size) return rill__fail(RILL_ERR_ARGUMENT, "%s: no room for the text", call);

@@ -188,7 +188,7 @@ typedef struct rill__cuda_table {
     /* For a thread of rill's own: the same; and its calls do not spoil what others capture. */
     int (*adopt)(int device);
     int (*device_info)(int device, rill__cuda_device *);
-    int (*memory_left)(size_t *bytes); /* free, of the current device, for all programs */
+    int (*memory_used)(size_t *bytes); /* of the current device, by allocate_on of this process */
     int (*allocate)(size_t bytes, void **);
     int (*release)(void *);
     int (*allocate_host)(size_t bytes, void **); /* page-locked */

@@ -133,6 +133,12 @@ static __device__ __forceinline__ u32 block_prefix(u32 x, u32 *room, u32 *total)
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
+#define RILL_CUDA_TRY(expression)                                                                  \
+    do {                                                                                           \
+        int rill__error = (expression);                                                            \
+        if (rill__error) return rill__error;                                                       \
+    } while (0)
+
 template <class A>
 static int launch_any(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
                       void *stream, bool cooperative) {
@@ -164,11 +170,9 @@ template <class A>
 static int launch_after(void (*kernel)(A), const A &arguments, u64 grid, u32 block, size_t shared,
                         void *stream) {
 #ifndef RILL_EMULATE
-    int device, major;
-    int error = cudaGetDevice(&device);
-    if (!error) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (error) return error;
-    if (major >= 9) {
+    int waits = 0;
+    RILL_CUDA_TRY(rill__cuda_waits_before(&waits));
+    if (waits) {
         cudaLaunchAttribute early = {};
         early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         early.val.programmaticStreamSerializationAllowed = 1;
@@ -189,12 +193,6 @@ static __device__ __forceinline__ void wait_before() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-
-#define RILL_CUDA_TRY(expression)                                                                  \
-    do {                                                                                           \
-        int rill__error = (expression);                                                            \
-        if (rill__error) return rill__error;                                                       \
-    } while (0)
 
 enum { RILL_CUDA_INVALID = 1 }; /* cudaErrorInvalidValue */
 

@@ -37,6 +37,7 @@ struct device {
     std::map<size_t, size_t> areas; /* offset, bytes */
     size_t used;                    /* bytes */
     bool active;                    /* has a context, which takes memory of a real one */
+    int sticky;                     /* error of all that is asked of it from now on */
 };
 
 static std::recursive_mutex lock;
@@ -53,7 +54,6 @@ static std::vector<stream *> make_streams() {
     return list;
 }
 static std::vector<stream *> streams = make_streams();
-static int sticky;
 static bool switched(const char *name) {
     const char *text = getenv(name);
     return text && text[0] == '1';
@@ -143,9 +143,9 @@ int allocate(size_t bytes, void **at) {
     guard g(lock);
     return allocate_of(all[current], bytes, at);
 }
-int memory_left(size_t *bytes) {
+int memory_used(size_t *bytes) {
     guard g(lock);
-    *bytes = ARENA - all[current].used;
+    *bytes = all[current].used;
     return OK;
 }
 
@@ -231,6 +231,7 @@ static bool run_one(stream *s) {
         protect(now.touches, PROT_READ | PROT_WRITE);
         int error = now.work();
         protect(now.touches, PROT_NONE);
+        int &sticky = all[s->device].sticky;
         if (error && !sticky) sticky = error;
     }
     return true;
@@ -318,7 +319,7 @@ int stream_wait(void *at) {
     for (;;) {
         {
             guard g(lock);
-            if (stream_at(at)->items.empty()) return sticky;
+            if (stream_at(at)->items.empty()) return all[stream_at(at)->device].sticky;
             run_some();
         }
         sched_yield();
@@ -350,7 +351,7 @@ int event_done(void *at, int *done) {
     if (spoils()) return UNSAFE;
     run_some();
     *done = !e->done || *e->done;
-    return sticky;
+    return all[e->device].sticky;
 }
 int stream_wait_event(void *on, void *at) {
     guard g(lock);
@@ -402,7 +403,7 @@ rill__emulate_control(const char *what, uint64_t value, uint64_t more) {
         allocations = 0;
         fails_from = value;
         fails_until = more;
-    } else if (!strcmp(what, "break")) sticky = (int)value;
+    } else if (!strcmp(what, "break")) all[more].sticky = (int)value; /* of device more */
     else if (!strcmp(what, "capture")) stream_at((void *)(uintptr_t)value)->captured = more != 0;
     else if (!strcmp(what, "allocations")) return allocations;
     else if (!strcmp(what, "live")) return live;

@@ -21,7 +21,7 @@ int device_get();
 int device_set(int device);
 int adopt(int device);
 int allocate(size_t bytes, void **);
-int memory_left(size_t *bytes);
+int memory_used(size_t *bytes);
 int release(void *);
 int allocate_on(size_t bytes, void **, void *stream);
 int release_on(void *, void *stream);

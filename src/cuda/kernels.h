@@ -9,6 +9,9 @@
 int rill__cuda_zero(void *, size_t bytes, void *stream);
 /* Multiprocessors of the current device. */
 int rill__cuda_sms(uint32_t *sms);
+/* Whether the kernels that run on the current device wait for the one before by themselves
+ * (launch_after): those made from code for an earlier one do not, whatever the device is. */
+int rill__cuda_waits_before(int *waits);
 /* Lets a kernel have that much dynamic shared memory. */
 int rill__cuda_shared_limit(const void *kernel, size_t bytes);
 /* Nothing is selected; the gradient is added all the same. */

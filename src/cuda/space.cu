@@ -2,6 +2,7 @@
  * is the host's. */
 #include "device.cuh"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -35,7 +36,7 @@ using emulate::device_of;
 using emulate::event_create;
 using emulate::event_free;
 using emulate::fill;
-using emulate::memory_left;
+using emulate::memory_used;
 using emulate::range_of;
 using emulate::release;
 using emulate::release_host;
@@ -62,6 +63,20 @@ int rill__cuda_sms(uint32_t *sms) {
     RILL_CUDA_TRY(cudaGetDevice(&device));
     RILL_CUDA_TRY(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
     *sms = (uint32_t)count;
+    return 0;
+}
+int rill__cuda_waits_before(int *waits) {
+    static std::atomic<int> versions[64]; /* by device: of the code, 80 for 8.0; 0: not known */
+    int device;
+    RILL_CUDA_TRY(cudaGetDevice(&device));
+    int version = device < 64 ? versions[device].load(std::memory_order_relaxed) : 0;
+    if (!version) {
+        cudaFuncAttributes a;
+        RILL_CUDA_TRY(cudaFuncGetAttributes(&a, rill__cuda_one_of_topk()));
+        version = a.ptxVersion;
+        if (device < 64) versions[device].store(version, std::memory_order_relaxed);
+    }
+    *waits = version >= 90;
     return 0;
 }
 int rill__cuda_shared_limit(const void *kernel, size_t bytes) {
@@ -92,9 +107,15 @@ static int device_info(int device, rill__cuda_device *d) {
     d->l2 = (size_t)p.l2CacheSize;
     return 0;
 }
-static int memory_left(size_t *bytes) {
-    size_t all;
-    return cudaMemGetInfo(bytes, &all);
+static int memory_used(size_t *bytes) {
+    cudaMemPool_t pool;
+    uint64_t used = 0;
+    int device;
+    RILL_CUDA_TRY(cudaGetDevice(&device));
+    RILL_CUDA_TRY(cudaDeviceGetDefaultMemPool(&pool, device));
+    RILL_CUDA_TRY(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+    *bytes = (size_t)used;
+    return 0;
 }
 static int allocate(size_t bytes, void **at) { return cudaMalloc(at, bytes ? bytes : 1); }
 static int release(void *at) { return cudaFree(at); }
@@ -230,7 +251,7 @@ static rill__cuda_table make_table() {
     t.device_set = device_set;
     t.adopt = adopt;
     t.device_info = device_info;
-    t.memory_left = memory_left;
+    t.memory_used = memory_used;
     t.allocate = allocate;
     t.release = release;
     t.allocate_host = allocate_host;

@@ -117,6 +117,7 @@ rill_status rill__cuda_find(const char *call, int device, const rill__space **ou
 rill_status rill__cuda_open(const char *call, int device, const rill__space **out);
 void rill__cuda_close(const rill__space *);
 rill_status rill__cuda_describe(const char *call, int device, char *text, size_t size);
+rill_status rill__cuda_await(const char *call, int device, void *stream);
 
 /* ---- host code, where entries can be touched (host_pairs.c, host_copy.c) --------------------- */
 

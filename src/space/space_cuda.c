@@ -118,6 +118,20 @@ static rill_status find_device(const char *call, int *device) {
     return RILL_OK;
 }
 
+enum { LEAST_MAJOR = 8 };
+
+/* What comes before has no code, and CUDA would say so at some later call. */
+static rill_status check_capability(const char *call, int device) {
+    rill__cuda_device d;
+    if (library->emulated || loaded[device]) return RILL_OK;
+    int error = library->device_info(device, &d);
+    if (error) return rill__fail(RILL_ERR_IO, "%s: CUDA: %s", call, library->error_text(error));
+    if (d.major >= LEAST_MAJOR) return RILL_OK;
+    return rill__fail(RILL_ERR_UNSUPPORTED,
+                      "%s: device %d (%s) has compute capability %d.%d: %d.0 or more is needed",
+                      call, device, d.name, d.major, d.minor, (int)LEAST_MAJOR);
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void *allocate(const rill__memory *memory, size_t bytes) {
@@ -393,6 +407,7 @@ static rill_status make(const char *call, int device, bool for_all, rill__cuda *
 rill_status rill__cuda_find(const char *call, int device, const rill__space **out) {
     pthread_mutex_lock(&library_lock);
     rill_status status = find_device(call, &device);
+    if (status == RILL_OK) status = check_capability(call, device);
     if (status == RILL_OK && !shared[device]) status = make(call, device, true, &shared[device]);
     if (status == RILL_OK) *out = &shared[device]->space;
     pthread_mutex_unlock(&library_lock);
@@ -403,6 +418,7 @@ rill_status rill__cuda_open(const char *call, int device, const rill__space **ou
     rill__cuda *c = NULL;
     pthread_mutex_lock(&library_lock);
     rill_status status = find_device(call, &device);
+    if (status == RILL_OK) status = check_capability(call, device);
     if (status == RILL_OK) status = make(call, device, false, &c);
     if (status == RILL_OK) *out = &c->space;
     pthread_mutex_unlock(&library_lock);
@@ -412,6 +428,16 @@ rill_status rill__cuda_open(const char *call, int device, const rill__space **ou
 void rill__cuda_close(const rill__space *s) {
     rill__cuda *c = rill__cuda_of(s);
     if (!c->shared) destroy(c);
+}
+
+rill_status rill__cuda_await(const char *call, int device, void *stream) {
+    const rill__space *space = NULL;
+    RILL_TRY(rill__cuda_find(call, device, &space));
+    const rill__cuda *c = rill__cuda_of(space);
+    int before = rill__cuda_enter(c), error = c->table->stream_wait(stream);
+    rill__cuda_leave(c, before);
+    if (!error) return RILL_OK;
+    return rill__fail(RILL_ERR_IO, "%s: CUDA: %s", call, c->table->error_text(error));
 }
 
 rill_status rill__cuda_describe(const char *call, int device, char *text, size_t size) {

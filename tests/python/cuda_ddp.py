@@ -4,7 +4,8 @@ gradients on a GPU, as one command on a machine that has one. Ranks share it.
 
   reducers  reducers in device memory against those in the host's, to the bit; what is lost
   ddp       DistributedDataParallel: the same weights as with staged gradients, no synchronisation
-            of the device in the backward pass, void steps, unused parameters, curves of the loss
+            of the device in the backward pass, void steps, unused parameters, curves of the loss;
+            beside it CUDA graphs, shards of FSDP2, LocalUpdates
   steps     time of a step of a model as large as GPT-2 small: without an exchange, gloo, rill
   hosts     the same with each rank on an emulated host of its own (lab/cluster, --rate; root); it
             is not run unless it is named
@@ -267,6 +268,7 @@ def flat(model):
 
 
 def ddp(comm, mpi, clock):
+    import cuda_beside
     import torch
 
     import rill.torch
@@ -305,8 +307,16 @@ def ddp(comm, mpi, clock):
         good &= on_device and record["alike"] and record["same_weights"]
         say_once(mpi, part="ddp", ranks=comm.size, **record)
     torch.use_deterministic_algorithms(False)
-    for name, check in (("void", void_step), ("unused", unused), ("optimizer", optimizer_alone)):
-        result = bool(check(comm, mpi)) if clock.left() > 4 else "no time"
+    checks = {
+        "void": void_step,
+        "unused": unused,
+        "optimizer": optimizer_alone,
+        "graphs": beside_graphs,
+        "local_updates": cuda_beside.local_updates,
+        "shards": cuda_beside.shards,
+    }
+    for name, check in checks.items():
+        result = check(comm, mpi) if clock.left() > 4 else "no time"
         say_once(mpi, part="ddp", ranks=comm.size, **{name: result})
         good &= result is not False
     sums = [torch.ones(5).cuda(), torch.eye(4).cuda().to_sparse()]
@@ -368,6 +378,18 @@ def unused(comm, mpi):
     after = state.state_dict()["residuals"]["right.weight"]
     absent = model.right.weight.grad is None
     return absent and torch.allclose(before, after, atol=1e-4) and bool(before.any())
+
+
+def beside_graphs(comm, mpi):
+    import cuda_beside
+
+    import rill.torch
+
+    model = network()
+    state = rill.torch.State("topk", density=0.05, module=model, comm=comm)
+    good = cuda_beside.graphs(comm, mpi, wrapped(model, state))
+    state.wait()
+    return good
 
 
 def optimizer_alone(comm, mpi):

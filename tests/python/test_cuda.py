@@ -1,4 +1,4 @@
-"""Models on a GPU: the hook takes their gradients through the host's memory."""
+"""Models on a GPU, whose gradients stay there. cuda_ddp.py has the rest."""
 
 import pytest
 import torch
@@ -51,6 +51,13 @@ def test_sparse_methods_leave_all_ranks_alike(comm, rules):
     assert not any(part.is_cuda for part in state.state_dict()["residuals"].values())
 
 
-def test_other_calls_say_that_they_need_the_host(comm):
-    with pytest.raises(TypeError, match="only CPU tensors are supported"):
-        rill.torch.allreduce(torch.ones(3, device=device_of(comm)))
+def test_allreduce_of_a_tensor_there(comm):
+    device = device_of(comm)
+    ranks = comm.size * (comm.size + 1) // 2
+    dense = rill.torch.allreduce(torch.full((3, 5), comm.rank + 1.0, device=device))
+    assert dense.device == device and torch.equal(dense.cpu(), torch.full((3, 5), float(ranks)))
+    sparse = torch.zeros(7, device=device)
+    sparse[3] = comm.rank + 1.0
+    summed = rill.torch.allreduce(sparse.to_sparse())
+    assert summed.is_sparse and summed.device == device
+    assert torch.equal(summed.to_dense().cpu(), torch.eye(7)[3] * ranks)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import rill
-from rill import _buffers, _foreign
+from rill import _buffers, _foreign, _library
 
 pytestmark = pytest.mark.once
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.once
 class Interface:
     """As CuPy and Numba have it; the memory is the host's, and nobody looks into it."""
 
-    def __init__(self, array, read_only=False):
+    def __init__(self, array, read_only=False, **more):
         self.array = array
         self.__cuda_array_interface__ = {
             "shape": array.shape,
@@ -20,6 +20,7 @@ class Interface:
             "strides": None if array.flags.c_contiguous else array.strides,
             "data": (array.ctypes.data, read_only),
             "version": 3,
+            **more,
         }
 
 
@@ -30,6 +31,7 @@ class Pack:
         self.array = array
 
     def __dlpack__(self, stream=None):
+        self.stream = stream
         return self.array.__dlpack__()
 
     def __dlpack_device__(self):
@@ -77,3 +79,76 @@ def test_an_array_on_the_device_has_the_interface():
     about = array.__cuda_array_interface__
     assert (about["shape"], about["typestr"], about["data"]) == ((3,), "<f4", (4096, False))
     assert len(array) == 3
+
+
+class There(Pack):
+    """As if it were on a device."""
+
+    def __dlpack_device__(self):
+        return (_foreign._CUDA, 3)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The streams that the host waits for."""
+    seen = []
+    monkeypatch.setattr(_foreign, "_wait", seen.append)
+    return seen
+
+
+# A stream of the producer's, one that is used, and whether the host waits.
+@pytest.mark.parametrize(
+    "theirs, ours, expected",
+    [
+        (None, None, []),
+        (1, None, []),
+        (2, None, [2]),
+        (0x7F00, None, [0x7F00]),
+        (0x7F00, 0x7F00, []),
+        (0x7F00, 0x8F00, [0x7F00]),
+        (1, 0x7F00, [1]),
+        (2, 2, []),
+        (None, 0x7F00, []),
+    ],
+)
+def test_the_stream_of_the_interface_comes_first(waits, theirs, ours, expected):
+    array = Interface(np.ones(4, np.float32), stream=theirs)
+    _buffers.buffer_of(array, "x", device=0, stream=ours)
+    assert waits == expected
+
+
+def test_an_interface_without_the_key(waits):
+    _buffers.buffer_of(Interface(np.ones(4, np.float32)), "x", device=0, stream=0x7F00)
+    assert waits == []
+    with pytest.raises(ValueError, match="x: 0 is no stream of the CUDA array interface"):
+        _buffers.buffer_of(Interface(np.ones(4, np.float32), stream=0), "x", device=0)
+
+
+@pytest.mark.parametrize("ours, told", [(None, 1), (2, 2), (0x7F00, 0x7F00)])
+def test_dlpack_is_told_the_stream(ours, told):
+    pack = There(np.ones(4, np.float32))
+    found = _buffers.buffer_of(pack, "x", device=3, stream=ours)
+    assert (pack.stream, found.device) == (told, 3)
+
+
+def test_dlpack_of_the_host_is_told_no_stream():
+    pack = Pack(np.ones(4, np.float32))
+    _buffers.buffer_of(pack, "x")
+    assert pack.stream is None
+
+
+def test_a_step_is_on_the_stream_of_its_gradient():
+    values = np.ones(4, np.float32)
+    handle = _foreign.stream_handle
+    assert handle(None, Interface(values, stream=0x7F00)) == 0x7F00
+    assert handle(0x8F00, Interface(values, stream=0x7F00)) == 0x8F00
+    assert handle(None, Interface(values, stream=2)) == 2
+    assert handle(None, Interface(values, stream=1)) is None
+    assert handle(None, Interface(values)) is None
+    assert handle(1, values) is None  # the legacy stream by its number
+    assert handle(None, Pack(values)) is None
+
+
+def test_a_wait_for_a_device_that_there_is_not():
+    with pytest.raises(rill.RillError, match="rill_device_wait: "):
+        _library.check(_library.lib.rill_device_wait(63, None))

@@ -45,6 +45,32 @@ has "$tmp/out" "test ok; reducers FAILED (1)"
 program tests/cuda/test_reducer_cuda 0 "7 passed, 0 failed"
 run 0 "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test --seconds 0
 has "$tmp/out" "test cut off; reducers cut off"
+
+# Sanitizers: each case is a program of its own; what fails is told by its log, what has no verdict
+# as well.
+mkdir "$tmp/sanitizer"
+cat >"$tmp/sanitizer/compute-sanitizer" <<'END'
+#!/bin/sh
+case $* in
+*"$FAILING") echo "Invalid read of 4 bytes" && exit 1 ;;
+*"$SLOW") sleep 60 ;;
+esac
+[ "$RILL_TEST_FEW" = 1 ] && exit 0
+END
+chmod +x "$tmp/sanitizer/compute-sanitizer"
+sanitize() { # STATUS FAILING SLOW SECONDS
+    run "$1" env PATH="$tmp/sanitizer:$PATH" FAILING="$2" SLOW="$3" \
+        "$bench/cuda/run" "$fake" "$tmp/gpu" --parts sanitizers --seconds "$4"
+}
+sanitize 0 none none 100
+has "$tmp/out" "memcheck (13 of 13) ok; racecheck (8 of 8) ok; initcheck (8 of 8) ok" \
+    "memcheck of test_reducer_cuda streams: ok" "memcheck of test_reducer_cuda held: ok" \
+    "racecheck of test_cuda sketch: ok" "initcheck of test_cuda dense: ok"
+sanitize 1 streams none 100
+has "$tmp/out" "Invalid read of 4 bytes" "memcheck of test_reducer_cuda streams: FAILED" \
+    "memcheck (13 of 13) FAILED (1); racecheck (8 of 8) ok"
+sanitize 0 none held 4
+has "$tmp/out" "memcheck of test_reducer_cuda held: cut off" "memcheck (12 of 13) cut off"
 program tests/cuda/test_cuda 77 "skipped: there is no GPU"
 run 0 "$bench/cuda/run" "$fake" "$tmp/gpu" --parts test,bench
 has "$tmp/out" "skipped: there is no GPU"

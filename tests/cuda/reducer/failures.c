@@ -8,6 +8,23 @@ static void expect(rill_status got, rill_status wanted, const char *text) {
     if (got == wanted && !strstr(rill_last_error(), text)) printf("  %s\n", rill_last_error());
 }
 
+static void test_wait(void) {
+    enum { N = 1000 };
+    void *stream, *there = device_new(NULL, N), *host = NULL;
+    CHECK(cuda->stream_create(&stream) == 0);
+    CHECK(cuda->allocate_host(N, &host) == 0);
+    memset(host, 0, N);
+    CHECK(cuda->fill(there, 7, N, stream) == 0);
+    CHECK(cuda->copy(host, there, N, stream) == 0);
+    CHECK_OK(rill_device_wait(-1, stream));
+    CHECK(((char *)host)[N - 1] == 7);
+    CHECK_OK(rill_device_wait(0, NULL));
+    expect(rill_device_wait(63, NULL), RILL_ERR_ARGUMENT, "rill_device_wait: device 63");
+    CHECK(cuda->release_host(host) == 0);
+    CHECK(cuda->stream_free(stream) == 0);
+    device_free(there);
+}
+
 static void test_messages(void) {
     rill_stream *s = NULL;
     check_case("devices that there are not");
@@ -17,6 +34,7 @@ static void test_messages(void) {
            "memory 7");
     expect(rill_stream_create_in(RILL_HOST, 0, RILL_F32, 10, &s), RILL_ERR_ARGUMENT, "device 0");
     CHECK(!s);
+    test_wait();
 }
 
 /* Allocation `at` of the last rank's fails, and all after it: all ranks get the error, and what is

@@ -17,10 +17,10 @@ typedef struct plan {
     uint64_t dim;
 } plan;
 
-static uint64_t taken_since(size_t left) {
+static uint64_t taken_since(size_t used) {
     size_t now = 0;
-    CHECK(cuda->memory_left(&now) == 0);
-    return left > now ? left - now : 0;
+    CHECK(cuda->memory_used(&now) == 0);
+    return now > used ? now - used : 0;
 }
 
 enum { TENSORS = 5, GAP = 3 };
@@ -54,12 +54,12 @@ static void run(rank *r) {
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     rill_reducer *reducer;
     rng random = rng_make(51, (uint64_t)r->rank);
-    size_t bytes = p->dim * sizeof(float), left = 0;
+    size_t bytes = p->dim * sizeof(float), used = 0;
     uint64_t more = p->dim + TENSORS * GAP;
     void *gradient = gradient_of(RILL_F32, more, &random, false);
     void *x = device_new(gradient, more * sizeof(float));
     void *update = device_new(NULL, more * sizeof(float));
-    CHECK(cuda->memory_left(&left) == 0);
+    CHECK(cuda->memory_used(&used) == 0);
     o.memory = RILL_CUDA;
     o.algorithm = p->algorithm;
     o.select = p->select;
@@ -67,7 +67,7 @@ static void run(rank *r) {
     CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, p->dim, &o, &reducer));
     for (int i = 0; i < STEPS; i++)
         step(p, reducer, x, update, r->stream);
-    uint64_t taken = taken_since(left);
+    uint64_t taken = taken_since(used);
     CHECK((double)taken <= (double)bytes * (1 + p->percent / 100) + SLACK);
     if (getenv("RILL_TEST_MEASURE"))
         printf("%s, select %s, %s%s: residual + %.1f %% of the gradient\n", p->algorithm, p->select,

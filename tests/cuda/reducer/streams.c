@@ -230,6 +230,59 @@ static void run_refusals(rank *r) {
     device_free(x);
 }
 
+/* Where no thread may communicate a step cannot be in the order of a stream; one behind it can. */
+static void run_without_threads(rank *r) {
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *host, *there;
+    rng random = rng_make(23, 0);
+    float *values = gradient_of(RILL_F32, 100, &random, false), expected[100];
+    void *x = device_new(values, sizeof expected);
+    o.algorithm = "gtopk";
+    o.k = 5;
+    CHECK_OK(rill_reducer_create(r->comm[0], RILL_F32, 100, &o, &host));
+    o.memory = RILL_CUDA;
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, 100, &o, &there));
+    bool *threaded = &there->comm->engine.threaded, before = *threaded;
+    *threaded = false;
+    CHECK(rill_reducer_step_on(there, x, x, r->stream) == RILL_ERR_UNSUPPORTED);
+    CHECK(strstr(rill_last_error(), "MPI_THREAD_MULTIPLE") != NULL);
+    CHECK(strstr(rill_last_error(), "rill_reducer_step_on needs a thread") != NULL);
+    CHECK(rill_reducer_step_tensors_on(there, 0, NULL, r->stream) == RILL_ERR_UNSUPPORTED);
+    CHECK_OK(rill_reducer_start_on(there, x, x, r->stream));
+    CHECK(rill_reducer_start_on(there, x, x, r->stream) == RILL_ERR_STATE); /* nothing queues it */
+    CHECK(strstr(rill_last_error(), "a step is under way") != NULL);
+    CHECK_OK(rill_reducer_wait(there));
+    *threaded = before;
+    CHECK_OK(rill_reducer_step(host, values, expected));
+    CHECK(same_there(RILL_F32, expected, x, 100));
+    CHECK_OK(rill_reducer_free(&there));
+    CHECK_OK(rill_reducer_free(&host));
+    device_free(x);
+    free(values);
+}
+
+/* What the ranks have still to decide is not decided ahead. */
+static void run_undecided(rank *r) {
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *there;
+    rng random = rng_make(24, (uint64_t)r->rank);
+    float *values = gradient_of(RILL_F32, 4000, &random, false);
+    void *x = device_new(values, 4000 * sizeof *values);
+    o.algorithm = "auto";
+    o.select = "auto";
+    o.memory = RILL_CUDA;
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, 4000, &o, &there));
+    CHECK(rill_reducer_step_on(there, x, x, r->stream) == RILL_ERR_UNSUPPORTED);
+    CHECK(strstr(rill_last_error(), "select 'auto' decides in the first step") != NULL);
+    CHECK_OK(rill_reducer_start_on(there, x, x, r->stream));
+    CHECK_OK(rill_reducer_wait(there));
+    CHECK_OK(rill_reducer_step_on(there, x, x, r->stream));
+    CHECK_OK(rill_reducer_wait(there));
+    CHECK_OK(rill_reducer_free(&there));
+    device_free(x);
+    free(values);
+}
+
 /* Steps whose device memory runs out fail on all ranks, and the next ones go on. */
 static void run_short_of_memory(rank *r) {
     enum { DIM = 3000 };
@@ -346,6 +399,8 @@ void test_streams(void) {
     check_case("refusals");
     on_ranks(2, run_refusals, NULL);
     on_ranks(1, run_refusals, NULL);
+    on_ranks(1, run_without_threads, NULL);
+    on_ranks(2, run_undecided, NULL);
     for (uint64_t at = 1; emulate_control && at < 10; at++) {
         check_case("queued, no device memory from allocation %llu on", (unsigned long long)at);
         on_ranks(2, run_short_of_memory, &at);
