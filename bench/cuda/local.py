@@ -39,7 +39,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EVERY = 30
 TRIAL = 3  # rounds by which jobs find out how fast they are
 OUTERS = {"ddp": [None], "topk": [None], "plain": [1.0], "senders": [1.0], "rising": [1.0]}
-OUTERS["diloco"] = [0.5, 0.7]
 RATES = "0.002,0.004,1:0.002,1:0.004,1:0.008,8:0.003"
 MOMENTUM = 0.9
 AGAIN_S = 8  # until all begin again, and the last check
@@ -53,20 +52,20 @@ def jobs_of(given):
         for workers in [1] if method == "ddp" else given.workers:
             rates = given.rates.get(workers, given.rates[0])
             if method == "ddp":
-                made["ddp"] = trainings(method, workers, rates, given.seeds)
+                made["ddp"] = trainings(method, workers, rates, given.seeds, [])
                 continue
             for rate in rates:
                 name = f"{method} {workers} {rate:g}"
                 for seeds in [[seed] for seed in given.seeds] if given.apart else [given.seeds]:
                     own = name + f" {seeds[0]}" * given.apart
-                    made[own] = trainings(method, workers, [rate], seeds)
+                    made[own] = trainings(method, workers, [rate], seeds, given.outer)
     return made
 
 
-def trainings(method, workers, rates, seeds):
+def trainings(method, workers, rates, seeds, outers):
     return [
         {"method": method, "workers": workers, "rate": rate, "outer_lr": outer, "seed": seed}
-        for rate in rates for outer in OUTERS[method] for seed in seeds
+        for rate in rates for outer in OUTERS.get(method, outers) for seed in seeds
     ]  # fmt: skip
 
 
@@ -438,6 +437,7 @@ def main():
     parser.add_argument("--steps", type=int, default=12000, help="at most")
     parser.add_argument("--seeds", type=numbers(int), default=[1, 2, 3])
     parser.add_argument("--rates", type=rates_of, default=rates_of(RATES))
+    parser.add_argument("--outer", type=numbers(float), default=[0.5, 0.7], help="of DiLoCo")
     parser.add_argument("--rows", type=int, default=16, help="of all workers in a step")
     parser.add_argument("--warmup-steps", type=int, default=900, help='of "rising"')
     parser.add_argument("--apart", action="store_true", help="a job for each seed")
@@ -452,9 +452,10 @@ def main():
     if given.job:
         settings = json.loads(given.job)
         return job(argparse.Namespace(**settings))
-    wrong = [method for method in given.methods if method not in OUTERS]
+    known = [*OUTERS, "diloco"]
+    wrong = [method for method in given.methods if method not in known]
     if wrong:
-        parser.error(f"{wrong[0]}: the methods are {', '.join(OUTERS)}")
+        parser.error(f"{wrong[0]}: the methods are {', '.join(known)}")
     return drive(given)
 
 
