@@ -33,21 +33,24 @@ static int select_by(const rill__cuda_table *t, const rill__pick *p, const rill_
     }
 }
 
+static size_t room_to_align(const rill__pick *p, const rill__cuda_select *s) {
+    size_t n = !is_aligned(s->dense) + !is_aligned(s->gradient) + !is_aligned(s->residual);
+    return n * padded((size_t)p->n * rill__type_size(p->type));
+}
+
 /* Arrays that start anywhere are copied to such as the kernels take; there is room. */
 static void align(rill__cuda *c, const rill__pick *p, rill__cuda_select *s) {
-    size_t bytes = (size_t)p->n * rill__type_size(p->type), room = padded(bytes);
-    const void **in[2] = {&s->dense, &s->gradient};
-    if (is_aligned(s->dense) && is_aligned(s->gradient) && is_aligned(s->residual)) return;
-    char *at = rill__cuda_aligned(c, 3 * room);
-    for (int i = 0; i < 2; i++) {
+    size_t bytes = (size_t)p->n * rill__type_size(p->type);
+    const void *residual = s->residual, **in[3] = {&s->dense, &s->gradient, &residual};
+    if (!room_to_align(p, s)) return;
+    char *at = rill__cuda_aligned(c, room_to_align(p, s)), *last = NULL;
+    for (int i = 0; i < 3; i++) {
         if (is_aligned(*in[i])) continue;
-        rill__cuda_check(c, c->table->copy(at + (size_t)i * room, *in[i], bytes, c->stream),
-                         "copy");
-        *in[i] = at + (size_t)i * room;
+        rill__cuda_check(c, c->table->copy(at, *in[i], bytes, c->stream), "copy");
+        *in[i] = last = at;
+        at += padded(bytes);
     }
-    if (is_aligned(s->residual)) return;
-    rill__cuda_check(c, c->table->copy(at + 2 * room, s->residual, bytes, c->stream), "copy");
-    s->residual = at + 2 * room;
+    if (residual != s->residual) s->residual = last; /* it came last */
 }
 
 static void find_least(rill__cuda *c, const rill__pick *p, const void *values, uint64_t n,
@@ -80,9 +83,8 @@ rill_status rill__cuda_pick_room(rill__cuda *c, const rill__pick *p) {
     rill__cuda_select s = selection_of(c, p, NULL);
     if (p->type == RILL_F64 || p->n > RILL__CUDA_MOST) return unsupported(p);
     if (!rill__cuda_workspace(c, s.workspace_bytes)) return RILL_ERR_MEMORY;
-    bool aligned = is_aligned(s.dense) && is_aligned(s.gradient) && is_aligned(s.residual);
-    size_t room = padded((size_t)p->n * rill__type_size(p->type));
-    return aligned || rill__cuda_aligned(c, 3 * room) ? RILL_OK : RILL_ERR_MEMORY;
+    size_t room = room_to_align(p, &s);
+    return !room || rill__cuda_aligned(c, room) ? RILL_OK : RILL_ERR_MEMORY;
 }
 
 void rill__cuda_pick_ahead(rill__cuda *c, const rill__pick *p, rill__cuda_found *found) {
