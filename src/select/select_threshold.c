@@ -149,31 +149,18 @@ static rill_status pick_exactly(rill_selector *s, rill__source source, rill_stre
 
 static rill_status pick_steered(rill_selector *s, rill__source source, rill_stream *out) {
     rill__picked found;
-    uint64_t room = rill__min_u64(s->dim, limit_of(s));
-    RILL_TRY(pick_from(s, source, s->level, room, out, &found));
-    if (found.count <= s->k) {
-        steer_few(s, found.count);
+    rill__pick p = {.kind = RILL__PICK_STEERED,
+                    .key = rill__max_u64(1, rill__key_from(s->shape.type, s->level)),
+                    .k = s->k,
+                    .limit = rill__min_u64(s->dim, limit_of(s))};
+    RILL_TRY(rill__pick_run(s, source, &p, s->k, out, &found));
+    uint64_t passed = found.count;
+    if (passed <= s->k) {
+        steer_few(s, passed);
         return RILL_OK;
     }
-    uint64_t passed = found.count;
-    source.gradient = NULL;
-    if (passed > room) {
-        RILL_TRY(pick_exactly(s, source, out, &found));
-    } else {
-        rill__pick p = {.kind = RILL__PICK_CUT,
-                        .type = s->shape.type,
-                        .n = passed,
-                        .k = s->k,
-                        .residual = source.residual,
-                        .idx = out->idx.data,
-                        .val = out->val.data};
-        rill_status status = s->space->pick(s->space, &p, &found);
-        if (status != RILL_OK) {
-            untake(s, source, out);
-            return status;
-        }
-        out->nnz = found.count;
-    }
+    source.gradient = NULL; /* it has been added */
+    if (passed > p.limit) RILL_TRY(pick_exactly(s, source, out, &found));
     steer_many(s, passed, found.least);
     return RILL_OK;
 }

@@ -33,21 +33,24 @@ static int select_by(const rill__cuda_table *t, const rill__pick *p, const rill_
     }
 }
 
+static size_t room_to_align(const rill__pick *p, const rill__cuda_select *s) {
+    size_t n = !is_aligned(s->dense) + !is_aligned(s->gradient) + !is_aligned(s->residual);
+    return n * padded((size_t)p->n * rill__type_size(p->type));
+}
+
 /* Arrays that start anywhere are copied to such as the kernels take; there is room. */
 static void align(rill__cuda *c, const rill__pick *p, rill__cuda_select *s) {
-    size_t bytes = (size_t)p->n * rill__type_size(p->type), room = padded(bytes);
-    const void **in[2] = {&s->dense, &s->gradient};
-    if (is_aligned(s->dense) && is_aligned(s->gradient) && is_aligned(s->residual)) return;
-    char *at = rill__cuda_aligned(c, 3 * room);
-    for (int i = 0; i < 2; i++) {
+    size_t bytes = (size_t)p->n * rill__type_size(p->type);
+    const void *residual = s->residual, **in[3] = {&s->dense, &s->gradient, &residual};
+    if (!room_to_align(p, s)) return;
+    char *at = rill__cuda_aligned(c, room_to_align(p, s)), *last = NULL;
+    for (int i = 0; i < 3; i++) {
         if (is_aligned(*in[i])) continue;
-        rill__cuda_check(c, c->table->copy(at + (size_t)i * room, *in[i], bytes, c->stream),
-                         "copy");
-        *in[i] = at + (size_t)i * room;
+        rill__cuda_check(c, c->table->copy(at, *in[i], bytes, c->stream), "copy");
+        *in[i] = last = at;
+        at += padded(bytes);
     }
-    if (is_aligned(s->residual)) return;
-    rill__cuda_check(c, c->table->copy(at + 2 * room, s->residual, bytes, c->stream), "copy");
-    s->residual = at + 2 * room;
+    if (residual != s->residual) s->residual = last; /* it came last */
 }
 
 static void find_least(rill__cuda *c, const rill__pick *p, const void *values, uint64_t n,
@@ -80,9 +83,8 @@ rill_status rill__cuda_pick_room(rill__cuda *c, const rill__pick *p) {
     rill__cuda_select s = selection_of(c, p, NULL);
     if (p->type == RILL_F64 || p->n > RILL__CUDA_MOST) return unsupported(p);
     if (!rill__cuda_workspace(c, s.workspace_bytes)) return RILL_ERR_MEMORY;
-    bool aligned = is_aligned(s.dense) && is_aligned(s.gradient) && is_aligned(s.residual);
-    size_t room = padded((size_t)p->n * rill__type_size(p->type));
-    return aligned || rill__cuda_aligned(c, 3 * room) ? RILL_OK : RILL_ERR_MEMORY;
+    size_t room = room_to_align(p, &s);
+    return !room || rill__cuda_aligned(c, room) ? RILL_OK : RILL_ERR_MEMORY;
 }
 
 void rill__cuda_pick_ahead(rill__cuda *c, const rill__pick *p, rill__cuda_found *found) {
@@ -109,44 +111,83 @@ static rill_status select_entries(rill__cuda *c, const rill__pick *p, rill__pick
     return RILL_OK;
 }
 
-/* The k largest of the pairs by their values; then those indices. */
-static rill_status cut(rill__cuda *c, const rill__pick *p, rill__picked *found) {
+/* Where the pairs that pass a steered threshold are put, behind the workspace of either selection:
+ * there are more of them than the result has room for. */
+typedef struct passing {
+    char *work;
+    size_t work_bytes;
+    void *idx, *val;
+    uint32_t *place; /* of the k largest among them */
+} passing;
+
+static rill_status room_for_passing(rill__cuda *c, const rill__pick *p, passing *r) {
     const rill__cuda_table *t = c->table;
     int type = (int)p->type;
-    size_t size = rill__type_size(p->type), values = (size_t)p->k * size,
-           indices = 4 * (size_t)p->k;
-    size_t work = padded(t->topk_workspace(type, p->n, p->k));
-    char *at = rill__cuda_workspace(c, work + padded(values) + 2 * padded(indices));
+    size_t size = rill__type_size(p->type), idx = padded(4 * (size_t)p->limit),
+           val = padded(size * (size_t)p->limit), place = padded(4 * (size_t)p->k);
+    size_t work = padded(
+        rill__max_u64(t->threshold_workspace(type, p->n), t->topk_workspace(type, p->limit, p->k)));
+    char *at = rill__cuda_workspace(c, work + idx + val + place);
     if (!at) return RILL_ERR_MEMORY;
-    char *val = at + work, *place = val + padded(values), *idx = place + padded(indices);
+    *r = (passing){at, work, at + work, at + work + idx,
+                   (uint32_t *)(void *)(at + work + idx + val)};
+    return RILL_OK;
+}
+
+/* The k largest of n pairs by their values, in p's arrays; the others go back. */
+static void cut(rill__cuda *c, const rill__pick *p, const passing *r, uint64_t n) {
+    const rill__cuda_table *t = c->table;
+    int type = (int)p->type;
     rill__cuda_select s = {.type = type,
-                           .n = p->n,
-                           .dense = p->val,
-                           .idx = (uint32_t *)(void *)place,
-                           .val = val,
+                           .n = n,
+                           .dense = r->val,
+                           .idx = r->place,
+                           .val = p->val,
                            .room = p->k,
                            .found = (rill__cuda_found *)(void *)c->words,
-                           .workspace = at,
-                           .workspace_bytes = work};
+                           .workspace = r->work,
+                           .workspace_bytes = r->work_bytes};
     int error = t->topk(&s, p->k, c->stream);
-    if (!error)
-        error = t->gather(RILL__CUDA_F32, p->idx, (const uint32_t *)(void *)place, p->k, idx,
-                          c->stream);
+    if (!error) error = t->gather(RILL__CUDA_F32, r->idx, r->place, p->k, p->idx, c->stream);
     if (!error && p->residual)
-        error = t->assign(type, 4, p->residual, 0, p->idx, p->val, p->n, c->stream);
+        error = t->assign(type, 4, p->residual, 0, r->idx, r->val, n, c->stream);
     if (!error && p->residual)
-        error = t->clear_where(type, p->residual, (const uint32_t *)(void *)idx, p->k, NULL, 0, 0,
-                               c->stream);
-    if (!error) error = t->copy(p->idx, idx, indices, c->stream);
-    if (!error) error = t->copy(p->val, val, values, c->stream);
+        error = t->clear_where(type, p->residual, p->idx, p->k, NULL, 0, 0, c->stream);
     rill__cuda_check(c, error, "selection");
-    found->count = p->k;
-    find_least(c, p, p->val, p->k, found);
+}
+
+static rill_status select_steered(rill__cuda *c, const rill__pick *p, rill__picked *found) {
+    const rill__cuda_table *t = c->table;
+    rill__pick all = *p;
+    passing r;
+    RILL_TRY(room_for_passing(c, p, &r));
+    all.kind = RILL__PICK_THRESHOLD;
+    all.idx = r.idx;
+    all.val = r.val;
+    all.room = p->limit;
+    RILL_TRY(select_entries(c, &all, found));
+    uint64_t n = rill__min_u64(found->count, p->limit);
+    if (c->failed != RILL_OK || !n) return RILL_OK;
+    if (found->count > p->limit) {
+        if (p->residual)
+            rill__cuda_check(c,
+                             t->assign((int)p->type, 4, p->residual, 0, r.idx, r.val, n, c->stream),
+                             "kernel");
+    } else if (n <= p->k) {
+        int error = t->copy(p->idx, r.idx, 4 * (size_t)n, c->stream);
+        if (!error) error = t->copy(p->val, r.val, rill__type_size(p->type) * (size_t)n, c->stream);
+        if (!error) error = t->stream_wait(c->stream); /* a pick is over on return */
+        rill__cuda_check(c, error, "copy");
+    } else {
+        cut(c, p, &r, n);
+        find_least(c, p, p->val, p->k, found);
+    }
     return RILL_OK;
 }
 
 rill_status rill__cuda_pick(const rill__space *space, const rill__pick *p, rill__picked *found) {
     rill__cuda *c = rill__cuda_of(space);
     if (p->type == RILL_F64 || p->n > RILL__CUDA_MOST) return unsupported(p);
-    return p->kind == RILL__PICK_CUT ? cut(c, p, found) : select_entries(c, p, found);
+    return p->kind == RILL__PICK_STEERED ? select_steered(c, p, found)
+                                         : select_entries(c, p, found);
 }

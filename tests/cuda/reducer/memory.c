@@ -85,7 +85,7 @@ void test_memory(void) {
                                  {"split_allgather", "topk", 15, true, WHOLE, 0},
                                  {"gtopk", "topk", 15, false, WHOLE, 0},
                                  {"gtopk", "topk", 15, true, WHOLE, 0},
-                                 {"oktopk", "threshold", 16, true, WHOLE, 0},
+                                 {"oktopk", "threshold", 15, true, WHOLE, 0},
                                  {"split_allgather", "bucket", 3, false, WHOLE, 0}};
     for (size_t i = 0; emulate_control && i < sizeof plans / sizeof *plans; i++)
         for (layout how = WHOLE; how <= APART; how++) {

@@ -299,6 +299,29 @@ static void test_copies(void) {
     free(back);
 }
 
+/* What is one vector: in one allocation, and aligned. */
+static void test_one(void) {
+    enum { BYTES = 4096 };
+    const rill__space *space;
+    char *there = device_new(NULL, BYTES), *next = device_new(NULL, BYTES), here[64];
+    check_case("vectors in one allocation");
+    CHECK_OK(rill__space_open("test", RILL_CUDA, 0, &space));
+    const rill__space_tensors *t = space->tensors;
+    CHECK(t->is_one(space, there, BYTES));
+    CHECK(t->is_one(space, there + 64, BYTES - 64));
+    CHECK(t->is_one(space, there + 64, 0));
+    CHECK(!t->is_one(space, there + 4, 8));
+    CHECK(!t->is_one(space, there + 4, 0));
+    char *low = there < next ? there : next, *high = there < next ? next : there;
+    CHECK(!t->is_one(space, low, (size_t)(high - low) + BYTES));
+    CHECK(!t->is_one(space, low, SIZE_MAX / 2));
+    CHECK(!t->is_one(space, (char *)(((uintptr_t)here + 15) / 16 * 16), 32)); /* of the host */
+    CHECK_OK(space->wait(space));
+    rill__space_close(space);
+    device_free(there);
+    device_free(next);
+}
+
 void test_spaces(void) {
     for (size_t t = 0; t < TYPE_COUNT; t++) {
         test_stream(test_types[t], 500);
@@ -307,4 +330,5 @@ void test_spaces(void) {
     }
     test_operations();
     test_copies();
+    test_one();
 }
