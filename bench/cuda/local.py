@@ -219,7 +219,7 @@ def job(given):
     from stacked import Shape, Stack
 
     out, device = Path(given.out), torch.device(given.device)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if given.device != "cpu" else 2)
     torch.set_float32_matmul_precision("high")
     shape = Shape(given.layers, given.width, given.heads, given.length)
     text, valid = (text_of(given.data, part).to(device) for part in ("train", "valid"))

@@ -74,8 +74,10 @@ static void compare_step(const both *b, const void *given) {
     rill_stream *stream, *stream_there;
     CHECK_OK(rill_stream_create(p->type, p->dim, &stream));
     CHECK_OK(rill_stream_create_in(RILL_CUDA, -1, p->type, p->dim, &stream_there));
-    if (turns) CHECK_OK(rill_reducer_step(b->reducer[0], given, update));
-    else take_step(b, 0, gradient, update, stream);
+    plan whole = *p; /* calls that do not block may be planned in another way */
+    whole.how = p->how == START_TURNED ? START : STEP;
+    const both alone = {.reducer = {b->reducer[0], NULL}, .plan = &whole, .bytes = b->bytes};
+    take_step(turns ? &alone : b, 0, turns ? given : gradient, update, stream);
     take_step(b, 1, there, update_there, stream_there);
     void *expected = turned(p->type, update, p->dim, turns ? cut_of(p) : 0);
     if (p->how == STREAM) compare_streams(stream, stream_there);

@@ -315,7 +315,8 @@ static void test_one(void) {
     char *low = there < next ? there : next, *high = there < next ? next : there;
     CHECK(!t->is_one(space, low, (size_t)(high - low) + BYTES));
     CHECK(!t->is_one(space, low, SIZE_MAX / 2));
-    CHECK(!t->is_one(space, (char *)(((uintptr_t)here + 15) / 16 * 16), 32)); /* of the host */
+    if (!getenv("RILL_TEST_FEW")) /* of the host; sanitizers report that CUDA does not know it */
+        CHECK(!t->is_one(space, (char *)(((uintptr_t)here + 15) / 16 * 16), 32));
     CHECK_OK(space->wait(space));
     rill__space_close(space);
     device_free(there);
