@@ -78,7 +78,6 @@ class Bucket:
             [*map(id, parameters)],
         )
 
-
     def release(self) -> None:
         """Holds the memory no longer: it is bound anew where it comes again."""
         self.job, self._kept = None, ()
