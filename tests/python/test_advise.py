@@ -103,6 +103,7 @@ def test_few_ranks_take_topk():
     assert chosen({**times, "topk": 2.1, "spardl": 0.8}, 10) == "spardl"
     assert chosen(times, 0.97) == "spardl" and chosen(times, 0.9) == "local"
     assert chosen({**times, "dense": 1.2}, 10) == "dense"
+    assert chosen({**times, "dense": 1.6}, 10) == "oktopk"  # topk gains nothing there
 
 
 @pytest.mark.once

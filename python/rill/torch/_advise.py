@@ -139,11 +139,12 @@ def _chosen(seconds: dict[str, float], patience_s: float) -> str:
         return "dense"
     if seconds[method] > patience_s:
         return "local"
-    if seconds["topk"] <= min(_CLOSEST * seconds["oktopk"], patience_s):
-        method = "topk"
-    elif seconds["oktopk"] <= min(_ALIKE * seconds[method], patience_s):
-        method = "oktopk"
-    return "dense" if seconds["dense"] < _WORTH * seconds[method] else method
+    most = min(patience_s, seconds["dense"] / _WORTH)
+    if seconds["topk"] <= min(_CLOSEST * seconds["oktopk"], most):
+        return "topk"
+    if seconds["oktopk"] <= min(_ALIKE * seconds[method], most):
+        return "oktopk"
+    return method
 
 
 def advise(

@@ -60,7 +60,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
                 if isinstance(made, Backend):
                     kind = kinds.NCCL if made is not self._inners["cpu"] else kinds.GLOO
                     self._register_backend(torch.device(device), kind, made)
-            self._set_default_backend(kinds.GLOO)
+            if hasattr(self, "_set_default_backend"):  # from 2.6 on
+                self._set_default_backend(kinds.GLOO)
         self._meeting = StoreMeeting(dist.PrefixStore("rill", store), rank, size)
         self._comm: Optional[Comm] = None
 

@@ -119,6 +119,7 @@ class State(Checkpointed):
         self._flying: list[AnyJob] = []  # jobs of this step
         self._devices = Devices(self.comm, self._chooser.all_options())
         self._sparse_stats: dict[int, Stats] = {}
+        self._first = False  # whether this is the first backward pass of a model's wrapper
         self._looked, self._warned = False, not self._chooser.is_sparse()
         self._wrapper: Optional[Wrapper] = None
         # Of a step whose unused parameters are not yet known.
@@ -192,7 +193,8 @@ class State(Checkpointed):
         self._settle()
         self._flying.clear()
         forget(group for _, group in self._all_groups())
-        if not self._looked:
+        self._first = not self._looked
+        if self._first:
             self._looked = True
             self._wrapper, optimizers = look_around(parameters[0], self._module())
             self._check_ranks()
@@ -232,7 +234,7 @@ class State(Checkpointed):
                 job.spoil()
         if not dense and self._wrapper is not None and self._wrapper.drops():
             self._see_to_unused([flight for job in jobs for flight in job.flights], void)
-        if self.steps == 1:
+        if self._first:
             self._release_buckets()
         return future
 
@@ -338,8 +340,10 @@ class State(Checkpointed):
         self._progress = Progress(comm, self._overlap)
         self._held, self._due = None, None
         groups = [group for _, group in self._all_groups()]
+        # The same on all ranks, also on one that has let go of its flights.
+        groups += [g for _, bucket in sorted(self._dense_buckets.items()) for g in bucket.groups]
         flights = [flight for job in self._flying for flight in job.flights]
-        groups += [flight.group for flight in flights if flight.group not in groups]  # dense ones
+        groups += [flight.group for flight in flights if flight.group not in groups]
         sums = any(isinstance(job, SparseJob) for job in self._flying)
         repeat = move(comm, self.steps, groups, flights, sums)
         if not repeat:

@@ -59,8 +59,8 @@ class _Part:
         self.layout = layout
         self._codings: list[Coding] = []  # of the first rounds, and the one of all others
         if keep is not None:
-            times = [n for n in _WARMUP for _ in range(warmup_rounds)]
-            self._codings = [Coding(layout, n * keep, value_bits) for n in (*times, 1)]
+            made = {n: Coding(layout, n * keep, value_bits) for n in (*_WARMUP, 1)}
+            self._codings = [made[n] for n in _WARMUP for _ in range(warmup_rounds)] + [made[1]]
         self.common = layout.read(layout.parameters)
         self.error = torch.zeros_like(self.common)
         self.velocity: Optional[torch.Tensor] = None
@@ -168,8 +168,7 @@ class LocalUpdates(Files):
         self._keep, self._decay, self._senders = keep, decay, average == "senders"
         self._momentum = outer_momentum if outer == "nesterov" else 0.0
         self._lr = outer_lr if outer_lr is not None else (0.7 if self._momentum else 1.0)
-        self._interval = max(every // parts, 1)
-        self._warmup = rising(self._interval, warmup_steps)
+        self._intervals = rising(max(every // parts, 1), warmup_steps)
         self._delay, self._minimum, self._deadline = delay, minimum, deadline_s
         self._clip = clip is not None
         self._buffers = [
@@ -218,9 +217,8 @@ class LocalUpdates(Files):
 
     def _interval_before(self, number: int) -> int:
         """Steps from one round to that one: all ranks have had the same rounds."""
-        ends, lengths = self._warmup
-        at = bisect_right(ends, number)
-        return lengths[at] if at < len(ends) else self._interval
+        ends, lengths = self._intervals
+        return lengths[bisect_right(ends, number)]
 
     def _delay_of(self, flight: _Flight) -> int:
         """Its round ends before the next one begins, which comes soon at first."""
@@ -368,8 +366,8 @@ class LocalUpdates(Files):
         contributions = self.comm._gather(self.last.contributions if self.last else 0)[leader]
         part = self._parts[(ahead - 1) % len(self._parts)]
         taken = self._fetch(part, leader) if contributions else None
-        if taken is not None:  # they were averaged with this rank's, and change nothing else
-            broadcast_tensors(self._buffers, leader, self.comm, take=self.rounds < ahead)
+        buffers = [b.clone() for b in self._buffers if taken is not None]  # they are averaged, too
+        broadcast_tensors(buffers, leader, self.comm)
         flight = self._flight
         if self.rounds == ahead or flight is None:
             return
@@ -377,6 +375,8 @@ class LocalUpdates(Files):
         if taken is not None:  # with this rank's contribution
             part.common, part.velocity = taken
             self._adopt(flight)
+            for buffer, averaged in zip(self._buffers, buffers):
+                buffer.copy_(averaged)
         self.last = Round(ahead - 1, contributions, len(flight.sent.message), 0, part.dense_bytes)
         self._flight, self._began = None, time.monotonic()
 

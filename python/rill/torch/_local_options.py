@@ -81,7 +81,8 @@ def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) 
 
 def rising(interval: int, warmup_steps: int) -> tuple[list[int], list[int]]:
     """Of the first rounds the steps before each: they grow evenly with the steps done, up to
-    interval, where the warm-up ends. Numbers of rounds, and the steps of those below each."""
+    interval, where the warm-up ends. Numbers of rounds, the steps of those below each, and of the
+    rest."""
     ends: list[int] = []
     lengths: list[int] = []
     done = 0
@@ -91,4 +92,4 @@ def rising(interval: int, warmup_steps: int) -> tuple[list[int], list[int]]:
         done += rounds * length
         ends.append((ends[-1] if ends else 0) + rounds)
         lengths.append(length)
-    return ends, lengths
+    return ends, [*lengths, interval]
