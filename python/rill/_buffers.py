@@ -128,8 +128,10 @@ def _torch_buffer(tensor: Any, name: str) -> Buffer:
     return Buffer(tensor.data_ptr(), tensor.numel(), kind, tensor, device_number(tensor))
 
 
-def _foreign_buffer(obj: Any, name: str, writable: bool, stream: Optional[int]) -> Buffer:
-    found = foreign(obj, name, stream)
+def _foreign_buffer(
+    obj: Any, name: str, writable: bool, stream: Optional[int], device: Optional[int]
+) -> Buffer:
+    found = foreign(obj, name, stream, device)
     if found is None:
         raise TypeError(
             f"{name} is of type {type(obj).__name__}: a NumPy array or a tensor is needed"
@@ -180,7 +182,7 @@ def buffer_of(
         else:
             buffer = _numpy_buffer(obj, name, writable)
     else:
-        buffer = _foreign_buffer(obj, name, writable, stream)
+        buffer = _foreign_buffer(obj, name, writable, stream, device)
     _check_place(buffer, name, device)
     if kind is not None and buffer.type is not kind:
         raise TypeError(

@@ -29,12 +29,15 @@ class Foreign(NamedTuple):
     owner: Any
 
 
-def foreign(obj: Any, name: str, stream: Optional[int] = None) -> Optional[Foreign]:
+def foreign(
+    obj: Any, name: str, stream: Optional[int] = None, device: Optional[int] = UNKNOWN_DEVICE
+) -> Optional[Foreign]:
     """The memory of an object that has one of the interfaces; None if it has none. What is given to
-    the stream (a cudaStream_t; None: the legacy one) from now on may use it."""
+    the stream (a cudaStream_t; None: the legacy one) from now on may use it. device: where it ought
+    to be; None: in the host's memory."""
     ours = stream or _LEGACY_STREAM
     if hasattr(obj, "__cuda_array_interface__"):
-        return _from_interface(obj, obj.__cuda_array_interface__, name, ours)
+        return _from_interface(obj, obj.__cuda_array_interface__, name, ours, device)
     if hasattr(obj, "__dlpack__") and hasattr(obj, "__dlpack_device__"):
         return _from_dlpack(obj, name, ours)
     return None
@@ -62,15 +65,15 @@ def _producer(about: Any, name: str) -> Optional[int]:
     return None if stream is None else int(stream)
 
 
-def _wait(stream: int) -> None:
+def _wait(stream: int, device: int) -> None:
     handle = None if stream == _LEGACY_STREAM else stream
-    check(lib.rill_device_wait(UNKNOWN_DEVICE, handle))
+    check(lib.rill_device_wait(device, handle))
 
 
-def _from_interface(obj: Any, about: Any, name: str, ours: int) -> Foreign:
+def _from_interface(obj: Any, about: Any, name: str, ours: int, device: Optional[int]) -> Foreign:
     producer = _producer(about, name)
-    if producer is not None and producer != ours:
-        _wait(producer)
+    if producer is not None and producer != ours and device is not None:
+        _wait(producer, device)
     dtype = np.dtype(about["typestr"])
     count = _check_contiguous(about["shape"], about.get("strides"), dtype.itemsize, name)
     address, read_only = about["data"]

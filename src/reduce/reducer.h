@@ -231,7 +231,7 @@ void rill__reducer_undo_failed(rill_reducer *);
 /* The step is void on all ranks: everything is as before it, up to rounding. */
 void rill__reducer_undo_void(rill_reducer *);
 /* The update of a void step. */
-void rill__reducer_write_nan(rill_reducer *);
+void rill__reducer_write_nan(const rill_reducer *, const rill__target *);
 /* The gradient of a step that could not even begin goes to the residual. */
 void rill__reducer_keep_gradient(rill_reducer *, const void *gradient);
 

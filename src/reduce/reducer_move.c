@@ -228,7 +228,7 @@ rill_status rill_reducer_update(rill_reducer *r, void *update) {
     if (!m->has_last) return rill__fail(RILL_ERR_STATE, "%sno step is complete", name);
     r->target = (rill__target){.dense = update};
     if (m->last_void) {
-        rill__reducer_write_nan(r);
+        rill__reducer_write_nan(r, &r->target);
         return rill__space_wait(r->space);
     }
     rill_stream *result = r->result;

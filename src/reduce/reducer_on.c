@@ -97,7 +97,9 @@ static void run_step(rill_reducer *r, rill__on_step *step) {
         char detail[200];
         snprintf(detail, sizeof detail, "%s", q->task.status ? q->task.error : rill_last_error());
         keep_failure(r->on, status, detail);
-        rill__reducer_write_nan(r);
+        /* Its own update: a step that was refused early has left the target of the one before. */
+        const rill__target own = {.dense = step->update, .tensors = step->tensors, .n = step->n};
+        rill__reducer_write_nan(r, &own);
         rill__space_wait(r->space);
         rill__set_error(detail);
     }

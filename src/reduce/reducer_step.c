@@ -228,7 +228,7 @@ static rill_status deliver(rill_reducer *r) {
     r->stats.voided = !counts;
     if (counts) return RILL_OK;
     rill__reducer_undo_void(r);
-    rill__reducer_write_nan(r);
+    rill__reducer_write_nan(r, &r->target);
     r->voided_total++;
     return RILL_OK;
 }

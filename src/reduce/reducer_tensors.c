@@ -3,7 +3,8 @@
  * Those that lie one after the other are one. Others are copied together; but a device's memory has
  * no room for that. There the gradients are added to the residual where they lie, which is then
  * selected from, and the update is written where it belongs. So it is with a vector that begins
- * where the device's kernels cannot take it. */
+ * where the device's kernels cannot take it. Steps that look at the gradient itself (momentum,
+ * clipping, micro-batches, no feedback), or that do not block, still take a copy. */
 #include "reduce/reducer.h"
 
 #include <stdio.h>
@@ -97,6 +98,7 @@ rill_status rill__reducer_fuse(rill_reducer *r, const char *call, int n, const r
     bool in = is_row(r, n, tensors, false, gradient),
          out = is_row(r, n, tensors, true, &update.from);
     bool apart = !in && can_stay_apart(r, blocking);
+    if (n == 1 && !apart) in = true; /* who needs it elsewhere copies it there */
     *target = (rill__target){.dense = update.to};
     if ((in || apart) && !r->space->is_host) rill__buffer_free(&r->fused);
     /* An update in one may lie over gradients that do not, which a void step still asks for. */

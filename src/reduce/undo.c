@@ -78,16 +78,16 @@ void rill__reducer_undo_void(rill_reducer *r) {
     rill__reducer_restore(r, false);
 }
 
-void rill__reducer_write_nan(rill_reducer *r) {
-    if (r->target.stream) {
-        rill_stream_clear(r->target.stream);
-        rill__value_store(r->type, r->target.stream->fill, NAN);
+void rill__reducer_write_nan(const rill_reducer *r, const rill__target *target) {
+    if (target->stream) {
+        rill_stream_clear(target->stream);
+        rill__value_store(r->type, target->stream->fill, NAN);
     }
     uint64_t nan = 0;
     rill__value_store(r->type, &nan, NAN);
-    if (r->target.dense) rill__dense_fill(r->space, r->type, r->target.dense, &nan, r->dim);
-    for (int i = 0; i < r->target.n; i++) {
-        const rill_tensor *t = &r->target.tensors[i];
+    if (target->dense) rill__dense_fill(r->space, r->type, target->dense, &nan, r->dim);
+    for (int i = 0; i < target->n; i++) {
+        const rill_tensor *t = &target->tensors[i];
         rill__dense_fill(r->space, r->type, t->update, &nan, t->count);
     }
 }

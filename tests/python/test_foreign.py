@@ -90,9 +90,14 @@ class There(Pack):
 
 @pytest.fixture
 def waits(monkeypatch):
-    """The streams that the host waits for."""
+    """The streams that the host waits for, on device 0."""
     seen = []
-    monkeypatch.setattr(_foreign, "_wait", seen.append)
+
+    def wait(stream, device):
+        assert device == 0
+        seen.append(stream)
+
+    monkeypatch.setattr(_foreign, "_wait", wait)
     return seen
 
 
@@ -115,6 +120,12 @@ def test_the_stream_of_the_interface_comes_first(waits, theirs, ours, expected):
     array = Interface(np.ones(4, np.float32), stream=theirs)
     _buffers.buffer_of(array, "x", device=0, stream=ours)
     assert waits == expected
+
+
+def test_nobody_waits_for_an_array_that_is_refused(waits):
+    with pytest.raises(TypeError, match='memory="cuda" takes it'):
+        _buffers.buffer_of(Interface(np.ones(4, np.float32), stream=2), "x")
+    assert waits == []
 
 
 def test_an_interface_without_the_key(waits):

@@ -37,7 +37,7 @@ double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader
     int ranks = p->ranks;
     rill__host_way w = rill__host_way_of(p, RILL__ALL_RANKS);
     double own = rill__host_bytes(p, p->nnz_max), all = rill__host_bytes(p, p->result);
-    double others = (ranks - 2) * NOTES * c->message;
+    double others = fmax(ranks - 2, 0) * NOTES * c->message;
     double time = c->overhead + rill__prepare_estimate(p) + rill__turn_estimate(p) / ranges;
     time += w.latency + others + own * (c->copy + w.byte);
     time += ranks * p->nnz / ranges * c->sum;
