@@ -185,7 +185,7 @@ static int wait_event(void *stream, void *event) {
     return cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
 }
 /* Calls of the driver are asked for at run time, so that the library loads without one. */
-template <class F> static int driver(const char *name, F *entry) {
+template <class F> static int look_up(const char *name, F *entry) {
     cudaDriverEntryPointQueryResult found;
     void *at = NULL;
     RILL_CUDA_TRY(cudaGetDriverEntryPointByVersion(name, &at, 12040, cudaEnableDefault, &found));
@@ -193,17 +193,29 @@ template <class F> static int driver(const char *name, F *entry) {
     *entry = (F)at;
     return 0;
 }
+/* The same once for all threads, whichever is first. */
+template <class F> static int look_up_once(const char *name, std::atomic<F> &known, F *entry) {
+    *entry = known.load(std::memory_order_relaxed);
+    if (*entry) return 0;
+    RILL_CUDA_TRY(look_up(name, entry));
+    known.store(*entry, std::memory_order_relaxed);
+    return 0;
+}
 static int range_of(const void *pointer, const void **start, size_t *bytes) {
-    static CUresult(CUDAAPI * address_range)(CUdeviceptr *, size_t *, CUdeviceptr);
+    typedef CUresult(CUDAAPI * function)(CUdeviceptr *, size_t *, CUdeviceptr);
+    static std::atomic<function> known;
+    function address_range;
     CUdeviceptr from = 0;
-    if (!address_range) RILL_CUDA_TRY(driver("cuMemGetAddressRange", &address_range));
+    RILL_CUDA_TRY(look_up_once("cuMemGetAddressRange", known, &address_range));
     int error = (int)address_range(&from, bytes, (CUdeviceptr)(uintptr_t)pointer);
     *start = (const void *)(uintptr_t)from;
     return error;
 }
 static int stream_hold(const uint32_t *word, uint32_t number, void *stream) {
-    static CUresult(CUDAAPI * wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-    if (!wait_value) RILL_CUDA_TRY(driver("cuStreamWaitValue32", &wait_value));
+    typedef CUresult(CUDAAPI * function)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    static std::atomic<function> known;
+    function wait_value;
+    RILL_CUDA_TRY(look_up_once("cuStreamWaitValue32", known, &wait_value));
     return (int)wait_value((CUstream)stream, (CUdeviceptr)(uintptr_t)word, number,
                            CU_STREAM_WAIT_VALUE_GEQ);
 }
@@ -213,10 +225,10 @@ static int load() {
     CUresult(CUDAAPI * count_of)(unsigned *, CUmodule);
     CUresult(CUDAAPI * enumerate)(CUfunction *, unsigned, CUmodule);
     CUresult(CUDAAPI * load_one)(CUfunction);
-    RILL_CUDA_TRY(driver("cuFuncGetModule", &module_of));
-    RILL_CUDA_TRY(driver("cuModuleGetFunctionCount", &count_of));
-    RILL_CUDA_TRY(driver("cuModuleEnumerateFunctions", &enumerate));
-    RILL_CUDA_TRY(driver("cuFuncLoad", &load_one));
+    RILL_CUDA_TRY(look_up("cuFuncGetModule", &module_of));
+    RILL_CUDA_TRY(look_up("cuModuleGetFunctionCount", &count_of));
+    RILL_CUDA_TRY(look_up("cuModuleEnumerateFunctions", &enumerate));
+    RILL_CUDA_TRY(look_up("cuFuncLoad", &load_one));
     const void *one[] = {rill__cuda_one_of_block(),   rill__cuda_one_of_chunk(),
                          rill__cuda_one_of_dense(),   rill__cuda_one_of_finite(),
                          rill__cuda_one_of_indices(), rill__cuda_one_of_mail(),
