@@ -10,7 +10,7 @@ rill.torch.LocalUpdates beside DiLoCo and DDP, a GPT over the bytes of WikiText-
   rising   the same with warmup_steps=
   topk     rill.Reducer(comm, "topk" at 1 %) in each step, with what attach(optimizer=) gives it
 Of each method, number of workers, rate and seed there is an arm; --arms has more, with options of
-LocalUpdates. All have the same tokens.
+LocalUpdates, and last=N: N rounds more after the last step. All have the same tokens.
 
 One process trains all: arms of as many workers that have rounds at the same time are one stack
 (stacked.py), with a CUDA graph, a stream and a thread of its own. The rounds of an arm are in a
@@ -45,7 +45,8 @@ OUTERS = {"ddp": [None], "topk": [None], "plain": [1.0], "senders": [1.0], "risi
 RATES = "0.004,1:0.002,1:0.004,1:0.006,8:0.003"
 MOMENTUM = 0.9
 AGAIN_S = 6  # until all begin again, and the last check
-LAST_S = 4  # of a training that has no time left: to write what it has
+LAST_S = 5  # of a training that has no time left: for its last round and check
+WRITE_S = 2  # what has not come by then is left out
 SAFE = 0.9  # share of the time that is planned for
 
 
@@ -69,7 +70,7 @@ def options_of(arm, warmup_steps, trial):
         options["warmup_rounds"] = 4
     elif arm["method"] == "rising":
         options["warmup_steps"] = warmup_steps
-    options |= arm["options"]
+    options |= {name: value for name, value in arm["options"].items() if name != "last"}
     return {**options, "warmup_steps": 0, "warmup_rounds": 0} if trial else options
 
 
@@ -150,7 +151,7 @@ class Arm:
 
         self.about, self.first = about, first
         self.workers, self.method = about["workers"], about["method"]
-        self.loss, self.failed, self.there = None, None, None
+        self.loss = self.failed = self.late = self.there = None
         summing = 4 if self.method == "ddp" else self.workers
         self.ring = round(8 * shape.count * (1 - 1 / summing))
         self.rounds = None
@@ -164,7 +165,7 @@ class Arm:
             return
         self.rounds.here.copy_(self.there)
         self.rounds.ask(options=options_of(self.about, given.warmup_steps, trial))
-        self.left = self.rounds.answer(given.end - LAST_S)["steps_left"]
+        self.left = self.rounds.answer(given.end - WRITE_S)["steps_left"]
 
     def ask(self, steps):
         self.rounds.here.copy_(self.there)
@@ -180,10 +181,12 @@ class Arm:
             self.sent = self.received = self.count * self.ring
 
     def attempt(self, call, *arguments):
-        """Whether it went well: else only this arm has failed."""
+        """Whether it went well: else only this arm has failed, or ended too soon."""
         if self.failed is None:
             try:
                 call(*arguments)
+            except TimeoutError as late:
+                self.failed = self.late = str(late)
             except Exception:
                 self.failed = traceback.format_exc()
                 print(self.about, self.failed, file=sys.stderr, flush=True)
@@ -252,7 +255,8 @@ class Group:
         self._shape, self._device, self._exchange = shape, text.device, None
         self.stack = Stack(
             shape, [o["seed"] for o in each], [o["rate"] for o in each], text, starts,
-            factors_of(steps), *((0.0, lambda: self._exchange(self.stack)) if summed else ()),
+            factors_of(steps), urgent=arms[0]["method"] != "ddp",
+            **({"beta1": 0.0, "between": lambda: self._exchange(self.stack)} if summed else {}),
         )  # fmt: skip
         self.summed = summed
         for one in self.arms:
@@ -279,10 +283,12 @@ class Group:
             self.stack.step()
         self.stack.synchronize()
 
-    def have_rounds(self, steps):
-        asked = [one for one in self.live() if one.rounds and one.attempt(one.ask, steps)]
+    def have_rounds(self, steps, last=0):
+        arms = [one for one in self.live() if one.rounds]
+        arms = [one for one in arms if not last or one.about["options"].get("last", 0) >= last]
+        asked = [one for one in arms if one.attempt(one.ask, steps)]
         for one in asked:
-            one.attempt(one.answer, self.given.end - LAST_S)
+            one.attempt(one.answer, self.given.end - WRITE_S)
         self.stack.synchronize()
 
     def live(self):
@@ -321,15 +327,21 @@ class Group:
         while step < steps and not over and self.live():
             before, step = step, self.advance(step, steps, pace)
             over = time.time() > self.given.end - LAST_S
+            if step >= steps:
+                most = max(one.about["options"].get("last", 0) for one in self.arms)
+                for last in range(1, most + 1):
+                    self.timed("rounds", self.have_rounds, 1, last)
             if step // often > before // often or over or step >= steps:
                 spent = time.monotonic() - began
                 self.timed("checks", self.check, step, over, step >= steps, spent, say)
-        say.records(self, step, time.monotonic() - began)
+        say.records(self, time.monotonic() - began)
 
     def check(self, step, over, ended, spent, say):
         most = (len(self.valid) - 1) // self._shape.length
         live, rows = self.live(), min(most, self.given.check_rows)
         firsts = [one.first for one in live]
+        if not live:
+            return
         losses = self.stack.validate(firsts, self.valid, rows)
         say.points(live, losses, step, spent)
         if ended and not over:
@@ -455,15 +467,15 @@ class Saying:
             record |= {"received_bytes": one.received, "seconds": round(spent, 1)}
             self.line("points.jsonl", one.about, record)
 
-    def records(self, group, step, spent):
-        for one in group.live():
-            if not one.curve:
+    def records(self, group, spent):
+        for one in group.arms:
+            if not one.curve or one.failed and not one.late:
                 continue
             record = {
-                **self.common, "steps": step,
+                **self.common, "steps": one.curve[-1][0],
                 "loss": one.loss if one.loss is not None else one.curve[-1][1],
                 "sent_bytes": one.sent, "received_bytes": one.received,
-                "equal_bits": bool((one.there == one.there[:1]).all()),
+                "equal_bits": not one.late and bool((one.there == one.there[:1]).all()),
                 "train_s": round(spent, 1), "rounds": one.count,
                 "rounds_s": round(one.rounds_s, 1), "curve": one.curve,
             }  # fmt: skip

@@ -73,7 +73,7 @@ class Rounds:
         out = self._process.stdout.fileno()
         while b"\n" not in self._part:
             if not select.select([out], [], [], max(limit - time.time(), 0))[0]:
-                raise RuntimeError("a round had no time left")
+                raise TimeoutError("a round had no time left")
             more = os.read(out, 1 << 16)
             if not more:
                 raise RuntimeError(f"the process of rounds has ended: {self._process.wait(5)}")
@@ -93,7 +93,7 @@ def serve(about):
     from stacked import Shape
 
     torch.set_num_threads(1)
-    decode_once()
+    work_once()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print goes to the log
     shape, workers = Shape(*about["shape"]), about["workers"]
@@ -135,27 +135,36 @@ def have_round(locals_, steps, pool):
     """After so many steps of all workers, also where they are the last ones."""
 
     def call(local):
-        return [local.step() for _ in range(steps)][-1] or local.synchronize()
+        return any([local.step() for _ in range(steps)]) or local.synchronize()
 
     if not all(pool.map(call, locals_)):
         raise RuntimeError("a round had too few contributions")
 
 
-def decode_once():
-    """The workers of a process all decode the same messages; here the first one does."""
+def work_once():
+    """The workers of a process all decode the same messages, and have the same mean of them; here
+    the first one does it for all."""
+    from rill.torch import _local
     from rill.torch._contribution import Coding
 
-    decode, known, lock = Coding.decode, {}, threading.Lock()
+    Coding.decode = once(Coding.decode, lambda coding, message: message)
+    # What is kept keeps its contributions, too: no others have their ids.
+    _local.mean_of = once(_local.mean_of, lambda coding, given, *rest: tuple(map(id, given)))
 
-    def found(coding, message):
+
+def once(call, key_of):
+    known, lock = {}, threading.Lock()
+
+    def found(*arguments):
+        key = key_of(*arguments)
         with lock:
-            if message not in known:
+            if key not in known:
                 if len(known) >= 64:
-                    known.clear()
-                known[message] = decode(coding, message)
-            return known[message]
+                    del known[next(iter(known))]
+                known[key] = call(*arguments), arguments
+            return known[key][0]
 
-    Coding.decode = found
+    return found
 
 
 if __name__ == "__main__":

@@ -113,11 +113,17 @@ class Replica(torch.nn.Module):
 class Stack:
     """Replicas in training. seeds, rates: of each replica. starts: of its rows in the text, as
     steps x replicas x rows. factors: what the rates are multiplied by, for each step. beta1: of
-    AdamW. between: is called with the gradients in place, before the weights change."""
+    AdamW. between: is called with the gradients in place, before the weights change. urgent:
+    before other stacks, on a device."""
 
-    def __init__(self, shape, seeds, rates, text, starts, factors, beta1=BETA1, between=None):
+    def __init__(
+        self, shape, seeds, rates, text, starts, factors, beta1=BETA1, between=None, urgent=False
+    ):
         self.shape, self.device, self.between = shape, text.device, between
-        self.stream = torch.cuda.Stream(text.device) if text.is_cuda else None
+        self.stream = self._done = None
+        if text.is_cuda:
+            self.stream = torch.cuda.Stream(text.device, priority=-1 if urgent else 0)
+            self._done = torch.cuda.Event(blocking=True)  # a thread that waits needs no processor
         self.kind = torch.bfloat16 if text.is_cuda else torch.float32
         first = {seed: shape.start(seed) for seed in set(seeds)}
         self._first = torch.stack([first[seed] for seed in seeds]).to(self.device)
@@ -155,7 +161,8 @@ class Stack:
 
     def synchronize(self):
         if self.stream is not None:
-            self.stream.synchronize()
+            self._done.record(self.stream)
+            self._done.synchronize()
 
     def gradient(self):
         """Of the step that comes."""
