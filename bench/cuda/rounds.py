@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+TURN = threading.Lock()  # of the worker that has its part of a round
 
 
 def rows_of(memory, workers):
@@ -135,7 +136,8 @@ def have_round(locals_, steps, pool):
     """After so many steps of all workers, also where they are the last ones."""
 
     def call(local):
-        return any([local.step() for _ in range(steps)]) or local.synchronize()
+        with TURN:
+            return any([local.step() for _ in range(steps)]) or local.synchronize()
 
     if not all(pool.map(call, locals_)):
         raise RuntimeError("a round had too few contributions")
@@ -143,13 +145,26 @@ def have_round(locals_, steps, pool):
 
 def work_once():
     """The workers of a process all decode the same messages, and have the same mean of them; here
-    the first one does it for all."""
+    the first one does it for all. Nor do they work side by side, except in what is collective:
+    threads that hand Python's lock to each other after each product take longer than one."""
     from rill.torch import _local
     from rill.torch._contribution import Coding
 
     Coding.decode = once(Coding.decode, lambda coding, message: message)
     # What is kept keeps its contributions, too: no others have their ids.
     _local.mean_of = once(_local.mean_of, lambda coding, given, *rest: tuple(map(id, given)))
+    _local.LocalUpdates._exchange = out_of_turn(_local.LocalUpdates._exchange)
+
+
+def out_of_turn(call):
+    def made(*arguments):
+        TURN.release()
+        try:
+            return call(*arguments)
+        finally:
+            TURN.acquire()
+
+    return made
 
 
 def once(call, key_of):
