@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -114,9 +114,16 @@ def check_state(state: Mapping[str, Any], known: int, named: Mapping[str, torch.
     if not isinstance(state, Mapping) or state.get("format") != known:
         found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"the state has format {found!r}, {known} is known")
-    saved = state["common"]
-    for name in sorted({*saved, *named}):
-        here, there = (tuple(d[name].shape) if name in d else None for d in (named, saved))
-        if here != there:
-            shown = ["absent" if shape is None else f"of shape {shape}" for shape in (here, there)]
-            raise ValueError(f"parameter {name} is {shown[0]} here and {shown[1]} in the state")
+    check_shapes({n: part.shape for n, part in state["common"].items()}, named, "the state")
+
+
+def check_shapes(
+    saved: Mapping[str, Iterable[int]], named: Mapping[str, torch.Tensor], where: str
+) -> None:
+    own = {name: tuple(p.shape) for name, p in named.items()}
+    there = {name: tuple(shape) for name, shape in saved.items()}
+    for name in sorted({*own, *there}):
+        shapes = own.get(name), there.get(name)
+        if shapes[0] != shapes[1]:
+            shown = ["absent" if shape is None else f"of shape {shape}" for shape in shapes]
+            raise ValueError(f"parameter {name} is {shown[0]} here and {shown[1]} in {where}")
