@@ -1,18 +1,23 @@
-/* What else a call could do. Constants that calls follow say most of the algorithms that calls
- * take; the others may be faster than they say. So a kind of calls tries those that could be: four
- * calls of each, of which the later ones are measured, since the first finds no memory of its own.
- * What is tried changes only at the end of a call that all ranks have agreed on, so all try the
- * same. */
+/* What else a call could do. The model chooses first. What it leaves out can make another way
+ * faster, so that calls of a kind try those that it thinks not much slower, four calls of each, of
+ * which the first finds no memory of its own and is not measured. Then the one that was clearly
+ * faster takes the place of the choice. Which is tried, and when, changes only at the end of a call
+ * that all ranks have agreed on: all try the same.
+ *
+ * What was measured is compared with what was measured: the model leaves things out, so that each
+ * choice looks slow beside what it promises of others. */
 #include "plan/learn.h"
 
 #include <math.h>
 
-#define WORTH_A_TRY 2.0 /* times the best that an algorithm may be expected to take */
+#define WORTH_A_TRY 2.0 /* times the choice's that another may be expected to take */
+#define HOPELESS 1.5    /* the same of what it was measured to: its trial ends */
+#define CLEARLY 0.9     /* share of the time of the choice below which another takes its place */
+#define WORSE 1.5       /* times what it took when all were tried: they are tried again */
 #define SHARE 0.1       /* of the time of all calls that trials may take, */
-#define AT_FIRST 0.05   /* and these seconds */
-/* Calls of a kind before it tries anything, of a trial, and from one to the next: most calls take
- * what is thought to be good, where that is a guide. */
-enum { AT_EASE = 6, LOST = 2, TRY = 4, REST = 3, MOST_TRIALS = 16, MOST_WAITS = 16 };
+#define AT_FIRST 20e-3  /* and these seconds */
+/* Calls of a trial, and times that the choice is measured before one. */
+enum { TRY = 4, AT_EASE = 2, MOST_TRIALS = 12 };
 
 bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a,
                           const rill__problem *p) {
@@ -23,47 +28,144 @@ bool rill__learn_measured(const rill__profile *profile, const rill__algorithm *a
     return false;
 }
 
-static void look_later(rill__plan_key *k) {
-    uint32_t wait = k->lesson.waits < MOST_WAITS ? k->lesson.waits++ : MOST_WAITS;
-    k->lesson.rest = k->lesson.calls + (4u << wait);
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+static double time_of(const rill__rival *r) { return r->way.time * r->usual; }
+
+static bool is_solid(const rill__rival *r) { return r->times >= RILL__LEARN_SOLID; }
+
+/* The slow ones of its calls were faster than what the choice usually takes. */
+static bool is_better(const rill__rival *r, const rill__rival *choice) {
+    return is_solid(r) && time_of(r) < CLEARLY * time_of(choice) &&
+           r->way.time * r->high < time_of(choice);
 }
 
-/* The fastest that is not known here. */
-static bool find(const rill__planner *planner, const rill__planned *c, rill__candidate *found) {
-    const rill__profile *profile = c->settings.profile;
-    const rill__problem *p = &c->problem;
-    rill__candidate next;
-    found->algorithm = NULL;
-    found->time = c->predicted * WORTH_A_TRY;
-    for (int i = 0; rill__plan_next(planner, &c->settings, p, &i, &next);)
-        if (next.time < found->time && !rill__learn_measured(profile, next.algorithm, p))
-            *found = next;
-    return found->algorithm != NULL;
+static bool is_hopeless(const rill__rival *r, const rill__rival *choice) {
+    return r->times && r->way.time * r->low > HOPELESS * time_of(choice);
 }
 
-void rill__learn_try(rill__planner *planner, const rill__planned *c) {
+/* One that was measured may take the place of the choice, where that was, too. */
+static void choose(rill__plan_key *k) {
+    const rill__rival *choice = &k->rival[k->lesson.taken];
+    if (choice->times < AT_EASE || time_of(choice) < RILL__BRIEF) return;
+    for (int i = 0; i < k->rivals; i++)
+        if (is_better(&k->rival[i], choice) && time_of(&k->rival[i]) < time_of(choice)) {
+            choice = &k->rival[i];
+            k->lesson.taken = i;
+        }
+}
+
+/* ---- rivals ---------------------------------------------------------------------------------- */
+
+/* Behind those that are faster. */
+static void enter(rill__plan_key *k, const rill__candidate *c) {
+    int at = k->rivals < RILL__RIVALS ? k->rivals++ : RILL__RIVALS;
+    for (; at > 1 && k->rival[at - 1].way.time > c->time; at--)
+        if (at < RILL__RIVALS) k->rival[at] = k->rival[at - 1];
+    if (at < RILL__RIVALS) k->rival[at] = (rill__rival){.way = *c};
+}
+
+/* Those of calls with about as many entries. */
+typedef struct before {
+    int n;
+    const rill__algorithm *algorithm[RILL__RIVALS], *taken, *trial;
+    bool tried[RILL__RIVALS];
+} before;
+
+static before rivals_before(const rill__plan_key *k, const rill__problem *p) {
+    before b = {.n = 0};
+    if (!k->rivals || !rill__learn_alike(k->rival[0].way.problem.nnz, p->nnz)) return b;
+    for (; b.n < k->rivals; b.n++) {
+        b.algorithm[b.n] = k->rival[b.n].way.algorithm;
+        b.tried[b.n] = k->rival[b.n].tried;
+    }
+    b.taken = b.algorithm[k->lesson.taken];
+    if (k->lesson.trial) b.trial = b.algorithm[k->lesson.trial];
+    return b;
+}
+
+/* Calls go on as they went, where they may. */
+static void go_on(rill__plan_key *k, const before *b) {
+    k->lesson.taken = k->lesson.trial = 0;
+    if (!b->n) k->lesson.settled = 0;
+    for (int i = 0; i < k->rivals; i++) {
+        rill__rival *r = &k->rival[i];
+        for (int j = 0; j < b->n; j++)
+            r->tried |= b->algorithm[j] == r->way.algorithm && b->tried[j];
+        if (r->way.algorithm == b->taken) k->lesson.taken = i;
+        if (r->way.algorithm == b->trial) k->lesson.trial = i;
+    }
+}
+
+bool rill__learn_rivals(const rill__planner *planner, const rill__planned *c,
+                        const rill__problem *p, const rill__algorithm *only) {
     rill__learner *l = planner->learner;
     rill__plan_key *k = c->key;
-    rill__candidate other;
-    if (c->settings.algorithm || k->lesson.brief || l->predicts) return;
-    k->lesson.calls++;
-    if (k->lesson.calls < (l->lost ? LOST : AT_EASE) || k->lesson.calls < k->lesson.rest ||
-        k->lesson.trials >= MOST_TRIALS)
-        return;
-    if (!rill__learn_measured(c->settings.profile, c->algorithm, &c->problem)) return;
-    if (!find(planner, c, &other)) {
-        look_later(k);
+    rill__candidate first = {.algorithm = only, .problem = *p}, next;
+    before old = rivals_before(k, p);
+    if (only) first.time = rill__plan_way(planner, &c->settings, only, &first.problem);
+    else rill__plan_best(planner, &c->settings, p, &first);
+    k->rivals = 0;
+    if (!first.algorithm) return false;
+    k->rival[k->rivals++] = (rill__rival){.way = first};
+    if (!only && !l->predicts)
+        for (int i = 0; rill__plan_next(planner, &c->settings, p, &i, &next);)
+            if (next.algorithm != first.algorithm) enter(k, &next);
+    rill__learn_look(l);
+    for (int i = 0; i < k->rivals; i++)
+        rill__learn_recall(l, &k->rival[i]);
+    go_on(k, &old);
+    if (!old.n) choose(k);
+    return true;
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+/* A machine that is slower than the model in one is likely to be so in others. */
+static bool is_worth_it(const rill__rival *r, const rill__rival *choice) {
+    double slower = fmax(1, choice->usual);
+    return !r->tried && r->way.time < WORTH_A_TRY * choice->way.time * slower;
+}
+
+static void try_next(rill__learner *l, rill__plan_key *k) {
+    const rill__rival *choice = &k->rival[k->lesson.taken];
+    for (int i = 1; i < k->rivals; i++) {
+        rill__rival *r = &k->rival[i];
+        if (i == k->lesson.taken || !is_worth_it(r, choice)) continue;
+        double cost = TRY * r->way.time * fmax(1, r->usual);
+        if (l->tried + cost > SHARE * l->seconds + AT_FIRST) return;
+        l->tried += cost;
+        r->tried = true;
+        k->lesson.trials++;
+        k->lesson.trial = i;
+        k->lesson.trial_ends = k->ended + TRY;
         return;
     }
-    double cost = TRY * other.time;
-    if (l->tried + cost > SHARE * l->seconds + AT_FIRST) {
-        look_later(k);
-        return;
+    k->lesson.settled = choice->usual;
+}
+
+/* The machine is another now: what was found need not hold. */
+static void start_anew(rill__plan_key *k) {
+    k->lesson.settled = 0;
+    for (int i = 0; i < k->rivals; i++)
+        k->rival[i].tried = false;
+}
+
+void rill__learn_judge(rill__learner *l, rill__plan_key *k) {
+    k->news = true;
+    for (int i = 0; i < k->rivals; i++)
+        rill__learn_recall(l, &k->rival[i]);
+    if (k->rivals < 2) return;
+    choose(k);
+    const rill__rival *choice = &k->rival[k->lesson.taken];
+    if (choice->times < AT_EASE || time_of(choice) < RILL__BRIEF) return;
+    if (k->lesson.trial) {
+        bool over = k->ended > k->lesson.trial_ends || k->lesson.trial == k->lesson.taken ||
+                    is_hopeless(&k->rival[k->lesson.trial], choice);
+        if (!over) return;
+        k->lesson.trial = 0;
     }
-    l->tried += cost;
-    k->lesson.trials++;
-    k->lesson.trial = other.algorithm;
-    k->lesson.trial_ends = k->ended + TRY;
-    k->lesson.rest = k->lesson.calls + TRY + REST; /* what it took is known after the next call */
-    k->lesson.next = 0;
+    bool worse = k->lesson.settled > 0 && choice->usual > WORSE * k->lesson.settled;
+    if (worse) start_anew(k);
+    if (!(k->lesson.settled > 0) && k->lesson.trials < MOST_TRIALS) try_next(l, k);
 }

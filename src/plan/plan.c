@@ -179,21 +179,8 @@ static bool learns(const rill__planner *planner, const rill__planned *c) {
 }
 
 static const rill__profile *profile_for(const rill__planner *planner, const rill__planned *c) {
-    if (learns(planner, c)) return &planner->learner->planned;
+    if (learns(planner, c)) return &planner->learner->model;
     return c->reducer && c->kept ? c->kept : &planner->profile;
-}
-
-/* What calls of its kind try now; NULL: nothing. */
-static const rill__algorithm *trial_of(const rill__planner *planner, const rill__planned *c) {
-    const rill__plan_key *k = c->key;
-    bool tries = k && c->blocking && learns(planner, c) && k->ended < k->lesson.trial_ends;
-    return tries ? k->lesson.trial : NULL;
-}
-
-/* Something was learned since, or is tried, or is not tried any more. */
-static bool is_old(const rill__planner *planner, const rill__plan_key *k, const rill__planned *c) {
-    return learns(planner, c) && (k->version != planner->learner->version ||
-                                  (k->lesson.trial && k->chosen_trial != trial_of(planner, c)));
 }
 
 static rill_status cannot_serve(const rill__algorithm *a, const char *why) {
@@ -218,24 +205,14 @@ void rill__plan_take(rill__planner *planner, rill__planned *c, const rill__candi
     c->predicted = best->time;
 }
 
-/* The choice of the start, and what it takes by what is known now. */
-static void choose_by_start(const rill__planner *planner, const rill__planned *c,
-                            const rill__observed *seen, rill__candidate *best) {
-    const rill__learner *l = planner->learner;
-    rill__planned then = *c;
-    then.settings.profile = &l->start;
-    rill__problem p = problem_of(planner, &then, seen);
-    if (best->algorithm) {
-        best->problem = p;
-        rill__plan_way(planner, &then.settings, best->algorithm, &best->problem);
-    } else {
-        rill__plan_best(planner, &then.settings, NULL, &p, best);
-    }
-    if (!best->algorithm) return;
-    rill__problem now = best->problem;
-    now.c = &l->planned.constants;
-    rill__problem_code(&now, now.codec, now.value_bits);
-    best->time = rill__profile_time(&l->planned, best->algorithm, &now);
+/* The rival that the call takes now. */
+static void take_rival(rill__planner *planner, rill__planned *c) {
+    rill__plan_key *k = c->key;
+    k->picked = rill__learn_pick(k, c->blocking);
+    k->news = false;
+    const rill__rival *r = &k->rival[k->picked];
+    rill__plan_take(planner, c, &r->way);
+    c->predicted *= r->usual;
 }
 
 rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
@@ -247,19 +224,22 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
         const char *why = best.algorithm->supports(&p);
         if (why) return cannot_serve(best.algorithm, why);
     }
-    if (learns(planner, c) && planner->learner->predicts) {
-        choose_by_start(planner, c, seen, &best);
+    if (learns(planner, c)) {
+        best.algorithm = rill__learn_rivals(planner, c, &p, best.algorithm)
+                             ? c->key->rival[0].way.algorithm
+                             : NULL;
     } else if (!best.algorithm) {
-        const rill__learner *l = learns(planner, c) ? planner->learner : NULL;
-        const rill__profile *start = l && !l->lost ? &l->start : NULL;
-        best.algorithm = trial_of(planner, c);
-        if (!best.algorithm) rill__plan_best(planner, &c->settings, start, &p, &best);
+        rill__plan_best(planner, &c->settings, &p, &best);
     }
     if (!best.algorithm)
         return rill__fail(RILL_ERR_UNSUPPORTED, "no algorithm can serve this call");
-    if (!best.time)
-        best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
-    rill__plan_take(planner, c, &best);
+    if (learns(planner, c)) {
+        take_rival(planner, c);
+    } else {
+        if (!best.time)
+            best.time = rill__plan_way(planner, &c->settings, best.algorithm, &best.problem);
+        rill__plan_take(planner, c, &best);
+    }
     if (!seen->known) c->predicted = 0; /* the time is of a call without entries */
     return RILL_OK;
 }
@@ -268,13 +248,14 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
 static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill__planned *c,
                                 const rill__observed *seen) {
     c->settings.profile = profile_for(planner, c);
-    if (!still_good(k, seen, c) || is_old(planner, k, c)) {
+    bool good = still_good(k, seen, c);
+    bool moved = good && learns(planner, c) &&
+                 (k->news || k->picked != rill__learn_pick(k, c->blocking));
+    if (!good || moved) {
         rill__observed grounds = grounds_of(seen);
-        RILL_TRY(rill__plan_choose(planner, c, &grounds));
-        if (learns(planner, c)) {
-            k->version = planner->learner->version;
-            k->chosen_trial = trial_of(planner, c);
-        }
+        if (moved) take_rival(planner, c);
+        else RILL_TRY(rill__plan_choose(planner, c, &grounds));
+        if (!seen->known) c->predicted = 0;
         k->chosen = c->algorithm;
         k->chosen_hash = c->algorithm_hash;
         k->chosen_from = *seen;
@@ -305,6 +286,7 @@ static void forget_old_blocking(const rill__planner *planner, rill__plan_key *k,
     k->commits.sizes = (rill__sizes){0};
     k->spread.entries = 0;
     k->ended = 0;
+    k->rivals = 0;
     memset(&k->lesson, 0, sizeof k->lesson);
 }
 
@@ -376,7 +358,7 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
 bool rill__plan_stands(const rill__planner *planner, const rill__plan_key *k) {
     const rill__learner *l = planner->learner;
     if (k != planner->recent || k->first || !see_alike(&k->chosen_from, &k->last)) return false;
-    return !l || (k->version == l->version && !k->lesson.trial && !l->broken && !l->busy &&
+    return !l || (!k->news && !k->lesson.trial && !l->broken && !l->busy &&
                   k->ended < k->lesson.next);
 }
 

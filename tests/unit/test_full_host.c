@@ -131,7 +131,7 @@ static const rill__algorithm *chosen_for(const rill__planner *planner, const rec
     rill__settings settings = {.partition = RILL__UNIFORM};
     rill__problem p = problem_for(planner, &settings, r);
     rill__candidate best;
-    rill__plan_best(planner, &settings, NULL, &p, &best);
+    rill__plan_best(planner, &settings, &p, &best);
     assert_non_null(best.algorithm);
     return best.algorithm;
 }
