@@ -33,3 +33,13 @@ double rill__expected_union(const rill__problem *p, double n) {
     if (p->nnz <= 0) return 0;
     return rill__uniform_union(p->space, p->nnz, n);
 }
+
+double rill__sum_estimate(const rill__problem *p, int parts, double entries, double range) {
+    const double least = 0.5, pass = 0.04, two_full = 0.35;
+    double limit = (double)rill__dense_switch(p->type, p->dim) / (double)p->dim * range;
+    if (entries <= 0) return 0;
+    if (parts == 2) return entries * p->c->merge * (entries > 2 * limit ? two_full : 1);
+    double sparse = entries * p->c->sum * fmin(1, least + pass * range / entries);
+    if (rill__uniform_union(range, fmin(entries / parts, range), parts) <= limit) return sparse;
+    return fmin(sparse, entries * p->c->scatter + range * p->value_cost * p->c->dense_add);
+}

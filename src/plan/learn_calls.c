@@ -61,7 +61,8 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     l->pending.sample.seconds = seconds;
     rill__learn(l, &l->pending.sample);
     rill__learn_judge(l, k);
-    bool rests = !k->lesson.trial && k->rival[k->lesson.taken].times >= RILL__LEARN_KEPT;
+    uint32_t enough = seconds < RILL__BRIEF ? RILL__LEARN_SOLID : RILL__LEARN_KEPT;
+    bool rests = !k->lesson.trial && k->rival[k->lesson.taken].times >= enough;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
     k->lesson.gap = rests ? (uint32_t)fmin(2.0 * k->lesson.gap, most) : 1;
     k->lesson.next = k->ended + k->lesson.gap - 1;

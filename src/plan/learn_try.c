@@ -34,10 +34,10 @@ static double time_of(const rill__rival *r) { return r->way.time * r->usual; }
 
 static bool is_solid(const rill__rival *r) { return r->times >= RILL__LEARN_SOLID; }
 
-/* The slow ones of its calls were faster than what the choice usually takes. */
+/* Its slow calls were faster than the fast ones of the choice. */
 static bool is_better(const rill__rival *r, const rill__rival *choice) {
     return is_solid(r) && time_of(r) < CLEARLY * time_of(choice) &&
-           r->way.time * r->high < time_of(choice);
+           r->way.time * r->high < choice->way.time * choice->low;
 }
 
 static bool is_hopeless(const rill__rival *r, const rill__rival *choice) {
