@@ -16,11 +16,10 @@ int rill__host_ranges_of(uint64_t dim, int most) {
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
-/* All ranks of a host tell all others at once: each such note takes the time of so many messages
- * that come one by one (8 and 16 ranks on 16 cores, docs/results/planner.md). */
-#define NOTES 3
-/* One of two contributions is in the caches of another processor (two cores of an AMD EPYC). */
+/* Contributions are in the caches of other processors, which shows where a sum is little work: of
+ * two, and of dense ones. */
 #define ELSEWHERE 1.25
+#define LIGHT 0.5
 
 rill__host_way rill__host_way_of(const rill__problem *p, rill__circle circle) {
     const rill__constants *c = p->c;
@@ -39,11 +38,11 @@ double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader
     int ranks = p->ranks;
     rill__host_way w = rill__host_way_of(p, RILL__ALL_RANKS);
     double own = rill__host_bytes(p, p->nnz_max), all = rill__host_bytes(p, p->result);
-    double others = fmax(ranks - 2, 0) * NOTES * c->message;
+    double others = fmax(ranks - 2, 0) * c->message;
     double time = c->overhead + rill__turn_estimate(p) / ranges;
     time += w.latency + others + own * (c->copy + w.byte);
     double sum = rill__sum_estimate(p, ranks, ranks * p->nnz / ranges, (double)p->dim / ranges);
-    time += ranks == 2 ? ELSEWHERE * sum : sum;
+    time += ranks == 2 || sum < LIGHT * ranks * p->nnz / ranges * c->sum ? ELSEWHERE * sum : sum;
     if (reader == RILL__READ_BY_NONE) return time;
     time += w.latency + (reader == RILL__READ_BY_ALL ? others : 0) + all / ranges * c->copy;
     return time + all * (2 * c->copy + w.byte);
