@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ENOUGH 100e-6 /* seconds of calls for which a sample is no burden */
+#define ENOUGH 2e-3 /* seconds of calls for which a sample is no burden */
 
 /* ---- the field ------------------------------------------------------------------------------- */
 
