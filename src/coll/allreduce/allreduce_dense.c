@@ -31,8 +31,8 @@ typedef struct state {
  * and the result is copied out; larger ones have such pages anyhow, and change hands. */
 enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
-/* Share of the time that MPI takes for a byte of short vectors on one host (2, 8 and 16 ranks:
- * bench/results/grid.jsonl, learn.jsonl). */
+/* Share of the time that MPI takes for a byte of short vectors on one host (4 to 16 ranks on 16
+ * cores: bench/results/grid-16-cores.jsonl, learn.jsonl). */
 #define IN_CACHES 0.55
 
 enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN, SUMMING_HERE };
@@ -60,7 +60,7 @@ static double estimate(const rill__problem *p) {
     for (int reach = 1; reach < p->ranks; reach *= 2)
         agree += p->c->latency + 2 * p->c->mpi_latency;
     double out = bytes < SMALL ? 2 * bytes * p->c->copy : 0;
-    double cached = p->hosts == 1 && bytes < SMALL ? IN_CACHES : 1;
+    double cached = p->hosts == 1 && p->ranks > 2 && bytes < SMALL ? IN_CACHES : 1;
     return p->c->overhead + agree + rill__densify_estimate(p, p->nnz_max) + out +
            2.0 * (p->ranks - 1) / p->ranks * bytes * cached * p->c->mpi_byte;
 }

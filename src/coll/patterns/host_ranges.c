@@ -19,7 +19,6 @@ int rill__host_ranges_of(uint64_t dim, int most) {
 /* Contributions are in the caches of other processors, which shows where a sum is little work: of
  * two, and of dense ones. */
 #define ELSEWHERE 1.25
-#define LIGHT 0.5
 
 rill__host_way rill__host_way_of(const rill__problem *p, rill__circle circle) {
     const rill__constants *c = p->c;
@@ -33,6 +32,16 @@ double rill__host_bytes(const rill__problem *p, double pairs) {
     return fmin(pairs * (p->index_bytes + value), (double)p->dim * value);
 }
 
+/* Parts are read as they lie: dense ones as pairs. */
+static double sum_estimate(const rill__problem *p, int ranges) {
+    double range = (double)p->dim / ranges, entries = p->ranks * p->nnz / ranges;
+    double limit = (double)rill__dense_switch(p->type, p->dim) / ranges;
+    double light = ELSEWHERE * (entries * p->c->scatter + range * p->value_cost * p->c->dense_add);
+    if (p->ranks == 2) return entries > 2 * limit ? light : ELSEWHERE * entries * p->c->merge;
+    double sum = rill__sum_estimate(p, p->ranks, entries, range);
+    return rill__expected_union(p, p->ranks) / ranges > limit ? fmin(ELSEWHERE * sum, light) : sum;
+}
+
 double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader) {
     const rill__constants *c = p->c;
     int ranks = p->ranks;
@@ -41,8 +50,7 @@ double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader
     double others = fmax(ranks - 2, 0) * c->message;
     double time = c->overhead + rill__turn_estimate(p) / ranges;
     time += w.latency + others + own * (c->copy + w.byte);
-    double sum = rill__sum_estimate(p, ranks, ranks * p->nnz / ranges, (double)p->dim / ranges);
-    time += ranks == 2 || sum < LIGHT * ranks * p->nnz / ranges * c->sum ? ELSEWHERE * sum : sum;
+    time += sum_estimate(p, ranges);
     if (reader == RILL__READ_BY_NONE) return time;
     time += w.latency + (reader == RILL__READ_BY_ALL ? others : 0) + all / ranges * c->copy;
     return time + all * (2 * c->copy + w.byte);
