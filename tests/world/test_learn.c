@@ -146,7 +146,7 @@ static void learning_rank(int rank, void *context) {
         uint64_t before = learner->samples;
         for (int i = 0; i < 3 * CALLS; i++)
             call(t, rank, CALLS, comm, in, out, 0, "auto");
-        if (learner->samples - before > 3 * CALLS / 8)
+        if (learner->samples - before > CALLS / 2)
             must(t, rill__fail(RILL_ERR_STATE, "%llu of %d small calls were measured",
                                (unsigned long long)(learner->samples - before), 3 * CALLS));
         if (verbose && rank == 0)
