@@ -19,6 +19,7 @@
  */
 #define SAME_DIM 0.05f
 #define SAME_DENSITY 0.3f
+#define SLIGHT 0.05 /* share of entries by which calls may differ from what was planned */
 enum { KEPT = RILL__LEARN_KEPT };
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -73,14 +74,47 @@ static double estimate(const rill__learner *l, const rill__algorithm *a, const r
     return rill__profile_time(&l->model, a, &q);
 }
 
-void rill__learn(rill__learner *l, const rill__sample *s) {
-    double ratio = s->seconds / estimate(l, s->algorithm, &s->problem);
+/* The last three, as far as there are as many. */
+static void recall_last(const rill__learned *at, rill__rival *r) {
+    double last[3] = {0};
+    uint32_t n = at->times < 3 ? at->times : 3;
+    for (uint32_t i = 0; i < n; i++)
+        last[i] = (double)at->ratio[(at->times - 1 - i) % KEPT];
+    r->least = n == 1 ? last[0] : fmin(last[0], last[1]);
+    r->lately = n < 3 ? r->least : fmax(r->least, fmin(fmax(last[0], last[1]), last[2]));
+    r->last_two = n == 1 ? last[0] : fmax(last[0], last[1]);
+    if (n == 3) r->least = fmin(r->least, last[2]);
+}
+
+static void recall_place(const rill__learned *at, rill__rival *r) {
+    double sorted[KEPT];
+    int n = sorted_of(at, sorted);
+    r->times = at->times;
+    r->usual = usual_of(sorted, n);
+    r->low = sorted[(n - 1) / 4];
+    r->high = sorted[n - 1 - (n - 1) / 4];
+    recall_last(at, r);
+}
+
+/* Where calls have about as many entries as planned, the model's time is that of the plan. */
+static double model_of(const rill__learner *l, const rill__sample *s, const rill__rival *r) {
+    const rill__problem *p = &s->problem;
+    if (r && fabs(p->nnz - r->way.problem.nnz) <= SLIGHT * p->nnz) return r->way.time;
+    return estimate(l, s->algorithm, p);
+}
+
+void rill__learn(rill__learner *l, const rill__sample *s, rill__rival *r) {
+    double ratio = s->seconds / model_of(l, s, r);
     if (!(s->seconds > 1e-9 && s->seconds < 1e5) || !(ratio > 0 && isfinite(ratio))) return;
-    rill__learned *at = place_of(l, s);
+    bool known = r && r->place >= 0 && is_at(&l->place[r->place], s->algorithm, &s->problem);
+    rill__learned *at = known ? &l->place[r->place] : place_of(l, s);
     at->ratio[at->times++ % KEPT] = (float)fmin(fmax(ratio, exp(-FAR_OFF)), exp(FAR_OFF));
-    at->sample = *s;
+    if (!known) at->sample = *s;
     at->last = ++l->samples;
     l->news = true;
+    if (!r) return;
+    r->place = (int)(at - l->place);
+    recall_place(at, r);
 }
 
 /* What another job has seen of such calls; false: nothing. */
@@ -100,15 +134,12 @@ static bool recall_start(const rill__learner *l, const rill__candidate *way, dou
 
 void rill__learn_recall(const rill__learner *l, rill__rival *r) {
     const rill__candidate *way = &r->way;
-    double sorted[KEPT], ratio;
+    double ratio;
+    r->place = -1;
     for (int i = 0; i < l->places; i++) {
-        const rill__learned *at = &l->place[i];
-        if (!is_at(at, way->algorithm, &way->problem)) continue;
-        int n = sorted_of(at, sorted);
-        r->times = at->times;
-        r->usual = usual_of(sorted, n);
-        r->low = sorted[(n - 1) / 4];
-        r->high = sorted[n - 1 - (n - 1) / 4];
+        if (!is_at(&l->place[i], way->algorithm, &way->problem)) continue;
+        r->place = i;
+        recall_place(&l->place[i], r);
         return;
     }
     bool seen = recall_start(l, way, &ratio);
@@ -118,6 +149,7 @@ void rill__learn_recall(const rill__learner *l, rill__rival *r) {
     r->times = seen ? RILL__LEARN_SOLID : 0;
     r->tried |= seen;
     r->usual = r->low = r->high = ratio > 0 && isfinite(ratio) ? ratio : 1;
+    r->lately = r->least = r->last_two = r->usual;
 }
 
 /* Places, then what the start knew and no place does. */

@@ -65,8 +65,9 @@ static inline void rill__learner_forget(rill__learner *l, const rill__plan_key *
 static inline bool rill__learn_alike(double a, double b) {
     return a < b * 1.3 + 1 && b < a * 1.3 + 1;
 }
-/* Takes a sample; those that make no sense change nothing. Needs no memory. */
-void rill__learn(rill__learner *, const rill__sample *);
+/* Takes a sample; those that make no sense change nothing. Needs no memory. r: of the way that it
+ * went, which then knows of it; NULL: there is none. */
+void rill__learn(rill__learner *, const rill__sample *, rill__rival *r);
 /* What is known of a way: the ratios of the rival. */
 void rill__learn_recall(const rill__learner *, rill__rival *);
 /* What is known by now: the model, and points of calls. */
@@ -122,10 +123,13 @@ bool rill__learn_rivals(const rill__planner *, const rill__planned *, const rill
                         const rill__algorithm *only);
 /* More is known of calls of a kind: which way they go, and whether the next ones try another. */
 void rill__learn_judge(rill__learner *, rill__plan_key *);
-/* The rival that the call takes. */
+/* The rival that goes this way; NULL: none does. */
+rill__rival *rill__learn_rival(rill__plan_key *, const rill__algorithm *);
+/* The rival that the call takes: in a trial every other one takes the choice. */
 static inline int rill__learn_pick(const rill__plan_key *k, bool blocking) {
-    bool tries = k->lesson.trial && blocking && k->ended < k->lesson.trial_ends;
-    return tries ? k->lesson.trial : k->lesson.taken;
+    bool tries = k->lesson.tries && blocking && k->ended < k->lesson.trial_ends;
+    bool turn = (k->lesson.trial_ends - k->ended) % 2 == 0;
+    return tries && turn ? k->lesson.trial : k->lesson.taken;
 }
 
 /* ---- cache.c: from job to job ---- */

@@ -59,10 +59,10 @@ static void take(const rill__planner *planner, rill__learner *l, const rill__pla
     double seconds = rill__learn_seconds(longest);
     l->seconds += seconds * fmax(1, k->lesson.gap);
     l->pending.sample.seconds = seconds;
-    rill__learn(l, &l->pending.sample);
+    rill__learn(l, &l->pending.sample, rill__learn_rival(k, l->pending.sample.algorithm));
     rill__learn_judge(l, k);
     uint32_t enough = seconds < RILL__BRIEF ? RILL__LEARN_SOLID : RILL__LEARN_KEPT;
-    bool rests = !k->lesson.trial && k->rival[k->lesson.taken].times >= enough;
+    bool rests = !k->lesson.tries && k->rival[k->lesson.taken].times >= enough;
     double most = fmax(1, fmin(1e6, ENOUGH / seconds));
     k->lesson.gap = rests ? (uint32_t)fmin(2.0 * k->lesson.gap, most) : 1;
     k->lesson.next = k->ended + k->lesson.gap - 1;

@@ -71,7 +71,12 @@ typedef struct rill__rival {
     uint32_t times;      /* that it was measured; 0: the ratios are guessed from other calls */
     /* measured to model: what the next call is likely to have, and quartiles */
     double usual, low, high;
-    bool tried; /* there was a trial */
+    double lately;        /* the middle one of the last three, */
+    double least;         /* the least of them, */
+    double last_two;      /* and the larger one of two */
+    uint32_t before;      /* times when the trial began */
+    int place;            /* where what is known of it is kept; negative: nowhere */
+    bool tried, won;      /* there was a trial; and it took the place of another by one */
 } rill__rival;
 
 /* Calls of one kind. */
@@ -113,7 +118,8 @@ typedef struct rill__plan_key {
         uint32_t gap;        /* calls from one that is measured to the next, */
         uint64_t next;       /* which is this one of those that end well */
         int taken;           /* the rival that calls take, */
-        int trial;           /* and that they try, to see what it takes; 0: none */
+        bool tries;          /* and that they try, to see what it takes, */
+        int trial;
         uint64_t trial_ends; /* with this one of those that end well */
         uint32_t trials;
         double settled; /* the ratio of the one that was taken when all were tried; 0: not yet */

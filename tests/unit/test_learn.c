@@ -62,7 +62,7 @@ static void teach(const rill__constants *truth, int n) {
         double density = pow(10, -4 + 3.5 * ((i * 7) % 11) / 10.0);
         rill__sample s = sample(names[i % 5], UINT64_C(1) << (12 + (i * 5) % 13), density);
         s.seconds = rill__fit_time(&s, truth) * (i % 2 ? 1.03 : 0.97);
-        rill__learn(learner, &s);
+        rill__learn(learner, &s, NULL);
     }
 }
 
@@ -83,7 +83,7 @@ static rill__constants slower(double network, double processor) {
 static void take(const char *algorithm, uint64_t dim, double density, double times) {
     rill__sample s = sample(algorithm, dim, density);
     s.seconds = times * rill__fit_time(&s, &planner.profile.constants);
-    rill__learn(learner, &s);
+    rill__learn(learner, &s, NULL);
 }
 
 static rill__rival recall(const char *algorithm, uint64_t dim, double density) {
@@ -140,14 +140,14 @@ static void samples_without_sense_change_nothing(void **state) {
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
         rill__sample s = sample("ring", 1 << 20, 0.01);
         s.seconds = seconds[i];
-        rill__learn(learner, &s);
+        rill__learn(learner, &s, NULL);
     }
     assert_int_equal(learner->samples, 0);
     assert_int_equal(learner->places, 0);
     for (int i = 0; i < 3000; i++) {
         rill__sample s = sample("ring", 1 << 20, 0.01);
         s.seconds = i % 2 ? 1e4 : 2e-9;
-        rill__learn(learner, &s);
+        rill__learn(learner, &s, NULL);
     }
     double usual = recall("ring", 1 << 20, 0.01).usual;
     assert_true(usual > 0 && isfinite(usual));
@@ -187,7 +187,7 @@ static const char *make_call(double times_of_choice, double times_of_others) {
     s.seconds = r->way.time * (i ? times_of_others : times_of_choice);
     key.ended++;
     learner->seconds += s.seconds;
-    rill__learn(learner, &s);
+    rill__learn(learner, &s, &key.rival[i]);
     rill__learn_judge(learner, &key);
     return r->way.algorithm->name;
 }

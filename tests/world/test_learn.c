@@ -111,7 +111,7 @@ static void compare(test *t, int rank, rill_comm *comm, rill_stream *const in[KI
             if (a && !row) break;
             if (a && (row->by_request || row->takes_blocks || row->joins_hosts)) continue;
             double time = 0;
-            int calls = a ? 3 : 8; /* the last is taken: it agrees on nothing, and tries nothing */
+            int calls = a ? 3 : 12; /* the last is taken: it agrees on nothing, and tries nothing */
             for (int i = 0; i < calls; i++) {
                 meet(t, rank);
                 time = call(t, rank, CALLS, comm, in, out, k, a ? row->name : "auto");
