@@ -8,7 +8,7 @@
  * squares that forget. A few calls of a few algorithms say too little of seventeen constants: it
  * predicted worse than the start did, took tens of microseconds for each sample, and led to choices
  * that calls then showed to be wrong.) A way that was not measured is expected to be off the model
- * as others of its algorithm are that are near by (rill__profile_time). */
+ * as its algorithm is near by, if that is known: calls of a few entries say nothing of others. */
 #include "plan/learn.h"
 
 #include <math.h>
@@ -144,8 +144,10 @@ void rill__learn_recall(const rill__learner *l, rill__rival *r) {
     }
     bool seen = recall_start(l, way, &ratio);
     if (!seen)
-        ratio = rill__profile_time(&l->known, way->algorithm, &way->problem) /
-                rill__profile_time(&l->model, way->algorithm, &way->problem);
+        ratio = rill__learn_measured(&l->known, way->algorithm, &way->problem)
+                    ? rill__profile_time(&l->known, way->algorithm, &way->problem) /
+                          rill__profile_time(&l->model, way->algorithm, &way->problem)
+                    : 1;
     r->times = seen ? RILL__LEARN_SOLID : 0;
     r->tried |= seen;
     r->usual = r->low = r->high = ratio > 0 && isfinite(ratio) ? ratio : 1;
@@ -160,6 +162,7 @@ const rill__profile *rill__learn_look(rill__learner *l) {
     to->points = 0;
     for (int i = 0; i < l->places; i++) {
         const rill__sample *s = &l->place[i].sample;
+        if (l->place[i].times < RILL__LEARN_SOLID) continue;
         if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0) continue;
         double ratio = usual_of(sorted, sorted_of(&l->place[i], sorted));
         to->point[to->points++] = rill__profile_point(s->algorithm, &s->problem, log(ratio));

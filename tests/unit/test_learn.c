@@ -114,10 +114,11 @@ static void what_is_usual_is_expected(void **state) {
         take("ring", 1 << 19, 0.02, 0.5);
     assert_near(recall("ring", 1 << 19, 0.02).usual, 0.5);
     /* The same algorithm near by is likely to be off alike; other ways and others say nothing. */
-    r = recall("ring", 1 << 18, 0.02);
+    r = recall("ring", 3 << 18, 0.02);
     assert_int_equal(r.times, 0);
     assert_near(r.usual, 0.5);
     assert_near(recall("dsar", 1 << 19, 0.02).usual, 1);
+    assert_near(recall("ring", 1 << 12, 0.02).usual, 1);
     rill__learner_restart(learner);
     assert_int_equal(learner->places, 0);
     assert_near(recall("ring", 1 << 19, 0.02).usual, 1);
