@@ -30,6 +30,8 @@ typedef struct rill__learned {
 } rill__learned;
 
 struct rill__learner {
+    const void *busy;     /* the call under way that may end with other knowledge; NULL: none */
+    bool broken;          /* a call has failed: ranks may know different things */
     rill__profile start;  /* what was known at the start */
     rill__profile model;  /* of it, what estimates go by: not what other jobs have learned of calls */
     rill__profile known;  /* the model, and what is known of calls as its points, */
@@ -41,8 +43,6 @@ struct rill__learner {
     uint64_t samples;    /* taken so far */
     double seconds;      /* of all calls that were agreed on */
     double tried;        /* the same of those that were made to see what they take */
-    bool broken;         /* a call has failed: ranks may know different things */
-    const void *busy;    /* the call under way that may end with other knowledge; NULL: none */
     double tick_seconds; /* of the clock of this rank */
     unsigned calls;      /* measured here */
     struct {             /* the last call that was agreed on, and this rank's time of it */

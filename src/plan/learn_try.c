@@ -12,9 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-#define WORTH_A_TRY 2.0 /* times the choice's that another may be expected to take */
+#define WORTH_A_TRY 1.75/* times the choice's that another may be expected to take */
 #define HOPELESS 1.5    /* the same of what it was measured to: its trial ends */
-#define CLEARLY 0.88    /* share of the time of the choice below which another takes its place */
+/* Share of the time of the choice's fast calls below which another takes its place: a little is
+ * chance, or the caches' among other calls, which are otherwise elsewhere. */
+#define CLEARLY 0.85
 #define WORSE 1.5       /* times what it took when all were tried: they are tried again */
 #define SHARE 0.1       /* of the time of all calls that trials may take, */
 #define AT_FIRST 20e-3  /* and these seconds */
@@ -46,7 +48,8 @@ static bool is_better(const rill__rival *r, const rill__rival *choice) {
 /* By a trial, in which both were measured in turns. */
 static bool has_won(const rill__rival *r, const rill__rival *choice) {
     return r->times >= r->before + TRIED && choice->times >= choice->before + TRIED &&
-           r->way.time * r->last_two < CLEARLY * choice->way.time * choice->lately;
+           r->way.time * r->last_two <
+               CLEARLY * choice->way.time * fmin(choice->low, choice->lately);
 }
 
 static bool is_hopeless(const rill__rival *r, const rill__rival *choice) {
@@ -139,9 +142,10 @@ bool rill__learn_rivals(const rill__planner *planner, const rill__planned *c,
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-/* A machine that is slower than the model in one is likely to be so in others. */
+/* Where the choice takes longer than the model says, others may be faster; not so where it is faster
+ * than that. */
 static bool is_worth_it(const rill__rival *r, const rill__rival *choice) {
-    double slower = fmax(1, choice->usual);
+    double slower = fmax(0.75, choice->usual);
     return !r->tried && r->way.time < WORTH_A_TRY * choice->way.time * slower;
 }
 

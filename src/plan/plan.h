@@ -107,23 +107,24 @@ typedef struct rill__plan_key {
     uint64_t way;
     double predicted;
     /* what is learned of it (plan/learn.h) */
-    int picked;     /* the rival that was chosen, */
+    int picked; /* the rival that was chosen, */
+    /* What calls without a request look at (call/again.c) stands together. */
     bool news;      /* unless more is known since */
     uint64_t ended; /* blocking calls that ended well */
-    int rivals;     /* the choice of the model, and what else calls could take */
-    rill__rival rival[RILL__RIVALS];
     struct {                 /* changes only where calls end with all ranks agreed */
-        uint64_t ways;       /* that a call went, a bit each */
+        bool tries;          /* calls try another way, to see what it takes */
         uint32_t delays;     /* times in a row that spoke of these only */
         uint32_t gap;        /* calls from one that is measured to the next, */
         uint64_t next;       /* which is this one of those that end well */
         int taken;           /* the rival that calls take, */
-        bool tries;          /* and that they try, to see what it takes, */
-        int trial;
+        int trial;           /* and that they try */
         uint64_t trial_ends; /* with this one of those that end well */
         uint32_t trials;
+        uint64_t ways; /* that a call went, a bit each */
         double settled; /* the ratio of the one that was taken when all were tried; 0: not yet */
     } lesson;
+    int rivals;     /* the choice of the model, and what else calls could take */
+    rill__rival rival[RILL__RIVALS];
 } rill__plan_key;
 
 typedef struct rill__learner rill__learner;
