@@ -30,14 +30,15 @@ typedef struct rill__learned {
 } rill__learned;
 
 struct rill__learner {
-    const void *busy;     /* the call under way that may end with other knowledge; NULL: none */
-    bool broken;          /* a call has failed: ranks may know different things */
-    rill__profile start;  /* what was known at the start */
-    rill__profile model;  /* of it, what estimates go by: not what other jobs have learned of calls */
-    rill__profile known;  /* the model, and what is known of calls as its points, */
-    bool news;            /* unless more was learned since */
-    bool predicts;        /* calls are chosen by the start: only what they take is learned */
-    bool keeps;           /* what is learned goes to the cache */
+    const void *busy;    /* the call under way that may end with other knowledge; NULL: none */
+    bool broken;         /* a call has failed: ranks may know different things */
+    rill__profile start; /* what was known at the start */
+    rill__profile
+        model; /* of it, what estimates go by: not what other jobs have learned of calls */
+    rill__profile known; /* the model, and what is known of calls as its points, */
+    bool news;           /* unless more was learned since */
+    bool predicts;       /* calls are chosen by the start: only what they take is learned */
+    bool keeps;          /* what is learned goes to the cache */
     int places;
     rill__learned place[RILL__LEARN_PLACES];
     uint64_t samples;    /* taken so far */

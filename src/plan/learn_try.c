@@ -12,14 +12,14 @@
 #include <math.h>
 #include <string.h>
 
-#define WORTH_A_TRY 1.75/* times the choice's that another may be expected to take */
-#define HOPELESS 1.5    /* the same of what it was measured to: its trial ends */
+#define WORTH_A_TRY 1.75 /* times the choice's that another may be expected to take */
+#define HOPELESS 1.5     /* the same of what it was measured to: its trial ends */
 /* Share of the time of the choice's fast calls below which another takes its place: a little is
  * chance, or the caches' among other calls, which are otherwise elsewhere. */
 #define CLEARLY 0.85
-#define WORSE 1.5       /* times what it took when all were tried: they are tried again */
-#define SHARE 0.1       /* of the time of all calls that trials may take, */
-#define AT_FIRST 20e-3  /* and these seconds */
+#define WORSE 1.5      /* times what it took when all were tried: they are tried again */
+#define SHARE 0.1      /* of the time of all calls that trials may take, */
+#define AT_FIRST 20e-3 /* and these seconds */
 /* Calls of a trial, half of them of the choice, and times that this is measured before one. */
 enum { TRY = 6, TRIED = 2, AT_EASE = 2, MOST_TRIALS = 12 };
 

@@ -358,8 +358,8 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
 bool rill__plan_stands(const rill__planner *planner, const rill__plan_key *k) {
     const rill__learner *l = planner->learner;
     if (k != planner->recent || k->first || !see_alike(&k->chosen_from, &k->last)) return false;
-    return !l || (!k->news && !k->lesson.tries && !l->broken && !l->busy &&
-                  k->ended < k->lesson.next);
+    return !l ||
+           (!k->news && !k->lesson.tries && !l->broken && !l->busy && k->ended < k->lesson.next);
 }
 
 void rill__plan_again(rill__plan_key *k, uint64_t seq, uint64_t nnz_sum, uint64_t nnz_max,

@@ -71,12 +71,12 @@ typedef struct rill__rival {
     uint32_t times;      /* that it was measured; 0: the ratios are guessed from other calls */
     /* measured to model: what the next call is likely to have, and quartiles */
     double usual, low, high;
-    double lately;        /* the middle one of the last three, */
-    double least;         /* the least of them, */
-    double last_two;      /* and the larger one of two */
-    uint32_t before;      /* times when the trial began */
-    int place;            /* where what is known of it is kept; negative: nowhere */
-    bool tried, won;      /* there was a trial; and it took the place of another by one */
+    double lately;   /* the middle one of the last three, */
+    double least;    /* the least of them, */
+    double last_two; /* and the larger one of two */
+    uint32_t before; /* times when the trial began */
+    int place;       /* where what is known of it is kept; negative: nowhere */
+    bool tried, won; /* there was a trial; and it took the place of another by one */
 } rill__rival;
 
 /* Calls of one kind. */
@@ -109,8 +109,8 @@ typedef struct rill__plan_key {
     /* what is learned of it (plan/learn.h) */
     int picked; /* the rival that was chosen, */
     /* What calls without a request look at (call/again.c) stands together. */
-    bool news;      /* unless more is known since */
-    uint64_t ended; /* blocking calls that ended well */
+    bool news;               /* unless more is known since */
+    uint64_t ended;          /* blocking calls that ended well */
     struct {                 /* changes only where calls end with all ranks agreed */
         bool tries;          /* calls try another way, to see what it takes */
         uint32_t delays;     /* times in a row that spoke of these only */
@@ -120,10 +120,10 @@ typedef struct rill__plan_key {
         int trial;           /* and that they try */
         uint64_t trial_ends; /* with this one of those that end well */
         uint32_t trials;
-        uint64_t ways; /* that a call went, a bit each */
+        uint64_t ways;  /* that a call went, a bit each */
         double settled; /* the ratio of the one that was taken when all were tried; 0: not yet */
     } lesson;
-    int rivals;     /* the choice of the model, and what else calls could take */
+    int rivals; /* the choice of the model, and what else calls could take */
     rill__rival rival[RILL__RIVALS];
 } rill__plan_key;
 

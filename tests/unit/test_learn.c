@@ -451,7 +451,7 @@ static void jobs_may_write_at_once(void **state) {
         rill__constants truth = slower(1 + job, 1);
         teach(&truth, 10);
         kept = *rill__learn_look(learner);
-    kept.constants = truth;
+        kept.constants = truth;
         kept.ranks = 8;
         kept.hosts = 1;
         int bad = 0;

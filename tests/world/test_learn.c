@@ -209,8 +209,7 @@ static void run(test *t) {
     EXPECT(t->statuses == 0, "%d ranks: %s", t->ranks, t->error);
     if (ended == RILL_OK) rill__world_free(t->world);
     for (int r = 1; r < t->ranks; r++) {
-        EXPECT(t->known[r] == t->known[0], "rank %d of %d has learned something else", r,
-               t->ranks);
+        EXPECT(t->known[r] == t->known[0], "rank %d of %d has learned something else", r, t->ranks);
         EXPECT(t->results[r] == t->results[0], "rank %d of %d has other results", r, t->ranks);
     }
 }

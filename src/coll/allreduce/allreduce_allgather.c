@@ -29,8 +29,7 @@ static double estimate(const rill__problem *p) {
     return p->c->overhead + rill__prepare_estimate(p) +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
            rill__sum_estimate(p, p->ranks, p->ranks * p->nnz, (double)p->dim) +
-           (p->ranks + 1) * bytes * p->transcode / 2 +
-           rill__turn_estimate(p);
+           (p->ranks + 1) * bytes * p->transcode / 2 + rill__turn_estimate(p);
 }
 
 static rill_status step(rill__run *run) {

@@ -14,7 +14,8 @@ static const char *supports(const rill__problem *p) {
 }
 
 static double estimate(const rill__problem *p) {
-    return p->c->overhead + rill__split_estimate(p) + rill__sum_estimate(p, p->ranks, p->nnz, (double)p->dim / p->ranks);
+    return p->c->overhead + rill__split_estimate(p) +
+           rill__sum_estimate(p, p->ranks, p->nnz, (double)p->dim / p->ranks);
 }
 
 static rill_status step(rill__run *run) {
