@@ -35,24 +35,13 @@ static rill_status choose_parts(rill_comm *comm) {
     return RILL_OK;
 }
 
-/* Where ranks take turns on processors, that is what a copy takes longer by. */
-static rill_status measure_memory(rill_comm *comm, double crowding) {
-    rill__link *link = comm->engine.link;
-    double seconds;
-    if (link->simulated || link->yields || crowding > 1 || comm->engine.size == 1) return RILL_OK;
-    RILL_TRY(rill__probe_memory(link, comm->planner.together, &seconds));
-    rill__constants_memory(&comm->planner.profile.constants, comm->planner.together, seconds);
-    return RILL_OK;
-}
-
 static rill_status build_in(rill_comm *comm, double crowding) {
     static const char none[] = "none";
     rill__planner *planner = &comm->planner;
     rill__constants_default(&planner->profile.constants, planner->hosts, planner->together,
                             crowding);
     comm->planner.profile.crowding = crowding > 1 ? crowding : 1;
-    if (strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
-    if (comm->planner.hosts == 1) return measure_memory(comm, crowding);
+    if (comm->planner.hosts == 1 || strcmp(comm->defaults.profile, none) == 0) return RILL_OK;
     RILL_TRY(measure_network(comm));
     rill__constants_network(&comm->planner.profile.constants, &comm->network);
     return RILL_OK;

@@ -88,25 +88,6 @@ void rill__constants_default(rill__constants *c, int hosts, int together, double
     if (hosts > 1) rill__constants_network(c, &(rill__network){.latency = 25e-6, .rate = 1e10});
 }
 
-/* What the constants go with: a byte of a copy where they were measured, with two ranks on two cores
- * and, as a power of their number, with 8 and 16 on 16. In steps, so that most runs find the same. */
-#define COPIED 0.06e-9
-#define COPIED_MORE 0.77
-#define STEPS 4 /* of a power of two, */
-enum { FARTHEST = 6 /* so many of them */ };
-
-void rill__constants_memory(rill__constants *c, int together, double seconds) {
-    double expected = COPIED * pow(fmax(together / 2.0, 1), COPIED_MORE);
-    double steps = round(STEPS * log2(seconds / expected));
-    if (!(seconds > 0) || !isfinite(steps)) return;
-    double times = exp2(fmax(-FARTHEST, fmin(FARTHEST, steps)) / STEPS);
-    for (int i = 0; i < RILL__CONSTANTS; i++) {
-        const rill__constant *row = &rill__constant_table[i];
-        if (row->offset != offsetof(rill__constants, doubt))
-            *(double *)((char *)c + row->offset) *= times;
-    }
-}
-
 /* The nearest on a logarithmic scale. */
 static double nearest(double value, const double *classes, int n) {
     double best = classes[0];

@@ -56,9 +56,6 @@ typedef struct rill__seating {
 
 /* crowding: ranks per processor of the fullest host, which has so many ranks together. */
 void rill__constants_default(rill__constants *, int hosts, int together, double crowding);
-/* Of a host whose so many ranks copy a byte in these seconds, all at once: all constants of it are
- * as many times longer as that is longer than where they were measured. */
-void rill__constants_memory(rill__constants *, int together, double seconds);
 /* Of as many ranks at once as are after, from those of as many as before: on one host alone. */
 void rill__constants_share(rill__constants *, int hosts, double before, double after);
 /* What is measured of a network: seconds to a neighbour, and bits of a rank in one; seconds of a
@@ -103,8 +100,5 @@ void rill__profile_path(char *path, size_t size);
 /* Collective: measure the network by a few messages. Same result on all ranks. */
 rill_status rill__probe_latency(rill__link *, double *latency);
 rill_status rill__probe_network(rill__link *, rill__network *);
-/* Collective, of ranks of one host: the seconds of a byte that each of them copies, of the slowest,
- * while all do. 0: not known. */
-rill_status rill__probe_memory(rill__link *, int together, double *seconds);
 
 #endif
