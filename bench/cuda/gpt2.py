@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """bench/cuda/gpt2.py [--ranks 4] [--methods dense,topk,oktopk,spardl,topk+qsgd4] [--steps 1000]
-[--seconds 540] [--data FOLDER]: GPT-2 small trained on WikiText-2 by ranks that share a GPU.
+[--seconds 540] [--at-once 1] [--data FOLDER]: GPT-2 small trained on WikiText-2 by ranks that share
+a GPU.
 
 Each method is a job of its own under mpirun: DistributedDataParallel, AdamW at one rate for all,
 `rill.torch.attach(ddp, method, density=0.01, optimizer=optimizer)`. "dense" is one process with the
@@ -17,6 +18,7 @@ import math
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpu_jobs import gpt2, leave, run_job, say
@@ -28,23 +30,28 @@ LENGTH = 256  # tokens of a row
 
 
 def drive(options):
+    """Jobs in the order of the methods, so many at once. They take the GPU in turns, but not the
+    processor: dense steps of the warm-up go there."""
     end = time.monotonic() + options.seconds
-    failed = False
-    for method in options.methods.split(","):
-        left = end - time.monotonic()
-        if left < 20:
-            say(method=method, skipped="no time")
-            continue
-        ranks = 1 if method == "dense" else options.ranks
-        passed = "steps rows lr rise beta2 masking dropout density warmup seed data"
-        arguments = ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
-        for name in passed.split():
-            arguments += [f"--{name}", str(getattr(options, name))]
-        code, _ = run_job(__file__, ranks, arguments, left)
-        if code != 0:
-            say(method=method, status="time is over" if code is None else code)
-            failed = True
-    return 1 if failed else 0
+    with ThreadPoolExecutor(options.at_once) as pool:
+        jobs = [pool.submit(train, one, options, end) for one in options.methods.split(",")]
+    return 0 if all(job.result() for job in jobs) else 1
+
+
+def train(method, options, end):
+    left = end - time.monotonic()
+    if left < 20:
+        say(method=method, skipped="no time")
+        return True
+    ranks = 1 if method == "dense" else options.ranks
+    passed = "steps rows lr rise beta2 masking dropout density warmup seed data"
+    arguments = ["--job", method, "--ranks", str(options.ranks), "--seconds", str(left - 15)]
+    for name in passed.split():
+        arguments += [f"--{name}", str(getattr(options, name))]
+    code, _ = run_job(__file__, ranks, arguments, left)
+    if code != 0:
+        say(method=method, status="time is over" if code is None else code)
+    return code == 0
 
 
 # ---- the data ----
@@ -88,8 +95,9 @@ class Run:
         self.shares = [mpi.Get_rank()] if mpi.Get_size() > 1 else range(options.ranks)
         torch.manual_seed(100 * options.seed + mpi.Get_rank())  # of dropout
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=options.lr, betas=(0.9, options.beta2), weight_decay=0.1
-        )
+            self.model.parameters(), lr=options.lr, betas=(0.9, options.beta2), weight_decay=0.1,
+            fused=True,
+        )  # fmt: skip
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: rate(step, options)
         )
@@ -201,6 +209,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=100, help="steps at each of four densities")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--at-once", type=int, default=1, help="jobs that share the GPU")
     parser.add_argument("--data", default=os.environ.get("RILL_DATA", "../shared/data"))
     parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()

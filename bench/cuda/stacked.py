@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+from contextlib import nullcontext
 
 import torch
 from torch.nn import functional
@@ -20,6 +21,7 @@ class Shape:
     """Of a GPT over bytes: names and sizes of its parameters."""
 
     def __init__(self, layers, width, heads, length, words=256):
+        self.given = [layers, width, heads, length, words]
         self.layers, self.width, self.heads = layers, width, heads
         self.length, self.words = length, words
         self.sizes = {"words": (words, width), "places": (length, width)}
@@ -111,10 +113,17 @@ class Replica(torch.nn.Module):
 class Stack:
     """Replicas in training. seeds, rates: of each replica. starts: of its rows in the text, as
     steps x replicas x rows. factors: what the rates are multiplied by, for each step. beta1: of
-    AdamW. between: is called with the gradients in place, before the weights change."""
+    AdamW. between: is called with the gradients in place, before the weights change. urgent:
+    before other stacks, on a device."""
 
-    def __init__(self, shape, seeds, rates, text, starts, factors, beta1=BETA1, between=None):
+    def __init__(
+        self, shape, seeds, rates, text, starts, factors, beta1=BETA1, between=None, urgent=False
+    ):
         self.shape, self.device, self.between = shape, text.device, between
+        self.stream = self._done = None
+        if text.is_cuda:
+            self.stream = torch.cuda.Stream(text.device, priority=-1 if urgent else 0)
+            self._done = torch.cuda.Event(blocking=True)  # a thread that waits needs no processor
         self.kind = torch.bfloat16 if text.is_cuda else torch.float32
         first = {seed: shape.start(seed) for seed in set(seeds)}
         self._first = torch.stack([first[seed] for seed in seeds]).to(self.device)
@@ -146,9 +155,14 @@ class Stack:
         options = {"capturable": True, "fused": True} if on_device else {}
         return torch.optim.AdamW(made, betas=(beta1, BETA2), weight_decay=DECAY, **options)
 
+    def running(self):
+        """Where it is trained: stacks side by side, each in a thread, have streams of their own."""
+        return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
+
     def synchronize(self):
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+        if self.stream is not None:
+            self._done.record(self.stream)
+            self._done.synchronize()
 
     def gradient(self):
         """Of the step that comes."""
@@ -175,27 +189,34 @@ class Stack:
     def step(self):
         """Of all replicas; on a device it is only begun."""
         if self._calls is None:
-            calls = [self._step] if self.between is None else [self.gradient, self.update]
-            if self.device.type == "cuda":
-                calls = self._captured(calls)
-            self._calls = calls
-            if self.between is not None:
-                self._calls.insert(1, self.between)
+            self.prepare()
         for call in self._calls:
             call()
 
+    def prepare(self):
+        """On a device: captures graphs. While it does, no other thread may use the device."""
+        calls = [self._step] if self.between is None else [self.gradient, self.update]
+        if self.device.type == "cuda":
+            calls = self._captured(calls)
+        self._calls = calls
+        if self.between is not None:
+            self._calls.insert(1, self.between)
+
     def _captured(self, calls):
-        """What runs graphs of them. What their trial runs change is put back."""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
+        """What runs graphs of them. What their trial runs change is put back. They are captured on
+        the stack's own stream: products of matrices have memory for each stream, which graphs that
+        run side by side must not share."""
+        torch.cuda.synchronize()
+        with self.running():
             for _ in range(3):
                 self._step()
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.synchronize()
         graphs = [torch.cuda.CUDAGraph() for _ in calls]
         try:
             for graph, call in zip(graphs, calls):
-                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                with torch.cuda.graph(
+                    graph, stream=self.stream, capture_error_mode="thread_local"
+                ):
                     call()
             replays = [graph.replay for graph in graphs]
         except RuntimeError as error:  # slower, but it trains

@@ -1,6 +1,6 @@
 """What README.md shows of PyTorch, as a program: the lines of its diff, and a training around them.
 
-``torchrun --nproc-per-node 2 tests/python/readme.py`` runs it, over an installed rill; tests have
+``torchrun --nproc_per_node 2 tests/python/readme.py`` runs it, over an installed rill; tests have
 its text by ``program``.
 """
 

@@ -1,4 +1,4 @@
-"""A plain loop: torchrun --nproc-per-node 2 plain.py"""
+"""A plain loop: torchrun --nproc_per_node 2 plain.py"""
 
 import torch
 import torch.distributed as dist

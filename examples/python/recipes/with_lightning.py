@@ -1,4 +1,4 @@
-"""Lightning: torchrun --nproc-per-node 2 with_lightning.py. The strategy makes the
+"""Lightning: torchrun --nproc_per_node 2 with_lightning.py. The strategy makes the
 DistributedDataParallel: attach where training starts."""
 
 import lightning

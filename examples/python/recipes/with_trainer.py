@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: torchrun --nproc-per-node 2 with_trainer.py. It makes the
+"""Hugging Face Trainer: torchrun --nproc_per_node 2 with_trainer.py. It makes the
 DistributedDataParallel itself: attach at the first step."""
 
 import tempfile
