@@ -127,8 +127,8 @@ void rill__learn_judge(rill__learner *, rill__plan_key *);
 /* The rival that goes this way; NULL: none does. */
 rill__rival *rill__learn_rival(rill__plan_key *, const rill__algorithm *);
 /* The rival that the call takes: in a trial every other one takes the choice. */
-static inline int rill__learn_pick(const rill__plan_key *k, bool blocking) {
-    bool tries = k->lesson.tries && blocking && k->ended < k->lesson.trial_ends;
+static inline int rill__learn_pick(const rill__plan_key *k) {
+    bool tries = k->lesson.tries && k->ended < k->lesson.trial_ends;
     bool turn = (k->lesson.trial_ends - k->ended) % 2 == 0;
     return tries && turn ? k->lesson.trial : k->lesson.taken;
 }

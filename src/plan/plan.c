@@ -160,22 +160,24 @@ static bool see_alike(const rill__observed *a, const rill__observed *b) {
            (a->skew == b->skew || grounds_of(a).skew == grounds_of(b).skew);
 }
 
-static bool still_good(const rill__plan_key *k, const rill__observed *seen,
+static bool still_good(const rill__plan_choice *was, const rill__observed *seen,
                        const rill__planned *c) {
-    return k->chosen && see_alike(&k->chosen_from, seen) && k->chosen_k == c->k &&
-           k->chosen_for.algorithm == c->settings.algorithm &&
-           k->chosen_for.expected_nnz == c->settings.expected_nnz &&
-           k->chosen_for.partition == c->settings.partition && k->problem.block == c->block &&
-           k->chosen_for.codec == c->settings.codec &&
-           k->chosen_for.profile == c->settings.profile &&
-           k->chosen_for.value_bits == c->settings.value_bits &&
-           k->chosen_for.allow_bits == c->settings.allow_bits &&
-           k->chosen_for.all_values == c->settings.all_values;
+    return was->algorithm && see_alike(&was->from, seen) && was->k == c->k &&
+           was->settings.algorithm == c->settings.algorithm &&
+           was->settings.expected_nnz == c->settings.expected_nnz &&
+           was->settings.partition == c->settings.partition && was->problem.block == c->block &&
+           was->settings.codec == c->settings.codec &&
+           was->settings.profile == c->settings.profile &&
+           was->settings.value_bits == c->settings.value_bits &&
+           was->settings.allow_bits == c->settings.allow_bits &&
+           was->settings.all_values == c->settings.all_values;
 }
 
-/* Whether what is learned decides what becomes of the call. */
+/* Whether what is learned decides what becomes of the call. Blocking calls of a kind are planned one
+ * after another, on all ranks in the same order, others in any order: so these neither use nor
+ * change what goes from one planning to the next. */
 static bool learns(const rill__planner *planner, const rill__planned *c) {
-    return planner->learner && !c->reducer;
+    return planner->learner && c->blocking && !c->reducer;
 }
 
 static const rill__profile *profile_for(const rill__planner *planner, const rill__planned *c) {
@@ -208,7 +210,7 @@ void rill__plan_take(rill__planner *planner, rill__planned *c, const rill__candi
 /* The rival that the call takes now. */
 static void take_rival(rill__planner *planner, rill__planned *c) {
     rill__plan_key *k = c->key;
-    k->picked = rill__learn_pick(k, c->blocking);
+    k->picked = rill__learn_pick(k);
     k->news = false;
     const rill__rival *r = &k->rival[k->picked];
     rill__plan_take(planner, c, &r->way);
@@ -244,36 +246,41 @@ rill_status rill__plan_choose(rill__planner *planner, rill__planned *c,
     return RILL_OK;
 }
 
+static void keep_choice(rill__plan_choice *to, const rill__planned *c, const rill__observed *seen) {
+    to->from = *seen;
+    to->settings = c->settings;
+    to->k = c->k;
+    to->algorithm = c->algorithm;
+    to->hash = c->algorithm_hash;
+    to->problem = c->problem;
+    to->number = c->choice;
+    to->way = c->way;
+    to->predicted = c->predicted;
+}
+
 /* The last choice for the key where it was made from the same, else a new one. */
 static rill_status choose_again(rill__planner *planner, rill__plan_key *k, rill__planned *c,
                                 const rill__observed *seen) {
+    bool learned = learns(planner, c);
+    rill__plan_choice *was = &k->choice[planner->learner && !learned];
     c->settings.profile = profile_for(planner, c);
-    bool good = still_good(k, seen, c);
-    bool moved = good && learns(planner, c) &&
-                 (k->news || k->picked != rill__learn_pick(k, c->blocking));
+    bool good = still_good(was, seen, c) && (!learned || k->rivals);
+    bool moved = good && learned && (k->news || k->picked != rill__learn_pick(k));
     if (!good || moved) {
         rill__observed grounds = grounds_of(seen);
         if (moved) take_rival(planner, c);
         else RILL_TRY(rill__plan_choose(planner, c, &grounds));
         if (!seen->known) c->predicted = 0;
-        k->chosen = c->algorithm;
-        k->chosen_hash = c->algorithm_hash;
-        k->chosen_from = *seen;
-        k->chosen_for = c->settings;
-        k->chosen_k = c->k;
-        k->problem = c->problem;
-        k->choice = c->choice;
-        k->way = c->way;
-        k->predicted = c->predicted;
+        keep_choice(was, c, seen);
         return RILL_OK;
     }
-    c->algorithm = k->chosen;
-    c->algorithm_hash = k->chosen_hash;
-    c->predicted = k->predicted;
-    if (c->choice != k->choice) { /* else it is there from the last call of its request */
-        c->problem = k->problem;
-        c->choice = k->choice;
-        c->way = k->way;
+    c->algorithm = was->algorithm;
+    c->algorithm_hash = was->hash;
+    c->predicted = was->predicted;
+    if (c->choice != was->number) { /* else it is there from the last call of its request */
+        c->problem = was->problem;
+        c->choice = was->number;
+        c->way = was->way;
     }
     return RILL_OK;
 }
@@ -357,7 +364,7 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
 
 bool rill__plan_stands(const rill__planner *planner, const rill__plan_key *k) {
     const rill__learner *l = planner->learner;
-    if (k != planner->recent || k->first || !see_alike(&k->chosen_from, &k->last)) return false;
+    if (k != planner->recent || k->first || !see_alike(&k->choice[0].from, &k->last)) return false;
     return !l ||
            (!k->news && !k->lesson.tries && !l->broken && !l->busy && k->ended < k->lesson.next);
 }

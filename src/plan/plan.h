@@ -79,6 +79,18 @@ typedef struct rill__rival {
     bool tried, won; /* there was a trial; and it took the place of another by one */
 } rill__rival;
 
+/* A choice, and what it was made from: estimates cost more than a small call. */
+typedef struct rill__plan_choice {
+    rill__observed from;
+    rill__settings settings;
+    uint64_t k;
+    const rill__algorithm *algorithm; /* NULL: there is none */
+    uint16_t hash;
+    rill__problem problem;
+    uint64_t number, way;
+    double predicted;
+} rill__plan_choice;
+
 /* Calls of one kind. */
 typedef struct rill__planned rill__planned;
 typedef struct rill__plan_key {
@@ -96,16 +108,8 @@ typedef struct rill__plan_key {
     int kept;                      /* and newer ones, each in the place of its number */
     rill__observed recent[2 * RILL__PLAN_LAG];
     rill__spread spread; /* of the last result of a blocking call with balanced bounds */
-    /* the last choice, and what it was made from: estimates cost more than a small call */
-    rill__observed chosen_from;
-    rill__settings chosen_for;
-    uint64_t chosen_k;
-    const rill__algorithm *chosen;
-    uint16_t chosen_hash;
-    rill__problem problem;
-    uint64_t choice; /* its number */
-    uint64_t way;
-    double predicted;
+    /* the last ones; where the planner learns, the second is of calls that do not go by it */
+    rill__plan_choice choice[2];
     /* what is learned of it (plan/learn.h) */
     int picked; /* the rival that was chosen, */
     /* What calls without a request look at (call/again.c) stands together. */

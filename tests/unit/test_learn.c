@@ -182,7 +182,7 @@ static void plan(uint64_t dim, double density) {
 
 /* A call of the kind that takes so many times what the model says of its algorithm. Returns that. */
 static const char *make_call(double times_of_choice, double times_of_others) {
-    int i = rill__learn_pick(&key, true);
+    int i = rill__learn_pick(&key);
     const rill__rival *r = &key.rival[i];
     rill__sample s = {.algorithm = r->way.algorithm, .problem = r->way.problem};
     s.seconds = r->way.time * (i ? times_of_others : times_of_choice);
