@@ -17,7 +17,8 @@ int rill__host_ranges_of(uint64_t dim, int most) {
 /* ---- costs ---------------------------------------------------------------------------------- */
 
 /* Contributions are in the caches of other processors, which shows where a sum is little work: of
- * two, and of dense ones. */
+ * two, and of dense ones. Without it two ranks would take `hier` for calls of full_host.jsonl where
+ * `recursive_double` is faster (tests/unit/test_full_host.c). */
 #define ELSEWHERE 1.25
 
 rill__host_way rill__host_way_of(const rill__problem *p, rill__circle circle) {
