@@ -34,8 +34,8 @@ double rill__expected_union(const rill__problem *p, double n) {
     return rill__uniform_union(p->space, p->nnz, n);
 }
 
-/* Shares of `sum`: an entry, and an index that is passed over; of `merge`: an entry of two parts that
- * are nearly full. Fitted to the records that the header names. */
+/* Shares of `sum`: an entry, and an index that is passed over; of `merge`: an entry of two parts
+ * that are nearly full. Fitted to the records that the header names. */
 #define LEAST 0.5
 #define PASS 0.04
 #define TWO_FULL 0.35

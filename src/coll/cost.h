@@ -70,12 +70,12 @@ static inline double rill__turn_estimate(const rill__problem *p) {
     return p->nnz_max <= limit && p->result > limit ? rill__densify_estimate(p, p->result) : 0;
 }
 
-/* Seconds to sum so many entries of several parts that lie in so many indices. On one host by a pass
- * over these, if they are dense enough; without indices to be written where the sum is dense. As
- * measured: 8 x 160k and 8 x 1M entries of 2^24 take 2.1 and 1.2 ns each
- * (bench/results/kernels.jsonl), half full vectors 0.4 (learn.jsonl, 8 and 16 ranks). Between hosts
- * every entry costs the same: with less for dense parts, 10 % at 1 Gbit/s would go by `allgather`,
- * which takes 1.1 to 1.2 times `recursive_double` there (grid.jsonl). */
+/* Seconds to sum so many entries of several parts that lie in so many indices. On one host by a
+ * pass over these, if they are dense enough; without indices to be written where the sum is
+ * dense. As measured: 8 x 160k and 8 x 1M entries of 2^24 take 2.1 and 1.2 ns each
+ * (bench/results/kernels.jsonl), half full vectors 0.4 (learn.jsonl, 8 and 16 ranks). Between
+ * hosts every entry costs the same: with less for dense parts, 10 % at 1 Gbit/s would go by
+ * `allgather`, which takes 1.1 to 1.2 times `recursive_double` there (grid.jsonl). */
 double rill__sum_estimate(const rill__problem *, int parts, double entries, double range);
 
 /* Entries in the union of n of the P contributions: K(n), from the expected K(P) of all. */

@@ -3,11 +3,11 @@
  * By a profile that was tuned, or built in: the one of the least time, where MPI's own sum gives
  * way only to what is clearly faster.
  *
- * By what calls of another job have shown (plan/cache.c) there are two kinds of times: of algorithms
- * that were measured for about such calls, and of others. The two must not be compared: the model
- * leaves things out, so that what was measured looks slow beside it, and every choice would be given
- * up for one that is no better. So the model alone chooses first, on equal terms; then another takes
- * its place where both were measured and it took clearly less. */
+ * By what calls of another job have shown (plan/cache.c) there are two kinds of times: of
+ * algorithms that were measured for about such calls, and of others. The two must not be
+ * compared: the model leaves things out, so that what was measured looks slow beside it, and
+ * every choice would be given up for one that is no better. So the model alone chooses first, on
+ * equal terms; then another takes its place where both were measured and it took clearly less. */
 #include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 

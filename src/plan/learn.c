@@ -1,8 +1,8 @@
 /* Idea. The model is a rough guide to what a call takes; what calls of the same kind took lately is
  * the best there is. So for each way that calls went, a place keeps their last times as ratios to
- * the model, and the next is expected to have the one that is most usual: the middle of the shortest
- * span with half of them in it. What disturbs a call makes it longer, sometimes by far, and some
- * calls find their data in caches: a mean would be between all, where none is.
+ * the model, and the next is expected to have the one that is most usual: the middle of the
+ * shortest span with half of them in it. What disturbs a call makes it longer, sometimes by far,
+ * and some calls find their data in caches: a mean would be between all, where none is.
  *
  * Constants stay what they were at the start. (They were fitted to calls while these ran, by least
  * squares that forget. A few calls of a few algorithms say too little of seventeen constants: it

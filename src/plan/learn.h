@@ -3,14 +3,15 @@
  *
  * Each rank measures its calls. What it has measured of one travels with the next, in the fields
  * above the entries of nnz_max (req/message.h), of which the largest reach everybody: one grows
- * with the time, one falls, so that all know the shortest and the longest. The longest counts, unless
- * they are far apart. A rank for which the call was not alone (another had not ended when it
+ * with the time, one falls, so that all know the shortest and the longest. The longest counts,
+ * unless they are far apart. A rank for which the call was not alone (another had not ended when it
  * began) puts a veto there.
  *
  * Same knowledge everywhere. It changes only when a call ends that no rank has vetoed. When it
  * began all calls before it were over on all ranks; calls that begin after it are not planned
- * before its end (rill__learn_holds). So each call is planned with the same knowledge on all
- * ranks, whatever threads and non-blocking calls do. */
+ * before its end (rill__learn_holds). So each blocking call is planned with the same knowledge on
+ * all ranks, whatever threads and non-blocking calls do. These go by what was known at the start:
+ * calls of one kind that are under way at once are planned in any order. */
 #ifndef RILL_PLAN_LEARN_H
 #define RILL_PLAN_LEARN_H
 

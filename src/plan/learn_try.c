@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+/* These are chosen by hand: no record shows yet which are the best. */
 #define WORTH_A_TRY 1.75 /* times the choice's that another may be expected to take */
 #define HOPELESS 1.5     /* the same of what it was measured to: its trial ends */
 /* Share of the time of the choice's fast calls below which another takes its place: a little is
@@ -38,8 +39,8 @@ static double time_of(const rill__rival *r) { return r->way.time * r->usual; }
 
 static bool is_solid(const rill__rival *r) { return r->times >= RILL__LEARN_SOLID; }
 
-/* By what is kept of both, from whenever: it usually takes clearly less, and less than the fast calls
- * of the choice. */
+/* By what is kept of both, from whenever: it usually takes clearly less, and less than the fast
+ * calls of the choice. */
 static bool is_better(const rill__rival *r, const rill__rival *choice) {
     double time = time_of(r);
     return is_solid(r) && time < CLEARLY * time_of(choice) && time < choice->way.time * choice->low;
@@ -142,8 +143,8 @@ bool rill__learn_rivals(const rill__planner *planner, const rill__planned *c,
 
 /* ---- trials ---------------------------------------------------------------------------------- */
 
-/* Where the choice takes longer than the model says, others may be faster; not so where it is faster
- * than that. */
+/* Where the choice takes longer than the model says, others may be faster; not so where it is
+ * faster than that. */
 static bool is_worth_it(const rill__rival *r, const rill__rival *choice) {
     double slower = fmax(0.75, choice->usual);
     return !r->tried && r->way.time < WORTH_A_TRY * choice->way.time * slower;

@@ -173,9 +173,9 @@ static bool still_good(const rill__plan_choice *was, const rill__observed *seen,
            was->settings.all_values == c->settings.all_values;
 }
 
-/* Whether what is learned decides what becomes of the call. Blocking calls of a kind are planned one
- * after another, on all ranks in the same order, others in any order: so these neither use nor
- * change what goes from one planning to the next. */
+/* Whether what is learned decides what becomes of the call. Blocking calls of a kind are planned
+ * one after another, on all ranks in the same order, others in any order: so these neither use
+ * nor change what goes from one planning to the next. */
 static bool learns(const rill__planner *planner, const rill__planned *c) {
     return planner->learner && c->blocking && !c->reducer;
 }

@@ -1,5 +1,5 @@
-/* Records of bench/results, and the planner of a host without a profile, which they are compared with.
- */
+/* Records of bench/results, and the planner of a host without a profile, which they are compared
+ * with. */
 #ifndef RILL_TESTS_RECORDS_H
 #define RILL_TESTS_RECORDS_H
 

@@ -1,6 +1,7 @@
-/* Learning: calls are expected to take what such calls usually took, samples that make no sense change
- * nothing, and other ways are tried and taken only where they were clearly faster; times survive
- * their way through a header; and the cache, whoever writes it and whatever is in its place. */
+/* Learning: calls are expected to take what such calls usually took, samples that make no sense
+ * change nothing, and other ways are tried and taken only where they were clearly faster; times
+ * survive their way through a header; and the cache, whoever writes it and whatever is in its
+ * place. */
 #include "../support/unit.h"
 
 #include "plan/learn.h"
@@ -180,7 +181,8 @@ static void plan(uint64_t dim, double density) {
     assert_true(rill__learn_rivals(&planner, &c, &p, NULL));
 }
 
-/* A call of the kind that takes so many times what the model says of its algorithm. Returns that. */
+/* A call of the kind that takes so many times what the model says of its algorithm. Returns
+ * that. */
 static const char *make_call(double times_of_choice, double times_of_others) {
     int i = rill__learn_pick(&key);
     const rill__rival *r = &key.rival[i];

@@ -1,8 +1,8 @@
 /* What the built-in constants say of the mixed calls that bench/learn measured on one host, with a
  * core for each rank: bench/results/learn.jsonl. A record has the time of what `auto` took then and
- * of the best fixed algorithm. Constants were fitted to these records of 8 and 16 ranks: this says how
- * well they fit, and not what they do elsewhere. With RILL_TABLE=1 it prints every kind of calls, as
- * docs/results/planner.md has them. */
+ * of the best fixed algorithm. Constants were fitted to these records of 8 and 16 ranks: this
+ * says how well they fit, and not what they do elsewhere. With RILL_TABLE=1 it prints every kind
+ * of calls, as docs/results/planner.md has them. */
 #include "records.h"
 
 #define RECORDS "bench/results/learn.jsonl" /* from the root, where scripts/test runs */

@@ -32,8 +32,8 @@ typedef struct state {
 enum { SMALL = RILL__HUGE - 4096 }; /* bytes */
 
 /* Share of the time that MPI takes for a byte of short vectors on one host: 2^16 on 4 and 8 ranks
- * (bench/results/grid-16-cores.jsonl), half of 16,384 and 393,216 on 8 and 16 (learn.jsonl). Two ranks
- * take all of it. */
+ * (bench/results/grid-16-cores.jsonl), half of 16,384 and 393,216 on 8 and 16 (learn.jsonl). Two
+ * ranks take all of it. */
 #define IN_CACHES 0.55
 
 enum { DENSIFYING, AGREEING, SUMMING, SUMMING_OWN, SUMMING_HERE };
