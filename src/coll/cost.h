@@ -53,14 +53,17 @@ static inline double rill__densify_estimate(const rill__problem *p, double entri
            (double)p->dim * (double)rill__type_size(p->type) * p->c->dense_add;
 }
 /* Share of `bits`, which is to pack and to unpack an index, for one that goes to a bitmap which is
- * summed as it is (50 % of 2^16 to 2^24, 2 ranks of one host: bench/results/grid.jsonl). */
+ * summed as it is, in a vector that the caches hold (50 % of 2^16, 2 ranks of one host:
+ * bench/results/grid.jsonl; of 2^14 to 2^18: learn.jsonl). With it for longer ones two ranks
+ * would send half of 2^24 entries in 1.13 times the time of `dense` (docs/results/planner.md). */
 #define TO_BITS 0.25
 
 /* The same where a sparse input is above the switch to dense, which is sent in another form. */
 static inline double rill__prepare_estimate(const rill__problem *p) {
     bool over = p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
+    bool cached = p->hosts == 1 && (double)p->dim * (double)rill__type_size(p->type) < RILL__HUGE;
     if (rill__sends_bits(p, p->nnz_max, (double)p->dim))
-        return (p->hosts == 1 ? TO_BITS : 1) * p->nnz_max * p->c->bits;
+        return (cached ? TO_BITS : 1) * p->nnz_max * p->c->bits;
     return over ? rill__densify_estimate(p, p->nnz_max) : 0;
 }
 

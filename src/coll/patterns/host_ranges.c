@@ -33,14 +33,25 @@ double rill__host_bytes(const rill__problem *p, double pairs) {
     return fmin(pairs * (p->index_bytes + value), (double)p->dim * value);
 }
 
-/* Parts are read as they lie: dense ones as pairs. */
+/* Inputs above the switch to dense are read as they lie, as pairs. That was fast where there are
+ * more than two, the caches hold the vector, and as pairs they take no more than dense: half of
+ * 393,216 entries on 8 and 16 ranks (bench/results/learn.jsonl), half of 2^16 to 393,216 on 4.
+ * Elsewhere `hier` took 1.2 to 1.5 times as long as `dense` (docs/results/planner.md). */
+static bool is_heavy(const rill__problem *p) {
+    double value = (double)rill__type_size(p->type), dense = (double)p->dim * value;
+    return p->nnz_max > (double)rill__dense_switch(p->type, p->dim) &&
+           (p->ranks == 2 || dense >= RILL__HUGE || p->nnz_max * (p->index_bytes + value) > dense);
+}
+
 static double sum_estimate(const rill__problem *p, int ranges) {
     double range = (double)p->dim / ranges, entries = p->ranks * p->nnz / ranges;
-    double limit = (double)rill__dense_switch(p->type, p->dim) / ranges;
-    double light = ELSEWHERE * (entries * p->c->scatter + range * p->value_cost * p->c->dense_add);
-    if (p->ranks == 2) return entries > 2 * limit ? light : ELSEWHERE * entries * p->c->merge;
+    if (is_heavy(p)) return rill__prepare_estimate(p) + entries * p->c->sum;
+    if (p->ranks == 2) return ELSEWHERE * entries * p->c->merge;
     double sum = rill__sum_estimate(p, p->ranks, entries, range);
-    return rill__expected_union(p, p->ranks) / ranges > limit ? fmin(ELSEWHERE * sum, light) : sum;
+    double limit = (double)rill__dense_switch(p->type, p->dim) / ranges;
+    if (rill__expected_union(p, p->ranks) / ranges <= limit) return sum;
+    double dense = entries * p->c->scatter + range * p->value_cost * p->c->dense_add;
+    return ELSEWHERE * fmin(sum, dense);
 }
 
 double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader) {
