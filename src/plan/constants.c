@@ -25,9 +25,6 @@ const rill__constant rill__constant_table[RILL__CONSTANTS] = {
  * least from it, and coding most. These powers were fitted to what 8 and 16 ranks on 16 cores took
  * (docs/results/planner.md, tests/unit/test_full_host.c). Several full hosts were not measured:
  * there the constants stay as they are. */
-/* Messages of a round, where all tell all others at once: without it calls of 100 entries go by
- * `hier`, which takes up to 3.4 times the best (tests/unit/test_learn_records.c). */
-#define TOLD 0.5
 #define MOVED 0.36
 #define SUMMED 0.6
 #define CODED 1.0
@@ -46,7 +43,6 @@ void rill__constants_share(rill__constants *c, int hosts, double before, double 
     double *coded[] = {&c->pack, &c->fano, &c->bits, &c->quantize};
     double more = fmax(after / 2, 1) / fmax(before / 2, 1);
     if (hosts > 1) return;
-    c->message *= pow(more, TOLD);
     SLOW_DOWN(moved, more, MOVED);
     SLOW_DOWN(summed, more, SUMMED);
     SLOW_DOWN(coded, more, CODED);

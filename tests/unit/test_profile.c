@@ -195,7 +195,7 @@ static void full_hosts_share_memory(void **state) {
     rill__constants_default(&two, 1, 2, 1);
     rill__constants_default(&all, 1, 16, 1);
     assert_true(all.copy > 2 * two.copy && all.sum > 3 * two.sum && all.mpi_byte > two.mpi_byte);
-    assert_true(all.latency == two.latency && all.message > 2 * two.message);
+    assert_true(all.latency == two.latency && all.message == two.message);
     /* Those that take turns do not move data at once. */
     rill__constants_default(&crowded, 1, 16, 8);
     rill__constants_default(&turns, 1, 2, 8);

@@ -16,6 +16,10 @@ int rill__host_ranges_of(uint64_t dim, int most) {
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
+/* All ranks of a host tell all others at once: each such note takes the time of so many messages
+ * that come one by one (8 and 16 ranks on 16 cores: tests/unit/test_learn_records.c; 4 ranks of two
+ * cores). */
+#define NOTES 3
 /* Contributions are in the caches of other processors, which shows where a sum is little work: of
  * two, and of dense ones. Without it two ranks would take `hier` for calls of full_host.jsonl where
  * `recursive_double` is faster (tests/unit/test_full_host.c). */
@@ -36,7 +40,7 @@ double rill__host_bytes(const rill__problem *p, double pairs) {
 /* Inputs above the switch to dense are read as they lie, as pairs. That was fast where there are
  * more than two, the caches hold the vector, and as pairs they take no more than dense: half of
  * 393,216 entries on 8 and 16 ranks (bench/results/learn.jsonl), half of 2^16 to 393,216 on 4.
- * Elsewhere `hier` took 1.2 to 1.5 times as long as `dense` (docs/results/planner.md). */
+ * Elsewhere `hier` took 1.1 to 1.6 times as long as `dense` (docs/results/planner.md). */
 static bool is_heavy(const rill__problem *p) {
     double value = (double)rill__type_size(p->type), dense = (double)p->dim * value;
     return p->nnz_max > (double)rill__dense_switch(p->type, p->dim) &&
@@ -59,7 +63,7 @@ double rill__host_ranges_estimate(const rill__problem *p, int ranges, int reader
     int ranks = p->ranks;
     rill__host_way w = rill__host_way_of(p, RILL__ALL_RANKS);
     double own = rill__host_bytes(p, p->nnz_max), all = rill__host_bytes(p, p->result);
-    double others = fmax(ranks - 2, 0) * c->message;
+    double others = fmax(ranks - 2, 0) * NOTES * c->message;
     double time = c->overhead + rill__turn_estimate(p) / ranges;
     time += w.latency + others + own * (c->copy + w.byte);
     time += sum_estimate(p, ranges);
