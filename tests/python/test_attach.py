@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 import rill
 import rill.torch
-from rill.torch._moment import unit_of
 
 pytestmark = pytest.mark.usefixtures("process_group")
 DENSITY = 0.05
@@ -196,41 +195,6 @@ def test_the_first_moment_of_adam(comm, kind):
     rill.torch.detach(ddp)
     assert optimizer.param_groups[0]["betas"] == (0.8, 0.99)
     assert "rill_beta1" not in optimizer.param_groups[0]
-
-
-@pytest.mark.parametrize("masking", [True, False])
-def test_the_unit_of_what_is_delivered(masking):
-    """An entry that is sent every 8th step: what it delivers in the long run, for each gradient."""
-    u = waits = delivered = 0.0
-    for step in range(8000):
-        u = 0.8 * u + 1
-        waits += u
-        if step % 8 == 7:
-            delivered, waits = delivered + waits, 0.0
-            u = 0.0 if masking else u
-    assert delivered / 8000 == pytest.approx(unit_of(1 / 8, 0.8, masking), rel=1e-3)
-
-
-def test_second_moments_have_the_unit_of_the_density(comm):
-    ddp = made()
-    optimizer = adam(ddp, amsgrad=True)
-    rill.torch.attach(
-        ddp, "topk", DENSITY, optimizer=optimizer, small=50, warmup=[0.5], warmup_steps=2
-    )
-    units = []
-    for _ in range(5):
-        train(ddp, comm.rank, optimizer, steps=1)
-        units.append(optimizer.param_groups[0].get("rill_unit", 1.0))
-    warm, final = (unit_of(density, 0.8, True) for density in (0.5, DENSITY))
-    assert units == [1.0, warm, warm, final, final]
-    before = {p: dict(optimizer.state[p]) for p in ddp.parameters()}
-    before = {p: (s["exp_avg_sq"].clone(), s["max_exp_avg_sq"].clone()) for p, s in before.items()}
-    rill.torch.detach(ddp)
-    assert "rill_unit" not in optimizer.param_groups[0]
-    for p, (mean, most) in before.items():
-        factor = 1.0 if p.numel() < 50 else final**2  # small ones are summed as they are
-        assert torch.allclose(optimizer.state[p]["exp_avg_sq"] * factor, mean)
-        assert torch.allclose(optimizer.state[p]["max_exp_avg_sq"] * factor, most)
 
 
 def test_a_schedule_that_changes_the_first_beta(comm):

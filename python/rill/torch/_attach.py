@@ -15,7 +15,7 @@ from ._checks import agree, check_options
 from ._ddp import find_scalers, group_of, unwrapped
 from ._groups import default_comm
 from ._hook import State
-from ._moment import Moment, bare_optimizer, check_optimizer, is_adam, moment_of, unit_of
+from ._moment import Moment, bare_optimizer, check_optimizer, is_adam, moment_of
 from ._rules import Rules
 from ._sharded import attach_sharded, detach_sharded, replicas_of
 
@@ -132,7 +132,7 @@ def detach(module: torch.nn.Module) -> State:
     else:
         detach_sharded(bare)
     if state._attached is not None:
-        state._attached.undo(state)
+        state._attached.undo()
         state._attached = None
     return state
 
@@ -177,20 +177,13 @@ class Attached:
         if state.comm.rank == 0:
             _log.info("%r", state)
 
-    def keep(self, state: State) -> None:
+    def keep(self) -> None:
         """Before each step."""
-        if self._moment is None:
-            return
-        self._moment.keep()
-        density = state._density()
-        if density is not None:
-            masking = bool(state._chooser.general.get("masking", True))
-            unit = unit_of(density, self._moment.beta, masking) if density < 1 else 1.0
-            self._moment.measure(unit, state._is_sparse)
-
-    def undo(self, state: State) -> None:
         if self._moment is not None:
-            self._moment.measure(1.0, state._is_sparse)
+            self._moment.keep()
+
+    def undo(self) -> None:
+        if self._moment is not None:
             self._moment.undo()
 
     def shown(self) -> str:

@@ -200,7 +200,7 @@ class State(Checkpointed):
             self._check_ranks()
             self._see(optimizers)
         if self._attached is not None:
-            self._attached.keep(self)
+            self._attached.keep()
         self._follow()
         self._held = HeldJob() if self._loaded and self.steps >= self._dense_steps else None
 
@@ -373,19 +373,6 @@ class State(Checkpointed):
         if not self._warned and self.comm.rank == 0:
             where = "State" if self._attached is None else "attach"
             self._warned = warn_of_adam(optimizers, self._chooser.general, where)
-
-    def _density(self) -> Optional[float]:
-        """Of the step that comes, for parameters without a rule; 1 where all is sent."""
-        if self.steps < self._dense_steps or not self._chooser.is_sparse():
-            return 1.0
-        done, length = self.steps - self._dense_steps, self._chooser.warmup_steps(-1)
-        return self._chooser.density(-1, length if self._earlier >= length else done)
-
-    def _is_sparse(self, parameter: torch.Tensor) -> bool:
-        """Whether a parameter is sent in part."""
-        number = self._chooser.number(self._names.get(id(parameter), ""), parameter)
-        options = self._chooser.options(number)
-        return options.get("algorithm") != "dense" and options.get("density") != 1
 
     # ---- buckets ----
 

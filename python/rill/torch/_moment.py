@@ -4,23 +4,13 @@ Entries that come rarely and all at once count as large ones in Adam's second mo
 not average them once more. ``Moment`` sets the first beta of an optimizer to 0 and remembers it in
 the optimizer's own groups of parameters, under ``rill_beta1``: the optimizer's state_dict has it,
 and whoever loads that finds the beta that the reducers are to have.
-
-What reducers deliver has another unit than a gradient, and one that changes with the density, see
-``unit_of``. Adam divides a unit out, but only after the steps that its second moment remembers: for
-so long a change of the density would be one of the learning rate. So the second moments change
-their unit along; ``rill_unit`` in the groups says which they have.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
-
-import torch
+from typing import Any, Optional
 
 KEY = "rill_beta1"
-UNIT = "rill_unit"
-# By the power of the gradient that they are made of.
-_MOMENTS = {"exp_avg_sq": 2, "max_exp_avg_sq": 2, "exp_inf": 1}
 
 
 def bare_optimizer(optimizer: Any) -> Any:
@@ -56,17 +46,6 @@ def first_beta(group: Any) -> float:
 def is_adam(optimizer: Any) -> bool:
     """Whether it divides by a second moment, and may have a first one."""
     return any(KEY in group or "betas" in group for group in optimizer.param_groups)
-
-
-def unit_of(density: float, beta: float, masking: bool) -> float:
-    """What a gradient counts, in the mean, in what a reducer with momentum delivers. Each adds
-    1 + beta + beta^2 + ... to its entry, until that is sent, some 1 / density steps after the last
-    time. With masking the rest is dropped then."""
-    whole = 1 / (1 - beta)
-    if not masking or density <= 0:
-        return whole
-    steps = max(1, round(1 / density))
-    return whole - whole * beta * (1 - beta**steps) / (1 - beta) / steps
 
 
 class Moment:
@@ -107,28 +86,10 @@ class Moment:
                 )
         self.take()
 
-    @torch.no_grad()
-    def measure(self, unit: float, is_sent: Callable[[torch.Tensor], bool]) -> None:
-        """The gradients of some parameters have this unit from now on."""
-        for group in self.optimizer.param_groups:
-            factor = unit / float(group.get(UNIT, 1.0))
-            if factor == 1:
-                continue
-            group[UNIT] = unit
-            for parameter in group["params"]:
-                state = self.optimizer.state.get(parameter)
-                if not state or not is_sent(parameter):
-                    continue
-                for name, power in _MOMENTS.items():
-                    if torch.is_tensor(state.get(name)):
-                        state[name].mul_(factor**power)
-
     def undo(self) -> None:
-        """measure(1, ...) comes before."""
         for group in self.optimizer.param_groups:
             if KEY in group:
                 group["betas"] = (group.pop(KEY), *group["betas"][1:])
-            group.pop(UNIT, None)
 
 
 def moment_of(optimizer: Optional[Any]) -> Optional[Moment]:

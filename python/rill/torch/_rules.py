@@ -17,7 +17,7 @@ Match = Union[str, Callable[[str, torch.Tensor], bool]]
 Rules = Union[Mapping[str, Rule], Sequence[tuple[Match, Rule]]]
 
 FUSED = -2  # in place of the number of a rule: small parameters, summed densely
-_WARMUP = (0.25, 0.0725, 0.015, 0.004)  # the library's own, where warmup= does not give others
+_WARMUP_STAGES = 4  # the library's own, where warmup= does not give others
 
 
 def rule_options(rule: Rule) -> dict[str, Any]:
@@ -31,12 +31,6 @@ def rule_options(rule: Rule) -> dict[str, Any]:
         check_method(options["algorithm"])
         options = {**method(options.pop("algorithm")), **options}
     return options
-
-
-def _stages(options: Mapping[str, Any]) -> Sequence[float]:
-    """Of the warm-up."""
-    given = options.get("warmup")
-    return _WARMUP if given is None else given
 
 
 class Chooser:
@@ -140,17 +134,9 @@ class Chooser:
     def warmup_steps(self, number: int) -> int:
         """How long the warm-up of a rule takes."""
         options = self.options(number)
-        return len(_stages(options)) * int(options.get("warmup_steps") or 0)
-
-    def density(self, number: int, steps: int) -> Optional[float]:
-        """That a rule has after so many steps of its reducers; None where it has k or a method of
-        its own instead."""
-        options = self.options(number)
-        final, each = options.get("density"), int(options.get("warmup_steps") or 0)
-        stages = _stages(options)
-        if final is None or not each or steps >= each * len(stages):
-            return final
-        return max(final, stages[steps // each])
+        given = options.get("warmup")
+        stages = _WARMUP_STAGES if given is None else len(given)
+        return stages * int(options.get("warmup_steps") or 0)
 
     def options(self, number: int, warm: bool = False) -> dict[str, Any]:
         """warm: the warm-up is over."""

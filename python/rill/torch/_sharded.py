@@ -252,7 +252,7 @@ class ShardedState(State):
             _, optimizers = look_around(self._units[0].parameters[0].sharded_param, self._module())
             self._see(optimizers)
         if self._attached is not None:
-            self._attached.keep(self)
+            self._attached.keep()
         self._follow()
         self._begun = True
         engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
