@@ -8,11 +8,10 @@
  * the ones before each word of the bitmap by look-back. Decoders touch nothing outside of the
  * arrays that they are given, whatever the message. Cost: bound by launches at the sizes of
  * interest. */
+#include "bits.cuh"
 #include "ordered.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCK = 128, PER = BLOCK / 32 };
-
-static __device__ __forceinline__ u32 width_of(u32 x) { return 32u - (u32)__clz((int)x); }
 
 /* ---- bitpack -------------------------------------------------------------------------------- */
 
@@ -109,16 +108,6 @@ static __device__ __forceinline__ u32 block_length(u64 count, u64 block) {
     return at >= count ? 0 : count - at < BLOCK ? (u32)(count - at) : (u32)BLOCK;
 }
 
-/* width <= 32 bits from `bit` on; bytes past the end are not read. */
-static __device__ __forceinline__ u32 bits_from(const unsigned char *in, u64 end, u64 bit,
-                                                u32 width) {
-    u64 word = 0;
-    for (u32 b = 0; b < 5; b++)
-        if (bit / 8 + b < end) word |= (u64)in[bit / 8 + b] << 8 * b;
-    word >>= bit % 8;
-    return (u32)(width < 32 ? word & ((1u << width) - 1) : word);
-}
-
 __global__ void __launch_bounds__(THREADS) unpack_kernel(unpack_task t) {
     RILL_SHARED(unpack_room, room);
     const u32 tile = ordered_next(t.sizes, room.order), warp = threadIdx.x >> 5, lane = lane_id();
@@ -189,14 +178,6 @@ struct fano_task {
     u64 count, first;
     uint64_t *bytes;
 };
-
-/* Sets `width` bits from `bit` on. */
-static __device__ __forceinline__ void set_bits_at(u32 *out, u64 bit, u32 width, u32 value) {
-    if (!width || !value) return;
-    u64 shifted = (u64)value << (bit & 31);
-    if ((u32)shifted) atomicOr(&out[bit / 32], (u32)shifted);
-    if (shifted >> 32) atomicOr(&out[bit / 32 + 1], (u32)(shifted >> 32));
-}
 
 __global__ void __launch_bounds__(THREADS) fano_kernel(fano_task t) {
     const u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
