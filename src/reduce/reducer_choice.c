@@ -54,6 +54,7 @@ static rill__problem problem_of(const rill_reducer *r, rill_collective collectiv
     rill_options o = rill__reducer_call_options(r);
     o.algorithm = "auto";
     rill__settings_resolve(r->comm, collective, &o, settings);
+    settings->on_devices = r->feedback.on_devices;
     int ranks = r->comm->engine.size;
     rill__observed seen = {.known = true,
                            .nnz_sum = (uint64_t)nnz * (unsigned)ranks,

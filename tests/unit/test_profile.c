@@ -55,11 +55,11 @@ static void what_is_written_is_read(void **state) {
     remove(path);
     rill__profile eight = sample(8, 8, 3e-5), two = sample(2, 2, 4e-5), one = sample(4, 1, 1e-6),
                   got;
-    assert_ok(rill__profile_write(path, &eight));
-    assert_ok(rill__profile_write(path, &two));
-    assert_ok(rill__profile_write(path, &one));
+    assert_ok(rill__profile_write(path, &eight, NULL));
+    assert_ok(rill__profile_write(path, &two, NULL));
+    assert_ok(rill__profile_write(path, &one, NULL));
     eight.constants.latency = 5e-5; /* in the place of the first */
-    assert_ok(rill__profile_write(path, &eight));
+    assert_ok(rill__profile_write(path, &eight, NULL));
     assert_ok(rill__profile_read(path, SEATING(8, 8, 1, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++) {
         size_t at = rill__constant_table[i].offset;
@@ -83,7 +83,7 @@ static void one_host_says_nothing_of_a_network(void **state) {
     (void)state;
     remove(path);
     rill__profile one = sample(4, 1, 1e-6), got;
-    assert_ok(rill__profile_write(path, &one));
+    assert_ok(rill__profile_write(path, &one, NULL));
     assert_fails(rill__profile_read(path, SEATING(4, 4, 1, 1), &got), RILL_ERR_UNSUPPORTED,
                  "several hosts");
 }
@@ -122,7 +122,7 @@ static void broken_files_are_refused(void **state) {
                  "/nowhere/profile");
     write_text("hello\n"); /* what is not ours stays as it is */
     rill__profile p = sample(2, 1, 1e-6);
-    assert_fails(rill__profile_write(path, &p), RILL_ERR_IO, "not a profile");
+    assert_fails(rill__profile_write(path, &p, NULL), RILL_ERR_IO, "not a profile");
     FILE *f = fopen(path, "r");
     char text[16];
     assert_string_equal(fgets(text, sizeof text, f), "hello\n");
@@ -216,13 +216,13 @@ static void profiles_share_memory(void **state) {
     rill__constants all;
     rill__constants_default(&two.constants, 1, 2, 1);
     rill__constants_default(&all, 1, 16, 1);
-    assert_ok(rill__profile_write(path, &two));
+    assert_ok(rill__profile_write(path, &two, NULL));
     assert_ok(rill__profile_read(path, SEATING(16, 1, 16, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++)
         assert_true(fabs(ratio_of(&got, &all, i) - 1) < 1e-3);
     remove(path);
     got.ranks = 16; /* and back, from what was learned there */
-    assert_ok(rill__profile_write(path, &got));
+    assert_ok(rill__profile_write(path, &got, NULL));
     assert_ok(rill__profile_read(path, SEATING(16, 1, 16, 1), &got));
     for (int i = 0; i < RILL__CONSTANTS; i++)
         assert_true(fabs(ratio_of(&got, &all, i) - 1) < 1e-3);
