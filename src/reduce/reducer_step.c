@@ -189,15 +189,16 @@ static void collect_stats(rill_reducer *r, uint64_t k) {
 /* A value that was not finite on one rank, or a sum that is not: all ranks have the same result,
  * and see it alike. What is sent whole need not be undone, and is looked at while the update is
  * written. The result is looked at where the call has left it: a device would have to be waited
- * for. */
+ * for; one that was made there, behind what made it. */
 static bool is_void(rill_reducer *r) {
-    const rill_stream *result = r->coder.away.summed ? r->delivered : r->now->out;
+    bool away = r->coder.away.summed;
+    const rill_stream *result = away ? r->delivered : r->now->out;
     r->checks = false;
     if (!r->voids) return false;
     if (r->now->task.flags & RILL__FLAG_VOID) return true;
     r->checks = r->choice == RILL__SEND_ALL && !r->fed && !r->taken;
-    return !r->checks && !rill__dense_is_finite(rill__stream_space(result), r->type,
-                                                result->val.data, result->nnz);
+    return !r->checks && !rill__dense_is_finite(away ? r->space : rill__stream_space(result),
+                                                r->type, result->val.data, result->nnz);
 }
 
 rill_status rill__reducer_reserve(void *reducer) {

@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-enum { STEPS = 4 };
+enum { STEPS = 3 };
 
 typedef enum way { STEP, START, ON, STREAM, WAYS } way;
 
@@ -105,7 +105,7 @@ static void run_plan(rank *r) {
     CHECK_OK(rill_reducer_create(r->comm[1], p->type, p->dim, &o, &both[1]));
     for (int i = 0; i < STEPS; i++) {
         void *gradient = gradient_of(p->type, p->dim, &random, false);
-        if (p->wild && i == 2 && r->rank == 0) value_store(p->type, gradient, 5, (double)NAN);
+        if (p->wild && i == 1 && r->rank == 0) value_store(p->type, gradient, 5, (double)NAN);
         compare(r, p, both, gradient);
         free(gradient);
     }
@@ -114,12 +114,12 @@ static void run_plan(rank *r) {
 }
 
 static plan plan_of(rill_type type, const char *codec, int bits, way how) {
-    plan p = {.options = RILL_REDUCER_OPTIONS_INIT, .type = type, .dim = 30011, .how = how};
+    plan p = {.options = RILL_REDUCER_OPTIONS_INIT, .type = type, .dim = 9011, .how = how};
     p.options.algorithm = "allgather";
     p.options.select = "topk";
     p.options.codec = codec;
     p.options.value_bits = bits;
-    p.options.density = 0.04;
+    p.options.density = 0.055;
     return p;
 }
 
@@ -139,6 +139,7 @@ static void test_codes(void) {
         for (size_t b = 0; b < 5; b++) {
             plan p = plan_of(RILL_F32, codecs[c], bits[b], (way)((c + b) % WAYS));
             test_plan(&p, 1 + (int)((c + 2 * b) % 5));
+            if ((c + b) % 3 && !getenv("RILL_TEST_LONG")) continue;
             p.type = types[1 + (c + b) % 2];
             p.wild = true;
             p.options.momentum = b % 2 ? 0.9 : 0;
@@ -153,7 +154,7 @@ static void test_shapes(void) {
         for (size_t d = 0; d < 4; d++) {
             plan p = plan_of(d % 2 ? RILL_F32 : RILL_BF16, NULL, 0, (way)(((int)d + ranks) % WAYS));
             p.options.density = densities[d];
-            p.dim = d == 2 ? 4099 : 30011;
+            p.dim = d == 2 ? 4099 : 20011;
             p.options.feedback = d != 3;
             test_plan(&p, ranks);
         }
@@ -200,7 +201,7 @@ static void test_choice(void) {
 /* Allocation `at` of rank 0 fails, and all after it: all ranks get the error, and what was fed is
  * in the residuals. */
 static void run_without_memory(rank *r) {
-    enum { DIM = 30011 };
+    enum { DIM = 5011 };
     const uint64_t at = *(const uint64_t *)r->context;
     rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
     rill_reducer *reducer;
@@ -211,7 +212,7 @@ static void run_without_memory(rank *r) {
     o.memory = RILL_CUDA;
     o.algorithm = "allgather";
     o.select = "topk";
-    o.k = 900;
+    o.k = 300;
     o.value_bits = 4;
     CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
     barrier(r);
