@@ -67,12 +67,15 @@ static inline double rill__turn_estimate(const rill__problem *p) {
 }
 
 /* What a step of reducers on devices takes besides, where messages are not coded and summed there:
- * pairs to the host, and the result back. */
+ * pairs to the host, and the result back; or vectors. */
 static inline double rill__staging_estimate(const rill__problem *p) {
     const rill__device_constants *d = p->device;
-    double pair = (double)p->index_bytes + (double)rill__type_size(p->type);
+    double value = (double)rill__type_size(p->type), limit = (double)rill__dense_switch(p->type,
+                                                                                        p->dim);
+    double all = (double)p->dim * value, pair = value + p->index_bytes;
     double back = p->collective == RILL_REDUCER ? p->k : p->result;
-    return 2 * d->wait + pair * (p->nnz_max * d->out + back * d->in);
+    double to = p->nnz_max >= (double)p->dim ? all : p->nnz_max * pair;
+    return 2 * d->wait + to * d->out + (back > limit ? all : back * pair) * d->in;
 }
 /* The time of an algorithm, in the way that the problem says. */
 double rill__estimate(const rill__algorithm *, const rill__problem *);

@@ -260,9 +260,11 @@ __global__ void __launch_bounds__(THREADS) ascend_kernel(unfano_task t) {
     if (__any_sync(RILL_FULL, bad) && lane_id() == 0) atomicAdd(t.wrong, 1u);
 }
 
+/* A message has zeros behind its indices. */
+static u64 padded_bound(u64 count, u64 range) { return (fano_bound(count, range) + 7) / 8 * 8; }
 static u64 fano_tiles(u64 bytes) { return div_up(bytes, 4ull * FANO_WORDS * THREADS); }
 size_t rill__cuda_elias_fano_workspace(uint64_t count, uint64_t range) {
-    return count ? ordered_bytes(fano_tiles(fano_bound(count, range))) : 0;
+    return count ? ordered_bytes(fano_tiles(padded_bound(count, range))) : 0;
 }
 int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count, uint64_t first,
                                  uint64_t range, uint32_t *idx, uint32_t *wrong, void *workspace,
@@ -270,7 +272,8 @@ int rill__cuda_elias_fano_decode(const void *in, size_t in_bytes, uint64_t count
     unfano_task t = {(const unsigned char *)in, in_bytes, count, first, range, 0, idx, wrong, {}};
     carver c = {(char *)workspace, 0};
     if (!count) return rill__cuda_zero(wrong, sizeof *wrong, stream);
-    if (!in_bytes || count > range || in_bytes > fano_bound(count, range)) return RILL_CUDA_INVALID;
+    if (!in_bytes || count > range || in_bytes > padded_bound(count, range))
+        return RILL_CUDA_INVALID;
     t.tiles = fano_tiles(in_bytes); /* the bitmap is a part of them */
     t.order = ordered_carve(c, t.tiles);
     RILL_CUDA_TRY(rill__cuda_zero(wrong, sizeof *wrong, stream));

@@ -137,7 +137,7 @@ static rill_status make(rill_comm *comm, const rill__space *space, rill_type typ
     r->type = type;
     r->dim = dim;
     r->stats = (rill_stats)RILL_STATS_INIT;
-    r->feedback.on_devices = on_devices;
+    r->feedback.on_devices = on_devices && comm->engine.size > 1;
     return create(r, options, number);
 }
 
