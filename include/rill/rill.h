@@ -232,9 +232,15 @@ typedef struct rill_stats {
     /* Messages without the key of the job that this communicator has dropped so far (UCX): somebody
      * else sends here. Of rill_comm_stats; else 0. */
     uint64_t strangers;
+    /* Reducers: memory in which what came from all ranks was decoded and summed ("host", "cuda");
+     * else "". */
+    const char *summed_in;
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0 }
+    {                                                                                              \
+        sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0,  \
+            ""                                                                                     \
+    }
 
 #ifndef RILL_NO_MPI
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */

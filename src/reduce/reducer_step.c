@@ -184,6 +184,7 @@ static void collect_stats(rill_reducer *r, uint64_t k) {
     r->stats.update_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[2]);
     r->stats.elapsed_s = rill__clock_seconds(clock, r->ticks[3] - r->ticks[0]);
     r->stats.collision_error = r->feedback.collision_error;
+    r->stats.summed_in = r->coder.away.summed ? r->space->name : "host";
 }
 
 /* A value that was not finite on one rank, or a sum that is not: all ranks have the same result,
