@@ -428,6 +428,7 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     bool has_device;
     RILL_TRY(rill__tune_device(comm, &device, &has_device));
     if (has_device) comm->planner.device = device;
+    report->device = has_device;
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
     struct {

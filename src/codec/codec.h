@@ -39,6 +39,7 @@ typedef struct rill__index_codec {
     unsigned chunk;
     rill_status (*find_chunks)(const void *in, size_t bytes, uint64_t count, uint64_t range,
                                uint64_t *at);
+    double finding; /* for each index, in seconds that the constant fano stands for; else 0 */
 } rill__index_codec;
 
 const rill__index_codec *rill__index_codec_at(int i);         /* NULL past the end */

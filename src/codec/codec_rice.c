@@ -276,4 +276,5 @@ const rill__index_codec rill__codec_rice = {
     .code = RILL__INDEX_RICE,
     .chunk = CHUNK,
     .find_chunks = find_chunks,
+    .finding = 0.15,
 };

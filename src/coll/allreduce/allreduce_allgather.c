@@ -7,7 +7,7 @@
  * Cost.  gather of k pairs (see patterns/gather.h) + P k sum + P k pair copy
  *      + K scatter + N size dense_add                        where the sum turns dense
  * Away: the same gather, and, with b bytes of a message,
- *        2 errands + b (out + copy + P in) + k code + P (k sum + list) */
+ *        2 errands + b (out + copy + P in) + k code + P (k (sum + finding fano) + list) */
 #include "coll/allreduce/allreduce.h"
 #include "coll/cost.h"
 #include "coll/patterns/gather.h"
@@ -40,7 +40,8 @@ static double estimate_away(const rill__problem *p) {
     double bytes = own_bytes(p);
     return p->c->overhead + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
            2 * d->errand + bytes * (d->out + p->c->copy + p->ranks * d->in) +
-           p->nnz * d->code + p->ranks * (p->nnz * d->sum + d->list);
+           p->nnz * d->code +
+           p->ranks * (p->nnz * (d->sum + p->codec->finding * p->c->fano) + d->list);
 }
 
 static rill_status step(rill__run *run) {
