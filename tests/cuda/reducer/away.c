@@ -196,6 +196,58 @@ static void test_choice(void) {
     }
 }
 
+/* ---- memory --------------------------------------------------------------------------------- */
+
+typedef struct taken {
+    const char *codec;
+    int bits;
+    double percent; /* of the gradient, beyond the residual */
+} taken;
+
+/* Ranks share the emulated device. */
+static void run_memory(rank *r) {
+    enum { DIM = 1 << 18, STEPS_OF_IT = 3, SLACK = 300 << 10 };
+    const taken *z = r->context;
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *reducer;
+    rng random = rng_make(6, (uint64_t)r->rank);
+    size_t used = 0, now = 0;
+    void *gradient = gradient_of(RILL_F32, DIM, &random, false);
+    void *x = device_new(gradient, DIM * sizeof(float));
+    void *update = device_new(NULL, DIM * sizeof(float));
+    barrier(r);
+    CHECK(cuda->memory_used(&used) == 0);
+    barrier(r);
+    o.memory = RILL_CUDA;
+    o.algorithm = "allgather";
+    o.select = "topk";
+    o.codec = z->codec;
+    o.value_bits = z->bits;
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
+    for (int i = 0; i < STEPS_OF_IT; i++) {
+        CHECK_OK(rill_reducer_start_on(reducer, x, update, r->stream));
+        CHECK_OK(rill_reducer_wait(reducer));
+    }
+    CHECK(was_summed_there(reducer));
+    barrier(r);
+    CHECK(cuda->memory_used(&now) == 0);
+    barrier(r);
+    double bytes = DIM * sizeof(float), more = (double)(now - used) / r->size - bytes;
+    CHECK(more <= bytes * z->percent / 100 + SLACK);
+    if (getenv("RILL_TEST_MEASURE") && r->rank == 0)
+        printf("%d ranks, %s, %d bits: residual + %.1f %% of the gradient\n", r->size, z->codec,
+               z->bits, 100 * more / bytes);
+    CHECK_OK(rill_reducer_free(&reducer));
+    device_free(x);
+    device_free(update);
+    free(gradient);
+}
+
+static void test_memory_of(int ranks, taken z) {
+    check_case("away: device memory of %d ranks, %s, %d bits", ranks, z.codec, z.bits);
+    on_ranks(ranks, run_memory, &z);
+}
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 /* Allocation `at` of rank 0 fails, and all after it: all ranks get the error, and what was fed is
@@ -325,6 +377,10 @@ void test_away(void) {
         uint64_t live = emulate_control("live", 0, 0);
         test_no_memory();
         CHECK(emulate_control("live", 0, 0) == live);
+    }
+    if (emulate_control) {
+        test_memory_of(2, (taken){"rice", 0, 25});
+        test_memory_of(4, (taken){"rice", 4, 25});
     }
     test_choice();
     setenv("RILL_PROFILE", "none", 1);
