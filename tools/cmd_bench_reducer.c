@@ -281,8 +281,8 @@ static void write_json(report *p, const reducer_config *c, const reducer_result 
         r->p25, "p75_s", r->p75);
     json_t *more = json_pack(
         "{s:s, s:s, s:f, s:f, s:f, s:o, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:b, s:s}",
-        "memory", bench_memory_names[c->memory], "summed_in", r->stats.summed_in, "select_s", r->select, "exchange_s", r->exchange,
-        "update_s", r->finish, "predicted_s",
+        "memory", bench_memory_names[c->memory], "summed_in", r->stats.summed_in, "select_s",
+        r->select, "exchange_s", r->exchange, "update_s", r->finish, "predicted_s",
         r->stats.predicted_s > 0 ? json_real(r->stats.predicted_s) : json_null(), "selected",
         r->selected, "nnz_out", (json_int_t)r->stats.nnz_out, "sent_bytes_max", (json_int_t)r->sent,
         "recv_bytes_max", (json_int_t)r->received, "messages_max", (json_int_t)r->messages,

@@ -314,12 +314,13 @@ static int print_json(const config *c, const rill_plan_row *rows, int n) {
     json_t *list = json_array();
     for (int i = 0; i < n; i++) {
         const rill_plan_row *r = &rows[i];
-        json_t *row =
-            r->refuses ? json_pack("{s:s, s:s}", "algorithm", r->algorithm, "refuses", r->refuses)
-                       : json_pack("{s:s, s:f, s:s, s:i, s:s, s:b, s:s}", "algorithm", r->algorithm,
-                                   "predicted_s", r->seconds, "codec", r->codec, "value_bits",
-                                   r->value_bits, "partition", r->partition, "chosen", r->chosen,
-                                   "summed_in", memory_names[r->sums]);
+        json_t *row = r->refuses
+                          ? json_pack("{s:s, s:s}", "algorithm", r->algorithm, "refuses",
+                                      r->refuses)
+                          : json_pack("{s:s, s:f, s:s, s:i, s:s, s:b, s:s}", "algorithm",
+                                      r->algorithm, "predicted_s", r->seconds, "codec", r->codec,
+                                      "value_bits", r->value_bits, "partition", r->partition,
+                                      "chosen", r->chosen, "summed_in", memory_names[r->sums]);
         json_array_append_new(list, row);
     }
     json_t *root = json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:o}", "collective",

@@ -237,10 +237,7 @@ typedef struct rill_stats {
     const char *summed_in;
 } rill_stats;
 #define RILL_STATS_INIT                                                                            \
-    {                                                                                              \
-        sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0,  \
-            ""                                                                                     \
-    }
+    { sizeof(rill_stats), 0, 0, 0, 0, 0, 0, 0, "", "", 0.0, 0.0, 0.0, 0.0, 0.0, 0, "", 0, 0, 0, "" }
 
 #ifndef RILL_NO_MPI
 /* Dups the communicator, with MPI_ERRORS_RETURN on the dup. Collective. */
@@ -723,7 +720,7 @@ typedef struct rill_plan_query {
     uint64_t block;
     const char *profile;               /* a file or "none"; NULL: as a communicator finds it */
     double latency_s, bits_per_second; /* of the network; 0: the profile's */
-    const char *link; /* "mpi", "ucx" or "local"; NULL: mpi, or ucx where rill has no MPI */
+    const char *link;   /* "mpi", "ucx" or "local"; NULL: mpi, or ucx where rill has no MPI */
     rill_memory memory; /* RILL_CUDA: of a reducer whose ranks all have their vectors there */
 } rill_plan_query;
 #define RILL_PLAN_QUERY_INIT                                                                       \

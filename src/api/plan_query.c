@@ -50,8 +50,7 @@ static rill_status load(const rill_plan_query *q, rill__planner *planner) {
     double crowding = crowding_of(planner->most_per_host);
     bool there = false;
     rill__seating seating = {q->ranks, q->hosts, planner->together, crowding};
-    RILL_TRY(
-        rill__profile_find(named ? named : "", &seating, profile, &planner->device, &there));
+    RILL_TRY(rill__profile_find(named ? named : "", &seating, profile, &planner->device, &there));
     bool built_in = !there;
     if (built_in)
         rill__constants_default(&profile->constants, q->hosts, planner->together, crowding);

@@ -431,20 +431,11 @@ static rill_status run(tuning *t, rill_tune_report *report) {
     report->device = has_device;
     report->latency_s = profile->constants.latency;
     report->bits_per_second = 8 / profile->constants.byte;
-    struct {
-        int32_t status;
-        char error[400];
-    } outcome = {0};
-    if (comm->engine.rank == 0) {
-        outcome.status = (int32_t)rill__profile_write(report->profile, profile,
-                                                      has_device ? &device : NULL);
-        if (outcome.status) snprintf(outcome.error, sizeof outcome.error, "%s", rill_last_error());
-    }
-    RILL_TRY(rill__comm_spread(comm, &outcome, sizeof outcome));
+    rill_status written = rill__tune_write(comm, report->profile, profile,
+                                           has_device ? &device : NULL);
     comm->planner.profile = *profile;
     forget(t);
-    return outcome.status ? rill__fail((rill_status)outcome.status, CALL "%s", outcome.error)
-                          : RILL_OK;
+    return written;
 }
 
 static void release(tuning *t) {

@@ -5,6 +5,7 @@
 #include "plan/fit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,4 +169,19 @@ rill_status rill__tune_device(rill_comm *comm, rill__device_constants *d, bool *
         *(double *)((char *)d + rill__device_table[i].offset) = most[i];
     rill__set_error(before); /* that there is no device is none */
     return RILL_OK;
+}
+
+rill_status rill__tune_write(rill_comm *comm, const char *path, const rill__profile *profile,
+                             const rill__device_constants *device) {
+    struct {
+        int32_t status;
+        char error[400];
+    } outcome = {0};
+    if (comm->engine.rank == 0) {
+        outcome.status = (int32_t)rill__profile_write(path, profile, device);
+        if (outcome.status) snprintf(outcome.error, sizeof outcome.error, "%s", rill_last_error());
+    }
+    RILL_TRY(rill__comm_spread(comm, &outcome, sizeof outcome));
+    return outcome.status ? rill__fail((rill_status)outcome.status, CALL ": %s", outcome.error)
+                          : RILL_OK;
 }

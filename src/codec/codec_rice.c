@@ -257,8 +257,7 @@ static rill_status find_chunks(const void *in, size_t bytes, uint64_t count, uin
         if (!at) return malformed("the high bits are cut off");
     }
     *chunk = (uint64_t)(at - start);
-    if (rill__align8(*chunk) != bytes && *chunk != bytes)
-        return malformed("bytes are left over");
+    if (rill__align8(*chunk) != bytes && *chunk != bytes) return malformed("bytes are left over");
     return RILL_OK;
 }
 

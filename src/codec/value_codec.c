@@ -139,7 +139,7 @@ static rill_status half_decode_add(rill_type from, const void *in, size_t bytes,
     return RILL_OK;
 }
 
-#define HALF(NAME, TYPE, ID, CODE)                                                                       \
+#define HALF(NAME, TYPE, ID, CODE)                                                                 \
     static size_t NAME##_encode(rill_type type, const void *values, uint64_t count,                \
                                 const rill__quant_key *key, rill__scale_mode mode, void *out) {    \
         (void)key, (void)mode;                                                                     \

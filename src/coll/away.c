@@ -17,8 +17,7 @@ static bool goes_away(const rill__run *run) {
 
 static void work(rill__away *away) {
     away->status = away->run(away->whom, &away->errand);
-    if (away->status != RILL_OK)
-        snprintf(away->error, sizeof away->error, "%s", rill_last_error());
+    if (away->status != RILL_OK) snprintf(away->error, sizeof away->error, "%s", rill_last_error());
 }
 
 bool rill__away_work(rill__away *away) {

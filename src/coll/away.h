@@ -1,7 +1,7 @@
 /* Errands: what the owner of a call does for it where the owner's vectors lie.
  *
- * A reducer in a device's memory can code its selection, and decode and sum messages, on the device,
- * so that only messages cross the bus. Algorithms ask for it by rill__run_encode_input and
+ * A reducer in a device's memory can code its selection, and decode and sum messages, on the
+ * device, so that only messages cross the bus. Algorithms ask for it by rill__run_encode_input and
  * rill__run_sum_away, and do not know who does it or where; whether it is done is in the problem
  * (away), which all ranks have alike. Messages are the same in either way, so that a rank whose
  * owner does no errands can take part.
@@ -19,7 +19,7 @@
 typedef enum rill__errand_kind {
     RILL__ERRAND_FETCH,  /* the input is to be on the host after all */
     RILL__ERRAND_ENCODE, /* the input as a message's payload */
-    RILL__ERRAND_SUM     /* the result is the sum of the messages; or, where it does not suit, not */
+    RILL__ERRAND_SUM     /* the result is the sum of the messages, where they suit */
 } rill__errand_kind;
 
 typedef struct rill__errand {
@@ -64,8 +64,8 @@ static inline bool rill__away_waits(const rill__away *away) {
     return atomic_load_explicit(&away->state, memory_order_acquire) == RILL__ERRAND_GIVEN;
 }
 
-/* Before the algorithm begins. RILL_OK: the input can be read, or nobody will; *changed: its entries
- * have come. */
+/* Before the algorithm begins. RILL_OK: the input can be read, or nobody will; *changed: its
+ * entries have come. */
 rill_status rill__run_fetch_input(rill__run *, bool *changed);
 
 #endif

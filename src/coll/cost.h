@@ -70,8 +70,8 @@ static inline double rill__turn_estimate(const rill__problem *p) {
  * pairs to the host, and the result back; or vectors. */
 static inline double rill__staging_estimate(const rill__problem *p) {
     const rill__device_constants *d = p->device;
-    double value = (double)rill__type_size(p->type), limit = (double)rill__dense_switch(p->type,
-                                                                                        p->dim);
+    double value = (double)rill__type_size(p->type),
+           limit = (double)rill__dense_switch(p->type, p->dim);
     double all = (double)p->dim * value, pair = value + p->index_bytes;
     double back = p->collective == RILL_REDUCER ? p->k : p->result;
     double to = p->nnz_max >= (double)p->dim ? all : p->nnz_max * pair;

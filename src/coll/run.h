@@ -62,8 +62,8 @@ typedef struct rill__algorithm {
     /* NULL, or why it cannot serve: completes "algorithm 'x' ...". */
     const char *(*supports)(const rill__problem *);
     double (*estimate)(const rill__problem *); /* seconds; the formula at the head of the file */
-    /* The same where the owner of the call codes its input and sums its messages (coll/away.h), with
-     * what that takes; NULL: it does without. */
+    /* The same where the owner of the call codes its input and sums its messages (coll/away.h);
+     * NULL: the algorithm has no use for that. */
     double (*estimate_away)(const rill__problem *);
     size_t state_size; /* zeroed at start */
     rill__algorithm_step *step;

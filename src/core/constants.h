@@ -26,7 +26,7 @@ typedef struct rill__constants {
  * part in what `rill tune` fits: it is measured by itself. */
 typedef struct rill__device_constants {
     double wait;    /* for one copy from the device */
-    double in, out; /* per byte copied to it, which passes through page-locked memory; and from it */
+    double in, out; /* per byte copied to it, by way of page-locked memory; and from it */
     double errand;  /* of coding a message, or of summing several: launches and waits */
     double list;    /* more for each message that is summed */
     double code;    /* per entry coded */

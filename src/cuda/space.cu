@@ -233,10 +233,9 @@ static int load() {
                          rill__cuda_one_of_dense(),   rill__cuda_one_of_finite(),
                          rill__cuda_one_of_indices(), rill__cuda_one_of_mail(),
                          rill__cuda_one_of_methods(), rill__cuda_one_of_rice(),
-                         rill__cuda_one_of_sketch(),
-                         rill__cuda_one_of_sparse(),  rill__cuda_one_of_tensors(),
-                         rill__cuda_one_of_topk(),    rill__cuda_one_of_union(),
-                         rill__cuda_one_of_values()};
+                         rill__cuda_one_of_sketch(),  rill__cuda_one_of_sparse(),
+                         rill__cuda_one_of_tensors(), rill__cuda_one_of_topk(),
+                         rill__cuda_one_of_union(),   rill__cuda_one_of_values()};
     for (const void *kernel : one) {
         CUfunction function, all[512];
         CUmodule module;

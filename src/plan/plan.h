@@ -106,7 +106,7 @@ typedef struct rill__plan_key {
 typedef struct rill__learner rill__learner;
 
 typedef struct rill__planner {
-    rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
+    rill__profile profile; /* of the creation: reducers go by it, so that steps repeat */
     rill__device_constants device;
     rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;

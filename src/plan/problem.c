@@ -64,8 +64,8 @@ typedef struct way {
  * to dense go in another form, and sums that may be are the host's. */
 static bool can_go_away(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
-    return p->index_bytes == 4 && rill__type_size(p->type) <= 4 && p->index_cost < 0 &&
-           !p->block && p->codec->code != RILL__INDEX_NONE && p->nnz * p->ranks <= limit;
+    return p->index_bytes == 4 && rill__type_size(p->type) <= 4 && p->index_cost < 0 && !p->block &&
+           p->codec->code != RILL__INDEX_NONE && p->nnz * p->ranks <= limit;
 }
 
 static void consider(const rill__profile *profile, const rill__algorithm *a, way w,

@@ -1,7 +1,7 @@
-/* A device's constants in a profile: lines "#+ device_NAME VALUE" before its first entry. To versions
- * of rill that do not know them they are comments; and names that this one does not know are
- * passed over, so that files can be read both ways. They hold for all entries: what a device takes
- * does not depend on how many ranks there are. */
+/* A device's constants in a profile: lines "#+ device_NAME VALUE" before its first entry. To
+ * versions of rill that do not know them they are comments; and names that this one does not know
+ * are passed over, so that files can be read both ways. They hold for all entries: what a device
+ * takes does not depend on how many ranks there are. */
 #include "plan/profile.h"
 
 #include "core/text.h"

@@ -141,7 +141,7 @@ static rill_status make(rill_comm *comm, const rill__space *space, rill_type typ
     return create(r, options, number);
 }
 
-/* Whether this rank could do errands, as far as its arguments tell: if all can, the planner knows. */
+/* Whether this rank could do errands, as far as its arguments tell. */
 static bool codes_on_device(const rill__space *space, const rill_reducer_options *o) {
     if (space) return space->codes != NULL;
     return o && o->size >= sizeof *o && o->memory == RILL_CUDA;

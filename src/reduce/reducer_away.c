@@ -20,9 +20,8 @@
 static bool can_work(const rill_reducer *r) {
     const rill_stream *s = r->selected;
     return r->space->codes && r->choice == RILL__SEND_SELECTED && r->failed == RILL_OK &&
-           r->collective == RILL_ALLREDUCE && r->comm->engine.size > 1 &&
-           s->form == RILL__SPARSE && s->index_bytes == 4 &&
-           s->nnz <= rill__dense_switch(r->type, r->dim);
+           r->collective == RILL_ALLREDUCE && r->comm->engine.size > 1 && s->form == RILL__SPARSE &&
+           s->index_bytes == 4 && s->nnz <= rill__dense_switch(r->type, r->dim);
 }
 
 bool rill__reducer_stays_away(rill_reducer *r) {
@@ -129,8 +128,8 @@ static rill_status read_all(rill_reducer *r, const rill__errand *e) {
         if (list) c->list = list;
         rill__pairs *pairs = rill__realloc(c->pairs, (size_t)e->n * sizeof *pairs);
         if (pairs) c->pairs = pairs;
-        if (!list || !pairs) return rill__fail(RILL_ERR_MEMORY, "out of memory for %d messages",
-                                               e->n);
+        if (!list || !pairs)
+            return rill__fail(RILL_ERR_MEMORY, "out of memory for %d messages", e->n);
         c->capacity = e->n;
     }
     RILL_TRY(rill__buffer_reserve(&c->chunks, (chunks + 1) * sizeof(uint64_t)));

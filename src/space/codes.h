@@ -37,9 +37,9 @@ typedef struct rill__encode_task {
     size_t value_bytes;       /* of all values */
     rill__quant_stream quant; /* QSGD: the random numbers, */
     bool fits;                /* or coded anew, as close as can be */
-    void *lost;       /* in the space: n values, what coding takes from them; NULL: nobody asks */
-    char *out;        /* page-locked: the indices, zeros up to a multiple of 8, the values */
-    size_t out_bytes; /* result: of all */
+    void *lost;         /* in the space: n values, what coding takes from them; NULL: nobody asks */
+    char *out;          /* page-locked: the indices, zeros up to a multiple of 8, the values */
+    size_t out_bytes;   /* result: of all */
     size_t index_bytes; /* result: with the zeros */
 } rill__encode_task;
 

@@ -73,8 +73,8 @@ static void encode_indices(rill__cuda *c, const rill__encode_task *e, const enco
         go_on(c, t->bitpack(e->idx, e->n, e->first, r->index, bytes, r->work, c->stream));
         break;
     case RILL__INDEX_ELIAS_FANO:
-        go_on(c, t->elias_fano(e->idx, e->n, e->first, e->range, r->index, bytes, r->work,
-                               c->stream));
+        go_on(c,
+              t->elias_fano(e->idx, e->n, e->first, e->range, r->index, bytes, r->work, c->stream));
         break;
     case RILL__INDEX_RICE:
         go_on(c, t->rice(e->idx, e->n, e->first, r->index, bytes, r->work, c->stream));

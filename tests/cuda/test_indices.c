@@ -1,4 +1,5 @@
-/* Bit-packed, Elias-Fano and Rice indices against the library's codecs, with messages that are wrong. */
+/* Bit-packed, Elias-Fano and Rice indices against the library's codecs, with messages that are
+ * wrong. */
 #include "test_cuda.h"
 
 #include "codec/codec.h"

@@ -39,8 +39,7 @@ static double estimate_away(const rill__problem *p) {
     const rill__device_constants *d = p->device;
     double bytes = own_bytes(p);
     return p->c->overhead + rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           2 * d->errand + bytes * (d->out + p->c->copy + p->ranks * d->in) +
-           p->nnz * d->code +
+           2 * d->errand + bytes * (d->out + p->c->copy + p->ranks * d->in) + p->nnz * d->code +
            p->ranks * (p->nnz * (d->sum + p->codec->finding * p->c->fano) + d->list);
 }
 

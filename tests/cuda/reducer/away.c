@@ -126,8 +126,8 @@ static plan plan_of(rill_type type, const char *codec, int bits, way how) {
 static void test_plan(const plan *p, int ranks) {
     check_case("away: %d ranks, %s, %d bits, %s[%llu], density %g, way %d%s%s", ranks,
                p->options.codec ? p->options.codec : "any codec", p->options.value_bits,
-               rill_type_name(p->type), (unsigned long long)p->dim, p->options.density,
-               (int)p->how, p->wild ? ", with NaN" : "", p->mixed ? ", mixed" : "");
+               rill_type_name(p->type), (unsigned long long)p->dim, p->options.density, (int)p->how,
+               p->wild ? ", with NaN" : "", p->mixed ? ", mixed" : "");
     on_ranks(ranks, run_plan, p);
 }
 
