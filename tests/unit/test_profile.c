@@ -79,6 +79,47 @@ static void what_is_written_is_read(void **state) {
     assert_true(fabs(got.constants.merge / merge - 3) < 1e-6);
 }
 
+static rill__device_constants found_device(void) {
+    rill__profile got;
+    rill__device_constants d;
+    bool there;
+    assert_ok(rill__profile_find(path, SEATING(2, 1, 2, 1), &got, &d, &there));
+    assert_true(there);
+    return d;
+}
+
+/* Lines that other versions take for comments: they stay where nothing is measured. */
+static void devices_have_lines_of_their_own(void **state) {
+    (void)state;
+    rill__profile two = sample(2, 1, 4e-5), four = sample(4, 1, 4e-5);
+    rill__device_constants built_in, d;
+    rill__device_constants_default(&built_in);
+    remove(path);
+    assert_ok(rill__profile_write(path, &two, NULL));
+    assert_double_equal(found_device().errand, built_in.errand, 0);
+    d = built_in;
+    d.errand = 0.25;
+    d.in = 3e-11;
+    assert_ok(rill__profile_write(path, &two, &d));
+    assert_ok(rill__profile_write(path, &four, NULL));
+    d = found_device();
+    assert_double_equal(d.errand, 0.25, 0);
+    assert_double_equal(d.in, 3e-11, 0);
+    assert_double_equal(d.sum, built_in.sum, 1e-16);
+    FILE *f = fopen(path, "a");
+    assert_non_null(f);
+    fputs("#+ device_of_another_version 7\n#+ device_sum  2e-10 \n# device_code x\n", f);
+    fclose(f);
+    assert_double_equal(found_device().sum, 2e-10, 0);
+    f = fopen(path, "a");
+    assert_non_null(f);
+    fputs("#+ device_wait soon\n", f);
+    fclose(f);
+    bool there;
+    assert_fails(rill__profile_find(path, SEATING(2, 1, 2, 1), &two, &d, &there), RILL_ERR_IO,
+                 "a device's constant");
+}
+
 static void one_host_says_nothing_of_a_network(void **state) {
     (void)state;
     remove(path);
@@ -268,6 +309,7 @@ static void networks_fall_into_classes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(devices_have_lines_of_their_own),
         cmocka_unit_test(one_host_says_nothing_of_a_network),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(points_correct_what_is_near),

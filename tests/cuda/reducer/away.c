@@ -4,6 +4,7 @@
 
 #include "device.h"
 
+#include "api/tune_device.h"
 #include "plan/profile.h"
 
 #include <unistd.h>
@@ -248,6 +249,19 @@ static void test_memory_of(int ranks, taken z) {
     on_ranks(ranks, run_memory, &z);
 }
 
+/* ---- rill tune ------------------------------------------------------------------------------ */
+
+static void run_tune(rank *r) {
+    rill__device_constants d;
+    bool there = false;
+    CHECK_OK(rill__tune_device(r->comm[0], &d, &there));
+    CHECK(there);
+    for (int i = 0; i < RILL__DEVICE_CONSTANTS && there; i++) {
+        double value = *(double *)((char *)&d + rill__device_table[i].offset);
+        CHECK(value > 0 && value < 100);
+    }
+}
+
 /* ---- failures ------------------------------------------------------------------------------- */
 
 /* Allocation `at` of rank 0 fails, and all after it: all ranks get the error, and what was fed is
@@ -383,6 +397,10 @@ void test_away(void) {
         test_memory_of(4, (taken){"rice", 4, 25});
     }
     test_choice();
+    if (!emulate_control || getenv("RILL_TEST_LONG")) {
+        check_case("away: what a device takes");
+        on_ranks(2, run_tune, NULL);
+    }
     setenv("RILL_PROFILE", "none", 1);
     remove(path);
 }
