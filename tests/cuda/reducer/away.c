@@ -312,6 +312,47 @@ static void test_no_memory(void) {
     }
 }
 
+/* The device of rank 1 is lost, before a step or when its message has left: both ranks get the
+ * error of the step that finds out. */
+static void run_broken(rank *r) {
+    enum { DIM = 5011, WHILE = 20000 }; /* microseconds */
+    const bool later = *(const bool *)r->context;
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *reducer;
+    rng random = rng_make(8, (uint64_t)r->rank);
+    CHECK(cuda->device_set(r->rank) == 0);
+    float *gradient = gradient_of(RILL_F32, DIM, &random, false);
+    void *x = device_new(gradient, DIM * sizeof *gradient);
+    void *update = device_new(NULL, DIM * sizeof *gradient);
+    o.memory = RILL_CUDA;
+    o.device = r->rank;
+    o.algorithm = "allgather";
+    o.select = "topk";
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, DIM, &o, &reducer));
+    CHECK_OK(rill_reducer_start_on(reducer, x, update, NULL));
+    CHECK_OK(rill_reducer_wait(reducer));
+    CHECK(was_summed_there(reducer));
+    barrier(r);
+    if (r->rank == 1 && !later) emulate_control("break", 700, 1);
+    if (!later) barrier(r);
+    else if (r->rank == 0) usleep(3 * WHILE);
+    rill_status started = rill_reducer_start_on(reducer, x, update, NULL);
+    if (r->rank == 1 && later) {
+        usleep(WHILE);
+        emulate_control("break", 700, 1);
+    }
+    rill_status waited = rill_reducer_wait(reducer);
+    CHECK((started != RILL_OK && r->rank == 1) || waited == RILL_ERR_IO);
+    barrier(r);
+    if (r->rank == 1) emulate_control("break", 0, 1);
+    barrier(r);
+    rill_reducer_free(&reducer);
+    device_free(x);
+    device_free(update);
+    CHECK(cuda->device_set(0) == 0);
+    free(gradient);
+}
+
 /* ---- messages that are wrong ---------------------------------------------------------------- */
 
 /* What a sum of two lists says, of which one was bent. */
@@ -390,6 +431,10 @@ void test_away(void) {
     if (emulate_control) {
         uint64_t live = emulate_control("live", 0, 0);
         test_no_memory();
+        for (int later = 0; later < 2; later++) {
+            check_case("away: a device that is lost %s", later ? "while it waits" : "before");
+            on_ranks(2, run_broken, &(bool){later != 0});
+        }
         CHECK(emulate_control("live", 0, 0) == live);
     }
     if (emulate_control) {
