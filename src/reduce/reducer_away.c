@@ -11,7 +11,6 @@
  * page-locked memory. The rest is in the selection's workspace (space/space_cuda_codes.c). */
 #include "reduce/reducer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
