@@ -10,6 +10,7 @@
  * were measured and it took clearly less. Nor does the model leave the choice of the start for a
  * little: what a few calls say of constants is rough. Of calls that are over in a few microseconds
  * it says nothing. */
+#include "coll/cost.h"
 #include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 
@@ -19,7 +20,7 @@
 /* What was learned of single calls is not the model's. */
 static double model_of(const rill__profile *profile, const rill__algorithm *a,
                        const rill__problem *p) {
-    return profile->learned ? a->estimate(p) : rill__profile_time(profile, a, p);
+    return profile->learned ? rill__estimate(a, p) : rill__profile_time(profile, a, p);
 }
 
 bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,
