@@ -110,6 +110,7 @@ static void introduce(rill_request *r) {
     p->op_hash = r->op ? hash_of(r, 0, r->op->name, r->op->kind != RILL__USER) : 0;
     p->block = forced && forced->takes_blocks ? r->run.block : p->settings.block;
     p->reducer = r->feedback != NULL;
+    p->settings.on_devices = r->feedback && r->feedback->on_devices;
     p->k = r->feedback ? r->feedback->k : 0;
     p->kept = r->feedback ? kept_profile(r->feedback, forced) : NULL;
     p->blocking = r->blocking;

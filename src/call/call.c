@@ -4,6 +4,7 @@
  * An argument that is wrong on this rank alone leaves it without a part to play: the others are
  * told by an abort (or, under RILL_CHECK, in the agreement). */
 #include "call/call.h"
+#include "coll/away.h"
 #include "coll/topk/topk.h"
 
 #include <math.h>
@@ -156,6 +157,11 @@ static rill_status step_call(rill__task *task) {
         if (status != RILL_OK || r->phase < RILL__P_RUN) return status;
     }
     if (r->phase == RILL__P_RUN) {
+        bool changed = false;
+        if (r->feedback && r->feedback->away) status = rill__run_fetch_input(&r->run, &changed);
+        else status = RILL_OK;
+        if (status != RILL_OK) return status;
+        if (changed) rill__request_input(r);
         status = r->task.engine->size == 1 ? run_alone(r) : r->plan.algorithm->step(&r->run);
         if (status != RILL_OK) return status;
         end_run(r);

@@ -12,6 +12,11 @@ double rill__pairs_bytes(const rill__problem *p, double pairs, double range) {
     return range * p->codec->range_bits / 8 + pairs * (index + p->value_cost);
 }
 
+double rill__estimate(const rill__algorithm *a, const rill__problem *p) {
+    if (p->away) return a->estimate_away(p);
+    return p->device ? a->estimate(p) + rill__staging_estimate(p) : a->estimate(p);
+}
+
 double rill__uniform_union(double space, double k, double n) {
     return k >= space ? space : space * -expm1(n * log1p(-k / space));
 }

@@ -4,6 +4,7 @@
 
 #include "codec/wire.h"
 #include "coll/problem.h"
+#include "coll/run.h"
 
 /* Expected bytes of that many pairs in a range. They lie anywhere in it: with real supports an
  * index takes no more. */
@@ -72,6 +73,20 @@ static inline double rill__turn_estimate(const rill__problem *p) {
     double limit = (double)rill__dense_switch(p->type, p->dim);
     return p->nnz_max <= limit && p->result > limit ? rill__densify_estimate(p, p->result) : 0;
 }
+
+/* What a step of reducers on devices takes besides, where messages are not coded and summed there:
+ * pairs to the host, and the result back; or vectors. */
+static inline double rill__staging_estimate(const rill__problem *p) {
+    const rill__device_constants *d = p->device;
+    double value = (double)rill__type_size(p->type),
+           limit = (double)rill__dense_switch(p->type, p->dim);
+    double all = (double)p->dim * value, pair = value + p->index_bytes;
+    double back = p->collective == RILL_REDUCER ? p->k : p->result;
+    double to = p->nnz_max >= (double)p->dim ? all : p->nnz_max * pair;
+    return 2 * d->wait + to * d->out + (back > limit ? all : back * pair) * d->in;
+}
+/* The time of an algorithm, in the way that the problem says. */
+double rill__estimate(const rill__algorithm *, const rill__problem *);
 
 /* Seconds to sum so many entries of several parts that lie in so many indices. On one host by a
  * pass over these, if they are dense enough; without indices to be written where the sum is

@@ -8,6 +8,7 @@
  * compared: the model leaves things out, so that what was measured looks slow beside it, and
  * every choice would be given up for one that is no better. So the model alone chooses first, on
  * equal terms; then another takes its place where both were measured and it took clearly less. */
+#include "coll/cost.h"
 #include "coll/patterns/host_sum.h"
 #include "plan/learn.h"
 
@@ -16,7 +17,7 @@
 /* What was learned of single calls is not the model's. */
 static double model_of(const rill__profile *profile, const rill__algorithm *a,
                        const rill__problem *p) {
-    return profile->learned ? a->estimate(p) : rill__profile_time(profile, a, p);
+    return profile->learned ? rill__estimate(a, p) : rill__profile_time(profile, a, p);
 }
 
 bool rill__plan_next(const rill__planner *planner, const rill__settings *settings,

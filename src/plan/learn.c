@@ -28,7 +28,7 @@ static bool is_at(const rill__learned *at, const rill__algorithm *a, const rill_
     const rill__problem *p = &at->sample.problem;
     return at->sample.algorithm == a && p->collective == q->collective && p->dim == q->dim &&
            p->type == q->type && p->codec == q->codec && p->value_bits == q->value_bits &&
-           p->partition == q->partition && rill__learn_alike(p->nnz, q->nnz);
+           p->partition == q->partition && p->away == q->away && rill__learn_alike(p->nnz, q->nnz);
 }
 
 /* The place of the sample; of those that are full the one that was longest without one. */
@@ -163,7 +163,8 @@ const rill__profile *rill__learn_look(rill__learner *l) {
     for (int i = 0; i < l->places; i++) {
         const rill__sample *s = &l->place[i].sample;
         if (l->place[i].times < RILL__LEARN_SOLID) continue;
-        if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0) continue;
+        if (s->problem.collective != RILL_ALLREDUCE || s->problem.dim == 0 || s->problem.away)
+            continue;
         double ratio = usual_of(sorted, sorted_of(&l->place[i], sorted));
         to->point[to->points++] = rill__profile_point(s->algorithm, &s->problem, log(ratio));
     }

@@ -170,7 +170,8 @@ static bool still_good(const rill__plan_choice *was, const rill__observed *seen,
            was->settings.profile == c->settings.profile &&
            was->settings.value_bits == c->settings.value_bits &&
            was->settings.allow_bits == c->settings.allow_bits &&
-           was->settings.all_values == c->settings.all_values;
+           was->settings.all_values == c->settings.all_values &&
+           was->settings.on_devices == c->settings.on_devices;
 }
 
 /* Whether what is learned decides what becomes of the call. Blocking calls of a kind are planned
@@ -195,6 +196,7 @@ static uint64_t way_of(const rill__planned *c) {
     way = way * 31 + (p->codec ? p->codec->id + 1u : 0);
     way = way * 31 + (uint64_t)p->value_bits;
     way = way * 31 + (uint64_t)p->partition;
+    way = way * 31 + p->away;
     return UINT64_C(1) << (way * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
@@ -356,7 +358,7 @@ void rill__plan_end(rill__planned *c, const rill__outcome *o) {
     k->blocked_until = c->seq + 1; /* they end in their order */
     k->ended++;
     if (counts && o->out->form == RILL__SPARSE && o->nnz_out >= RILL__SPREAD &&
-        c->problem.partition == RILL__BALANCED)
+        c->problem.partition == RILL__BALANCED && !c->problem.away)
         keep_spread(&k->spread, o->out);
 }
 

@@ -30,7 +30,8 @@ typedef struct rill__settings {
     bool all_values; /* value_bits is for every message, not for the phase alone that it suits */
     rill__partition partition;
     uint64_t expected_nnz;
-    uint64_t block; /* 0: unset */
+    uint64_t block;  /* 0: unset */
+    bool on_devices; /* inputs and results lie there, on all ranks */
     /* What estimates go by; NULL: the planner's. The planner sets it for a call. */
     const rill__profile *profile;
 } rill__settings;
@@ -134,7 +135,8 @@ typedef struct rill__plan_key {
 typedef struct rill__learner rill__learner;
 
 typedef struct rill__planner {
-    rill__profile profile;  /* of the creation: reducers go by it, so that steps repeat */
+    rill__profile profile; /* of the creation: reducers go by it, so that steps repeat */
+    rill__device_constants device;
     rill__learner *learner; /* what other calls go by; NULL: the same */
     int hosts, most_per_host;
     int together;        /* ranks that share the memory of the fullest host (rill__seating) */

@@ -49,6 +49,10 @@ void rill__reducer_keep_last(rill_reducer *r) {
     m->last_void = r->stats.voided;
     m->has_last = true;
     m->divisor = r->options.average && (!host || whole) ? r->comm->engine.size : 1;
+    if (r->coder.away.summed && !m->last_void) { /* divided where it lies */
+        m->divisor = 1;
+        m->has_last = rill_stream_copy(r->result, r->delivered) == RILL_OK;
+    }
     if (host && r->target.stream && !m->last_void)
         m->has_last = rill_stream_copy(r->result, r->target.stream) == RILL_OK;
 }
