@@ -197,11 +197,11 @@ typedef struct rill_config {
     /* 1: rill_comm_shrink lets fewer than half of the ranks that may live go on; 0: no; -1: unset.
      */
     int minority;
-    /* Whether the planner learns from what calls take, and starts from what the last job here has
-     * learned: "off" or NULL, "auto" (on, unless there is a profile), "on", "frozen" (it starts
-     * from that, and stays so). In another run the algorithm "auto" may choose otherwise then, and
-     * so round otherwise. "predict": it learns what calls take, unless there is a profile, and
-     * chooses as with "off". */
+    /* Whether the planner learns from what blocking calls take, and starts from what the last job
+     * here has learned: "off" or NULL, "auto" (on, unless there is a profile), "on", "frozen" (it
+     * starts from that, and stays so). In another run the algorithm "auto" may choose otherwise
+     * then, and so round otherwise. "predict": it learns what blocking calls take, unless there is
+     * a profile, and chooses as with "off", to the same bits. */
     const char *learn;
 } rill_config;
 #define RILL_CONFIG_INIT                                                                           \

@@ -79,7 +79,7 @@ static rill_status load(rill_comm *comm, double crowding, bool learns) {
     comm->planner.profile = f.profile;
     comm->planner.device = f.device;
     if (f.built_in && !f.learned) RILL_TRY(build_in(comm, crowding));
-    rill__comm_learn_start(comm, learns, f.learned, !f.built_in);
+    rill__comm_learn_start(comm, learns, !f.built_in);
     return RILL_OK;
 }
 

@@ -89,7 +89,7 @@ static int list(const rill__planner *planner, const rill__settings *settings,
     int n = 0;
     rill__candidate best = {.algorithm = NULL};
     rill_plan_row beyond;
-    if (p->ranks > 1) rill__plan_best(planner, settings, NULL, p, &best);
+    if (p->ranks > 1) rill__plan_best(planner, settings, p, &best);
     for (int i = 0; rill__algorithm_at(p->collective, i); i++) {
         const rill__algorithm *a = rill__algorithm_at(p->collective, i);
         rill__candidate next = {.algorithm = a, .problem = *p};

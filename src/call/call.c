@@ -175,11 +175,12 @@ static void teach(rill_request *r, const rill__outcome *outcome) {
     rill__learner *learner = r->comm->planner.learner;
     if (rill__learn_wants_clock(learner))
         learner->tick_seconds = rill__clock_seconds(&r->comm->clock, 1 << 20) * 0x1p-20;
+    /* A request takes longer: those that are measured must tell what the others take. */
+    uint64_t ticks = r->quick ? r->quick : r->ran ? r->ran : r->elapsed;
     rill__lesson lesson = {.good = r->task.status == RILL_OK,
                            .field = (unsigned)(r->task.nnz_max >> RILL__ENTRIES_BITS),
                            .seasoned = r->seasoned,
-                           .seconds = (double)(r->ran ? r->ran : r->elapsed) *
-                                      learner->tick_seconds};
+                           .seconds = (double)ticks * learner->tick_seconds};
     rill__learn_ends(&r->comm->planner, &r->plan, outcome, &lesson);
 }
 

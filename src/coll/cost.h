@@ -53,10 +53,18 @@ static inline double rill__densify_estimate(const rill__problem *p, double entri
     return entries * p->c->scatter +
            (double)p->dim * (double)rill__type_size(p->type) * p->c->dense_add;
 }
+/* Share of `bits`, which is to pack and to unpack an index, for one that goes to a bitmap which is
+ * summed as it is, in a vector that the caches hold (50 % of 2^16, 2 ranks of one host:
+ * bench/results/grid.jsonl; of 2^14 to 2^18: learn.jsonl). With it for longer ones two ranks
+ * would send half of 2^24 entries in 1.13 times the time of `dense` (docs/results/planner.md). */
+#define TO_BITS 0.25
+
 /* The same where a sparse input is above the switch to dense, which is sent in another form. */
 static inline double rill__prepare_estimate(const rill__problem *p) {
     bool over = p->nnz_max > (double)rill__dense_switch(p->type, p->dim);
-    if (rill__sends_bits(p, p->nnz_max, (double)p->dim)) return p->nnz_max * p->c->bits;
+    bool cached = p->hosts == 1 && (double)p->dim * (double)rill__type_size(p->type) < RILL__HUGE;
+    if (rill__sends_bits(p, p->nnz_max, (double)p->dim))
+        return (cached ? TO_BITS : 1) * p->nnz_max * p->c->bits;
     return over ? rill__densify_estimate(p, p->nnz_max) : 0;
 }
 
@@ -79,6 +87,14 @@ static inline double rill__staging_estimate(const rill__problem *p) {
 }
 /* The time of an algorithm, in the way that the problem says. */
 double rill__estimate(const rill__algorithm *, const rill__problem *);
+
+/* Seconds to sum so many entries of several parts that lie in so many indices. On one host by a
+ * pass over these, if they are dense enough; without indices to be written where the sum is
+ * dense. As measured: 8 x 160k and 8 x 1M entries of 2^24 take 2.1 and 1.2 ns each
+ * (bench/results/kernels.jsonl), half full vectors 0.4 (learn.jsonl, 8 and 16 ranks). Between
+ * hosts every entry costs the same: with less for dense parts, 10 % at 1 Gbit/s would go by
+ * `allgather`, which takes 1.1 to 1.2 times `recursive_double` there (grid.jsonl). */
+double rill__sum_estimate(const rill__problem *, int parts, double entries, double range);
 
 /* Entries in the union of n of the P contributions: K(n), from the expected K(P) of all. */
 double rill__expected_union(const rill__problem *, double n);

@@ -28,11 +28,10 @@ static double own_bytes(const rill__problem *p) {
 
 static double estimate(const rill__problem *p) {
     double bytes = own_bytes(p);
-    double sum = p->ranks == 2 ? p->c->merge : p->c->sum;
     return p->c->overhead + rill__prepare_estimate(p) +
            rill__gather_estimate(p, rill__gather_choose(p, bytes), bytes) +
-           p->ranks * (p->nnz * sum + bytes * p->transcode / 2) + bytes * p->transcode / 2 +
-           rill__turn_estimate(p);
+           rill__sum_estimate(p, p->ranks, p->ranks * p->nnz, (double)p->dim) +
+           (p->ranks + 1) * bytes * p->transcode / 2 + rill__turn_estimate(p);
 }
 
 static double estimate_away(const rill__problem *p) {
