@@ -153,6 +153,7 @@ static rill_status sum(rill_reducer *r, rill__errand *e) {
                            .tiles = rill__sum_prefers_tiles(r->dim, e->n, c->pairs)};
     RILL_TRY(r->space->codes->sum_begin(r->space, &task));
     rill_stream *to = r->target.stream ? r->target.stream : r->landed;
+    rill_stream_clear(to); /* a void step's absent entries are NaN */
     RILL_TRY(rill__stream_reserve_pairs(to, task.entries));
     RILL_TRY(r->space->codes->sum_end(r->space, &task, to->idx.data, to->val.data));
     to->nnz = e->entries = task.entries;
