@@ -448,6 +448,7 @@ void test_away(void) {
     test_bent();
     test_codes();
     test_shapes();
+    test_joins();
     if (emulate_control) {
         uint64_t live = emulate_control("live", 0, 0);
         test_no_memory();
