@@ -1,4 +1,4 @@
-/* A rank joins ranks whose steps are coded and summed on devices. */
+/* Steps that are coded and summed on devices: a rank joins, and messages get longer. */
 #include "reduce/reducer.h" /* before names that it uses itself */
 
 #include "device.h"
@@ -47,7 +47,46 @@ static void run_join(rank *r) {
     CHECK_OK(rill_reducer_free(&reducer));
 }
 
+/* Later messages are a little longer than those of the steps whose failures are agreed on: there is
+ * room for them. */
+static void run_longer(rank *r) {
+    enum { MANY = 1 << 18, K = 20000, STEPS = 3 };
+    rill_reducer_options o = RILL_REDUCER_OPTIONS_INIT;
+    rill_reducer *reducer;
+    float *gradient = calloc(MANY, sizeof *gradient);
+    void *x = device_new(gradient, MANY * sizeof *gradient);
+    o.memory = RILL_CUDA;
+    o.algorithm = "allgather";
+    o.select = "topk";
+    o.codec = "rice";
+    o.k = K;
+    CHECK_OK(rill_reducer_create(r->comm[1], RILL_F32, MANY, &o, &reducer));
+    for (int i = 0; i < STEPS; i++) {
+        int apart = i == STEPS - 1 ? 11 : 8;
+        memset(gradient, 0, MANY * sizeof *gradient);
+        for (int j = 0; j < K; j++)
+            gradient[j * apart + r->rank] = 1;
+        device_put(x, gradient, MANY * sizeof *gradient);
+        barrier(r);
+        if (i == STEPS - 1 && r->rank == 0) emulate_control("fail", 1, UINT64_MAX);
+        barrier(r);
+        CHECK_OK(rill_reducer_start_on(reducer, x, x, r->stream));
+        CHECK_OK(rill_reducer_wait(reducer));
+        CHECK(r->size == 1 || reducer->coder.away.summed);
+    }
+    barrier(r);
+    if (r->rank == 0) emulate_control("fail", 0, 0);
+    barrier(r);
+    CHECK_OK(rill_reducer_free(&reducer));
+    device_free(x);
+    free(gradient);
+}
+
 void test_joins(void) {
+    if (emulate_control) {
+        check_case("away: messages that are a little longer");
+        on_ranks(4, run_longer, NULL);
+    }
     for (int host = 0; host < 2; host++) {
         joining j = {.host = host != 0};
         check_case("away: a rank joins, its reducer in %s memory", host ? "host" : "device");
