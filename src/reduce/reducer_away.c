@@ -184,6 +184,13 @@ void rill__reducer_offer_errands(rill_reducer *r) {
     r->feedback.away = &c->away;
 }
 
+/* The call's output counts entries that it does not have, in the place of the last result. */
+void rill__reducer_forget_sum(rill_reducer *r) {
+    if (!r->coder.away.summed) return;
+    rill_stream_clear(r->result);
+    r->moving.has_last = false;
+}
+
 /* As the parts that a call returns. */
 void rill__reducer_add_lost(rill_reducer *r) {
     const rill__coder *c = &r->coder;
