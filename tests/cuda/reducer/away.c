@@ -284,8 +284,8 @@ static void run_tune(rank *r) {
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
-/* Allocation `at` fails, and perhaps all after it, on whatever rank: all ranks get the error, and what was fed is
- * in the residuals. */
+/* Allocation `at` fails, and perhaps all after it, on whatever rank: all ranks get the error, and
+ * what was fed is in the residuals. */
 static void run_without_memory(rank *r) {
     enum { DIM = 5011 };
     const uint64_t *context = r->context;
@@ -325,7 +325,7 @@ static void run_without_memory(rank *r) {
 }
 
 static void test_no_memory(void) {
-    /* A buffer asks twice, the second time for no more than it needs. The last are those of sums. */
+    /* A buffer asks twice, at last for no more than it needs. The last are those of sums. */
     for (uint64_t i = 2; i < 54; i += i < 40 ? 4 : 1) {
         uint64_t at = i / 2, context[2 + MOST_RANKS] = {at, i % 2 ? at + 1 : UINT64_MAX};
         check_case("away: no device memory %s allocation %llu", i % 2 ? "for" : "from",
