@@ -153,7 +153,11 @@ rill_status rill__tune_device(rill_comm *comm, rill__device_constants *d, bool *
     char before[200] = "";
     strncpy(before, rill_last_error(), sizeof before - 1);
     rill_status status = rill__space_open(CALL, RILL_CUDA, -1, &b.space);
-    RILL_TRY(rill__link_most(comm->engine.link, NULL, 0)); /* all at once */
+    rill_status together = rill__link_most(comm->engine.link, NULL, 0); /* all at once */
+    if (together != RILL_OK) {
+        if (status == RILL_OK) rill__space_close(b.space);
+        return together;
+    }
     if (status == RILL_OK) {
         status = reserve(&b);
         if (status == RILL_OK) status = measure(&b, d);

@@ -161,7 +161,8 @@ static rill_status step_call(rill__task *task) {
         if (r->feedback && r->feedback->away) status = rill__run_fetch_input(&r->run, &changed);
         else status = RILL_OK;
         if (status != RILL_OK) return status;
-        if (changed) rill__request_input(r);
+        if (changed && rill__task_failed(task)) r->input = rill__part_empty(0, r->in->dim);
+        else if (changed) rill__request_input(r);
         status = r->task.engine->size == 1 ? run_alone(r) : r->plan.algorithm->step(&r->run);
         if (status != RILL_OK) return status;
         end_run(r);

@@ -57,7 +57,11 @@ static rill_status take_back(rill__run *run, rill__away *away) {
 rill_status rill__run_fetch_input(rill__run *run, bool *changed) {
     rill__away *away = owner_of(run);
     *changed = false;
-    if (!away || !away->lacks_input || goes_away(run) || rill__run_failed(run)) return RILL_OK;
+    if (!away || !away->lacks_input || goes_away(run)) return RILL_OK;
+    if (rill__run_failed(run)) {
+        *changed = true;
+        return RILL_OK;
+    }
     if (!is_under_way(away)) {
         away->errand = (rill__errand){.kind = RILL__ERRAND_FETCH};
         give(run, away);

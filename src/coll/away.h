@@ -65,7 +65,7 @@ static inline bool rill__away_waits(const rill__away *away) {
 }
 
 /* Before the algorithm begins. RILL_OK: the input can be read, or nobody will; *changed: its
- * entries have come. */
+ * entries have come, or, in a failed call, will not: it is to be empty then. */
 rill_status rill__run_fetch_input(rill__run *, bool *changed);
 
 #endif

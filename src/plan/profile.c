@@ -308,10 +308,10 @@ static rill_status make_folder_of(const char *path) {
     return RILL_OK;
 }
 
-/* Of the file as it is; false: it has none. */
+/* Of the file as it is: what it does not say is 0. False: it cannot be read. */
 static bool find_device(const char *path, rill__device_constants *device) {
     memset(device, 0, sizeof *device);
-    return rill__profile_device(path, device) == RILL_OK && device->errand > 0;
+    return rill__profile_device(path, device) == RILL_OK;
 }
 
 static rill_status write_file(const char *path, const rill__profile *profile,

@@ -100,6 +100,7 @@ rill_status rill__profile_find(const char *named, const rill__seating *, rill__p
                                rill__device_constants *device, bool *there);
 /* Not collective. What a file says of devices (profile_device.c); others stay as they are. */
 rill_status rill__profile_device(const char *path, rill__device_constants *);
+/* Those that are positive. */
 void rill__profile_write_device(rill__outfile *, const rill__device_constants *);
 /* The file with this entry in it, in the place of one with as many ranks and hosts. device: NULL:
  * what is there stays. */

@@ -51,8 +51,9 @@ void rill__profile_write_device(rill__outfile *out, const rill__device_constants
     char line[LINE];
     for (int i = 0; i < RILL__DEVICE_CONSTANTS; i++) {
         const rill__constant *row = &rill__device_table[i];
-        rill__print(line, sizeof line, MARK "%s %.4g\n", row->name,
-                    *(const double *)((const char *)d + row->offset));
+        double value = *(const double *)((const char *)d + row->offset);
+        if (!(value > 0)) continue;
+        rill__print(line, sizeof line, MARK "%s %.4g\n", row->name, value);
         rill__outfile_write(out, line, strlen(line));
     }
 }

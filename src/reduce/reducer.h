@@ -199,6 +199,7 @@ void rill__reducer_free_mail(rill_reducer *);
 bool rill__reducer_stays_away(rill_reducer *);
 void rill__reducer_offer_errands(rill_reducer *); /* before the call */
 void rill__reducer_add_lost(rill_reducer *);      /* after it: what coding took */
+void rill__reducer_forget_sum(rill_reducer *);    /* the call has failed after all */
 void rill__reducer_init_coder(rill_reducer *);
 void rill__reducer_free_coder(rill_reducer *);
 

@@ -153,6 +153,7 @@ static rill_status sum(rill_reducer *r, rill__errand *e) {
                            .tiles = rill__sum_prefers_tiles(r->dim, e->n, c->pairs)};
     RILL_TRY(r->space->codes->sum_begin(r->space, &task));
     rill_stream *to = r->target.stream ? r->target.stream : r->landed;
+    rill_stream_clear(to); /* a void step's absent entries are NaN */
     RILL_TRY(rill__stream_reserve_pairs(to, task.entries));
     RILL_TRY(r->space->codes->sum_end(r->space, &task, to->idx.data, to->val.data));
     to->nnz = e->entries = task.entries;
@@ -181,6 +182,13 @@ void rill__reducer_offer_errands(rill_reducer *r) {
     c->away.whom = r;
     c->away.apart = r->now != r->request; /* its thread is there for that */
     r->feedback.away = &c->away;
+}
+
+/* The call's output counts entries that it does not have, in the place of the last result. */
+void rill__reducer_forget_sum(rill_reducer *r) {
+    if (!r->coder.away.summed) return;
+    rill_stream_clear(r->result);
+    r->moving.has_last = false;
 }
 
 /* As the parts that a call returns. */

@@ -95,6 +95,7 @@ typedef struct known {
     int leader;  /* the lowest rank that has their last result; -1: nobody */
     bool wanted; /* by somebody */
     bool last_void;
+    bool on_devices; /* all reducers, those of new ranks, too */
     double divisor;
 } known;
 
@@ -123,6 +124,8 @@ static rill_status find_out(const rill_reducer *r, rill_comm *comm, known *k) {
     k->last_void = word != 0;
     RILL_TRY(most(comm, leads ? (uint64_t)r->moving.divisor : 0, &word));
     k->divisor = (double)word;
+    RILL_TRY(most(comm, !r->space->codes, &word));
+    k->on_devices = !word && size > 1;
     return RILL_OK;
 }
 
@@ -163,6 +166,7 @@ static rill_status make_anew(rill_reducer *r, rill_comm *comm, const known *k) {
     r->comm = comm;
     r->steps = k->steps;
     r->feedback.seed = k->seed;
+    r->feedback.on_devices = k->on_devices;
     r->voided_total = k->voided;
     r->options.value_bits = r->asked_bits;
     RILL_TRY(rill__reducer_resolve(r));

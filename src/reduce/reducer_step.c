@@ -264,6 +264,7 @@ rill_status rill__reducer_complete(void *reducer, rill_status status) {
     rill_reducer *r = reducer;
     r->ticks[2] = rill__ticks(r->comm->engine.link);
     r->coder.expects = r->now->plan.problem.away;
+    if (status != RILL_OK) rill__reducer_forget_sum(r);
     if (status == RILL_OK) status = deliver(r);
     else if (r->comm->engine.peers.revoked) rill__reducer_interrupt(r);
     else rill__reducer_undo_failed(r);

@@ -170,6 +170,20 @@ typedef struct sum_room {
 
 enum { WORDS_OF_UNION = 2 };
 
+/* With room for sums that are a little longer, as buffers on devices have: they come when nobody
+ * would hear of a failure (call/commit.c), and sizes creep up. */
+static void *reserve(rill__cuda *c, void *(*grow)(rill__cuda *, size_t), size_t have,
+                     size_t bytes) {
+    void *at = have < bytes ? grow(c, bytes + bytes / 16) : NULL;
+    return at ? at : grow(c, bytes);
+}
+static char *reserve_sum(rill__cuda *c, size_t bytes) {
+    return reserve(c, rill__cuda_workspace, c->workspace_bytes, bytes);
+}
+static void *reserve_values(rill__cuda *c, size_t bytes) {
+    return reserve(c, rill__cuda_aligned, c->aligned_bytes, bytes);
+}
+
 static size_t carve_sum(const rill__cuda_table *t, const rill__sum_task *sum, char *base,
                         sum_room *r) {
     carver c = {base, 0};
@@ -267,7 +281,7 @@ static rill_status sum_begin(const rill__space *s, rill__sum_task *sum) {
     int whose = sum->n;
     RILL_TRY(rill__cuda_status(c));
     int before = rill__cuda_enter(c);
-    char *work = rill__cuda_workspace(c, carve_sum(c->table, sum, NULL, &r));
+    char *work = reserve_sum(c, carve_sum(c->table, sum, NULL, &r));
     rill_status status = work ? RILL_OK : RILL_ERR_MEMORY;
     if (work) {
         carve_sum(c->table, sum, work, &r);
@@ -367,14 +381,14 @@ static rill_status sum_values(summing *s, void *val) {
         live += sum->list[i].n != 0;
     bool widens = sum->tiles && sum->type != RILL_F32, tree = !sum->tiles && live > 3;
     if (widens) {
-        float *wide = rill__cuda_aligned(c, lined(4 * sum->entries));
+        float *wide = reserve_values(c, lined(4 * sum->entries));
         if (!wide) return RILL_ERR_MEMORY;
         sum_in_order(s, wide, RILL_F32);
         if (is_fine(c))
             go_on(c, c->table->from_f32((int)sum->type, wide, sum->entries, val, c->stream));
     } else if (tree) {
         int levels = levels_of(live);
-        char *room[33] = {val}, *more = rill__cuda_aligned(c, (size_t)(levels - 1) * bytes);
+        char *room[33] = {val}, *more = reserve_values(c, (size_t)(levels - 1) * bytes);
         if (!more) return RILL_ERR_MEMORY;
         for (int i = 1; i < levels; i++)
             room[i] = more + (size_t)(i - 1) * bytes;

@@ -88,6 +88,29 @@ static rill__device_constants found_device(void) {
     return d;
 }
 
+/* A file that somebody has written, or another version, may have some of them: the others are not
+ * written as zeros, which nobody could read. */
+static void some_constants_of_devices_stay(void **state) {
+    (void)state;
+    rill__profile two = sample(2, 1, 4e-5), four = sample(4, 1, 4e-5);
+    rill__device_constants built_in, d;
+    rill__device_constants_default(&built_in);
+    for (int i = 0; i < RILL__DEVICE_CONSTANTS; i++) {
+        size_t offset = rill__device_table[i].offset;
+        remove(path);
+        assert_ok(rill__profile_write(path, &two, NULL));
+        FILE *f = fopen(path, "a");
+        assert_non_null(f);
+        fprintf(f, "#+ %s 0.125\n", rill__device_table[i].name);
+        fclose(f);
+        assert_ok(rill__profile_write(path, &four, NULL));
+        d = found_device();
+        assert_true(fabs(*(double *)((char *)&d + offset) - 0.125) <= 0);
+        *(double *)((char *)&d + offset) = *(double *)((char *)&built_in + offset);
+        assert_memory_equal(&d, &built_in, sizeof d);
+    }
+}
+
 /* Lines that other versions take for comments: they stay where nothing is measured. */
 static void devices_have_lines_of_their_own(void **state) {
     (void)state;
@@ -310,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(devices_have_lines_of_their_own),
+        cmocka_unit_test(some_constants_of_devices_stay),
         cmocka_unit_test(one_host_says_nothing_of_a_network),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(points_correct_what_is_near),

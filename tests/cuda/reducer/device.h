@@ -61,5 +61,6 @@ void test_held(void);
 void test_devices(void);
 void test_memory(void);
 void test_away(void);
+void test_joins(void); /* a part of that: with its profile */
 
 #endif
