@@ -118,11 +118,11 @@ class Pace:
     def __init__(self, names):
         self._steps, self._changed = dict.fromkeys(names, 0), threading.Condition()
 
-    def wait(self, name, step, limit):
+    def wait(self, name, step, limit, ahead=AHEAD):
         with self._changed:
             self._steps[name] = step
             self._changed.notify_all()
-            while min(self._steps.values()) < step - AHEAD and time.time() < limit:
+            while min(self._steps.values()) < step - ahead and time.time() < limit:
                 self._changed.wait(1)
 
     def leave(self, name):
@@ -199,6 +199,7 @@ class Group:
         with self.stack.running():
             self.begin(True)
             step = self.advance(0, EVERY, pace)
+            pace.wait(self.name, step, self.given.end - LAST_S, 0)  # all have begun
             self.spent = dict.fromkeys(self.spent, 0.0)
             began = time.monotonic()
             while step < EVERY * (rounds + 1) and self.live():

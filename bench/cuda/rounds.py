@@ -88,6 +88,43 @@ class Rounds:
 # ---- the other end ----
 
 
+class Turns:
+    """How many workers of a process are at work side by side, but for what is collective: the first
+    rounds try it, and the others have it as it was fastest. Threads that hand Python's lock to each
+    other after each product may take longer than one."""
+
+    TRIED = (None, 1, 2, 4, 1, 2, 4)  # the first round only takes memory
+
+    def __init__(self):
+        self.room, self.spent = threading.Semaphore(1), []
+
+    def round(self, call):
+        number = len(self.spent)
+        if number < len(self.TRIED):
+            width = self.TRIED[number] or 1
+        else:
+            width = min(zip(self.spent[1:], self.TRIED[1:]))[1]
+        self.room, began = threading.Semaphore(width), time.monotonic()
+        found = call()
+        if number < len(self.TRIED):
+            self.spent.append(time.monotonic() - began)
+        return found
+
+    def out_of(self, call):
+        def made(*arguments):
+            room = self.room
+            room.release()
+            try:
+                return call(*arguments)
+            finally:
+                room.acquire()
+
+        return made
+
+
+TURNS = Turns()
+
+
 def serve(about):
     import torch
     from stacked import Shape
@@ -135,9 +172,10 @@ def have_round(locals_, steps, pool):
     """After so many steps of all workers, also where they are the last ones."""
 
     def call(local):
-        return any([local.step() for _ in range(steps)]) or local.synchronize()
+        with TURNS.room:
+            return any([local.step() for _ in range(steps)]) or local.synchronize()
 
-    if not all(pool.map(call, locals_)):
+    if not all(TURNS.round(lambda: list(pool.map(call, locals_)))):
         raise RuntimeError("a round had too few contributions")
 
 
@@ -150,6 +188,7 @@ def work_once():
     Coding.decode = once(Coding.decode, lambda coding, message: message)
     # What is kept keeps its contributions, too: no others have their ids.
     _local.mean_of = once(_local.mean_of, lambda coding, given, *rest: tuple(map(id, given)))
+    _local.LocalUpdates._exchange = TURNS.out_of(_local.LocalUpdates._exchange)
 
 
 def once(call, key_of):

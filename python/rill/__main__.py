@@ -58,4 +58,6 @@ def lines() -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit("usage: python -m rill, which shows what this installation has found")
     sys.stdout.write("\n".join(lines()) + "\n")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import re
+from numbers import Real
 from typing import Any, NamedTuple, Optional, Union
 
-from ._buffers import Type, type_of
+from ._buffers import Type, dim_of, type_of
 from ._library import COLLECTIVES, check, lib
 
 _MOST_ROWS = 64
@@ -66,13 +68,24 @@ class Plan(NamedTuple):
 def bits_per_second(rate: Union[str, float]) -> float:
     """Of a number, or of a text such as "100mbit", "100 Mbit/s" or "100Mbps"."""
     if not isinstance(rate, str):
-        if not 0 <= rate < math.inf:
+        if not isinstance(rate, Real) or not 0 <= rate < math.inf:
             raise ValueError(f"rate {rate!r}: a number of bits in a second")
         return float(rate)
     match = re.fullmatch(_RATE, rate)
     if match is None or not float(match[1]):
         raise ValueError(f'rate {rate!r}: a number of bits in a second, or "100mbit", "1gbit"')
     return float(match[1]) * _UNITS[match[2].lower()]
+
+
+def _count(name: str, value: Any) -> int:
+    """As C takes it, which says what else is wrong with it."""
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} = {value!r}: a whole number is needed") from None
+    if not -(2**31) <= whole < 2**31:
+        raise ValueError(f"{name} = {value!r} does not fit")
+    return whole
 
 
 def plan(
@@ -107,14 +120,15 @@ def plan(
         raise ValueError(f"collective {collective!r} is none of {', '.join(order)}")
     if memory not in _MEMORIES:
         raise ValueError(f"memory {memory!r} is none of {', '.join(_MEMORIES)}")
-    if not 0 < density <= 1:
-        raise ValueError(f"density {density}: over 0 and at most 1")
+    if not isinstance(density, Real) or not 0 < density <= 1:
+        raise ValueError(f"density {density!r}: over 0 and at most 1")
+    ranks, dim = _count("ranks", ranks), dim_of(dim)
     query = CPlanQuery(
         size=ctypes.sizeof(CPlanQuery),
         collective=order.index(collective),
         type=int(type_of(dtype)),
         ranks=ranks,
-        hosts=ranks if hosts is None else hosts,
+        hosts=ranks if hosts is None else _count("hosts", hosts),
         dim=dim,
         nnz=max(1, round(dim * density)) if dim else 0,
         value_bits=value_bits,

@@ -56,12 +56,19 @@ def test_spellings_of_a_rate(rate):
         ({"rate": "1GBps"}, "'1GBps'"),
         ({"rate": float("nan")}, "nan"),
         ({"density": 0}, "density 0"),
+        ({"density": "1%"}, "density '1%'"),
+        ({"rate": None}, "rate None"),
         ({"collective": "sum"}, "'sum'"),
+        ({"ranks": 10**12}, "ranks = 1000000000000 does not fit"),
+        ({"hosts": 2**40}, "hosts = 1099511627776 does not fit"),
+        ({"dim": 2**64}, "2.64"),
     ],
 )
 def test_plan_names_what_is_wrong(given, says):
     with pytest.raises(ValueError, match=says):
-        rill.plan(8, 1000, **{"density": 0.01, **given})
+        rill.plan(**{"ranks": 8, "dim": 1000, "density": 0.01, **given})
+    with pytest.raises(TypeError, match="ranks = '8': a whole number"):
+        rill.plan("8", 1000)
     with pytest.raises(rill.RillError, match="ranks"):
         rill.plan(0, 1000)
 
@@ -143,6 +150,13 @@ def test_what_is_wrong_is_named():
         advise("1gbit", ranks=1)
     with pytest.raises(ValueError, match="no parameters"):
         rill.torch.advise(torch.nn.ReLU(), "1gbit")
+    with pytest.raises(TypeError, match="model = list: a torch.nn.Module"):
+        rill.torch.advise(list(MODEL.parameters()), "1gbit")
+    with pytest.raises(TypeError, match="optimizer=str"):
+        advise("1gbit", optimizer="adam")
+    for name, wrong in ("step_s", -1), ("step_s", "1"), ("density", 2), ("density", "1%"):
+        with pytest.raises(ValueError, match=f"{name} = {wrong!r}"):
+            advise("1gbit", **{name: wrong})
 
 
 def test_it_counts_with_the_defaults_of_local_updates():

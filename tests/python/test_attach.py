@@ -124,6 +124,9 @@ def test_what_is_wrong_is_said(comm):
         rill.torch.attach(ddp, None)
     with pytest.raises(TypeError, match="algorithm = 0.01"):
         rill.torch.attach(ddp, 0.01, "topk")
+    real, real.complex = nn.Linear(2, 2), nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises((ValueError, RuntimeError), match="complex is complex|Invalid scalar type"):
+        rill.torch.attach(DistributedDataParallel(real), "topk")
     rill.torch.attach(ddp, "topk")
     hooked = made()
     hooked.register_comm_hook(None, default_hooks.fp16_compress_hook)

@@ -165,6 +165,13 @@ def test_state_dict_keeps_the_mass(comm, tmp_path):
     assert not again._kept
     with pytest.raises(ValueError, match="format 9"):
         again.load_state_dict({"format": 9})
+    with pytest.raises(ValueError, match="format 'NoneType'"):
+        again.load_state_dict(None)
+    saved = torch.load(tmp_path / "state")
+    name = next(iter(saved["residuals"]))
+    wrong = {**saved, "residuals": {name: torch.zeros(3)}}
+    with pytest.raises(ValueError, match=f"another model: the residual of {name} has 3 values"):
+        again.load_state_dict(wrong)
 
 
 @pytest.mark.parametrize("way", ["state_dict", "files of it", "another layout"])

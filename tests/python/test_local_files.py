@@ -5,6 +5,7 @@ import torch
 from test_local_updates import flat, made, run, train
 
 import rill
+import rill.torch
 
 pytestmark = pytest.mark.once
 
@@ -47,3 +48,19 @@ def test_files_for_another_number_of_ranks(tmp_path):
     assert after[0][2] == "<rill.torch.LocalUpdates every=3 keep=4 chunk=64"
     assert torch.allclose(sum(r[0] for r in before), sum(r[0] for r in after), atol=1e-6)
     assert torch.equal(before[0][1], after[0][1]) and torch.equal(after[0][1], after[1][1])
+
+
+def test_files_that_it_cannot_take(tmp_path):
+    """Of another model, whose chunks are the same, and damaged ones: nothing is loaded."""
+    comm = rill.local(1)[0]
+    local = rill.torch.LocalUpdates(torch.nn.Linear(64, 64, bias=False), comm=comm)
+    local.save(tmp_path)
+    other = rill.torch.LocalUpdates(torch.nn.Linear(32, 128, bias=False), comm=comm)
+    with pytest.raises(ValueError, match=r"weight is of shape \(128, 32\) here and.*\(64, 64\)"):
+        other.load(tmp_path)
+    more = rill.torch.LocalUpdates(torch.nn.Linear(64, 64, bias=False), chunk=8192, comm=comm)
+    with pytest.raises(ValueError, match="other parts, chunks"):
+        more.load(tmp_path)
+    (tmp_path / "local-0.pt").write_bytes(b"no")
+    with pytest.raises(ValueError, match="local-0.pt is damaged"):
+        local.load(tmp_path)

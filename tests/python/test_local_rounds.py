@@ -135,3 +135,22 @@ def test_a_sharded_module(comm):
     with pytest.raises(ValueError, match=r"parameter 1\.weight is a DTensor.*replicas=mesh"):
         rill.torch.LocalUpdates(model, comm=comm)
     rill.torch.LocalUpdates(Net(), comm=comm)
+
+
+def test_models_and_states_that_it_cannot_take():
+    own = rill.local(1)[0]
+    for wrong in (None, [nn.Linear(2, 2)], nn.Linear):
+        with pytest.raises(TypeError, match="module = .* a torch.nn.Module is needed"):
+            rill.torch.LocalUpdates(wrong, comm=own)
+    with pytest.raises(ValueError, match="parameter weight is complex"):
+        rill.torch.LocalUpdates(nn.Linear(2, 2, dtype=torch.complex64), comm=own)
+    local = rill.torch.LocalUpdates(nn.Linear(4, 4), comm=own)
+    saved = local.state_dict()
+    other = rill.torch.LocalUpdates(nn.Linear(4, 5), comm=own)
+    with pytest.raises(ValueError, match=r"parameter bias is of shape \(5,\) here and.*\(4,\)"):
+        other.load_state_dict(saved)
+    with pytest.raises(ValueError, match=r"parameter 0\.bias is of shape \(4,\) here and absent"):
+        rill.torch.LocalUpdates(nn.Sequential(nn.Linear(4, 4)), comm=own).load_state_dict(saved)
+    for wrong in (None, {}, {**saved, "format": 2}):
+        with pytest.raises(ValueError, match="format.* 1 is known"):
+            local.load_state_dict(wrong)

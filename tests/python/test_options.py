@@ -30,6 +30,7 @@ WRONG = [
     (("oktopk",), dict(select="sometimes"), Exception, "sometimes"),
     (("oktopk",), dict(overlap="never"), ValueError, "overlap 'never'"),
     (("oktopk",), dict(small=-1), ValueError, "small = -1"),
+    (("oktopk",), dict(small="few"), ValueError, "small = 'few'"),
     (("oktopk",), dict(rules={"0.*": "denss"}, module=model()), ValueError, "did you mean 'dense'"),
     (
         ("oktopk",),

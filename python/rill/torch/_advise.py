@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -12,7 +14,7 @@ import torch.distributed as dist
 
 from .._plan import bits_per_second, plan
 from .._selector import Selector
-from ._moment import is_adam
+from ._moment import check_optimizer, is_adam
 
 _RANKS = 8  # where nobody says how many
 _NETWORKS = {"internet": (100e6, 30e-3)}  # rate, latency; others are rates
@@ -171,13 +173,20 @@ def advise(
     What is hidden behind the backward pass is not subtracted. No other rank is needed, and nothing
     is changed.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model = {type(model).__name__}: a torch.nn.Module is needed")
+    check_optimizer(optimizer, None)
+    if not isinstance(density, Real) or not 0 < density <= 1:
+        raise ValueError(f"density = {density!r}: a share in (0, 1] is needed")
+    if step_s is not None and (not isinstance(step_s, Real) or not 0 <= step_s < math.inf):
+        raise ValueError(f"step_s = {step_s!r}: seconds are needed")
     count = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if count == 0:
         raise ValueError("the model has no parameters that require gradients")
     rate, latency = _network(network)
     if ranks is None:
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else _RANKS
-    if ranks < 2:
+    if isinstance(ranks, Real) and ranks < 2:
         raise ValueError(f"ranks = {ranks}: one rank has nothing to exchange")
     how = {"rate": rate, "latency_s": latency, "hosts": hosts, "profile": profile}
     rows = _rows(count, ranks, density, _selection_s(count, density), how)

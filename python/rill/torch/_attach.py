@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from ._checks import agree, check_options
-from ._ddp import find_scalers, group_of, unwrapped
+from ._ddp import find_scalers, group_of, named_parameters, unwrapped
 from ._groups import default_comm
 from ._hook import State
 from ._moment import Moment, bare_optimizer, check_optimizer, is_adam, moment_of
@@ -84,6 +84,9 @@ def attach(
             )
         if not isinstance(algorithm, str):
             raise TypeError(f"algorithm = {algorithm!r}: the name of a method is needed")
+        for name, p in named_parameters(bare).items():
+            if p.is_complex():
+                raise ValueError(f"parameter {name} is complex: only real ones are exchanged")
         check_options({k: v for k, v in options.items() if k != "dense_steps"}, _ARGUMENTS)
         if is_ddp and replicas is not None:
             raise ValueError(

@@ -315,8 +315,16 @@ class Checkpointed:
         """Goes on with the residuals and momenta of a state_dict, shared out evenly among the
         ranks. Collective."""
         self._need_names("load_state_dict")
-        if state.get("format") != _FORMAT:
-            raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
+        found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
+        if found != _FORMAT:
+            raise ValueError(f"the state has format {found!r}, {_FORMAT} is known")
+        for name, part in state["residuals"].items():
+            count = self._counts.get(name, part.numel())
+            if count != part.numel():
+                raise ValueError(
+                    f"the state is of another model: the residual of {name} has {part.numel()} "
+                    f"values, the parameter {count}"
+                )
         self._settle()
         self._drop_groups()
         self._kept = self._share(state["residuals"])

@@ -32,7 +32,7 @@ from ._contribution import Coding, Sent, clip_to_median, mean_of
 from ._ddp import named_parameters
 from ._groups import default_comm
 from ._local_files import Files
-from ._local_options import check, rising
+from ._local_options import check, check_state, rising, trained
 from ._process_group import broadcast_parameters, broadcast_tensors
 from ._tiles import Layout, shared_out
 
@@ -150,7 +150,7 @@ class LocalUpdates(Files):
     ) -> None:
         self.comm = default_comm(comm)
         self._module = module
-        self._named = {n: p for n, p in named_parameters(module).items() if p.requires_grad}
+        self._named = trained(module)
         if average is None:
             average = "all" if keep is None else "senders"
         options: dict[str, Any] = dict(
@@ -161,7 +161,7 @@ class LocalUpdates(Files):
         )  # fmt: skip
         agree(
             self.comm,
-            lambda: check(options, len(self._named), self.comm, module),
+            lambda: check(options, self._named, self.comm, module),
             lambda _: {**{n: repr(value) for n, value in options.items()}, **_shapes(module)},
         )
         self._shown = {name: value for name, value in options.items() if value is not None}
@@ -239,7 +239,7 @@ class LocalUpdates(Files):
         now = part.layout.read(part.layout.parameters)
         difference = part.difference(now)
         steps = self._steps_of[number]
-        if not bool(torch.isfinite(difference).all()):
+        if not bool(torch.isfinite(difference.sum(dtype=torch.float64))):  # one pass, in any case
             steps = 0  # the others need not know why
         error = part.error * self._decay + difference if steps else part.error
         if coding is None:
@@ -436,8 +436,7 @@ class LocalUpdates(Files):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with the weights of a state_dict, which the parameters get. Collective."""
-        if state.get("format") != _FORMAT:
-            raise ValueError(f"the state has format {state.get('format')!r}, {_FORMAT} is known")
+        check_state(state, _FORMAT, self._named)
         names = {id(p): name for name, p in self._named.items()}
         for part in self._parts:
             own, device = [names[id(p)] for p in part.layout.parameters], part.common.device

@@ -11,6 +11,7 @@ import torch
 
 from .._comm import Comm
 from ._groups import _shares_errors
+from ._local_options import check_shapes
 
 _FORMAT = 1
 
@@ -21,6 +22,7 @@ class Files:
     comm: Comm
     rounds: int
     steps: int
+    _named: dict[str, torch.Tensor]
     _parts: list[Any]
     _since: int
     _steps_of: list[int]
@@ -59,6 +61,7 @@ class Files:
             about = {
                 "format": _FORMAT, "ranks": self.comm.size, "rounds": self.rounds,
                 "steps": self.steps,
+                "shapes": {name: list(p.shape) for name, p in self._named.items()},
             }  # fmt: skip
             (place / "local.json").write_text(json.dumps(about))
         self.comm._agree()
@@ -73,13 +76,15 @@ class Files:
         about = json.loads((place / "local.json").read_text())
         if about.get("format") != _FORMAT:
             raise ValueError(f"{place} has format {about.get('format')!r}, {_FORMAT} is known")
-        common = torch.load(place / "local.pt")
+        if "shapes" in about:  # files of an earlier tree have none
+            check_shapes(about["shapes"], self._named, str(place))
+        common = read(place / "local.pt")
         same = about["ranks"] == self.comm.size
         ranks = [self.comm.rank] if same else range(about["ranks"])
-        every = [torch.load(place / f"local-{rank}.pt") for rank in ranks]
+        every = [read(place / f"local-{rank}.pt") for rank in ranks]
         sizes = [part.common.numel() for part in self._parts]
         if [part["common"].numel() for part in common] != sizes:
-            raise ValueError(f"{place} is of another model, or of other parts, chunks or small=")
+            raise ValueError(f"{place} has other parts, chunks or small=, or is of another model")
         self.comm._agree()
         for number, part in enumerate(self._parts):
             device = part.common.device
@@ -104,3 +109,13 @@ class Files:
 def vars_of(part: Any) -> dict[str, Any]:
     """What all ranks have alike."""
     return {"common": part.common, "velocity": part.velocity}
+
+
+def read(path: Path) -> Any:
+    """What torch.save has written; what torch.load says of other files has no name in it."""
+    try:
+        return torch.load(path)
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is damaged, or none of these files: {error}") from error

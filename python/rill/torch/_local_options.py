@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .._codes import VALUE_BITS
 from .._comm import Comm
-from ._ddp import unwrapped
+from ._ddp import named_parameters, unwrapped
 
 _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (Integral, "a whole number", ("every", "chunk", "value_bits", "parts", "delay", "minimum")),
@@ -19,6 +20,12 @@ _KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (Real, "a number", ("decay", "outer_momentum")),
     ((Real, type(None)), "a number, or None", ("outer_lr", "deadline_s")),
 )
+
+
+def trained(module: Any) -> dict[str, torch.Tensor]:
+    """Its parameters that take part; none of what is no module, which ``check`` refuses."""
+    known = named_parameters(module) if isinstance(module, torch.nn.Module) else {}
+    return {name: p for name, p in known.items() if p.requires_grad}
 
 
 def _whole(module: Any) -> None:
@@ -34,8 +41,12 @@ def _whole(module: Any) -> None:
         )
 
 
-def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) -> None:
-    inner = unwrapped(module)
+def check(
+    options: Mapping[str, Any], named: Mapping[str, torch.Tensor], comm: Comm, module: Any
+) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"module = {module!r:.60}: a torch.nn.Module is needed")
+    inner, parameters = unwrapped(module), len(named)
     if isinstance(inner, DistributedDataParallel) and inner.process_group.size() >= comm.size > 1:
         raise ValueError(
             "the module is a DistributedDataParallel, which has all ranks exchange every gradient: "
@@ -44,6 +55,9 @@ def check(options: Mapping[str, Any], parameters: int, comm: Comm, module: Any) 
     _whole(inner)
     if parameters == 0:
         raise ValueError(f"{type(inner).__name__} has no parameters to train")
+    for name, p in named.items():
+        if p.is_complex():
+            raise ValueError(f"parameter {name} is complex: only real ones are exchanged")
 
     def need(good: bool, name: str, what: str) -> None:
         if not good:
@@ -93,3 +107,23 @@ def rising(interval: int, warmup_steps: int) -> tuple[list[int], list[int]]:
         ends.append((ends[-1] if ends else 0) + rounds)
         lengths.append(length)
     return ends, [*lengths, interval]
+
+
+def check_state(state: Mapping[str, Any], known: int, named: Mapping[str, torch.Tensor]) -> None:
+    """Before anything of it is loaded."""
+    if not isinstance(state, Mapping) or state.get("format") != known:
+        found = state.get("format") if isinstance(state, Mapping) else type(state).__name__
+        raise ValueError(f"the state has format {found!r}, {known} is known")
+    check_shapes({n: part.shape for n, part in state["common"].items()}, named, "the state")
+
+
+def check_shapes(
+    saved: Mapping[str, Iterable[int]], named: Mapping[str, torch.Tensor], where: str
+) -> None:
+    own = {name: tuple(p.shape) for name, p in named.items()}
+    there = {name: tuple(shape) for name, shape in saved.items()}
+    for name in sorted({*own, *there}):
+        shapes = own.get(name), there.get(name)
+        if shapes[0] != shapes[1]:
+            shown = ["absent" if shape is None else f"of shape {shape}" for shape in shapes]
+            raise ValueError(f"parameter {name} is {shown[0]} here and {shown[1]} in {where}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import warnings
+from numbers import Integral
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
@@ -62,8 +63,8 @@ class Chooser:
         def check() -> Chooser:
             checks()
             check_options(general, others)
-            if small < 0:
-                raise ValueError(f"small = {small}: a number of values is needed")
+            if not isinstance(small, Integral) or small < 0:
+                raise ValueError(f"small = {small!r}: a number of values is needed")
             chooser = cls(general, rules, small)
             for number in range(-1, len(chooser.rules)):
                 check_options(chooser.options(number))
